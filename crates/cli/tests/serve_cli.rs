@@ -6,7 +6,7 @@ mod rig;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -249,8 +249,10 @@ fn what_was_passed_and_is_no_listener_is_an_error() {
     let (one, _other) = UnixStream::pair().unwrap();
     let start = |passed: OwnedFd| Running::start(activated(folder.path(), passed, "$$")).finish();
     start(one.into()).failed(1, &["socket 1 of LISTEN_FDS", "nothing listens"]);
+    let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
+    start(datagrams.into()).failed(1, &["socket 1 of LISTEN_FDS", "not a stream socket"]);
     let file = fs::File::open(folder.path()).unwrap();
-    start(file.into()).failed(1, &["LISTEN_FDS", "not a socket"]);
+    start(file.into()).failed(1, &["LISTEN_FDS", "not a stream socket"]);
 }
 
 #[test]

@@ -6,12 +6,14 @@ mod rig;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rig::{Running, folder, has, run, underpass, until};
-use underpass_testkit::is_root;
+use underpass_testkit::{PATIENCE, is_root};
 
 /// Errors that mean "refused".
 const EPERM: i32 = 1;
@@ -258,6 +260,35 @@ fn only_root_can_become_another_user() {
     command.arg(&place.root).stderr(std::process::Stdio::piped());
     command.stdout(std::process::Stdio::piped());
     Running::start(command).finish().failed(2, &["--user: root", "only root"]);
+}
+
+#[test]
+fn a_service_manager_learns_when_the_server_is_ready_and_when_it_ends() {
+    let place = Place::new();
+    let (path, name) = (place.at("notify"), format!("underpass-{}", std::process::id()));
+    let by_name = SocketAddr::from_abstract_name(&name).unwrap();
+    for (socket, address) in [
+        (UnixDatagram::bind_addr(&by_name), format!("@{name}")),
+        (UnixDatagram::bind(&path), path.display().to_string()),
+    ] {
+        let socket = socket.unwrap();
+        let mut command = underpass();
+        command.args(["serve", "--port", "0"]).arg(&place.root).env("NOTIFY_SOCKET", &address);
+        let server = Running::listening(command);
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let told = || {
+            let mut message = [0; 100];
+            let len = socket.recv(&mut message).unwrap();
+            String::from_utf8(message[..len].to_vec()).unwrap()
+        };
+        assert_eq!(told(), "READY=1", "{address}");
+        server.signal("TERM");
+        assert_eq!(told(), "STOPPING=1", "{address}");
+        server.finish().succeeded();
+    }
+    let mut command = underpass();
+    command.args(["serve", "--port", "0"]).arg(&place.root).env("NOTIFY_SOCKET", "@nobody-listens");
+    assert!(end(Running::listening(command)).contains("sending READY=1 to @nobody-listens"));
 }
 
 /// Ends a server as a service manager does; returns what it said.

@@ -9,6 +9,7 @@ use std::env;
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use landlock::{
@@ -290,7 +291,7 @@ impl fmt::Display for Landlock {
 /// listens at one.
 fn scopes() -> BitFlags<Scope> {
     let mut scopes = Scope::from_all(NEWEST);
-    if env::var_os("NOTIFY_SOCKET").is_some_and(|socket| Path::new(&socket).starts_with("@")) {
+    if env::var_os("NOTIFY_SOCKET").is_some_and(|name| name.as_bytes().starts_with(b"@")) {
         scopes.remove(Scope::AbstractUnixSocket);
     }
     scopes

@@ -3,17 +3,21 @@
 
 mod reload;
 
+use std::env;
 use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process;
 use std::thread::{self, JoinHandle};
 
-use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::{Handle, Signals};
 use underpass_server::server::Control;
 
 use super::log_file::AccessLog;
 use crate::failure::{Failure, Result};
+use crate::output::note;
 use crate::signals::outlive_file_limit;
 
 pub(crate) use reload::Reload;
@@ -57,7 +61,7 @@ impl SignalWatch {
                 ends += 1;
                 match ends {
                     1 => {
-                        notify(NotifyState::Stopping);
+                        notify("STOPPING=1");
                         control.drain();
                     }
                     2 => control.stop(),
@@ -66,7 +70,7 @@ impl SignalWatch {
                 }
             }
         })?;
-        notify(NotifyState::Ready);
+        notify("READY=1");
         Ok(Self { handle, thread })
     }
 
@@ -78,7 +82,21 @@ impl SignalWatch {
     }
 }
 
-/// Notifies systemd; without systemd this does nothing.
-fn notify(state: NotifyState<'_>) {
-    let _ = sd_notify::notify(&[state]);
+/// Notifies systemd, or what else started the server, as sd_notify(3) says; otherwise this does
+/// nothing.
+fn notify(state: &str) {
+    let Some(name) = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else { return };
+    let address = match name.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
+        _ => SocketAddr::from_pathname(&name),
+    };
+    let sent = address.and_then(|address| {
+        let socket = UnixDatagram::unbound()?;
+        socket.connect_addr(&address)?;
+        socket.send(state.as_bytes())
+    });
+    if let Err(error) = sent {
+        let name = name.display();
+        note(&format!("sending {state} to {name} (NOTIFY_SOCKET) failed: {error}"));
+    }
 }

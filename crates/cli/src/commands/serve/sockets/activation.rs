@@ -36,8 +36,12 @@ fn take(passed: &mut ListenFd, index: usize) -> io::Result<OwnedFd> {
     if let Ok(Some(socket)) = passed.take_tcp_listener(index) {
         return Ok(socket.into());
     }
-    match passed.take_unix_listener(index)? {
-        Some(socket) => Ok(socket.into()),
-        None => Err(Errno::BADF.into()),
+    match passed.take_unix_listener(index) {
+        Ok(Some(socket)) => Ok(socket.into()),
+        Ok(None) => Err(Errno::BADF.into()),
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            Err(io::Error::new(error.kind(), "it is not a stream socket"))
+        }
+        Err(error) => Err(error),
     }
 }
