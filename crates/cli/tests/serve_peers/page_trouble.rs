@@ -2,6 +2,7 @@
 //! names that cannot be shown as they are, and little room.
 
 use std::fs;
+use std::time::UNIX_EPOCH;
 
 use crate::page::{act, shown, wait_for_uploads};
 use crate::proxies;
@@ -69,6 +70,34 @@ fn an_upload_that_expired_is_not_taken_for_done_because_of_a_file_of_somebody_el
     browser.click("dialog button[value=skip]");
     browser.wait(&format!("{STATE} === 'skipped'"));
     assert_eq!(fs::read(site.source("big.bin")).unwrap(), other);
+}
+
+#[test]
+fn an_upload_does_not_go_on_with_another_file_of_the_same_length_and_date() {
+    let Some((site, browser)) = site(&["-A"]) else { return };
+    let file = site.target("big.bin");
+    let write = |byte| {
+        fs::write(&file, vec![byte; 2 * LARGE]).unwrap();
+        fs::File::options().write(true).open(&file).unwrap().set_modified(UNIX_EPOCH).unwrap();
+    };
+    write(b'o');
+    let relay = Relay::new(&site.url(""));
+    relay.allow(4 << 20);
+    browser.open(&relay.url());
+    browser.enter("#files", file.to_str().unwrap());
+    browser.wait(&format!("document.querySelector('#uploads progress').value > {}", 3 << 20));
+    browser.click("#uploads li button");
+    browser.wait(&format!("{STATE} === 'paused'"));
+    relay.set_down(true);
+    relay.set_down(false);
+    relay.allow(4 * LARGE);
+    browser.open(&relay.url());
+    browser.wait(&format!("{STATE} === 'interrupted'"));
+    write(b'n');
+    browser.enter("#files", file.to_str().unwrap());
+    wait_for_uploads(&browser, 1);
+    assert_same(&site.source("big.bin"), &file);
+    until("the old part is gone", || names(&site.source("")) == ["big.bin"]);
 }
 
 #[test]

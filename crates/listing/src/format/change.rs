@@ -80,4 +80,5 @@ pub(crate) static CHANGE_STYLE: LazyLock<String> =
 static CHANGE_SCRIPT: LazyLock<String> = LazyLock::new(|| compact(include_str!("change.js")));
 
 /// The script for uploads.
-static UPLOAD_SCRIPT: LazyLock<String> = LazyLock::new(|| compact(include_str!("upload.js")));
+static UPLOAD_SCRIPT: LazyLock<String> =
+    LazyLock::new(|| compact(concat!(include_str!("resume.js"), include_str!("upload.js"))));

@@ -33,7 +33,7 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      'sha256-0maO9yFdh0o0fvpUdKK8spkanSO3sB90tZD3wmHMDbw='; \
      script-src 'sha256-MlFvpFoq5YsGb3uKSGawkdJgNEG6Bz5Kja0WfAYD3Z8=' \
      'sha256-fud49AQYcxG6BE2sIQOd4GYv13/79Ae7EaSelU5YhkI=' \
-     'sha256-vQzavxxV8L1YgvHSOyOZJ2oQYP4knhnrrGrEvxC4+oQ='; \
+     'sha256-7/V2+3wA8nCmMac2vZh7RLlq1EMIRdALz1Jnqp8BXpQ='; \
      img-src 'self' data:; connect-src 'self'; form-action 'self'; media-src 'self'; frame-src 'self'; \
      base-uri 'none'; frame-ancestors 'self'";
 

@@ -4,6 +4,7 @@
 (() => {
   'use strict';
   const { address, ask, element, folder, main, reason, refresh, request, size, visible } = page;
+  const { Checksum, memory } = resume;
   const AT_ONCE = 3;
   const SMALL = 1 << 20; // goes in one request, or anew
   const SLICE = 64 << 20; // of a request, for proxies that take no longer ones
@@ -20,13 +21,6 @@
   const time = (seconds) => seconds < 60 ? `${Math.ceil(seconds)} s`
     : seconds < 3600 ? `${Math.ceil(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
 
-  // Where uploads are remembered that are not complete, from one visit of the page to the next.
-  const memory = {
-    get: (key) => { try { return localStorage.getItem(key); } catch { return null; } },
-    set: (key, url) => { try { localStorage.setItem(key, url); } catch { /* only not resumed */ } },
-    remove: (key) => { try { localStorage.removeItem(key); } catch { /* was never there */ } },
-    keys: () => { try { return Object.keys(localStorage); } catch { return []; } },
-  };
   const KEY = 'upload ';
 
   class Fault extends Error {
@@ -39,6 +33,9 @@
       return [0, 404, 408, 409, 423, 429, 500, 502, 503, 504].includes(this.status);
     }
   }
+
+  // Has the server forget an upload; otherwise it expires.
+  const discard = (url) => request('DELETE', url).then(() => null, () => null);
 
   // How far an upload has come; null if the server does not know it (any more).
   const offsetOf = async (url) => {
@@ -94,6 +91,7 @@
       Object.assign(this, { sent: 0, samples: [], replaces: false, state: 'waiting' });
       this.url = address(path);
       this.key = KEY + JSON.stringify([this.url.pathname, file.size, file.lastModified]);
+      this.checksum = new Checksum(file, () => this.state === 'running');
       count.all += 1;
       count.bytes += file.size;
     }
@@ -195,8 +193,14 @@
         await this.send('PUT', this.url, file, once, 0);
         return;
       }
-      let url = memory.get(this.key);
+      let [url, ...begun] = memory.get(this.key)?.split(' ') ?? [];
       let offset = url ? await offsetOf(url) : null;
+      if (offset !== null && !this.isSame) {
+        // Another file may have the same length and date.
+        this.text.textContent = 'Comparing with what was sent\u2026';
+        this.isSame = await this.checksum.to(Number(begun[0])) === begun.join(' ');
+        if (!this.isSame) offset = await discard(url);
+      }
       if (offset === null) {
         // The answer to the last part may have been lost with the connection.
         if (this.isSent && await this.isThere()) return;
@@ -211,11 +215,13 @@
         }
         url = new URL(location, this.url).href;
         memory.set(this.key, url);
+        this.isSame = true;
         offset = 0;
       }
       this.progress(offset);
       do {
-        const end = Math.min(offset + SLICE, file.size);
+        const end = Math.min((Math.floor(offset / SLICE) + 1) * SLICE, file.size);
+        memory.set(this.key, `${url} ${await this.checksum.to(end)}`);
         this.isSent = end === file.size;
         await this.send('PATCH', url, file.slice(offset, end), {
           'Content-Type': 'application/partial-upload',
@@ -314,11 +320,11 @@
     }
 
     cancel() {
-      const url = memory.get(this.key);
+      const url = memory.get(this.key)?.split(' ')[0];
       this.forget();
       this.state = 'cancelled';
       this.stop();
-      if (url) request('DELETE', url).catch(() => { /* it expires */ });
+      if (url) discard(url);
       const at = waiting.indexOf(this);
       if (at >= 0) waiting.splice(at, 1);
       count.all -= 1;
@@ -466,7 +472,7 @@
     for (const key of memory.keys().filter((key) => key.startsWith(KEY))) {
       const [path, bytes] = JSON.parse(key.slice(KEY.length));
       if (!path.startsWith(folder.pathname)) continue;
-      const url = memory.get(key);
+      const url = memory.get(key).split(' ')[0];
       const offset = await offsetOf(url).catch(() => undefined);
       if (offset === null) memory.remove(key);
       if (offset === null || offset === undefined) continue;
@@ -482,7 +488,7 @@
       drop.addEventListener('click', () => {
         memory.remove(key);
         line.remove();
-        request('DELETE', url).catch(() => { /* it expires */ });
+        discard(url);
         summarize();
       });
       list.append(line);
