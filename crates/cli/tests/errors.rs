@@ -154,7 +154,7 @@ fn each_receipt_of_a_failure_has_its_error_and_the_fields_of_its_command() {
         (&["cp", &at("f"), &at("f")], 2, "same file"),
         (&["cp", &at("f"), "/dev/full"], 1, "No space left on device"),
     ] {
-        let receipt = run(args.iter().chain(&["--json"])).failed(code, &[error]).receipt();
+        let receipt = run(args.iter().chain(&["--json"])).failed(code, &[]).receipt();
         assert!(receipt["error"].as_str().unwrap().contains(error), "{receipt}");
         let failed = receipt["failed"].as_u64().unwrap();
         assert_eq!(receipt["errors"].as_array().unwrap().len() as u64, failed, "{receipt}");
