@@ -161,18 +161,29 @@ fn what_is_wrong_in_the_file_is_told_with_its_line() {
     let config = folder.path().join("underpass.toml");
     let args = ["--config", config.to_str().unwrap()];
     for (text, words) in [
-        ("port = 1\nports = 2", ["line 2", "--ports", "serve --help"]),
+        ("port = 1\nanswer = 2", ["line 2", "--answer", "serve --help"]),
         ("\nport = 'x'", ["line 2", "--port", "'x'"]),
         ("port = [1, 2]", ["line 1", "port", "one value"]),
         ("quiet = 'perhaps'", ["line 1", "quiet", "true nor false"]),
         ("hide = 'a'\nhide = 'b'", ["line 2", "underpass.toml", "duplicate"]),
-        ("port = 1\n[more]\nworkers = 1", ["line 2", "more", "neither"]),
-        ("config = 'other'", ["line 1", "--config", "no option"]),
+        ("port = 1\n[more]\nworkers = 1", ["line 2", "more", "no table"]),
+        ("config = 'other'", ["line 1", "--config", "command line only"]),
+        ("prot = 80", ["line 1", "--prot", "did you mean port?"]),
         ("port", ["line 1", "underpass.toml", "="]),
+        ("port = 1\nhide = '['", ["underpass.toml, line 2", "--hide '['", "unclosed"]),
+        ("port = 1\nauth = ['a:b@/', 'c:d']", ["line 2: --auth", "rule 2", "path"]),
+        ("\nbind = 'a b'", ["line 2", "--bind 'a b'", "HOST:PORT"]),
+        ("\ntrusted-proxy = '10.0.0.1/8'", ["line 2", "--trusted-proxy", "10.0.0.0/8"]),
+        ("\nmime = 'gguf'", ["line 2", "--mime", "gguf"]),
+        ("\nheader = '[ X: y'", ["line 2", "--header", "X"]),
+        ("\norigin = 'ftp://host/'", ["line 2", "--origin", "http"]),
+        ("[[site]]\nnames = ['a.example']\nhide = '['", ["line 3", "--hide '['", "unclosed"]),
     ] {
         fs::write(&config, text).unwrap();
         refused(&args, &[], 2, &words);
     }
+    fs::write(&config, b"port = 1 # \xff").unwrap();
+    refused(&args, &[], 2, &["underpass.toml: it is not UTF-8"]);
     refused(&[], &[("UNDERPASS_WORKERS", "many")], 2, &["UNDERPASS_WORKERS", "many"]);
 }
 

@@ -50,7 +50,7 @@ pub enum RuleFault {
     LongPassword,
     /// The account is not followed by paths.
     #[error(
-        "it does not say which paths it opens: add them at the end, as in \"name:password@/\" or \
+        "it has no path: add one at the end, as in \"name:password@/\" or \
          \"name:password@/in:rw,/out\""
     )]
     NoPaths,

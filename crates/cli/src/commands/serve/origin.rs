@@ -197,7 +197,7 @@ fn refuse_others(args: &ServeArgs) -> Result<()> {
 }
 
 /// Returns the URL of an origin. The message about an invalid one leaves out its password.
-fn url(text: &str) -> Result<Url> {
+pub(super) fn url(text: &str) -> Result<Url> {
     let url = input::origin(text).map_err(|why| Failure::value("--origin", why))?;
     // What follows the path of a store's says where the store is.
     match url.scheme() != "s3" && (url.query().is_some() || url.fragment().is_some()) {

@@ -51,6 +51,11 @@ pub(crate) fn is_reserved(path: &[u8]) -> bool {
 }
 
 impl Root {
+    /// Checks the patterns of the settings.
+    pub(crate) fn check(settings: &SiteSettings) -> Result<(), ServeError> {
+        HiddenNames::new(settings, false).map(drop)
+    }
+
     /// Opens the root of the settings.
     pub(crate) fn new(settings: &SiteSettings) -> Result<Self, ServeError> {
         // Nothing can be opened beneath a file, so there is nothing.

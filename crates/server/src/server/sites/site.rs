@@ -42,6 +42,19 @@ pub(crate) struct Site {
     pub(crate) unfinished: UnfinishedParts,
 }
 
+impl SiteSettings {
+    /// Checks headers and patterns, as the start of the site does, without opening anything.
+    ///
+    /// # Errors
+    ///
+    /// [`ServeError::Header`] and [`ServeError::Pattern`].
+    pub fn check(&self) -> Result<(), ServeError> {
+        custom_fields(&self.headers).map_err(ServeError::Header)?;
+        PathFields::new(&self.path_headers)?;
+        Root::check(self)
+    }
+}
+
 impl Site {
     /// Opens the root of a site.
     pub(crate) fn new(

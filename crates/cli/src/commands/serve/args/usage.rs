@@ -34,6 +34,8 @@ pub(in super::super) enum OptionsError {
     NoStateFolder,
     #[error("no certificate is named any more: HTTPS ends only with a restart of the server")]
     NoTlsLater,
+    #[error("--{0} can be given on the command line only")]
+    OnlyTyped(String),
     #[error("--redirect-http needs an address with a port: give one with --bind")]
     RedirectWithoutPort,
     #[error("the sandbox was made without {0}: restart the server")]
@@ -50,8 +52,8 @@ pub(in super::super) enum OptionsError {
     SiteWithoutNames,
     #[error("HTTPS takes effect only after a restart of the server")]
     TlsLater,
-    #[error("there is no option --{0} (keys are the long names that serve --help lists)")]
-    Unknown(String),
+    #[error("there is no option --{name} ({})", hint(near.as_deref()))]
+    Unknown { name: String, near: Option<String> },
     #[error("--proxy-protocol: name the proxies that send the header with --trusted-proxy")]
     UnnamedProxies,
     #[error("--upload needs a folder, and {} is not one", .0.display())]
@@ -73,3 +75,11 @@ pub(in super::super) enum OptionsError {
 }
 
 impl crate::failure::UsageError for OptionsError {}
+
+/// Returns what helps to find the name of an option: the one that is nearly the same, if there is.
+fn hint(near: Option<&str>) -> String {
+    match near {
+        Some(name) => format!("did you mean {name}?"),
+        None => "keys are the long names that serve --help lists".to_owned(),
+    }
+}

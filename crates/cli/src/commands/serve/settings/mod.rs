@@ -10,10 +10,11 @@ use std::thread;
 
 use underpass_engine::{Mechanism, Policy};
 use underpass_server::server::{
-    Changes, Credentials, PathHeader, Settings, SiteSettings, TrustedProxies,
+    Changes, Credentials, MediaTypes, PathHeader, Settings, SiteSettings, TrustedProxies,
 };
 
 use super::args::{ChangeArgs, Header, OptionsError, PlaceArgs, ServeArgs};
+use super::{origin, sockets};
 use crate::failure::{Failure, Result};
 use crate::open_files;
 use underpass_engine::Size;
@@ -93,12 +94,27 @@ fn processors() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-fn trusted_proxies(args: &PlaceArgs) -> Result<TrustedProxies> {
+/// Checks the texts among the values of options that the parser of arguments takes as they are.
+pub(super) fn check(args: &ServeArgs) -> Result<()> {
+    args.place.bind.iter().try_for_each(|bind| sockets::check(bind))?;
+    args.origin.origin.iter().try_for_each(|text| origin::url(text).map(drop))?;
+    networks(&args.place)?;
+    sites::access(&args.access.auth)?;
+    responses::media_types(&MediaTypes::default(), &args.pages.mime)?;
+    Ok(site_settings(args).check()?)
+}
+
+fn networks(args: &PlaceArgs) -> Result<TrustedProxies> {
     let mut proxies = TrustedProxies::default();
     for text in &args.trusted_proxy {
         let wrong = |error| Failure::value(format_args!("--trusted-proxy {text:?}"), error);
         proxies.add(text).map_err(wrong)?;
     }
+    Ok(proxies)
+}
+
+fn trusted_proxies(args: &PlaceArgs) -> Result<TrustedProxies> {
+    let proxies = networks(args)?;
     if args.proxy_protocol && proxies.is_empty() {
         return Err(OptionsError::UnnamedProxies.into());
     }

@@ -136,8 +136,7 @@ impl OpenSites {
         if let Some(known) = self.access.get(rules) {
             return Ok(known.clone());
         }
-        // The rule is not repeated in the message: it contains a password.
-        let access = Access::parse(rules).map_err(|error| Failure::value("--auth", error))?;
+        let access = access(rules)?;
         self.access.insert(rules.to_vec(), access.clone());
         Ok(access)
     }
@@ -177,4 +176,9 @@ impl OpenSites {
         self.caches.push(found);
         Ok(Some(cache))
     }
+}
+
+/// Parses the rules of `--auth`. No rule is repeated in the message: it contains a password.
+pub(super) fn access(rules: &[String]) -> Result<Access> {
+    Access::parse(rules).map_err(|error| Failure::value("--auth", error))
 }

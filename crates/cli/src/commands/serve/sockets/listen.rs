@@ -16,7 +16,7 @@ pub(crate) fn addresses(binds: &[String], port: u16) -> Result<Vec<Address>> {
     let mut addresses = Vec::new();
     let default = [DEFAULT.to_owned()];
     for bind in if binds.is_empty() { &default } else { binds } {
-        for address in resolve(bind, port)? {
+        for address in resolve(bind, port, look_up)? {
             if !addresses.contains(&address) {
                 addresses.push(address);
             }
@@ -30,7 +30,16 @@ pub(crate) fn addresses(binds: &[String], port: u16) -> Result<Vec<Address>> {
     Ok(addresses)
 }
 
-fn resolve(bind: &str, port: u16) -> Result<Vec<Address>> {
+/// Checks the form of an address, without a search for its name.
+pub(crate) fn check(bind: &str) -> Result<()> {
+    resolve(bind, 1, |_, _| Ok(Vec::new())).map(drop)
+}
+
+fn resolve(
+    bind: &str,
+    port: u16,
+    look_up: impl Fn(&str, u16) -> Result<Vec<Address>>,
+) -> Result<Vec<Address>> {
     if let Some(path) = bind.strip_prefix("unix:") {
         return match path {
             "" => Err(unknown(bind)),
@@ -134,7 +143,9 @@ mod tests {
             Address::Tcp(at) => at.to_string(),
             Address::Unix(path) => format!("unix:{}", path.display()),
         };
-        resolve(bind, 5000).map(|found| found.into_iter().map(show).collect()).unwrap_or_default()
+        resolve(bind, 5000, look_up)
+            .map(|found| found.into_iter().map(show).collect())
+            .unwrap_or_default()
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod listen;
 mod reachable;
 
 pub(super) use activation::inherited;
-pub(super) use listen::addresses;
+pub(super) use listen::{addresses, check};
 pub(super) use reachable::Reachable;
 
 /// Returns the addresses for other devices of a server at these, at most as many as are printed.

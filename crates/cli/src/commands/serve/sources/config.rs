@@ -38,7 +38,8 @@ pub(super) struct SiteTable {
 
 /// Reads a config file, without knowing which keys there are.
 pub(super) fn read(path: &Path) -> Result<ConfigFile> {
-    let text = fs::read_to_string(path).with_path("reading", path)?;
+    let text = String::from_utf8(fs::read(path).with_path("reading", path)?);
+    let text = text.map_err(|_| Failure::value(path.display(), "it is not UTF-8"))?;
     entries(&text, &path.display().to_string()).map_err(|why| Failure::Usage(why.into()))
 }
 
@@ -73,19 +74,37 @@ fn keys(
     let key = |(key, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
         let place = format!("{file}, line {}", line(text, key.span().start));
         let key: &str = AsRef::<str>::as_ref(key.get_ref());
-        let values = values(value.get_ref()).ok_or_else(|| {
-            format!("{place}: {key} is neither a string, a number, true, false nor a list")
+        let values = values(value.get_ref()).ok_or_else(|| match has_tables(value.get_ref()) {
+            true => format!(
+                "{place}: there is no table {key}: options have none, those of a site have [[site]]"
+            ),
+            false => {
+                format!("{place}: {key} is neither a string, a number, true, false nor a list")
+            }
         })?;
         Ok(ConfigKey { place, name: key.replace('_', "-"), values })
     };
-    let keys: std::result::Result<Vec<_>, String> = table.iter().map(key).collect();
+    let mut pairs: Vec<_> = table.iter().collect();
+    pairs.sort_by_key(|(key, _)| key.span().start);
+    let keys: std::result::Result<Vec<_>, String> = pairs.into_iter().map(key).collect();
     let mut keys = keys?;
     keys.sort_by(|a, b| a.name.cmp(&b.name));
     match keys.windows(2).find(|pair| pair[0].name == pair[1].name) {
-        Some([one, other]) => {
-            Err(format!("{}: {} is set at {}, too", other.place, other.name, one.place))
+        Some([first, second]) => {
+            Err(format!("{}: {} is already set at {}", second.place, second.name, first.place))
         }
         _ => Ok(keys),
+    }
+}
+
+/// Returns whether the value is a table, or a list of tables.
+fn has_tables(value: &DeValue<'_>) -> bool {
+    match value {
+        DeValue::Table(_) => true,
+        DeValue::Array(values) => {
+            values.iter().any(|value| matches!(value.get_ref(), DeValue::Table(_)))
+        }
+        _ => false,
     }
 }
 
@@ -154,13 +173,14 @@ mod tests {
             ("a = 1\na = 2", "file, line 2: "),
             (
                 "a-b = 1\n[[site]]\na_b = 1\na-b = 1",
-                "file, line 3: a-b is set at file, line 4, too",
+                "file, line 4: a-b is already set at file, line 3",
             ),
-            ("\n[serve]\nport = 1", "file, line 2: serve is neither"),
+            ("\n[serve]\nport = 1", "file, line 2: there is no table serve"),
+            ("\n[[sites]]\nport = 1", "file, line 2: there is no table sites"),
             ("hide = [['a']]", "file, line 1: hide is neither"),
             ("\nsite = 1", "file, line 2: write [[site]]"),
             ("[site]\nroot = 'a'", "file, line 1: write [[site]]"),
-            ("[[site]]\n\nhide = {}", "file, line 3: hide is neither"),
+            ("[[site]]\n\nhide = {}", "file, line 3: there is no table hide"),
         ] {
             let message = entries(text, "file").expect_err(text);
             assert!(message.starts_with(place), "{message}");

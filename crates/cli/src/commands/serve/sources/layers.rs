@@ -17,6 +17,7 @@ use strsim::damerau_levenshtein;
 use underpass_server::server::{BadHost, HostPattern};
 
 use super::super::args::{OptionsError, ServeArgs, SiteArgs};
+use super::super::settings;
 use super::config::{self, ConfigFile, ConfigKey, SiteTable};
 use crate::failure::{Failure, Result, clap_message};
 use crate::output;
@@ -259,8 +260,7 @@ fn misspelt_variables(known: &[String]) -> Vec<String> {
         .filter_map(|(name, _)| name.into_string().ok())
         .filter(|name| name.starts_with(PREFIX) && !known.contains(name))
         .filter_map(|name| {
-            // One slip of the fingers in a short name, two in a long one.
-            let max = if name.len() < PREFIX.len() + 8 { 1 } else { 2 };
+            let max = slips(name.len() - PREFIX.len());
             let meant = known
                 .iter()
                 .find(|known| damerau_levenshtein(known, &name.to_uppercase()) <= max)?;
@@ -283,10 +283,23 @@ fn lines(text: &OsStr) -> Vec<OsString> {
 }
 
 fn find<'c>(command: &'c Command, entry: &ConfigKey) -> Result<&'c Arg> {
-    let mut known = command.get_arguments().filter(|each| is_settable(each));
-    known
-        .find(|each| name(each) == entry.name)
-        .ok_or_else(|| Failure::value(&entry.place, OptionsError::Unknown(entry.name.clone())))
+    let wanted = &entry.name;
+    if let Some(found) = command.get_arguments().find(|each| name(each) == wanted) {
+        return match is_settable(found) {
+            true => Ok(found),
+            false => Err(Failure::value(&entry.place, OptionsError::OnlyTyped(wanted.clone()))),
+        };
+    }
+    let known = command.get_arguments().filter(|each| is_settable(each)).map(name);
+    let near = known.min_by_key(|name| damerau_levenshtein(name, wanted));
+    let near = near.filter(|name| damerau_levenshtein(name, wanted) <= slips(wanted.len()));
+    let unknown = OptionsError::Unknown { name: wanted.clone(), near: near.map(ToOwned::to_owned) };
+    Err(Failure::value(&entry.place, unknown))
+}
+
+/// Returns how many slips of the fingers a word of this length may have: one if it is short.
+const fn slips(len: usize) -> usize {
+    if len < 8 { 1 } else { 2 }
 }
 
 /// Returns the words one would have typed.
@@ -321,10 +334,11 @@ fn is_yes(value: &OsStr) -> Option<bool> {
 /// Parses an entry alone, so that the message can name its source.
 fn check(command: &Command, typed: &[OsString], entry: &ConfigKey) -> Result<()> {
     let words = [OsString::from("serve")].into_iter().chain(typed.iter().cloned());
-    match command.clone().try_get_matches_from(words) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(Failure::value(&entry.place, clap_message(&error))),
-    }
+    let given = command.clone().try_get_matches_from(words);
+    let args = given.and_then(|given| ServeArgs::from_arg_matches(&given));
+    args.map_err(|error| clap_message(&error))
+        .and_then(|args| settings::check(&args).map_err(|failure| failure.to_string()))
+        .map_err(|why| Failure::value(&entry.place, why))
 }
 
 fn wrong(entry: &ConfigKey, what: &str) -> Failure {
