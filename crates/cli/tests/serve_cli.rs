@@ -4,6 +4,7 @@
 
 mod rig;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -343,6 +344,20 @@ fn the_manual_and_the_completions_know_the_server() {
 }
 
 #[test]
+fn the_example_of_a_file_has_every_option() {
+    let example = fs::read_to_string(project("contrib/underpass.toml")).unwrap();
+    let (options, _) = example.split_once("# Sites:").unwrap();
+    let keys = options.lines().filter_map(|line| line.trim_start_matches("# ").split_once(" = "));
+    let keys: BTreeSet<_> = keys.map(|(key, _)| key.to_owned()).collect();
+    let help = run(["serve", "--help"]).succeeded().text();
+    let rows = help.lines().filter(|line| line.starts_with("  -") || line.starts_with("      --"));
+    let options = rows.filter_map(|line| line.split_once("--")?.1.split_whitespace().next());
+    let typed = ["completions", "config", "help", "print-manpage", "write-manpages"];
+    let options = options.filter(|option| !typed.contains(option)).chain(["root"]);
+    assert_eq!(keys, options.map(str::to_owned).collect());
+}
+
+#[test]
 fn the_example_of_a_file_is_accepted() {
     let folder = folder();
     let example = fs::read_to_string(project("contrib/underpass.toml")).unwrap();
@@ -354,6 +369,12 @@ fn the_example_of_a_file_is_accepted() {
         "tls-key = ",
         "redirect-http = ",
         "acme",
+        // Instead of a folder.
+        "origin",
+        "cache",
+        "fresh",
+        "vary-on",
+        "s3-",
     ];
     // The keys that are comments there are meant to be taken in.
     let lines = example.lines().map(|line| match line.strip_prefix("# ") {
