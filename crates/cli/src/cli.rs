@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use clap::{Parser, Subcommand};
+use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 #[cfg(feature = "bench")]
 use crate::commands::bench::BenchArgs;
@@ -66,7 +66,8 @@ pub(crate) enum Command {
 impl Cli {
     /// Parses the command line; for a server also the options of the environment and of a file.
     pub(crate) fn understand(words: &[OsString]) -> Result<Self, Failure> {
-        let mut cli = Self::try_parse_from(words)?;
+        let command = with_negative_numbers(Self::command());
+        let mut cli = Self::from_arg_matches(&command.try_get_matches_from(words)?)?;
         match &mut cli.command {
             Some(Command::Serve(args)) => {
                 serve::warn_of_variables();
@@ -79,4 +80,12 @@ impl Cli {
         }
         Ok(cli)
     }
+}
+
+/// Lets options take negative numbers, so that the message about one is that of its option.
+pub(crate) fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let takes_value = |arg: &Arg| arg.get_action().takes_values() && !arg.is_positional();
+    command
+        .mut_args(|arg| if takes_value(&arg) { arg.allow_negative_numbers(true) } else { arg })
+        .mut_subcommands(with_negative_numbers)
 }

@@ -7,6 +7,7 @@ use std::num::{IntErrorKind, ParseIntError};
 use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue};
+use strsim::damerau_levenshtein;
 use underpass_client::environment::EnvironmentError;
 use underpass_client::input;
 use underpass_copy::{CopyError, CopyRefusal};
@@ -284,6 +285,16 @@ fn secret(error: &clap::Error) -> Option<(&str, String)> {
     Some((value, shown))
 }
 
+/// Returns whether the option that clap suggests is nearly the one that was typed, or begins so.
+fn has_near_option(error: &clap::Error) -> bool {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => text.as_str(),
+        _ => "",
+    };
+    let (typed, near) = (text(ContextKind::InvalidArg), text(ContextKind::SuggestedArg));
+    near.starts_with(typed) || damerau_levenshtein(typed, near) <= (typed.len() / 4).max(1)
+}
+
 /// Returns clap's message in one line, without its advice about the usage, and without passwords.
 pub(crate) fn clap_message(error: &clap::Error) -> String {
     let mut text = error.to_string();
@@ -293,11 +304,14 @@ pub(crate) fn clap_message(error: &clap::Error) -> String {
     if let Some((words, plain)) = number_fault(error) {
         text = text.replace(&words, &plain);
     }
+    let has_near = has_near_option(error);
     let lines = text
         .lines()
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
         .map(|line| line.trim().trim_start_matches("error: "))
-        .filter(|line| !line.is_empty());
+        // An option that does not exist is seldom meant as the name of a file.
+        .filter(|line| !line.is_empty() && !line.starts_with("tip: to pass '"))
+        .filter(|line| has_near || !line.starts_with("tip: a similar argument exists"));
     lines.fold(String::new(), |told, line| match line {
         line if told.is_empty() => line.to_owned(),
         line if line.starts_with("tip: ") => told + "; " + line,

@@ -74,7 +74,7 @@ fn wrong_words_are_usage_errors_that_name_them() {
     for (args, word) in [
         (["send", "f", "h:1", "--step", "64Q"], "64K"),
         (["send", "f", "h:1", "--step", "0"], "at least one byte"),
-        (["send", "f", "h:1", "--step", "-1"], "-1"),
+        (["send", "f", "h:1", "--step", "-1"], "'--step <SIZE>': sizes are numbers"),
         (["send", "f", "h:1", "--range", "5-3"], "FROM-TO"),
         (["send", "f", "h:1", "--mechanism", "teleport"], "copy_file_range"),
         (["send", "f", "h:1", "--integrity", "total"], "snapshot"),
@@ -91,6 +91,16 @@ fn wrong_words_are_usage_errors_that_name_them() {
         assert_eq!(finished.code(), Some(2), "{args:?} {}", finished.stderr);
         assert!(finished.stderr.contains(word), "{args:?}: {}", finished.stderr);
         assert_eq!(finished.stderr.lines().count(), 1, "{}", finished.stderr);
+    }
+    for (args, message) in [
+        (["serve", "-p", "-1"], "'--port <PORT>': -1 is not between 0 and 65535"),
+        (["get", "--hedder", "x"], "'--hedder' found; tip: a similar argument exists: '--header'"),
+        // Suggestions that would not help are left out.
+        (["get", "--integrity", "x"], "unexpected argument '--integrity' found (see"),
+        (["get", "-O", "x"], "unexpected argument '-O' found (see"),
+    ] {
+        let told = run(args).failed(2, &[]).stderr;
+        assert!(told.contains(message), "{args:?}: {told}");
     }
     run(["fly"]).failed(2, &["fly"]);
     run(["send"]).failed(2, &["FILE"]);

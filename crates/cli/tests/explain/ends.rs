@@ -25,6 +25,9 @@ fn what_cannot_be_run_is_told_as_a_shell_does() {
     fs::write(scene.path("script"), "echo").unwrap();
     let missing = run(["explain", "--", "/no/such/program"]);
     missing.failed(127, &["running /no/such/program", "No such file", "is it installed"]);
+    // A mistyped option is no program, except after --.
+    run(["explain", "--jsn", "--", "true"]).failed(2, &["'--jsn' found", "'--json'"]);
+    run(["explain", "--", "--jsn"]).failed(127, &["running --jsn"]);
     let script = scene.path("script");
     let closed = run(["explain", "--", script.to_str().unwrap()]);
     closed.failed(126, &["Permission denied", "chmod +x"]);

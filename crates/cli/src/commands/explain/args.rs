@@ -11,7 +11,6 @@ use clap::Args;
 pub(crate) struct ExplainArgs {
     /// The program and its arguments; the processes that it starts are traced, too
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
-    #[arg(allow_hyphen_values = true)]
     pub(super) command: Vec<OsString>,
 
     /// Write the receipt as one JSON object

@@ -19,12 +19,14 @@ use underpass_server::server::{BadHost, HostPattern};
 use super::super::args::{OptionsError, ServeArgs, SiteArgs};
 use super::super::settings;
 use super::config::{self, ConfigFile, ConfigKey, SiteTable};
+use crate::cli::with_negative_numbers;
 use crate::failure::{Failure, Result, clap_message};
 use crate::output;
 
 /// Reads the options of a server from the typed words, the environment and the config file.
 pub(crate) fn complete(words: &[OsString]) -> Result<ServeArgs> {
     let command = ServeArgs::augment_args(Command::new("serve").args_override_self(true));
+    let command = with_negative_numbers(command);
     let start = words.iter().position(|word| word == "serve").unwrap_or(words.len());
     let given = &command.clone().try_get_matches_from(&words[start..])?;
     let file = match given.get_one::<PathBuf>("config") {
