@@ -83,7 +83,7 @@ pub(crate) struct StreamArgs {
 
     /// Fail when nothing has moved for this time, or no peer has connected: 30, 5m [default: no
     /// limit]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
 }
 

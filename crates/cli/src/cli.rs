@@ -53,7 +53,7 @@ pub(crate) enum Command {
     Cp(Box<CpArgs>),
     /// Make a cache in front of an origin fetch the files on a list
     Fill(Box<FillArgs>),
-    /// Measure the mechanisms against each other on this machine
+    /// Measure transfers on this machine, also of other programs
     #[cfg(feature = "bench")]
     Bench(BenchArgs),
     /// Report what this machine allows, and how to enable what it does not

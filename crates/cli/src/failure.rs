@@ -6,7 +6,7 @@ use std::io;
 use std::num::{IntErrorKind, ParseIntError};
 use std::path::PathBuf;
 
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use strsim::damerau_levenshtein;
 use underpass_client::environment::EnvironmentError;
 use underpass_client::input;
@@ -285,13 +285,20 @@ fn secret(error: &clap::Error) -> Option<(&str, String)> {
     Some((value, shown))
 }
 
-/// Returns whether the option that clap suggests is nearly the one that was typed, or begins so.
-fn has_near_option(error: &clap::Error) -> bool {
+/// Returns whether what clap suggests is nearly what was typed, or begins so.
+fn is_near(error: &clap::Error) -> bool {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => text.as_str(),
+        Some(ContextValue::Strings(texts)) => texts.first().map_or("", String::as_str),
         _ => "",
     };
-    let (typed, near) = (text(ContextKind::InvalidArg), text(ContextKind::SuggestedArg));
+    let (typed, near) = match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            (ContextKind::InvalidSubcommand, ContextKind::SuggestedSubcommand)
+        }
+        _ => (ContextKind::InvalidArg, ContextKind::SuggestedArg),
+    };
+    let (typed, near) = (text(typed), text(near));
     near.starts_with(typed) || damerau_levenshtein(typed, near) <= (typed.len() / 4).max(1)
 }
 
@@ -304,14 +311,14 @@ pub(crate) fn clap_message(error: &clap::Error) -> String {
     if let Some((words, plain)) = number_fault(error) {
         text = text.replace(&words, &plain);
     }
-    let has_near = has_near_option(error);
+    let is_near = is_near(error);
     let lines = text
         .lines()
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
         .map(|line| line.trim().trim_start_matches("error: "))
         // An option that does not exist is seldom meant as the name of a file.
         .filter(|line| !line.is_empty() && !line.starts_with("tip: to pass '"))
-        .filter(|line| has_near || !line.starts_with("tip: a similar argument exists"));
+        .filter(|line| is_near || !line.starts_with("tip: a similar"));
     lines.fold(String::new(), |told, line| match line {
         line if told.is_empty() => line.to_owned(),
         line if line.starts_with("tip: ") => told + "; " + line,

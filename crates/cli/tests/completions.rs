@@ -133,7 +133,7 @@ fn zsh_offers_what_an_option_takes() {
     let text = fs::read_to_string(here.path().join("zsh")).unwrap();
     // An option, and what it takes: nothing that zsh knows, files, a list, a list behind `=` alone.
     for (option, takes) in [
-        ("--timeout=[", ":SECONDS:'"),
+        ("--timeout=[", ":TIME:'"),
         ("--digest=[", ":ALG:VALUE:'"),
         ("--cacert=[", ":FILE:_files'"),
         ("--check=[", ":SUMS:_files'"),

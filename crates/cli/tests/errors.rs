@@ -98,6 +98,8 @@ fn wrong_words_are_usage_errors_that_name_them() {
         // Suggestions that would not help are left out.
         (["get", "--integrity", "x"], "unexpected argument '--integrity' found (see"),
         (["get", "-O", "x"], "unexpected argument '-O' found (see"),
+        (["completions", "", ""], "unrecognized subcommand 'completions' (see"),
+        (["sned", "a", "b"], "tip: a similar subcommand exists: 'send'"),
     ] {
         let told = run(args).failed(2, &[]).stderr;
         assert!(told.contains(message), "{args:?}: {told}");

@@ -49,11 +49,11 @@ pub(crate) struct HttpClientArgs {
     no_proxy: bool,
 
     /// Fail if connecting, with the TLS handshake, takes longer than this
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "30")]
+    #[arg(long, value_name = "TIME", value_parser = seconds, default_value = "30")]
     connect_timeout: Duration,
 
     /// Give up an attempt when nothing has moved for this time
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "60")]
+    #[arg(long, value_name = "TIME", value_parser = seconds, default_value = "60")]
     timeout: Duration,
 
     /// Retry up to N times in a row without progress, with growing pauses

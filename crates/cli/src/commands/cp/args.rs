@@ -57,7 +57,8 @@ pub(crate) struct CpArgs {
     #[arg(short = 'd', overrides_with_all = ["dereference", "follow_named"])]
     no_dereference_links: bool,
 
-    /// Keep mode, owner, group, extended attributes and ACLs; permissions and times are always kept
+    /// Also keep set-user-id and set-group-id bits, owner, group, extended attributes and ACLs;
+    /// permissions and times are always kept
     #[arg(short = 'p')]
     keep: bool,
 

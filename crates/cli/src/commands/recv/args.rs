@@ -12,6 +12,7 @@ use crate::connection::{StreamAddress, StreamTlsArgs};
 // A stream has no earlier version to compare with.
 #[derive(Debug, Args)]
 #[command(mut_arg("integrity", |arg| arg.default_value("fast")))]
+#[command(override_usage = "underpass recv [OPTIONS] [ADDRESS] [FILE]")]
 pub(crate) struct RecvArgs {
     /// Connect to HOST:PORT (IPv6 in brackets) or unix:PATH, unless --listen is given; then write
     /// to FILE, - for standard output [default: -]

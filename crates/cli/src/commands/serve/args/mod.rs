@@ -252,12 +252,12 @@ pub(super) struct ChangeArgs {
     pub(super) sync: bool,
 
     /// Keep an unfinished upload for this time, so that it can be resumed
-    #[arg(long, value_name = "SECONDS", default_value = "86400", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", default_value = "86400", value_parser = seconds)]
     pub(super) upload_expiry: Duration,
 
-    /// Abort an upload that, over the --timeout period, is slower than BYTES per second; 0 for no
+    /// Abort an upload that, over the --timeout period, is slower than SIZE per second; 0 for no
     /// limit
-    #[arg(long, value_name = "BYTES", default_value = "500")]
+    #[arg(long, value_name = "SIZE", default_value = "500")]
     pub(super) upload_min_rate: Size,
 
     /// Refuse uploads and copies that would leave less free space on the disk: 10G or 5%
@@ -348,8 +348,8 @@ pub(super) struct LimitArgs {
     #[arg(long, value_name = "N", default_value = "1000000")]
     pub(super) max_archive_entries: NonZeroUsize,
 
-    /// Limit each connection to BYTES per second, such as 512K
-    #[arg(long, value_name = "BYTES", value_parser = rate)]
+    /// Limit each connection to SIZE per second, such as 512K
+    #[arg(long, value_name = "SIZE", value_parser = rate)]
     pub(super) rate: Option<Size>,
 
     /// Drop from the page cache what a download has read from disk, so that files that are read
@@ -358,11 +358,11 @@ pub(super) struct LimitArgs {
     pub(super) drop_behind: bool,
 
     /// Close a connection on which nothing has moved for this time
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", default_value = "60", value_parser = seconds)]
     pub(super) timeout: Duration,
 
     /// After SIGTERM, wait this long for running transfers
-    #[arg(long, value_name = "SECONDS", default_value = "25", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "25", value_parser = duration)]
     pub(super) drain: Duration,
 }
 
