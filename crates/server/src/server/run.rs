@@ -130,6 +130,8 @@ impl Server {
         }
         let stale_uploads = uploads::watch_stale_uploads(&published);
         wait_for_draining(&control);
+        // A server that is started now finds the path of a socket free.
+        drop(self.listeners);
         drop(stale_uploads);
         shared.report(ServerEvent::Draining { open: shared.transfers.len() });
         let mut left = 0;

@@ -6,13 +6,26 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use underpass_server::server::{Address, Control, Server};
 
-use super::rig::{Client, Site, pattern, settings, wait_until};
+use super::rig::{Client, Site, pattern, request, settings, wait_until};
+
+/// Connects until nothing more can wait to be accepted.
+fn fill_backlog(path: &Path) -> Vec<OwnedFd> {
+    let address = SocketAddrUnix::new(path).unwrap();
+    let connect_once = || {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+        connect(&socket, &address).map(|()| socket)
+    };
+    std::iter::repeat_with(connect_once).map_while(Result::ok).collect()
+}
 
 /// A site at a socket in its own folder.
 fn site() -> Site {
@@ -63,12 +76,43 @@ fn a_socket_that_was_left_behind_is_replaced() {
 }
 
 #[test]
+fn a_server_that_drains_leaves_the_socket_of_its_successor() {
+    let site = site().start();
+    let path = site.path("socket");
+    let mut client = Client::unix(&path.display().to_string()).unwrap();
+    client.send(request("GET", "/large", &["Connection: close"]));
+    assert_eq!(client.head().unwrap().status, 200);
+    site.control.drain();
+    wait_until("its path is free", || !path.exists());
+    let _successor = UnixListener::bind(&path).unwrap();
+    assert!(client.end().is_ok(), "the download ends as it would have");
+    site.control.stop();
+    wait_until("it has ended", || site.has_ended());
+    assert!(path.exists());
+}
+
+#[test]
+fn a_socket_that_was_replaced_is_left_alone() {
+    let site = site().start();
+    let path = site.path("socket");
+    fs::remove_file(&path).unwrap();
+    let _other = UnixListener::bind(&path).unwrap();
+    site.control.stop();
+    wait_until("it has ended", || site.has_ended());
+    assert!(path.exists());
+}
+
+#[test]
 fn a_socket_in_use_and_a_file_are_left_alone() {
     let taken = site();
     let path = taken.path("socket");
-    let _listener = UnixListener::bind(&path).unwrap();
+    let listener = UnixListener::bind(&path).unwrap();
+    // Even if its program accepts nothing, and no other connection can wait for that.
+    rustix::net::listen(&listener, 0).unwrap();
+    let waiting = fill_backlog(&path);
     let error = taken.try_start().err().unwrap().to_string();
     assert!(error.contains("socket") && error.contains("in use"), "{error}");
+    drop((waiting, listener));
 
     let taken = site();
     let path = taken.path("socket");

@@ -6,16 +6,20 @@ use std::fs::Permissions;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use rustix::fs::lstat;
+use rustix::io::Errno;
 use rustix::net::sockopt::{
     set_ipv6_v6only, set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay, socket_domain,
 };
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, listen, socket_with,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, getsockname, listen,
+    socket_with,
 };
+use underpass_engine::FileId;
 use underpass_engine::socket::limit_unsent;
 
 use crate::server::listen::kind::ListenerKind;
@@ -132,13 +136,13 @@ fn unix(path: &Path, mode: Option<u32>, workers: usize) -> io::Result<Listener> 
     let socket = stream(AddressFamily::UNIX)?;
     let address = SocketAddrUnix::new(path)?;
     if let Err(errno) = bind(&socket, &address) {
-        if errno != rustix::io::Errno::ADDRINUSE || !is_abandoned(path) {
+        if errno != Errno::ADDRINUSE || !is_abandoned(path) {
             return Err(errno.into());
         }
         std::fs::remove_file(path)?;
         bind(&socket, &address)?;
     }
-    let made = SocketPath(path.to_owned());
+    let made = SocketPath { id: id_of(path), path: path.to_owned() };
     if let Some(mode) = mode {
         // Nobody can connect before it listens.
         std::fs::set_permissions(path, Permissions::from_mode(mode))?;
@@ -149,12 +153,20 @@ fn unix(path: &Path, mode: Option<u32>, workers: usize) -> io::Result<Listener> 
     Ok(Listener { sockets, address, role: ListenerKind::Plain, _path: Some(made) })
 }
 
-/// Returns whether a path is a socket that no program listens on.
+/// Returns whether a path is a socket that no program listens on. This does not wait for a program
+/// that accepts nothing.
 fn is_abandoned(path: &Path) -> bool {
-    use std::os::unix::fs::FileTypeExt;
     let is_socket = path.symlink_metadata().is_ok_and(|facts| facts.file_type().is_socket());
-    let answer = std::os::unix::net::UnixStream::connect(path);
-    is_socket && answer.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    let refuses = || {
+        let (socket, address) = (stream(AddressFamily::UNIX)?, SocketAddrUnix::new(path)?);
+        io::Result::Ok(connect(&socket, &address) == Err(Errno::CONNREFUSED))
+    };
+    is_socket && refuses().unwrap_or(false)
+}
+
+/// Returns the identity of what is at a path, which may be a link.
+fn id_of(path: &Path) -> Option<FileId> {
+    lstat(path).ok().map(|stat| FileId::of(&stat))
 }
 
 fn stream(family: AddressFamily) -> io::Result<OwnedFd> {
@@ -180,14 +192,20 @@ fn local_address(socket: &OwnedFd) -> io::Result<String> {
     Ok(SocketAddr::try_from(getsockname(socket)?)?.to_string())
 }
 
-/// Removes the path of a socket when its server ends.
+/// Removes the path of a socket when its server accepts nothing more.
 #[derive(Debug)]
-struct SocketPath(std::path::PathBuf);
+struct SocketPath {
+    path: PathBuf,
+    /// The socket that this program made there: another program may have put its own in its place.
+    id: Option<FileId>,
+}
 
 impl Drop for SocketPath {
     fn drop(&mut self) {
-        // The path may be gone already, or be out of reach of a confined process.
-        let _ = std::fs::remove_file(&self.0);
+        if self.id.is_some() && self.id == id_of(&self.path) {
+            // The path may be out of reach of a confined process.
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
