@@ -1,5 +1,5 @@
 //! Decides which connections the server accepts: a limit for all, a limit for each address, and a
-//! small reserve beyond the limit that answers only the health check.
+//! small reserve beyond these limits that answers only the health check.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -61,25 +61,31 @@ impl Admission {
     ) -> Option<Ticket> {
         // A connection without an address came over a unix socket.
         let network = self.address_limit.and_then(|_| address.map(|at| Network::of(at.ip())));
+        let ticket = Ticket { network, is_reserve: false };
         if let (Some(network), Some(limit)) = (network, self.address_limit)
             && !self.count(network, limit)
             && !(make_room(Some(network)) && self.count(network, limit.saturating_add(CLOSING)))
         {
-            return None;
+            // One place of the reserve for each address: others have to be free for a full server.
+            let is_counted = self.count(network, limit.saturating_add(1));
+            return if is_counted { self.reserved(ticket) } else { None };
         }
-        let mut ticket = Ticket { network, is_reserve: false };
         let open = self.open.fetch_add(1, Ordering::Relaxed);
         // A connection that is asked to close takes a moment to do so.
         if open < self.limit || (open < self.limit.saturating_add(CLOSING) && make_room(None)) {
             return Some(ticket);
         }
         self.open.fetch_sub(1, Ordering::Relaxed);
+        self.reserved(ticket)
+    }
+
+    /// Finds a place in the reserve for a connection that its address is counted for.
+    fn reserved(&self, ticket: Ticket) -> Option<Ticket> {
         if self.reserved.fetch_add(1, Ordering::Relaxed) < self.reserve {
-            ticket.is_reserve = true;
-            return Some(ticket);
+            return Some(Ticket { is_reserve: true, ..ticket });
         }
         self.reserved.fetch_sub(1, Ordering::Relaxed);
-        self.uncount(network);
+        self.uncount(ticket.network);
         None
     }
 
@@ -186,7 +192,7 @@ mod tests {
 
     #[test]
     fn an_address_has_its_limit_and_leaves_no_trace() {
-        let admission = admission(100, Some(2), 4);
+        let admission = admission(100, Some(2), 0);
         let one = address("192.0.2.1");
         let tickets: Vec<_> = (0..2).filter_map(|_| admission.enter(one, |_| false)).collect();
         assert!(tickets.len() == 2 && admission.enter(one, |of| of.is_none()).is_none());
@@ -201,8 +207,21 @@ mod tests {
     }
 
     #[test]
+    fn an_address_at_its_limit_has_one_place_of_the_reserve() {
+        let admission = admission(100, Some(2), 4);
+        let one = address("192.0.2.1");
+        let mut tickets: Vec<_> = (0..4).filter_map(|_| admission.enter(one, |_| false)).collect();
+        let are_reserve: Vec<_> = tickets.iter().map(|ticket| ticket.is_reserve).collect();
+        assert_eq!(are_reserve, [false, false, true]);
+        tickets.extend(admission.enter(address("192.0.2.2"), |_| false));
+        assert!(tickets.pop().is_some_and(|ticket| !ticket.is_reserve));
+        tickets.pop().iter().for_each(|ticket| admission.leave(ticket));
+        assert!(admission.enter(one, |_| false).is_some_and(|ticket| ticket.is_reserve));
+    }
+
+    #[test]
     fn a_connection_of_a_proxy_counts_for_its_client() {
-        let admission = admission(100, Some(1), 1);
+        let admission = admission(100, Some(1), 0);
         let (mut one, mut two) =
             (admission.enter(None, |_| false), admission.enter(None, |_| false));
         let client = address("192.0.2.1");
