@@ -37,6 +37,8 @@ impl Redirect {
         let rest = self.rest(&target.path, target.is_folder)?;
         let mut location = self.to.to_string();
         if self.adds_rest {
+            // The address ends in a slash already: with a second one, a path would be a host.
+            let rest = rest.strip_prefix(b"/").unwrap_or(rest);
             location.push_str(&encode_path(rest));
             if !self.is_exact(&target.path) && target.is_folder {
                 location.push('/');
@@ -159,6 +161,9 @@ mod tests {
             ("/a/* https://h/b/*", "/ab", None),
             ("/a/* https://h/b", "/a/c", Some("https://h/b")),
             ("/a* https://h/*", "/abc", Some("https://h/bc")),
+            ("/a* https://h/*", "/a/c", Some("https://h/c")),
+            ("/a* /*", "/a/evil.example", Some("/evil.example")),
+            ("/a* /*", "/a/\\evil.example", Some("/%5Cevil.example")),
             ("/* https://h/*", "/", Some("https://h/")),
             ("/* https://h/*", "/a%20b/c?d", Some("https://h/a%20b/c?d")),
             ("/* https://h/*", "/%61/../b//c", Some("https://h/b/c")),
