@@ -11,6 +11,7 @@ use underpass_transport::digest::{ComputeError, crc32};
 use super::error::ArchiveError;
 use crate::digest::settle::wait_for_writes;
 use crate::files::version::engine_version;
+use crate::server::limits::disk_queue::SLICE;
 
 /// The CRC-32 of a large file, which the next chain of an archive needs.
 #[derive(Clone, Debug)]
@@ -90,6 +91,3 @@ impl PartialSum {
         }
     }
 }
-
-/// The number of bytes after which another client has its turn.
-const SLICE: u64 = 64 << 20;

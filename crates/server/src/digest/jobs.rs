@@ -1,6 +1,5 @@
 //! Digests that wait to be made, and those that are being made.
 
-use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
@@ -27,14 +26,6 @@ pub(crate) enum DigestError {
     Unreadable,
     /// Too many digests are requested at once.
     Busy,
-}
-
-/// The waiting and running jobs, and the number of threads.
-#[derive(Debug, Default)]
-pub(crate) struct Jobs {
-    pub(crate) waiting: VecDeque<Arc<DigestJob>>,
-    pub(crate) running: Vec<Arc<DigestJob>>,
-    pub(crate) threads: usize,
 }
 
 /// A digest that waits to be made, or is being made.

@@ -9,13 +9,16 @@ use std::sync::{Arc, Mutex};
 use underpass_engine::Version;
 use underpass_engine::wait::lock;
 
-use crate::digest::jobs::Jobs;
+use crate::digest::jobs::DigestJob;
 use crate::digest::{Algorithm, Digest, stored};
+use crate::server::limits::disk_queue::DiskQueue;
 
 /// The digests that all workers share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Digests {
     pub(super) state: Mutex<KnownDigests>,
+    /// The steps of the jobs.
+    pub(super) queue: Arc<DiskQueue>,
     /// The number of digests that wait to be stored, readable without the lock; mostly there are
     /// none.
     unkept: AtomicUsize,
@@ -26,7 +29,8 @@ pub(crate) struct Digests {
 pub(crate) struct KnownDigests {
     /// The digests by inode; the version tells files of two file systems apart.
     known: HashMap<u64, (Version, Vec<Digest>)>,
-    pub(crate) jobs: Jobs,
+    /// The digests that wait to be made or are being made.
+    pub(super) jobs: Vec<Arc<DigestJob>>,
     /// The number of transfers of each file, by inode: for two files with the same inode number the
     /// count is too high, which only delays storing.
     transfers: HashMap<u64, usize>,
@@ -42,6 +46,13 @@ struct UnstoredDigests {
     file: Arc<OwnedFd>,
     version: Version,
     digests: Vec<Digest>,
+}
+
+impl Default for Digests {
+    fn default() -> Self {
+        let queue = DiskQueue::new("digest", MAX_THREADS, MAX_WAITING);
+        Self { state: Mutex::default(), queue, unkept: AtomicUsize::default() }
+    }
 }
 
 impl Digests {
@@ -161,6 +172,12 @@ pub(crate) fn pick(digests: &[Digest], algorithms: &[Algorithm]) -> Option<Diges
     let of = |algorithm: &Algorithm| digests.iter().find(|one| one.algorithm() == *algorithm);
     algorithms.iter().find_map(of).cloned()
 }
+
+/// The maximum number of files read at once: two disks, or a large file and small ones.
+const MAX_THREADS: usize = 2;
+
+/// The maximum number of files that wait to be read.
+const MAX_WAITING: usize = 1024;
 
 /// The maximum number of files whose digests are remembered: some 3 MiB.
 const MAX_KNOWN: usize = 16_384;

@@ -11,6 +11,7 @@ use crate::digest::{Algorithm, Digest, parse_wanted, write_digests};
 use crate::files::open_files::ServedFile;
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
+use crate::server::limits::disk_queue::ClientNet;
 use underpass_protocol::request::Method;
 use underpass_protocol::request::target::Target;
 use underpass_protocol::response::plan::ResponsePlan;
@@ -89,7 +90,9 @@ async fn digest(
         return Err(DigestError::Changing);
     }
     let file = Arc::clone(&served.file);
-    let making = make::make(shared, DigestRequest { file, version: served.version, algorithm });
+    let client = ClientNet::of(ctx.peer.address());
+    let request = DigestRequest { file, version: served.version, algorithm };
+    let making = make::make(shared, client, request);
     // This can take minutes for a large file, so it stops if the client leaves.
     ctx.peer.while_connected(making).await.unwrap_or(Err(DigestError::Busy))?;
     // Storing it with the file has changed the file's version.

@@ -1,9 +1,7 @@
 //! A server that has more clients than it may have at once.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
-
-use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 
 use super::rig::{
     Certificate, Client, Running, Site, narrow, pattern, request, wait_for, wait_until,
@@ -24,14 +22,6 @@ fn begun(site: &Running) -> Client {
     assert_eq!(client.head().unwrap().status, 200);
     client.take(100_000).unwrap();
     client
-}
-
-/// A client that comes from another address of loopback.
-fn from(site: &Running, address: Ipv4Addr) -> Client {
-    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-    bind(&socket, &SocketAddr::new(IpAddr::V4(address), 0)).unwrap();
-    connect(&socket, &site.socket()).unwrap();
-    Client::new(TcpStream::from(socket))
 }
 
 #[test]
@@ -144,7 +134,7 @@ fn one_address_cannot_have_every_connection() {
     let reply = site.connect().reply();
     assert_eq!((reply.status, reply.field("Connection")), (503, Some("close")));
     for _ in 0..3 {
-        assert_eq!(from(&site, Ipv4Addr::new(127, 0, 0, 2)).get("/a").text(), "first");
+        assert_eq!(site.connect_from(Ipv4Addr::new(127, 0, 0, 2)).get("/a").text(), "first");
     }
     busy.pop();
     wait_until("there is room again", || {
@@ -189,7 +179,7 @@ fn an_address_with_idle_connections_gets_one_more_for_one_of_them() {
         assert_eq!(clients[at].get("/a").text(), "first");
         std::thread::sleep(Duration::from_millis(5));
     }
-    let mut elsewhere = from(&site, Ipv4Addr::new(127, 0, 0, 2));
+    let mut elsewhere = site.connect_from(Ipv4Addr::new(127, 0, 0, 2));
     assert_eq!(elsewhere.get("/a").text(), "first");
     let mut new = site.connect();
     assert_eq!(new.get("/a").text(), "first");

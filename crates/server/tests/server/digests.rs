@@ -3,6 +3,7 @@
 
 use std::fs::{self, File, Permissions};
 use std::io::Write;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -402,6 +403,28 @@ fn a_digest_without_waiting_clients_is_cancelled() {
     assert!(site.metric("digest_read_bytes_total") < LARGE as f64);
     assert_eq!(site.metric("digests_total"), 1.0);
     drop(site);
+}
+
+#[test]
+fn a_client_with_large_files_does_not_keep_others_waiting() {
+    let Some(mounted) = Mounted::new(FileSystem::Tmpfs, 16) else { return };
+    let mut site = Site::new();
+    site.settings = settings(&mounted.root());
+    let site = site.start();
+    let digests: Vec<_> = ["a", "b", "c"]
+        .map(|name| {
+            // A hole is read without a disk, and takes far longer to be read than to be left.
+            File::create(mounted.root().join(name)).unwrap().set_len(1 << 40).unwrap();
+            let mut client = site.connect();
+            client.send(request("GET", &format!("/{name}?hash"), &[]));
+            client
+        })
+        .into();
+    wait_until("the first two are read", || site.metric("digest_read_bytes_total") > 0.0);
+    fs::write(mounted.root().join("small"), "text").unwrap();
+    let reply = site.connect_from(Ipv4Addr::new(127, 0, 0, 2)).get("/small?hash");
+    assert_eq!(reply.text(), sha256(b"text").hex());
+    drop((digests, site));
 }
 
 /// The reply to a PUT of these bytes with a field about them.

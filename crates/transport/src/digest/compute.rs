@@ -50,6 +50,20 @@ pub fn compute(
     Ok(Computed { digests, read_bytes })
 }
 
+/// Adds a range of a file to a digest in progress; `go_on` is as with [`compute`].
+///
+/// # Errors
+///
+/// [`ComputeError`]; a file that is shorter than the range is `UnexpectedEof`.
+pub fn add_range(
+    hasher: &mut Hasher,
+    file: impl AsFd,
+    range: Range<u64>,
+    go_on: impl FnMut(u64) -> bool,
+) -> Result<(), ComputeError> {
+    read(file.as_fd(), range, |bytes| hasher.update(bytes), go_on).map(drop)
+}
+
 /// Computes the CRC-32 of a range of a file, as zip and gzip have it, going on from the checksum of
 /// the bytes before the range: 0 if there are none.
 ///

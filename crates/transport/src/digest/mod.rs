@@ -6,6 +6,6 @@ mod compute;
 mod offer;
 mod verify;
 
-pub use compute::{ComputeError, Computed, compute, crc32};
+pub use compute::{ComputeError, Computed, add_range, compute, crc32};
 pub use offer::{Checked, Offer, OfferError};
 pub use verify::{DigestCheck, verify};

@@ -165,6 +165,9 @@ impl fmt::Debug for DiskQueue {
 /// some 300 KiB on the stack, several times that without optimization.
 const STACK: usize = 2 << 20;
 
+/// The number of bytes of a file that a job reads before another client has its turn.
+pub(crate) const SLICE: u64 = 64 << 20;
+
 /// The number of low bits of an IPv6 address that its owner can choose.
 const INTERFACE_BITS: u32 = 64;
 

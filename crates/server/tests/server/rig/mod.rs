@@ -6,12 +6,13 @@ mod client;
 mod secure;
 
 use std::fs;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use rustls::ClientConfig;
 use tempfile::TempDir;
 use underpass_server::access_log::LogFormat;
@@ -126,6 +127,14 @@ impl Running {
 
     pub fn connect(&self) -> Client {
         Client::new(TcpStream::connect(self.socket()).unwrap())
+    }
+
+    /// A connection from another address of loopback.
+    pub fn connect_from(&self, address: Ipv4Addr) -> Client {
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&socket, &SocketAddr::from((address, 0))).unwrap();
+        connect(&socket, &self.socket()).unwrap();
+        Client::new(TcpStream::from(socket))
     }
 
     /// A connection that takes little before it is read from.
