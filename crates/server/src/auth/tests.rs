@@ -175,6 +175,29 @@ fn time_tells_nothing_about_names_where_there_are_hashes() {
 }
 
 #[test]
+fn wrong_passwords_cost_the_same_for_every_name() {
+    let cheap = SHA512.replace("$6$", "$6$rounds=1000$");
+    let access = access(&[
+        &format!("alice:{SHA512}@/"),
+        &format!("bob:{cheap}@/"),
+        &format!("carol:{cheap}@/"),
+        &format!("dora:{}@/", argon2()),
+        "erik:plain@/",
+    ]);
+    let users = &access.users;
+    let checks = |user: Option<usize>| {
+        let own = user.map(|user| users.rules.secret(user));
+        let all = own.into_iter().chain(users.decoys(user));
+        let mut costs: Vec<_> = all.map(|account| account.secret.cost()).collect();
+        costs.sort_unstable();
+        costs
+    };
+    for user in [Some(0), Some(1), Some(2), Some(3), None] {
+        assert_eq!(checks(user), [8, 1000, 5000], "{user:?}");
+    }
+}
+
+#[test]
 fn one_user_is_not_believed_for_another() {
     let access = access(&[&format!("alice:{SHA512}@/a"), &format!("bob:{}@/b", argon2())]);
     let (alice, bob) = (basic("alice:Hello world!"), basic("bob:Hello world!"));

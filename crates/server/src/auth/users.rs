@@ -62,7 +62,7 @@ struct RejectedPasswords {
 /// A user's password, as the rule gives it and as it was last right.
 pub(super) struct Account {
     /// The stored form of the password.
-    secret: Secret,
+    pub(super) secret: Secret,
     /// The last password that was right. There can be only one, so this is bounded.
     verified: Mutex<Option<VerifiedPassword>>,
 }
@@ -101,9 +101,9 @@ impl Users {
 
     /// Returns the verdict on a name and a password.
     ///
-    /// A refusal takes as long as the most costly hash of the rules, whether the name exists or
-    /// not, so that the time does not reveal names. If all passwords in the rules are plain, there
-    /// is no such wait.
+    /// A refusal takes as long as one check of each cost that hashes of the rules have, whether the
+    /// name exists or not, so that the time does not reveal names. If all passwords in the rules are
+    /// plain, there is no such wait.
     pub(super) fn check(
         &self,
         shared: &Arc<Self>,
@@ -123,9 +123,13 @@ impl Users {
                 return self.decide(user, path, right);
             }
         }
-        if self.costly().is_none() {
+        if self.decoys(None).is_empty() {
             if user.is_none() {
-                self.spend_check_time(&password, &mut CheckMemory::default());
+                spend_check_time(
+                    self.rules.secrets().next(),
+                    &password,
+                    &mut CheckMemory::default(),
+                );
             }
             return AccessDecision::Wrong;
         }
@@ -145,7 +149,8 @@ impl Users {
         })
     }
 
-    /// Checks a password against its hash, or against any hash if it is wrong anyway.
+    /// Checks a password against its hash. If it is wrong, it is also checked against one hash of
+    /// each other cost.
     pub(super) fn verify(
         &self,
         user: Option<usize>,
@@ -153,21 +158,21 @@ impl Users {
         memory: &mut CheckMemory,
         now: impl FnOnce() -> Instant,
     ) -> bool {
-        let Some(user) = user else {
-            self.spend_check_time(password, memory);
-            return false;
-        };
-        let now = now();
-        if self.remembers(user, password, now) {
-            return true;
+        if let Some(user) = user {
+            let now = now();
+            if self.remembers(user, password, now) {
+                return true;
+            }
+            let account = self.rules.secret(user);
+            if account.secret.matches(password, memory) {
+                let digest = self.digest_of(user, password);
+                *lock(&account.verified) =
+                    Some(VerifiedPassword { digest, until: now + BELIEVED_FOR });
+                return true;
+            }
         }
-        let is_right = self.rules.secret(user).secret.matches(password, memory);
-        if is_right {
-            let digest = self.digest_of(user, password);
-            *lock(&self.rules.secret(user).verified) =
-                Some(VerifiedPassword { digest, until: now + BELIEVED_FOR });
-        }
-        is_right
+        spend_check_time(self.decoys(user), password, memory);
+        false
     }
 
     /// Remembers that the name and the password with this digest are wrong.
@@ -203,17 +208,16 @@ impl Users {
         true
     }
 
-    /// Spends the time that a check of a password takes.
-    fn spend_check_time(&self, password: &[u8], memory: &mut CheckMemory) {
-        let decoy = self.costly().or(self.rules.secrets().next());
-        // This keeps the compiler from removing the check.
-        std::hint::black_box(decoy.is_some_and(|account| account.secret.matches(password, memory)));
-    }
-
-    /// Returns the account with the most costly hash, if there are hashes.
-    fn costly(&self) -> Option<&Account> {
-        let accounts = self.rules.secrets().filter(|account| account.secret.cost() > 0);
-        accounts.max_by_key(|account| account.secret.cost())
+    /// Returns the accounts against which a wrong password is checked, too: one for each cost that
+    /// hashes have, but for that of the user.
+    pub(super) fn decoys(&self, user: Option<usize>) -> Vec<&Account> {
+        let cost = |account: &Account| account.secret.cost();
+        let own = user.map_or(0, |user| cost(self.rules.secret(user)));
+        let others = self.rules.secrets().filter(|account| ![0, own].contains(&cost(account)));
+        let mut decoys: Vec<_> = others.collect();
+        decoys.sort_by_key(|account| cost(account));
+        decoys.dedup_by_key(|account| cost(account));
+        decoys
     }
 
     /// Returns 128 bits that reveal nothing about the password without the key.
@@ -233,6 +237,18 @@ impl Users {
             u128::from(hasher.finish())
         };
         half(0) << 64 | half(1)
+    }
+}
+
+/// Spends the time that the checks of these accounts take.
+fn spend_check_time<'a>(
+    accounts: impl IntoIterator<Item = &'a Account>,
+    password: &[u8],
+    memory: &mut CheckMemory,
+) {
+    for account in accounts {
+        // This keeps the compiler from removing the check.
+        std::hint::black_box(account.secret.matches(password, memory));
     }
 }
 
