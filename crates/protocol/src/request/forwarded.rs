@@ -127,19 +127,23 @@ fn unquoted(value: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// Splits at a byte outside quoted strings; the parts have no spaces around them.
-fn split(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
-    let (mut is_quoted, mut is_escaped) = (false, false);
-    let parts = text.split(move |&byte| {
-        if is_escaped {
-            is_escaped = false;
-        } else if is_quoted && byte == b'\\' {
-            is_escaped = true;
-        } else if byte == b'"' {
-            is_quoted = !is_quoted;
+///
+/// It begins at the end, where the nearest proxy has written: a quote that a client has left open
+/// must not hide what follows.
+fn split(text: &[u8], separator: u8) -> impl DoubleEndedIterator<Item = &[u8]> {
+    let (mut parts, mut end, mut is_quoted) = (Vec::new(), text.len(), false);
+    for (at, &byte) in text.iter().enumerate().rev() {
+        let before = text[..at].iter().rev();
+        if byte == b'"' {
+            let slashes = before.take_while(|&&byte| byte == b'\\').count();
+            is_quoted = !is_quoted || slashes % 2 == 1;
+        } else if byte == separator && !is_quoted {
+            parts.push(&text[at + 1..end]);
+            end = at;
         }
-        !is_quoted && byte == separator
-    });
-    parts.map(<[u8]>::trim_ascii).filter(|part| !part.is_empty())
+    }
+    parts.push(&text[..end]);
+    parts.into_iter().rev().map(<[u8]>::trim_ascii).filter(|part| !part.is_empty())
 }
 
 /// Returns whether a scheme is https, if it is one that is known.

@@ -51,6 +51,11 @@ fn the_last_address_that_is_not_trusted_is_the_client() {
         (&["Forwarded: for=192.0.2.1, for=unknown, for=10.0.0.1"], at("10.0.0.1:0")),
         (&["Forwarded: by=10.0.0.1"], None),
         (&["Forwarded: for=\"192.0.2.1"], None),
+        // A client has opened a quote that it does not close.
+        (&["Forwarded: for=\"198.51.100.9, for=192.0.2.1"], at("192.0.2.1:0")),
+        (&["Forwarded: for=\"198.51.100.9, for=\"192.0.2.1:80\""], at("192.0.2.1:80")),
+        (&["Forwarded: for=\"\\, for=\"192.0.2.1\\\\\", for=10.0.0.1"], at("10.0.0.1:0")),
+        (&["Forwarded: for=\"192.0.2.9, \\\"\", for=\"192.0.2.1\""], at("192.0.2.1:0")),
     ] {
         assert_eq!(client(fields), expected, "{fields:?}");
     }
