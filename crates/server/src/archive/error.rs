@@ -6,6 +6,8 @@ use std::io;
 use rustix::io::Errno;
 use underpass_protocol::archive::LayoutError;
 
+use crate::files::open_files::is_missing;
+
 pub(super) type Result<T, E = ArchiveError> = std::result::Result<T, E>;
 
 /// The reason why a folder cannot be sent as an archive, or not completely.
@@ -71,7 +73,7 @@ impl ArchiveError {
             | Self::TooMany { .. } => 413,
             Self::Io { source, .. } => match Errno::from_io_error(source) {
                 Some(Errno::ACCESS | Errno::PERM) => 403,
-                Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => 404,
+                Some(errno) if is_missing(errno) => 404,
                 Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => 503,
                 _ => 500,
             },

@@ -96,6 +96,8 @@ impl From<Errno> for ChangeRefusal {
     fn from(errno: Errno) -> Self {
         let (status, detail) = match errno {
             Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::STALE => (404, ""),
+            // A socket or a device without a driver cannot be opened, and is not served either.
+            Errno::NXIO | Errno::NODEV => (404, ""),
             Errno::ACCESS | Errno::PERM => (403, "the server may not change this"),
             Errno::ROFS => (403, "the file system is read-only"),
             Errno::XDEV => (403, "a link in the path leads out of the served folder"),

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
 use std::process::Command;
 
 use super::changes_delete::{open_site, statuses};
@@ -51,6 +52,7 @@ fn a_folder_is_copied_with_links_and_without_what_is_hidden_or_no_file() {
     symlink("file", site.path("a/link")).unwrap();
     symlink("/etc/hostname", site.path("a/deep/out")).unwrap();
     assert!(Command::new("mkfifo").arg(site.path("a/fifo")).status().unwrap().success());
+    let _socket = UnixListener::bind(site.path("a/socket")).unwrap();
     fs::set_permissions(site.path("a/deep"), fs::Permissions::from_mode(0o750)).unwrap();
     let site = site.with(|settings| settings.sites[0].hide = vec!["secret".into()]).start();
     statuses(
@@ -64,6 +66,8 @@ fn a_folder_is_copied_with_links_and_without_what_is_hidden_or_no_file() {
             ("COPY", "/a", &["Destination: /bare", "Depth: 0"], 201),
             ("COPY", "/a", &["Destination: /one", "Depth: 1"], 400),
             ("COPY", "/a/file", &["Destination: /bare"], 409),
+            ("COPY", "/a/fifo", &["Destination: /c"], 404),
+            ("COPY", "/a/socket", &["Destination: /c"], 404),
             ("COPY", "/a/file", &["Destination: /bare/", "Overwrite: T"], 204),
         ],
     );

@@ -63,6 +63,10 @@ fn the_order_and_repetition_of_names_do_not_matter_and_ranges_resume() {
     let zip = site.get("/folder/?archive=zip&entry=other.txt");
     assert!(zip.status == 200 && zip.body.windows(16).any(|part| part == b"folder/other.txt"));
     assert!(!zip.body.windows(5).any(|part| part == b"large"));
+    for missing in ["none", &"n".repeat(300)] {
+        let reply = site.get(&format!("/folder/?archive=zip&entry={missing}"));
+        assert_eq!(reply.status, 404, "{missing}");
+    }
     assert_ne!(site.get("/folder/?archive=tar").field("ETag"), whole.field("ETag"));
 }
 
