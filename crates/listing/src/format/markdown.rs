@@ -138,8 +138,12 @@ fn safe<'a>(event: Event<'a>, kept: &mut Vec<bool>) -> Option<Event<'a>> {
             Some(Event::Start(Tag::Link { link_type, dest_url, title, id }))
         }
         Event::Start(Tag::Image { link_type, dest_url, title, id }) => {
-            let is_kept = is_relative(&dest_url);
+            // What follows a question mark can be a command to the server, such as `?logout`, and
+            // a picture is requested without a click.
+            let path = dest_url.split('?').next().unwrap_or_default();
+            let is_kept = !path.is_empty() && is_relative(path);
             kept.push(is_kept);
+            let dest_url = CowStr::from(path.to_owned());
             is_kept.then_some(Event::Start(Tag::Image { link_type, dest_url, title, id }))
         }
         Event::End(TagEnd::Link | TagEnd::Image) => kept.pop().unwrap_or(false).then_some(event),
@@ -296,6 +300,13 @@ mod tests {
     fn images_of_other_servers_are_their_text() {
         let page = shown("![here](a.png) ![there](https://example.org/b.png)");
         assert_eq!(page, "<p><img src=\"a.png\" alt=\"here\" /> there</p>\n");
+    }
+
+    #[test]
+    fn images_are_no_commands_to_the_server() {
+        let page = shown("![a](?logout) ![b](b.png?raw=true) ![c](sub/&quest;archive=tar)");
+        let b = "<img src=\"b.png\" alt=\"b\" />";
+        assert_eq!(page, format!("<p>a {b} <img src=\"sub/\" alt=\"c\" /></p>\n"));
     }
 
     #[test]
