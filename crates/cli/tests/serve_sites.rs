@@ -7,6 +7,7 @@ mod rig;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -254,8 +255,8 @@ fn underpass_testkit_sha256(bytes: &[u8]) -> String {
 fn links_and_dots_lead_to_no_other_site() {
     let sites = Sites::new(TWO, |folder| {
         two_roots(folder);
-        std::os::unix::fs::symlink("../b/same", folder.join("a/link")).unwrap();
-        std::os::unix::fs::symlink(folder.join("b"), folder.join("a/all")).unwrap();
+        symlink("../b/same", folder.join("a/link")).unwrap();
+        symlink(folder.join("b"), folder.join("a/all")).unwrap();
     });
     for path in ["/link", "/all/same", "/../b/same", "/%2e%2e/b/same"] {
         let reply = sites.get("a.test", path);
@@ -459,6 +460,67 @@ fn the_handshake_chooses_the_certificate_and_binds_the_connection_to_it() {
         get("b.test", "b.test", &["-k"]).0 == Some(0) && get("b.test", "b.test", &[]).0 == Some(60)
     });
     assert_eq!(get("a.test", "a.test", &[]).1, "of a\n 200");
+}
+
+#[test]
+fn no_site_serves_or_changes_the_files_of_the_server() {
+    if !has("curl") || !has("openssl") {
+        return;
+    }
+    let config = "
+log_file = 'DIR/a/[1]access.log'
+
+[[site]]
+names = ['a.test']
+root = 'DIR/a'
+allow_all = true
+tls_cert = 'DIR/a/a.test.pem'
+tls_key = 'DIR/a/folder/link.key'
+
+[[site]]
+names = ['b.test']
+root = 'DIR'
+allow_all = true
+tls_cert = 'DIR/a/a.test.pem'
+tls_key = 'DIR/a/folder/link.key'
+";
+    let sites = Sites::new(config, |folder| {
+        two_roots(folder);
+        certificate(&folder.join("a"), "a.test");
+        symlink("../a.test.key", folder.join("a/folder/link.key")).unwrap();
+        file(folder, "a/1access.log", "another\n");
+    });
+    let ask = |name: &str, path: &str, more: &[&str]| {
+        let url = format!("https://{name}:{}/{path}", sites.port());
+        let mut args = vec!["-k", "--path-as-is", "-g", "-w", " %{http_code}", &url];
+        args.extend(more);
+        sites.curl(&args).text()
+    };
+    for (name, path) in [
+        ("a.test", "a.test.key"),
+        ("a.test", "folder/link.key"),
+        ("a.test", "a.test.pem"),
+        ("a.test", "[1]access.log"),
+        ("b.test", "a/a.test.key"),
+        ("b.test", "a/[1]access.log"),
+        ("b.test", "config/underpass.toml"),
+    ] {
+        let reply = ask(name, path, &[]);
+        assert!(reply.ends_with(" 404"), "{name} {path}: {reply}");
+        let reply = ask(name, path, &["-T", "config/underpass.toml"]);
+        assert!(reply.ends_with(" 403"), "{name} {path}: {reply}");
+    }
+    assert_eq!(ask("b.test", "a/1access.log", &[]), "another\n 200");
+    let listing = ask("b.test", "a/?simple", &[]);
+    assert_eq!(listing, "folder/\n1access.log\nsame\n 200");
+    let zip = ask("a.test", "?archive=tar", &["--output", "all.tar"]);
+    assert_eq!(zip, " 200");
+    let tar = fs::read_to_string(sites.path("all.tar")).unwrap();
+    assert!(tar.contains("of a") && !tar.contains("PRIVATE KEY"), "{tar}");
+    // Nor does a folder with one of them go to another path, under which it would not be hidden.
+    assert!(ask("b.test", "config", &["-X", "DELETE"]).ends_with(" 403"));
+    let destination = "Destination: /elsewhere";
+    assert!(ask("b.test", "config", &["-X", "MOVE", "-H", destination]).ends_with(" 403"));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The settings of one site.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use underpass_cache::Cache;
@@ -87,6 +87,27 @@ impl SiteSettings {
         Self { root: Some(root), is_default: true, ..Self::nowhere() }
     }
 
+    /// Hides a file of the server itself if it lies below the root, such as its key or its log, as a
+    /// pattern of [`hide`](Self::hide) does. The file need not exist yet.
+    pub fn hide_file(&mut self, file: &Path) {
+        // The folder of a cache has no files of its own to serve.
+        let Some(root) = self.root.as_deref().filter(|_| self.cache.is_none()) else { return };
+        let named = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+        let folder = named.parent().and_then(|folder| folder.canonicalize().ok());
+        let places = [
+            folder.zip(named.file_name()).map(|(folder, name)| folder.join(name)),
+            named.canonicalize().ok(),
+            Some(named),
+        ];
+        for place in places.iter().flatten() {
+            let Ok(inside) = place.strip_prefix(root) else { continue };
+            let pattern = pattern_of(inside);
+            if !inside.as_os_str().is_empty() && !self.hide.contains(&pattern) {
+                self.hide.push(pattern);
+            }
+        }
+    }
+
     /// Returns whether folders are listed: an origin has to be an object store for that.
     pub(crate) fn lists_folders(&self) -> bool {
         self.listing && self.cache.as_ref().is_none_or(Cache::has_stores)
@@ -125,6 +146,20 @@ impl SiteSettings {
             transfers: true,
         }
     }
+}
+
+/// Returns the pattern that matches a path below the root.
+fn pattern_of(path: &Path) -> String {
+    let mut pattern = "/".to_owned();
+    for char in path.to_string_lossy().chars() {
+        match char {
+            // Bytes that a pattern cannot have.
+            char::REPLACEMENT_CHARACTER => pattern.push('*'),
+            char if char.is_ascii_punctuation() && char != '/' => pattern.extend(['\\', char]),
+            char => pattern.push(char),
+        }
+    }
+    pattern
 }
 
 /// A field for the files whose path below the root matches a pattern.

@@ -70,6 +70,10 @@ impl OpenSites {
             self.caches = before;
         }
         outcome?;
+        let own = own_files(args);
+        for site in &mut opened.sites {
+            own.iter().for_each(|file| site.hide_file(file));
+        }
         let rules: Vec<_> = args.each_site().map(|site| &site.access.auth).collect();
         self.access.retain(|known, _| rules.contains(&known));
         opened.folders.sort_unstable();
@@ -181,4 +185,13 @@ impl OpenSites {
 /// Parses the rules of `--auth`. No rule is repeated in the message: it contains a password.
 pub(super) fn access(rules: &[String]) -> Result<Access> {
     Access::parse(rules).map_err(|error| Failure::value("--auth", error))
+}
+
+/// Returns the files of the server itself, which no site serves: its configuration, its log, and the
+/// certificates with their keys.
+fn own_files(args: &ServeArgs) -> Vec<PathBuf> {
+    let sites = args.sites.iter().map(|site| &site.args).chain([args]);
+    let keys = sites.filter_map(|site| KeyFiles::of(&site.tls).ok().flatten());
+    let keys = keys.flat_map(|files| files.paths());
+    keys.chain(args.config_file()).chain(args.logging.log_file.clone()).collect()
 }
