@@ -52,6 +52,7 @@ fn walk_folder(
     if let Some(kept) = site.shared.layouts.get(key, is_range) {
         return Ok(kept);
     }
+    let changes = site.shared.layouts.changes();
     let reached = site.root.reached(&folder).ok().flatten();
     let only = key.only.as_ref().map(ChosenNames::to_vec);
     let targets = LinkTargets { site, user: key.user.as_deref() };
@@ -77,5 +78,5 @@ fn walk_folder(
     let (layout, folder) = (Arc::new(layout), Arc::new(folder));
     let is_broken = AtomicBool::new(false);
     let laid_out = FolderLayout { layout, folder, is_broken, _held: held };
-    Ok(site.shared.layouts.keep(key, laid_out))
+    Ok(site.shared.layouts.keep(key, laid_out, changes))
 }

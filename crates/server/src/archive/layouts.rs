@@ -4,7 +4,7 @@
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
@@ -108,6 +108,8 @@ pub(crate) struct Layouts {
     /// The files that archives have open while they are sent.
     files: Arc<ClientBudget>,
     kept: Mutex<HashMap<LayoutKey, CachedLayout>>,
+    /// How often they were forgotten.
+    changes: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -132,6 +134,7 @@ impl Layouts {
             memory: ClientBudget::new(max, max),
             files: ClientBudget::new(files, files / 2),
             kept: Mutex::default(),
+            changes: AtomicU64::new(0),
         }
     }
 
@@ -158,9 +161,17 @@ impl Layouts {
         files.resize(wanted).then_some(files)
     }
 
-    /// Forgets all of them, because names were changed.
+    /// Forgets all of them, because something was changed whose request is answered now: what is
+    /// requested after that answer has the change.
     pub(crate) fn forget_all(&self) {
-        lock(&self.kept).values_mut().for_each(|kept| kept.fresh = None);
+        let mut kept = lock(&self.kept);
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        kept.values_mut().for_each(|kept| kept.fresh = None);
+    }
+
+    /// Returns the number of changes so far, for [`keep`](Self::keep).
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
     }
 
     /// Gives back the memory of layouts that were not requested recently.
@@ -173,8 +184,15 @@ impl Layouts {
         });
     }
 
-    /// Keeps a layout, or returns the one with the same contents that is being sent.
-    pub(crate) fn keep(&self, key: &LayoutKey, laid_out: FolderLayout) -> Arc<FolderLayout> {
+    /// Keeps a layout, or returns the one with the same contents that is being sent. `changes` was
+    /// their number before the folder was walked: if there were more since, later requests need
+    /// another walk.
+    pub(crate) fn keep(
+        &self,
+        key: &LayoutKey,
+        laid_out: FolderLayout,
+        changes: u64,
+    ) -> Arc<FolderLayout> {
         let mut kept = lock(&self.kept);
         let used = kept.get(key).and_then(|kept| kept.used.upgrade());
         let laid_out = match used {
@@ -183,7 +201,8 @@ impl Layouts {
         };
         let used = Arc::downgrade(&laid_out);
         let made = Instant::now();
-        kept.insert(key.clone(), CachedLayout { made, fresh: Some(Arc::clone(&laid_out)), used });
+        let fresh = (self.changes() == changes).then(|| Arc::clone(&laid_out));
+        kept.insert(key.clone(), CachedLayout { made, fresh, used });
         laid_out
     }
 }

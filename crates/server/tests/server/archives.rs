@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::rig::{Running, Site, folder, pattern, request, skip};
+use super::uploads::{open_site, send};
 
 fn site() -> Site {
     let site = Site::of(&[("folder/a.txt", b"first"), ("folder/empty", b""), ("other", b"x")]);
@@ -186,4 +187,29 @@ fn archives_can_be_refused_and_other_formats_are() {
     assert_eq!(site.get("/folder/?archive=rar").status, 400);
     assert_eq!(site.get("/folder/?archive").status, 400);
     assert_eq!(site.get("/folder?archive=tar").field("Location"), Some("./folder/?archive=tar"));
+}
+
+#[test]
+fn an_archive_has_what_was_acknowledged_before() {
+    let site = open_site().with(|settings| settings.sites[0].changes.delete = true);
+    site.write("folder/old", b"old");
+    let server = site.start();
+    let mut before = server.get(TAR).body.len();
+    for (verb, name, fields, body) in [
+        ("PUT", "new", &[][..], &b"new"[..]),
+        ("PUT", "new", &[], &[7; 2000]),
+        ("PATCH", "new", &["X-Update-Range: append"], &[7; 2000]),
+        ("MKCOL", "sub/", &[], b""),
+        ("COPY", "new", &["Destination: /folder/copy"], b""),
+    ] {
+        let mut client = server.connect();
+        send(&mut client, verb, &format!("/folder/{name}"), fields, body);
+        let status = client.reply().status;
+        assert!([201, 204].contains(&status), "{verb} {status}");
+        let after = server.get(TAR).body.len();
+        assert!(after > before, "{verb} {name}: {before} {after}");
+        before = after;
+    }
+    server.ask("DELETE", "/folder/new", &[]);
+    assert!(server.get(TAR).body.len() < before);
 }

@@ -162,6 +162,7 @@ fn name(
         new_file.file().sync_all()?;
     }
     new_file.commit(if keeps { Existing::Keep } else { Existing::Replace })?;
+    upload.site.shared.layouts.forget_all();
     if is_synced {
         sync_folder(&target.folder, fsync).map_err(UploadRefusal::unsynced)?;
     }
