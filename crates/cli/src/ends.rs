@@ -13,6 +13,7 @@ use rustix::fs::{
     fcntl_setfl, flock, fstat, ftruncate, openat, seek,
 };
 use rustix::io::Errno;
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use underpass_engine::atomic_file::{self, AtomicFile, Existing, KeptOwner, take_over};
 use underpass_engine::hint::Action;
 use underpass_engine::{Kind, Sink, Source, is_file, was_closed};
@@ -81,6 +82,26 @@ pub(crate) fn is_dash(path: &Path) -> bool {
     path == Path::new("-")
 }
 
+/// Returns the number of the descriptor of this process that a path stands for, if a file is open
+/// there. Bytes go to the open file, after what was written to it: it is not replaced, as others
+/// write to it, too.
+pub(crate) fn open_file_number(path: &Path) -> Option<i32> {
+    let number = match path.to_str()? {
+        "/dev/stdout" => 1,
+        "/dev/stderr" => 2,
+        path => {
+            let number = ["/dev/fd/", "/proc/self/fd/"].iter().find_map(|at| path.strip_prefix(at));
+            number?.parse().ok()?
+        }
+    };
+    fs::metadata(path).is_ok_and(|found| found.is_file()).then_some(number)
+}
+
+/// Returns whether a path stands for standard output.
+pub(crate) fn is_stdout(path: &Path) -> bool {
+    is_dash(path) || open_file_number(path) == Some(1)
+}
+
 /// What to do with a target that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OverwriteRule {
@@ -117,8 +138,11 @@ impl OutputTarget {
         overwrite: OverwriteRule,
         cancel: &AtomicBool,
     ) -> Result<Self> {
-        if is_dash(path) {
-            return Self::stdout();
+        match open_file_number(path) {
+            _ if is_dash(path) => return Self::stdout(),
+            Some(1) => return Self::stdout(),
+            Some(number) => return Self::descriptor(path, number).with_path("opening", path),
+            None => {}
         }
         // A link is followed: what it leads to is replaced, as every other program would do.
         let path = match fs::symlink_metadata(path) {
@@ -165,6 +189,9 @@ impl OutputTarget {
 
     /// Returns the end of the file at `path`; a new file if there is none.
     pub(crate) fn append(path: &Path, cancel: &AtomicBool) -> Result<Self> {
+        if open_file_number(path).is_some() {
+            return Self::create(path, OverwriteRule::Always, cancel);
+        }
         // Not O_APPEND: no mechanism but read_write serves such a file.
         match open(path, OpenOptions::new().write(true), cancel) {
             Ok(file) if fstat(&file).is_ok_and(|stat| is_file(&stat)) => {
@@ -196,6 +223,14 @@ impl OutputTarget {
             *at = file.metadata().with_path("looking at", &self.path)?.len();
         }
         Ok(())
+    }
+
+    /// Returns the file of a descriptor that this process was started with.
+    fn descriptor(path: &Path, number: i32) -> io::Result<Self> {
+        let this = pidfd_open(getpid(), PidfdFlags::empty())?;
+        let file = File::from(pidfd_getfd(this, number, PidfdGetfdFlags::empty())?);
+        let at = seek(&file, SeekFrom::Current(0)).unwrap_or(0);
+        Ok(Self { path: path.to_owned(), place: OpenTarget::Open { file, at } })
     }
 
     fn stdout() -> Result<Self> {

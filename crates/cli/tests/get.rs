@@ -255,6 +255,33 @@ fn what_is_no_file_is_not_replaced() {
 }
 
 #[test]
+fn a_file_that_is_open_is_written_to_and_not_replaced() {
+    let stage = Stage::new(&[]);
+    fs::write(stage.served.path().join("small"), "data\n").unwrap();
+    let (url, out) = (stage.url("small"), stage.here.path().join("out"));
+    for (how, descriptor, path) in [
+        (">", 1, "/dev/stdout"),
+        (">>", 1, "/dev/fd/1"),
+        (">>", 2, "/dev/stderr"),
+        (">", 7, "/dev/fd/7"),
+    ] {
+        fs::write(&out, "old\n").unwrap();
+        let script = format!(
+            r#"exec {descriptor}{how}out && echo first >&{descriptor} &&
+               "$0" get -q {url} -o {path} && echo last >&{descriptor}"#
+        );
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_underpass")]);
+        command.current_dir(stage.here.path()).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running::start(command).finish().succeeded();
+        let old = if how == ">" { "" } else { "old\n" };
+        let found = fs::read_to_string(&out).unwrap();
+        assert_eq!(found, format!("{old}first\ndata\nlast\n"), "{path}");
+    }
+}
+
+#[test]
 fn several_addresses_are_fetched_one_after_the_other() {
     let stage = Stage::new(&[]);
     fs::write(stage.served.path().join("a b"), "small").unwrap();

@@ -226,3 +226,21 @@ fn a_sender_that_ends_while_it_connects_is_no_success_over_tcp() {
         place.has_lost_nothing();
     }
 }
+
+#[test]
+fn an_open_file_is_written_to_and_not_replaced() {
+    for option in ["--force", "--append"] {
+        let place = Place::new(1000);
+        let script = r#"exec 7>>"$3" && echo first >&7 &&
+            "$0" recv "$1" --listen "$2" /dev/fd/7 && echo last >&7"#;
+        let mut command = Command::new("sh");
+        command.args(["-c", script, env!("CARGO_BIN_EXE_underpass"), option, &place.unix]);
+        command.arg(&place.target).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let receiver = Running::listening(command);
+        place.send(underpass(), &place.unix).finish().succeeded();
+        receiver.finish().succeeded();
+        let expected = [&b"preciousfirst\n"[..], &noise(1000), b"last\n"].concat();
+        assert!(fs::read(&place.target).unwrap() == expected, "{option}");
+    }
+}

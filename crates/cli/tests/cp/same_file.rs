@@ -194,9 +194,15 @@ fn what_coreutils_destroys_is_left_alone() {
     assert_eq!(finished.code(), Some(1), "{}", finished.stderr);
     assert!(finished.stderr.contains("was just made"), "{}", finished.stderr);
     assert_eq!(fs::read_to_string(here.path().join("t/x")).unwrap(), "1\n");
-    // What goes to an open standard output does not take its name away.
-    let script = format!("(echo first; {program} a/x /dev/stdout; echo last) > out");
-    let finished = shell(here.path(), "", &script);
-    assert_eq!(finished.code(), Some(0), "{}", finished.stderr);
-    assert_eq!(fs::read_to_string(here.path().join("out")).unwrap(), "first\n1\nlast\n");
+    // What goes to an open file does not take its name away.
+    for (number, path) in [(1, "/dev/stdout"), (2, "/dev/stderr"), (7, "/dev/fd/7")] {
+        let script = format!(
+            "exec {number}>>out; echo first >&{number}; {program} -q a/x {path}; echo last >&{number}"
+        );
+        let _ = fs::remove_file(here.path().join("out"));
+        let finished = shell(here.path(), "", &script);
+        assert_eq!(finished.code(), Some(0), "{}", finished.stderr);
+        let out = fs::read_to_string(here.path().join("out")).unwrap();
+        assert_eq!(out, "first\n1\nlast\n", "{path}");
+    }
 }

@@ -14,7 +14,7 @@ use super::args::CpArgs;
 use super::observer::CpObserver;
 use super::usage::CpError;
 use super::{print, stream};
-use crate::ends::is_dash;
+use crate::ends::{is_dash, is_stdout, open_file_number};
 use crate::failure::{Failure, Result};
 use crate::open_files;
 use crate::output::{ProgressMeter, short_path};
@@ -91,10 +91,10 @@ fn stream_target(
         None => target.to_owned(),
     };
     let kind = |found: fs::Metadata| FileType::from_raw_mode(found.mode());
-    let target = if is_open_output(&target) { PathBuf::from("-") } else { target };
+    let target = if is_stdout(&target) { PathBuf::from("-") } else { target };
     let found = fs::metadata(&target).ok().map(kind);
-    let takes_bytes =
-        found.is_some_and(|kind| !matches!(kind, FileType::RegularFile | FileType::Directory));
+    let takes_bytes = open_file_number(&target).is_some()
+        || found.is_some_and(|kind| !matches!(kind, FileType::RegularFile | FileType::Directory));
     // A tree cannot be written to a device, and with -r special files stay special.
     let has_bytes = !options.recursive
         || fs::symlink_metadata(from).is_ok_and(|found| kind(found) == FileType::RegularFile);
@@ -112,11 +112,4 @@ fn stream_target(
         return Err(CpError::InputToFolder(target).into());
     }
     Ok(Some(target))
-}
-
-/// Returns whether this is another name of a standard output that is a file. Bytes go to the open
-/// file, after its present contents: it is not replaced.
-fn is_open_output(target: &Path) -> bool {
-    ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| target == Path::new(name))
-        && fs::metadata(target).is_ok_and(|found| found.is_file())
 }

@@ -17,7 +17,7 @@ use super::usage::GetError;
 use underpass_engine::atomic_file;
 use underpass_engine::hint::Action;
 
-use crate::ends::{self, OverwriteRule, is_dash};
+use crate::ends::{self, OverwriteRule, is_dash, is_stdout, open_file_number};
 use crate::failure::{Result, WithPath};
 use underpass_receipt::{EndKind, shown};
 
@@ -45,7 +45,7 @@ impl GetDestination {
                 if args.update {
                     return Err(GetError::UpdateOfStream(path.clone()).into());
                 }
-                if args.show.json && is_dash(path) {
+                if args.show.json && is_stdout(path) {
                     return Err(GetError::OutputTwice.into());
                 }
                 Ok(Self::Stream(ends::OutputTarget::create(path, OverwriteRule::Always, cancel)?))
@@ -138,7 +138,9 @@ fn is_vague(url: &Url) -> bool {
 
 /// Returns whether the path is written to directly.
 pub(super) fn is_stream(path: &Path) -> bool {
-    is_dash(path) || fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
+    is_dash(path)
+        || open_file_number(path).is_some()
+        || fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 
 /// Follows a link: the file that it leads to is replaced, as other programs do.

@@ -14,7 +14,7 @@ use super::args::RecvArgs;
 use crate::connection::{
     Stream, StreamAddress, StreamTls, check_congestion, choose_congestion, meet, unix_reset,
 };
-use crate::ends::{OutputTarget, OverwriteRule, is_dash};
+use crate::ends::{OutputTarget, OverwriteRule, is_stdout};
 use crate::failure::{Failure, Result, UsageError};
 use crate::output::{self, ProgressMeter};
 use crate::signals;
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
     let tls = args.tls.choose(from.as_ref(), listen, args.movement.engine.policy())?;
     let cancel = signals::cancel_flag();
     let mut target = match (args.append, args.force) {
-        _ if is_dash(path) && show.json => return Err(RecvError::OutputTwice.into()),
+        _ if is_stdout(path) && show.json => return Err(RecvError::OutputTwice.into()),
         (true, _) => OutputTarget::append(path, &cancel)?,
         (_, true) => OutputTarget::create(path, OverwriteRule::Always, &cancel)?,
         _ => OutputTarget::create(path, OverwriteRule::Never, &cancel)?,
