@@ -131,7 +131,7 @@ pub(crate) fn more_awkward(root: &Path) {
     symlink("nowhere", root.join("link dangling")).unwrap();
     symlink("../plain", root.join("empty folder").join("link up")).unwrap();
     symlink(OsStr::from_bytes(b"\xff\n"), root.join("link to bytes")).unwrap();
-    for (name, mode) in [("plain", 0o755), (" ", 0o400), ("~", 0o666), ("empty folder", 0o500)] {
+    for (name, mode) in [("plain", 0o755), (" ", 0o400), ("~", 0o604), ("empty folder", 0o500)] {
         fs::set_permissions(root.join(name), fs::Permissions::from_mode(mode)).unwrap();
     }
     let times = [

@@ -2,10 +2,12 @@
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use crate::origin::{Origin, Page};
 use crate::peers::Peer;
-use crate::rig::{folder, names, noise, run};
+use crate::rig::{Running, folder, names, noise, run};
 use crate::tree::{listing, put, update};
 
 #[test]
@@ -42,6 +44,33 @@ fn what_our_server_says_of_permissions_is_for_new_files() {
         for name in ["", "sub"] {
             let mode = fs::metadata(here.path().join(name)).unwrap().permissions().mode() & 0o777;
             assert_eq!(mode, 0o700, "{option} {name}");
+        }
+    }
+}
+
+#[test]
+fn no_server_allows_more_than_the_umask() {
+    let root = folder();
+    put(root.path(), "t/sub/file", b"bytes", 0);
+    for (name, mode) in [("t/sub/file", 0o666), ("t/sub", 0o777), ("t", 0o777)] {
+        fs::set_permissions(root.path().join(name), Permissions::from_mode(mode)).unwrap();
+    }
+    let peer = Peer::ours(root.path());
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    for (umask, file, above) in [("077", 0o600, 0o700), ("027", 0o640, 0o750)] {
+        // By listings, and as an archive.
+        for option in ["--update", "--retries=3"] {
+            let here = folder();
+            let mut command = Command::new("sh");
+            let script = format!(r#"umask {umask} && exec "$0" get -r "$@""#);
+            command.args(["-c", &script, env!("CARGO_BIN_EXE_underpass"), option]);
+            command.arg(format!("{}t/", peer.url)).args(["-d", "."]).current_dir(here.path());
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            Running::start(command).finish().succeeded();
+            assert_eq!(mode(&here.path().join("t/sub/file")), file, "{option} {umask}");
+            for name in ["t", "t/sub"] {
+                assert_eq!(mode(&here.path().join(name)), above, "{option} {umask} {name}");
+            }
         }
     }
 }

@@ -85,7 +85,10 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
             IfExists::Ours | IfExists::Replaced => download::IfExists::Replace,
         };
         let target = Target::Named { folder: &folder, name: OsStr::from_bytes(name), if_exists };
-        let mode = if dest.replaces(path).map_err(failed)? { None } else { facts.mode };
+        let mode = match dest.replaces(path).map_err(failed)? {
+            true => None,
+            false => facts.mode.map(|mode| dest.permissions(mode)),
+        };
         let options = DownloadOptions {
             // The others are at work on other files.
             connections: Some(1),

@@ -71,7 +71,7 @@ pub(super) struct DestFolder {
     old: Option<Box<DestFolder>>,
     /// What was put in its place.
     placed: PlacedFiles,
-    /// The umask.
+    /// The umask: what no server may allow here.
     umask: u32,
     /// The folder that was used last. Members of one folder follow each other.
     last: Mutex<Option<(Vec<u8>, OwnedFd)>>,
@@ -87,8 +87,8 @@ impl DestFolder {
             trusts: true,
             log: None,
             old,
-            // Not known: then every file's permissions are set.
-            umask: atomic_file::umask().unwrap_or(0o777),
+            // Not known: then others get nothing.
+            umask: atomic_file::umask().unwrap_or(0o077),
             last: Mutex::new(None),
         }
     }
@@ -313,9 +313,9 @@ impl DestFolder {
         mode: u32,
         modified: Timespec,
     ) -> Result<(), Errno> {
-        // Its mode is what was asked for less the umask, if it was created with it.
-        if mode & self.umask != 0 || mode & OWNER != OWNER {
-            fchmod(file, Mode::from_raw_mode(mode))?;
+        // The kernel has taken the umask from what it was created with.
+        if mode & OWNER != OWNER {
+            fchmod(file, Mode::from_raw_mode(self.permissions(mode)))?;
         }
         futimens(file, &times_of_new(modified))
     }
@@ -330,6 +330,7 @@ impl DestFolder {
         modified: Option<Timespec>,
     ) -> Result<(), Errno> {
         if !self.replaces(path)? {
+            let mode = mode.map(|mode| self.permissions(mode));
             return Self::set_exact_attributes(file, mode, modified);
         }
         // Only the owner may set times, and it may have another one then.
@@ -340,11 +341,16 @@ impl DestFolder {
         })
     }
 
+    /// Returns the permissions that something new gets where the server has it with this mode.
+    pub(super) fn permissions(&self, mode: u32) -> u32 {
+        mode & !self.umask
+    }
+
     /// Returns the permissions that a folder gets which `make_folder` has made, or found: one that
     /// is not of this download lets others do no more than before.
     pub(super) fn folder_mode(&self, path: &[u8], made: DestOutcome, mode: u32) -> u32 {
         if made == DestOutcome::New || self.if_exists == IfExists::Ours {
-            return mode;
+            return self.permissions(mode);
         }
         let found = if path.is_empty() { fstat(&self.root).map(Some) } else { self.stat(path) };
         // What has gone meanwhile gets no permissions.
@@ -446,6 +452,7 @@ impl DestFolder {
         if self.if_exists != IfExists::Ours {
             return Ok(());
         }
+        let mode = self.permissions(mode);
         self.within(path, |parent, name| {
             let flags = OFlags::RDONLY | OFlags::NONBLOCK;
             let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
