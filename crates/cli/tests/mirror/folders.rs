@@ -76,6 +76,31 @@ fn no_server_allows_more_than_the_umask() {
 }
 
 #[test]
+fn a_file_and_a_folder_of_one_name_are_no_success() {
+    let (origin, place) = (Origin::start(), folder());
+    let (url, html) =
+        (origin.url("/"), |text: &str| Page::new(text.as_bytes(), &["Content-Type: text/html"]));
+    origin.set("/x", Page::new(b"file", &[]));
+    origin.set("/x/", html("<h1>Index of /x/</h1><a href=y>y</a></html>"));
+    origin.set("/x/y", Page::new(b"in a folder", &[]));
+    for links in ["<a href=x>x</a> <a href='x/'>x/</a>", "<a href='x/'>x/</a><a href=x>x</a>"] {
+        origin.set("/", html(&format!("<html><h1>Index of /</h1>{links}</html>")));
+        for options in [&[][..], &["--update"], &["--update", "--delete"]] {
+            let here = place.path().join(format!("{}{}", links.len(), options.len()));
+            let target = here.to_str().unwrap();
+            let words = [&["get", "-r", url.as_str(), "-d", target], options].concat();
+            let done = run(words).failed(1, &[]);
+            assert!(done.stderr.contains("x is left out"), "{options:?} {}", done.stderr);
+        }
+    }
+    // A link without a slash that leads to the folder is no second one.
+    origin.set("/x", Page { status: Some(301), ..Page::new(b"", &["Location: /x/"]) });
+    let here = place.path().join("one");
+    run(["get", "-r", &origin.url("/"), "-d", here.to_str().unwrap()]).succeeded();
+    assert_eq!(names(&here.join("x")), ["y"]);
+}
+
+#[test]
 fn a_page_without_links_is_no_folder() {
     let (origin, here) = (Origin::start(), folder());
     let html = |text: &str| Page::new(text.as_bytes(), &["Content-Type: text/html"]);

@@ -155,7 +155,9 @@ fn is_of_listings(base: &Url, link: &str, url: &Url) -> bool {
 /// Collects each link once, if it leads further down.
 struct LinkCollector<'b> {
     base: &'b Url,
-    seen: HashSet<Vec<u8>>,
+    /// The paths, and whether a link was to a folder: a file and a folder may have one name where
+    /// both are only keys.
+    seen: HashSet<(Vec<u8>, bool)>,
 }
 
 impl<'b> LinkCollector<'b> {
@@ -189,7 +191,7 @@ impl<'b> LinkCollector<'b> {
         let path = match decoded(rest) {
             Ok(path) => path,
             Err((name, refusal)) => {
-                if self.seen.insert(name.clone()) {
+                if self.seen.insert((name.clone(), is_folder)) {
                     listing.refused.push((name, refusal));
                 }
                 return;
@@ -207,7 +209,7 @@ impl<'b> LinkCollector<'b> {
         }
         // Who asks is said with each request.
         let _ = (url.set_username(self.base.username()), url.set_password(self.base.password()));
-        if !path.is_empty() && self.seen.insert(path.clone()) {
+        if !path.is_empty() && self.seen.insert((path.clone(), is_folder)) {
             listing.entries.push(ListingEntry { path, url, is_folder, facts });
         }
     }
