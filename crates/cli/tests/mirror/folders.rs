@@ -135,6 +135,23 @@ fn two_slashes_in_a_row_are_not_taken_for_one() {
 }
 
 #[test]
+fn what_a_running_download_writes_stays() {
+    let (origin, here) = (Origin::start(), folder());
+    origin.set("/", listing(&[("file", b"new")]));
+    origin.set("/file", Page::new(b"new", &[]));
+    for name in ["live.part", "live.part.journal", "dead.part", "dead.part.journal"] {
+        fs::write(here.path().join(name), "").unwrap();
+    }
+    let live = File::open(here.path().join("live.part")).unwrap();
+    live.lock().unwrap();
+    update(&origin.url("/"), here.path(), &["--delete"]).succeeded();
+    assert_eq!(names(here.path()), ["file", "live.part", "live.part.journal"]);
+    drop(live);
+    update(&origin.url("/"), here.path(), &["--delete"]).succeeded();
+    assert_eq!(names(here.path()), ["file"]);
+}
+
+#[test]
 fn two_commands_do_not_fetch_into_one_folder() {
     let (origin, here) = (Origin::start(), folder());
     origin.set("/", listing(&[("file", b"new")]));

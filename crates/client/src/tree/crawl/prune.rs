@@ -8,7 +8,9 @@ use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 
-use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, statat};
+use rustix::fs::{
+    AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, openat, statat,
+};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::names;
 use underpass_engine::hint::Action;
@@ -17,6 +19,7 @@ use underpass_engine::{FileId, is_folder};
 use underpass_sys::open_beneath;
 use url::Url;
 
+use crate::download::PARTIAL_ENDS;
 use crate::error::ClientError;
 use crate::tree::dest::DestFolder;
 use crate::tree::error::{Result, TreeDone, TreeError, explain};
@@ -254,7 +257,8 @@ impl UnlistedWalk<'_, '_, '_> {
     ) -> Result<bool, Errno> {
         let is_folder = is_folder(stat);
         let known = path.len() - name.len();
-        if RESERVED.contains(&name) || !self.tree.options.wants(path, known, is_folder) {
+        let is_wanted = self.tree.options.wants(path, known, is_folder);
+        if RESERVED.contains(&name) || !is_wanted || is_in_use(folder, name) {
             return Ok(false);
         }
         // A link to a folder elsewhere was made by somebody, and stays.
@@ -272,6 +276,19 @@ impl UnlistedWalk<'_, '_, '_> {
         }
         Ok(goes)
     }
+}
+
+/// Returns whether a name is that of a partial file or folder, or of its journal, to which another
+/// process writes now.
+fn is_in_use(folder: &OwnedFd, name: &[u8]) -> bool {
+    let Some(end) = PARTIAL_ENDS.iter().find(|end| name.ends_with(end)) else { return false };
+    let name = &name[..name.len() - end.len()];
+    PARTIAL_ENDS.iter().any(|end| {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        openat(folder, [name, end].concat(), flags, Mode::empty()).is_ok_and(|file| {
+            flock(file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
+        })
+    })
 }
 
 /// Reports what stays though it was to be removed.
