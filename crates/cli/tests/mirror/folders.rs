@@ -152,6 +152,17 @@ fn what_a_running_download_writes_stays() {
 }
 
 #[test]
+fn two_urls_do_not_replace_the_files_of_each_other() {
+    let (origin, here) = (Origin::start(), folder());
+    let (one, other) = (origin.url("/a/x/"), origin.url("/b/x/"));
+    for option in ["--force", "--update"] {
+        let target = here.path().to_str().unwrap();
+        run(["get", "-r", option, &one, &other, "-d", target]).failed(2, &["each other's files"]);
+    }
+    assert!(origin.asked().is_empty());
+}
+
+#[test]
 fn two_commands_do_not_fetch_into_one_folder() {
     let (origin, here) = (Origin::start(), folder());
     origin.set("/", listing(&[("file", b"new")]));

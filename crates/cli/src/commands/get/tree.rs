@@ -37,14 +37,18 @@ fn summary(receipt: &TreeReceipt) -> String {
     format!("{text}: {}", output::summary(&receipt.receipt))
 }
 
-/// Refuses --delete where it would remove what the user cannot have meant.
+/// Refuses options that would remove or replace what the user cannot have meant.
 pub(super) fn check(args: &GetArgs, items: &[Item]) -> Result<()> {
-    if !args.delete {
-        return Ok(());
-    }
     let mut places = Vec::<PathBuf>::new();
-    for Item { url, .. } in items {
+    for Item { url, .. } in items.iter().filter(|_| args.delete || args.force || args.update) {
         let path = place(args, url)?;
+        if !args.delete {
+            if places.contains(&path) {
+                return Err(GetError::ReplacesShared(path).into());
+            }
+            places.push(path);
+            continue;
+        }
         if args.dir.is_none() && path == Path::new(".") {
             return Err(GetError::DeleteHere(shown(url)).into());
         }

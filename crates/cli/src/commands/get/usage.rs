@@ -19,6 +19,8 @@ pub(super) enum GetError {
     DeleteHere(String),
     #[error("with --delete, two of the URLs cannot share the folder {}: use a command and -d DIR for each", .0.display())]
     DeleteShared(PathBuf),
+    #[error("with --force or --update, two of the URLs cannot replace each other's files in {}: use a command and -d DIR for each", .0.display())]
+    ReplacesShared(PathBuf),
     #[error("no digest can be computed of what is written to {0}: use -o FILE")]
     DigestOfStream(String),
     #[error("{0} does not end in a file name: use -o FILE")]
