@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use tempfile::TempDir;
 use underpass_copy::{
     CopyError, CopyObserver, CopyOptions, CopyOutcome, CopyRefusal, CopyTarget, When, copy,
 };
+use underpass_engine::atomic_file::hidden_name;
 
 /// Nothing to tell, nothing to ask.
 struct Silent;
@@ -156,7 +158,7 @@ fn hidden_links_of_a_killed_process_of_the_same_number_are_not_in_the_way() {
         fs::remove_file(path("n").join(name)).unwrap();
         fs::write(path("n").join(name), "old").unwrap();
     }
-    let hidden = |name: &str| path(&format!("n/.{name}.{}.part", std::process::id()));
+    let hidden = |name: &str| path("n").join(hidden_name(OsStr::new(name), Some(4711)));
     for name in ["f", "h"] {
         fs::hard_link(path("n").join(name), hidden(name)).unwrap();
     }
@@ -173,7 +175,7 @@ fn hidden_links_of_a_killed_process_of_the_same_number_are_not_in_the_way() {
     let names = fs::read_dir(path("n")).unwrap().map(|entry| entry.unwrap().file_name());
     let mut left: Vec<_> = names.filter_map(|name| name.into_string().ok()).collect();
     left.retain(|name| name.starts_with('.'));
-    assert_eq!(left, [format!(".other.{}.part", std::process::id())]);
+    assert_eq!(left, [hidden_name(OsStr::new("other"), Some(4711)).into_string().unwrap()]);
 }
 
 /// A copy may fail beside a writer. One that succeeds is what one write has written.

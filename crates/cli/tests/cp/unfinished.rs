@@ -1,13 +1,18 @@
 //! A resumed command means the same target as the first one, whatever ended that.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+
+use underpass_engine::atomic_file::hidden_name;
+use underpass_testkit::is_root;
 
 use crate::bytes::traced_in;
 use crate::cp_in;
-use crate::rig::{Finished, Running, folder, has, names, noise, traced, underpass};
+use crate::rig::{Finished, Running, folder, has, names, noise, skip, traced, underpass};
 use crate::users::take_from_user;
 
 /// A folder `s` with files, and with a folder that has files.
@@ -102,23 +107,81 @@ fn copies_at_the_same_time_leave_one_whole_folder_and_nothing_else() {
 fn what_a_dead_process_left_is_removed_and_what_a_live_one_has_is_not() {
     let here = folder();
     plant(here.path());
-    let dead = here.path().join(".k.4711.part/below");
-    let live = here.path().join(".k.4712.part");
-    let other = here.path().join(".other.4713.part");
+    let hidden = |name: &str, number| hidden_name(OsStr::new(name), Some(number));
+    let text = |name: OsString| name.into_string().unwrap();
+    let dead = here.path().join(hidden("k", 4711)).join("below");
+    let live = here.path().join(hidden("k", 4712));
+    let other = here.path().join(hidden("other", 4713));
     for path in [&dead, &live, &other] {
         fs::create_dir_all(path).unwrap();
         fs::write(path.join("file"), "part").unwrap();
     }
     let lock = fs::File::open(&live).unwrap();
     lock.lock().unwrap();
-    fs::write(here.path().join("s/.two.9.part"), "this is a file of the source").unwrap();
+    let source = text(hidden("two", 9));
+    fs::write(here.path().join("s").join(&source), "this is a file of the source").unwrap();
     cp_in(here.path(), &["-a", "s", "k"]).succeeded();
-    assert_eq!(names(here.path()), [".k.4712.part", ".other.4713.part", "k", "s"]);
-    fs::write(here.path().join("k/.one.8.part"), "left by a dead process").unwrap();
+    let (live, other) = (text(hidden("k", 4712)), text(hidden("other", 4713)));
+    assert_eq!(names(here.path()), [&live, &other, "k", "s"]);
+    fs::write(here.path().join("k").join(hidden("one", 8)), "left by a dead process").unwrap();
     drop(lock);
     cp_in(here.path(), &["-aT", "s", "k"]).succeeded();
-    assert_eq!(names(here.path()), [".other.4713.part", "k", "s"]);
-    assert_eq!(names(&here.path().join("k")), [".two.9.part", "below", "one", "two"]);
+    assert_eq!(names(here.path()), [&other, "k", "s"]);
+    assert_eq!(names(&here.path().join("k")), [&source, "below", "one", "two"]);
+}
+
+#[test]
+fn what_somebody_else_has_called_like_a_part_stays() {
+    for words in [&["-r", "s", "k"][..], &["-a", "--resume", "s", "k"], &["-anT", "s", "k"]] {
+        let here = folder();
+        plant(here.path());
+        let own = here.path().join(".k.77.part/deep");
+        fs::create_dir_all(&own).unwrap();
+        fs::create_dir(here.path().join("k")).unwrap();
+        fs::write(own.join("doc"), "own").unwrap();
+        for name in ["k/.s.2024.part", "k/.one.0.part", "k/.unfinished.1.part"] {
+            fs::write(here.path().join(name), "own").unwrap();
+        }
+        let before = |at: &str| names(&here.path().join(at));
+        let (top, in_k) = (before(""), before("k"));
+        cp_in(here.path(), words).succeeded();
+        assert!(own.join("doc").exists(), "{words:?}");
+        assert_eq!(before(""), top, "{words:?}");
+        let after = before("k");
+        assert!(in_k.iter().all(|name| after.contains(name)), "{words:?}: {after:?}");
+    }
+}
+
+#[test]
+fn what_is_mounted_in_a_part_stays() {
+    if !is_root() || !has("strace") {
+        return skip("there are no mounts");
+    }
+    let here = folder();
+    plant(here.path());
+    fs::create_dir(here.path().join("real")).unwrap();
+    fs::write(here.path().join("real/doc"), "own").unwrap();
+    let with_mount = |at: &str, words: &[&str]| {
+        fs::create_dir_all(here.path().join(at)).unwrap();
+        let script = r#"mount --bind real "$0" && exec "$@""#;
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", script, at, env!("CARGO_BIN_EXE_underpass"), "cp"]);
+        command.args(words).current_dir(here.path()).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let finished = Running::start(command).finish();
+        assert_eq!(names(&here.path().join("real")), ["doc"], "{at}: {}", finished.stderr);
+        finished
+    };
+    let dead = hidden_name(OsStr::new("k"), Some(4711)).into_string().unwrap();
+    with_mount(&format!("{dead}/deep"), &["-r", "s", "k"]).succeeded();
+    let mirrored = with_mount("k/gone/deep", &["-rT", "--delete", "s", "k"]);
+    assert!(mirrored.stderr.contains("removing k/gone/deep: "), "{}", mirrored.stderr);
+    // What a killed run has left of the same source.
+    let kill = ["-e", "trace=renameat2", "-e", "inject=renameat2:signal=KILL"];
+    traced_in(here.path(), &kill, &["-r", "s", "new"]);
+    let left = names(here.path()).into_iter().find(|name| name.starts_with(".new.")).unwrap();
+    with_mount(&format!("{left}/deep"), &["-r", "s", "new"]).succeeded();
+    assert_eq!(names(&here.path().join("new")), ["below", "one", "two"]);
 }
 
 /// Runs `cp` with one thread, stops it after its first call of this name, and lets it go on after
@@ -138,8 +201,15 @@ fn stopped_after(call: &str, here: &Path, words: &[&str], meanwhile: impl FnOnce
 
 /// Waits until the log of strace says that the program was stopped.
 pub(crate) fn wait_for_stop(log: &Path) {
+    wait_for_stops(log, 1);
+}
+
+/// Waits until it was stopped so often.
+fn wait_for_stops(log: &Path, count: usize) {
     let deadline = Instant::now() + Duration::from_secs(60);
-    while !fs::read_to_string(log).unwrap_or_default().contains("stopped by SIGSTOP") {
+    let stops =
+        || fs::read_to_string(log).unwrap_or_default().matches("stopped by SIGSTOP").count();
+    while stops() < count {
         assert!(Instant::now() < deadline, "it does not stop");
         std::thread::sleep(Duration::from_millis(2));
     }

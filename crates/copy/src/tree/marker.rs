@@ -17,6 +17,7 @@ use rustix::fs::{
     AtFlags, CWD, Dir, Mode, OFlags, Stat, fchmod, fstat, futimens, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
+use underpass_engine::atomic_file::name_of_hidden;
 use underpass_engine::is_file;
 
 use crate::attributes::times;
@@ -110,11 +111,10 @@ fn name(source: &OwnedFd) -> CString {
 
 /// Returns whether a marker could have this name.
 pub(crate) fn is_name(name: &CStr) -> bool {
-    name.to_bytes().strip_prefix(b".").is_some_and(|rest| rest.starts_with(NAME.to_bytes()))
-        && name.to_bytes().ends_with(b".part")
+    name_of_hidden(name.to_bytes()) == Some(NAME.to_bytes())
 }
 
-/// What the name of a marker begins with, after a dot.
+/// The name that the hidden name of a marker is made of.
 pub(crate) const NAME: &CStr = c"unfinished";
 
 /// Longest marker in bytes.

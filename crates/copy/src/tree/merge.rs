@@ -2,16 +2,16 @@
 //! and one that a dead process has left is removed.
 
 use std::ffi::{CStr, CString, OsStr};
-use std::fs;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{
     AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, flock, fstat, openat,
     renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
+use underpass_engine::atomic_file::{name_of_hidden, remove_folder};
 use underpass_engine::{FileId, atomic_file, is_folder};
 
 use crate::files::folder::open_folder;
@@ -141,7 +141,7 @@ pub(crate) fn prune(
     for name in atomic_file::names(folder)? {
         if !settings.resume || !may_stay(settings, source, folder, &name)? {
             match is_folder(&statat(folder, &name, AtFlags::SYMLINK_NOFOLLOW)?) {
-                true => fs::remove_dir_all(path(folder, &name)).map_err(|_| Errno::NOTEMPTY)?,
+                true => remove_folder(folder, &name)?,
                 false => unlinkat(folder, &name, AtFlags::empty())?,
             }
         }
@@ -193,55 +193,24 @@ fn remove(settings: &Settings<'_>, folder: &OwnedFd, hidden: &CStr, name: &CStr)
         }
         _ => return,
     }
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let Ok(file) = openat(folder, hidden, flags, Mode::empty()) else { return };
+    let Ok(file) = openat(folder, hidden, LEFTOVER, Mode::empty()) else { return };
     let is_it = fstat(&file).is_ok_and(|it| FileId::of(&it) == FileId::of(&stat));
     if !is_it || !atomic_file::take(&file, folder, hidden) {
         return;
     }
     // It is locked meanwhile, so that no other process goes on with it.
     let _ = match is_folder {
-        true => fs::remove_dir_all(path(folder, hidden)).map_err(|_| Errno::IO),
+        true => remove_folder(folder, hidden),
         false => unlinkat(folder, hidden, AtFlags::empty()),
     };
 }
 
-/// Returns the name that something with a hidden name would have got: `.NAME.NUMBER.part` or
-/// `.NAME.NUMBER-NUMBER.part`.
+/// Returns the name that something with a hidden name of this program would have got.
 pub(crate) fn meant(hidden: &CStr) -> Option<CString> {
-    let rest = hidden.to_bytes().strip_prefix(b".")?.strip_suffix(b".part")?;
-    let dot = rest.iter().rposition(|&byte| byte == b'.')?;
-    let (name, number) = (&rest[..dot], &rest[dot + 1..]);
-    let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
-    let mut parts = number.split(|&byte| byte == b'-');
-    let is_ours = parts.clone().count() <= 2 && parts.all(is_number);
-    let is_name = !name.is_empty() && name != marker::NAME.to_bytes();
-    (is_ours && is_name).then(|| CString::new(name).ok()).flatten()
+    let name = name_of_hidden(hidden.to_bytes())?;
+    CString::new(name).ok().filter(|_| !marker::is_name(hidden))
 }
 
-fn path(folder: &OwnedFd, name: &CStr) -> PathBuf {
-    let name = OsStr::from_bytes(name.to_bytes());
-    PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_hidden_names_mean_another_one() {
-        for (hidden, name) in [
-            (c".k.123.part", Some(c"k")),
-            (c".a.b.1-2.part", Some(c"a.b")),
-            (c".k.part", None),
-            (c"k.1.part", None),
-            (c".k.1x.part", None),
-            (c".k.1-.part", None),
-            (c".k.1-2-3.part", None),
-            (c"..1.part", None),
-            (c".unfinished.1.part", None),
-        ] {
-            assert_eq!(meant(hidden).as_deref(), name, "{hidden:?}");
-        }
-    }
-}
+/// How to open what may be a leftover.
+const LEFTOVER: OFlags =
+    OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);

@@ -309,8 +309,7 @@ impl Mirror<'_, '_> {
         if is_folder(&stat) {
             how = AtFlags::REMOVEDIR;
             let inner = open_folder(folder, name).at("opening", path)?;
-            let device = fstat(folder).at("looking at", path)?.st_dev;
-            if fstat(&inner).at("looking at", path)?.st_dev != device {
+            if atomic_file::is_mounted(&inner, folder).at("looking at", path)? {
                 return Err(Errno::BUSY).at("removing", path);
             }
             if depth > MAX_DEPTH {

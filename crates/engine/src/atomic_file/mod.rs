@@ -11,6 +11,7 @@ mod hidden;
 mod name;
 mod names;
 mod permissions;
+mod remove;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -29,9 +30,12 @@ use crate::integrity::{FileId, mtime};
 pub use case::{fold_case, ignores_case};
 pub use follow::follow;
 pub use hidden::{only_adds, rename_new, take};
-pub use name::{MAX_NAME, fingerprint, folder_of, hidden_name, names_folder, shortened};
+pub use name::{
+    MAX_NAME, fingerprint, folder_of, hidden_name, name_of_hidden, names_folder, shortened,
+};
 pub use names::{for_each_name, names};
 pub use permissions::{KeptOwner, acl_entry, take_over, without_acl};
+pub use remove::{is_mounted, remove_folder};
 
 /// What happens to a file that already has the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

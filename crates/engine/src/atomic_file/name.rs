@@ -19,13 +19,33 @@ pub fn folder_of(path: &Path) -> &Path {
 }
 
 /// Returns the hidden name for a file that will be called `name`: always the same one, so that a
-/// later run finds the leftover of an earlier one, or one with a number.
+/// later run finds the leftover of an earlier one, or one with a number. The digits of that end in
+/// a checksum, so that [`name_of_hidden`] knows the name as one of this program.
 #[must_use]
 pub fn hidden_name(name: &OsStr, number: Option<u32>) -> OsString {
-    let number = number.map_or_else(String::new, |number| format!(".{number}"));
     let name = shortened(name, MAX_HIDDEN);
+    let number = number.map_or_else(String::new, |number| {
+        let digits = u64::from(number) << 32 | u64::from(checksum(name.as_bytes(), number));
+        format!(".{digits}")
+    });
     let bytes = [b".", name.as_bytes(), number.as_bytes(), b".part"].concat();
     OsString::from_vec(bytes)
+}
+
+/// Returns the name that goes with a [hidden one](hidden_name) of this program with a number, whose
+/// checksum shows that nobody else has chosen it.
+#[must_use]
+pub fn name_of_hidden(hidden: &[u8]) -> Option<&[u8]> {
+    let rest = hidden.strip_prefix(b".")?.strip_suffix(b".part")?;
+    let dot = rest.iter().rposition(|&byte| byte == b'.')?;
+    let digits: u64 = std::str::from_utf8(&rest[dot + 1..]).ok()?.parse().ok()?;
+    let (name, number) = (&rest[..dot], u32::try_from(digits >> 32).ok()?);
+    (!name.is_empty() && digits as u32 == checksum(name, number)).then_some(name)
+}
+
+/// Returns the checksum of a hidden name.
+fn checksum(name: &[u8], number: u32) -> u32 {
+    fingerprint(&[name, &number.to_be_bytes()].concat()) as u32
 }
 
 /// Returns the name, or, if it has more than `max` bytes, its beginning and a hash of the whole
@@ -57,7 +77,7 @@ pub fn fingerprint(bytes: &[u8]) -> u64 {
 pub const MAX_NAME: usize = 255;
 
 /// The room for the name itself, without the leading dot and the number and `.part` after it.
-const MAX_HIDDEN: usize = MAX_NAME - 1 - ".4294967295.part".len();
+const MAX_HIDDEN: usize = MAX_NAME - 1 - ".18446744073709551615.part".len();
 
 #[cfg(test)]
 mod tests {
@@ -71,7 +91,23 @@ mod tests {
         }
         assert_ne!(hidden_name(&long(b'x'), None), hidden_name(&long(b'y'), None));
         assert_eq!(hidden_name(OsStr::new("short"), None), ".short.part");
-        assert_eq!(hidden_name(OsStr::new("short"), Some(7)), ".short.7.part");
+    }
+
+    #[test]
+    fn only_hidden_names_of_this_program_mean_another_one() {
+        for name in ["k", "a.b", "a.1"] {
+            for number in [0, 7, u32::MAX] {
+                let hidden = hidden_name(OsStr::new(name), Some(number));
+                assert_eq!(name_of_hidden(hidden.as_bytes()), Some(name.as_bytes()), "{hidden:?}");
+                let other = hidden.to_str().unwrap().replacen(name, "other", 1);
+                assert_eq!(name_of_hidden(other.as_bytes()), None, "{other}");
+            }
+        }
+        for hidden in
+            [".k.123.part", ".k.2024.part", ".k.part", "k.1.part", ".k.1x.part", "..1.part"]
+        {
+            assert_eq!(name_of_hidden(hidden.as_bytes()), None, "{hidden}");
+        }
     }
 
     #[test]
