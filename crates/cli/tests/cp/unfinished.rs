@@ -216,6 +216,34 @@ fn wait_for_stops(log: &Path, count: usize) {
 }
 
 #[test]
+fn what_is_merged_with_backups_is_not_taken_for_a_leftover() {
+    if !has("strace") {
+        return;
+    }
+    let (here, elsewhere) = (folder(), folder());
+    plant(here.path());
+    let log = elsewhere.path().join("trace");
+    let inject = ["mkdirat", "linkat"].map(|call| format!("inject={call}:signal=STOP:when=1"));
+    let options = ["-e", "trace=mkdirat,linkat", "-e", &inject[0], "-e", &inject[1]];
+    let mut command = traced(&log, &options);
+    command.args(["cp", "-j1", "-abT", "s", "k"]).current_dir(here.path());
+    let running = Running::start(command);
+    wait_for_stops(&log, 1);
+    // Its hidden folder is to be merged into this one.
+    cp_in(here.path(), &["-aT", "s", "k"]).succeeded();
+    running.signal("CONT");
+    wait_for_stops(&log, 2);
+    // Another one looks for leftovers while a file has its hidden name.
+    cp_in(here.path(), &["-aT", "s", "k"]).succeeded();
+    running.signal("CONT");
+    running.finish().succeeded();
+    assert_eq!(names(here.path()), ["k", "s"]);
+    assert_eq!(names(&here.path().join("k")), ["below", "one", "one~", "two", "two~"]);
+    let below = ["four", "four~", "three", "three~"];
+    assert_eq!(names(&here.path().join("k/below")), below);
+}
+
+#[test]
 fn a_folder_that_appears_meanwhile_is_treated_as_one_that_was_there() {
     if !has("strace") {
         return;

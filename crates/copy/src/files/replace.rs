@@ -84,7 +84,7 @@ pub(crate) fn place<T>(
 /// # Errors
 ///
 /// As [`hidden_names::claim`], link(2) and rename(2); `EPERM` where nothing can be renamed.
-fn replace<T>(
+pub(crate) fn replace<T>(
     folder: BorrowedFd<'_>,
     name: &CStr,
     mut naming: Option<&mut Naming<'_>>,

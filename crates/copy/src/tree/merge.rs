@@ -7,19 +7,19 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, flock, fstat, openat,
-    renameat, renameat_with, statat, unlinkat,
+    AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, flock, fstat, linkat,
+    openat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{name_of_hidden, remove_folder};
 use underpass_engine::{FileId, atomic_file, is_folder};
 
 use crate::files::folder::open_folder;
-use crate::files::replace::{Backups, rename_over};
+use crate::files::replace::{Backups, replace};
 use crate::options::{Follow, Settings};
 use crate::tree::dir_pair::{DirOrigin, DirPair};
+use crate::tree::marker;
 use crate::tree::same_file::{is_copy, is_kept};
-use crate::tree::{hidden_names, marker};
 
 /// Moves everything in a folder into another one, where another process has put its own copy. Files
 /// there are replaced, and get a backup if the options want one, as by any later copy, unless the
@@ -81,22 +81,26 @@ pub(crate) struct Clash<'c> {
     pub(crate) there: &'c Stat,
 }
 
-/// Moves a file in place of another one, which gets a backup.
+/// Moves a file in place of another one, which gets a backup. Until then it has its first name, too,
+/// so that nobody takes the hidden one for a leftover.
 fn replace_in(
     from: &OwnedFd,
     to: &OwnedFd,
     name: &CStr,
     backups: Option<&Backups<'_>>,
 ) -> Result<(), Errno> {
-    let mut naming = backups.map(Backups::naming);
-    if naming.is_none() {
-        return renameat(from, name, to, name);
+    let Some(backups) = backups else { return renameat(from, name, to, name) };
+    let make = |hidden: &CStr| match linkat(from, name, to, hidden, AtFlags::empty()) {
+        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
+            atomic_file::rename_new(from, name, to, hidden)
+        }
+        linked => linked,
+    };
+    replace(to.as_fd(), name, Some(&mut backups.naming()), make)?;
+    match unlinkat(from, name, AtFlags::empty()) {
+        Err(Errno::NOENT) => Ok(()),
+        removed => removed,
     }
-    let make = |hidden: &CStr| atomic_file::rename_new(from, name, to, hidden);
-    let ((), hidden) = hidden_names::claim(name, make)?;
-    rename_over(to.as_fd(), &hidden, name, naming.as_mut())
-        .map(|_| ())
-        .inspect_err(|_| _ = renameat(to, &hidden, from, name))
 }
 
 /// Removes what dead processes have left in a folder under hidden names of what is whole there by

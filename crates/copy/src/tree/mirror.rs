@@ -167,8 +167,13 @@ impl Mirror<'_, '_> {
         let mut has_changed = false;
         let mut found = Vec::new();
         for name in atomic_file::names(&at.target).at(Action::ReadingFolder, to)? {
-            let there = lstat(&at.target, &name).at("looking at", || join(&at.to, &name))?;
-            found.push((name, there));
+            match lstat(&at.target, &name) {
+                // Another process has just removed it, or given it another name.
+                Err(Errno::NOENT) => {}
+                there => {
+                    found.push((name.clone(), there.at("looking at", || join(&at.to, &name))?))
+                }
+            }
         }
         let other_names = self.other_names(at, &found)?;
         for (name, there) in found {
@@ -304,7 +309,11 @@ impl Mirror<'_, '_> {
             return Ok(true);
         }
         let path = || to;
-        let stat = lstat(folder, name).at("looking at", path)?;
+        let stat = match lstat(folder, name) {
+            // Another process was faster.
+            Err(Errno::NOENT) => return Ok(true),
+            stat => stat.at("looking at", path)?,
+        };
         let mut how = AtFlags::empty();
         if is_folder(&stat) {
             how = AtFlags::REMOVEDIR;
@@ -328,7 +337,10 @@ impl Mirror<'_, '_> {
                 return Ok(false);
             }
         }
-        unlinkat(folder, name, how).at("removing", path)?;
+        match unlinkat(folder, name, how) {
+            Err(Errno::NOENT) => return Ok(true),
+            removed => removed.at("removing", path)?,
+        }
         self.removed += 1;
         if context.observer.lists() {
             context.observer.removed(to, is_folder(&stat));
