@@ -1,5 +1,6 @@
 //! `--delete`: the target of a folder gets to be what the folder is.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
@@ -9,6 +10,7 @@ use crate::cp_in;
 use crate::rig::{Finished, Running, folder, has, names, traced};
 use crate::unfinished::wait_for_stop;
 use crate::users::{cp_as_user, give_to_user};
+use underpass_engine::atomic_file::hidden_name;
 use underpass_testkit::{is_root, skip};
 
 /// Two trees, of which the second has more, and a folder that nothing may touch.
@@ -182,6 +184,30 @@ fn a_source_in_its_target_stays() {
     ] {
         cp_in(here.path(), words).failed(2, &["--delete"]);
     }
+}
+
+#[test]
+fn what_a_dead_process_has_left_is_removed_whatever_its_name_was() {
+    let here = folder();
+    plant(here.path());
+    let hidden =
+        |at: &str, name: &str| here.path().join(at).join(hidden_name(OsStr::new(name), Some(4711)));
+    let (live, dead) = (hidden("t", "live"), [hidden("t", "old"), hidden("t/d", "old")]);
+    for folder in dead.iter().chain([&live]) {
+        fs::create_dir_all(folder.join("deep")).unwrap();
+        fs::write(folder.join("deep/file"), "").unwrap();
+    }
+    fs::write(hidden("t/gone", "part"), "").unwrap();
+    symlink("nowhere", hidden("t", "link")).unwrap();
+    let lock = fs::File::open(&live).unwrap();
+    lock.lock().unwrap();
+    mirrored(here.path(), &["a", "t"]).succeeded();
+    let live = live.file_name().unwrap().to_str().unwrap();
+    assert_eq!(names(&here.path().join("t")), [live, "d", "f"]);
+    assert_eq!(names(&here.path().join("t/d")), ["e", "g"]);
+    drop(lock);
+    mirrored(here.path(), &["a", "t"]).succeeded();
+    assert_eq!(names(&here.path().join("t")), ["d", "f"]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{name_of_hidden, remove_folder};
-use underpass_engine::{FileId, atomic_file, is_folder};
+use underpass_engine::{FileId, atomic_file, is_file, is_folder};
 
 use crate::files::folder::open_folder;
 use crate::files::replace::{Backups, replace};
@@ -175,6 +175,20 @@ fn may_stay(
         }
         Err(errno) => return Err(errno),
     })
+}
+
+/// Locks what a dead process may have left under a hidden name, until the descriptor is closed;
+/// `None` if another process uses it, or it cannot be told. What cannot be locked, such as a link, is
+/// made again by a process that misses it.
+pub(crate) fn lock_leftover(folder: &OwnedFd, hidden: &CStr) -> Option<Option<OwnedFd>> {
+    let stat = statat(folder, hidden, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    if !is_folder(&stat) && !is_file(&stat) {
+        return Some(None);
+    }
+    let file = openat(folder, hidden, LEFTOVER, Mode::empty()).ok()?;
+    let is_locked = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+        && atomic_file::take(&file, folder, hidden);
+    is_locked.then_some(Some(file))
 }
 
 /// Removes what has a hidden name instead of `name`, unless a process uses it.

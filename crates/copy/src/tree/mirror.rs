@@ -179,9 +179,7 @@ impl Mirror<'_, '_> {
         for (name, there) in found {
             let others = other_names.get(&FileId::of(&there)).map_or(&[][..], Vec::as_slice);
             let mut names = others.iter().chain([&name]).map(CString::as_c_str);
-            if is_unfinished(&name) {
-                continue;
-            }
+            let Some(_lock) = lock_unfinished(&at.target, &name) else { continue };
             let is_folder = is_folder(&there);
             if names.any(|name| at.named.contains(&name)) {
                 let folders = self.found(at, &name, others, is_folder)?;
@@ -327,8 +325,8 @@ impl Mirror<'_, '_> {
             let (mut is_empty, folder_below) = (true, [below, b"/"].concat());
             for name in atomic_file::names(&inner).at(Action::ReadingFolder, path)? {
                 let is_folder = lstat(&inner, &name).is_ok_and(|stat| is_folder(&stat));
-                let is_kept =
-                    is_unfinished(&name) || self.is_excluded(&folder_below, &name, is_folder);
+                let lock = lock_unfinished(&inner, &name);
+                let is_kept = lock.is_none() || self.is_excluded(&folder_below, &name, is_folder);
                 let below = longer(&folder_below, &name);
                 let path = join(to, &name);
                 is_empty &= !is_kept && self.remove(&inner, &name, &path, &below, depth + 1)?;
@@ -357,9 +355,13 @@ impl Mirror<'_, '_> {
     }
 }
 
-/// Returns whether a name is that of something which another copy may still write.
-fn is_unfinished(name: &CStr) -> bool {
-    marker::is_name(name) || merge::meant(name).is_some()
+/// Returns `None` if a name is that of something which another copy still writes, and otherwise what
+/// keeps others from going on with it.
+fn lock_unfinished(folder: &OwnedFd, name: &CStr) -> Option<Option<OwnedFd>> {
+    if marker::is_name(name) {
+        return None;
+    }
+    merge::meant(name).map_or(Some(None), |_| merge::lock_leftover(folder, name))
 }
 
 fn lstat(folder: &OwnedFd, name: &CStr) -> Result<Stat, Errno> {
