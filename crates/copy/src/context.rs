@@ -150,6 +150,11 @@ impl<'a> CopyContext<'a> {
         is_over
     }
 
+    /// Returns whether something was not begun, or failed because everything would.
+    fn is_cut_short(&self) -> bool {
+        self.skipped.load(Ordering::Relaxed) || self.is_over.load(Ordering::Relaxed)
+    }
+
     /// Returns whether nothing more is begun.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed) || self.cancel.load(Ordering::Relaxed)
@@ -274,7 +279,7 @@ impl<'a> CopyContext<'a> {
                     folder.target.as_fd(),
                     folder.origin.is_new(),
                     folder.inherited,
-                    &stat,
+                    (&stat, !self.is_cut_short()),
                 );
                 let (has_owner, has_attributes) = (finished.has_owner, finished.has_attributes);
                 self.without_owner.fetch_add(u64::from(!has_owner), Ordering::Relaxed);
@@ -310,8 +315,11 @@ impl<'a> CopyContext<'a> {
     }
 
     /// Merges a folder that is done into another one, if another process has taken its name
-    /// meanwhile.
+    /// meanwhile. What is not whole stays as after a kill.
     fn merge_into_target(&self, folder: &DirPair) {
+        if self.is_cut_short() {
+            return;
+        }
         let mut hidden = lock(&folder.chain.hidden);
         let (Some(name), Some(parent)) = (&*hidden, &folder.parent) else { return };
         let mut problems = Vec::new();
@@ -373,8 +381,12 @@ impl<'a> CopyContext<'a> {
         self.may_replace(to)
     }
 
-    /// Gives a folder its name, if it has a hidden one until now.
+    /// Gives a folder its name, if it has a hidden one until now. One that lacks entries because the
+    /// copy was cut short keeps the hidden one, as after a kill.
     fn give_name(&self, folder: &DirPair) {
+        if self.is_cut_short() {
+            return;
+        }
         let mut hidden = lock(&folder.chain.hidden);
         let (Some(name), Some(parent)) = (&*hidden, &folder.parent) else { return };
         let target = &folder.chain.target;

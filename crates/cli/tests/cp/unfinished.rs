@@ -244,6 +244,42 @@ fn what_is_merged_with_backups_is_not_taken_for_a_leftover() {
 }
 
 #[test]
+fn a_folder_that_was_cut_short_does_not_look_complete() {
+    if !has("strace") {
+        return;
+    }
+    let mut hidden = 0;
+    for inject in ["signal=INT", "signal=TERM", "error=ENOSPC"] {
+        // At files of the folder, and of the folder in it; there is one more to come.
+        for when in 1..=3 {
+            let here = folder();
+            plant(here.path());
+            fs::create_dir(here.path().join("k")).unwrap();
+            let inject = format!("inject=utimensat:{inject}:when={when}");
+            let options = ["-e", "trace=utimensat", "-e", &inject];
+            let (ended, log) = traced_in(here.path(), &options, &["-a", "-j1", "s", "k"]);
+            ended.failed(1, &[]);
+            hidden += u32::from(!here.path().join("k/s/below").exists());
+            for (at, count) in [("s", 3), ("s/below", 2)] {
+                let (copy, from) = (here.path().join("k").join(at), here.path().join(at));
+                if copy.exists() && names(&copy).len() < count {
+                    let time = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
+                    assert!(time(&copy) != time(&from), "{inject} {at} {log}");
+                }
+                let has_files = copy.join("one").exists() == copy.join("two").exists()
+                    && copy.join("three").exists() == copy.join("four").exists();
+                assert!(has_files, "{inject} {at} {log}");
+            }
+            cp_in(here.path(), &["-a", "s", "k"]).succeeded();
+            assert_eq!(names(&here.path().join("k")), ["s"], "{inject}");
+            assert_eq!(names(&here.path().join("k/s")), ["below", "one", "two"], "{inject}");
+            assert_eq!(names(&here.path().join("k/s/below")), ["four", "three"], "{inject}");
+        }
+    }
+    assert!(hidden > 0);
+}
+
+#[test]
 fn a_folder_that_appears_meanwhile_is_treated_as_one_that_was_there() {
     if !has("strace") {
         return;

@@ -213,7 +213,7 @@ pub(crate) fn finish_folder(
     to: BorrowedFd<'_>,
     is_new: bool,
     inherited: InheritedAttrs,
-    stat: &Stat,
+    (stat, is_whole): (&Stat, bool),
 ) -> FinishedFolder {
     let mut missing = MissingAttrs::default();
     let without_acl = settings.mode(permissions::without_acl(from, stat.st_mode));
@@ -247,7 +247,7 @@ pub(crate) fn finish_folder(
     if is_new || preserve.keeps_mode() || settings.resume {
         missing.record("keeping mode of", fchmod(to, Mode::from_raw_mode(mode)));
     }
-    if preserve.timestamps {
+    if preserve.timestamps && is_whole {
         missing.record("keeping times of", futimens(to, &times(stat)));
     }
     FinishedFolder { has_owner, has_attributes, missing }
