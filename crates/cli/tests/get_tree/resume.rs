@@ -215,13 +215,21 @@ fn an_unfinished_folder_of_something_else_stays() {
     noise_file(&source.path().join("t"), "file", 10);
     let server = ours(source.path(), &[]);
     let url = format!("{}t/", address(&server));
-    let part = target.path().join("t.part");
-    fs::create_dir(&part).unwrap();
-    fs::write(part.join("mine"), "mine").unwrap();
-    get(&url, target.path(), &[]).failed(1, &["t.part is in the way"]);
-    assert_eq!(names(target.path()), ["t.part"]);
-    assert_eq!(names(&part), ["mine"]);
-    fs::remove_file(part.join("mine")).unwrap();
+    for name in ["t.part", "t.part.old"] {
+        let part = target.path().join(name);
+        fs::create_dir(&part).unwrap();
+        fs::write(part.join("mine"), "mine").unwrap();
+        get(&url, target.path(), &[]).failed(1, &[name, "is in the way"]);
+        assert_eq!(names(target.path()), [name]);
+        assert_eq!(names(&part), ["mine"]);
+        fs::remove_dir_all(&part).unwrap();
+    }
+    let journal = target.path().join("t.part.journal");
+    fs::write(&journal, "mine").unwrap();
+    get(&url, target.path(), &[]).failed(1, &["t.part.journal is in the way"]);
+    assert_eq!(fs::read(&journal).unwrap(), b"mine");
+    fs::remove_file(&journal).unwrap();
+    fs::create_dir(target.path().join("t.part")).unwrap();
     get(&url, target.path(), &[]).succeeded();
     assert_eq!(names(target.path()), ["t"]);
 }

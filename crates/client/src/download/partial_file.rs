@@ -358,6 +358,10 @@ fn is_foreign(folder: &OwnedFd, journal: &OsStr) -> bool {
 fn first_line(folder: &OwnedFd, name: &OsStr) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = File::from(openat(folder, name, flags, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        // A FIFO has nothing in it, and is not empty.
+        return Err(Errno::NXIO.into());
+    }
     let mut line = Vec::new();
     BufReader::new(file.take(MAX_HEAD)).read_until(b'\n', &mut line)?;
     Ok(line)

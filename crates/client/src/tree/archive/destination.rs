@@ -5,14 +5,15 @@
 //! is complete. Its files can therefore be created under their own names. In a folder that exists,
 //! each file appears when it is complete.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, mkdirat, openat, renameat, statat};
 use rustix::io::Errno;
-use underpass_engine::atomic_file::rename_new;
+use underpass_engine::atomic_file::{remove_folder, rename_new};
 
 use super::journal::{ArchiveJournal, JournalState, remove_stale};
 
@@ -77,7 +78,7 @@ impl ArchiveDest {
             let _ = remove_stale(&unnamed.parent, &unnamed.journal());
         }
         let folder = rustix::io::fcntl_dupfd_cloexec(&root, 0).map_err(failed)?;
-        let (journal, noted) = open_journal(folder, OsStr::new(JOURNAL), path)?;
+        let (journal, noted) = open_journal(folder, path, OsStr::new(JOURNAL), path)?;
         let dest = DestFolder::with_log(root, if_exists, path)?;
         Ok((Self { path: path.to_path_buf(), unnamed: None, dest }, journal, noted))
     }
@@ -165,16 +166,19 @@ impl UnfinishedFolder {
             Err(Errno::NOENT) => false,
             Err(errno) => return Err(failed(errno)),
         };
-        // The journal is created before the folder: without one, it is not of this program.
-        if !has_journal {
-            match openat(&self.parent, &self.part, FOLDER | OFlags::NOFOLLOW, Mode::empty()) {
+        // The journal is created before the folders: without one, they are not of this program.
+        for name in [&self.part, &self.old].into_iter().filter(|_| !has_journal) {
+            match openat(&self.parent, name, FOLDER | OFlags::NOFOLLOW, Mode::empty()) {
                 Err(Errno::NOENT) => {}
                 Ok(folder) if is_empty(&folder).map_err(failed)? => {}
-                _ => return Err(TreeError::Foreign { path: at, url: None }),
+                _ => {
+                    let path = self.parent_path.join(name);
+                    return Err(TreeError::Foreign { path, url: None });
+                }
             }
         }
         let folder = rustix::io::fcntl_dupfd_cloexec(&self.parent, 0).map_err(failed)?;
-        let (journal, noted) = open_journal(folder, &self.journal(), path)?;
+        let (journal, noted) = open_journal(folder, &self.parent_path, &self.journal(), path)?;
         if let Some(noted) = noted.as_ref().filter(|noted| noted.origin.url != url) {
             return Err(TreeError::Foreign { path: at, url: Some(noted.origin.url.clone()) });
         }
@@ -197,23 +201,24 @@ impl UnfinishedFolder {
     }
 
     fn remove_old(&self) -> Result<()> {
-        let at = self.parent_path.join(&self.old);
-        match fs::remove_dir_all(&at) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(TreeError::io("removing", at, error))
-            }
-            _ => Ok(()),
+        let name = CString::new(self.old.as_bytes()).unwrap_or_default();
+        match remove_folder(&self.parent, &name) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(TreeError::io("removing", self.parent_path.join(&self.old), errno)),
         }
     }
 }
 
+/// Opens the journal of `path`, which has this name in the folder at `above`.
 fn open_journal(
     folder: OwnedFd,
+    above: &Path,
     name: &OsStr,
     path: &Path,
 ) -> Result<(ArchiveJournal, Option<JournalState>)> {
     ArchiveJournal::open(folder, name).map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::WOULDBLOCK) => TreeError::Busy { path: path.to_path_buf() },
+        Some(Errno::EXIST) => TreeError::Foreign { path: above.join(name), url: None },
         _ => TreeError::io("opening the journal of", path, error),
     })
 }

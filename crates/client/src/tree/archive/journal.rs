@@ -17,7 +17,7 @@ use rustix::fs::{
     AtFlags, FlockOperation, Mode, OFlags, Timespec, flock, fstat, openat, syncfs, unlinkat,
 };
 use rustix::io::Errno;
-use underpass_engine::session;
+use underpass_engine::{is_file, session};
 use underpass_protocol::archive::Fingerprint;
 use underpass_protocol::encode_segment;
 
@@ -88,11 +88,15 @@ impl ArchiveJournal {
     ///
     /// # Errors
     ///
-    /// `EWOULDBLOCK` if another process has it open, and as openat(2) and read(2).
+    /// `EWOULDBLOCK` if another process has it open, `EEXIST` if the name is that of something else,
+    /// and as openat(2) and read(2).
     pub(super) fn open(folder: OwnedFd, name: &OsStr) -> io::Result<(Self, Option<JournalState>)> {
         let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut file = loop {
             let file = File::from(openat(&folder, name, flags, Mode::from_raw_mode(0o600))?);
+            if !is_file(&fstat(&file)?) {
+                return Err(Errno::EXIST.into());
+            }
             flock(&file, FlockOperation::NonBlockingLockExclusive)?;
             // The process that had it locked may have finished and removed it meanwhile.
             if fstat(&file)?.st_nlink > 0 {
@@ -101,6 +105,11 @@ impl ArchiveJournal {
         };
         let mut text = Vec::new();
         file.read_to_end(&mut text)?;
+        // A power cut leaves the beginning of a journal, or zeros.
+        let begun = text.iter().zip(MAGIC.as_bytes()).all(|(byte, magic)| byte == magic);
+        if !begun && text.iter().any(|byte| *byte != 0) {
+            return Err(Errno::EXIST.into());
+        }
         let (noted, end) = read(&text, &boot_id());
         if noted.is_some() {
             file.set_len(end)?;
