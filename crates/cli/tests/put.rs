@@ -307,6 +307,7 @@ fn wrong_usage_is_told_before_anybody_is_asked() {
         (&["-", &folder], &["standard input", "URL"]),
         (&[&file, &file, &stage.url("/one")], &["several files", "/"]),
         (&[&file, "http://"], &["URL"]),
+        (&["http://me:hunter2@h/big", "big"], &["URL is the last argument"]),
         (&[&file, &folder, "-n", "--if-match", "x"], &["--no-clobber"]),
         (&[&file, &folder, "-L"], &["--recursive"]),
         (&[&file, &folder, "--rate", "0"], &["rate"]),

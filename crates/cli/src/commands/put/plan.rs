@@ -2,7 +2,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, Metadata};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -58,6 +58,13 @@ impl PutPlan {
             Some((url, files)) if !files.is_empty() => (named(url)?, files),
             _ => return Err(PutError::Incomplete.into()),
         };
+        // It may have a password in it, which no message is to show.
+        let is_url = |word: &&OsString| {
+            word.to_str().is_some_and(|text| text.contains("://")) && !Path::new(word).exists()
+        };
+        if files.iter().any(|word| is_url(&word)) {
+            return Err(PutError::UrlAsFile.into());
+        }
         let is_folder = target.path().ends_with('/');
         if files.len() > 1 && !is_folder {
             return Err(PutError::SeveralToFile.into());

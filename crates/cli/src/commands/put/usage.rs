@@ -20,6 +20,8 @@ pub(super) enum PutError {
     SeveralToFile,
     #[error("'{}': {reason}; the last argument is the URL to upload to", .word.display())]
     Target { word: OsString, reason: String },
+    #[error("the URL is the last argument: underpass put FILE... URL")]
+    UrlAsFile,
 }
 
 impl crate::failure::UsageError for PutError {}
