@@ -253,6 +253,21 @@ fn a_file_in_the_place_of_an_empty_folder_is_an_error() {
 }
 
 #[test]
+fn without_the_folder_above_nothing_more_is_tried() {
+    let stage = Stage::new(&[]);
+    let root = stage.own.path().join("tree");
+    fs::create_dir(&root).unwrap();
+    for name in ["a", "b", "c"] {
+        fs::write(root.join(name), name).unwrap();
+    }
+    let (root, url) = (root.to_str().unwrap(), stage.url("/none/"));
+    let failed = stage.run(&["-r", root, &url]).failed(1, &["409", "put --create-parents"]);
+    assert_eq!(failed.stderr.lines().count(), 1, "{}", failed.stderr);
+    stage.run(&["-r", "--create-parents", root, &url]).succeeded();
+    assert_eq!(stage.arrived("none/tree/c"), b"c");
+}
+
+#[test]
 fn each_refusal_is_one_line_that_says_what_to_do() {
     let stage = Stage::new(&["--upload-limit", "3M"]);
     let file = stage.file("file", 2 << 20);

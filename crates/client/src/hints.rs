@@ -125,7 +125,9 @@ impl Hinted for UploadError {
             403 => "this user may not write there",
             404 => "the server takes no uploads there",
             405 => "the server takes no uploads there; underpass serve does with --allow-upload",
-            409 => "create the folder above it first, or start underpass serve --create-parents",
+            409 => {
+                "create the folder above it first: put --create-parents and serve --create-parents do"
+            }
             411 => "the server has to know the length: save it to a file first",
             412 => OTHER_VERSION,
             413 => "it is larger than the server allows",

@@ -155,8 +155,12 @@ impl<'s> PutSession<'s> {
         if self.is_there(url)? || self.makes_no_folders || url.path() == "/" {
             return Ok(());
         }
-        let (made, idle) = make_folder(&self.client, url, self.idle.take())
-            .map_err(|error| self.folder_failure(url, error))?;
+        let (made, idle) = make_folder(&self.client, url, self.idle.take()).map_err(|error| {
+            // The folder above it is missing (RFC 4918 9.3.1), so that nothing can be sent into it.
+            let has_no_parent = matches!(error, ClientError::Status { status: 409, .. });
+            let stop = self.folder_failure(url, error);
+            PutStop { is_fatal: stop.is_fatal || has_no_parent, ..stop }
+        })?;
         self.idle = idle;
         self.makes_no_folders = made == MkcolOutcome::Unknown;
         if made == MkcolOutcome::Exists {
