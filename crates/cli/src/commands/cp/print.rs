@@ -64,10 +64,15 @@ pub(super) fn copied(show: ShowArgs, receipt: &CopyReceipt) {
     output::note_integrity(show, &receipt.receipt);
     let is_shown = show.progress || receipt.dry_run || std::io::stderr().is_terminal();
     if is_shown && !show.quiet && !show.json {
-        let would = if receipt.dry_run { "would copy " } else { "" };
-        let counts = counts(receipt);
-        let colon = if counts.is_empty() { "" } else { ": " };
-        output::error_line(&format!("{would}{counts}{colon}{}", output::summary(&receipt.receipt)));
+        let (counts, summary) = (counts(receipt), output::summary(&receipt.receipt));
+        let line = match (receipt.dry_run, counts.is_empty()) {
+            (true, true) => "would copy nothing".to_owned(),
+            // No bytes have moved.
+            (true, false) => format!("would copy {counts}"),
+            (false, true) => summary,
+            (false, false) => format!("{counts}: {summary}"),
+        };
+        output::error_line(&line);
     }
     output::print_receipt(ShowArgs { json: false, ..show }, &receipt.receipt);
     if show.explain {
