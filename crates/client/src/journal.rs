@@ -310,7 +310,8 @@ pub fn remove(folder: &OwnedFd, name: &OsStr) {
     }
 }
 
-fn new_name(name: &OsStr) -> OsString {
+/// Returns the name that a journal has until it replaces the earlier one.
+pub(crate) fn new_name(name: &OsStr) -> OsString {
     let mut new = name.to_owned();
     new.push(".new");
     new

@@ -195,9 +195,11 @@ impl<'t> TargetName<'t> {
             let journal = is_there.then_some(journal);
             return Err(DownloadError::Foreign { name: self.part_name(), journal });
         }
-        if found.len() == 0 && is_foreign(self.folder, &journal) {
+        let names = [journal.clone(), journal::new_name(&journal)];
+        let mut foreign = names.into_iter().filter(|name| is_foreign(self.folder, name));
+        if let Some(name) = foreign.next().filter(|_| found.len() == 0) {
             atomic.discard();
-            return Err(DownloadError::Foreign { name: journal, journal: None });
+            return Err(DownloadError::Foreign { name, journal: None });
         }
         atomic.file().set_len(0).map_err(DownloadError::local("emptying"))?;
         let modified = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());

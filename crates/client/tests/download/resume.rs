@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -144,11 +145,20 @@ fn a_file_in_the_place_of_the_journal_is_left_alone() {
     let bytes = noise(LEN);
     let (client, server) = (Client::new(), Server::of(&bytes));
     let journal = client.folder.path().join("file.part.journal");
-    fs::write(&journal, "of another").unwrap();
+    for name in ["file.part.journal", "file.part.journal.new"] {
+        let path = client.folder.path().join(name);
+        fs::write(&path, "of another").unwrap();
+        let failed = client.get(&server.url("/")).unwrap_err();
+        assert!(matches!(failed.error, DownloadError::Foreign { .. }), "{failed:?}");
+        assert_eq!(fs::read(&path).unwrap(), b"of another");
+        assert_eq!(client.names(), [name]);
+        fs::remove_file(path).unwrap();
+    }
+    assert!(Command::new("mkfifo").arg(&journal).status().unwrap().success());
     let failed = client.get(&server.url("/")).unwrap_err();
     assert!(matches!(failed.error, DownloadError::Foreign { .. }), "{failed:?}");
-    assert_eq!(fs::read(&journal).unwrap(), b"of another");
     assert_eq!(client.names(), ["file.part.journal"]);
+    fs::remove_file(&journal).unwrap();
     // A power cut leaves zeros of one.
     fs::write(&journal, [0; 128]).unwrap();
     client.gets(&server.url("/"), &bytes);
