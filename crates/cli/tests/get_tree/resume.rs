@@ -27,6 +27,15 @@ fn begin(url: &str, dir: &Path) -> Running {
     Running::start(command)
 }
 
+/// A mount point, unmounted when it is dropped.
+struct Mounted<'m>(&'m Path);
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0).status();
+    }
+}
+
 /// How many bytes are in the files of a folder.
 fn bytes_in(root: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(root) else { return 0 };
@@ -170,6 +179,84 @@ fn a_folder_that_changed_meanwhile_is_never_mixed() {
 }
 
 #[test]
+fn nothing_of_others_is_removed_when_a_folder_is_started_over() {
+    let (source, target, other) = (folder(), folder(), folder());
+    let root = source.path().join("t");
+    tree(&root);
+    let server = ours(source.path(), &["--rate", "8M"]);
+    let url = format!("{}t/", address(&server));
+    let (part, old) = (target.path().join("t.part"), target.path().join("t.part.old"));
+    fs::create_dir(&old).unwrap();
+    fs::write(old.join("mine"), "mine").unwrap();
+    fs::write(other.path().join("mine"), "mine").unwrap();
+    let running = begin(&url, target.path());
+    until("some bytes", || bytes_in(&part) > 4_000_000);
+    running.signal("KILL");
+    running.finish();
+    noise_file(&root, "new", 5_000);
+    let inner = part.join("folder 1/inner");
+    fs::create_dir_all(&inner).unwrap();
+    let bind = ["--bind", other.path().to_str().unwrap(), inner.to_str().unwrap()];
+    if Command::new("mount").args(bind).output().is_ok_and(|output| output.status.success()) {
+        let moved = part.join(".underpass-get.old/folder 1/inner");
+        let mounted = Mounted(&moved);
+        let text = "/t.part/.underpass-get.old: a file system is mounted there (unmount it)";
+        get(&url, target.path(), &[]).failed(1, &[text]);
+        drop(mounted);
+        assert_eq!(names(other.path()), ["mine"]);
+    }
+    get(&url, target.path(), &[]).succeeded();
+    same(&contents(&target.path().join("t")), &contents(&root), "");
+    assert_eq!(names(target.path()), ["t", "t.part.old"]);
+    assert_eq!(names(&old), ["mine"]);
+}
+
+#[test]
+fn a_run_killed_while_it_started_over_is_resumed() {
+    let (source, target) = (folder(), folder());
+    let root = source.path().join("t");
+    fs::create_dir(&root).unwrap();
+    for name in ["a", "b"] {
+        noise_file(&root, name, 3_000_000);
+    }
+    let server = ours(source.path(), &["--rate", "8M"]);
+    let url = format!("{}t/", address(&server));
+    let part = target.path().join("t.part");
+    let running = begin(&url, target.path());
+    until("some bytes", || bytes_in(&part) > 4_000_000);
+    running.signal("KILL");
+    running.finish();
+    // Killed while it started over with another version: the files are aside, or half of them.
+    let old = part.join(".underpass-get.old");
+    fs::create_dir(&old).unwrap();
+    fs::rename(part.join("a"), old.join("a")).unwrap();
+    fs::write(part.join("gone"), "").unwrap();
+    fs::write(target.path().join("t.part.journal"), "").unwrap();
+    get(&url, target.path(), &[]).succeeded();
+    same(&contents(&target.path().join("t")), &contents(&root), "");
+    assert_eq!(names(target.path()), ["t"]);
+}
+
+#[test]
+fn notes_of_something_else_stay() {
+    let (source, target) = (folder(), folder());
+    fs::create_dir(source.path().join("t")).unwrap();
+    noise_file(&source.path().join("t"), "file", 10);
+    let server = ours(source.path(), &[]);
+    let url = format!("{}t/", address(&server));
+    let journal = target.path().join("t.part.journal");
+    fs::write(&journal, "mine").unwrap();
+    get(&url, target.path(), &[]).failed(1, &["t.part.journal is in the way"]);
+    assert_eq!(fs::read(&journal).unwrap(), b"mine");
+    fs::remove_file(journal).unwrap();
+    let mine = target.path().join("t");
+    fs::create_dir(&mine).unwrap();
+    fs::write(mine.join(".underpass-get.case"), "mine").unwrap();
+    get(&url, target.path(), &[]).succeeded();
+    assert_eq!(names(&mine), [".underpass-get.case", "file"]);
+}
+
+#[test]
 fn a_killed_run_by_listings_is_resumed() {
     let (source, target) = (folder(), folder());
     let root = source.path().join("t");
@@ -215,21 +302,13 @@ fn an_unfinished_folder_of_something_else_stays() {
     noise_file(&source.path().join("t"), "file", 10);
     let server = ours(source.path(), &[]);
     let url = format!("{}t/", address(&server));
-    for name in ["t.part", "t.part.old"] {
-        let part = target.path().join(name);
-        fs::create_dir(&part).unwrap();
-        fs::write(part.join("mine"), "mine").unwrap();
-        get(&url, target.path(), &[]).failed(1, &[name, "is in the way"]);
-        assert_eq!(names(target.path()), [name]);
-        assert_eq!(names(&part), ["mine"]);
-        fs::remove_dir_all(&part).unwrap();
-    }
-    let journal = target.path().join("t.part.journal");
-    fs::write(&journal, "mine").unwrap();
-    get(&url, target.path(), &[]).failed(1, &["t.part.journal is in the way"]);
-    assert_eq!(fs::read(&journal).unwrap(), b"mine");
-    fs::remove_file(&journal).unwrap();
-    fs::create_dir(target.path().join("t.part")).unwrap();
+    let part = target.path().join("t.part");
+    fs::create_dir(&part).unwrap();
+    fs::write(part.join("mine"), "mine").unwrap();
+    get(&url, target.path(), &[]).failed(1, &["t.part is in the way"]);
+    assert_eq!(names(target.path()), ["t.part"]);
+    assert_eq!(names(&part), ["mine"]);
+    fs::remove_file(part.join("mine")).unwrap();
     get(&url, target.path(), &[]).succeeded();
     assert_eq!(names(target.path()), ["t"]);
 }
@@ -240,12 +319,6 @@ fn a_full_disk_is_reported_and_resumed() {
     let mount = ["-t", "tmpfs", "-o", "size=8m", "tmpfs", space.path().to_str().unwrap()];
     if !Command::new("mount").args(mount).output().is_ok_and(|output| output.status.success()) {
         return crate::rig::skip("file systems cannot be mounted here");
-    }
-    struct Mounted<'m>(&'m Path);
-    impl Drop for Mounted<'_> {
-        fn drop(&mut self) {
-            let _ = Command::new("umount").arg(self.0).status();
-        }
     }
     let _mounted = Mounted(space.path());
     let source = folder();

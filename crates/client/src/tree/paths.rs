@@ -135,14 +135,22 @@ pub(super) const JOURNAL: &str = ".underpass-get.journal";
 /// The name of an unfinished file.
 pub(super) const PARTIAL: &str = ".underpass-get.part";
 
+/// The name of the folder for the files of an older archive.
+pub(super) const SUPERSEDED: &str = ".underpass-get.old";
+
 /// The name of the log of when files were written.
 pub(super) const WRITE_LOG: &str = ".underpass-get.log";
 
 /// The name of a file that tells whether the file system ignores the case of names.
 pub(super) const PROBE: &str = ".underpass-get.case";
 
-pub(super) const RESERVED: [&[u8]; 4] =
-    [JOURNAL.as_bytes(), PARTIAL.as_bytes(), WRITE_LOG.as_bytes(), PROBE.as_bytes()];
+pub(super) const RESERVED: [&[u8]; 5] = [
+    JOURNAL.as_bytes(),
+    PARTIAL.as_bytes(),
+    SUPERSEDED.as_bytes(),
+    WRITE_LOG.as_bytes(),
+    PROBE.as_bytes(),
+];
 
 /// The maximum length of a path in bytes: a thousand folders of 256 bytes each, as our server has
 /// it.

@@ -5,21 +5,21 @@
 //! is complete. Its files can therefore be created under their own names. In a folder that exists,
 //! each file appears when it is complete.
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, mkdirat, openat, renameat, statat};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, mkdirat, openat, statat};
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{remove_folder, rename_new};
+use underpass_engine::atomic_file::rename_new;
 
 use super::journal::{ArchiveJournal, JournalState, remove_stale};
 
 use crate::tree::dest::{DestFolder, IfExists};
 use crate::tree::error::{Result, TreeError};
-use crate::tree::paths::JOURNAL;
+use crate::tree::paths::{JOURNAL, SUPERSEDED};
 
 /// The folder that an archive is unpacked to.
 #[derive(Debug)]
@@ -38,8 +38,6 @@ struct UnfinishedFolder {
     parent_path: PathBuf,
     name: OsString,
     part: OsString,
-    /// The folder of an archive that has changed on the server.
-    old: OsString,
 }
 
 impl ArchiveDest {
@@ -83,26 +81,26 @@ impl ArchiveDest {
         Ok((Self { path: path.to_path_buf(), unnamed: None, dest }, journal, noted))
     }
 
-    /// Discards the files of an older archive, except those that are the same in the new one.
+    /// Puts the files of an older archive aside. Those that are the same in the new one are used.
     pub(super) fn start_over(&mut self) -> Result<()> {
         let Some(unnamed) = &self.unnamed else { return Ok(()) };
         let trusts = self.dest.trusts;
-        if !is_empty(self.dest.root()).unwrap_or(true) {
-            unnamed.remove_old()?;
-            let at = unnamed.parent_path.join(&unnamed.part);
-            let failed = |errno: Errno| TreeError::io("putting aside", &at, errno);
-            renameat(&unnamed.parent, &unnamed.part, &unnamed.parent, &unnamed.old)
-                .map_err(failed)?;
-        }
+        self.dest.put_aside().map_err(|errno| unnamed.not_removed("putting aside", errno))?;
         self.dest = unnamed.dest()?;
         self.dest.trusts = trusts;
         Ok(())
     }
 
+    /// Removes what is left of an older archive.
+    pub(super) fn discard_superseded(&self) -> Result<()> {
+        let Some(unnamed) = &self.unnamed else { return Ok(()) };
+        let discarded = self.dest.discard_superseded();
+        discarded.map_err(|errno| unnamed.not_removed("removing", errno))
+    }
+
     /// Gives the folder its final name, and removes journal and log.
     pub(super) fn finish(&mut self, journal: ArchiveJournal, left_out: u64) -> Result<()> {
         if let Some(unnamed) = &self.unnamed {
-            unnamed.remove_old()?;
             rename_new(&unnamed.parent, &*unnamed.part, &unnamed.parent, &*unnamed.name)
                 .map_err(|errno| TreeError::io("naming", &self.path, errno))?;
         }
@@ -138,13 +136,9 @@ impl UnfinishedFolder {
         fs::create_dir_all(&parent_path).map_err(failed)?;
         let parent = openat(CWD, &parent_path, FOLDER, Mode::empty());
         let parent = parent.map_err(|errno| TreeError::io("opening", &parent_path, errno))?;
-        let with = |ending: &str| {
-            let mut name = name.to_owned();
-            name.push(ending);
-            name
-        };
-        let (part, old) = (with(".part"), with(".part.old"));
-        Ok(Some(Self { parent, parent_path, name: name.to_owned(), part, old }))
+        let mut part = name.to_owned();
+        part.push(".part");
+        Ok(Some(Self { parent, parent_path, name: name.to_owned(), part }))
     }
 
     fn journal(&self) -> OsString {
@@ -166,15 +160,12 @@ impl UnfinishedFolder {
             Err(Errno::NOENT) => false,
             Err(errno) => return Err(failed(errno)),
         };
-        // The journal is created before the folders: without one, they are not of this program.
-        for name in [&self.part, &self.old].into_iter().filter(|_| !has_journal) {
-            match openat(&self.parent, name, FOLDER | OFlags::NOFOLLOW, Mode::empty()) {
+        // The journal is created before the folder: without one, it is not of this program.
+        if !has_journal {
+            match openat(&self.parent, &self.part, FOLDER | OFlags::NOFOLLOW, Mode::empty()) {
                 Err(Errno::NOENT) => {}
                 Ok(folder) if is_empty(&folder).map_err(failed)? => {}
-                _ => {
-                    let path = self.parent_path.join(name);
-                    return Err(TreeError::Foreign { path, url: None });
-                }
+                _ => return Err(TreeError::Foreign { path: at, url: None }),
             }
         }
         let folder = rustix::io::fcntl_dupfd_cloexec(&self.parent, 0).map_err(failed)?;
@@ -196,29 +187,33 @@ impl UnfinishedFolder {
         }
         let flags = FOLDER | OFlags::NOFOLLOW;
         let root = openat(&self.parent, &self.part, flags, Mode::empty()).map_err(failed)?;
-        let old = openat(&self.parent, &self.old, flags, Mode::empty()).ok();
+        let old = openat(&root, SUPERSEDED, flags, Mode::empty()).ok();
         Ok(DestFolder::new(root, IfExists::Ours, old))
     }
 
-    fn remove_old(&self) -> Result<()> {
-        let name = CString::new(self.old.as_bytes()).unwrap_or_default();
-        match remove_folder(&self.parent, &name) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(TreeError::io("removing", self.parent_path.join(&self.old), errno)),
+    fn not_removed(&self, action: &'static str, errno: Errno) -> TreeError {
+        let at = self.parent_path.join(&self.part).join(SUPERSEDED);
+        match errno {
+            // Renaming and removing a mount point.
+            Errno::BUSY | Errno::XDEV => {
+                let mounted = "a file system is mounted there (unmount it)";
+                TreeError::io(action, at, io::Error::other(mounted))
+            }
+            errno => TreeError::io(action, at, errno),
         }
     }
 }
 
-/// Opens the journal of `path`, which has this name in the folder at `above`.
+/// Opens the journal of this name in `folder`, whose path is `at`, for the folder at `path`.
 fn open_journal(
     folder: OwnedFd,
-    above: &Path,
+    at: &Path,
     name: &OsStr,
     path: &Path,
 ) -> Result<(ArchiveJournal, Option<JournalState>)> {
     ArchiveJournal::open(folder, name).map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::WOULDBLOCK) => TreeError::Busy { path: path.to_path_buf() },
-        Some(Errno::EXIST) => TreeError::Foreign { path: above.join(name), url: None },
+        Some(Errno::EXIST) => TreeError::Foreign { path: at.join(name), url: None },
         _ => TreeError::io("opening the journal of", path, error),
     })
 }

@@ -88,13 +88,15 @@ impl ArchiveJournal {
     ///
     /// # Errors
     ///
-    /// `EWOULDBLOCK` if another process has it open, `EEXIST` if the name is that of something else,
-    /// and as openat(2) and read(2).
+    /// `EWOULDBLOCK` if another process has it open, `EEXIST` if it is not of this program, and as
+    /// openat(2) and read(2).
     pub(super) fn open(folder: OwnedFd, name: &OsStr) -> io::Result<(Self, Option<JournalState>)> {
         let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // A FIFO must not wait for its other end.
+        let flags = flags | OFlags::NONBLOCK;
         let mut file = loop {
             let file = File::from(openat(&folder, name, flags, Mode::from_raw_mode(0o600))?);
-            if !is_file(&fstat(&file)?) {
+            if is_foreign(&file)? {
                 return Err(Errno::EXIST.into());
             }
             flock(&file, FlockOperation::NonBlockingLockExclusive)?;
@@ -105,11 +107,6 @@ impl ArchiveJournal {
         };
         let mut text = Vec::new();
         file.read_to_end(&mut text)?;
-        // A power cut leaves the beginning of a journal, or zeros.
-        let begun = text.iter().zip(MAGIC.as_bytes()).all(|(byte, magic)| byte == magic);
-        if !begun && text.iter().any(|byte| *byte != 0) {
-            return Err(Errno::EXIST.into());
-        }
         let (noted, end) = read(&text, &boot_id());
         if noted.is_some() {
             file.set_len(end)?;
@@ -119,9 +116,14 @@ impl ArchiveJournal {
         Ok((Self { file, folder, name: name.to_owned(), end, written }, noted))
     }
 
+    /// Forgets the archive: what is in the folder is of an older one.
+    pub(super) fn clear(&self) -> io::Result<()> {
+        self.file.set_len(0)
+    }
+
     /// Starts over, with nothing unpacked.
     pub(super) fn begin(&self, origin: &ArchiveId) -> io::Result<()> {
-        self.file.set_len(0)?;
+        self.clear()?;
         let ArchiveId { url, etag, top, len } = origin;
         let [url, etag] = [url, etag].map(|text| encode_segment(text.as_bytes()));
         let (top, boot) = (encode_segment(top), boot_id());
@@ -211,6 +213,18 @@ pub(super) fn remove_stale(folder: impl AsFd, name: &OsStr) -> Result<(), Errno>
         unlinkat(&folder, name, AtFlags::empty())?;
     }
     Ok(())
+}
+
+/// Returns whether a file has the name of a journal and is none. A power cut leaves the beginning
+/// of one, or zeros.
+fn is_foreign(file: &File) -> io::Result<bool> {
+    if !is_file(&fstat(file)?) {
+        return Ok(true);
+    }
+    let mut magic = [0; MAGIC.len()];
+    let len = file.read_at(&mut magic, 0)?;
+    let magic = &magic[..len];
+    Ok(!MAGIC.as_bytes().starts_with(magic) && magic.iter().any(|byte| *byte != 0))
 }
 
 /// Parses a journal; returns its contents and the end of its last valid line.

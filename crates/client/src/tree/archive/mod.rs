@@ -72,7 +72,11 @@ pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>, offer: ArchiveOffer) -> Result
     let mut unpack = Unpack::new(tree, destination, journal);
     match noted {
         Some(noted) => go_on(&mut unpack, noted, &offer)?,
-        None => unpack.begin(&offer.origin)?,
+        None => {
+            unpack.start_over(&offer.origin)?;
+            // Without a journal nothing tells whether files there have their bytes.
+            unpack.destination.dest.forget_superseded();
+        }
     }
     let mut retry = Retry::new(unpack.tree);
     loop {
@@ -105,8 +109,7 @@ fn go_on(unpack: &mut Unpack<'_, '_, '_>, noted: JournalState, offer: &ArchiveOf
             // It is where it was, or it is not there.
             let _ = unpack.destination.dest.remove_partial(path);
         }
-        unpack.destination.start_over()?;
-        return unpack.begin(&offer.origin);
+        return unpack.start_over(&offer.origin);
     }
     unpack.resume(noted)?;
     let (have, total) = (unpack.position, unpack.origin.len);

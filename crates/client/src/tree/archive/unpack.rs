@@ -70,7 +70,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     }
 
     /// Begins at the first byte of an archive.
-    pub(super) fn begin(&mut self, origin: &ArchiveId) -> Result<()> {
+    fn begin(&mut self, origin: &ArchiveId) -> Result<()> {
         self.origin = origin.clone();
         self.position = 0;
         self.tree.gauge.before.store(0, Ordering::Relaxed);
@@ -106,12 +106,14 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         self.journal.go_on(self.position).map_err(|error| self.journal_error(error))
     }
 
-    /// Discards the files of an archive that has changed on the server.
+    /// Begins at the first byte of an archive, and puts aside the files of another one.
     pub(super) fn start_over(&mut self, origin: &ArchiveId) -> Result<()> {
         if let Some(large) = self.large.take() {
             // It is where it was, or it is not there.
             let _ = self.destination.dest.remove_partial(&large.path);
         }
+        // If this is killed on the way, the next run does it again.
+        self.journal.clear().map_err(|error| self.journal_error(error))?;
         self.destination.start_over()?;
         self.begin(origin)
     }
@@ -444,6 +446,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             }
         };
         if self.destination.is_unnamed() {
+            self.destination.discard_superseded()?;
             settle(&self.destination, self.tree);
             return self.destination.finish(journal, self.tree.done.left_out);
         }

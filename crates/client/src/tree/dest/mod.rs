@@ -6,6 +6,7 @@
 mod links;
 mod partial;
 mod placed;
+mod superseded;
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -6,11 +6,11 @@ use std::hash::{BuildHasher, RandomState};
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard};
 
-use rustix::fs::{AtFlags, Mode, OFlags, Stat, openat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, openat, statat, unlinkat};
 use rustix::io::Errno;
-use underpass_engine::FileId;
 use underpass_engine::atomic_file::{self, fold_case};
 use underpass_engine::wait::lock;
+use underpass_engine::{FileId, is_file};
 
 use crate::tree::paths::PROBE;
 
@@ -89,7 +89,10 @@ pub fn ignores_case(folder: &OwnedFd) -> bool {
         return false;
     }
     let outcome = atomic_file::ignores_case(folder, PROBE.as_bytes());
-    // One that stays is empty, and the next download removes it.
-    let _ = unlinkat(folder, PROBE, AtFlags::empty());
+    // One that stays after a kill is empty, and the next download removes it.
+    let probe = statat(folder, PROBE, AtFlags::SYMLINK_NOFOLLOW);
+    if probe.is_ok_and(|stat| is_file(&stat) && stat.st_size == 0) {
+        let _ = unlinkat(folder, PROBE, AtFlags::empty());
+    }
     outcome == Some(true)
 }
