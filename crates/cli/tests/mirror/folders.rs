@@ -9,6 +9,7 @@ use crate::origin::{Origin, Page};
 use crate::peers::Peer;
 use crate::rig::{Running, folder, names, noise, run};
 use crate::tree::{listing, put, update};
+use underpass_testkit::{is_root, skip};
 
 #[test]
 fn what_our_server_says_of_permissions_is_for_new_files() {
@@ -217,4 +218,26 @@ fn a_file_that_became_a_folder_is_replaced_where_others_are_removed() {
         fs::remove_dir_all(at("a")).unwrap();
         fs::remove_file(at("b")).unwrap();
     }
+}
+
+#[test]
+fn a_folder_that_is_mounted_below_is_not_emptied() {
+    if !is_root() {
+        return skip("there are no mounts");
+    }
+    let (root, place) = (folder(), folder());
+    put(root.path(), "keep", b"keep", 0);
+    let peer = Peer::ours(root.path());
+    for name in ["here/gone/mounted", "elsewhere"] {
+        fs::create_dir_all(place.path().join(name)).unwrap();
+    }
+    fs::write(place.path().join("elsewhere/file"), "mine").unwrap();
+    let script = r#"mount --bind elsewhere here/gone/mounted && exec "$0" "$@""#;
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_underpass")]);
+    command.args(["get", "-r", "--update", "--delete", "-d", "here", &peer.url]);
+    let done = command.current_dir(place.path()).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    assert!(place.path().join("here/keep").exists());
+    assert!(place.path().join("elsewhere/file").exists());
 }

@@ -16,7 +16,7 @@ use underpass_engine::atomic_file::names;
 use underpass_engine::hint::Action;
 use underpass_engine::wait::lock;
 use underpass_engine::{FileId, is_folder};
-use underpass_sys::open_beneath;
+use underpass_sys::{open_beneath, open_in_mount};
 use url::Url;
 
 use crate::download::PARTIAL_ENDS;
@@ -268,7 +268,11 @@ impl UnlistedWalk<'_, '_, '_> {
             if stat.st_dev != self.device || depth >= MAX_DEPTH {
                 return Ok(false);
             }
-            let below = open_beneath(folder.as_fd(), name, FOLDER)?;
+            let below = match open_in_mount(folder, name, FOLDER) {
+                // A folder of the same file system is mounted there.
+                Err(Errno::XDEV) => return Ok(false),
+                opened => opened?,
+            };
             goes &= self.folder(&below, path, listed_as, depth + 1)?;
         }
         if goes {
