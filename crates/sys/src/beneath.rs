@@ -16,44 +16,20 @@ use rustix::io::{Errno, retry_on_intr};
 ///
 /// As openat2(2): `ELOOP` for a symbolic link, `EXDEV` for a path that leads out of the folder.
 pub fn open_beneath(folder: impl AsFd, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
-    open_by(folder, path, flags, ResolveFlags::empty())
-}
-
-/// Opens a path as [`open_beneath`] does, but nothing that is mounted there.
-///
-/// # Errors
-///
-/// As [`open_beneath`]; `EXDEV` for a mount point, also of the same file system.
-pub fn open_in_mount(folder: impl AsFd, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
-    open_by(folder, path, flags, ResolveFlags::NO_XDEV)
-}
-
-fn open_by(
-    folder: impl AsFd,
-    path: &[u8],
-    flags: OFlags,
-    more: ResolveFlags,
-) -> Result<OwnedFd, Errno> {
     let mut step: Option<OwnedFd> = None;
     let mut rest = if path.is_empty() { b"." } else { path };
     loop {
         let from = step.as_ref().map_or(folder.as_fd(), AsFd::as_fd);
         let cut = rest.get(..PATH_MAX).and_then(|head| head.iter().rposition(|&byte| byte == b'/'));
-        let Some(cut) = cut else { return open_step(from, rest, flags, more) };
-        step = Some(open_step(from, &rest[..cut], OFlags::PATH | OFlags::DIRECTORY, more)?);
+        let Some(cut) = cut else { return open_step(from, rest, flags) };
+        step = Some(open_step(from, &rest[..cut], OFlags::PATH | OFlags::DIRECTORY)?);
         rest = &rest[cut + 1..];
     }
 }
 
-fn open_step(
-    folder: BorrowedFd<'_>,
-    path: &[u8],
-    flags: OFlags,
-    more: ResolveFlags,
-) -> Result<OwnedFd, Errno> {
+fn open_step(folder: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::CLOEXEC;
-    let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
-    let resolve = beneath | more;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
     retry_on_intr(|| openat2(folder, path, flags, Mode::empty(), resolve))
 }
 

@@ -32,7 +32,7 @@ mod usage;
 
 use rustix::io::Errno;
 
-pub use beneath::{open_beneath, open_in_mount};
+pub use beneath::open_beneath;
 pub use descriptor::{
     SocketOption, cached, clear_lease_owner, clone_range, has_read_lease, release_lease,
     set_option, set_pacing_rate, set_unsent_limit, take_read_lease, unacknowledged, unsent,

@@ -195,7 +195,7 @@ impl UnfinishedFolder {
         let at = self.parent_path.join(&self.part).join(SUPERSEDED);
         match errno {
             // Renaming and removing a mount point.
-            Errno::BUSY | Errno::XDEV => {
+            Errno::BUSY => {
                 let mounted = "a file system is mounted there (unmount it)";
                 TreeError::io(action, at, io::Error::other(mounted))
             }

@@ -8,15 +8,13 @@ use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 
-use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, openat, statat,
-};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, flock, openat, statat};
 use rustix::io::Errno;
-use underpass_engine::atomic_file::names;
+use underpass_engine::atomic_file::{is_mounted, names};
 use underpass_engine::hint::Action;
 use underpass_engine::wait::lock;
 use underpass_engine::{FileId, is_folder};
-use underpass_sys::{open_beneath, open_in_mount};
+use underpass_sys::open_beneath;
 use url::Url;
 
 use crate::download::PARTIAL_ENDS;
@@ -132,11 +130,10 @@ impl Prune {
         }
         let failed = |errno| TreeError::io(Action::Reading, tree.path, errno);
         let root = open_beneath(dest.root().as_fd(), b"", FOLDER).map_err(failed)?;
-        let device = fstat(&root).map_err(failed)?.st_dev;
         let listed = lock(&self.listed);
         let other_kind = &*lock(&self.other_kind);
         let found = Vec::new();
-        let mut walk = UnlistedWalk { tree, listed: &listed, other_kind, device, found, done };
+        let mut walk = UnlistedWalk { tree, listed: &listed, other_kind, found, done };
         walk.folder(&root, &[], &[Vec::new()], 0).map_err(failed)?;
         let UnlistedWalk { found, .. } = walk;
         let count = found.len() as u64;
@@ -168,8 +165,6 @@ struct UnlistedWalk<'w, 'j, 'a> {
     listed: &'w ListedNames,
     /// What is listed as another kind.
     other_kind: &'w HashMap<Vec<u8>, Errno>,
-    /// The file system of the folder.
-    device: u64,
     /// What is to be removed, and whether it is a folder; the contents of folders before them.
     found: Vec<(Vec<u8>, bool)>,
     done: &'w mut TreeDone,
@@ -265,14 +260,10 @@ impl UnlistedWalk<'_, '_, '_> {
         let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
         let mut goes = listed_as.is_empty() || !is_link && self.other_kind.contains_key(path);
         if is_folder {
-            if stat.st_dev != self.device || depth >= MAX_DEPTH {
+            let below = open_beneath(folder.as_fd(), name, FOLDER)?;
+            if is_mounted(&below, folder)? || depth >= MAX_DEPTH {
                 return Ok(false);
             }
-            let below = match open_in_mount(folder, name, FOLDER) {
-                // A folder of the same file system is mounted there.
-                Err(Errno::XDEV) => return Ok(false),
-                opened => opened?,
-            };
             goes &= self.folder(&below, path, listed_as, depth + 1)?;
         }
         if goes {

@@ -1,12 +1,13 @@
 //! The files of an archive that has changed on the server: they lie in a folder in the unfinished
 //! one, and those that are the same in the new archive are moved back.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::ffi::CString;
+use std::os::fd::AsFd;
 
-use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, renameat, unlinkat};
+use rustix::fs::{Mode, OFlags, mkdirat, renameat};
 use rustix::io::Errno;
-use underpass_engine::atomic_file::names;
-use underpass_sys::{open_beneath, open_in_mount};
+use underpass_engine::atomic_file::{names, remove_folder};
+use underpass_sys::open_beneath;
 
 use super::DestFolder;
 use crate::tree::paths::SUPERSEDED;
@@ -32,29 +33,14 @@ impl DestFolder {
         self.old = None;
     }
 
-    /// Removes the folder for files of older archives.
+    /// Removes the folder for files of older archives; `EBUSY` if something is mounted in it.
     pub(in crate::tree) fn discard_superseded(&self) -> Result<(), Errno> {
-        let folder = match open_in_mount(self.root.as_fd(), SUPERSEDED.as_bytes(), FOLDER) {
-            Err(Errno::NOENT) => return Ok(()),
-            folder => folder?,
-        };
-        empty(&folder)?;
-        unlinkat(&self.root, SUPERSEDED, AtFlags::REMOVEDIR)
-    }
-}
-
-/// Removes everything in a folder, and enters nothing that is mounted in it: that is an `EXDEV`.
-fn empty(folder: &OwnedFd) -> Result<(), Errno> {
-    for name in names(folder)? {
-        match unlinkat(folder, &name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => continue,
-            Err(Errno::ISDIR) => {}
-            Err(errno) => return Err(errno),
+        let removed = CString::new(SUPERSEDED).map(|name| remove_folder(&self.root, &name));
+        match removed {
+            Ok(Err(Errno::NOENT)) => Ok(()),
+            removed => removed.unwrap_or(Err(Errno::INVAL)),
         }
-        empty(&open_in_mount(folder, name.as_bytes(), FOLDER)?)?;
-        unlinkat(folder, &name, AtFlags::REMOVEDIR)?;
     }
-    Ok(())
 }
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW);
