@@ -172,8 +172,17 @@ fn a_body_of_unknown_length_is_passed_on_as_it_comes() {
     let node = Node::new(&origin.url(), &[]);
     let mut client = node.client("GET", "/a", &[]);
     client.read_body(LEN / 3);
+    // Its length is not needed for its head, nor by a client that does not know chunks.
+    let head = node.ask("HEAD", "/a", &[]);
+    head.is(200, b"");
+    assert_eq!((head.field("etag"), head.field("content-length")), (Some("\"a\""), None));
+    let mut old = node.old_client("/a");
+    old.read_body(LEN / 3);
     gate.open();
     client.finish().is(200, &bytes);
+    let old = old.finish();
+    old.is(200, &bytes);
+    assert_eq!(old.field("transfer-encoding"), None);
     // Now the length is known, and a range has an answer.
     until_stored(&node, LEN as u64);
     let again = node.get("/a");

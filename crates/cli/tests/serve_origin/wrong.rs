@@ -95,6 +95,8 @@ fn a_body_that_is_shorter_than_it_says_is_never_taken_for_the_whole() {
     let node = Node::new(&chunked.url(), &[]);
     let reply = node.get("/a");
     assert_eq!((reply.end, reply.body.as_slice()), (End::Reset, &b"hello"[..]));
+    let reply = node.old_client("/b").finish();
+    assert_eq!((reply.end, reply.body.as_slice()), (End::Reset, &b"hello"[..]));
     until("nothing of it is stored", || node.metric("objects") == 0);
 }
 

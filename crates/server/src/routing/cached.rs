@@ -40,8 +40,13 @@ pub(crate) struct CachedBody {
 }
 
 impl CachedBody {
-    /// Creates the body of a plan; without a length it is sent in chunks.
-    pub(crate) fn new(reader: Reader, content: PlannedBody, len: Option<u64>) -> Self {
+    /// Creates the body of a plan; without a length it is sent in chunks, if the client knows them.
+    pub(crate) fn new(
+        reader: Reader,
+        content: PlannedBody,
+        len: Option<u64>,
+        has_chunks: bool,
+    ) -> Self {
         let (parts, closing) = match content {
             PlannedBody::Range(range) => (vec![(Vec::new(), range)], Vec::new()),
             PlannedBody::Multipart(parts) => (parts.parts, parts.closing),
@@ -53,7 +58,7 @@ impl CachedBody {
         if let Some(all) = all.reduce(|all, one| all.start.min(one.start)..all.end.max(one.end)) {
             reader.narrow(&all);
         }
-        Self { reader, parts, closing, is_chunked: len.is_none() }
+        Self { reader, parts, closing, is_chunked: has_chunks && len.is_none() }
     }
 
     /// Waits for the first bytes, and makes sure that the disk has them: what fails here can still
@@ -102,6 +107,11 @@ impl CachedBody {
     /// Returns whether it comes from the origin past the disk.
     pub(crate) fn is_relayed(&self) -> bool {
         self.reader.pipe().is_some()
+    }
+
+    /// Returns whether the end of the connection is that of the body.
+    pub(crate) fn ends_with_connection(&self) -> bool {
+        !self.is_chunked && self.parts.iter().any(|(_, range)| range.end == u64::MAX)
     }
 
     /// Returns how many bytes of it are not here.

@@ -40,7 +40,7 @@ pub(crate) fn respond_at_once(
     let request = ObjectRequest { client: client(ctx), ..ObjectRequest::default() };
     let entry = cache.find_open(&key, &request)?;
     let (mut plan, media_type) = plan_of(ctx, &target.path, &entry);
-    let body = cached_body(&mut plan, entry.reader(), &entry);
+    let body = cached_body(ctx, &mut plan, entry.reader(), &entry);
     if body.as_ref().is_some_and(|body| !body.has_first()) {
         return None;
     }
@@ -171,11 +171,8 @@ async fn serve(
     entry: &CacheEntry,
 ) -> Result<Response, CacheError> {
     let reader = entry.reader();
-    let needs_len = ctx.request.method == Method::Head
-        || ctx.request.has("range")
-        || ctx.request.minor_version == 0;
     let mut at = 0;
-    while needs_len && entry.len().is_none() {
+    while ctx.request.has("range") && entry.len().is_none() {
         if entry.cache.is_relayed {
             // Its length shows when it has all been sent.
             return Err(CacheErrorKind::NoRoom.into());
@@ -183,7 +180,7 @@ async fn serve(
         at = reader.wait_for(at, u64::MAX).await?;
     }
     let (mut plan, media_type) = plan_of(ctx, path, entry);
-    let body = cached_body(&mut plan, reader, entry);
+    let body = cached_body(ctx, &mut plan, reader, entry);
     let mut origin_bytes = 0;
     if let Some(body) = &body {
         origin_bytes = match entry.cache.forward {
@@ -203,7 +200,9 @@ fn plan_of<'e>(
 ) -> (ResponsePlan, &'e str) {
     let media_type = ctx.site().path_fields.media_type(path);
     let media_type = media_type.or(entry.field("content-type")).unwrap_or(UNKNOWN_TYPE);
-    let Some(len) = entry.len() else { return (unknown_length(entry, media_type), media_type) };
+    let Some(len) = entry.len() else {
+        return (unknown_length(ctx, entry, media_type), media_type);
+    };
     let facts = Representation {
         len,
         etag: entry.field("etag").unwrap_or_default(),
@@ -218,12 +217,18 @@ fn plan_of<'e>(
 }
 
 /// Returns the body of a plan, if it is one from the cache.
-fn cached_body(plan: &mut ResponsePlan, reader: Reader, entry: &CacheEntry) -> Option<CachedBody> {
+fn cached_body(
+    ctx: &RequestContext<'_>,
+    plan: &mut ResponsePlan,
+    reader: Reader,
+    entry: &CacheEntry,
+) -> Option<CachedBody> {
     if matches!(plan.body, PlannedBody::Nothing | PlannedBody::Message(_)) {
         return None;
     }
     let content = std::mem::replace(&mut plan.body, PlannedBody::Nothing);
-    Some(CachedBody::new(reader, content, entry.len()))
+    let has_chunks = ctx.request.minor_version > 0;
+    Some(CachedBody::new(reader, content, entry.len(), has_chunks))
 }
 
 /// Returns the response with an object, of whose body so many bytes come from the origin.
@@ -257,17 +262,22 @@ fn response(
     response
 }
 
-/// Returns the plan for an object whose length the last chunk will tell.
-fn unknown_length(entry: &CacheEntry, media_type: &str) -> ResponsePlan {
+/// Returns the plan for an object whose length the last chunk will tell, or the end of a connection
+/// of HTTP/1.0.
+fn unknown_length(ctx: &RequestContext<'_>, entry: &CacheEntry, media_type: &str) -> ResponsePlan {
     let mut fields = Vec::with_capacity(256);
     push_field(&mut fields, "Content-Type", media_type.as_bytes());
-    push_field(&mut fields, "Transfer-Encoding", b"chunked");
+    let is_head = ctx.request.method == Method::Head;
+    if ctx.request.minor_version > 0 && !is_head {
+        push_field(&mut fields, "Transfer-Encoding", b"chunked");
+    }
     for (name, known) in [("ETag", "etag"), ("Last-Modified", "last-modified")] {
         if let Some(value) = entry.field(known) {
             push_field(&mut fields, name, value.as_bytes());
         }
     }
-    ResponsePlan { status: 200, fields, body: PlannedBody::Whole, body_len: 0 }
+    let body = if is_head { PlannedBody::Nothing } else { PlannedBody::Whole };
+    ResponsePlan { status: 200, fields, body, body_len: 0 }
 }
 
 /// Adds what the origin says about the object, and what the cache did.

@@ -322,6 +322,17 @@ impl Response {
         self
     }
 
+    /// Returns whether it is the last one on its connection: the end of that may be the end of its
+    /// body.
+    pub(crate) fn is_last(&self) -> bool {
+        self.closes
+            || match &self.body {
+                Body::Stream { is_chunked, .. } => !is_chunked && self.len.is_none(),
+                Body::Cached(body) => body.ends_with_connection(),
+                _ => false,
+            }
+    }
+
     /// Returns the response as the last one on its connection.
     pub(crate) fn closing(mut self) -> Self {
         self.closes = true;

@@ -3,15 +3,28 @@
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
-use underpass_engine::{Chain, Confirm};
+use underpass_engine::{Chain, Confirm, socket};
 
 use crate::connection::outcome::SendFailure;
 use crate::connection::send::Slow;
 use crate::routing::cached::CachedBody;
 
 impl Slow<'_> {
-    /// Sends a body from the cache after the head.
+    /// Sends a body from the cache after the head. One that ends with the connection is reset until
+    /// all of it is sent, even by a `SIGKILL`.
     pub(super) async fn cached(&mut self, head: Vec<u8>, body: &CachedBody) {
+        if !body.ends_with_connection() {
+            return self.arriving(head, body).await;
+        }
+        let _ = socket::arm_reset(&self.peer.socket);
+        self.arriving(head, body).await;
+        if self.outcome.failure.is_none() {
+            let _ = socket::disarm_reset(&self.peer.socket);
+        }
+    }
+
+    /// Sends the parts of a body as they arrive.
+    async fn arriving(&mut self, head: Vec<u8>, body: &CachedBody) {
         let mut before = head;
         for (header, range) in &body.parts {
             before.extend_from_slice(header);
