@@ -25,6 +25,8 @@ pub(crate) struct CachedObject {
 pub(crate) struct ObjectState {
     /// The version that is served.
     pub(crate) current: Option<Arc<Generation>>,
+    /// The whole version before it, which takes its place again if its first fill fails.
+    fallback: Option<Arc<Generation>>,
     /// The fetch in progress, which later requests wait for.
     pub(crate) pending: Option<Arc<PendingFetch>>,
     /// The origin's response without an object, such as an error.
@@ -57,12 +59,14 @@ impl CachedObject {
 
     /// Replaces the current version, unless the object was purged since there were this number of
     /// purges. Readers of the old one get no more than is present or on its way. Returns whether
-    /// there was one; `None` if it was not replaced.
+    /// there was one; `None` if it was not replaced. One that `is_usable` if the
+    /// origin fails takes its place again if the new one is dropped.
     pub(crate) fn replace(
         &self,
         generation: &Arc<Generation>,
         why: CacheErrorKind,
         purges: u64,
+        is_usable: impl Fn(&Generation) -> bool,
     ) -> Option<bool> {
         let before = {
             let mut state = self.state();
@@ -70,14 +74,38 @@ impl CachedObject {
                 return None;
             }
             state.response = None;
-            state.current.replace(Arc::clone(generation))
+            let before = state.current.replace(Arc::clone(generation));
+            if let Some(usable) = before.as_ref().filter(|before| is_usable(before)) {
+                usable.detach();
+                state.fallback = Some(Arc::clone(usable));
+                return Some(true);
+            }
+            before
         };
         Some(before.map(|before| before.retire(why)).is_some())
     }
 
+    /// Returns whether another version takes the place of this one if it is dropped.
+    pub(crate) fn has_fallback(&self, generation: &Arc<Generation>) -> bool {
+        let state = self.state();
+        state.is_current(generation) && state.fallback.is_some()
+    }
+
+    /// Forgets the version before this one, whose first fill has ended without dropping it.
+    pub(crate) fn forget_fallback(&self, generation: &Arc<Generation>) {
+        let mut state = self.state();
+        if state.is_current(generation) {
+            state.fallback = None;
+        }
+    }
+
     /// Removes the current version, whose readers still get all of it; returns if there was one.
     pub(crate) fn detach(&self) -> bool {
-        let before = self.state().current.take();
+        let before = {
+            let mut state = self.state();
+            state.fallback = None;
+            state.current.take()
+        };
         before.as_ref().map(|before| before.detach()).is_some()
     }
 
@@ -96,8 +124,8 @@ impl CachedObject {
     ) -> bool {
         let was_stored = generation.retire(why);
         let mut state = self.state();
-        if state.current.as_ref().is_some_and(|current| Arc::ptr_eq(current, generation)) {
-            state.current = None;
+        if state.is_current(generation) {
+            state.current = state.fallback.take();
         }
         was_stored
     }
@@ -121,6 +149,12 @@ impl CachedObject {
                 .current
                 .as_ref()
                 .is_none_or(|current| !current.is_busy() && Arc::strong_count(current) == 1)
+    }
+}
+
+impl ObjectState {
+    fn is_current(&self, generation: &Arc<Generation>) -> bool {
+        self.current.as_ref().is_some_and(|current| Arc::ptr_eq(current, generation))
     }
 }
 

@@ -374,13 +374,18 @@ impl Fetch<'_> {
         } else {
             fill.run(Some(received));
         }
+        self.object().forget_fallback(&generation);
         drop(fill);
     }
 
     /// Makes a stored version the one that is served, unless the object was purged meanwhile.
     fn put(&self, generation: &Arc<Generation>) {
         let digest = self.object().key.digest();
-        match self.object().replace(generation, CacheErrorKind::Changed, self.purges) {
+        let is_usable = |before: &Generation| {
+            let is_whole = before.len() == Some(before.count());
+            is_whole && self.shared.is_usable_on_error(&self.object().key, before)
+        };
+        match self.object().replace(generation, CacheErrorKind::Changed, self.purges, is_usable) {
             Some(had_one) => {
                 self.shared.quota.removed(digest);
                 self.shared.quota.release(0, &[journal_unit(digest, &generation.head())]);

@@ -392,8 +392,9 @@ impl Shared {
     fn remove_version(&self, object: &CachedObject, generation: &Generation) {
         let digest = object.key.digest();
         let is_removed = self.folder.remove_version(digest, &generation.head().body);
-        // A version that has taken its place meanwhile has its own units in the books already.
-        if is_removed && object.current().is_none() {
+        // A version that has taken its place meanwhile has its own units in the books already,
+        // unless it is one without a name.
+        if is_removed && object.current().is_none_or(|current| !current.is_stored()) {
             self.quota.removed(digest);
         }
     }

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::node::{Node, Reply, until_stored};
+use crate::node::{End, Node, Reply, until_stored};
+use crate::restarts::files;
 use crate::rig::{noise, until};
 use crate::scripted_origin::{Object, Origin};
 
@@ -184,6 +185,46 @@ fn an_origin_that_is_gone_is_no_reason_to_forget() {
     assert_eq!(other.status, 504);
     assert!(other.field("retry-after").is_some());
     assert!(other.cache().contains("detail=origin-unreachable"), "{}", other.cache());
+}
+
+#[test]
+fn a_version_that_breaks_off_does_not_replace_a_whole_one_while_the_origin_fails() {
+    for framing in ["ETag: \"new\"\nContent-Length: 100", "Transfer-Encoding: chunked"] {
+        let count = Arc::new(AtomicUsize::new(0));
+        let asked_before = Arc::clone(&count);
+        let origin = Origin::new(move |asked, sending| {
+            let number = asked_before.fetch_add(1, Ordering::Relaxed);
+            match number {
+                0 => object("Cache-Control: max-age=0").send(asked, sending),
+                1 => {
+                    sending.head(&format!("HTTP/1.1 200 OK\n{framing}"));
+                    sending.body(b"3\r\nnew\r\n");
+                    sending.closes = true;
+                }
+                1000.. => sending.answer("HTTP/1.1 200 OK\nETag: \"new\"", b"newer"),
+                _ => sending.closes = true,
+            }
+        });
+        let node = Node::new(&origin.url(), &["--stale-if-error", "1d", "--timeout", "2"]);
+        node.get("/a").is(200, b"hello");
+        until("a fill that has ended", || node.metric("reserved_bytes") == 0);
+        // If it has nothing yet, it gets the old one.
+        let first = node.get("/a");
+        assert!(first.end == End::Reset || first.body == b"hello", "{}", first.head);
+        for _ in 0..2 {
+            let stale = node.get("/a");
+            stale.is(200, b"hello");
+            assert!(stale.cache().contains("detail=origin-cut-off"), "{}", stale.cache());
+        }
+        assert_eq!(files(node.cache.path(), ".json").len(), 0, "{framing}");
+        count.store(1000, Ordering::Relaxed);
+        until("the origin is asked again", || node.get("/a").body == b"newer");
+        until_stored(&node, 5);
+        // Nothing of the first one is left.
+        assert_eq!(node.ask("PURGE", "/a", &[]).status, 200);
+        count.store(2, Ordering::Relaxed);
+        assert_eq!(node.get("/a").status, 504);
+    }
 }
 
 #[test]

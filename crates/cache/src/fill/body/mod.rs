@@ -183,6 +183,10 @@ impl Fill {
         if self.has_left() {
             return;
         }
+        if self.object.has_fallback(&self.generation) {
+            // Clients that have nothing yet get the version before.
+            self.shared.discard(&self.object, &self.generation, CacheErrorKind::Changed);
+        }
         self.drop_incomplete(error.kind());
         self.error = Some(error);
     }
