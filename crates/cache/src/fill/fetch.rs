@@ -149,11 +149,14 @@ impl Fetch<'_> {
     /// Returns whether a 200 from an origin that ignores conditions has the stored version.
     fn is_same(&self, response: &Response, head: &StoredHead) -> bool {
         let version = StrongValidator::of(response);
-        let BodyFraming::Length(len) = response.framing else { return false };
+        let len = match response.framing {
+            BodyFraming::Length(len) => Some(len),
+            BodyFraming::Chunked | BodyFraming::UntilEnd => None,
+        };
         response.status == 200
             && version.is_some()
             && version == head.version
-            && head.size == Some(len)
+            && len.zip(head.size).is_none_or(|(len, size)| len == size)
             && !head.has_other_coding(response)
             && may_store(200, &stored_fields(response), &self.shared.options.vary_on).is_ok()
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::node::{End, Node, Reply, until_stored};
 use crate::restarts::files;
 use crate::rig::{noise, until};
-use crate::scripted_origin::{Object, Origin};
+use crate::scripted_origin::{Gate, Object, Origin};
 
 fn object(lines: &str) -> Object {
     Object::new(b"hello".to_vec(), "a").with(lines)
@@ -51,6 +51,31 @@ fn an_answer_that_has_the_same_version_again_changes_nothing() {
         }
         assert_eq!(node.metric("changed_total"), 0, "{lines}");
     }
+}
+
+#[test]
+fn the_same_version_in_chunks_is_not_another_one() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let origin = Origin::new(move |_, sending| {
+        let lines = "ETag: \"a\"\nCache-Control: max-age=0\nTransfer-Encoding: chunked";
+        sending.head(&format!("HTTP/1.1 200 OK\n{lines}"));
+        sending.body(b"5\r\nhello\r\n");
+        held.wait();
+        sending.body(b"6\r\n world\r\n0\r\n\r\n");
+    });
+    let node = Node::new(&origin.url(), &[]);
+    let mut clients: Vec<_> = (0..3)
+        .map(|_| {
+            let mut client = node.client("GET", "/a", &[]);
+            client.read_body(5);
+            client
+        })
+        .collect();
+    gate.open();
+    clients.drain(..).for_each(|client| client.finish().is(200, b"hello world"));
+    node.get("/a").is(200, b"hello world");
+    assert_eq!((origin.asked().len(), node.metric("changed_total")), (4, 0));
 }
 
 #[test]
