@@ -4,10 +4,11 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use crate::bytes::traced_in;
 use crate::cp_in;
-use crate::rig::{folder, has, names, noise, noise_file};
+use crate::rig::{Running, folder, has, names, noise, noise_file, skip};
 use crate::users::{cp_as_user, give_to_user, take_from_user};
 
 fn set_mode(path: &Path, mode: u32) {
@@ -43,6 +44,26 @@ fn further_names_are_copied_where_there_are_no_hard_links() {
             (&6.into(), &0.into(), &4.into())
         );
         assert!(finished.stderr.contains("4 further names"), "{errno}: {}", finished.stderr);
+    }
+}
+
+#[test]
+fn a_folder_is_not_called_missing_where_there_is_no_proc() {
+    let probe = Command::new("unshare").args(["-rm", "true"]).status();
+    if !probe.is_ok_and(|status| status.success()) {
+        return skip("no namespace of mounts can be had here");
+    }
+    let here = folder();
+    let file = noise_file(here.path(), "a", 5000);
+    let mut command = Command::new("unshare");
+    command.args(["-rm", "sh", "-c", "mount -t tmpfs none /proc && exec \"$@\"", "sh"]);
+    command.arg(env!("CARGO_BIN_EXE_underpass")).args(["cp", "a", "z"]).current_dir(here.path());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let finished = Running::start(command).finish();
+    match finished.code() {
+        Some(0) => assert_eq!(fs::read(here.path().join("z")).unwrap(), fs::read(file).unwrap()),
+        // A kernel before 6.10.
+        _ => drop(finished.failed(1, &["Function not implemented"])),
     }
 }
 
@@ -140,7 +161,7 @@ fn a_tree_with_more_levels_than_descriptors_is_copied() {
                 echo $i >e/h; ln f g; cd -P ddddddddddddddd; done; echo deep >last";
     let look = "cd $0; find . -printf '%d %f %y %m %n %s %T@\\n' | sort";
     let run = |script: &str, words: &[&str]| {
-        let mut command = std::process::Command::new("bash");
+        let mut command = Command::new("bash");
         let output = command.args(["-ec", script]).args(words).current_dir(here.path()).output();
         let output = output.unwrap();
         assert!(output.status.success(), "{output:?}");

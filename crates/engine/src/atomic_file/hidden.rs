@@ -6,6 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
 
 use rustix::fs::{
     AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, StatxAttributes, StatxFlags, flock,
@@ -131,10 +132,18 @@ pub(super) fn name(file: &File, folder: &OwnedFd, name: &OsStr) -> Result<OsStri
     Ok(claim(folder, name, owner, |hidden| link(file, folder, hidden))?.1)
 }
 
-/// Links an unnamed file through /proc, which needs no privilege.
+/// Links an unnamed file through /proc, which needs no privilege. Where it is not mounted, only
+/// kernels since 6.10 link files of this process without one.
 pub(super) fn link(file: &File, folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    linkat(CWD, path, folder, name, AtFlags::SYMLINK_FOLLOW)
+    match linkat(CWD, path, folder, name, AtFlags::SYMLINK_FOLLOW) {
+        Err(Errno::NOENT) if !Path::new("/proc/self/fd").exists() => {
+            // An absent privilege has the error of an absent folder.
+            let linked = linkat(file, "", folder, name, AtFlags::EMPTY_PATH);
+            linked.map_err(|errno| if errno == Errno::NOENT { Errno::NOSYS } else { errno })
+        }
+        linked => linked,
+    }
 }
 
 /// Calls `make` with hidden names until one is free, and removes leftovers of this user or of
