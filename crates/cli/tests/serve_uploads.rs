@@ -330,6 +330,10 @@ fn a_server_outlives_an_upload_over_the_limit_of_a_file() {
     let url = format!("http://{}/small", server.address.trim_start_matches("http://"));
     let put = Command::new("curl").args(["-fsS", "-T"]).arg(small).arg(url).status().unwrap();
     assert!(put.success());
+    server.signal("TERM");
+    let said = server.finish().succeeded().stderr;
+    // It saw the 413.
+    assert!(said.contains("File too large") && !said.contains("reset"), "{said}");
 }
 
 #[test]

@@ -122,6 +122,7 @@ pub(crate) fn finish(
         metrics.failed(failure.label());
         if let Some(reason) = failure.reason() {
             let target = String::from_utf8_lossy(&entry.target).into_owned();
+            let reason = format!("{reason}; the client saw a reset");
             worker.shared.report(ServerEvent::Failed { target, reason });
         }
     }

@@ -240,11 +240,11 @@ pub enum ServerEvent {
         /// The reason.
         reason: String,
     },
-    /// A response was aborted because of its file; the client has seen a reset.
+    /// A response was aborted because of its file, or an upload by an error of the system.
     Failed {
         /// The requested path.
         target: String,
-        /// The reason.
+        /// The reason, and what the client saw if that was no response.
         reason: String,
     },
 }

@@ -147,9 +147,7 @@ pub(crate) fn event(event: &ServerEvent, is_quiet: bool) {
             "{}: {error}: nothing new is stored until this is fixed",
             folder.display()
         )),
-        ServerEvent::Failed { target, reason } => {
-            note(&format!("{target}: {reason}; the client saw a reset"))
-        }
+        ServerEvent::Failed { target, reason } => note(&format!("{target}: {reason}")),
         ServerEvent::OriginFailed { target, origin, reason } => {
             // The reason names the options of clients.
             let reason = reason.replace(", or its key with --pin", "");
