@@ -201,15 +201,16 @@ fn stopped_after(call: &str, here: &Path, words: &[&str], meanwhile: impl FnOnce
 
 /// Waits until the log of strace says that the program was stopped.
 pub(crate) fn wait_for_stop(log: &Path) {
-    wait_for_stops(log, 1);
+    wait_for_stop_at(log, "");
 }
 
-/// Waits until it was stopped so often.
-fn wait_for_stops(log: &Path, count: usize) {
+/// Waits until it was stopped after its first call of this name.
+fn wait_for_stop_at(log: &Path, call: &str) {
     let deadline = Instant::now() + Duration::from_secs(60);
-    let stops =
-        || fs::read_to_string(log).unwrap_or_default().matches("stopped by SIGSTOP").count();
-    while stops() < count {
+    let has_stopped = |text: String| {
+        text.split_once(call).is_some_and(|(_, after)| after.contains("stopped by SIGSTOP"))
+    };
+    while !fs::read_to_string(log).is_ok_and(has_stopped) {
         assert!(Instant::now() < deadline, "it does not stop");
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -228,11 +229,11 @@ fn what_is_merged_with_backups_is_not_taken_for_a_leftover() {
     let mut command = traced(&log, &options);
     command.args(["cp", "-j1", "-abT", "s", "k"]).current_dir(here.path());
     let running = Running::start(command);
-    wait_for_stops(&log, 1);
+    wait_for_stop(&log);
     // Its hidden folder is to be merged into this one.
     cp_in(here.path(), &["-aT", "s", "k"]).succeeded();
     running.signal("CONT");
-    wait_for_stops(&log, 2);
+    wait_for_stop_at(&log, "linkat(");
     // Another one looks for leftovers while a file has its hidden name.
     cp_in(here.path(), &["-aT", "s", "k"]).succeeded();
     running.signal("CONT");
