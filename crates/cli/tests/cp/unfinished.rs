@@ -75,6 +75,31 @@ fn a_repeated_command_completes_one_that_failed() {
 }
 
 #[test]
+fn an_owner_or_a_mode_that_could_not_be_kept_is_repaired() {
+    if !is_root() || !has("strace") {
+        return skip("files cannot be given away");
+    }
+    for call in ["fchown", "fchmod"] {
+        let here = folder();
+        plant(here.path());
+        let facts = |path: &str| {
+            let facts = fs::metadata(here.path().join(path)).unwrap();
+            (facts.uid(), facts.gid(), facts.mode())
+        };
+        let one = here.path().join("s/one");
+        std::os::unix::fs::chown(&one, Some(1234), Some(1234)).unwrap();
+        fs::set_permissions(&one, fs::Permissions::from_mode(0o4755)).unwrap();
+        let words = ["-aT", "--resume", "s", "k"];
+        let (trace, inject) = (format!("trace={call}"), format!("inject={call}:error=EPERM"));
+        let (failed, log) = traced_in(here.path(), &["-e", &trace, "-e", &inject], &words);
+        failed.failed(1, &[]);
+        assert_ne!(facts("k/one"), facts("s/one"), "{call}: {log}");
+        cp_in(here.path(), &words).succeeded();
+        assert_eq!(facts("k/one"), facts("s/one"), "{call}");
+    }
+}
+
+#[test]
 fn copies_at_the_same_time_leave_one_whole_folder_and_nothing_else() {
     let here = folder();
     plant(here.path());

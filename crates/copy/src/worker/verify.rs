@@ -4,10 +4,11 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-use rustix::fs::{Advice, OFlags, fadvise, fdatasync};
+use rustix::fs::{Advice, Mode, OFlags, fadvise, fdatasync, openat};
 use underpass_engine::hint::Action;
 use underpass_engine::{Error, Report, buffered, next_data};
 
+use crate::attributes::{self, FileModes};
 use crate::error::{At, CopyError, Result};
 use crate::files::dest_file::DestFile;
 use crate::options::Verify;
@@ -34,7 +35,7 @@ impl CopyWorker<'_> {
         match checked {
             Ok(()) => {
                 self.totals.count_resumed(&original.stat);
-                Ok(())
+                self.repair_attributes(original)
             }
             Err(failure) if self.context.is_over() => Err(failure),
             // What cannot be read is not a copy either.
@@ -49,14 +50,27 @@ impl CopyWorker<'_> {
         }
     }
 
+    /// Gives what an earlier run has made the owner and the mode that it could not keep.
+    fn repair_attributes(&mut self, original: &Original<'_>) -> Result<()> {
+        let (folder, stat) = (original.folder, &original.stat);
+        let settings = &self.context.settings;
+        let preserve = settings.preserve;
+        let Some(there) = self.target_stat(folder, original.entry)? else { return Ok(()) };
+        let has_owner = (there.st_uid, there.st_gid) == (stat.st_uid, stat.st_gid);
+        let has_mode = there.st_mode & 0o7777 == settings.mode(stat.st_mode) & 0o7777;
+        if (has_owner || !preserve.ownership) && (has_mode || !preserve.keeps_mode()) {
+            return Ok(());
+        }
+        let copy = open_copy(original)?;
+        let modes = FileModes::new(settings, original.file.as_fd(), stat, folder.inherited);
+        let ends = (original.file.as_fd(), copy.as_fd());
+        let missing = attributes::keep(settings, ends, stat, modes, None, &mut self.totals);
+        missing.failure(|| folder.target_path(original.entry.target())).map_or(Ok(()), Err)
+    }
+
     /// Compares what an earlier run has left with its original.
     fn check_resumed(&mut self, original: &Original<'_>, how: Verify) -> Result<()> {
-        let (folder, name) = (original.folder, original.entry.target());
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mode = rustix::fs::Mode::empty();
-        let copy = rustix::fs::openat(&folder.target, name, flags, mode);
-        let copy: File = copy.at("opening", || folder.target_path(name))?.into();
-        self.compare(original, &copy, how)
+        self.compare(original, &open_copy(original)?, how)
     }
 
     /// Returns how many bytes of a part are those of its original.
@@ -138,6 +152,14 @@ impl CopyWorker<'_> {
         }
         Ok(at)
     }
+}
+
+/// Opens what an earlier run has made.
+fn open_copy(original: &Original<'_>) -> Result<File> {
+    let (folder, name) = (original.folder, original.entry.target());
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let copy = openat(&folder.target, name, flags, Mode::empty());
+    Ok(copy.at("opening", || folder.target_path(name))?.into())
 }
 
 /// Returns the offset of the block with the next data of a file, from `at` on; that of its end if
