@@ -150,7 +150,8 @@ pub fn in_words(error: &io::Error) -> String {
     }
 }
 
-const DISK_FULL: &str = "the disk is full: free some space or choose another folder";
+const DISK_FULL: &str =
+    "the disk is full or has no more inodes: free some space or choose another folder";
 
 #[cfg(test)]
 mod tests {
