@@ -3,7 +3,7 @@
 mod args;
 mod certificate;
 mod control;
-mod log_file;
+mod log;
 mod origin;
 mod print;
 mod run;

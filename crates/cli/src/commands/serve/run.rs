@@ -13,7 +13,7 @@ use underpass_server::server::{Address, Control, Server, Settings, SiteSettings}
 use super::args::{OptionsError, ServeArgs};
 use super::certificate::{Certificate, KeyFiles, Orders, folders};
 use super::control::{Reload, SignalWatch, keep_signals};
-use super::log_file::{AccessLog, LogFile};
+use super::log::{AccessLog, LogFile};
 use super::print::{self, StartupFacts};
 use super::settings::{OpenSites, Opened, settings as settings_of};
 use super::share::goal::{ShareGoal, Timer};

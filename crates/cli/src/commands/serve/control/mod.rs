@@ -15,7 +15,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::{Handle, Signals};
 use underpass_server::server::Control;
 
-use super::log_file::AccessLog;
+use super::log::AccessLog;
 use crate::failure::{Failure, Result};
 use crate::output::note;
 use crate::signals::outlive_file_limit;

@@ -1,63 +1,20 @@
-//! The access log: its file, and a thread that writes it.
+//! The thread that writes the access log.
 //!
 //! A system call for each line would cost more than most responses, and a disk that is slow for a
 //! moment must not stop the workers. So a line is only copied into a buffer, which a separate
 //! thread writes a few times a second. The buffer is bounded; lines that do not fit are counted.
 
-use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::mem;
-use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use underpass_engine::wait::{lock, unpoison};
 
-use crate::failure::{Result, WithPath, plain};
+use super::file::LogFile;
+use crate::failure::plain;
 use crate::output;
-
-/// The target of the lines: a file that is appended to, or standard output.
-#[derive(Debug)]
-pub(crate) struct LogFile {
-    /// `None` for standard output, which cannot be opened again.
-    path: Option<PathBuf>,
-    file: File,
-}
-
-impl LogFile {
-    /// Opens the file, or standard output if there is none.
-    pub(crate) fn open(path: Option<&Path>) -> Result<Self> {
-        let file = match path {
-            Some(path) => append(path).with_path("opening", path)?,
-            None => {
-                let stdout = io::stdout().as_fd().try_clone_to_owned();
-                stdout.with_path("opening", STDOUT)?.into()
-            }
-        };
-        // An absolute path names the same file after a change of folders.
-        let path = path.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
-        Ok(Self { path, file })
-    }
-
-    /// Returns the folder in which the file is created again after it was moved away.
-    pub(crate) fn folder(&self) -> Option<&Path> {
-        self.path.as_deref().and_then(Path::parent)
-    }
-
-    fn reopen(&mut self) -> io::Result<()> {
-        if let Some(path) = &self.path {
-            self.file = append(path)?;
-        }
-        Ok(())
-    }
-
-    fn name(&self) -> String {
-        self.path.as_ref().map_or_else(|| STDOUT.to_owned(), |path| path.display().to_string())
-    }
-}
 
 /// An access log that is being written. Clones write to the same log.
 #[derive(Clone, Debug)]
@@ -209,13 +166,6 @@ impl Writer {
         }
     }
 }
-
-/// Opens a log for appending; a new one can be read by the group.
-fn append(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(0o640).open(path)
-}
-
-const STDOUT: &str = "standard output";
 
 /// Bytes written at once: a larger write costs the same per byte.
 const FULL: usize = 64 << 10;

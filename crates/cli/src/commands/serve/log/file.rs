@@ -1,0 +1,123 @@
+//! The target of the access log: a file that is appended to, or standard output.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use crate::failure::{Result, WithPath};
+
+/// The target of the lines: a file that is appended to, or standard output.
+#[derive(Debug)]
+pub(in crate::commands::serve) struct LogFile {
+    /// `None` for standard output, which cannot be opened again.
+    pub(super) path: Option<PathBuf>,
+    pub(super) file: File,
+}
+
+impl LogFile {
+    /// Opens the file, or standard output if there is none.
+    pub(in crate::commands::serve) fn open(path: Option<&Path>) -> Result<Self> {
+        let file = match path {
+            Some(path) => append(path).with_path("opening", path)?,
+            None => {
+                let stdout = io::stdout().as_fd().try_clone_to_owned();
+                stdout.with_path("opening", STDOUT)?.into()
+            }
+        };
+        // An absolute path names the same file after a change of folders.
+        let path = path.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
+        Ok(Self { path, file })
+    }
+
+    /// Returns the folder in which the file is created again after it was moved away.
+    pub(in crate::commands::serve) fn folder(&self) -> Option<&Path> {
+        self.path.as_deref().and_then(Path::parent)
+    }
+
+    pub(super) fn reopen(&mut self) -> io::Result<()> {
+        if let Some(path) = &self.path {
+            self.file = append(path)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.path.as_ref().map_or_else(|| STDOUT.to_owned(), |path| path.display().to_string())
+    }
+}
+
+/// Opens a log for appending; a new one can be read by the group.
+///
+/// Root follows no links from the first folder on in which another user can put them: such a user,
+/// as the one that the server becomes, would choose the file that root writes.
+fn append(path: &Path) -> io::Result<File> {
+    let path = std::path::absolute(path)?;
+    let mut folders: Vec<_> = path.ancestors().skip(1).collect();
+    folders.reverse();
+    let is_shared = |folder: &&Path| geteuid().is_root() && is_shared(folder);
+    let Some(shared) = folders.into_iter().find(is_shared) else {
+        return OpenOptions::new().append(true).create(true).mode(0o640).open(path);
+    };
+    let from = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = openat2(CWD, shared, from, Mode::empty(), ResolveFlags::empty())?;
+    let inside = path.strip_prefix(shared).unwrap_or(&path);
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
+    match openat2(folder, inside, flags, Mode::from_raw_mode(0o640), ResolveFlags::NO_SYMLINKS) {
+        Err(Errno::LOOP) => {
+            let folder = shared.display();
+            let why = format!("others can change {folder}, and no link in it is followed");
+            Err(io::Error::other(why))
+        }
+        opened => Ok(opened?.into()),
+    }
+}
+
+/// Returns whether other users than root can put entries into a folder.
+fn is_shared(folder: &Path) -> bool {
+    fs::metadata(folder).is_ok_and(|it| {
+        let is_groups = it.mode() & 0o020 != 0 && it.gid() != 0;
+        it.uid() != 0 || it.mode() & 0o002 != 0 || is_groups
+    })
+}
+
+const STDOUT: &str = "standard output";
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{chown, symlink};
+
+    use underpass_testkit::is_root;
+
+    use super::*;
+
+    #[test]
+    fn root_follows_no_link_of_another_user() {
+        if !is_root() {
+            return eprintln!("skipped: only for root");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (shared, target) = (folder.path().join("shared"), folder.path().join("target"));
+        fs::create_dir_all(shared.join("logs")).unwrap();
+        fs::create_dir(&target).unwrap();
+        for path in ["", "logs"] {
+            chown(shared.join(path), Some(65534), Some(65534)).unwrap();
+        }
+        symlink(target.join("log"), shared.join("logs/log")).unwrap();
+        symlink(&target, shared.join("link")).unwrap();
+        for path in ["logs/log", "link/log"] {
+            let error = LogFile::open(Some(&shared.join(path))).unwrap_err().to_string();
+            assert!(error.contains("no link in it is followed"), "{error}");
+            assert!(!target.join("log").exists());
+        }
+        fs::remove_file(shared.join("logs/log")).unwrap();
+        let mut log = LogFile::open(Some(&shared.join("logs/log"))).unwrap();
+        assert!(log.reopen().is_ok() && shared.join("logs/log").exists());
+        assert!(LogFile::open(Some(Path::new("/dev/stderr"))).is_ok());
+    }
+}
