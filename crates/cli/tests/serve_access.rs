@@ -169,3 +169,55 @@ fn hidden_names_are_hidden_in_any_case_where_the_file_system_ignores_it() {
     assert!(reply(send(&server, "GET /SEEN", "")).contains(" 200 "));
     assert!(served.join("x.log").exists() && served.join("private/file").exists());
 }
+
+#[test]
+fn rules_and_locks_hold_in_any_case_where_the_file_system_ignores_it() {
+    let Some(mounted) = Mounted::new(FileSystem::NoCase, 16) else { return };
+    let served = mounted.root();
+    for folder in ["kept", "pub", "d/sub"] {
+        fs::create_dir_all(served.join(folder)).unwrap();
+    }
+    for file in ["kept/s.txt", "pub/doc", "d/f", "d/sub/f"] {
+        fs::write(served.join(file), "text").unwrap();
+    }
+    let server = serve(&served, &["-A", "-a", "bob:pw@/:rw,/kept", "-a", "eve:e@/:rw"]);
+    let status = |user: &str, line: &str, fields: &str| {
+        let fields = format!("Authorization: Basic {user}\r\n{fields}Content-Length: 0\r\n");
+        reply(send(&server, line, &fields))[9..12].to_owned()
+    };
+    let (bob, eve) = ("Ym9iOnB3", "ZXZlOmU=");
+    for folder in ["kept", "KEPT", "Kept"] {
+        for line in
+            ["PUT /DIR/n", "PUT /DIR/s.txt", "PUT /DIR/S.TXT", "DELETE /DIR", "MKCOL /DIR/n"]
+        {
+            let line = line.replace("DIR", folder);
+            assert_eq!(status(bob, &line, ""), "403", "{line}");
+        }
+        let moved = format!("MOVE /{folder}/s.txt");
+        assert_eq!(status(bob, &moved, "Destination: /pub/moved\r\n"), "403", "{moved}");
+        let over = format!("Destination: /{folder}/s.txt\r\n");
+        assert_eq!(status(bob, "COPY /pub/doc", &over), "403", "{over}");
+        assert_eq!(fs::read(served.join(folder).join("s.txt")).unwrap(), b"text");
+    }
+    let is_inside = ["MOVE /d/sub /D", "COPY /d /D/x", "MOVE /d /D/sub/x", "COPY /D/SUB /d"];
+    for line in is_inside {
+        let (line, to) = line.rsplit_once(' ').unwrap();
+        let fields = format!("Destination: {to}\r\nOverwrite: T\r\n");
+        assert_eq!(status(eve, line, &fields), "403", "{line} {to}");
+    }
+    assert!(served.join("d/f").exists() && served.join("d/sub/f").exists());
+    let lock = "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope>\
+                <locktype><write/></locktype></lockinfo>";
+    let locked = |user: &str, path: &str| {
+        let fields = format!("Authorization: Basic {user}\r\nContent-Length: {}\r\n", lock.len());
+        let mut stream = send(&server, &format!("LOCK {path}"), &fields);
+        stream.write_all(lock.as_bytes()).unwrap();
+        reply(stream)[9..12].to_owned()
+    };
+    assert_eq!(locked(bob, "/pub/doc"), "200");
+    for line in ["PUT /pub/DOC", "PUT /PUB/doc", "DELETE /PUB", "DELETE /Pub/Doc"] {
+        assert_eq!(status(eve, line, ""), "423", "{line}");
+    }
+    assert_eq!(locked(eve, "/Pub/Doc"), "423");
+    assert_eq!(status(eve, "PUT /PUB/new", ""), "201");
+}

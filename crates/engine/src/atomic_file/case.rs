@@ -13,10 +13,6 @@ use crate::integrity::FileId;
 /// case, or letters whose case is not everywhere the same.
 pub fn ignores_case(folder: impl AsFd, name: &[u8]) -> Option<bool> {
     let folder = folder.as_fd();
-    let id = |name: &[u8]| {
-        let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
-        stat.map(|stat| FileId::of(&stat))
-    };
     let text = std::str::from_utf8(name).ok()?;
     let has_ascii = text.contains(|letter: char| letter.is_ascii_alphabetic());
     let (lower, upper) = match has_ascii {
@@ -27,8 +23,8 @@ pub fn ignores_case(folder: impl AsFd, name: &[u8]) -> Option<bool> {
     if other == text {
         return None;
     }
-    let own = id(name).ok()?;
-    match id(other.as_bytes()) {
+    let own = id(folder, name).ok()?;
+    match id(folder, other.as_bytes()) {
         Ok(found) if found == own => Some(true),
         // Two files, or one whose other name the kernel remembers from before it was replaced, as
         // it does for a second with FUSE.
@@ -36,6 +32,31 @@ pub fn ignores_case(folder: impl AsFd, name: &[u8]) -> Option<bool> {
         Err(Errno::NOENT) if has_ascii => Some(false),
         Err(_) => None,
     }
+}
+
+/// Returns the name that a folder lists for what is found by this one, if that is another one: the
+/// file system ignores the case of names there, or other differences.
+pub fn listed_name(folder: impl AsFd, name: &[u8]) -> Option<Vec<u8>> {
+    let folder = folder.as_fd();
+    let has_variants = name.iter().any(|byte| byte.is_ascii_alphabetic() || !byte.is_ascii());
+    if !has_variants || ignores_case(folder, name) == Some(false) {
+        return None;
+    }
+    let own = id(folder, name).ok()?;
+    let mut listed = Vec::new();
+    for_each_name(folder, |name| listed.push(name.to_bytes().to_vec())).ok()?;
+    if listed.iter().any(|listed| listed == name) {
+        return None;
+    }
+    // Those that differ in case alone come first: a file can have several names.
+    let folded = fold_case(name);
+    listed.sort_by_cached_key(|listed| fold_case(listed) != folded);
+    listed.into_iter().find(|listed| id(folder, listed) == Ok(own))
+}
+
+/// Returns the identity of what has a name.
+fn id(folder: BorrowedFd<'_>, name: &[u8]) -> Result<FileId, Errno> {
+    statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| FileId::of(&stat))
 }
 
 /// Returns whether a folder lists both names, which says more than that both are found; `None` if

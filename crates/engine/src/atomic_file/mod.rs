@@ -27,7 +27,7 @@ use rustix::io::Errno;
 
 use crate::integrity::{FileId, mtime};
 
-pub use case::{fold_case, ignores_case};
+pub use case::{fold_case, ignores_case, listed_name};
 pub use follow::follow;
 pub use hidden::{only_adds, rename_new, take};
 pub use name::{

@@ -278,6 +278,9 @@ fn check_rights(ctx: &RequestContext<'_>, path: &[u8], what: &ChangeKind) -> Opt
     if is_reserved(&to.path) {
         return Some(ctx.error(403, ""));
     }
+    if to.path == path {
+        return Some(ctx.error(403, "this is the same file or folder"));
+    }
     let is_within = |path: &[u8], other: &[u8]| {
         other.is_empty()
             || path.strip_prefix(other).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))

@@ -194,13 +194,20 @@ impl Root {
         }
     }
 
-    /// Returns the path at which a change would be made, if links lead from this one to another:
-    /// the resolved path of the existing folders, followed by the rest.
+    /// Returns the path at which a change would be made, if it is another one: the resolved path of
+    /// the existing folders, followed by the rest, with the names that the folders list. Where the
+    /// file system ignores the case of names, there is one such path for all of their spellings.
     ///
     /// # Errors
     ///
     /// The errors of [`parent_of`](Self::parent_of).
     pub(crate) fn real_path(&self, path: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
+        let linked = self.linked_path(path)?;
+        Ok(self.listed_path(linked.as_deref().unwrap_or(path)).or(linked))
+    }
+
+    /// Returns the path to which links on the way to this one lead.
+    fn linked_path(&self, path: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
         let (mut above, _) = split(path);
         while !above.is_empty() && self.only.is_none() {
             let opened = match self.open_folder(above) {
@@ -222,6 +229,26 @@ impl Root {
         Ok(None)
     }
 
+    /// Returns a path with the names that folders list for what exists of it, if one differs.
+    fn listed_path(&self, path: &[u8]) -> Option<Vec<u8>> {
+        if self.only.is_some() {
+            return None;
+        }
+        let (mut names, mut is_other) = (path.split(|byte| *byte == b'/'), false);
+        let (mut folder, mut listed) = (self.open_folder(b"").ok()?, Vec::new());
+        for name in names.by_ref() {
+            let other = atomic_file::listed_name(&folder, name);
+            is_other |= other.is_some();
+            listed.push(other.map_or(Cow::Borrowed(name), Cow::Owned));
+            match open_folder_by(&folder, name, ResolveFlags::NO_SYMLINKS) {
+                Ok(inner) => folder = inner,
+                Err(_) => break,
+            }
+        }
+        listed.extend(names.map(Cow::Borrowed));
+        is_other.then(|| listed.join(&b'/'))
+    }
+
     /// Returns the target of a link at this path; `None` if it is not a link, or leads nowhere
     /// below the root.
     pub(crate) fn link_target(&self, path: &[u8]) -> Option<Vec<u8>> {
@@ -229,7 +256,10 @@ impl Root {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let open = |links| openat2(&self.folder, path, flags, Mode::empty(), resolve | links);
         match open(ResolveFlags::NO_SYMLINKS) {
-            Err(Errno::LOOP) => self.reached(open(ResolveFlags::empty()).ok()?).ok()?,
+            Err(Errno::LOOP) => {
+                let target = self.reached(open(ResolveFlags::empty()).ok()?).ok()??;
+                Some(self.listed_path(&target).unwrap_or(target))
+            }
             _ => None,
         }
     }
