@@ -5,7 +5,7 @@
 //! Only requests without a password are checked, since a browser keeps passwords for each name.
 
 use std::borrow::Cow;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use underpass_protocol::request::host;
 
@@ -68,17 +68,34 @@ impl Hosts {
 
 /// Returns whether it is `localhost` or an address: no other machine can have these names.
 fn is_plain(authority: &[u8]) -> bool {
+    is_localhost(authority) || address(authority).is_some()
+}
+
+/// Returns whether it is `localhost` or a loopback address.
+pub(crate) fn is_loopback(authority: &[u8]) -> bool {
+    let address = address(authority);
+    is_localhost(authority) || address.is_some_and(|address| address.to_canonical().is_loopback())
+}
+
+/// Returns whether it is `localhost` or a name below it.
+fn is_localhost(authority: &[u8]) -> bool {
     let host = host(authority);
-    if let [b'[', address @ .., b']'] = host {
-        return str::from_utf8(address).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok());
-    }
     let host = host.strip_suffix(b".").unwrap_or(host);
     host.eq_ignore_ascii_case(b"localhost")
-        || str::from_utf8(host).is_ok_and(|text| text.parse::<Ipv4Addr>().is_ok())
         || host.len().checked_sub(b".localhost".len()).is_some_and(|at| {
             // RFC 6761 6.3: browsers do not query a name server for these.
             host[at..].eq_ignore_ascii_case(b".localhost")
         })
+}
+
+/// Returns the address that it is, if it is one.
+fn address(authority: &[u8]) -> Option<IpAddr> {
+    let host = host(authority);
+    if let [b'[', address @ .., b']'] = host {
+        return Some(str::from_utf8(address).ok()?.parse::<Ipv6Addr>().ok()?.into());
+    }
+    let host = host.strip_suffix(b".").unwrap_or(host);
+    Some(str::from_utf8(host).ok()?.parse::<Ipv4Addr>().ok()?.into())
 }
 
 /// Returns the host as text, without a dot at its end.
@@ -104,6 +121,8 @@ mod tests {
             "[2001:db8::1]:443",
         ] {
             assert!(is_plain(plain.as_bytes()), "{plain}");
+            let is_address = plain.starts_with("10.") || plain.starts_with("[2001");
+            assert_ne!(is_loopback(plain.as_bytes()), is_address, "{plain}");
         }
         for name in [
             "",
@@ -115,7 +134,7 @@ mod tests {
             "[evil]",
             "1.2.3",
         ] {
-            assert!(!is_plain(name.as_bytes()), "{name}");
+            assert!(!is_plain(name.as_bytes()) && !is_loopback(name.as_bytes()), "{name}");
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::{Instant, SystemTime};
 
 use rustix::io::Errno;
 
+use crate::auth::hosts::is_loopback;
 use crate::auth::{CHALLENGE, Right};
 use crate::connection::peer::Peer;
 use crate::files::open_files::is_missing;
@@ -114,10 +115,15 @@ impl<'a> RequestContext<'a> {
         Response::error_for(&self.request, status, detail, &navigation_links)
     }
 
-    /// Returns whether the client is on this machine, and no proxy here says that it has forwarded
-    /// the request.
+    /// Returns whether the client is on this machine, and the request is none that a proxy here has
+    /// forwarded, as far as that can be told: many proxies add no field, but speak HTTP/1.0, or pass
+    /// on a name that is neither one of this machine nor of the site.
     pub(crate) fn is_from_here(&self) -> bool {
-        self.peer.is_from_here() && !FORWARDED.iter().any(|name| self.request.has(name))
+        let request = &self.request;
+        let is_known = self.peer.is_unix() || self.selection.is_named;
+        let is_direct = is_known || request.authority().is_some_and(is_loopback);
+        let is_forwarded = || FORWARDED.iter().any(|name| request.has(name));
+        self.peer.is_from_here() && request.minor_version > 0 && is_direct && !is_forwarded()
     }
 
     /// Returns the error that requests a name and a password.
@@ -162,4 +168,16 @@ impl<'a> RequestContext<'a> {
 }
 
 /// The fields in which proxies describe the clients they forward.
-const FORWARDED: [&str; 3] = ["forwarded", "via", "x-forwarded-for"];
+const FORWARDED: [&str; 11] = [
+    "cf-connecting-ip",
+    "forwarded",
+    "true-client-ip",
+    "via",
+    "x-client-ip",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-proto",
+    "x-forwarded-server",
+    "x-real-ip",
+];

@@ -69,7 +69,23 @@ fn transfers_are_listed_for_readers_and_without_tokens() {
 fn without_users_transfers_are_listed_locally_only() {
     let site = site().start();
     assert_eq!(site.get("/.underpass/transfers").status, 200);
-    for field in ["X-Forwarded-For: 192.0.2.1", "Forwarded: for=192.0.2.1", "Via: 1.1 proxy"] {
+    let forwarded = |version: &str, host: &str| {
+        let mut proxy = site.connect();
+        let head = format!("GET /.underpass/transfers HTTP/{version}\r\nHost: {host}\r\n\r\n");
+        proxy.send(head);
+        proxy.reply().status
+    };
+    assert_eq!(forwarded("1.1", "localhost:80"), 200);
+    assert_eq!(forwarded("1.0", "127.0.0.1"), 403, "as nginx forwards by default");
+    assert_eq!(forwarded("1.1", "192.0.2.1"), 403, "a name that a client has used");
+    for field in [
+        "X-Forwarded-For: 192.0.2.1",
+        "Forwarded: for=192.0.2.1",
+        "Via: 1.1 proxy",
+        "X-Real-IP: 192.0.2.1",
+        "X-Forwarded-Proto: https",
+        "CF-Connecting-IP: 192.0.2.1",
+    ] {
         assert_eq!(site.ask("GET", "/.underpass/transfers", &[field]).status, 403, "{field}");
         assert_eq!(site.ask("GET", "/.underpass/metrics", &[field]).status, 200, "{field}");
     }
