@@ -39,6 +39,11 @@ impl Grants {
         self.list.iter().find(|(above, _)| is_beneath(path, above)).map(|&(_, right)| right)
     }
 
+    /// Returns whether one of the paths is this one, if case is ignored.
+    pub(super) fn names(&self, path: &[u8]) -> bool {
+        self.list.iter().any(|(given, _)| given.eq_ignore_ascii_case(path))
+    }
+
     /// Returns the paths that lie below this one.
     pub(super) fn beneath<'g>(&'g self, path: &'g [u8]) -> impl Iterator<Item = &'g [u8]> {
         let paths = self.list.iter().map(|(inside, _)| inside.as_slice());

@@ -163,6 +163,13 @@ impl<S> AccessRules<S> {
         self.beneath(user.and_then(|name| self.position(name)), path).next().is_some()
     }
 
+    /// Returns whether a rule has this very path, in any case. All others have the same rights as
+    /// other names in their folder.
+    #[must_use]
+    pub fn names_path(&self, path: &[u8]) -> bool {
+        self.users.iter().map(|user| &user.grants).chain([&self.everyone]).any(|it| it.names(path))
+    }
+
     /// Returns the decision on a client whose password was right, or that gave none.
     ///
     /// The path is decoded, relative to the root, without a slash at its beginning. The longest

@@ -104,6 +104,11 @@ impl Access {
         self.is_empty() || self.rules().can_all(user, path, right)
     }
 
+    /// Returns whether two names in one folder have the same rights for every client.
+    pub(crate) fn treats_alike(&self, path: &[u8], other: &[u8]) -> bool {
+        !self.rules().names_path(path) && !self.rules().names_path(other)
+    }
+
     /// Returns whether both have the same users with the same passwords: both are the same value,
     /// or neither has rules.
     #[must_use]

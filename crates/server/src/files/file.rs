@@ -18,7 +18,7 @@ use crate::files::resume;
 use crate::routing::context::RequestContext;
 use crate::routing::response::{self, Body, FileBody, Response, is_copied};
 use underpass_protocol::request::Method;
-use underpass_protocol::request::negotiate::acceptable;
+use underpass_protocol::request::negotiate::{Coding, acceptable};
 use underpass_protocol::request::target::Target;
 use underpass_protocol::response::conditional::may_be_packed;
 use underpass_protocol::response::media::is_active;
@@ -139,9 +139,15 @@ impl<'s> FilePlan<'s> {
         served: &'s ServedFile,
     ) -> Self {
         let is_packed = !served.packed.is_empty();
+        let real = served.reached.as_deref().unwrap_or(path);
+        // Who may write to a neighbour need not be allowed to write to the file.
+        let is_alike = |coding: Coding| {
+            let packed = [real, coding.extension().as_bytes()].concat();
+            ctx.settings().access.treats_alike(real, &packed)
+        };
         let find = |coding| {
             let is_chosen = |(packed, file): &&(_, ServedFile)| {
-                *packed == coding && may_be_packed(&ctx.request, &file.etag)
+                *packed == coding && is_alike(coding) && may_be_packed(&ctx.request, &file.etag)
             };
             served.packed.iter().find(is_chosen)
         };

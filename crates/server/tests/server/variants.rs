@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::rig::{Running, Site, age};
+use super::rig::{Running, Site, age, request};
 
 /// A page with a neighbour for each coding.
 fn packed() -> Running {
@@ -134,6 +134,30 @@ fn a_packed_file_asked_for_by_its_own_name_is_just_a_file() {
     let site = packed();
     let reply = site.ask("GET", "/page.html.gz", &["Accept-Encoding: gzip"]);
     assert_eq!((reply.text().as_str(), reply.field("Content-Encoding")), ("gzipped", None));
+}
+
+#[test]
+fn a_neighbour_with_rights_of_its_own_stands_for_itself_alone() {
+    let files = [("dl/app", b"good".as_slice()), ("dl/other", b"other"), ("pub/a", b"plain")];
+    let site = Site::of(&files).with(|settings| settings.sites[0].changes.upload = true);
+    age(&site.path("dl/app"), 60);
+    age(&site.path("pub/a"), 60);
+    site.write("pub/a.gz", b"packed");
+    let site = site.auth(&["bob:pw@/dl:rw,/dl/app", "u:p@/", "@/pub/a,/dl"]).start();
+    let gzip = ["Accept-Encoding: gzip"];
+    let bob = ["Authorization: Basic Ym9iOnB3"];
+    for name in ["app", "other"] {
+        let mut client = site.connect();
+        let fields = [bob[0], "Content-Length: 4"];
+        client.send(request("PUT", &format!("/dl/{name}.gz"), &fields));
+        client.send("evil");
+        assert_eq!(client.reply().status, 201);
+    }
+    assert_eq!(site.ask("PUT", "/dl/app", &[bob[0], "Content-Length: 0"]).status, 403);
+    assert_eq!(site.ask("GET", "/dl/app", &gzip).text(), "good", "bob may not write to it");
+    assert_eq!(site.ask("GET", "/dl/other", &gzip).text(), "evil", "bob may write to it");
+    assert_eq!(site.get("/pub/a.gz").status, 401);
+    assert_eq!(site.ask("GET", "/pub/a", &gzip).text(), "plain");
 }
 
 #[test]
