@@ -1,5 +1,6 @@
 //! Authenticates a request and checks it against the rules.
 
+use crate::auth::passwords::client;
 use crate::auth::{AccessDecision, Right};
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
@@ -58,7 +59,8 @@ pub(crate) fn is_known(ctx: &mut RequestContext<'_>, target: &Target<'_>) -> boo
 fn verdict(ctx: &RequestContext<'_>, target: &Target<'_>) -> AccessDecision {
     let changes = ctx.request.method.changes() || is_upload_query(ctx, target);
     let right = if changes { Right::Write } else { Right::Read };
-    ctx.settings().access.check(ctx.request.field("authorization"), &target.path, right)
+    let (field, client) = (ctx.request.field("authorization"), client(ctx.peer.address()));
+    ctx.settings().access.check(field, client, &target.path, right)
 }
 
 /// Notes the user, and checks the host of a request without a password.

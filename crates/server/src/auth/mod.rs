@@ -14,6 +14,7 @@ mod tests;
 mod users;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use underpass_protocol::auth::{AccessRules, RequestCredentials};
@@ -62,13 +63,20 @@ impl Access {
         self.is_empty() || self.rules().allows_anonymous_writes()
     }
 
-    /// Returns the verdict on a request with this `Authorization` field for this path.
+    /// Returns the verdict on a request with this `Authorization` field for this path. Passwords of
+    /// the same address count together.
     ///
     /// The path is decoded, relative to the root, without a slash at its beginning. Wrong
     /// credentials are refused even for paths that need none, so that a user learns of a mistyped
     /// password; fields of another scheme than Basic count as no credentials.
     #[must_use]
-    pub fn check(&self, authorization: Option<&[u8]>, path: &[u8], right: Right) -> AccessDecision {
+    pub fn check(
+        &self,
+        authorization: Option<&[u8]>,
+        address: Option<IpAddr>,
+        path: &[u8],
+        right: Right,
+    ) -> AccessDecision {
         if self.is_empty() {
             return AccessDecision::Allowed { user: None };
         }
@@ -76,7 +84,7 @@ impl Access {
             RequestCredentials::None => self.users.decide(None, path, right),
             RequestCredentials::Malformed => AccessDecision::Challenge,
             RequestCredentials::Given { user, password } => {
-                self.users.check(&self.users, &user, password, path, right)
+                self.users.check(&self.users, (&user, password), address, path, right)
             }
         }
     }

@@ -60,28 +60,30 @@ struct History {
     /// The number of its last check; 0 if there was none.
     last_turn: u64,
     last_seen: Instant,
+    /// The moment before which no further password is checked.
+    next_check: Instant,
 }
 
 impl Passwords {
     /// Has a password checked, and delays the answer if it is wrong. Returns
     /// [`AccessDecision::Busy`] if too many are waiting.
+    ///
+    /// Those of a client with many wrong ones are checked one after another, with the delay of its
+    /// refusals between them: a client that leaves instead of waiting learns nothing.
     pub(crate) async fn check(
         self: &Arc<Self>,
         pending: PendingCheck,
         peer: &Peer,
     ) -> AccessDecision {
         let client = client(peer.address());
-        let verdict = match self.enqueue(pending, client) {
-            Some((number, mut answer)) => match peer.while_connected(&mut answer).await {
-                Some(answered) => answered.ok(),
-                None => {
-                    // The client may be gone, or may only have ended its side of the connection,
-                    // which cannot be distinguished: its check comes after all others.
-                    lock(&self.queue).move_to_end(number);
-                    answer.await.ok()
-                }
-            },
-            None => None,
+        let turn = lock(&self.queue).turn(client);
+        let Some(turn) = turn else { return AccessDecision::Busy };
+        if !turn.is_zero() && peer.while_connected(sleep(turn)).await.is_none() {
+            return AccessDecision::Busy;
+        }
+        let verdict = match pending.at_once() {
+            Some(verdict) => Some(verdict),
+            None => self.check_hash(pending, client, peer).await,
         };
         match verdict {
             Some(AccessDecision::Wrong) => self.refuse(peer).await,
@@ -89,6 +91,25 @@ impl Passwords {
             None => {
                 self.delay(peer).await;
                 AccessDecision::Busy
+            }
+        }
+    }
+
+    /// Has a password checked by the thread; returns `None` if too many are waiting.
+    async fn check_hash(
+        self: &Arc<Self>,
+        pending: PendingCheck,
+        client: Client,
+        peer: &Peer,
+    ) -> Option<AccessDecision> {
+        let (number, mut answer) = self.enqueue(pending, client)?;
+        match peer.while_connected(&mut answer).await {
+            Some(answered) => answered.ok(),
+            None => {
+                // The client may be gone, or may only have ended its side of the connection, which
+                // cannot be distinguished: its check comes after all others.
+                lock(&self.queue).move_to_end(number);
+                answer.await.ok()
             }
         }
     }
@@ -250,13 +271,29 @@ impl Queue {
                 self.clients.remove(&oldest);
             }
         }
-        let new = History { refused: 0, last_turn: 0, last_seen: now };
+        let new = History { refused: 0, last_turn: 0, last_seen: now, next_check: now };
         let history = self.clients.entry(client).or_insert(new);
         if now.duration_since(history.last_seen) >= FORGIVEN {
             history.refused = 0;
         }
         history.last_seen = now;
         history
+    }
+
+    /// Returns how long a client waits for the check of its next password, which begins then;
+    /// `None` if others of it wait already.
+    fn turn(&mut self, client: Client) -> Option<Duration> {
+        let next_check = self.history(client).next_check;
+        let (now, delay) = (Instant::now(), self.delay(client));
+        if delay.is_zero() {
+            return Some(delay);
+        }
+        let wait = next_check.saturating_duration_since(now);
+        if wait > delay {
+            return None;
+        }
+        self.history(client).next_check = now + wait + delay;
+        Some(wait)
     }
 
     /// Returns the time for which a client waits for a refusal.
@@ -270,7 +307,7 @@ impl Queue {
 }
 
 /// Returns the client that an address belongs to.
-fn client(address: Option<SocketAddr>) -> Client {
+pub(super) fn client(address: Option<SocketAddr>) -> Client {
     let address = address?.ip().to_canonical();
     Some(match address {
         IpAddr::V4(_) => address,
@@ -311,7 +348,7 @@ mod tests {
     fn pending() -> PendingCheck {
         let hash = "$6$abcdefgh$SWDwEZWRRYiTytOjaHki9le2a6Gb9QWh.kwC8cPkDKnPPbGNob41yZZrWFkkHj/HdGZ5pwS8KeUaKWpI8srgy.";
         let access = Access::parse(&[format!("bob:{hash}@/")]).unwrap();
-        match access.check(Some(b"Basic Ym9iOndyb25n"), b"", Right::Read) {
+        match access.check(Some(b"Basic Ym9iOndyb25n"), None, b"", Right::Read) {
             AccessDecision::Verify(pending) => pending,
             other => panic!("{other:?}"),
         }
@@ -377,6 +414,24 @@ mod tests {
             queue.history(Some(IpAddr::V4(number.into())));
         }
         assert_eq!(queue.clients.len(), MAX_CLIENTS);
+    }
+
+    #[test]
+    fn passwords_after_many_wrong_ones_are_checked_one_after_another() {
+        let mut queue = Queue::default();
+        let client = Some(IpAddr::from([10, 0, 0, 1]));
+        let mut turn = |refused| {
+            queue.history(client).refused = refused;
+            queue.turn(client)
+        };
+        for _ in 0..100 {
+            assert_eq!(turn(FREE_ATTEMPTS), Some(Duration::ZERO));
+        }
+        assert_eq!(turn(100), Some(Duration::ZERO), "the last refusal was waited for");
+        let next = turn(100).unwrap();
+        assert!(next > MAX_DELAY / 2 && next <= MAX_DELAY, "{next:?}");
+        assert_eq!(turn(100), None, "one waits already");
+        assert_eq!(queue.turn(Some(IpAddr::from([10, 0, 0, 2]))), Some(Duration::ZERO));
     }
 
     #[test]

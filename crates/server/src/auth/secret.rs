@@ -66,6 +66,11 @@ impl Secret {
         }
     }
 
+    /// Returns whether this is the password, and is stored as it is.
+    pub(super) fn is_plain(&self, password: &[u8]) -> bool {
+        matches!(self, Self::Plain(secret) if is_same(secret, password).into())
+    }
+
     /// Returns the number of blocks of memory that a check needs.
     pub(super) fn blocks(&self) -> usize {
         match self {

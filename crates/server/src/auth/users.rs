@@ -4,6 +4,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -32,7 +33,8 @@ pub enum AccessDecision {
         /// The user; `None` if the client did not have to log in.
         user: Option<Arc<str>>,
     },
-    /// Undecided: the password must be checked against a hash, away from the event loop.
+    /// Undecided: the password must be checked, when it is the turn of its client and, against a
+    /// hash, away from the event loop.
     Verify(PendingCheck),
     /// 401 with [`CHALLENGE`](super::CHALLENGE), delayed more each time: the name or the password
     /// is wrong.
@@ -71,9 +73,14 @@ pub(super) struct Account {
 struct VerifiedPassword {
     /// Its hash under the key of the process: the password itself is not kept.
     digest: u128,
+    /// The clients that have used it.
+    clients: HashSet<Client>,
     /// The time until which the record is valid.
     until: Instant,
 }
+
+/// The address whose passwords count together; `None` for clients of unix sockets.
+pub(super) type Client = Option<IpAddr>;
 
 /// The time for which a right password is not checked again after its last use. Nothing can change
 /// meanwhile, because rules are read once; it only limits how long the digest is kept.
@@ -101,48 +108,35 @@ impl Users {
 
     /// Returns the verdict on a name and a password.
     ///
+    /// Only what this client has sent before is decided here: otherwise a client that does not wait
+    /// for refusals would learn as many as it likes.
+    ///
     /// A refusal takes as long as one check of each cost that hashes of the rules have, whether the
     /// name exists or not, so that the time does not reveal names. If all passwords in the rules are
     /// plain, there is no such wait.
     pub(super) fn check(
         &self,
         shared: &Arc<Self>,
-        name: &[u8],
-        password: Vec<u8>,
+        (name, password): (&[u8], Vec<u8>),
+        client: Client,
         path: &[u8],
         right: Right,
     ) -> AccessDecision {
-        let mut user = str::from_utf8(name).ok().and_then(|name| self.rules.position(name));
-        if let Some(known) = user {
-            let is_right = if self.rules.secret(known).secret.cost() == 0 {
-                self.rules.secret(known).secret.matches(&password, &mut CheckMemory::default())
-            } else {
-                self.remembers(known, &password, Instant::now())
-            };
-            if is_right {
-                return self.decide(user, path, right);
-            }
-        }
-        if self.decoys(None).is_empty() {
-            if user.is_none() {
-                spend_check_time(
-                    self.rules.secrets().next(),
-                    &password,
-                    &mut CheckMemory::default(),
-                );
-            }
-            return AccessDecision::Wrong;
+        let user = str::from_utf8(name).ok().and_then(|name| self.rules.position(name));
+        let is_known = |user| self.remembers(user, &password, Some(client), Instant::now());
+        if user.is_some_and(is_known) {
+            return self.decide(user, path, right);
         }
         let refusal = self.digest(&[name, &password]);
         if lock(&self.refused).digests.contains(&refusal) {
             return AccessDecision::Wrong;
         }
-        user = user.filter(|&known| self.rules.secret(known).secret.cost() > 0);
         let users = Arc::clone(shared);
         AccessDecision::Verify(PendingCheck {
             users,
             user,
             password,
+            client,
             refusal,
             path: path.into(),
             right,
@@ -154,25 +148,36 @@ impl Users {
     pub(super) fn verify(
         &self,
         user: Option<usize>,
-        password: &[u8],
+        (password, client): (&[u8], Client),
         memory: &mut CheckMemory,
         now: impl FnOnce() -> Instant,
     ) -> bool {
         if let Some(user) = user {
-            let now = now();
-            if self.remembers(user, password, now) {
-                return true;
-            }
-            let account = self.rules.secret(user);
-            if account.secret.matches(password, memory) {
-                let digest = self.digest_of(user, password);
-                *lock(&account.verified) =
-                    Some(VerifiedPassword { digest, until: now + BELIEVED_FOR });
+            let (now, secret) = (now(), &self.rules.secret(user).secret);
+            if self.remembers(user, password, None, now) || secret.matches(password, memory) {
+                self.believe(user, password, client, now);
                 return true;
             }
         }
-        spend_check_time(self.decoys(user), password, memory);
+        let plain = self.rules.secrets().find(|account| account.secret.cost() == 0);
+        let plain = plain.filter(|_| user.is_none());
+        spend_check_time(plain.into_iter().chain(self.decoys(user)), password, memory);
         false
+    }
+
+    /// Remembers that a password of a user is right.
+    fn believe(&self, user: usize, password: &[u8], client: Client, now: Instant) {
+        let digest = self.digest_of(user, password);
+        let mut kept = lock(&self.rules.secret(user).verified);
+        let kept = match &mut *kept {
+            Some(kept) if kept.digest == digest => kept,
+            other => other.insert(VerifiedPassword { digest, clients: HashSet::new(), until: now }),
+        };
+        if kept.clients.len() >= MAX_CLIENTS {
+            kept.clients.clear();
+        }
+        kept.clients.insert(client);
+        kept.until = now + BELIEVED_FOR;
     }
 
     /// Remembers that the name and the password with this digest are wrong.
@@ -194,16 +199,24 @@ impl Users {
         self.rules.secrets().map(|account| account.secret.blocks()).max().unwrap_or(0)
     }
 
-    /// Returns whether this password of a user was right recently.
-    fn remembers(&self, user: usize, password: &[u8], now: Instant) -> bool {
+    /// Returns whether this password of a user was right recently, for this client or any.
+    fn remembers(
+        &self,
+        user: usize,
+        password: &[u8],
+        client: Option<Client>,
+        now: Instant,
+    ) -> bool {
         let given = self.digest_of(user, password);
         let mut kept = lock(&self.rules.secret(user).verified);
         if kept.as_ref().is_some_and(|verified| verified.until <= now) {
             *kept = None;
         }
-        let Some(verified) = kept.as_mut().filter(|verified| verified.digest == given) else {
-            return false;
+        let is_known = |verified: &&mut VerifiedPassword| {
+            verified.digest == given
+                && client.is_none_or(|client| verified.clients.contains(&client))
         };
+        let Some(verified) = kept.as_mut().filter(is_known) else { return false };
         verified.until = now + BELIEVED_FOR;
         true
     }
@@ -261,6 +274,8 @@ pub struct PendingCheck {
     user: Option<usize>,
     /// The password.
     password: Vec<u8>,
+    /// The client that sent it.
+    client: Client,
     /// The digest under which a wrong name or password is remembered.
     refusal: u128,
     /// The path of the request.
@@ -270,13 +285,29 @@ pub struct PendingCheck {
 }
 
 impl PendingCheck {
+    /// Checks the password if that takes no hash: it is plain, or was right for another client.
+    pub(crate) fn at_once(&self) -> Option<AccessDecision> {
+        let users = &self.users;
+        let is_quick = users.decoys(None).is_empty()
+            || self.user.is_some_and(|user| {
+                users.rules.secret(user).secret.is_plain(&self.password)
+                    || users.remembers(user, &self.password, None, Instant::now())
+            });
+        is_quick.then(|| self.decide(&mut CheckMemory::default()))
+    }
+
     /// Checks the password. This takes as long as its hash was made to take, up to seconds.
     ///
     /// It never returns [`AccessDecision::Verify`].
     #[must_use]
     pub fn run(self, memory: &mut CheckMemory) -> AccessDecision {
         memory.reserve(self.users.blocks());
-        if self.users.verify(self.user, &self.password, memory, Instant::now) {
+        self.decide(memory)
+    }
+
+    fn decide(&self, memory: &mut CheckMemory) -> AccessDecision {
+        let given = (&*self.password, self.client);
+        if self.users.verify(self.user, given, memory, Instant::now) {
             self.users.decide(self.user, &self.path, self.right)
         } else {
             self.users.refuse(self.refusal);
@@ -290,6 +321,9 @@ impl fmt::Debug for PendingCheck {
         f.debug_struct("Pending").finish_non_exhaustive()
     }
 }
+
+/// The maximum number of clients of one user that are remembered.
+const MAX_CLIENTS: usize = 1024;
 
 /// The maximum number of wrong names and passwords that are remembered.
 const MAX_REFUSED: usize = 4096;

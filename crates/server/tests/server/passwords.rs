@@ -115,6 +115,34 @@ fn who_has_left_is_not_waited_for_and_who_only_ended_its_side_is_answered() {
 }
 
 #[test]
+fn a_client_that_leaves_instead_of_waiting_learns_nothing() {
+    let site = Site::of(&[("a", b"contents")]).auth(&["bob:right@/"]).start();
+    let begin = |password: &str| {
+        let mut client = site.connect();
+        client.send(request("GET", "/a", &[&basic(&format!("bob:{password}"))]));
+        client
+    };
+    let known = connect_from(&site, 2).ask("GET", "/a", &[&basic("bob:right")]);
+    assert_eq!(known.status, 200);
+    // Those that leave at once are too few to have anything checked for the rest.
+    let mut waiting: Vec<_> = (0..40).map(|number| begin(&format!("wrong{number}"))).collect();
+    super::rig::wait_until("the guesses count", || {
+        let wrong = site.ask("GET", "/a", &[&basic("bob:wrong")]).status;
+        assert!(matches!(wrong, 401 | 429));
+        wrong == 429
+    });
+    assert_eq!(begin("right").reply().status, 429, "another guess waits already");
+    let again = connect_from(&site, 2).ask("GET", "/a", &[&basic("bob:right")]);
+    assert_eq!(again.status, 200, "another address, that has used it");
+    waiting.clear();
+    super::rig::wait_until("its turn comes", || {
+        std::thread::sleep(Duration::from_millis(100));
+        begin("right").reply().status == 200
+    });
+    assert_eq!(begin("right").reply().text(), "contents");
+}
+
+#[test]
 fn wrong_passwords_are_answered_later_and_later_but_right_ones_at_once() {
     let site = site(8);
     let mut slowest = Duration::ZERO;
