@@ -212,6 +212,36 @@ fn more_bytes_than_were_announced_end_an_upload_for_good() {
 }
 
 #[test]
+fn no_piece_makes_an_upload_longer_than_the_limit() {
+    let server = open_site().with(|settings| settings.sites[0].changes.limit = Some(10)).start();
+    let expect = "Expect: 100-continue";
+    let too_long = ["Upload-Complete: ?0", "Content-Length: 11", expect];
+    assert_eq!(server.ask("PUT", "/file", &too_long).status, 413, "no byte is awaited");
+    let first = ["Upload-Complete: ?0", "Content-Length: 6"];
+    let (mut client, location) = begin(&server, "/file", &first);
+    client.send("123456");
+    assert_eq!(client.reply().status, 201);
+    let fields = [
+        "Upload-Complete: ?0",
+        "Upload-Offset: 6",
+        "Content-Type: application/partial-upload",
+        "Content-Length: 5",
+        expect,
+    ];
+    let reply = server.ask("PATCH", &location, &fields);
+    assert_eq!(reply.status, 413, "no byte is awaited");
+    assert!(reply.field("Upload-Limit").unwrap().starts_with("max-size=10, "));
+    assert_eq!(offset(&server, &location), Some(6), "less may follow");
+    let mut client = server.connect();
+    let chunked = [&fields[..3], &["Transfer-Encoding: chunked"]].concat();
+    client.send(request("PATCH", &location, &chunked));
+    client.send("5\r\n78901\r\n0\r\n\r\n");
+    let reply = client.reply();
+    assert_eq!(reply.status, 413);
+    assert!(reply.text().contains("at most 10 bytes"), "{}", reply.text());
+}
+
+#[test]
 fn a_client_that_leaves_before_its_first_byte_leaves_nothing() {
     let server = open_site().start();
     let fields = ["Upload-Complete: ?1", "Content-Length: 5"];

@@ -30,7 +30,7 @@ pub(crate) fn create(upload: &mut ActiveUpload<'_>, is_complete: bool) -> Result
     let target = upload.target()?;
     let fields = UploadFields::of(&upload.request);
     let length = length(upload, fields, is_complete, 0, None)?;
-    upload.check_size(length.unwrap_or(0))?;
+    upload.check_size(length.or(upload.expected()).unwrap_or(0))?;
     let keeps = upload.request.field("if-none-match") == Some(b"*");
     let id = UploadId { token: upload.params.owner.token(random_bytes()?), length, keeps };
     let location = location(upload, id);
@@ -114,10 +114,10 @@ fn patch(upload: &mut ActiveUpload<'_>, target: &UploadTarget, id: UploadId) -> 
         return Err(refusal.with("Upload-Complete", "?0"));
     }
     let length = length(upload, fields, is_complete, offset, id.length)?;
-    upload.check_size(length.unwrap_or(offset))?;
+    let end = upload.expected().map(|body| offset + body).or(length).unwrap_or(offset);
+    upload.check_size(length.unwrap_or(end))?;
     upload.check_room(target, length.map_or(0, |length| length - offset))?;
     let new_file = part.open(target, offset)?;
-    let end = upload.expected().map(|body| offset + body).or(length).unwrap_or(offset);
     if let Err(refusal) = upload.reserve(target, &new_file, offset, end) {
         disk_space::release(new_file.file());
         return Err(refusal);
@@ -166,8 +166,12 @@ fn append(
             } else {
                 record_synced(upload, &new_file, offset);
             }
-            let is_inconsistent = is_too_long && step.id.length.is_some();
-            Err(if is_inconsistent { UploadRefusal::problem(Problem::Length) } else { refusal })
+            Err(match step.id.length {
+                Some(_) if is_too_long => UploadRefusal::problem(Problem::Length),
+                // What is left of the limit is not what a file can have.
+                None if is_too_long => UploadRefusal::too_long(limit),
+                _ => refusal,
+            })
         }
     }
 }
