@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::Write;
 use std::net::Shutdown;
+use std::os::unix::fs::PermissionsExt;
 
 use super::rig::{Client, Reply, Running, Site, pattern, request, wait_for, wait_until};
 use super::uploads::{leave, names, open_site, put, send};
@@ -239,6 +240,28 @@ fn no_piece_makes_an_upload_longer_than_the_limit() {
     let reply = client.reply();
     assert_eq!(reply.status, 413);
     assert!(reply.text().contains("at most 10 bytes"), "{}", reply.text());
+}
+
+#[test]
+fn a_part_can_be_read_by_no_more_users_than_the_file_that_it_replaces() {
+    let server = open_site().start();
+    let private = server.path("file");
+    fs::write(&private, "old").unwrap();
+    fs::set_permissions(&private, fs::Permissions::from_mode(0o600)).unwrap();
+    let mode = || {
+        let names = names(&server);
+        let part = names.iter().find(|name| name.ends_with(".upload"));
+        part.map(|part| fs::metadata(server.path(part)).unwrap().permissions().mode() & 0o777)
+    };
+    let location = broken(&server, "/file", 1000);
+    assert_eq!(mode(), Some(0o600));
+    assert_eq!(server.ask("DELETE", &location, &[]).status, 204);
+    let mut client = server.connect();
+    client.send(request("PUT", "/file", &[&format!("Content-Length: {TOTAL}")]));
+    client.send(&pattern(TOTAL)[..TOTAL / 2]);
+    drop(client);
+    wait_until("a part is kept", || mode().is_some());
+    assert_eq!(mode(), Some(0o600));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::routing::response::Response;
 use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::methods::put::{FinishOptions, finish};
 use crate::uploads::parts::part::copy_existing;
-use crate::uploads::parts::target::{NEW_FILE, UploadTarget};
+use crate::uploads::parts::target::UploadTarget;
 use crate::uploads::refusal::{Result, UploadRefusal};
 use underpass_protocol::upload::{PARTIAL_UPLOAD, UpdateRange};
 
@@ -79,7 +79,7 @@ impl PatchedFile {
         upload.check_size(len.max(start.saturating_add(body)))?;
         upload.check_room(target, body)?;
         let folder = target.folder.as_fd().try_clone_to_owned()?;
-        let file = AtomicFile::create_in(folder, &target.name, NEW_FILE)?;
+        let file = AtomicFile::create_in(folder, &target.name, target.mode())?;
         copy_existing(upload, file.file(), len)?;
         Ok(Self { file, base: present.etag, start })
     }

@@ -16,7 +16,7 @@ use crate::files::version::facts;
 use crate::routing::response::Response;
 use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::parts::part::{self, PartialUpload};
-use crate::uploads::parts::target::{NEW_FILE, UploadTarget, check};
+use crate::uploads::parts::target::{UploadTarget, check};
 use crate::uploads::refusal::{Result, UploadRefusal};
 use underpass_protocol::response::conditional::is_conditional;
 use underpass_protocol::response::validator::{etag, last_modified, push_date};
@@ -28,7 +28,7 @@ pub(crate) fn put(upload: &mut ActiveUpload<'_>) -> Result<Response> {
     let expected = upload.expected();
     upload.check_room(&target, expected.unwrap_or(0))?;
     let folder = target.folder.as_fd().try_clone_to_owned()?;
-    let new_file = AtomicFile::create_in(folder, &target.name, NEW_FILE)?;
+    let new_file = AtomicFile::create_in(folder, &target.name, target.mode())?;
     if let Some(len) = expected {
         upload.reserve(&target, &new_file, 0, len)?;
     }

@@ -15,7 +15,7 @@ use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::interim;
 use crate::uploads::methods::put::{FinishOptions, finish};
 use crate::uploads::parts::part::{PartialUpload, is_begun, part_len, record_synced};
-use crate::uploads::parts::target::{NEW_FILE, UploadTarget};
+use crate::uploads::parts::target::UploadTarget;
 use crate::uploads::refusal::{self, Result, UploadRefusal};
 use crate::uploads::state::disk_space;
 use crate::uploads::state::random::random_bytes;
@@ -50,7 +50,7 @@ pub(crate) fn create(upload: &mut ActiveUpload<'_>, is_complete: bool) -> Result
     }
     // The file has no name until the first byte: without the address, no client could resume it.
     let folder = target.folder.as_fd().try_clone_to_owned()?;
-    let new_file = AtomicFile::create_in(folder, &target.name, NEW_FILE)?;
+    let new_file = AtomicFile::create_in(folder, &target.name, target.mode())?;
     upload.reserve(&target, &new_file, 0, upload.expected().or(length).unwrap_or(0))?;
     let version = upload.request.single("upload-draft-interop-version");
     if upload.request.minor_version > 0 && version == Some(INTEROP_VERSION.as_bytes()) {

@@ -19,7 +19,7 @@ use crate::routing::response::RETRY_SOON;
 use crate::server::sites::site::Site;
 use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::parts::stale_uploads;
-use crate::uploads::parts::target::{NEW_FILE, UploadTarget};
+use crate::uploads::parts::target::UploadTarget;
 use crate::uploads::refusal::{Result, UploadRefusal};
 use crate::uploads::state::locks::UploadLock;
 use crate::uploads::state::sync_tracker;
@@ -112,7 +112,7 @@ impl<'a> PartialUpload<'a> {
         let folder = target.folder.as_fd().try_clone_to_owned()?;
         let name = OsStr::from_bytes(&self.name);
         let new_file =
-            AtomicFile::partial(folder, &target.name, name, NEW_FILE, Existing::Replace)?;
+            AtomicFile::partial(folder, &target.name, name, target.mode(), Existing::Replace)?;
         let synced = &self.site.shared.uploads.synced;
         if synced.trusted_len(new_file.file())? < len {
             let detail = "the unfinished upload has become shorter; query its offset again";

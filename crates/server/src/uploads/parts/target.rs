@@ -85,6 +85,12 @@ impl UploadTarget {
         Ok(target)
     }
 
+    /// Returns the permissions of a new file until it is complete, less the umask of the server.
+    /// What it replaces limits who can read it.
+    pub(crate) fn mode(&self) -> u32 {
+        self.present.as_ref().map_or(NEW_FILE, |present| present.mode & NEW_FILE | 0o600)
+    }
+
     /// Returns the path of another name in the same folder, from the root.
     pub(crate) fn path_of(&self, name: &[u8]) -> Vec<u8> {
         let folder = self.path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
@@ -146,4 +152,4 @@ pub(crate) fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 /// The permissions of a new file, less the umask of the server.
-pub(crate) const NEW_FILE: u32 = 0o666;
+const NEW_FILE: u32 = 0o666;
