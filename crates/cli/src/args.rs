@@ -213,13 +213,13 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     };
     let is_number = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let number = number.parse::<f64>().ok().filter(|_| is_number);
-    unit.zip(number)
-        .and_then(|(unit, number)| Duration::try_from_secs_f64(unit * number).ok())
-        .ok_or_else(|| DURATION.to_owned())
+    let (unit, number) = unit.zip(number).ok_or(DURATION)?;
+    Duration::try_from_secs_f64(unit * number).map_err(|_| "the time is too long".to_owned())
 }
 
 /// What a time is.
-const DURATION: &str = "a time is a number of seconds, or has a unit, such as 500ms, 5m, 2h or 1d";
+const DURATION: &str =
+    "a time is a number of seconds, or has one unit, such as 500ms, 5m, 2h or 1d";
 
 #[cfg(test)]
 mod tests {
@@ -239,7 +239,8 @@ mod tests {
             assert_eq!(seconds(text), Ok(Duration::from_millis(millis)), "{text}");
         }
         assert_eq!(duration("0"), Ok(Duration::ZERO));
-        for text in ["", "0", "-1", "+1", "5x", "m", "1e3", "inf", "1 2", "0m", "1.2.3"] {
+        assert_eq!(seconds("99999999999999999999"), Err("the time is too long".to_owned()));
+        for text in ["", "0", "-1", "1h1m", "+1", "5x", "m", "1e3", "inf", "1 2", "0m", "1.2.3"] {
             assert!(seconds(text).is_err(), "{text}");
         }
     }

@@ -159,11 +159,16 @@ impl Failure {
             Self::Arguments(_) | Self::System { .. } | Self::Usage(_) => None,
             Self::Failed { hint, .. } => *hint,
             // A unix socket has no port.
-            Self::Network { address, source, .. }
-                if address.starts_with("unix:")
-                    && source.kind() == io::ErrorKind::PermissionDenied =>
-            {
-                Some(Hint::new("the permissions of the socket or of its folder do not allow it"))
+            Self::Network { address, source, .. } if address.starts_with("unix:") => {
+                match source.kind() {
+                    io::ErrorKind::PermissionDenied => Some(Hint::new(
+                        "the permissions of the socket or of its folder do not allow it",
+                    )),
+                    io::ErrorKind::AddrInUse => Some(Hint::new(
+                        "another program listens there, or a file is there: choose another path",
+                    )),
+                    _ => Hint::of_network(source),
+                }
             }
             Self::Network { source, .. } => Hint::of_network(source),
             Self::Path { action, source, .. } => action.hint(source),

@@ -178,7 +178,7 @@ fn an_interrupted_upload_says_how_to_go_on() {
     let _server = stage.serve();
     let put = stage.put_midway(0);
     put.signal("INT");
-    put.finish().failed(1, &["the same command resumes from there"]);
+    put.finish().failed(1, &["the same command resumes the upload"]);
     assert_went_on(stage.put(&[], &["--json"]).finish());
     stage.assert_whole();
 }
@@ -191,7 +191,7 @@ fn what_is_not_to_be_resumed_leaves_nothing_at_the_client() {
     until("it is connected", || has_socket(put.child.id()));
     put.signal("INT");
     let failed = put.finish().failed(1, &["sending"]);
-    assert!(!failed.stderr.contains("resumes from there"), "{}", failed.stderr);
+    assert!(!failed.stderr.contains("resumes the upload"), "{}", failed.stderr);
     assert!(stage.journals().is_empty());
     assert!(!stage.served.path().join("target").exists());
 }
@@ -302,7 +302,7 @@ fn a_disk_error_fails_and_can_be_resumed() {
     let inject = "inject=sendfile:error=EIO:when=9";
     let words = ["strace", "-f", "-qq", "-o", trace.to_str().unwrap(), "-e", inject];
     let failed = stage.put(&words, &["--step", "1M"]).finish();
-    failed.failed(1, &["Input/output error", "the same command resumes from there"]);
+    failed.failed(1, &["Input/output error", "the same command resumes the upload"]);
     assert!(!stage.served.path().join("target").exists());
     assert_went_on(stage.put(&[], &["--json"]).finish());
     stage.assert_whole();

@@ -12,6 +12,9 @@ use super::upload::{UploadError, UploadFailed};
 impl Hinted for ClientError {
     fn hint(&self) -> Option<Hint> {
         Some(Hint::new(match self {
+            Self::Network { source, .. } if source.kind() == ErrorKind::ConnectionRefused => {
+                "nothing listens there: is the server running, and the port right?"
+            }
             Self::Network { source, .. } => return Hint::of_network(source),
             Self::Status { status: 401, has_identified: true, .. } => WRONG_PASSWORD,
             Self::Status { status: 401, .. } => {
@@ -92,7 +95,7 @@ impl Hinted for TreeFailed {
 impl Hinted for UploadFailed {
     fn hint(&self) -> Option<Hint> {
         match self.is_kept {
-            true => Some(Hint::new("the same command resumes from there")),
+            true => Some(Hint::new("the same command resumes the upload")),
             false => self.error.hint(),
         }
     }
@@ -124,7 +127,9 @@ impl Hinted for UploadError {
             400..=405 if self.is_explained() => return None,
             403 => "this user may not write there",
             404 => "the server takes no uploads there",
-            405 => "the server takes no uploads there; underpass serve does with --allow-upload",
+            405 | 501 => {
+                "the server takes no uploads there; underpass serve does with --allow-upload"
+            }
             409 => {
                 "create the folder above it first: put --create-parents and serve --create-parents do"
             }

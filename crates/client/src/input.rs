@@ -54,6 +54,12 @@ pub fn origin(text: &str) -> Result<Url, String> {
 }
 
 fn parsed(text: &str) -> Result<Url, String> {
+    let is_short = |begin: &str| text.starts_with(begin) && !text[begin.len()..].starts_with('/');
+    if ["http:/", "https:/"].into_iter().any(is_short)
+        || ["http//", "https//"].iter().any(|begin| text.starts_with(begin))
+    {
+        return Err("a URL begins with http:// or https://".to_owned());
+    }
     let parsed = match text.contains("://") {
         true => Url::parse(text),
         false => Url::parse(&format!("http://{text}")),
@@ -187,6 +193,10 @@ mod tests {
         assert_eq!(port("localhost:8000/a"), Some(8000));
         assert_eq!(port("https://localhost:8443/"), tls::MISSING.map_or(Some(8443), |_| None));
         assert!(url("http://").is_err() && url("ftp://localhost/").is_err());
+        for text in ["http:/localhost/", "https:/localhost", "http//localhost/a"] {
+            assert_eq!(url(text).err().as_deref(), Some("a URL begins with http:// or https://"));
+        }
+        assert!(url("http:8000/a").is_ok_and(|url| url.port() == Some(8000)));
         assert!(proxy("https://localhost/").is_err());
     }
 

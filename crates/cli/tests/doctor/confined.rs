@@ -97,7 +97,7 @@ fn a_closed_loopback_is_reported() {
         return;
     }
     for call in ["socket", "bind", "listen", "connect", "accept4", "getsockname"] {
-        let finished = filtered(&[call], "EPERM", &[]).failed(3, &["unavailable"]);
+        let finished = filtered(&[call], "EPERM", &[]).failed(3, &["closed: way"]);
         let told = told(&finished);
         assert_eq!(finding(&told, "way")["state"], "closed", "{call}: {told}");
         assert!(finding(&told, "ktls")["finding"].as_str().unwrap().contains("could not be tried"));

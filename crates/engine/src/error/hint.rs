@@ -56,9 +56,7 @@ impl Hint {
     #[must_use]
     pub fn of_network(error: &io::Error) -> Option<Self> {
         Some(Self(match Errno::from_io_error(error)? {
-            Errno::ADDRINUSE => {
-                "another program listens there, or a file is there: choose another port or path"
-            }
+            Errno::ADDRINUSE => "another program listens there: choose another port",
             Errno::ADDRNOTAVAIL => "this machine does not have that address",
             Errno::AFNOSUPPORT => "this machine has no such addresses: leave it out",
             Errno::CONNREFUSED => "nothing listens there: start the other side first",
@@ -82,7 +80,7 @@ impl Action {
     pub fn hint(self, error: &io::Error) -> Option<Hint> {
         Some(Hint(match (self, Errno::from_io_error(error)?) {
             (Self::Serving, Errno::NOENT) => "name a folder or a file that exists",
-            (Self::Serving, Errno::ACCESS) => "its owner has to let this user read it",
+            (Self::Serving, Errno::ACCESS) => "give this user the right to read it",
             (Self::Reading, Errno::ISDIR) => {
                 "pack a folder with tar: tar -c FOLDER | underpass send - ..."
             }
@@ -129,14 +127,16 @@ impl fmt::Display for Action {
     }
 }
 
-/// An error of the system without the `(os error 2)` that std appends.
+/// An error of the system without what std adds: `(os error 2)` at the end, and a few words before
+/// the reason why a name has no address.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain<'e>(pub &'e io::Error);
 
 impl fmt::Display for Plain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.0.to_string();
-        f.write_str(text.split(" (os error").next().unwrap_or(&text))
+        let text = text.split(" (os error").next().unwrap_or(&text);
+        f.write_str(text.strip_prefix("failed to lookup address information: ").unwrap_or(text))
     }
 }
 
@@ -174,6 +174,8 @@ mod tests {
     #[test]
     fn the_number_of_an_error_is_left_out() {
         assert_eq!(Plain(&Errno::PIPE.into()).to_string(), "Broken pipe");
+        let unknown = io::Error::other("failed to lookup address information: Name unknown");
+        assert_eq!(Plain(&unknown).to_string(), "Name unknown");
         assert_eq!(Plain(&io::Error::other("its own words")).to_string(), "its own words");
     }
 }

@@ -179,12 +179,12 @@ impl Hinted for Error {
             Self::SourceChanged { .. } => {
                 "try again when nothing writes to it, or use --integrity fast"
             }
-            Self::SourceEnded { .. } => "it became shorter meanwhile, or the peer gave up",
+            Self::SourceEnded { .. } => "the source was truncated, or the sender stopped",
             Self::Io { source, .. } => match Errno::from_io_error(source)? {
                 Errno::NOSPC | Errno::DQUOT | Errno::ROFS => return Action::Writing.hint(source),
                 Errno::CONNABORTED => "the connection was cut: it ended without close_notify",
                 Errno::CONNRESET | Errno::PIPE => {
-                    "the other side left before the end; its own message says why"
+                    "the peer closed the connection early: see its error message"
                 }
                 _ => return None,
             },

@@ -8,7 +8,7 @@ use crate::connection::StoreArgs;
 use crate::failure::{Failure, Result};
 use crate::output;
 
-/// Runs all trials and prints the findings; fails if the fastest mechanism is unavailable.
+/// Runs all trials and prints the findings; fails if one of them is closed.
 pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
     if let Some(url) = &args.origin {
         let findings = origin::examine(args, url)?;
@@ -16,14 +16,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
             true => output::text(&format!("{}\n", print::origin_json(&findings))),
             false => output::text(&print::text(&findings)),
         }
-        let is_closed = |finding: &&Finding| finding.state == FindingState::Closed;
-        return match findings.iter().filter(is_closed).count() {
-            0 => Ok(()),
-            count => Err(Failure::finding(format!(
-                "{} the cache",
-                output::counted(count as u64, "thing hinders", "things hinder")
-            ))),
-        };
+        return verdict(&findings);
     }
     if args.store != StoreArgs::default() {
         return Err(Failure::value("options of stores", "they need --origin s3://BUCKET/"));
@@ -33,11 +26,16 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
         true => output::text(&format!("{}\n", print::json(&diagnosis))),
         false => output::text(&print::text(&diagnosis.findings)),
     }
-    match diagnosis.closed() {
-        0 => Ok(()),
-        1 => Err(Failure::finding("the fastest mechanism is unavailable; using another")),
-        count => Err(Failure::finding(format!(
-            "{count} fastest mechanisms are unavailable; using others"
-        ))),
+    verdict(&diagnosis.findings)
+}
+
+/// Fails if a finding is closed, and names those that are.
+fn verdict(findings: &[Finding]) -> Result<()> {
+    let closed = findings.iter().filter(|finding| finding.state == FindingState::Closed);
+    let names: Vec<_> = closed.map(|finding| finding.name).collect();
+    let count = output::counted(names.len() as u64, "finding is", "findings are");
+    match names.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::finding(format!("{count} closed: {} (see above)", names.join(", ")))),
     }
 }
