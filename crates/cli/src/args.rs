@@ -38,7 +38,7 @@ pub(crate) struct EngineArgs {
 pub(crate) enum When {
     /// Where possible.
     Auto,
-    /// In any case, or fail.
+    /// Always; it fails where it is not possible.
     Always,
     /// Never.
     Never,

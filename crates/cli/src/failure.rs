@@ -38,7 +38,7 @@ pub(crate) enum Failure {
     Network {
         /// What was being done, such as `connecting to`.
         action: &'static str,
-        /// With which address.
+        /// The address that was used.
         address: String,
         /// What the system answered.
         source: io::Error,

@@ -164,8 +164,8 @@ fn a_lease_holds_writers_up_until_the_peer_has_the_old_version() {
     }
 }
 
-/// What the peer gets that begins to read only once the sender has long handed all over, with a
-/// writer in between.
+/// Returns what a peer gets that begins to read after the sender has finished and a writer has
+/// changed the file.
 fn read_late(level: Integrity, sink: impl AsFd + Send, mut reader: impl Read + AsFd) -> Seen {
     let scratch = Scratch::new();
     let path = scratch.file("source", SMALL);

@@ -37,7 +37,7 @@ pub enum SandboxError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UserError {
-    /// The number is the one that stands for no user.
+    /// The number is the reserved one (-1), which means no user.
     #[error("this is not the number of a user")]
     Invalid,
     /// The name contains a NUL byte.

@@ -16,7 +16,7 @@ pub(super) fn render(comparison: &Comparison) -> String {
         let advice =
             if relative { "" } else { "\n--relative compares the ratios to the baseline instead" };
         let doubts = comparison.doubts.join("\n- ");
-        parts.push(format!("Before you believe it:\n- {doubts}{advice}\n"));
+        parts.push(format!("Caveats:\n- {doubts}{advice}\n"));
     }
     parts.join("\n")
 }
@@ -25,10 +25,10 @@ fn heading(old: &Record, new: &Record, relative: bool, margin: f64) -> String {
     let what = if relative { "ratios to the baseline of the same round" } else { "values" };
     format!(
         "underpass bench compare, two records of bench {}: {what}\n\
-         old: underpass {}, {}, {} rounds\nnew: underpass {}, {}, {} rounds\n\
-         x is how many times the old one the new one is, the middle of all pairs of samples, with \
-         its {:.0} %\nconfidence interval. A difference is one if the interval is more than {margin} % \
-         away from 1.00.\n",
+         old: underpass {}, {}, rounds: {}\nnew: underpass {}, {}, rounds: {}\n\
+         x is the ratio of the new to the old one, the median of all pairs of samples, with its \
+         {:.0} %\nconfidence interval. A difference counts if the whole interval is more than \
+         {margin} % away from 1.00.\n",
         new.about.command,
         old.underpass,
         old.started,

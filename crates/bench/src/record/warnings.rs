@@ -56,7 +56,7 @@ fn noisy(record: &Record) -> Option<String> {
     Some(format!("noisy, the slowest sample over {MAX_SPREAD} times the fastest: {cells}"))
 }
 
-/// Returns whether others used the machine, before or meanwhile.
+/// Returns how much other processes used the machine, if they did before or during the run.
 fn busy(record: &Record) -> Option<String> {
     let cores = record.environment.cores as f64;
     let sum = |value: fn(&Sample) -> f64| record.samples.iter().map(value).sum::<f64>();
@@ -64,7 +64,9 @@ fn busy(record: &Record) -> Option<String> {
     let others = sum(|sample| sample.other_cpu_s) / available.max(f64::MIN_POSITIVE);
     if others > MAX_OTHERS {
         let percent = others * 100.0;
-        return Some(format!("others used {percent:.0} % of the processor time meanwhile"));
+        return Some(format!(
+            "other processes used {percent:.0} % of the processor time during the run"
+        ));
     }
     let load = record.environment.load_average[0];
     (load > cores / 2.0).then(|| format!("the load average was {load:.2} when it began"))

@@ -47,7 +47,7 @@ fn one(record: &Record) -> String {
     if doubts.is_empty() {
         doubts.push(NO_DOUBT.to_owned());
     }
-    list("Before you believe it", doubts);
+    list("Caveats", doubts);
     text
 }
 

@@ -76,7 +76,7 @@ fn article(index: usize, (name, record): &Named, is_one_of_many: bool) -> Markup
             (charts_of(&id, &at, if has_both { "Every step" } else { "" }))
             (tables_of(record))
             (paths_of(&id, record))
-            h2 { "Before you believe it" }
+            h2 { "Caveats" }
             @let doubts = warnings(record);
             @if doubts.is_empty() { p { (NO_DOUBT) } } @else { ul.notes { @for doubt in doubts { li { (doubt) } } } }
             h2 { "Where it was measured" }

@@ -47,7 +47,7 @@ pub(crate) fn figures(record: &Record) -> String {
     }
     parts.push(match warnings(record).as_slice() {
         [] => format!("{NO_DOUBT}\n"),
-        doubts => format!("Before you believe it:\n- {}\n", doubts.join("\n- ")),
+        doubts => format!("Caveats:\n- {}\n", doubts.join("\n- ")),
     });
     parts.join("\n")
 }

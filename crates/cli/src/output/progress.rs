@@ -20,7 +20,7 @@ use super::lines::{draw, erase, error_line};
 use super::printable::one_line;
 use crate::args::ShowArgs;
 
-/// Takes progress, and how many of its bytes were there before.
+/// Receives progress, and the number of bytes that existed before.
 pub(crate) type ProgressObserver = Box<dyn FnMut(&Progress, u64) + Send>;
 
 /// How far something is.

@@ -27,7 +27,7 @@ pub(crate) struct PathDiagram {
 #[derive(Clone, Debug)]
 pub(crate) struct DiagramFlow {
     pub(crate) end: EndKind,
-    /// What stands on the arrow.
+    /// The label of the arrow.
     pub(crate) label: String,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct DiagramFlow {
 pub(crate) struct KernelPath {
     pub(crate) from: EndKind,
     pub(crate) to: EndKind,
-    /// What stands on the arrow.
+    /// The label of the arrow.
     pub(crate) label: String,
 }
 

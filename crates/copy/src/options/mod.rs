@@ -46,12 +46,12 @@ pub enum LinkKind {
 /// When something is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum When {
-    /// Where it suits.
+    /// Where the file system supports it.
     #[default]
     Auto,
-    /// In any case.
+    /// Always; it fails where it is not supported.
     Always,
-    /// In no case.
+    /// Never.
     Never,
 }
 

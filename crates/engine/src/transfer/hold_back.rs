@@ -117,7 +117,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         (read == Ok(bytes.len())).then_some(bytes)
     }
 
-    /// Ends the file where it is held back, and appends the copy of its last bytes.
+    /// Cuts the file before its held-back bytes, and sends the copy of these from memory.
     fn replace_end(&mut self, bytes: Vec<u8>) {
         if let Some(Segment::Source(source)) = self.chain.segments.last_mut() {
             source.len = Some(self.position.offset);

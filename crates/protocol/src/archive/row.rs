@@ -32,7 +32,7 @@ impl MemberRow {
 pub(super) struct CompactVersion {
     inode: u64,
     pub(super) size: u64,
-    /// Of the modification and of the change.
+    /// The seconds of the times of modification and of change.
     seconds: [i64; 2],
     nanoseconds: [u32; 2],
     links: u32,

@@ -15,7 +15,7 @@ use super::header::{MemberFacts, MemberType};
 /// recommendation.
 pub(super) const MAX_PATH: usize = 65_000;
 
-/// By how much the end of an archive grows if a value in it becomes too large for its field.
+/// The extra bytes at the end of an archive that has a value too large for its field.
 pub(super) const END_GROWTH: u64 = 56 + 20;
 
 /// Returns whether the contents of a member are followed by its CRC-32.

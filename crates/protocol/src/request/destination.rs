@@ -30,7 +30,7 @@ pub enum Overwrite {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadDestination {
     /// The field is missing or repeated.
-    #[error("exactly one Destination is needed")]
+    #[error("the request needs exactly one Destination header")]
     Missing,
     /// The destination is neither a whole URL nor a path that begins with a slash.
     #[error("the Destination is neither a URL nor a path that begins with a slash")]

@@ -25,7 +25,7 @@ pub struct ArchiveRange {
     folder: Arc<OwnedFd>,
     range: Range<u64>,
     checksums: Arc<Checksums>,
-    /// The latest checksum, in case so many others are remembered that it is forgotten.
+    /// The latest checksum, kept here because the cache of checksums may evict it.
     latest: Option<(FileVersion, u32)>,
     request: Option<ChecksumRequest>,
     read_bytes: u64,

@@ -92,7 +92,7 @@ impl DestEntry {
 /// Removes a folder and all that is in it, if it is still the one that was checked. `on_gone` is
 /// called once its name is free.
 ///
-/// Its name goes first and in one step: nobody sees a part of it, and a request that moves it at
+/// Its name goes first and in one step: no client sees a part of it, and a request that moves it at
 /// the same time moves all of it or nothing. If the server is killed meanwhile, the rest has a
 /// hidden name. If the system refuses to remove something, the rest gets its name back.
 pub(crate) fn remove_folder(

@@ -131,7 +131,7 @@ fn not_allowed_reason(method: Method) -> &'static str {
         | Method::Unlock => "nothing can be written here: serve --allow-upload allows it",
         Method::Delete => "nothing can be deleted here: serve --allow-delete allows it",
         Method::Move => "nothing can be moved here: serve --allow-all allows it",
-        _ => "this server does not use the method",
+        _ => "this server does not support this method",
     }
 }
 

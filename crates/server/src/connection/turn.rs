@@ -66,7 +66,7 @@ pub(crate) fn record_short_response(worker: &Worker, bytes: u64, now: Instant) {
     }
 }
 
-/// Takes the next turn of a transfer, and adds its cost if the log needs it: measuring takes a
+/// Runs the next turn of a transfer, and adds its cost if the log needs it: measuring takes a
 /// microsecond.
 pub(crate) fn advance(
     settings: &Settings,

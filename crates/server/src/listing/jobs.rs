@@ -91,7 +91,7 @@ pub(crate) struct ListedFolder {
 /// The folder and the requested listing.
 pub(crate) type ListingKey = (FolderId, ListingRequest);
 
-/// What tells folders apart.
+/// Identifies a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum FolderId {
     /// The folder that was opened.

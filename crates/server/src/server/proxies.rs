@@ -6,7 +6,7 @@ use std::net::IpAddr;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedProxies {
     networks: Vec<(IpAddr, u8)>,
-    /// Whether whatever connects to a unix socket is one.
+    /// Whether every client of a unix socket is trusted as a proxy.
     unix: bool,
 }
 

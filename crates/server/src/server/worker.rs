@@ -57,7 +57,7 @@ struct LongestIdle {
     of: Option<Network>,
     /// The number of each connection and the time since which it is idle.
     known: VecDeque<(u64, Instant)>,
-    /// The time before which there is no further search.
+    /// The earliest time of the next search.
     next_search: Option<Instant>,
 }
 

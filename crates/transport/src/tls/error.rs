@@ -236,7 +236,7 @@ fn fmt_reason(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         }
         Error::AlertReceived(
             Alert::UnknownCA | Alert::BadCertificate | Alert::CertificateUnknown,
-        ) => f.write_str("the peer does not believe our certificate"),
+        ) => f.write_str("the peer rejected our certificate as untrusted"),
         Error::AlertReceived(Alert::CertificateExpired) => {
             f.write_str("the peer says that our certificate has expired, or is not valid yet")
         }

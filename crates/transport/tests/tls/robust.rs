@@ -188,7 +188,7 @@ fn alerts_of_the_peer_are_told() {
         connection.complete_io(&mut peer.sock).is_err()
     });
     let error = accept(&socket, &certificate.acceptor()).unwrap_err();
-    assert_eq!(error.to_string(), "the peer does not believe our certificate");
+    assert_eq!(error.to_string(), "the peer rejected our certificate as untrusted");
     assert!(peer.join().unwrap());
     // A server that speaks nothing that we do.
     let mut provider = rustls::crypto::aws_lc_rs::default_provider();

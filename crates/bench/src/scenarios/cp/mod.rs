@@ -189,7 +189,7 @@ struct Copying<'a> {
     /// What the verified copies had, by the way that has another original.
     sha256: [String; 2],
     chilled: Option<Dropped>,
-    /// What becomes of earlier copies.
+    /// Whether copies of earlier rounds are kept or removed.
     earlier: EarlierCopies,
     tracer: Option<CallTracer>,
     turn: u32,

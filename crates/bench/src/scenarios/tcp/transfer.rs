@@ -30,7 +30,7 @@ pub(super) struct TcpTransfer<'a> {
     pub(super) seen_congestion: Option<String>,
 }
 
-/// What came of a transfer.
+/// The result of a transfer.
 enum TransferOutcome {
     /// Sender and receiver have done their work.
     Moved(Box<[Side; 2]>),

@@ -92,7 +92,7 @@ fn cost(receipt: &ProgramReceipt, line: &mut impl FnMut(&str, String)) {
     line("time", format!("{:.3} s", receipt.elapsed_s));
     costs(receipt.cpu_s, receipt.context_switches, receipt.page_faults, line);
     let stops = HumanCount(receipt.stops);
-    line("watched", format!("in {stops} stops, which are in the times above, not in the switches"));
+    line("watched", format!("in {stops} stops; the times above include them, the switches do not"));
 }
 
 /// Formats a count: `7,340,032 bytes in 448 calls of 16,384`.

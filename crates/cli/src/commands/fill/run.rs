@@ -99,9 +99,9 @@ pub(crate) fn run(args: &FillArgs) -> Result<()> {
 
 /// Why a path was given up.
 enum FillStop {
-    /// For a reason of its own.
+    /// This path failed.
     Path(String),
-    /// For a reason that all others have too.
+    /// All paths would fail in the same way.
     All(Failure),
 }
 

@@ -32,7 +32,7 @@ type ListedNames = HashMap<Vec<u8>, HashSet<Vec<u8>>>;
 /// Listed paths, by what they lead to here.
 type OtherPaths = HashMap<FileId, Vec<Vec<u8>>>;
 
-/// The entries that the listings have had.
+/// The entries of the listings that were read so far.
 #[derive(Debug)]
 pub(super) struct Prune {
     /// The names of everything in them, by the paths of their folders.

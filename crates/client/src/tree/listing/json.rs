@@ -28,7 +28,7 @@ pub(super) struct BoundedEntries {
     pub(super) is_whole: bool,
 }
 
-/// An entry, whoever wrote it.
+/// An entry in the JSON of any server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) link: String,

@@ -216,7 +216,7 @@ fn of_congestion(congestion: &std::result::Result<(String, String), Errno>) -> F
                 true => {
                     "it paces by a timer, which is slow over loopback: another one is used there"
                 }
-                false => "it sends as fast as acknowledgements arrive",
+                false => "it does not pace by a timer, so loopback is not slowed",
             };
             Finding::best("congestion").finding(format!("{used}{all}")).consequence(consequence)
         }

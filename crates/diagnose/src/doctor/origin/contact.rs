@@ -87,7 +87,7 @@ impl Contact {
                 .consequence("any machine on the network path can read and change what is cached"),
             Some("the kernel") => Finding::best("origin-tls")
                 .finding("the certificate is valid, and the kernel decrypts")
-                .consequence("fills are spliced to the disk"),
+                .consequence("cache fills go from the socket to the disk by splice"),
             Some(by) => Finding::closed("origin-tls")
                 .finding(format!("the certificate is valid, and {by} decrypts"))
                 .consequence("the bytes of fills pass through user space")

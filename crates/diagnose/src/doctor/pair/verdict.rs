@@ -138,8 +138,10 @@ const fn means(mechanism: Mechanism, is_stream: bool) -> &'static str {
         Mechanism::Sendfile if is_stream => "the file's pages go to the socket as they are",
         Mechanism::Sendfile => "the kernel copies from file to file",
         Mechanism::Splice => "the file's pages go through a pipe within the kernel",
-        Mechanism::Mmap => "one crossing: the kernel copies from where the file is mapped",
-        Mechanism::ReadWrite => "two crossings, into a buffer and out of it; works everywhere",
+        Mechanism::Mmap => "each byte is copied once, from where the file is mapped",
+        Mechanism::ReadWrite => {
+            "each byte is copied twice, into a buffer and out of it; works everywhere"
+        }
     }
 }
 
