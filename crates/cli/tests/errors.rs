@@ -100,7 +100,7 @@ fn wrong_words_are_usage_errors_that_name_them() {
         (["get", "-O", "x"], "unexpected argument '-O' found (see"),
         (["completions", "", ""], "unrecognized subcommand 'completions' (see"),
         (["sned", "a", "b"], "tip: a similar subcommand exists: 'send'"),
-        (["put", "http://h/", "x"], "'http://h/' is a URL: the last argument is the URL"),
+        (["put", "http://h/", "x"], "the URL is the last argument"),
         (["get", "http:/h/x", "-q"], "a URL begins with http:// or https://"),
     ] {
         let told = run(args).failed(2, &[]).stderr;
