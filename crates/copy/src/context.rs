@@ -150,9 +150,11 @@ impl<'a> CopyContext<'a> {
         is_over
     }
 
-    /// Returns whether something was not begun, or failed because everything would.
+    /// Returns whether something was not begun, or failed because everything would, and the caller
+    /// does not remove what is there of it.
     fn is_cut_short(&self) -> bool {
-        self.skipped.load(Ordering::Relaxed) || self.is_over.load(Ordering::Relaxed)
+        let is_over = self.skipped.load(Ordering::Relaxed) || self.is_over.load(Ordering::Relaxed);
+        is_over && !self.settings.stop_early
     }
 
     /// Returns whether nothing more is begun.

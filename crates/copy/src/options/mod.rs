@@ -105,7 +105,8 @@ pub struct CopyOptions {
     pub resume: bool,
     /// How many threads copy; at least 1.
     pub jobs: usize,
-    /// Begins nothing more after the first problem.
+    /// Begins nothing more after the first problem. Unlike those of another copy that is cut short,
+    /// new folders get their names then, by which the caller removes them.
     pub stop_early: bool,
     /// Makes links to the originals instead of copies.
     pub link: Option<LinkKind>,
