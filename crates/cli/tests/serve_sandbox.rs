@@ -193,6 +193,31 @@ fn every_thread_runs_filtered_as_the_user_without_capabilities() {
 }
 
 #[test]
+fn a_cache_belongs_to_the_user_that_fills_it() {
+    if !is_root() {
+        return eprintln!("skipped: only root can become another user");
+    }
+    let place = Place::new();
+    let origin = place.serve(&[]);
+    fs::create_dir(place.at("own")).unwrap();
+    assert!(Command::new("chown").arg("nobody").arg(place.at("own")).status().unwrap().success());
+    let owner = fs::metadata(place.at("own")).unwrap().uid();
+    for name in ["own", "new/cache"] {
+        let folder = place.at(name);
+        let mut command = underpass();
+        command.args(["serve", "--port", "0", "--user", "nobody", "--cache-free", "0"]);
+        command.args(["--origin", &origin.address, "--cache"]).arg(&folder);
+        let server = Running::listening(command);
+        assert_eq!(get(&server, "file"), b"inside", "{name}");
+        let objects = || fs::read_dir(folder.join("objects")).unwrap().flatten();
+        until("an object is stored", || objects().count() == 1);
+        let all = objects().chain(fs::read_dir(&folder).unwrap().flatten());
+        assert!(all.into_iter().all(|it| it.metadata().unwrap().uid() == owner), "{name}");
+        end(server);
+    }
+}
+
+#[test]
 fn a_server_that_stays_root_says_so_and_keeps_what_reads_files_alone() {
     if !is_root() {
         return eprintln!("skipped: only for root");

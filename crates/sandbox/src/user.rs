@@ -5,7 +5,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use rustix::fs::chown;
-use rustix::process::{Gid, Uid, geteuid};
+use rustix::process::{Gid, Uid, getegid, geteuid};
 use rustix::thread::{
     set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
@@ -38,6 +38,26 @@ impl User {
     /// As chown(2).
     pub fn give(&self, path: &Path) -> io::Result<()> {
         Ok(chown(path, Some(self.uid), Some(self.gid))?)
+    }
+
+    /// Runs `act` with the rights of this user on this thread, so that what it creates belongs to
+    /// the user, and nothing that the user has put in its way is used with those of root. Without
+    /// root it just runs.
+    ///
+    /// # Errors
+    ///
+    /// As setresuid(2) and setresgid(2).
+    pub fn run_as<T>(&self, act: impl FnOnce() -> T) -> io::Result<T> {
+        let (uid, gid) = (geteuid(), getegid());
+        if !uid.is_root() {
+            return Ok(act());
+        }
+        set_thread_res_gid(gid, self.gid, gid)?;
+        set_thread_res_uid(uid, self.uid, uid)?;
+        let done = act();
+        set_thread_res_uid(uid, uid, uid)?;
+        set_thread_res_gid(gid, gid, gid)?;
+        Ok(done)
     }
 
     /// Becomes this user permanently. The capabilities stay permitted if `keeps_capabilities`, so

@@ -1,5 +1,7 @@
 //! The options of `--origin`: a cache in front of a server that has the files.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,12 +13,14 @@ use underpass_client::{
     ClientError, Credentials, HttpClient, TlsSetup, Url, input, without_credentials,
 };
 use underpass_engine::Size;
+use underpass_engine::hint::Action;
 use underpass_protocol::caching::FreshnessRules;
+use underpass_sandbox::User;
 use underpass_server::server::MinFree;
 use underpass_transport::tls::Trust;
 
 use super::args::{OptionsError, OriginArgs, ServeArgs};
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, WithPath};
 use crate::output;
 
 /// How long a file of a store is fresh: stores rarely say so.
@@ -122,10 +126,7 @@ impl OriginArgs {
             policy: args.engine.policy(),
             max_in_memory,
         };
-        let cache = Cache::open(cache_options).map_err(|error| match error {
-            error @ OpenError::Format(_) => Failure::value("--cache", error),
-            error => Failure::line(error),
-        })?;
+        let cache = open_cache(args.setup.user.as_ref(), cache_options)?;
         self.note_small_disk(folder);
         Ok(Some(CacheOfOrigin { options, cache, ports, folders }))
     }
@@ -160,6 +161,27 @@ impl OriginArgs {
         }
         Ok(())
     }
+}
+
+/// Opens a cache. What is created for it belongs to the user that fills it later.
+fn open_cache(user: Option<&User>, options: CacheOptions) -> Result<Cache> {
+    let folder = options.folder.clone();
+    let opened = match user {
+        Some(user) => {
+            let ancestors: Vec<_> = folder.ancestors().collect();
+            for path in ancestors.into_iter().rev() {
+                if DirBuilder::new().mode(0o700).create(path).is_ok() {
+                    user.give(path).with_path(Action::Writing, path)?;
+                }
+            }
+            user.run_as(|| Cache::open(options)).with_path(Action::Writing, folder)?
+        }
+        None => Cache::open(options),
+    };
+    opened.map_err(|error| match error {
+        error @ OpenError::Format(_) => Failure::value("--cache", error),
+        error => Failure::line(error),
+    })
 }
 
 /// Fails if a store answers that a bucket does not exist, or that its keys are wrong. One that does
