@@ -158,7 +158,12 @@ impl Fetch<'_> {
             && version == head.version
             && len.zip(head.size).is_none_or(|(len, size)| len == size)
             && !head.has_other_coding(response)
-            && may_store(200, &stored_fields(response), &self.shared.options.vary_on).is_ok()
+            && self.may_store(response)
+    }
+
+    /// Returns whether a response may be stored for all clients.
+    fn may_store(&self, response: &Response) -> bool {
+        may_store(response.status, &stored_fields(response), &self.shared.options.vary_on).is_ok()
     }
 
     /// Fetches an object that is not stored.
@@ -324,14 +329,8 @@ impl Fetch<'_> {
         // A body that ends with the connection may be truncated; chunks and lengths show their end.
         let is_complete_at_end = received.answer.response.framing != BodyFraming::UntilEnd;
         let is_purged = self.object().state().purges != self.purges;
-        let is_stored = is_complete_at_end
-            && !is_purged
-            && may_store(
-                status,
-                &stored_fields(&received.answer.response),
-                &self.shared.options.vary_on,
-            )
-            .is_ok();
+        let is_stored =
+            is_complete_at_end && !is_purged && self.may_store(&received.answer.response);
         let reserved = if end == u64::MAX { 0 } else { end - start };
         if self.wanted.is_relayed || self.shared.reserve(reserved).is_err() {
             return self.relay(received, total, start..end);
