@@ -6,17 +6,19 @@
 mod rig;
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, PipeWriter, Read, Write, pipe};
 use std::net::TcpStream;
-use std::os::unix::fs::symlink;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use rustix::fs::OFlags;
 use tempfile::TempDir;
 
-use rig::{Running, end, folder, has, noise, noise_file, underpass, until};
+use rig::{Running, end, folder, has, noise, noise_file, run, underpass, until};
 use underpass_testkit::mounts::{FileSystem, Mounted};
 
 const LEN: usize = 40 << 20;
@@ -215,6 +217,76 @@ fn sighup_in_the_middle_of_a_download_begins_the_log_anew() {
     end(server);
     assert!(fs::read_to_string(&log).unwrap().contains("\"target\":\"/file\""));
     assert!(fs::read_to_string(&old).unwrap().is_empty());
+}
+
+/// Fills a pipe, so that the next write to it waits. What is written is that of another description
+/// of the file, for its flags are not to be those of the server.
+fn fill(pipe: &PipeWriter) {
+    let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
+    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+    let mut other = File::options().write(true).custom_flags(nonblocking).open(path).unwrap();
+    while other.write(&[b'x'; 4096]).is_ok() {}
+    while other.write(b"x").is_ok() {}
+}
+
+#[test]
+fn a_server_ends_though_nothing_takes_its_log() {
+    let served = folder();
+    fs::write(served.path().join("small"), "text").unwrap();
+    let (_reader, writer) = pipe().unwrap();
+    let mut command = underpass();
+    command.args(["serve", "-p", "0"]).arg(served.path()).stdout(writer.try_clone().unwrap());
+    let server = Running::listening(command);
+    fill(&writer);
+    run(["get", "-q", "-o", "-", &format!("{}small", server.address)]).succeeded();
+    server.signal("TERM");
+    let said = server.finish().succeeded().stderr;
+    assert!(said.contains("the last lines of the log are lost"), "{said}");
+}
+
+#[test]
+fn a_server_serves_though_nothing_takes_its_messages() {
+    let served = folder();
+    let file = noise_file(served.path(), "file", LEN);
+    fs::write(served.path().join("small"), "text").unwrap();
+    let (reader, writer) = pipe().unwrap();
+    let mut command = underpass();
+    command.args(["serve", "-p", "0", "-q", "--workers", "1", "--log-file", "/dev/null"]);
+    command.arg(served.path()).stderr(writer.try_clone().unwrap());
+    let mut server = Ended(command.spawn().unwrap());
+    let mut lines = BufReader::new(&reader).lines().map(|line| line.unwrap());
+    // This is all that it says at the start.
+    let line = lines.find(|line| line.contains(" at http://")).unwrap();
+    let address = line.split_once(" at ").unwrap().1.to_owned();
+    fill(&writer);
+    // A transfer that fails is told, and so is what SIGHUP has read.
+    let at = address.trim_start_matches("http://").trim_end_matches('/');
+    let mut download = TcpStream::connect(at).unwrap();
+    write!(download, "GET /file HTTP/1.1\r\nHost: {at}\r\n\r\n").unwrap();
+    download.read_exact(&mut [0; 1000]).unwrap();
+    File::options().write(true).open(file).unwrap().set_len(LEN as u64 - 1).unwrap();
+    let _ = download.read_to_end(&mut Vec::new());
+    signal(&server.0, "HUP");
+    let got = run(["get", "-q", "-o", "-", "--timeout", "60", &format!("{address}small")]);
+    assert_eq!(got.succeeded().stdout, b"text");
+    signal(&server.0, "TERM");
+    assert!(server.0.wait().unwrap().success());
+}
+
+/// A process that ends with the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // It has ended already, or is not wanted any more.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn signal(child: &Child, name: &str) {
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
 }
 
 /// The system calls of a trace behind the one that reads the request for `path`, up to the next

@@ -3,13 +3,14 @@
 use std::io::{Error, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{OnceLock, RwLock};
 
 use clap::error::ErrorKind;
 use indicatif::{BinaryBytes, HumanCount};
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
+use underpass_engine::wait::unpoison;
 use underpass_engine::{Declined, was_closed};
 use underpass_transport::tls::Pin;
 
@@ -223,9 +224,22 @@ pub(super) fn erase() {
 /// Writes to standard error, over a drawn line if there is one.
 fn write_error(text: &str) {
     let erase = if IS_DRAWN.swap(false, Ordering::Relaxed) { ERASE_BELOW } else { "" };
-    // There is no way to report that standard error is closed.
-    let _ = write!(std::io::stderr(), "{erase}{text}");
+    let text = format!("{erase}{text}");
+    match &*unpoison(ERROR_SINK.read()) {
+        Some(sink) => sink(text.as_bytes()),
+        // There is no way to report that standard error is closed.
+        None => drop(std::io::stderr().write_all(text.as_bytes())),
+    }
 }
+
+/// Has lines for standard error given to a function that does not wait, or written again.
+pub(crate) fn set_error_sink(sink: Option<ErrorSink>) {
+    *unpoison(ERROR_SINK.write()) = sink;
+}
+
+type ErrorSink = Box<dyn Fn(&[u8]) + Send + Sync>;
+
+static ERROR_SINK: RwLock<Option<ErrorSink>> = RwLock::new(None);
 
 /// Whether a line of progress is on the terminal, of which a process has one.
 static IS_DRAWN: AtomicBool = AtomicBool::new(false);

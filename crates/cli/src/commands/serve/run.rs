@@ -1,8 +1,8 @@
 //! Runs the server until a signal ends it.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Instant;
 
 use signal_hook::iterator::Signals;
@@ -13,13 +13,13 @@ use underpass_server::server::{Address, Control, Server, Settings, SiteSettings}
 use super::args::{OptionsError, ServeArgs};
 use super::certificate::{Certificate, KeyFiles, Orders, folders};
 use super::control::{Reload, SignalWatch, keep_signals};
-use super::log::{AccessLog, LogFile};
+use super::log::{LogBuffer, LogFile, MAX_ENTRIES, MAX_MESSAGES};
 use super::print::{self, StartupFacts};
 use super::settings::{OpenSites, Opened, settings as settings_of};
 use super::share::goal::{ShareGoal, Timer};
 use super::sockets;
 use crate::failure::{Failure, Result};
-use crate::output::counted;
+use crate::output::{self, counted, note};
 
 /// Serves until a signal ends it.
 pub(crate) fn run(args: &ServeArgs) -> Result<()> {
@@ -93,7 +93,20 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<ShareGoal>>) -> Res
         sites: server.sites(),
         confined_to: confinement.restricts_files().then_some(access),
     });
-    serve(server, signals, log_file, reload, args.logging.quiet, share)
+    let is_quiet = args.logging.quiet;
+    with_messages(|| serve(server, signals, log_file, reload, is_quiet, share))
+}
+
+/// Runs a function whose messages nothing waits for, even if nobody reads standard error.
+fn with_messages(serve: impl FnOnce() -> Result<()>) -> Result<()> {
+    let messages = LogBuffer::start(LogFile::standard_error()?, MAX_MESSAGES).map_err(no_thread)?;
+    let lines = messages.clone();
+    output::set_error_sink(Some(Box::new(move |line| lines.line(line))));
+    let outcome = serve();
+    if messages.end() {
+        output::set_error_sink(None);
+    }
+    outcome
 }
 
 /// Returns the port that redirects to HTTPS, if there is one. Sockets that other programs have
@@ -127,24 +140,28 @@ fn serve(
     is_quiet: bool,
     share: Option<&Arc<ShareGoal>>,
 ) -> Result<()> {
-    let failed = |source| Failure::System { action: "starting a thread", source };
-    let (log, writer) = log_file.map(AccessLog::start).transpose().map_err(failed)?.unzip();
+    let log = log_file.map(|file| LogBuffer::start(file, MAX_ENTRIES));
+    let log = log.transpose().map_err(no_thread)?;
     let control = Control::new();
     let timer = share.map(|share| share.watch(&mut server, &control));
-    let timer = timer.transpose().map_err(failed)?;
+    let timer = timer.transpose().map_err(no_thread)?;
     let watch = SignalWatch::start(signals, control.clone(), log.clone(), reload);
-    let watch = watch.map_err(failed)?;
+    let watch = watch.map_err(no_thread)?;
     let started = Instant::now();
     let lines = log.clone();
     let line = move |line: &[u8]| lines.iter().for_each(|log| log.line(line));
     let outcome = server.run(control, line, move |note| print::event(&note, is_quiet));
-    log.iter().for_each(AccessLog::end);
-    // A panic of the thread was already reported.
-    let _ = writer.map(JoinHandle::join);
+    if !log.iter().all(LogBuffer::end) {
+        note("the last lines of the log are lost: nothing takes them");
+    }
     watch.end();
     timer.into_iter().for_each(Timer::end);
     print::ended(&outcome?, started.elapsed());
     Ok(())
+}
+
+fn no_thread(source: io::Error) -> Failure {
+    Failure::System { action: "starting a thread", source }
 }
 
 fn is_tcp(address: &Address) -> bool {

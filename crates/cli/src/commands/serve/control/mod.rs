@@ -15,7 +15,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::{Handle, Signals};
 use underpass_server::server::Control;
 
-use super::log::AccessLog;
+use super::log::LogBuffer;
 use crate::failure::{Failure, Result};
 use crate::output::note;
 use crate::signals::outlive_file_limit;
@@ -46,7 +46,7 @@ impl SignalWatch {
     pub(crate) fn start(
         mut signals: Signals,
         control: Control,
-        log: Option<AccessLog>,
+        log: Option<LogBuffer>,
         mut reload: Option<Reload>,
     ) -> io::Result<Self> {
         let handle = signals.handle();
@@ -54,7 +54,7 @@ impl SignalWatch {
             let mut ends = 0;
             for signal in signals.forever() {
                 if matches!(signal, SIGHUP | SIGUSR1) {
-                    log.iter().for_each(AccessLog::reopen);
+                    log.iter().for_each(LogBuffer::reopen);
                     reload.iter_mut().filter(|_| signal == SIGHUP).for_each(Reload::run);
                     continue;
                 }

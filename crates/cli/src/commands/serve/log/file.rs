@@ -1,8 +1,8 @@
-//! The target of the access log: a file that is appended to, or standard output.
+//! The target of lines: a file that is appended to, standard output or standard error.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -12,27 +12,36 @@ use rustix::process::geteuid;
 
 use crate::failure::{Result, WithPath};
 
-/// The target of the lines: a file that is appended to, or standard output.
+/// The target of lines: a file that is appended to, standard output or standard error.
 #[derive(Debug)]
 pub(in crate::commands::serve) struct LogFile {
-    /// `None` for standard output, which cannot be opened again.
-    pub(super) path: Option<PathBuf>,
+    /// `None` for what cannot be opened again.
+    path: Option<PathBuf>,
+    pub(super) name: String,
     pub(super) file: File,
 }
 
 impl LogFile {
     /// Opens the file, or standard output if there is none.
     pub(in crate::commands::serve) fn open(path: Option<&Path>) -> Result<Self> {
-        let file = match path {
-            Some(path) => append(path).with_path("opening", path)?,
-            None => {
-                let stdout = io::stdout().as_fd().try_clone_to_owned();
-                stdout.with_path("opening", STDOUT)?.into()
-            }
+        let Some(path) = path else {
+            let stdout = io::stdout().as_fd().try_clone_to_owned();
+            return Ok(Self::stream(stdout.with_path("opening", STDOUT)?, STDOUT));
         };
+        let file = append(path).with_path("opening", path)?;
         // An absolute path names the same file after a change of folders.
-        let path = path.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
-        Ok(Self { path, file })
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        Ok(Self { name: path.display().to_string(), path: Some(path), file })
+    }
+
+    /// Opens standard error.
+    pub(in crate::commands::serve) fn standard_error() -> Result<Self> {
+        let stderr = io::stderr().as_fd().try_clone_to_owned();
+        Ok(Self::stream(stderr.with_path("opening", STDERR)?, STDERR))
+    }
+
+    pub(super) fn stream(stream: OwnedFd, name: &str) -> Self {
+        Self { path: None, name: name.to_owned(), file: stream.into() }
     }
 
     /// Returns the folder in which the file is created again after it was moved away.
@@ -45,10 +54,6 @@ impl LogFile {
             self.file = append(path)?;
         }
         Ok(())
-    }
-
-    pub(super) fn name(&self) -> String {
-        self.path.as_ref().map_or_else(|| STDOUT.to_owned(), |path| path.display().to_string())
     }
 }
 
@@ -87,6 +92,8 @@ fn is_shared(folder: &Path) -> bool {
 }
 
 const STDOUT: &str = "standard output";
+
+const STDERR: &str = "standard error";
 
 #[cfg(test)]
 mod tests {

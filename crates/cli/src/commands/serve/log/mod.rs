@@ -1,7 +1,7 @@
-//! The access log: the file, and the thread that writes it.
+//! The access log and the messages: where they go, and the threads that write them.
 
 mod file;
 mod writer;
 
 pub(super) use file::LogFile;
-pub(super) use writer::AccessLog;
+pub(super) use writer::{LogBuffer, MAX_ENTRIES, MAX_MESSAGES};

@@ -1,13 +1,14 @@
-//! The thread that writes the access log.
+//! The threads that write the access log and the messages on standard error.
 //!
 //! A system call for each line would cost more than most responses, and a disk that is slow for a
-//! moment must not stop the workers. So a line is only copied into a buffer, which a separate
-//! thread writes a few times a second. The buffer is bounded; lines that do not fit are counted.
+//! moment, or a reader that takes nothing, must not stop the workers. So a line is only copied into
+//! a buffer, which a separate thread writes a few times a second. The buffer is bounded; lines that
+//! do not fit are counted.
 
 use std::io::{self, Write};
 use std::mem;
 use std::sync::{Arc, Condvar, Mutex};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use underpass_engine::wait::{lock, unpoison};
@@ -16,13 +17,15 @@ use super::file::LogFile;
 use crate::failure::plain;
 use crate::output;
 
-/// An access log that is being written. Clones write to the same log.
+/// A log that is being written. Clones write to the same log.
 #[derive(Clone, Debug)]
-pub(crate) struct AccessLog(Arc<SharedLog>);
+pub(crate) struct LogBuffer(Arc<SharedLog>);
 
 #[derive(Debug)]
 struct SharedLog {
     state: Mutex<LogState>,
+    /// The maximum number of bytes that wait to be written.
+    capacity: usize,
     /// Notified when there is something to write, much to write, or something else to do.
     changed: Condvar,
 }
@@ -34,29 +37,32 @@ struct LogState {
     lost: u64,
     reopens: bool,
     ends: bool,
+    /// Whether everything is written, and nothing more will be.
+    has_ended: bool,
 }
 
-impl AccessLog {
-    /// Starts the writing thread. It ends, with everything written, after [`end`](Self::end).
+impl LogBuffer {
+    /// Starts the writing thread of a buffer of so many bytes.
     ///
     /// # Errors
     ///
     /// The error of the system if there can be no thread.
-    pub(crate) fn start(file: LogFile) -> io::Result<(Self, JoinHandle<()>)> {
-        let shared = Arc::new(SharedLog { state: Mutex::default(), changed: Condvar::new() });
+    pub(crate) fn start(file: LogFile, capacity: usize) -> io::Result<Self> {
+        let shared = SharedLog { state: Mutex::default(), capacity, changed: Condvar::new() };
+        let shared = Arc::new(shared);
         let writer = Writer { file, complained: false, is_torn: false };
-        let thread = thread::Builder::new().spawn({
+        thread::Builder::new().spawn({
             let shared = Arc::clone(&shared);
             move || writer.run(&shared)
         })?;
-        Ok((Self(shared), thread))
+        Ok(Self(shared))
     }
 
     /// Adds a line, which ends with a line feed. This costs a lock and a copy.
     pub(crate) fn line(&self, line: &[u8]) {
         let mut state = lock(&self.0.state);
         let before = state.pending.len();
-        if before + line.len() > CAPACITY {
+        if before + line.len() > self.0.capacity {
             state.lost += 1;
             return;
         }
@@ -64,20 +70,24 @@ impl AccessLog {
         let after = state.pending.len();
         drop(state);
         if before == 0 || (before < FULL && after >= FULL) {
-            self.0.changed.notify_one();
+            self.0.changed.notify_all();
         }
     }
 
     /// Opens the file again, after it was moved away.
     pub(crate) fn reopen(&self) {
         lock(&self.0.state).reopens = true;
-        self.0.changed.notify_one();
+        self.0.changed.notify_all();
     }
 
-    /// Ends the log; no lines may follow.
-    pub(crate) fn end(&self) {
-        lock(&self.0.state).ends = true;
-        self.0.changed.notify_one();
+    /// Ends the log; no lines may follow. Returns once everything is written, or false if that
+    /// takes too long.
+    pub(crate) fn end(&self) -> bool {
+        let SharedLog { state, changed, .. } = &*self.0;
+        let mut state = lock(state);
+        state.ends = true;
+        changed.notify_all();
+        unpoison(changed.wait_timeout_while(state, END_WAIT, |state| !state.has_ended)).0.has_ended
     }
 }
 
@@ -111,13 +121,15 @@ impl Writer {
             let mut todo = shared.next(spare);
             self.write(&todo.pending);
             if todo.lost > 0 {
-                let (name, lost) = (self.file.name(), todo.lost);
+                let (name, lost) = (&self.file.name, todo.lost);
                 output::note(&format!("{name} is too slow: {lost} lines are lost"));
             }
             if todo.reopens {
                 self.reopen();
             }
             if todo.ends {
+                lock(&shared.state).has_ended = true;
+                shared.changed.notify_all();
                 return;
             }
             todo.pending.clear();
@@ -161,7 +173,7 @@ impl Writer {
     fn report(&mut self, outcome: io::Result<()>, action: &str, consequence: &str) {
         let was_told = mem::replace(&mut self.complained, outcome.is_err());
         if let (Err(error), false) = (outcome, was_told) {
-            let name = self.file.name();
+            let name = &self.file.name;
             output::note(&format!("{action} {name}: {}: {consequence}", plain(&error)));
         }
     }
@@ -170,8 +182,15 @@ impl Writer {
 /// Bytes written at once: a larger write costs the same per byte.
 const FULL: usize = 64 << 10;
 
-/// The most buffered bytes: some seconds of the busiest server, while a disk is stuck.
-const CAPACITY: usize = 8 << 20;
+/// The bytes that wait to be written to an access log at most: some seconds of the busiest server,
+/// while a disk is stuck.
+pub(crate) const MAX_ENTRIES: usize = 8 << 20;
+
+/// The same of messages: thousands of lines.
+pub(crate) const MAX_MESSAGES: usize = 256 << 10;
+
+/// The longest wait at the end for what is not written yet.
+const END_WAIT: Duration = Duration::from_secs(3);
 
 /// The longest delay of a line; short enough for an operator who watches the file.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -190,7 +209,8 @@ mod tests {
     fn every_line_is_in_the_file_when_the_log_has_ended() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
-        let (log, thread) = AccessLog::start(LogFile::open(Some(&path)).unwrap()).unwrap();
+        let file = LogFile::open(Some(&path)).unwrap();
+        let log = LogBuffer::start(file, MAX_ENTRIES).unwrap();
         thread::scope(|scope| {
             for worker in 0..4 {
                 let log = log.clone();
@@ -199,8 +219,7 @@ mod tests {
                 });
             }
         });
-        log.end();
-        thread.join().unwrap();
+        assert!(log.end());
         let text = fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().count(), 20_000);
         let mut last = [-1_i32; 4];
@@ -216,7 +235,8 @@ mod tests {
     fn a_log_that_was_moved_is_reopened() {
         let folder = tempfile::tempdir().unwrap();
         let (path, moved) = (folder.path().join("log"), folder.path().join("log.1"));
-        let (log, thread) = AccessLog::start(LogFile::open(Some(&path)).unwrap()).unwrap();
+        let file = LogFile::open(Some(&path)).unwrap();
+        let log = LogBuffer::start(file, MAX_ENTRIES).unwrap();
         log.line(b"before\n");
         fs::rename(&path, &moved).unwrap();
         log.reopen();
@@ -224,8 +244,7 @@ mod tests {
             thread::sleep(Duration::from_millis(1));
         }
         log.line(b"after\n");
-        log.end();
-        thread.join().unwrap();
+        assert!(log.end());
         assert_eq!(fs::read_to_string(moved).unwrap(), "before\n");
         assert_eq!(fs::read_to_string(path).unwrap(), "after\n");
     }
@@ -234,12 +253,12 @@ mod tests {
     fn a_line_that_was_cut_is_not_joined_to_the_next() {
         let (here, mut there) = UnixStream::pair().unwrap();
         here.set_nonblocking(true).unwrap();
-        let file = LogFile { path: None, file: OwnedFd::from(here).into() };
+        let file = LogFile::stream(OwnedFd::from(here), "a socket");
         let mut writer = Writer { file, complained: false, is_torn: false };
         writer.write(b"first\n");
-        writer.write(&vec![b'x'; CAPACITY]);
+        writer.write(&vec![b'x'; MAX_ENTRIES]);
         // There is room again.
-        let mut text = vec![0; CAPACITY];
+        let mut text = vec![0; MAX_ENTRIES];
         let mut len = there.read(&mut text).unwrap();
         there.set_nonblocking(true).unwrap();
         while let Ok(more) = there.read(&mut text[len..]) {
@@ -255,11 +274,12 @@ mod tests {
 
     #[test]
     fn a_line_that_finds_no_room_is_counted_and_not_waited_for() {
-        let shared = Arc::new(SharedLog { state: Mutex::default(), changed: Condvar::new() });
-        let log = AccessLog(Arc::clone(&shared));
-        let line = vec![b'x'; CAPACITY / 2];
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        let shared = Arc::new(SharedLog { state, capacity: MAX_ENTRIES, changed });
+        let log = LogBuffer(Arc::clone(&shared));
+        let line = vec![b'x'; MAX_ENTRIES / 2];
         (0..3).for_each(|_| log.line(&line));
         assert_eq!(lock(&shared.state).lost, 1);
-        assert_eq!(lock(&shared.state).pending.len(), CAPACITY);
+        assert_eq!(lock(&shared.state).pending.len(), MAX_ENTRIES);
     }
 }
