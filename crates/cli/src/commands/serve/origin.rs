@@ -1,6 +1,7 @@
 //! The options of `--origin`: a cache in front of a server that has the files.
 
 use std::fs::DirBuilder;
+use std::io::ErrorKind::PermissionDenied;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -170,7 +171,11 @@ fn open_cache(user: Option<&User>, options: CacheOptions) -> Result<Cache> {
         Some(user) => {
             let ancestors: Vec<_> = folder.ancestors().collect();
             for path in ancestors.into_iter().rev() {
-                if DirBuilder::new().mode(0o700).create(path).is_ok() {
+                let create = || DirBuilder::new().mode(0o700).create(path);
+                // Where the user may not create it, nobody puts a link in its place meanwhile.
+                let created = user.run_as(create).with_path(Action::Writing, path)?;
+                let is_refused = created.is_err_and(|error| error.kind() == PermissionDenied);
+                if is_refused && create().is_ok() {
                     user.give(path).with_path(Action::Writing, path)?;
                 }
             }
