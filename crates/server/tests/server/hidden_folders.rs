@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
+use super::dav::send;
 use super::rig::{Running, Site, request};
 use underpass_server::server::Changes;
 
@@ -70,6 +71,12 @@ fn a_pattern_that_ends_in_a_slash_hides_folders_only() {
 fn changes_leave_hidden_folders_alone_and_files_of_the_name_not() {
     let site = site();
     assert_eq!(ask(&site, "PUT", "/in/x/new", &[]), 403);
+    assert_eq!(ask(&site, "PUT", "/in/x", &[]), 403);
+    let lock = "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope>\
+                <locktype><write/></locktype></lockinfo>";
+    assert_eq!(send(&site, "LOCK", "/in/x", &[], lock).status, 403);
+    assert_eq!(send(&site, "LOCK", "/y/x", &[], lock).status, 409);
+    assert_eq!(send(&site, "LOCK", "/locked", &[], lock).status, 201);
     assert_eq!(ask(&site, "PUT", "/build/x", &[]), 201, "a file");
     assert_eq!(ask(&site, "MKCOL", "/deep/x", &[]), 403, "a folder");
     assert_eq!(ask(&site, "DELETE", "/in", &[]), 403, "a hidden folder is in it");

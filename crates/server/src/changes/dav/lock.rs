@@ -214,6 +214,9 @@ async fn make_file(site: &Arc<Site>, path: &[u8]) -> Result<()> {
             Ok(_) if helper.settings.changes.sync => {
                 sync_folder(&folder, fsync).map_err(ChangeRefusal::unsynced)
             }
+            Err(Errno::EXIST) if helper.root.hides_entry(&path, false) => {
+                Err(ChangeRefusal::new(403, "such names are hidden here"))
+            }
             Ok(_) | Err(Errno::EXIST) => Ok(()),
             Err(errno) => Err(ChangeRefusal::at_target(errno)),
         }

@@ -114,6 +114,9 @@ impl UploadTarget {
         };
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Ok(Some(ExistingFile::new(&stat, self.etag(root, &stat)))),
+            FileType::Directory if root.hides_entry(&self.path, true) => {
+                Err(UploadRefusal::new(403, "such names are hidden here"))
+            }
             FileType::Directory => Err(UploadRefusal::is_folder()),
             _ => Err(UploadRefusal::new(409, "the target is not a file")),
         }
