@@ -3,6 +3,8 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
+use serde_json::Value;
+
 use crate::rig::{noise, noise_file};
 use crate::site::{Site, assert_same};
 
@@ -19,7 +21,9 @@ fn fetch(program: &str, args: &[&str]) -> usize {
     site.fetch(program, &args).succeeded();
     assert_same(&site.target("file"), &source);
     let log = site.end();
-    assert!(log.iter().all(|line| line["mechanisms"]["read_write"].is_null()), "{log:?}");
+    // The last bytes of a file that was written a moment ago are held back, and copied.
+    let copied = |line: &Value| line["mechanisms"]["read_write"].as_u64().unwrap_or(0);
+    assert!(log.iter().all(|line| copied(line) <= 3), "{log:?}");
     log.len()
 }
 
