@@ -28,7 +28,7 @@ pub struct AcmeOptions {
     pub directory: Url,
     /// The folder of accounts and certificates.
     pub state: PathBuf,
-    /// How the server of the authority is checked.
+    /// The check of the server of the authority.
     pub tls: TlsSetup,
 }
 

@@ -1,4 +1,4 @@
-//! Why there is no certificate.
+//! The reason why there is no certificate.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use underpass_transport::tls::TlsError;
 
 pub(crate) type Result<T, E = AcmeError> = std::result::Result<T, E>;
 
-/// Why there is no certificate.
+/// The reason why there is no certificate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcmeError {

@@ -19,7 +19,7 @@ use underpass_engine::wait::lock;
 #[derive(Clone)]
 pub(crate) struct Http {
     client: Arc<underpass_client::HttpClient<'static>>,
-    /// How long an exchange may take in all.
+    /// The time that an exchange may take in all.
     max_time: Duration,
     retry_after: Arc<Mutex<Option<Duration>>>,
 }

@@ -2,7 +2,7 @@
 
 use underpass_client::Url;
 
-/// Why no certificate can be ordered for a name.
+/// The reason why no certificate can be ordered for a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadName {
     /// It is an address.

@@ -148,5 +148,5 @@ const FIRST_WAIT: Duration = Duration::from_millis(250);
 
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
-/// How long an authority may take to check a challenge, and to issue a certificate.
+/// The time that an authority may take to check a challenge, and to issue a certificate.
 const MAX_TIME: Duration = Duration::from_secs(120);

@@ -1,4 +1,4 @@
-//! Why a bench could not be completed, or a record not be read.
+//! The reason why a bench could not be completed, or a record not be read.
 
 use std::fmt;
 use std::io;
@@ -9,7 +9,7 @@ use underpass_engine::hint::{Action, Hint, Hinted};
 
 use crate::record::Unit;
 
-/// Why there is no result.
+/// The reason why there is no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchError {
@@ -19,29 +19,29 @@ pub enum BenchError {
     /// What was to be measured failed, or did something else than it should: never measured.
     #[error("measuring {what}: {why}")]
     Measuring {
-        /// What was being measured.
+        /// The measurement.
         what: String,
-        /// What went wrong.
+        /// The fault.
         why: String,
     },
     /// Something about an address or a connection.
     #[error("{action} {address}: {}", plain(.source))]
     Network {
-        /// What was being done, such as `connecting to`.
+        /// The action, such as `connecting to`.
         action: &'static str,
         /// With which address.
         address: String,
-        /// What the system answered.
+        /// The system's answer.
         source: io::Error,
     },
     /// Something about a file.
     #[error("{action} {}: {}", .path.display(), plain(.source))]
     Path {
-        /// What was being done, such as `opening`.
+        /// The action, such as `opening`.
         action: Action,
         /// With which file.
         path: PathBuf,
-        /// What the system answered.
+        /// The system's answer.
         source: io::Error,
     },
     /// The file is not a record, a damaged one, or one of another version of this program.
@@ -49,7 +49,7 @@ pub enum BenchError {
     Record {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
     /// The files or the connections of this bench exceed what this system has.
@@ -62,7 +62,7 @@ pub enum BenchError {
         old: PathBuf,
         /// The other one.
         new: PathBuf,
-        /// Why not.
+        /// The reason.
         why: String,
     },
     /// The requested measurement is not possible here.
@@ -70,7 +70,7 @@ pub enum BenchError {
     Usage(#[from] UsageError),
 }
 
-/// What the system has too little of.
+/// The resource of which the system has too little.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Shortage {
@@ -95,7 +95,7 @@ pub enum Shortage {
     },
 }
 
-/// Why a requested measurement is not possible.
+/// The reason why a requested measurement is not possible.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UsageError {
@@ -131,7 +131,7 @@ impl Hinted for BenchError {
     }
 }
 
-/// What the bench returns.
+/// The result of a bench.
 pub type Result<T> = std::result::Result<T, BenchError>;
 
 impl BenchError {

@@ -53,7 +53,7 @@ impl<S: Args + Measure> Benchmark for Run<S> {
     }
 }
 
-/// What scenarios with mechanisms and steps have in common.
+/// The parts that scenarios with mechanisms and steps have in common.
 #[derive(Debug, Args)]
 pub(crate) struct StepArgs {
     /// Measure these mechanisms, without fallbacks; all for those of the scenario
@@ -80,7 +80,7 @@ pub(crate) fn mechanisms() -> impl TypedValueParser<Value = Choice> {
     PossibleValuesParser::new(names).try_map(|name| name.parse::<Choice>())
 }
 
-/// What scenarios whose contenders take the system as they find it have in common.
+/// The parts that scenarios whose contenders take the system as they find it have in common.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SystemArgs {
     /// Set the congestion control of the system for the run; auto keeps the system's own, unless it
@@ -93,7 +93,7 @@ pub(crate) struct SystemArgs {
     pub(crate) no_count: bool,
 }
 
-/// What the scenarios with servers have in common.
+/// The parts that the scenarios with servers have in common.
 #[derive(Debug, Args)]
 pub(crate) struct ServerArgs {
     /// Measure these servers; those that are not installed are left out

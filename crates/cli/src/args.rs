@@ -36,7 +36,7 @@ pub(crate) struct EngineArgs {
 /// When something is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum When {
-    /// Where possible.
+    /// If it is possible.
     Auto,
     /// Always; it fails where it is not possible.
     Always,
@@ -97,7 +97,7 @@ impl StreamArgs {
     }
 }
 
-/// What to print about a transfer.
+/// The options for what is printed about a transfer.
 #[derive(Clone, Copy, Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct ShowArgs {
@@ -217,7 +217,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(unit * number).map_err(|_| "the time is too long".to_owned())
 }
 
-/// What a time is.
+/// The form of a time, for messages.
 const DURATION: &str =
     "a time is a number of seconds, or has one unit, such as 500ms, 5m, 2h or 1d";
 

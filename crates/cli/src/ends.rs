@@ -26,7 +26,7 @@ use crate::signals::interruptible;
 pub(crate) struct Input {
     file: File,
     path: PathBuf,
-    /// Where reading begins: standard input may have been read by others before.
+    /// The offset at which reading begins: others may have read from standard input before.
     at: u64,
     shares_cursor: bool,
 }
@@ -102,7 +102,7 @@ pub(crate) fn is_stdout(path: &Path) -> bool {
     is_dash(path) || open_file_number(path) == Some(1)
 }
 
-/// What to do with a target that exists.
+/// The treatment of a target that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OverwriteRule {
     /// Refuse.
@@ -113,7 +113,7 @@ pub(crate) enum OverwriteRule {
     Always,
 }
 
-/// Where the bytes end up.
+/// The place where the bytes end up.
 #[derive(Debug)]
 pub(crate) struct OutputTarget {
     path: PathBuf,

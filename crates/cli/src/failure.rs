@@ -20,57 +20,57 @@ use underpass_server::server::ServeError;
 use crate::args::ShowArgs;
 use underpass_receipt::Receipt;
 
-/// Why a command failed.
+/// The reason why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The words that were typed make no command, or ask for help.
     Arguments(clap::Error),
     /// Something else failed.
     Failed {
-        /// What failed, where and why.
+        /// The line that says what failed, where and why.
         line: String,
-        /// What to do about it, if something helps.
+        /// The hint at a remedy, if there is one.
         hint: Option<Hint>,
         /// The exit code of the process.
         exit_code: u8,
     },
     /// The network refused something.
     Network {
-        /// What was being done, such as `connecting to`.
+        /// The action, such as `connecting to`.
         action: &'static str,
         /// The address that was used.
         address: String,
-        /// What the system answered.
+        /// The system's answer.
         source: io::Error,
     },
     /// The kernel refused something about a file.
     Path {
-        /// What was being done.
+        /// The action that failed.
         action: Action,
         /// The file.
         path: PathBuf,
-        /// What the system answered.
+        /// The system's answer.
         source: io::Error,
     },
     /// The kernel refused something about this process.
     System {
-        /// What was being done, such as `waiting for signals`.
+        /// The action, such as `waiting for signals`.
         action: &'static str,
-        /// What the system answered.
+        /// The system's answer.
         source: io::Error,
     },
     /// A transfer began and failed.
     Transfer {
-        /// What was being moved, such as `sending disk.img`.
+        /// The transfer, such as `sending disk.img`.
         what: String,
         /// Why, with the engine's report.
         source: underpass_engine::Error,
-        /// What was done before it failed.
+        /// The receipt of what was done before.
         receipt: Box<Receipt>,
-        /// What of the receipt is printed.
+        /// The forms in which the receipt is printed.
         show: ShowArgs,
     },
-    /// What was typed, or stands in the environment or a file of options, makes no sense.
+    /// An option makes no sense that was typed, or comes from the environment or a file.
     Usage(Box<dyn Error + Send + Sync>),
 }
 
@@ -92,7 +92,7 @@ struct WrongValue {
     reason: Box<dyn Error + Send + Sync>,
 }
 
-/// What commands return.
+/// The result of a command.
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {

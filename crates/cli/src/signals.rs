@@ -89,5 +89,5 @@ where
     }
 }
 
-/// How often a wait checks whether the command was cancelled.
+/// The interval at which a wait checks whether the command was cancelled.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);

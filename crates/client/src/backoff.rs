@@ -105,7 +105,7 @@ const MAX_WAIT: Duration = Duration::from_secs(20);
 /// A server that asks for a longer wait is not asked again in this run.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 
-/// How often a wait checks whether it was cancelled.
+/// The interval at which a wait checks whether it was cancelled.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Why a request failed.
+//! The reason why a request failed.
 
 use std::fmt;
 use std::io;
@@ -11,7 +11,7 @@ use underpass_engine::hint::Plain;
 use underpass_transport::incoming::ReceiveError;
 use underpass_transport::tls::{HandshakeError, TlsError};
 
-/// Why a request failed.
+/// The reason why a request failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -45,7 +45,7 @@ pub enum ClientError {
     /// A connection could not be made, or failed.
     #[error("{action} {address}: {}", Plain(.source))]
     Network {
-        /// What was being done.
+        /// The action that failed.
         action: NetworkAction,
         /// The address of the server.
         address: String,
@@ -81,7 +81,7 @@ pub enum ClientError {
         detail: String,
         /// Whether the request had credentials.
         has_identified: bool,
-        /// How long the server asks to wait.
+        /// The time that the server asks to wait.
         retry_after: Option<Duration>,
     },
     /// Nothing moved for too long.
@@ -101,7 +101,7 @@ pub enum ClientError {
     Tls {
         /// Its address.
         address: String,
-        /// What went wrong.
+        /// The fault.
         #[source]
         error: Box<HandshakeError>,
     },
@@ -146,7 +146,7 @@ impl ClientError {
     }
 }
 
-/// What a connection was used for when it failed.
+/// The use of a connection when it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NetworkAction {
@@ -174,7 +174,7 @@ impl fmt::Display for NetworkAction {
     }
 }
 
-/// Why a response cannot be used.
+/// The reason why a response cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidResponse {
@@ -194,7 +194,7 @@ pub enum InvalidResponse {
     /// `Content-Range` contradicts the request or the rest of the head.
     #[error("{problem} '{value}'")]
     ContentRange {
-        /// What is wrong with it.
+        /// The fault.
         problem: &'static str,
         /// The value of the field.
         value: String,
@@ -210,7 +210,7 @@ pub enum InvalidResponse {
     Redirect {
         /// The value of `Location`.
         location: String,
-        /// What is wrong with it.
+        /// The fault.
         source: url::ParseError,
     },
 }
@@ -288,7 +288,7 @@ pub enum KeysError {
     /// A service that has keys cannot be reached, or refuses them.
     #[error("asking {service} for {what}: {source}")]
     Service {
-        /// What was requested.
+        /// The thing that was requested, in words.
         what: &'static str,
         /// The service, without what might be secret in its URL.
         service: String,

@@ -25,7 +25,7 @@ pub struct Lock {
     pub is_deep: bool,
     /// Whether no other client can have a lock.
     pub is_exclusive: bool,
-    /// What the client says about itself, as XML.
+    /// The client's words about itself, as XML.
     pub owner: Arc<str>,
     /// The user that holds it; for `None`, everyone who knows the token can use it.
     pub user: Option<Arc<str>>,
@@ -48,7 +48,7 @@ pub enum LockError {
     Changing,
 }
 
-/// What a change does to a path.
+/// The effect of a change on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach {
     /// Whether the name appears in its folder, or leaves it.

@@ -102,9 +102,9 @@ pub struct Resource<'a> {
 /// The space of a file system, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// What is available.
+    /// The bytes that are available.
     pub available: u64,
-    /// What is used.
+    /// The bytes that are used.
     pub used: u64,
 }
 

@@ -131,7 +131,7 @@ impl Patch {
 pub struct LockInfo {
     /// Whether no other client may have a lock.
     pub is_exclusive: bool,
-    /// What the client says about itself, as XML; it is returned to others.
+    /// The client's words about itself, as XML; it is returned to others.
     pub owner: String,
 }
 

@@ -1,4 +1,4 @@
-//! What a transfer did, counted by the code that did it.
+//! The report of a transfer, counted by the code that moved the bytes.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ pub struct Tally {
 /// A mechanism or an integrity level that the kernel did not offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decline {
-    /// What was declined.
+    /// The mechanism or level that was declined.
     pub what: Declined,
-    /// What the kernel answered.
+    /// The kernel's answer.
     pub refusal: DeclineReason,
-    /// How many bytes the sink had when it was first declined.
+    /// The number of bytes that the sink had when it was first declined.
     pub at: u64,
-    /// How often it was declined with the same answer: at most once for each segment.
+    /// The number of times it was declined with the same answer: at most one for each segment.
     pub times: u64,
 }
 
@@ -43,7 +43,7 @@ impl Decline {
     }
 }
 
-/// What a [`Decline`] is about.
+/// The subject of a [`Decline`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Declined {
     /// The kernel does not move bytes by this mechanism between these two ends.
@@ -63,7 +63,7 @@ impl Declined {
     }
 }
 
-/// What a transfer did.
+/// The report of a transfer.
 ///
 /// It is returned by a transfer that succeeded and carried by the error of one that failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
-/// How long a wait may take, and the flag that cancels it.
+/// The time that a wait may take, and the flag that cancels it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits<'a> {
     /// When the wait has taken too long; `None` for never.
@@ -105,7 +105,7 @@ pub fn unpoison<T>(result: LockResult<T>) -> T {
     result.unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Why a wait ended with nothing ready.
+/// The reason why a wait ended with nothing ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitError {
     /// The flag became true.
@@ -129,7 +129,7 @@ impl From<WaitError> for std::io::Error {
     }
 }
 
-/// How often a wait checks its flag.
+/// The interval at which a wait checks its flag.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ impl From<&Stat> for Attributes {
     }
 }
 
-/// Where the entries of a listing come from.
+/// The source of the entries of a listing.
 #[derive(Clone, Copy)]
 pub enum Entries<'a> {
     /// A folder on disk.

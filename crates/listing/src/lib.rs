@@ -83,7 +83,7 @@ pub const BROWSER_LIMIT: usize = 2_000;
 /// A folder, and the options of its listing.
 #[derive(Clone)]
 pub struct Listing<'a> {
-    /// Where its entries come from.
+    /// The source of its entries.
     pub entries: Entries<'a>,
     /// The decoded path below the root, without slashes at the ends; empty for the root.
     ///

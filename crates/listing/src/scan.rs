@@ -74,7 +74,7 @@ pub(super) struct Scan {
     pub(super) lost_links: u64,
 }
 
-/// Where a pass continues.
+/// The position at which a pass continues.
 #[derive(Debug)]
 enum PassPosition {
     /// The folder, with a cursor of its own.

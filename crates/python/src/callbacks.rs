@@ -35,7 +35,7 @@ impl Cancel {
     }
 }
 
-/// How far a transfer is, which its thread tells.
+/// The position of a transfer, which its thread sets.
 #[derive(Debug, Default)]
 pub(crate) struct TransferProgress {
     done: AtomicU64,
@@ -121,5 +121,5 @@ pub(crate) fn run_with<T: Send>(
     })
 }
 
-/// How often signals are looked for, and progress is reported.
+/// The interval at which signals are looked for, and progress is reported.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(20);

@@ -75,7 +75,7 @@ pub(crate) fn put(
     })
 }
 
-/// How a file is uploaded.
+/// The options of an upload.
 struct UploadSettings {
     send: SendOptions<'static>,
     condition: Condition<'static>,

@@ -44,7 +44,7 @@ pub(crate) struct ServerArgs {
     integrity: String,
 }
 
-/// What a server did until it ended.
+/// The counts of a server until it ended.
 #[derive(Debug, Serialize)]
 struct ServerReceipt {
     /// Requests that were answered.
@@ -193,7 +193,7 @@ fn raised(error: ServeError) -> PyErr {
     }
 }
 
-/// How often the end of the server is looked for.
+/// The interval at which the end of the server is looked for.
 const END_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The most threads of a server, as of the program.

@@ -49,7 +49,7 @@ pub struct CopyReceipt {
     pub copied_again: u64,
     /// Further names of files that became separate copies because they could not be linked.
     pub links_copied: u64,
-    /// How many threads copied.
+    /// The number of threads that copied.
     pub jobs: usize,
     /// The copied files by file systems.
     pub file_systems: Vec<SystemReceipt>,

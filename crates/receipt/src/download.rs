@@ -11,7 +11,7 @@ use underpass_transport::digest::DigestCheck;
 
 use crate::transfer::{Receipt, TlsReceipt};
 
-/// What fetching one file did, as one JSON object.
+/// The receipt of one fetched file, as one JSON object.
 #[derive(Debug, Serialize)]
 pub struct GetReceipt {
     /// The URL, without the password.

@@ -5,31 +5,31 @@ use underpass_diagnose::EndKind;
 use underpass_engine::{Declined, Mechanism, Report, Tally, Usage};
 use underpass_transport::tls::{EncryptedBy, SessionFacts};
 
-/// What a transfer did, as one JSON object.
+/// The receipt of a transfer, as one JSON object.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Receipt {
-    /// Why the transfer failed; absent if it did not.
+    /// The reason why the transfer failed; absent if it did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What sort of thing the bytes came from; absent for what takes several sorts.
+    /// The kind of the source; absent where there can be several kinds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<EndKind>,
-    /// What sort of thing they went to.
+    /// The kind of the sink.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<EndKind>,
     /// Payload bytes delivered to the sink.
     pub bytes: u64,
     /// Seconds from the first step to the end; for `send` until the peer had everything.
     pub elapsed_s: f64,
-    /// What each mechanism moved.
+    /// The bytes that each mechanism moved.
     pub mechanisms: Vec<MechanismReceipt>,
-    /// What the kernel declined, and where.
+    /// The mechanisms that the kernel declined, and where.
     pub declined: Vec<DeclineReceipt>,
     /// Payload bytes copied between user and kernel space, in either direction.
     pub user_space_bytes: u64,
     /// System calls that moved bytes or tried to, those of declined mechanisms included.
     pub calls: u64,
-    /// How often an end was not ready and had to be waited for.
+    /// The number of waits for an end that was not ready.
     pub waits: u64,
     /// Processor time of the moving thread.
     pub cpu_s: CpuReceipt,
@@ -45,7 +45,7 @@ pub struct Receipt {
     /// The TLS that it went over; absent without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsReceipt>,
-    /// What `put` knows besides.
+    /// The further facts about an upload.
     #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
     pub upload: Option<UploadReceipt>,
 }
@@ -59,10 +59,10 @@ pub struct TlsReceipt {
     pub suite: String,
     /// Whether it resumed an earlier session.
     pub resumed: bool,
-    /// Where records were encrypted: `kernel` or `user_space`.
+    /// The place where records were encrypted: `kernel` or `user_space`.
     #[serde(rename = "where")]
     pub place: String,
-    /// Why not the kernel; absent if it did.
+    /// The reason why the kernel did not encrypt; absent if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -72,9 +72,9 @@ pub struct TlsReceipt {
 pub struct UploadReceipt {
     /// The file that was sent.
     pub file: String,
-    /// Where it is now.
+    /// The URL where it is now.
     pub url: String,
-    /// What the server answered; absent if it did not.
+    /// The status that the server answered; absent if it did not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// Whether nothing was sent because the target exists and was not to be replaced.
@@ -95,7 +95,7 @@ pub struct UploadReceipt {
 /// The digest that was sent along with a file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct UploadDigest {
-    /// How it was made.
+    /// The algorithm.
     pub algorithm: String,
     /// In hexadecimal.
     pub value: String,
@@ -103,7 +103,7 @@ pub struct UploadDigest {
     pub read_bytes: u64,
 }
 
-/// What one mechanism moved.
+/// The bytes that one mechanism moved.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct MechanismReceipt {
     /// The mechanism; `None` for what only other programs do.
@@ -120,7 +120,7 @@ pub struct MechanismReceipt {
 /// One refusal of the kernel.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct DeclineReceipt {
-    /// What was declined; `None` for what only other programs do.
+    /// The mechanism or level; `None` for what only other programs do.
     #[serde(skip)]
     pub what: Option<Declined>,
     /// The mechanism, or integrity level, that was declined.
@@ -129,9 +129,9 @@ pub struct DeclineReceipt {
     pub errno: String,
     /// Bytes delivered when it was declined first.
     pub at: u64,
-    /// How often it was declined with this answer.
+    /// The number of times it was declined with this answer.
     pub times: u64,
-    /// What the answer means, if that is known.
+    /// The meaning of the answer, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

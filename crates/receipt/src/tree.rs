@@ -11,14 +11,14 @@ use underpass_diagnose::EndKind;
 use crate::download::shown;
 use crate::transfer::{Receipt, TlsReceipt};
 
-/// What fetching a folder did, as one JSON object.
+/// The receipt of a fetched folder, as one JSON object.
 #[derive(Debug, Serialize)]
 pub struct TreeReceipt {
     /// The URL, without the password.
     pub url: String,
     /// The local folder.
     pub file: String,
-    /// How the folder was fetched: `archive` or `listing`.
+    /// The way by which the folder was fetched: `archive` or `listing`.
     pub way: &'static str,
     /// Files that were fetched.
     pub files: u64,

@@ -1,11 +1,11 @@
-//! Why the sandbox cannot be applied.
+//! The reason why the sandbox cannot be applied.
 
 use std::io;
 use std::path::PathBuf;
 
 use rustix::io::Errno;
 
-/// Why the sandbox cannot be applied.
+/// The reason why the sandbox cannot be applied.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SandboxError {
@@ -33,7 +33,7 @@ pub enum SandboxError {
     },
 }
 
-/// Why a text names no user.
+/// The reason why a text names no user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UserError {

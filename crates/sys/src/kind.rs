@@ -1,11 +1,12 @@
-//! What a descriptor refers to, as far as it decides which mechanism may serve it.
+//! The kind of thing that a descriptor refers to, as far as it decides which mechanism may serve
+//! it.
 
 use std::io;
 use std::os::fd::AsFd;
 
 use rustix::fs::{FileType, Stat, fstatfs};
 
-/// What a descriptor refers to.
+/// The kind of thing that a descriptor refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A block device: seekable, but not a file that copy_file_range or reflink would take.

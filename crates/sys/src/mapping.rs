@@ -87,7 +87,7 @@ impl Drop for Mapping {
     }
 }
 
-/// How a sink takes bytes from memory.
+/// The way in which a sink takes bytes from memory.
 #[derive(Clone, Copy, Debug)]
 pub enum MappedSink {
     /// At this offset, by pwrite(2).

@@ -23,7 +23,7 @@ pub enum TraceRequest<'a> {
     CallInfo(&'a mut CallInfo),
 }
 
-/// How a thread continues.
+/// The way in which a thread continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resume {
     /// Until the filter stops it (`PTRACE_CONT`).

@@ -1,8 +1,8 @@
-//! What is known of a connection over TLS.
+//! The facts about a connection over TLS.
 
 use rustix::io::Errno;
 
-/// What is known of a session.
+/// The facts about a session.
 #[derive(Clone, Debug)]
 pub struct SessionFacts {
     /// The version, `TLSv1.3` or `TLSv1.2`.
@@ -11,11 +11,11 @@ pub struct SessionFacts {
     pub suite: &'static str,
     /// Whether it resumes an earlier session.
     pub is_resumed: bool,
-    /// Where records are encrypted.
+    /// The place where records are encrypted.
     pub encrypted_by: EncryptedBy,
 }
 
-/// What encrypts the records of a session.
+/// The encryptor of the records of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EncryptedBy {
     /// The kernel.
@@ -24,7 +24,7 @@ pub enum EncryptedBy {
     UserSpace(KernelTlsObstacle),
 }
 
-/// Why the kernel does not encrypt.
+/// The reason why the kernel does not encrypt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelTlsObstacle {
     /// The configuration disables it.

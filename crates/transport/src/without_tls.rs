@@ -20,7 +20,7 @@ use underpass_protocol::request::host_map::HostMap;
 pub use crate::session_facts::{EncryptedBy, KernelTlsObstacle, SessionFacts};
 pub use crate::trust::{Pin, Trust, UnknownPin};
 
-/// Why there is no TLS.
+/// The reason why there is no TLS.
 pub const MISSING: Option<&str> =
     Some("this program was built without TLS: use http, or build it with the feature tls");
 
@@ -29,7 +29,7 @@ pub const MISSING: Option<&str> =
 #[error("{}", MISSING.unwrap_or_default())]
 pub struct TlsError;
 
-/// Why a handshake failed. None begins.
+/// The reason why a handshake failed. None begins.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", TlsError)]
 #[non_exhaustive]

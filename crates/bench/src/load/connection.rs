@@ -198,7 +198,7 @@ impl ServerCertVerifier for AcceptAny {
     }
 }
 
-/// How long a server may take for the next piece.
+/// The time that a server may take for the next piece.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(120);
 
 /// Read of an encrypted connection at once.

@@ -296,5 +296,5 @@ const READS: usize = 4;
 /// Events taken from the kernel at once.
 const EVENTS: usize = 256;
 
-/// How long all connections together may be silent.
+/// The time that all connections together may be silent.
 const MAX_SILENCE: Duration = Duration::from_secs(30);

@@ -18,7 +18,7 @@ pub(crate) struct Responses {
     pub(super) body_bytes: u64,
 }
 
-/// Why a response is not the expected one.
+/// The reason why a response is not the expected one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ResponseFault {
     /// The connection ended within a response, or instead of one.

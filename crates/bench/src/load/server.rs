@@ -28,7 +28,7 @@ pub(crate) struct Server {
     kind: ServerKind,
 }
 
-/// What the servers of a run have in common.
+/// The parts that the servers of a run have in common.
 #[derive(Debug)]
 pub(crate) struct ServedSite<'a> {
     context: &'a Context<'a>,
@@ -318,7 +318,7 @@ const LOG: &str = "underpass.log";
 /// More than any load has.
 const CONNECTIONS: u32 = 4096;
 
-/// How long a server may take to begin and to end.
+/// The time that a server may take to begin and to end.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

@@ -73,5 +73,5 @@ fn sum(sender: &Finished) -> Result<IperfSum> {
     })
 }
 
-/// How long its receiver may take to begin, and to end.
+/// The time that its receiver may take to begin, and to end.
 const MAX_WAIT: Duration = Duration::from_secs(10);

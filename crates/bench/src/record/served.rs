@@ -23,7 +23,7 @@ pub(crate) struct Setting {
     pub(crate) slow: Option<u32>,
 }
 
-/// What the clients of a server saw in one sample.
+/// The view of a server's clients in one sample.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Served {

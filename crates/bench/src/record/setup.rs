@@ -80,7 +80,7 @@ pub(crate) enum Dropped {
     PageCache,
 }
 
-/// What becomes of earlier copies.
+/// Whether copies of earlier rounds are kept or removed.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum EarlierCopies {

@@ -27,7 +27,7 @@ pub(crate) enum Step {
     Whole,
 }
 
-/// What can be typed after `--mechanism`.
+/// The values of `--mechanism`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// Every mechanism that the scenario is about.

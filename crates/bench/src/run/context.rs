@@ -20,7 +20,7 @@ pub struct Context<'a> {
     pub observer: &'a dyn RunObserver,
 }
 
-/// What all scenarios have in common.
+/// The parts that all scenarios have in common.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RunArgs {
     /// Run N rounds; each measures every contender once at each size

@@ -109,7 +109,7 @@ impl fmt::Display for CommandWords {
 
 const OURS: &str = "underpass";
 
-/// Where a process runs.
+/// The place where a process runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Placement<'a> {
     /// The only core; wherever the kernel puts it if there is none.
@@ -323,7 +323,7 @@ pub(crate) fn is_ready(
     Ok(poll(&mut [PollFd::new(&descriptor, event)], time.as_ref())? > 0)
 }
 
-/// How often the wait for a process looks whether the run is to end.
+/// The interval at which the wait for a process looks whether the run is to end.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Returns the cost of a process that has ended, which the kernel keeps until its parent has

@@ -30,7 +30,7 @@ use crate::run::{
     Measured, SampleEnds, Scenario, Start, Verification, choose_congestion, hex, is_ready, stay_on,
 };
 
-/// What can be typed after `bench chain`.
+/// The arguments of `bench chain`.
 #[derive(Debug, Args)]
 pub struct ChainArgs {
     /// Measure files of these sizes

@@ -19,7 +19,7 @@ use crate::run::{
     file_system, find, traced, version,
 };
 
-/// What can be typed after `bench copy`.
+/// The arguments of `bench copy`.
 #[derive(Debug, Args)]
 pub struct CopyArgs {
     /// Measure files of these sizes
@@ -35,7 +35,7 @@ pub struct CopyArgs {
     no_count: bool,
 }
 
-/// What can be typed after `bench article-copy`.
+/// The arguments of `bench article-copy`.
 #[derive(Debug, Args)]
 #[command(mut_arg("step", |arg| arg.default_value("4K").display_order(0)
     .help("Copy through a buffer of this many bytes, or ask for as many in one system call")))]

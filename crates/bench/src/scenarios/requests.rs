@@ -87,7 +87,7 @@ pub(super) struct Requests<'a> {
     pub(super) kind: RequestsKind,
 }
 
-/// What is measured of requests.
+/// The measurements of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestsKind {
     /// Requests on connections that are kept alive.

@@ -13,7 +13,7 @@ use crate::record::{
 };
 use crate::run::Start;
 
-/// What can be typed after `bench scale`.
+/// The arguments of `bench scale`.
 #[derive(Debug, Args)]
 pub struct ScaleArgs {
     /// Request one file over this many connections

@@ -23,7 +23,7 @@ use cold::ColdArgs;
 pub(super) use origin::ORIGIN;
 pub use origin::OriginArgs;
 
-/// What can be typed after `bench serve`.
+/// The arguments of `bench serve`.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct ServeArgs {

@@ -36,7 +36,7 @@ pub(crate) enum StreamAddress {
     Unix(PathBuf),
 }
 
-/// Why a stream cannot be as the options ask for.
+/// The reason why a stream cannot be as the options ask for.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StreamError {
     #[error(

@@ -153,5 +153,5 @@ pub(crate) fn end(
     Ok(())
 }
 
-/// How long a handshake may take without `--timeout`.
+/// The time that a handshake may take without `--timeout`.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);

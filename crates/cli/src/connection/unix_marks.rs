@@ -67,7 +67,7 @@ fn split(path: &Path) -> (&[u8], &[u8]) {
     path.split_at(path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1))
 }
 
-/// What names of sockets that connect begin with.
+/// The beginning of the names of sockets that connect.
 const NAME: &str = "underpass-";
 
 /// What stands before the last component of a path: it leads nowhere, and is not typed by chance.

@@ -149,7 +149,7 @@ pub(crate) fn all_printed() -> Result<(), Failure> {
     }
 }
 
-/// Why something could not be printed on standard output.
+/// The error of what could not be printed on standard output.
 static LOST: OnceLock<Error> = OnceLock::new();
 
 /// Returns a value as one line of JSON.

@@ -23,7 +23,7 @@ use crate::args::ShowArgs;
 /// Receives progress, and the number of bytes that existed before.
 pub(crate) type ProgressObserver = Box<dyn FnMut(&Progress, u64) + Send>;
 
-/// How far something is.
+/// The position of a transfer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProgressPosition {
     /// Bytes that are there.
@@ -48,7 +48,7 @@ struct Display {
     state: Mutex<ShownState>,
 }
 
-/// What is shown, and since when.
+/// The progress that is shown, and since when.
 #[derive(Debug)]
 struct ShownState {
     name: String,

@@ -10,7 +10,7 @@ use indicatif::{BinaryBytes, HumanCount};
 
 use underpass_receipt::EndKind;
 
-/// What is drawn.
+/// The flows that are drawn.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PathDiagram {
     /// Into the program's memory.
@@ -23,7 +23,7 @@ pub(crate) struct PathDiagram {
     pub(crate) is_local: bool,
 }
 
-/// What goes from an end into memory, or the other way round.
+/// The bytes that go from an end into memory, or the other way round.
 #[derive(Clone, Debug)]
 pub(crate) struct DiagramFlow {
     pub(crate) end: EndKind,
@@ -31,7 +31,7 @@ pub(crate) struct DiagramFlow {
     pub(crate) label: String,
 }
 
-/// What goes from end to end without the program.
+/// The bytes that go from end to end without the program.
 #[derive(Clone, Debug)]
 pub(crate) struct KernelPath {
     pub(crate) from: EndKind,
@@ -200,7 +200,7 @@ const ARROW: usize = 5;
 /// Columns of the box.
 const BOX: usize = 8;
 
-/// What every terminal has.
+/// The width that every terminal has.
 const MAX_COLUMNS: usize = 80;
 
 #[cfg(test)]

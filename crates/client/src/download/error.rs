@@ -1,4 +1,4 @@
-//! How a download ends.
+//! The results and errors of downloads.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -16,7 +16,7 @@ use crate::error::{ClientError, InvalidResponse};
 
 pub(super) type Result<T, E = DownloadError> = std::result::Result<T, E>;
 
-/// Why a download failed.
+/// The reason why a download failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DownloadError {
@@ -42,7 +42,7 @@ pub enum DownloadError {
     /// A local file could not be written or read.
     #[error("{action} it: {}", Plain(.source))]
     Local {
-        /// What was being done, such as `creating`.
+        /// The action, such as `creating`.
         action: Action,
         /// The system's error.
         source: io::Error,
@@ -74,7 +74,7 @@ pub enum DownloadError {
     },
 }
 
-/// What a successful download did.
+/// The result of a successful download.
 #[derive(Clone, Debug, Default)]
 pub struct DownloadOutcome {
     /// The bytes moved by all connections, and how.

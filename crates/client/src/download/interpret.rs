@@ -90,7 +90,7 @@ impl FileRequest {
     }
 }
 
-/// What an answer means for the download.
+/// The meaning of an answer for the download.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Interpretation {
     /// The file has changed, or the server does not support ranges any more.

@@ -56,7 +56,7 @@ impl Default for DownloadOptions {
     }
 }
 
-/// What happens to an existing file with the name.
+/// The treatment of an existing file with the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfExists {
     /// It is kept, and the download fails.
@@ -80,7 +80,7 @@ pub enum Target<'t> {
         folder: &'t OwnedFd,
         /// The name in it.
         name: &'t OsStr,
-        /// What happens to an existing file with the name.
+        /// The treatment of an existing file with the name.
         if_exists: IfExists,
     },
     /// A stream that takes the bytes in order, such as a pipe or a device.
@@ -159,7 +159,7 @@ impl Gauge {
 pub enum DownloadEvent<'e> {
     /// An attempt failed; the next one follows.
     Retrying {
-        /// Why it failed.
+        /// The reason why it failed.
         error: &'e DownloadError,
         /// The time until the next attempt.
         after: Duration,

@@ -408,10 +408,10 @@ pub(super) fn set_time(file: &File, modified: SystemTime) -> io::Result<()> {
     Ok(futimens(file, &times_of_new(Timespec::try_from(since).unwrap_or_default()))?)
 }
 
-/// How the names of partial files and journals end.
+/// The ends of the names of partial files and journals.
 pub const PARTIAL_ENDS: [&[u8]; 2] = [b".part", b".part.journal"];
 
-/// How a journal begins.
+/// The beginning of a journal.
 const BEGINNING: &[u8] = b"{\"underpass_journal\":";
 
 /// The maximum length of what is read to recognize a damaged journal.

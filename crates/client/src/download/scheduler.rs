@@ -30,7 +30,7 @@ struct SchedulerState {
     is_over: bool,
 }
 
-/// What one connection is doing.
+/// The state of one connection.
 #[derive(Debug, Default)]
 struct WorkerState {
     /// Its segment: what is claimed of it, and the rest.
@@ -72,7 +72,7 @@ impl Assignment {
     }
 }
 
-/// What an idle connection is to do.
+/// The next task of an idle connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SegmentTask {
     /// Fetch these bytes.
@@ -349,7 +349,7 @@ const MIN_GAIN: Duration = Duration::from_millis(300);
 /// The time without a byte after which a connection is cut off for an idle one.
 const STALL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often an idle connection looks for work.
+/// The interval at which an idle connection looks for work.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

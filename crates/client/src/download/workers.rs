@@ -26,7 +26,7 @@ use crate::backoff::{Backoff, sleep};
 use crate::error::{ClientError, InvalidResponse};
 use crate::http::{Connection, HttpClient, OpenResponse, Request, Response};
 
-/// What the workers of one download share.
+/// The state that the workers of one download share.
 pub(super) struct Workers<'c> {
     pub(super) client: HttpClient<'c>,
     pub(super) scheduler: SegmentScheduler,
@@ -57,12 +57,12 @@ pub(super) struct Workers<'c> {
     pub(super) outcome: Mutex<Totals>,
 }
 
-/// What the workers did.
+/// The result of the workers.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     /// The bytes moved, and how.
     pub(super) report: Report,
-    /// Why the download was ended.
+    /// The reason why the download was ended.
     pub(super) error: Option<DownloadError>,
     /// The highest number of connections at one time.
     pub(super) connections: u32,
@@ -444,8 +444,8 @@ fn save_at_times(journal: &Journal, file: &File, stopped: &Receiver<()>) {
     }
 }
 
-/// How often the file is synced: a power cut loses little more than this.
+/// The interval at which the file is synced: a power cut loses little more than this.
 const SYNC_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How often a wait checks whether it was cancelled.
+/// The interval at which a wait checks whether it was cancelled.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);

@@ -53,9 +53,9 @@ pub struct Connection<'a> {
     route: Route,
     /// Whether the last request had credentials.
     has_identified: Cell<bool>,
-    /// What the last request was signed with.
+    /// The keys with which the last request was signed.
     signed: RefCell<Signature>,
-    /// Why a store refused the last request, once that was read.
+    /// The reason why a store refused the last request, once that was read.
     refusal: Option<StoreRefusal>,
 }
 

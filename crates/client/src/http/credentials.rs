@@ -53,9 +53,9 @@ pub struct Signature {
     pub fields: Vec<(&'static str, String)>,
     /// The region.
     pub region: String,
-    /// How far the clock of the store is ahead.
+    /// The time by which the clock of the store is ahead.
     pub skew: SignedDuration,
-    /// How often the keys had been replaced.
+    /// The number of times the keys had been replaced.
     pub key_changes: u64,
 }
 

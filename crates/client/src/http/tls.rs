@@ -1,4 +1,5 @@
-//! What all connections to `https` servers share: trusted authorities and resumable sessions.
+//! The state that all connections to `https` servers share: trusted authorities and resumable
+//! sessions.
 
 use std::net::TcpStream;
 use std::sync::{Arc, OnceLock};

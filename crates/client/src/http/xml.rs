@@ -19,7 +19,7 @@ pub(crate) fn read(body: &[u8], mut on_end: impl FnMut(&[u8], &str)) {
     }
 }
 
-/// Why an object store refused a request: the body of its answer.
+/// The reason why an object store refused a request: the body of its answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreRefusal {
     /// The word for programs, such as `NoSuchKey`; empty if there is none.

@@ -1,4 +1,4 @@
-//! What is in a folder of a bucket: pages of `ListObjectsV2`.
+//! The entries of a folder of a bucket: pages of `ListObjectsV2`.
 
 use std::collections::HashSet;
 
@@ -20,7 +20,7 @@ pub struct ListedKey {
     pub size: Option<u64>,
     /// When it was changed.
     pub modified: Option<Timespec>,
-    /// What its entity tag is compared by.
+    /// The part of its entity tag that is compared.
     pub tag: Option<u64>,
 }
 
@@ -29,13 +29,13 @@ pub struct ListedKey {
 pub struct ListedPage {
     /// The objects and folders, in the order of their names within each kind.
     pub entries: Vec<ListedKey>,
-    /// What to ask with for the next page; `None` for the last one.
+    /// The token of the next page; `None` for the last one.
     next: Option<String>,
     /// Whether there is an object whose key is that of the folder.
     pub has_own: bool,
 }
 
-/// What is in a folder of a bucket, page by page.
+/// The entries of a folder of a bucket, page by page.
 #[derive(Debug)]
 pub struct Pages<'a> {
     /// The connection for the next request, if there is one already.
@@ -127,7 +127,7 @@ fn list<'a>(
 ///
 /// # Errors
 ///
-/// Why it is not a listing, or not a complete one.
+/// The reason why it is not a listing, or not a complete one.
 fn parse(body: &[u8], prefix: &[u8]) -> Result<ListedPage, &'static str> {
     let (mut page, mut entry) = (ListedPage::default(), ListedKey::default());
     let (mut key, mut common) = (String::new(), String::new());

@@ -5,7 +5,7 @@ use url::Url;
 
 use crate::error::{ClientError, KeysError};
 
-/// Where the name of the bucket stands in a URL.
+/// The place of the name of the bucket in a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressingStyle {
     /// At the beginning of the path, as most stores but Amazon's have it.
@@ -41,7 +41,7 @@ pub struct Location {
     pub style: Option<AddressingStyle>,
 }
 
-/// What is wrong with an address of an object.
+/// The fault of an address of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadLocation {

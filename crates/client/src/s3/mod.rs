@@ -33,16 +33,16 @@ pub use multipart::CHECKSUM;
 pub use signing::is_about_signature;
 pub use upload::{CONNECTIONS, checksum, is_in_parts, upload};
 
-/// What an address of a store leaves open.
+/// The options of a store that its address leaves open.
 #[derive(Clone, Debug, Default)]
 pub struct StoreOptions {
     /// The URL of the store; Amazon's by default.
     pub endpoint: Option<Url>,
     /// The region; the store's answers correct a wrong one.
     pub region: Option<String>,
-    /// Where the name of the bucket stands in URLs.
+    /// The place of the name of the bucket in URLs.
     pub style: Option<AddressingStyle>,
-    /// Where keys are looked for, in this order. Without any, requests are not signed.
+    /// The places where keys are looked for, in this order. Without any, requests are not signed.
     pub sources: Vec<KeySource>,
 }
 
@@ -53,7 +53,7 @@ pub struct Store {
     pub url: Url,
     /// The URL of the bucket, which ends in a slash.
     pub bucket: Url,
-    /// Where the keys were found; `None` if there are none and requests are not signed.
+    /// The place where the keys were found; `None` if there are none and requests are not signed.
     pub keys_from: Option<&'static str>,
     signer: Arc<Signer>,
 }

@@ -1,4 +1,4 @@
-//! What signs the requests to a store, and what it has learned from its answers.
+//! The signer of requests to a store, and what it has learned from its answers.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -31,9 +31,9 @@ pub(super) struct Signer {
 struct State {
     keys: Option<Arc<Keys>>,
     region: String,
-    /// How far the clock of the store is ahead.
+    /// The time by which the clock of the store is ahead.
     skew: SignedDuration,
-    /// How often the keys were replaced.
+    /// The number of times the keys were replaced.
     key_changes: u64,
     /// When keys were last looked for, and why newer ones could not be had then.
     searched: Option<(Instant, Option<String>)>,
@@ -210,10 +210,10 @@ fn is_about_time(code: &str) -> bool {
     matches!(code, "" | "RequestTimeTooSkewed" | "RequestExpired" | "ExpiredToken")
 }
 
-/// How long before they expire keys are replaced.
+/// The time before their end at which keys are replaced.
 const EARLY: Duration = Duration::from_secs(300);
 
-/// How often keys are looked for at most.
+/// The minimum interval between searches for keys.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The difference between two clocks that stores accept, less the time of a slow request.

@@ -98,7 +98,7 @@ const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b
 /// The characters of [`RESERVED`] without the slash.
 const PATH: &AsciiSet = &RESERVED.remove(b'/');
 
-/// What stands for the digest of a body that is not read for the signature.
+/// The value in place of the digest of a body that is not read for the signature.
 pub(super) const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 
 /// Returns whether a store that refuses a request with this code means the keys, the time or the

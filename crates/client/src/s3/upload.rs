@@ -103,7 +103,7 @@ struct PartwiseUpload<'u, 'a, 't> {
     tls: Option<SessionFacts>,
 }
 
-/// What is at the target.
+/// The state of the target.
 enum S3Target {
     Absent,
     Found(Response),

@@ -1,4 +1,4 @@
-//! How fetching a folder ends.
+//! The results and errors of fetching a folder.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::backoff::Retryable;
 use crate::download::DownloadError;
 use crate::error::ClientError;
 
-/// How a folder is fetched.
+/// The way by which a folder is fetched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TreeMethod {
     /// As an archive.
@@ -24,10 +24,10 @@ pub enum TreeMethod {
     Listing,
 }
 
-/// What fetching a folder did.
+/// The result of fetching a folder.
 #[derive(Clone, Debug, Default)]
 pub struct TreeDone {
-    /// How it was fetched.
+    /// The way by which it was fetched.
     pub method: TreeMethod,
     /// Files that were fetched.
     pub files: u64,
@@ -58,13 +58,13 @@ pub struct TreeFailed {
     /// Why.
     #[source]
     pub error: TreeError,
-    /// What was done until then, which the next run can resume.
+    /// The result until then, which the next run can resume.
     pub done: Box<TreeDone>,
 }
 
 pub(super) type Result<T, E = TreeError> = std::result::Result<T, E>;
 
-/// Why a folder could not be fetched.
+/// The reason why a folder could not be fetched.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TreeError {
@@ -99,11 +99,11 @@ pub enum TreeError {
     /// The kernel reported an error about a file or folder here.
     #[error("{action} {}: {}", .path.display(), Plain(.source))]
     Io {
-        /// What was being done, such as `writing`.
+        /// The action, such as `writing`.
         action: Action,
         /// The file.
         path: PathBuf,
-        /// What the kernel answered.
+        /// The kernel's answer.
         source: io::Error,
     },
     /// The address has neither an archive nor a listing.

@@ -148,7 +148,7 @@ pub enum TreeEvent<'e> {
     },
     /// An attempt failed; the next one follows.
     Retrying {
-        /// Why it failed.
+        /// The reason why it failed.
         error: &'e TreeError,
         /// The time until the next attempt.
         after: Duration,

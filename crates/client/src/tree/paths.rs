@@ -94,7 +94,7 @@ pub(super) fn joined(folder: &[u8], name: &[u8]) -> Vec<u8> {
     if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
 }
 
-/// Why something is not created.
+/// The reason why something is not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EntryRefusal {
     /// Its path begins at the root of the file system.

@@ -194,10 +194,10 @@ fn now(file: &File) -> Result<Timespec, Errno> {
     Ok(Timespec { tv_sec: stat.st_atime, tv_nsec: stat.st_atime_nsec.cast_signed() })
 }
 
-/// How often what is here is brought to the disk.
+/// The interval at which the log is brought to the disk.
 pub(super) const SYNC_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What stands in place of a session for files that are on the disk.
+/// The value in place of a session for files that are on the disk.
 const SAFE: &str = "safe";
 
 /// The length of a line in bytes.

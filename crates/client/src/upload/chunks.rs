@@ -138,6 +138,6 @@ fn unreadable(errno: Errno) -> UploadError {
 /// Bytes read at once.
 const PIECE: usize = 64 << 10;
 
-/// How often a wait checks whether it was cancelled.
+/// The interval at which a wait checks whether it was cancelled.
 const POLL_INTERVAL: Timespec =
     Timespec { tv_sec: 0, tv_nsec: Duration::from_millis(100).as_nanos() as _ };

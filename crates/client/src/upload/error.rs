@@ -1,4 +1,4 @@
-//! How an upload ends.
+//! The results and errors of uploads.
 
 use std::io;
 
@@ -69,7 +69,7 @@ impl UploadFailed {
 
 pub(super) type Result<T, E = UploadError> = std::result::Result<T, E>;
 
-/// Why an upload failed.
+/// The reason why an upload failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UploadError {

@@ -24,7 +24,7 @@ pub(crate) struct UploadExchange<'e, 'a, 't> {
     pub(crate) method: &'e str,
     pub(crate) send_options: SendOptions<'e>,
     pub(crate) body: UploadBody<'e>,
-    /// How long to wait for `100 Continue` before the body; `None` to send it at once.
+    /// The time to wait for `100 Continue` before the body; `None` to send it at once.
     pub(crate) expects: Option<Duration>,
     /// Receives interim answers.
     pub(crate) interim: &'e mut (dyn FnMut(&Response) + Send),

@@ -5,7 +5,7 @@ use url::Url;
 use crate::error::ClientError;
 use crate::http::{Connection, HttpClient, Request};
 
-/// What happened to a folder.
+/// The result for a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MkcolOutcome {
     /// It is new.

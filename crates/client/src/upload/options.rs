@@ -17,9 +17,9 @@ pub struct Upload<'u> {
     pub source: &'u Source<&'u File>,
     /// Fields of the request that names the target, such as `Repr-Digest`.
     pub fields: &'u [(&'u str, &'u str)],
-    /// What must be at the target.
+    /// The condition on the target.
     pub condition: Condition<'u>,
-    /// How the bytes are sent.
+    /// The options for sending the bytes.
     pub options: SendOptions<'u>,
     /// The path of the journal; without one nothing is resumed. It belongs to this file and this
     /// target alone.
@@ -28,7 +28,7 @@ pub struct Upload<'u> {
     pub retries: u32,
 }
 
-/// What must be at the target for an upload to begin.
+/// The condition on the target for an upload to begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Condition<'c> {
     /// Nothing is required; what is there is replaced.
@@ -51,14 +51,14 @@ impl<'c> Condition<'c> {
     }
 }
 
-/// How bytes are sent to a server.
+/// The options for sending bytes to a server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SendOptions<'a> {
     /// The mechanisms that may move them.
     pub policy: Policy,
     /// Bytes per system call, instead of the mechanism's own default.
     pub step: Option<usize>,
-    /// How to make sure that they are of one version of the file.
+    /// The level of protection against bytes of several versions of the file.
     pub integrity: Integrity,
     /// The pool of pipes.
     pub pipes: Option<&'a PipePool>,
@@ -83,9 +83,9 @@ pub enum UploadEvent<'e> {
     },
     /// An attempt failed and another follows.
     Again {
-        /// Why it failed.
+        /// The reason why it failed.
         error: &'e UploadError,
-        /// How long to wait first.
+        /// The time to wait first.
         wait: Duration,
         /// Whether it resumes the upload.
         resumes: bool,

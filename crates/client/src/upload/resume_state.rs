@@ -1,4 +1,4 @@
-//! What is known of an upload that can be resumed.
+//! The state of an upload that can be resumed.
 
 use url::{Origin, Url};
 
@@ -6,7 +6,7 @@ use super::journal::{JournalEntry, UploadJournal, version, version_to_keep};
 use super::options::Upload;
 use crate::http::{Response, without_credentials};
 
-/// What is needed to resume an upload.
+/// The facts that are needed to resume an upload.
 #[derive(Debug, Default)]
 pub(crate) struct ResumeState {
     /// The URL of the upload, once the server has sent it.

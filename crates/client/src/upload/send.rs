@@ -123,10 +123,10 @@ impl UploadExchange<'_, '_, '_> {
     }
 }
 
-/// How often a wait checks whether it was cancelled.
+/// The interval at which a wait checks whether it was cancelled.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long to wait for the answer of a server that has broken off.
+/// The time to wait for the answer of a server that has broken off.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The minimum rate of a server's disk, in bytes per second.

@@ -25,7 +25,7 @@ pub(super) struct Uploader<'u, 'a, 't> {
     /// The origin of the server that was given, which alone receives credentials.
     pub(super) origin: Origin,
     pub(super) idle: Option<Connection<'a>>,
-    /// What is needed to resume the upload.
+    /// The facts that are needed to resume the upload.
     pub(super) kept: ResumeState,
     report: Report,
     tls: Option<SessionFacts>,
@@ -45,13 +45,13 @@ pub(super) struct Uploader<'u, 'a, 't> {
     pub(super) has_sent: bool,
     /// The value of `has_sent` before the last request.
     pub(super) had_sent: bool,
-    /// What is known of the target.
+    /// The known facts about the target.
     pub(super) seen: TargetState,
     /// Whether that was asked after the target may have changed.
     pub(super) is_asked: bool,
 }
 
-/// How an attempt ended.
+/// The end of an attempt.
 pub(super) enum AttemptEnd {
     /// The server has the file.
     Stored(u16),
@@ -63,7 +63,7 @@ pub(super) enum AttemptEnd {
     AlreadyThere(u16),
 }
 
-/// What a HEAD request found at the target.
+/// The state of the target as a HEAD request found it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum TargetState {
     /// It was not asked, or the server does not answer.
@@ -369,10 +369,10 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
 /// the socket's buffer.
 const MIN_EXPECTED: u64 = 64 << 10;
 
-/// How long to wait for `100 Continue` from a server that may not know it.
+/// The time to wait for `100 Continue` from a server that may not know it.
 const EXPECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long to wait for `100 Continue` from a server that knows it, unless a proxy swallows it.
+/// The time to wait for `100 Continue` from a server that knows it, unless a proxy swallows it.
 const RESERVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum number of repeats at once, after failed expectations and lost uploads.

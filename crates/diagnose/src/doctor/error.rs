@@ -1,4 +1,4 @@
-//! Why two ends could not be examined.
+//! The reason why two ends could not be examined.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,29 +13,29 @@ pub enum DoctorError {
     /// The name of a host could not be looked up.
     #[error("{action} {host}: {}", Plain(.source))]
     Network {
-        /// What was being done, such as `looking up`.
+        /// The action, such as `looking up`.
         action: &'static str,
         /// The host.
         host: String,
-        /// What the system answered.
+        /// The system's answer.
         source: io::Error,
     },
     /// The kernel refused something about a file.
     #[error("{action} {}: {}", .path.display(), Plain(.source))]
     Path {
-        /// What was being done.
+        /// The action that failed.
         action: Action,
         /// The file.
         path: PathBuf,
-        /// What the kernel answered.
+        /// The kernel's answer.
         source: io::Error,
     },
     /// The kernel refused something about this process.
     #[error("{action}: {}", Plain(.source))]
     System {
-        /// What was being done, such as `creating a file for the trials`.
+        /// The action, such as `creating a file for the trials`.
         action: &'static str,
-        /// What the kernel answered.
+        /// The kernel's answer.
         source: io::Error,
     },
     /// No trial is possible with the named ends.
@@ -43,7 +43,7 @@ pub enum DoctorError {
     Unsuitable(#[from] UnsuitableEnd),
 }
 
-/// Why no trial is possible with an end.
+/// The reason why no trial is possible with an end.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnsuitableEnd {

@@ -10,16 +10,16 @@ pub struct Finding {
     pub name: &'static str,
     /// Whether it is as good as it can be.
     pub state: FindingState,
-    /// What was seen.
+    /// The observation.
     pub finding: String,
-    /// What that means for a transfer.
+    /// The consequence for a transfer.
     pub consequence: String,
-    /// What to do about it; absent if nothing has to be done.
+    /// The remedy; absent if nothing has to be done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }
 
-/// How good something is.
+/// The state of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingState {

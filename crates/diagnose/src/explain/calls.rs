@@ -9,11 +9,11 @@ pub(super) struct WatchedCall {
     pub(super) name: &'static str,
     number: i64,
     watch: CallFilter,
-    /// What it does.
+    /// Its effect.
     pub(super) effect: SyscallEffect,
 }
 
-/// What a system call does.
+/// The effect of a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SyscallEffect {
     /// Copies between a descriptor, the first argument, and memory.

@@ -13,9 +13,9 @@ use crate::trace::CallBoundary;
 pub struct CallCount {
     /// The name in the manual; `unknown` for calls of another architecture.
     pub name: &'static str,
-    /// How often it was made.
+    /// The number of times it was made.
     pub calls: u64,
-    /// How often it failed.
+    /// The number of times it failed.
     pub errors: u64,
     /// Seconds between the start and end of the calls, including the time of tracing. A call that
     /// never returned, such as exit_group(2), counts none.

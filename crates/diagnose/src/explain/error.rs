@@ -1,4 +1,4 @@
-//! Why a program could not be explained.
+//! The reason why a program could not be explained.
 
 use std::path::Path;
 use std::{fs, io};
@@ -8,7 +8,7 @@ use underpass_engine::hint::{Hint, Hinted, Plain};
 
 use crate::procfs::field;
 
-/// Why a program could not be explained.
+/// The reason why a program could not be explained.
 #[derive(Debug, thiserror::Error)]
 pub enum ExplainError {
     /// There is no `/proc` of this PID namespace, which says what a program moves.
@@ -25,7 +25,7 @@ pub enum ExplainError {
     /// It cannot be traced.
     #[error("tracing is not allowed here: {}", Plain(.source))]
     Refused {
-        /// What can be done about it.
+        /// The remedy.
         remedy: Hint,
         /// The answer of ptrace(2).
         source: io::Error,

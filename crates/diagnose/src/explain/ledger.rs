@@ -135,7 +135,7 @@ pub struct RefusalCount {
     pub to: EndKind,
     /// Bytes delivered by all calls together when it first occurred.
     pub at: u64,
-    /// How often it occurred.
+    /// The number of times it occurred.
     pub times: u64,
 }
 
@@ -172,7 +172,7 @@ impl RefusalCount {
 #[derive(Clone, Copy, Debug)]
 struct PipeContent {
     from: EndKind,
-    /// Where the last of the bytes went.
+    /// The place where the last of the bytes went.
     to: Option<EndKind>,
     bytes: u64,
     calls: u64,

@@ -38,7 +38,7 @@ use tracer::Tracer;
 /// The result of tracing a program to its end.
 #[derive(Debug)]
 pub struct Explained {
-    /// How the program itself ended.
+    /// The end of the program itself.
     pub ending: Ending,
     /// Seconds from its first instruction to the end of the last process.
     pub elapsed_s: f64,
@@ -54,7 +54,8 @@ pub struct Explained {
     pub processes: u64,
     /// The number of threads of all processes.
     pub threads: u64,
-    /// How often a thread was stopped by tracing; each stop is one voluntary context switch.
+    /// The number of times a thread was stopped by tracing; each stop is one voluntary context
+    /// switch.
     pub stops: u64,
     /// All system calls by name, those that took longest first; `None` unless every call was
     /// watched.

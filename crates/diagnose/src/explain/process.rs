@@ -51,7 +51,7 @@ pub(super) enum CallSubject {
 /// A part of memory that is read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MemoryRange {
-    /// How many bytes fit.
+    /// The number of bytes that fit.
     len: u64,
     /// Whether it is a part of a file.
     is_mapped: bool,

@@ -14,7 +14,7 @@ use super::interrupts::ProcessTree;
 use super::observer::SyscallObserver;
 use super::process::{TracedProcess, TracedThread, family};
 
-/// How a program ended.
+/// The end of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// With an exit code.

@@ -103,7 +103,7 @@ pub enum TraceEvent {
     Stopped(TraceStop),
 }
 
-/// Why a thread has stopped.
+/// The reason why a thread has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceStop {
     /// At the beginning or end of a system call, because it was resumed to stop there.

@@ -37,7 +37,7 @@ pub use names::{for_each_name, names};
 pub use permissions::{KeptOwner, acl_entry, take_over, without_acl};
 pub use remove::{is_mounted, remove_folder};
 
-/// What happens to a file that already has the name.
+/// The treatment of a file that already has the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     /// It stays, and the commit fails.

@@ -1,4 +1,4 @@
-//! Where a file has data, so that a copy can keep its holes, from lseek(2).
+//! Finds the data of a file by lseek(2), so that a copy can keep its holes.
 
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -1,4 +1,4 @@
-//! What is moved: bytes in memory and ranges of files and streams, as one transfer.
+//! Chains: bytes in memory and ranges of files and streams that are moved as one transfer.
 //!
 //! Linux has no vectored sendfile. A chain fills that gap: header, file, boundary, file and
 //! trailer go out in order, packed into full segments, without copying a byte of a file to user
@@ -198,11 +198,11 @@ impl<F: AsFd> FromIterator<Segment<F>> for Chain<F> {
     }
 }
 
-/// How far a transfer has come in its chain.
+/// The position of a transfer in its chain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ChainPosition {
     /// The index of the segment at the front.
     pub(crate) index: usize,
-    /// How many bytes of it have been delivered.
+    /// The number of its bytes that have been delivered.
     pub(crate) offset: u64,
 }

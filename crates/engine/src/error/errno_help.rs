@@ -1,4 +1,4 @@
-//! What the kernel means by declining a mechanism, in words.
+//! The meaning, in words, of errors by which the kernel declines a mechanism.
 
 /// Explains why the kernel has declined a mechanism with this error, both given by name; `None` for
 /// an error that it is not known to be declined with.

@@ -1,4 +1,4 @@
-//! What people can do about a failure.
+//! Hints at what people can do about a failure.
 //!
 //! Every crate of this workspace has its own error type, and each implements [`Hinted`]: only
 //! that crate knows what was being done. A hint is chosen by matching on values ([`Action`], an
@@ -21,7 +21,7 @@ pub trait Hinted: std::error::Error {
     fn hint(&self) -> Option<Hint>;
 }
 
-/// What was being done with a file when the kernel refused.
+/// The action on a file that the kernel refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {

@@ -1,4 +1,4 @@
-//! Why a transfer stopped, and how far it got.
+//! The errors that stop a transfer, and how far it got.
 
 pub mod errno;
 pub(crate) mod errno_help;
@@ -17,7 +17,7 @@ use crate::mechanisms::step::DeclineReason;
 use crate::report::Report;
 use crate::size::Grouped;
 
-/// Why a transfer stopped. Each variant carries the [`Report`] up to that point:
+/// The error that stopped a transfer. Each variant carries the [`Report`] up to that point:
 /// [`Error::report`].
 #[derive(Debug)]
 #[non_exhaustive]
@@ -25,60 +25,60 @@ pub enum Error {
     /// The peer answered before it had everything:
     /// [`PeerMessage::Abort`](crate::PeerMessage::Abort).
     Answered {
-        /// What was done up to then.
+        /// The report of what was done until then.
         report: Box<Report>,
     },
     /// The caller cancelled the transfer.
     Cancelled {
-        /// What was done up to then.
+        /// The report of what was done until then.
         report: Box<Report>,
     },
     /// The required mechanism is not offered for these two ends.
     Declined {
         /// The mechanism that the policy requires.
         mechanism: Mechanism,
-        /// What the kernel answered.
+        /// The kernel's answer.
         refusal: DeclineReason,
-        /// What was done up to then.
+        /// The report of what was done until then.
         report: Box<Report>,
     },
     /// The file cannot be guarded as requested, and the policy allows no weaker guard.
     IntegrityDeclined {
         /// The requested level.
         level: Integrity,
-        /// What the kernel answered.
+        /// The kernel's answer.
         refusal: DeclineReason,
-        /// What was done up to then.
+        /// The report of what was done until then.
         report: Box<Report>,
     },
     /// The kernel reported an error.
     Io {
         /// The mechanism in use; `None` for the bytes of the chain's own memory.
         mechanism: Option<Mechanism>,
-        /// What the kernel answered.
+        /// The kernel's answer.
         source: io::Error,
-        /// What was done up to then.
+        /// The report of what was done until then.
         report: Box<Report>,
     },
     /// A file changed while it was moved, so that the sink may hold a mixture of two versions.
     SourceChanged {
         /// The level that noticed.
         level: Integrity,
-        /// What was done up to then.
+        /// The report of what was done until then.
         report: Box<Report>,
     },
     /// The source ended before the promised length.
     SourceEnded {
         /// Bytes that were promised in all.
         expected: u64,
-        /// What was done up to then.
+        /// The report of what was done until then.
         report: Box<Report>,
     },
     /// Nothing moved during the caller's timeout.
     Stalled {
         /// The timeout.
         timeout: Duration,
-        /// What was done up to then.
+        /// The report of what was done until then.
         report: Box<Report>,
     },
 }

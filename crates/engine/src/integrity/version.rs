@@ -6,7 +6,7 @@ use rustix::fs::{FileType, Stat, Timespec, fstat};
 
 use super::kept_time::mtime;
 
-/// What tells a file from all others, whatever its names: its file system and its number there.
+/// Identifies a file, whatever its names: its file system and its number there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId {
     device: u64,

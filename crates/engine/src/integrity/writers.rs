@@ -213,7 +213,7 @@ pub fn await_writes(file: impl AsFd, version: &Version) -> std::io::Result<()> {
     Ok(seek(&file, SeekFrom::Start(0)).map(|_| ())?)
 }
 
-/// What a lease shows about a file.
+/// The state of a file as a lease shows it.
 enum Open {
     /// No process had the file open for writing, nor a writable mapping of it, while it was in
     /// this version.

@@ -27,7 +27,7 @@ impl TlsVersion {
     }
 }
 
-/// How records are encrypted.
+/// The ciphers of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cipher {
     /// AES in Galois counter mode with a key of 16 bytes.

@@ -1,4 +1,4 @@
-//! What this kernel supports of TLS, found out by trying.
+//! The parts of TLS that this kernel supports, found out by trying.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::{Cipher, KeyDirection, RecordKeys, TlsVersion, attach, install};
 
-/// What this kernel supports of TLS, as reported by [`probe`].
+/// The parts of TLS that this kernel supports, as reported by [`probe`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Support {
     /// Whether there is a TLS module; `ENOENT` if not, `EPERM` or `ENOSYS` from a filter of

@@ -23,7 +23,7 @@ pub use step::{DeclineReason, Wait};
 use step::{Ends, Step};
 use underpass_sys::Kind;
 
-/// What a step counts.
+/// The counts of a step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StepMeter {
     /// System calls that moved bytes of sources or tried to.

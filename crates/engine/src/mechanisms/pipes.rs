@@ -17,7 +17,7 @@ use crate::wait::lock;
 pub(crate) struct Pipe {
     pub(crate) read_end: OwnedFd,
     pub(crate) write_end: OwnedFd,
-    /// How many bytes fit, if they come in full pages.
+    /// The number of bytes that fit, if they come in full pages.
     pub(crate) capacity: usize,
 }
 

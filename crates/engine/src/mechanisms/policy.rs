@@ -4,7 +4,7 @@ use underpass_sys::Kind;
 
 use crate::mechanisms::mechanism::Mechanism;
 
-/// How strictly a mechanism is requested.
+/// The choice of mechanisms, and how strict it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
     /// The cheapest mechanism that the kernel offers for the two ends.

@@ -23,11 +23,12 @@ pub(crate) struct Splice {
     pipe: Option<Pipe>,
     /// Bytes that left the source and have not reached the sink.
     held: usize,
-    /// Why the rest of the held bytes has to be copied, after which this mechanism declines.
+    /// The reason why the rest of the held bytes has to be copied, after which this mechanism
+    /// declines.
     refused: Option<Errno>,
     /// The buffer for copying them.
     rescue: Vec<u8>,
-    /// How much of the buffer has been written.
+    /// The part of the buffer that has been written, in bytes.
     rescued: usize,
     /// The step to a regular file, if the caller sets none.
     pub(crate) file_step: FileStep,

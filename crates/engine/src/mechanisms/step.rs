@@ -39,7 +39,7 @@ impl Step {
     }
 }
 
-/// What has to happen before the next step can move anything.
+/// The event that has to happen before the next step can move anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// The peer's kernel has to acknowledge what was sent, and a peer on this machine to read it.
@@ -54,7 +54,7 @@ pub enum Wait {
     Writer,
 }
 
-/// How a mechanism was declined.
+/// The answer by which a mechanism was declined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeclineReason {
     /// With an error.

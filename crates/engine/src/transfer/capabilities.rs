@@ -1,4 +1,4 @@
-//! What this kernel certainly lacks, learned from transfers and kept by the caller.
+//! The mechanisms that this kernel lacks, learned from transfers and kept by the caller.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Mutex;

@@ -224,7 +224,7 @@ fn has_failed(end: &PollFd<'_>, also: PollFlags) -> bool {
 /// The interval of listening to a peer that takes bytes without a pause.
 const LISTEN_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How often progress is checked before a transfer counts as stalled.
+/// The number of checks of progress before a transfer counts as stalled.
 const LOOKS: u32 = 8;
 
 /// The interval of checking whether a writer is at rest.

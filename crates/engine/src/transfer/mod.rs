@@ -37,7 +37,7 @@ pub use capabilities::Capabilities;
 pub use options::{Confirm, Options, PeerMessage, Progress};
 pub use small::{send_small, send_with_head};
 
-/// How far a call of [`Transfer::advance`] came.
+/// The state after a call of [`Transfer::advance`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Every byte is in the sink and the file is known to be in one version.
@@ -74,7 +74,7 @@ pub struct Transfer<'a, F, S> {
     guards: Vec<Guard>,
     /// The sources whose versions cannot be compared yet.
     checks: Vec<(usize, WriterCheck)>,
-    /// Where to stop until everything before is known to be of one version.
+    /// The position at which to stop until everything before is known to be of one version.
     held_back_from: Option<ChainPosition>,
     candidates: Option<Candidates>,
     active: Option<Active>,

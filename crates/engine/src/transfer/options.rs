@@ -243,7 +243,7 @@ impl fmt::Debug for Options<'_> {
     }
 }
 
-/// What a message of the peer means for the transfer to it.
+/// The meaning of a peer's message for the transfer to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerMessage {
     /// Continue, and listen.

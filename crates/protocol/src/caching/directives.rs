@@ -5,7 +5,7 @@ use sfv::{BareItem, Dictionary, Item, ListEntry, Parser};
 
 use super::{FieldList, values};
 
-/// What a response says about caching it.
+/// The directives of a response about caching it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)] // each is a directive of its own
 pub struct Directives {
@@ -24,13 +24,14 @@ pub struct Directives {
     pub must_revalidate: bool,
     /// It does not change while it is fresh (RFC 8246).
     pub immutable: bool,
-    /// How many seconds it is fresh.
+    /// The number of seconds for which it is fresh.
     pub max_age: Option<u64>,
-    /// How many seconds it is fresh in a shared cache.
+    /// The number of seconds for which it is fresh in a shared cache.
     pub s_maxage: Option<u64>,
-    /// How many seconds it may be used after that while it is validated (RFC 5861 3).
+    /// The number of seconds for which it may be used after that while it is validated (RFC 5861
+    /// 3).
     pub stale_while_revalidate: Option<u64>,
-    /// How many seconds it may be used after that if the origin fails (RFC 5861 4).
+    /// The number of seconds for which it may be used after that if the origin fails (RFC 5861 4).
     pub stale_if_error: Option<u64>,
     /// Whether they come from `CDN-Cache-Control`, which replaces `Cache-Control` and `Expires`.
     pub is_targeted: bool,

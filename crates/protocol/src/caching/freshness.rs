@@ -30,9 +30,9 @@ pub struct FreshnessRules {
 pub struct Freshness {
     received: SystemTime,
     date: SystemTime,
-    /// How old it was when it was received.
+    /// Its age when it was received.
     initial_age: Duration,
-    /// How old it may become.
+    /// The age that it may reach.
     lifetime: Duration,
     while_revalidating: Duration,
     if_error: Duration,

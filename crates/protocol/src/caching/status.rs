@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why a request went to the origin.
+/// The reason why a request went to the origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forward {
     /// The cache had nothing for its URL.
@@ -13,10 +13,10 @@ pub enum Forward {
     Stale,
 }
 
-/// How a cache handled a request.
+/// The way in which a cache handled a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStatus {
-    /// Why the origin was asked; `None` for a hit.
+    /// The reason why the origin was asked; `None` for a hit.
     pub forward: Option<Forward>,
     /// The status of the origin's answer, if the origin was asked.
     pub forward_status: Option<u16>,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{Directives, FieldList, values};
 
-/// Why a response is not stored.
+/// The reason why a response is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotStored {
     /// `no-store`.
@@ -36,7 +36,7 @@ impl fmt::Display for NotStored {
 ///
 /// # Errors
 ///
-/// Why it may not.
+/// The reason why it may not.
 pub fn may_store(status: u16, fields: &FieldList, vary_on: &[String]) -> Result<(), NotStored> {
     let directives = Directives::of(fields);
     // Of a status that is understood, `no-store` is for caches that do not understand it.

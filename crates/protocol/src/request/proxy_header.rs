@@ -15,7 +15,7 @@ pub enum ProxiedClient {
     Proxy,
 }
 
-/// Why bytes are not a header. The connection has to end.
+/// The reason why bytes are not a header. The connection has to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadHeader {

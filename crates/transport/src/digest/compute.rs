@@ -18,7 +18,7 @@ pub struct Computed {
     pub read_bytes: u64,
 }
 
-/// Why no digest was computed.
+/// The reason why no digest was computed.
 #[derive(Debug, thiserror::Error)]
 pub enum ComputeError {
     /// It was cancelled.

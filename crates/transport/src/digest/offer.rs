@@ -90,7 +90,7 @@ impl Offer {
     }
 }
 
-/// Why a file does not count as arrived.
+/// The reason why a file does not count as arrived.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OfferError {

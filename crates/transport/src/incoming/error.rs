@@ -1,4 +1,4 @@
-//! Why receiving failed.
+//! The reason why receiving failed.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use underpass_engine::Error;
 
 use underpass_protocol::chunked::BadChunk;
 
-/// Why receiving failed.
+/// The reason why receiving failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReceiveError {
     /// The transfer was cancelled.

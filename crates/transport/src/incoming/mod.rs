@@ -33,7 +33,7 @@ use crate::tls::Session;
 
 pub use error::ReceiveError;
 
-/// How the end of a body is known (RFC 9112 6.3).
+/// The way by which the end of a body is known (RFC 9112 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyFraming {
     /// This number of bytes.
@@ -67,7 +67,7 @@ pub struct ReceiveOptions<'a> {
 pub struct ReceivedBody {
     /// What was done. Its bytes are in the file, whatever the outcome.
     pub report: Report,
-    /// Why the body is not complete, if it is not.
+    /// The reason why the body is not complete, if it is not.
     pub outcome: Result<(), ReceiveError>,
 }
 

@@ -11,7 +11,7 @@ use underpass_engine::hint::{Hint, Hinted, Plain};
 
 use crate::trust::Pin;
 
-/// Why certificates or keys cannot be used.
+/// The reason why certificates or keys cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
@@ -28,7 +28,7 @@ pub enum TlsError {
     Unusable {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         fault: Fault,
     },
     /// The system has no authorities.
@@ -45,7 +45,7 @@ pub enum TlsError {
     Refused(String),
 }
 
-/// What is wrong with a file.
+/// The fault of a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
@@ -84,7 +84,7 @@ pub enum Fault {
     },
 }
 
-/// Why a handshake failed.
+/// The reason why a handshake failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandshakeError {

@@ -29,5 +29,5 @@ pub use session::Session;
 pub use crate::session_facts::{EncryptedBy, KernelTlsObstacle, SessionFacts};
 pub use crate::trust::{Pin, Trust, UnknownPin};
 
-/// Why there is no TLS: never, with the feature `tls`.
+/// The reason why there is no TLS: never, with the feature `tls`.
 pub const MISSING: Option<&str> = None;

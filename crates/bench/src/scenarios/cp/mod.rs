@@ -25,7 +25,7 @@ use crate::run::{
     Start, Verification, find, survey, traced, version,
 };
 
-/// What can be typed after `bench cp`.
+/// The arguments of `bench cp`.
 #[derive(Debug, Args)]
 pub struct CpArgs {
     /// Copy files of these sizes, one after the other [default: 4G]

@@ -32,7 +32,7 @@ use crate::record::{
 };
 use crate::run::{Measured, Scenario, Start, Verification, allow_open_files, stay_on};
 
-/// What can be typed after `bench hostile`.
+/// The arguments of `bench hostile`.
 #[derive(Debug, Args)]
 pub struct HostileArgs {
     /// Measure these kinds of bad clients, one after the other [default: all]
@@ -300,7 +300,7 @@ const SPARE_FILES: u64 = 512;
 
 const WARM_UP: Duration = Duration::from_millis(300);
 
-/// How long the bad clients may take to connect before the good one is measured.
+/// The time that the bad clients may take to connect before the good one is measured.
 const MAX_ARRIVAL: Duration = Duration::from_secs(10);
 
 /// The bad clients give way to the good one, as they share its core.

@@ -22,7 +22,7 @@ use crate::record::{
 };
 use crate::run::{Measured, Scenario, Start, Verification, sparse};
 
-/// What can be typed after `bench origin`.
+/// The arguments of `bench origin`.
 #[derive(Debug, Args)]
 pub struct OriginArgs {
     /// Measure these caches; those that are not installed are left out

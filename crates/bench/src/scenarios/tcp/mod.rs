@@ -20,7 +20,7 @@ use crate::record::{
 };
 use crate::run::{Link, RunPlan, SampleEnds, Start, file_system};
 
-/// What can be typed after `bench net`.
+/// The arguments of `bench net`.
 #[derive(Debug, Args)]
 pub struct NetArgs {
     /// Measure files of these sizes
@@ -61,7 +61,7 @@ enum SideArg {
     Receiver,
 }
 
-/// What can be typed after `bench article-table`.
+/// The arguments of `bench article-table`.
 #[derive(Debug, Args)]
 #[command(mut_arg("sizes", |arg| arg.default_value("7M,21M,63M,98M,200M,350M,700M,1G")))]
 #[command(mut_arg("step", |arg| arg.default_value("default")
@@ -75,7 +75,7 @@ pub struct TableArgs {
     article: ArticleArgs,
 }
 
-/// What can be typed after `bench article-chunks`.
+/// The arguments of `bench article-chunks`.
 #[derive(Debug, Args)]
 #[command(mut_arg("step", |arg| arg.default_value("4096,65535,1M,whole")
     .help("Ask for this many bytes in one system call; whole for the whole file")))]
@@ -87,7 +87,7 @@ pub struct ChunksArgs {
     article: ArticleArgs,
 }
 
-/// What can be typed after `bench limit`.
+/// The arguments of `bench limit`.
 #[derive(Debug, Args)]
 #[command(mut_arg("step", |arg| arg.default_value("64K,256K,1M,whole")
     .help("Ask for this many bytes in one system call of the bare loop and of our mechanisms")))]

@@ -290,7 +290,7 @@ fn failed(cell: &Cell, error: &std::io::Error) -> BenchError {
     BenchError::measuring(cell.variant, plain(error))
 }
 
-/// How long a receiver may take to notice that its sender has failed.
+/// The time that a receiver may take to notice that its sender has failed.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
 /// After this many seconds in which nothing moved, a process fails.

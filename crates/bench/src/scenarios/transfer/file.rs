@@ -14,7 +14,7 @@ use crate::options::{Measure, Named, among, bytes};
 use crate::record::{Cell, Contender, Counted, Record, Transfers, Variant};
 use crate::run::{CommandWords, Measured, Scenario, Start, Verification, digest, largest};
 
-/// What can be typed after `bench get`.
+/// The arguments of `bench get`.
 #[derive(Debug, Args)]
 pub struct GetArgs {
     /// Measure files of these sizes
@@ -36,7 +36,7 @@ pub struct GetArgs {
     common: ClientArgs,
 }
 
-/// What can be typed after `bench put`.
+/// The arguments of `bench put`.
 #[derive(Debug, Args)]
 pub struct PutArgs {
     /// Measure files of these sizes

@@ -18,7 +18,7 @@ use crate::options::{Measure, Named, among, bytes, number};
 use crate::record::{Cell, Contender, Counted, Record, Transfers, Variant};
 use crate::run::{Content, FileTree, Measured, Scenario, Start, Verification};
 
-/// What can be typed after `bench tree`.
+/// The arguments of `bench tree`.
 #[derive(Debug, Args)]
 pub struct TreeArgs {
     /// Create N small files of 1 to 16 KiB, a hundred in each folder

@@ -16,7 +16,7 @@ pub(crate) const STYLE: &str = include_str!("chart.css");
 /// How wide a drawing is: as wide as a small phone, so that letters are of the same size there.
 pub(crate) const WIDTH: f64 = 360.0;
 
-/// Where a drawing is going to be.
+/// The place where a drawing is going to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SvgTarget {
     /// In a page, which has the style and the caption.

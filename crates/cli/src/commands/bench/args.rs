@@ -1,4 +1,4 @@
-//! What can be typed after `bench`.
+//! The arguments of `bench`.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use underpass_bench::{
     OriginArgs, PutArgs, Run, ScaleArgs, ServeArgs, SmallCopyArgs, TableArgs, TreeArgs,
 };
 
-/// What can be typed after `bench`.
+/// The arguments of `bench`.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = false)]
 pub(crate) struct BenchArgs {
@@ -88,7 +88,7 @@ impl ScenarioArgs {
     }
 }
 
-/// What can be typed after `bench show`.
+/// The arguments of `bench show`.
 #[derive(Debug, Args)]
 pub(crate) struct ShowRecordsArgs {
     /// Records that were written with --json
@@ -112,7 +112,7 @@ pub(crate) struct ShowRecordsArgs {
     pub(crate) ascii: bool,
 }
 
-/// What can be typed after `bench compare`.
+/// The arguments of `bench compare`.
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
     /// The record of the earlier run

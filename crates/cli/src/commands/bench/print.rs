@@ -87,7 +87,7 @@ pub(super) fn write_charts(
     files.iter().try_for_each(|(name, text)| write(&folder.join(name), text, cancel))
 }
 
-/// Why records cannot be shown together.
+/// The reason why records cannot be shown together.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ShowError {
     #[error("--html - and --markdown - cannot both be standard output")]

@@ -1,4 +1,4 @@
-//! What can be typed after `cp`, and the options of a copy that it means.
+//! The arguments of `cp`, and the options of a copy that they mean.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -20,7 +20,7 @@ use super::usage::CpError;
 use crate::args::{MoveArgs, When, pattern};
 use crate::failure::Result;
 
-/// What can be typed after `cp`.
+/// The arguments of `cp`.
 #[derive(Debug, Args)]
 #[command(infer_long_args = true)] // as getopt_long(3) does
 #[command(override_usage = "underpass cp [OPTIONS] <SOURCE>... <TARGET>\n       \
@@ -193,7 +193,7 @@ pub(crate) struct CpArgs {
     pub(crate) movement: MoveArgs,
 }
 
-/// Where a copy is read from when it is compared.
+/// The place from which a copy is read when it is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum VerifyFrom {
     /// The page cache.
@@ -335,5 +335,5 @@ fn stripped(path: &Path) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(&bytes[..end.min(bytes.len())]))
 }
 
-/// What is impossible for links.
+/// The options that are impossible for links.
 const COPIES_ALONE: [&str; 4] = ["attributes_only", "in_place", "resume", "verify"];

@@ -8,7 +8,7 @@ use underpass_copy::{Follow, Preserve, PreserveMode, PreserveXattrs};
 /// What the options mean whose order matters: each of them changes what those before it mean.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OrderedOptions {
-    /// What is kept of the originals.
+    /// The attributes of originals that are kept.
     pub(super) preserve: Preserve,
     /// Whether names of one file become names of one copy.
     pub(super) hard_links: bool,
@@ -24,7 +24,7 @@ pub(crate) struct OrderedOptions {
     pub(super) update: bool,
 }
 
-/// What can be kept of an original.
+/// The attributes of an original that can be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Preserved {
     /// Mode and ACLs
@@ -41,7 +41,7 @@ pub(crate) enum Preserved {
     Xattr,
     /// All of these
     All,
-    /// What -p keeps.
+    /// The attributes that -p keeps.
     #[value(hide = true)]
     Usual,
 }

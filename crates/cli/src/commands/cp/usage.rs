@@ -1,9 +1,9 @@
-//! What can be wrong with the words after `cp`.
+//! The errors of the arguments of `cp`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Why the words make no copy.
+/// The reason why the arguments make no copy.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CpError {
     #[error(

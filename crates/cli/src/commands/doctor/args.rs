@@ -1,4 +1,4 @@
-//! What can be typed after `doctor`.
+//! The arguments of `doctor`.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -10,7 +10,7 @@ use underpass_diagnose::doctor::TrialTarget;
 use crate::connection::{StoreArgs, StreamAddress};
 use crate::failure::{Failure, Result};
 
-/// What can be typed after `doctor`.
+/// The arguments of `doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
     /// What would be copied or sent: a file, or a folder of such files [default: the current

@@ -1,11 +1,11 @@
-//! What can be typed after `explain`.
+//! The arguments of `explain`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
 
-/// What can be typed after `explain`.
+/// The arguments of `explain`.
 #[derive(Debug, Args)]
 #[command(override_usage = "underpass explain [OPTIONS] -- <COMMAND>...")]
 pub(crate) struct ExplainArgs {

@@ -15,7 +15,7 @@ use underpass_receipt::{
     CpuReceipt, DeclineReceipt, EndKind, FaultsReceipt, MechanismReceipt, SwitchesReceipt,
 };
 
-/// What a program did, as one JSON object.
+/// The receipt of a program, as one JSON object.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ProgramReceipt {
     /// The program and its arguments.
@@ -30,9 +30,9 @@ pub(crate) struct ProgramReceipt {
     pub(crate) bytes: u64,
     /// Seconds from its first instruction to the end of the last process.
     pub(crate) elapsed_s: f64,
-    /// What each mechanism delivered.
+    /// The bytes that each mechanism delivered.
     pub(crate) mechanisms: Vec<MechanismReceipt>,
-    /// What the kernel declined, so that the program had to use another mechanism.
+    /// The mechanisms that the kernel declined, so that the program had to use another one.
     pub(crate) declined: Vec<RefusalReceipt>,
     /// Calls that failed for another reason.
     pub(crate) failed: Vec<RefusalReceipt>,
@@ -40,7 +40,7 @@ pub(crate) struct ProgramReceipt {
     pub(crate) user_space_bytes: u64,
     /// System calls that moved bytes or tried to.
     pub(crate) calls: u64,
-    /// How many of them would have had to wait, and did not (`EAGAIN`).
+    /// The number of those that would have had to wait, and did not (`EAGAIN`).
     pub(crate) waits: u64,
     /// Processor time of all processes.
     pub(crate) cpu_s: CpuReceipt,
@@ -52,9 +52,9 @@ pub(crate) struct ProgramReceipt {
     pub(crate) processes: u64,
     /// The number of threads of all processes.
     pub(crate) threads: u64,
-    /// What was copied between the kernel and memory, by kind of descriptor.
+    /// The bytes copied between the kernel and memory, by kind of descriptor.
     pub(crate) crossings: Vec<CrossingReceipt>,
-    /// What was moved inside the kernel, by kind of descriptor.
+    /// The bytes moved inside the kernel, by kind of descriptor.
     pub(crate) moves: Vec<MoveReceipt>,
     /// The ends that most bytes went from or to, these first.
     pub(crate) ends: Vec<EndReceipt>,
@@ -64,11 +64,11 @@ pub(crate) struct ProgramReceipt {
     pub(crate) system_calls: Vec<CallReceipt>,
     /// Bytes of files, programs and libraries apart, that were mapped into memory.
     pub(crate) mapped_bytes: u64,
-    /// How many files these were.
+    /// The number of these files.
     pub(crate) mapped_files: u64,
     /// Work that cannot be observed.
     pub(crate) hidden: HiddenCalls,
-    /// How often a thread was stopped by tracing.
+    /// The number of times that tracing stopped a thread.
     pub(crate) stops: u64,
     /// The number of all system calls; absent if not every call was traced.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! What can be typed after `fill`.
+//! The arguments of `fill`.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use underpass_engine::Size;
 use crate::args::rate;
 use crate::connection::HttpClientArgs;
 
-/// What can be typed after `fill`.
+/// The arguments of `fill`.
 #[derive(Debug, Args)]
 pub(crate) struct FillArgs {
     /// The node to fill; http:// may be left out

@@ -16,10 +16,10 @@ use crate::failure::{Failure, Result};
 use crate::output::{self, counted};
 use crate::signals;
 
-/// What was done. The names of the fields are stable.
+/// The receipt. The names of its fields are stable.
 #[derive(Debug, Default, Serialize)]
 struct FillReceipt {
-    /// Why it failed; absent if it did not.
+    /// The reason why it failed; absent if it did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     /// The paths that the node has now.
@@ -34,7 +34,7 @@ struct FillReceipt {
     elapsed_s: f64,
 }
 
-/// What a node says about a piece.
+/// The answer of a node about a piece.
 #[derive(Debug, Deserialize)]
 struct NodePiece {
     length: Option<u64>,
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &FillArgs) -> Result<()> {
     stop.map_or(Ok(()), Err)
 }
 
-/// Why a path was given up.
+/// The reason why a path was given up.
 enum FillStop {
     /// This path failed.
     Path(String),
@@ -215,7 +215,7 @@ const MAX_STEP: u64 = 64 << 20;
 /// The minimum size of a piece: what a node fetches at once.
 const MIN_STEP: u64 = 1 << 20;
 
-/// How often the clock is looked at outside the time.
+/// The interval of looks at the clock outside the time.
 const LOOK_AT_CLOCK: Duration = Duration::from_secs(5);
 
 /// The maximum size of an answer in bytes.

@@ -26,7 +26,7 @@ use crate::output::{self, ProgressMeter};
 use underpass_protocol::digest::Digest;
 use underpass_receipt::{GetReceipt, shown};
 
-/// What all files of one command share.
+/// The state that all files of one command share.
 pub(super) struct GetRun<'f> {
     pub(super) args: &'f GetArgs,
     pub(super) tls: &'f TlsSetup,

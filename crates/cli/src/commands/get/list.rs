@@ -10,7 +10,7 @@ use underpass_protocol::digest::Digest;
 use crate::ends::{is_dash, standard_input};
 use crate::failure::{Failure, Result, WithPath};
 
-/// What is fetched, and how.
+/// A file that is fetched, and how.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
     pub(super) url: Url,

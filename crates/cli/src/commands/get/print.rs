@@ -1,4 +1,4 @@
-//! What `underpass get` prints.
+//! The lines that `underpass get` prints.
 
 use std::fmt::Display;
 use std::io::IsTerminal;

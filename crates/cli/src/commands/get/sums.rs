@@ -15,7 +15,7 @@ use crate::failure::{Failure, Result, WithPath};
 /// The digests of files by their paths.
 #[derive(Debug)]
 pub(super) struct ChecksumList {
-    /// Where they come from, for messages.
+    /// The place where they come from, for messages.
     name: String,
     digests: HashMap<Vec<u8>, Vec<Digest>>,
     /// The paths by their last names; `None` for a name of several files.

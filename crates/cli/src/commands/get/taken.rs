@@ -28,7 +28,7 @@ pub(super) struct TakenNames(Mutex<HashMap<Folded, Vec<TakenName>>>);
 /// A folder, and a name in it as a file system may compare it that ignores case.
 type Folded = (FileId, Vec<u8>);
 
-/// Where a file comes from, and which digests it must have.
+/// The origin of a file, and the digests that it must have.
 #[derive(Debug)]
 struct TakenName {
     name: OsString,

@@ -1,10 +1,10 @@
-//! What can be wrong with the words after `get`.
+//! The errors of the arguments of `get`.
 
 use std::path::PathBuf;
 
 use underpass_client::tree::EntryRefusal;
 
-/// Why the words make no download.
+/// The reason why the arguments make no download.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum GetError {
     #[error(

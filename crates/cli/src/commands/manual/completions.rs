@@ -121,7 +121,7 @@ fn spellings(arg: &Arg) -> Vec<String> {
 /// The line of the script for bash that takes the word before the one to complete.
 const BASH_PREVIOUS: &str = "    prev=\"$3\"\n";
 
-/// What follows it. Without an equals sign, an option with an optional value has none.
+/// The value after it. Without an equals sign, an option with an optional value has none.
 const BASH_EQUALS: &str = r#"    if [[ "${prev}" == "=" ]]; then
         prev="${COMP_WORDS[COMP_CWORD-2]}"
     elif [[ "${COMP_WORDS[COMP_CWORD]}" != "=" ]]; then

@@ -1,4 +1,4 @@
-//! What the manual pages say beyond the options: examples, exit status and files.
+//! The sections of the manual pages besides the options: examples, exit status and files.
 
 /// Terms with their meanings.
 type ManualEntries = &'static [(&'static str, &'static str)];

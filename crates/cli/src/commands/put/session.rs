@@ -46,21 +46,21 @@ pub(super) struct PutSession<'s> {
     has_sent: bool,
     /// Whether the server does not support creating folders.
     makes_no_folders: bool,
-    /// What the server has.
+    /// The files that the server has.
     pub(super) remote: RemoteFolders,
-    /// How many files were there already.
+    /// The number of files that were there already.
     pub(super) there: u64,
     /// The folder whose parents were created last.
     pub(super) created: Option<Url>,
 }
 
-/// Why one of the uploads failed.
+/// The reason why one of the uploads failed.
 pub(super) struct PutStop {
     /// The failure to report.
     pub(super) failure: Failure,
     /// Whether the others would fail too.
     pub(super) is_fatal: bool,
-    /// What was done before, once a request was made.
+    /// The receipt of what was done before, once a request was made.
     pub(super) receipt: Option<Box<Receipt>>,
 }
 

@@ -1,4 +1,4 @@
-//! What is there already, and what is to be created around it.
+//! Finds out which files the server has, and creates the folders above them.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,9 +1,9 @@
-//! What can be wrong with the words after `put`.
+//! The errors of the arguments of `put`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Why the words make no upload.
+/// The reason why the arguments make no upload.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PutError {
     #[error("object stores check sha-256 only")]

@@ -139,7 +139,7 @@ fn address(text: &Path) -> Result<StreamAddress> {
     text.parse().map_err(|error| Failure::value(format_args!("'{text}' is not an address"), error))
 }
 
-/// Why the words receive nothing.
+/// The reason why the arguments receive nothing.
 #[derive(Debug, thiserror::Error)]
 enum RecvError {
     #[error("recv needs the sender's ADDRESS, or --listen ADDRESS to wait for it")]

@@ -77,7 +77,7 @@ fn select(input: &Input, range: Option<ByteRange>) -> Result<Source<&File>> {
     Ok(source.at(from).len(len))
 }
 
-/// Why a range cannot be sent.
+/// The reason why a range cannot be sent.
 #[derive(Debug, thiserror::Error)]
 enum RangeError {
     #[error("--range needs a file with a size, not {}", .0.display())]

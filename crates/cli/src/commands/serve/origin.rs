@@ -24,13 +24,13 @@ use super::args::{OptionsError, OriginArgs, ServeArgs};
 use crate::failure::{Failure, Result, WithPath};
 use crate::output;
 
-/// How long a file of a store is fresh: stores rarely say so.
+/// The time for which a file of a store is fresh: stores rarely say so.
 const FRESH_OF_STORES: Duration = Duration::from_secs(60);
 
-/// How long a store may take to answer before the server starts without its answer.
+/// The time that a store may take to answer before the server starts without its answer.
 const PROBE_TIME: Duration = Duration::from_secs(3);
 
-/// What stores call keys that they do not know, and secrets that do not fit.
+/// The codes of stores for keys that they do not know, and secrets that do not fit.
 const WRONG_KEYS: [&str; 2] = ["InvalidAccessKeyId", "SignatureDoesNotMatch"];
 
 /// The cache in front of an origin, and what it needs of a confined process.

@@ -1,4 +1,4 @@
-//! What `underpass serve` prints.
+//! The lines that `underpass serve` prints.
 
 use std::net::SocketAddr;
 use std::time::Duration;

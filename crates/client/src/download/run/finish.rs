@@ -1,4 +1,4 @@
-//! How a download ends: with its name, with a partial file, or by starting over.
+//! The end of a download: with its name, with a partial file, or by starting over.
 
 use std::sync::atomic::Ordering;
 

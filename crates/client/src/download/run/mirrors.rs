@@ -23,7 +23,7 @@ use crate::http::{HttpClient, Response};
 pub(in crate::download) struct MirrorServer<'c> {
     pub(in crate::download) client: HttpClient<'c>,
     pub(in crate::download) url: Url,
-    /// What it has sent.
+    /// The bytes that it has sent.
     pub(in crate::download) sent: Mutex<Vec<SentRange>>,
 }
 

@@ -234,5 +234,5 @@ const BYTES_PER_CONNECTION: u64 = 16 << 20;
 /// The maximum number of connections by default.
 const MAX_DEFAULT_CONNECTIONS: u64 = 4;
 
-/// How often the file may change on the server during a download.
+/// The number of times the file may change on the server during a download.
 const MAX_CHANGES: u32 = 4;

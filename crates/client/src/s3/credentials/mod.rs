@@ -1,4 +1,4 @@
-//! Where the keys of a store are looked for.
+//! The places where the keys of a store are looked for.
 //!
 //! Each source is asked in its turn until one has keys; from then on it alone is asked for newer
 //! ones. Keys are never printed.

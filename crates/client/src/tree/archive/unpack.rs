@@ -40,7 +40,7 @@ pub(super) struct Unpack<'u, 'j, 'a> {
     members: u64,
 }
 
-/// How the body of an answer ended.
+/// The end of the body of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyEnd {
     /// The archive is complete.

@@ -265,7 +265,8 @@ fn is_same_path(one: &str, other: &str) -> bool {
     one.split('/').map(bytes).eq(other.split('/').map(bytes))
 }
 
-/// Why a file is left out that a redirect has led away from, such as to a page to log in.
+/// The reason why a file is left out that a redirect has led away from, such as to a page to log
+/// in.
 #[derive(Debug)]
 struct Redirected {
     listed: u64,

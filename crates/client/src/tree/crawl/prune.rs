@@ -37,7 +37,7 @@ type OtherPaths = HashMap<FileId, Vec<Vec<u8>>>;
 pub(super) struct Prune {
     /// The names of everything in them, by the paths of their folders.
     listed: Mutex<ListedNames>,
-    /// Why nothing is removed, if so.
+    /// The reason why nothing is removed, if so.
     doubt: Mutex<Option<String>>,
     if_other_kind: IfOtherKind,
     /// What is here as a file and listed as a folder, or the other way around, and why it was not

@@ -1,4 +1,4 @@
-//! What the workers that fetch a folder file by file share.
+//! The state that the workers share which fetch a folder file by file.
 
 use std::collections::HashSet;
 use std::fs;
@@ -30,7 +30,7 @@ pub(super) struct CrawlTask {
     pub(super) has_rival: bool,
 }
 
-/// What the workers share.
+/// The state that the workers share.
 pub(super) struct Crawl<'c, 'j, 'a> {
     pub(super) tree: &'c TreeFetch<'j, 'a>,
     pub(super) dest: DestFolder,
@@ -45,7 +45,7 @@ pub(super) struct Crawl<'c, 'j, 'a> {
     /// Bytes of their paths and addresses.
     pub(super) found_bytes: AtomicU64,
     pub(super) pipes: PipePool,
-    /// What is removed at the end, if anything.
+    /// The entries that are removed at the end, if any.
     pub(super) prune: Option<Prune>,
 }
 

@@ -39,7 +39,7 @@ pub(super) struct FolderAttrs {
     pub(super) modified: Timespec,
 }
 
-/// What happens to an existing name.
+/// The treatment of an existing name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IfExists {
     /// It belongs to this download, because the folder has a temporary name.
@@ -50,7 +50,7 @@ pub(super) enum IfExists {
     Replaced,
 }
 
-/// What was done for a member.
+/// The result for a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DestOutcome {
     /// It was created.
@@ -70,7 +70,7 @@ pub(super) struct DestFolder {
     log: Option<WriteLog>,
     /// The folder of an older archive; files that are the same are moved from it.
     old: Option<Box<DestFolder>>,
-    /// What was put in its place.
+    /// The entry that was put in its place.
     placed: PlacedFiles,
     /// The umask: what no server may allow here.
     umask: u32,

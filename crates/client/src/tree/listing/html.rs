@@ -5,9 +5,9 @@ use url::Url;
 
 use super::MAX_LINKS;
 
-/// What a page links to.
+/// The links of a page.
 pub(super) struct Links {
-    /// What its links are relative to.
+    /// The URL to which its links are relative.
     pub(super) base: Url,
     pub(super) links: Vec<String>,
     /// Whether it is a page of dufs, in which a script puts the names.

@@ -23,7 +23,7 @@ pub use remote::RemoteFolders;
 /// The contents of a listing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
-    /// What is in the folder.
+    /// The entries of the folder.
     pub entries: Vec<ListingEntry>,
     /// Names that are refused, and why.
     pub refused: Vec<(Vec<u8>, EntryRefusal)>,
@@ -74,11 +74,11 @@ pub struct ListingEntry {
     pub url: Url,
     /// Whether it is a folder.
     pub is_folder: bool,
-    /// What else the listing has about it.
+    /// The further facts about it in the listing.
     pub facts: EntryFacts,
 }
 
-/// What listings for programs have about a file.
+/// The facts about a file in listings for programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EntryFacts {
     /// Its length.
@@ -87,7 +87,7 @@ pub struct EntryFacts {
     pub modified: Option<Timespec>,
     /// Its permissions.
     pub mode: Option<u32>,
-    /// What its entity tag is compared by.
+    /// The part of its entity tag that is compared.
     pub tag: Option<u64>,
 }
 

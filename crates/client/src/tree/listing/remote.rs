@@ -24,7 +24,7 @@ pub struct RemoteFolders(Vec<RemoteFolder>);
 struct RemoteFolder {
     /// Its path in URLs, which ends in `/`.
     path: String,
-    /// What is in it by name.
+    /// The entries in it by name.
     entries: HashMap<Vec<u8>, EntryFacts>,
     /// Whether nothing else is in it.
     is_whole: bool,
@@ -127,7 +127,7 @@ impl RemoteFolder {
     }
 }
 
-/// How far the server's clock is ahead of ours, in seconds, if it says so.
+/// The seconds that the server's clock is ahead of ours, if it says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ClockOffset(Option<i64>);
 

@@ -15,13 +15,13 @@ use super::pax::PaxHeader;
 pub struct TarMember {
     /// Its path, as the archive has it.
     pub path: Vec<u8>,
-    /// What it is.
+    /// Its kind.
     pub kind: MemberKind,
     /// Its permission bits, without set-user-ID and its kin: at most `0o777`.
     pub mode: u32,
     /// When it was last changed.
     pub modified: Timespec,
-    /// How many bytes of contents follow, padded to whole blocks.
+    /// The number of bytes of contents that follow, padded to whole blocks.
     pub size: u64,
 }
 
@@ -33,7 +33,7 @@ impl TarMember {
     }
 }
 
-/// What a member is.
+/// The kind of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemberKind {
     /// A file.
@@ -62,7 +62,7 @@ pub enum TarEvent {
 /// Reads headers.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// What the headers so far say of the member to come.
+    /// The facts about the member to come in the headers so far.
     extended: PaxHeader,
     /// The extension whose contents are due, with their length.
     due: Option<(Extension, usize)>,

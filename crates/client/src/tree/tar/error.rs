@@ -1,6 +1,6 @@
-//! Why an archive cannot be read.
+//! The reason why an archive cannot be read.
 
-/// Why an archive cannot be read.
+/// The reason why an archive cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TarError {

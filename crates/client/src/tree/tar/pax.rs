@@ -4,7 +4,7 @@ use rustix::fs::Timespec;
 
 use super::error::TarError;
 
-/// What extension headers say about the next member.
+/// The facts about the next member in extension headers.
 #[derive(Debug, Default)]
 pub(super) struct PaxHeader {
     pub(super) path: Option<Vec<u8>>,

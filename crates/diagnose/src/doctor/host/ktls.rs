@@ -14,13 +14,13 @@ use crate::doctor::finding::Finding;
 /// Facts about TLS in the kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct TlsInfo {
-    /// What the kernel supports; a sentence if it could not be asked.
+    /// The parts of TLS that the kernel supports; a sentence if it could not be asked.
     pub(crate) support: Result<Support, String>,
     /// The result of the self-test, if there was a suite to try it with.
     pub(crate) proof: Option<Result<SelfTestResult, String>>,
     /// The kernel's counters, /proc/net/tls_stat.
     pub(crate) counters: Option<String>,
-    /// Where the kernel comes from.
+    /// The origin of the kernel.
     pub(crate) place: KernelOrigin,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct SelfTestResult {
     pub(crate) sent_by: String,
     /// The mechanism that received them.
     pub(crate) received_by: String,
-    /// How long it took.
+    /// The time that it took.
     pub(crate) elapsed: Duration,
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// Where the TLS module could come from.
+/// The source from which the TLS module could come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Module {
     /// It is among the kernel's other modules, and only has to be loaded.
@@ -17,7 +17,7 @@ pub(crate) enum Module {
 /// What is known about the origin of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KernelOrigin {
-    /// Where the module could come from.
+    /// The source from which the module could come.
     pub(crate) module: Module,
     /// Whether this is a container, whose kernel belongs to the host.
     pub(crate) is_container: bool,

@@ -50,11 +50,11 @@ pub struct PairTrials {
 pub struct Trial {
     /// The engine's report.
     pub report: Report,
-    /// How the trial ended.
+    /// The end of the trial.
     pub outcome: TrialOutcome,
 }
 
-/// How a trial ended.
+/// The end of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TrialOutcome {
     /// The bytes arrived unchanged.

@@ -55,7 +55,7 @@ enum Secrets {
     Server(Box<KernelConnection<ServerConnectionData>>),
 }
 
-/// Why the kernel does not have the keys after all.
+/// The reason why the kernel does not have the keys after all.
 #[derive(Debug)]
 pub(in crate::tls) enum TakeOverError {
     Tls(Error),

@@ -90,7 +90,7 @@ pub(crate) struct ServeArgs {
 /// The options of one site.
 #[derive(Debug)]
 pub(super) struct SiteArgs {
-    /// Where it begins in the config file.
+    /// The place in the config file where it begins.
     pub(super) place: String,
     /// Its names.
     pub(super) names: Vec<HostPattern>,

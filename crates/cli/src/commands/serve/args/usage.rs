@@ -1,10 +1,10 @@
-//! What can be wrong with the options of `serve`, each of which alone makes sense.
+//! The errors of the options of `serve`, each of which alone makes sense.
 
 use std::path::PathBuf;
 
 use underpass_engine::Mechanism;
 
-/// Why the options make no server.
+/// The reason why the options make no server.
 #[derive(Debug, thiserror::Error)]
 pub(in super::super) enum OptionsError {
     #[error("--acme gets a certificate: leave out --tls, --tls-cert and --tls-key")]

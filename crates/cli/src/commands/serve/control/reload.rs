@@ -13,7 +13,7 @@ use super::super::sources;
 use crate::failure::{Failure, Result};
 use crate::output::{counted, note};
 
-/// What SIGHUP reads again.
+/// The state that SIGHUP reads again.
 #[derive(Debug)]
 pub(crate) struct Reload {
     /// The words that were typed.

@@ -1,4 +1,4 @@
-//! How many connections this process may have.
+//! The number of connections that this process may have.
 
 use super::super::args::OptionsError;
 use crate::failure::Result;

@@ -18,7 +18,7 @@ use super::{limits, responses, site_settings};
 use crate::failure::{Failure, Result, WithPath};
 use crate::open_files;
 
-/// What sites keep open. When the options are read again, sites that need the same share it.
+/// The things that sites keep open. When options are read again, sites that need the same share it.
 #[derive(Debug)]
 pub(crate) struct OpenSites {
     of_system: MediaTypes,

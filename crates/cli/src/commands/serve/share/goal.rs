@@ -19,7 +19,7 @@ use underpass_server::server::{Control, Server};
 use crate::failure::{Failure, Result};
 use crate::output::{self, counted};
 
-/// What is shared, and what came of it.
+/// The share, and what was transferred of it.
 #[derive(Debug)]
 pub(crate) struct ShareGoal {
     takes_files: bool,
@@ -35,14 +35,14 @@ pub(crate) struct ShareGoal {
 struct GoalState {
     started: Instant,
     receipt: ShareReceipt,
-    /// What each client has got, by its address.
+    /// The parts that each client has got, by its address.
     clients: HashMap<String, Coverage>,
 }
 
-/// What was shared, and what it cost.
+/// The receipt of a share.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct ShareReceipt {
-    /// Why the share failed; absent if it did not.
+    /// The reason why the share failed; absent if it did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
     /// Whole downloads.

@@ -13,11 +13,11 @@ use crate::failure::{Failure, Result, WithPath};
 /// One key of a config file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ConfigKey {
-    /// Where it stands, for messages: `underpass.toml, line 3`.
+    /// The place where it stands, for messages: `underpass.toml, line 3`.
     pub(super) place: String,
     /// The name of an option, with dashes.
     pub(super) name: String,
-    /// What it is set to; several if it is a list.
+    /// The value; several if it is a list.
     pub(super) values: Vec<OsString>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct ConfigFile {
 /// One `[[site]]`.
 #[derive(Debug, PartialEq)]
 pub(super) struct SiteTable {
-    /// Where it begins.
+    /// The place where it begins.
     pub(super) place: String,
     pub(super) keys: Vec<ConfigKey>,
 }
