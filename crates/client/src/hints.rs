@@ -41,6 +41,9 @@ impl Hinted for DownloadError {
             Self::Digest(_) => "it was damaged, or is another file",
             Self::Engine(error) => return error.hint(),
             Self::Exists => "--force replaces it",
+            Self::Local { source, .. } if source.kind() == ErrorKind::IsADirectory => {
+                "-d FOLDER saves it in a folder"
+            }
             Self::Local { action, source } => return action.hint(source),
             Self::NoDigest => "leave out --verify, or give the digest with --digest",
             Self::NoRoom { .. } => "free some space or choose another folder",

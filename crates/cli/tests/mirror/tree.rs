@@ -61,6 +61,8 @@ fn an_unchanged_mirror_costs_a_request_for_each_folder() {
         assert_eq!((&again["files"], &again["here"]), (&0.into(), &5.into()), "{name}");
         assert_eq!((&again["bytes"], &again["removed"]), (&0.into(), &0.into()), "{name}");
         let asked = peer.requests().split_off(before);
+        let said = update(&peer.url, here.path(), &[]).succeeded().stderr;
+        assert_eq!(said, "nothing to fetch: 5 files are here already\n", "{name}");
         assert_eq!(asked.len(), requests, "{name}: {asked:?}");
         // What has changed, what is new and what is missing here comes.
         put(root.path(), "one/c", b"changed", 9);

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use rustix::io::Errno;
+use underpass_engine::hint::Plain;
 use underpass_protocol::archive::LayoutError;
 
 use crate::files::open_files::is_missing;
@@ -30,7 +31,7 @@ pub enum ArchiveError {
         path: Vec<u8>,
     },
     /// The kernel reported an error.
-    #[error("{} cannot be archived: {source}", QuotedPath(.path))]
+    #[error("{} cannot be archived: {}", QuotedPath(.path), Plain(.source))]
     Io {
         /// The path of the file or folder.
         path: Vec<u8>,
@@ -119,6 +120,7 @@ mod tests {
         let line = error.to_string();
         assert!(line.starts_with(r#""a\n\"b"#) && line.contains("ermission denied"), "{line}");
         assert_eq!(line.lines().count(), 1);
+        assert!(!line.contains("os error"), "{line}");
         assert_eq!(error.status(), 403);
         let folder = ArchiveError::io(b"", Errno::IO);
         assert!(folder.to_string().starts_with("the folder cannot be archived"), "{folder}");
