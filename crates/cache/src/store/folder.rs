@@ -14,7 +14,7 @@ use std::sync::{Arc, RwLock};
 use std::time::SystemTime;
 
 use rustix::fs::{
-    AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, fallocate, flock, fstat, fsync,
+    AtFlags, CWD, FallocateFlags, FlockOperation, Mode, OFlags, fallocate, flock, fstat, fsync,
     ftruncate, mkdirat, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
@@ -84,8 +84,8 @@ impl CacheFolder {
                 return Err(OpenError::Format(path));
             }
         }
-        let lock = File::options().write(true).create(true).truncate(false).open(path.join(LOCK));
-        let lock = lock.map_err(fail("opening the lock of"))?;
+        let lock = openat(CWD, path.join(LOCK), OPEN_OR_CREATE, Mode::RUSR | Mode::WUSR);
+        let lock = File::from(lock.map_err(|errno| fail("opening the lock of")(errno.into()))?);
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => return Err(OpenError::InUse(path)),
             locked => locked.map_err(|errno| fail("locking")(errno.into()))?,
@@ -429,6 +429,15 @@ const VERSION: &str = "underpass cache 1";
 #[allow(clippy::single_range_in_vec_init)] // a list of ranges is what is meant
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_lock_is_no_link() {
+        let place = tempfile::tempdir().unwrap();
+        fs::write(place.path().join(FORMAT), "x").unwrap();
+        std::os::unix::fs::symlink("target", place.path().join(LOCK)).unwrap();
+        assert!(CacheFolder::open(place.path()).is_err());
+        assert!(!place.path().join("target").exists());
+    }
 
     #[test]
     fn an_object_is_opened_again_after_its_last_journal_was_written() {
