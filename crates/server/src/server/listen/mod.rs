@@ -5,12 +5,12 @@ pub(crate) mod kind;
 use std::fs::Permissions;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::lstat;
+use rustix::fs::{Mode, OFlags, fstat, lstat, open};
 use rustix::io::Errno;
 use rustix::net::sockopt::{
     set_ipv6_v6only, set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay, socket_domain,
@@ -142,10 +142,18 @@ fn unix(path: &Path, mode: Option<u32>, workers: usize) -> io::Result<Listener> 
         std::fs::remove_file(path)?;
         bind(&socket, &address)?;
     }
-    let made = SocketPath { id: id_of(path), path: path.to_owned() };
+    let id = id_of(path);
+    let made = SocketPath { id, path: path.to_owned() };
     if let Some(mode) = mode {
-        // Nobody can connect before it listens.
-        std::fs::set_permissions(path, Permissions::from_mode(mode))?;
+        // Nobody can connect before it listens. What another user has put at the path instead is left
+        // as it is.
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = open(path, flags, Mode::empty())?;
+        if Some(FileId::of(&fstat(&opened)?)) != id {
+            return Err(Errno::STALE.into());
+        }
+        let opened = format!("/proc/self/fd/{}", opened.as_raw_fd());
+        std::fs::set_permissions(opened, Permissions::from_mode(mode))?;
     }
     listen(&socket, BACKLOG)?;
     let address = format!("unix:{}", path.display());
