@@ -135,8 +135,10 @@ fn what_a_program_leaves_behind_is_waited_for_and_gets_signals() {
     let port = free_port().to_string();
     // A daemon: it is in a session of its own, and its parent is gone.
     let program = "import os, signal, sys, time
+parent = os.getpid()
 if os.fork(): os._exit(0)
 os.setsid()
+while os.getppid() == parent: time.sleep(0.001)
 signal.signal(signal.SIGTERM, lambda *_: (open('ended', 'w').write('well'), os._exit(0)))
 open('daemon', 'w').write(open('source', errors='replace').read(0) + str(os.getppid()))
 while True: time.sleep(0.05)";
