@@ -138,11 +138,11 @@ impl OutputTarget {
         overwrite: OverwriteRule,
         cancel: &AtomicBool,
     ) -> Result<Self> {
-        match open_file_number(path) {
-            _ if is_dash(path) => return Self::stdout(),
-            Some(1) => return Self::stdout(),
-            Some(number) => return Self::descriptor(path, number).with_path("opening", path),
-            None => {}
+        if is_stdout(path) {
+            return Self::stdout();
+        }
+        if let Some(number) = open_file_number(path) {
+            return Self::descriptor(path, number).with_path("opening", path);
         }
         // A link is followed: what it leads to is replaced, as every other program would do.
         let path = match fs::symlink_metadata(path) {
