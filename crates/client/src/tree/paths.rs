@@ -3,7 +3,7 @@
 //! The kernel keeps everything beneath the target folder in any case; these checks give the reason
 //! why something is left out.
 
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -136,7 +136,7 @@ pub(super) const JOURNAL: &str = ".underpass-get.journal";
 pub(super) const PARTIAL: &str = ".underpass-get.part";
 
 /// The name of the folder for the files of an older archive.
-pub(super) const SUPERSEDED: &str = ".underpass-get.old";
+pub(super) const SUPERSEDED: &CStr = c".underpass-get.old";
 
 /// The name of the log of when files were written.
 pub(super) const WRITE_LOG: &str = ".underpass-get.log";
@@ -147,7 +147,7 @@ pub(super) const PROBE: &str = ".underpass-get.case";
 pub(super) const RESERVED: [&[u8]; 5] = [
     JOURNAL.as_bytes(),
     PARTIAL.as_bytes(),
-    SUPERSEDED.as_bytes(),
+    SUPERSEDED.to_bytes(),
     WRITE_LOG.as_bytes(),
     PROBE.as_bytes(),
 ];

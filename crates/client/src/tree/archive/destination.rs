@@ -19,7 +19,7 @@ use super::journal::{ArchiveJournal, JournalState, remove_stale};
 
 use crate::tree::dest::{DestFolder, IfExists};
 use crate::tree::error::{Result, TreeError};
-use crate::tree::paths::{JOURNAL, SUPERSEDED};
+use crate::tree::paths::{JOURNAL, SUPERSEDED, as_path};
 
 /// The folder that an archive is unpacked to.
 #[derive(Debug)]
@@ -192,7 +192,7 @@ impl UnfinishedFolder {
     }
 
     fn not_removed(&self, action: &'static str, errno: Errno) -> TreeError {
-        let at = self.parent_path.join(&self.part).join(SUPERSEDED);
+        let at = self.parent_path.join(&self.part).join(as_path(SUPERSEDED.to_bytes()));
         match errno {
             // Renaming and removing a mount point.
             Errno::BUSY => {

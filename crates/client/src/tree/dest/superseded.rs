@@ -1,7 +1,6 @@
 //! The files of an archive that has changed on the server: they lie in a folder in the unfinished
 //! one, and those that are the same in the new archive are moved back.
 
-use std::ffi::CString;
 use std::os::fd::AsFd;
 
 use rustix::fs::{Mode, OFlags, mkdirat, renameat};
@@ -18,13 +17,13 @@ impl DestFolder {
     pub(in crate::tree) fn put_aside(&self) -> Result<(), Errno> {
         let root = open_beneath(self.root.as_fd(), b"", FOLDER)?;
         let mut names = names(&root)?;
-        names.retain(|name| name.as_bytes() != SUPERSEDED.as_bytes());
+        names.retain(|name| name.as_c_str() != SUPERSEDED);
         if names.is_empty() {
             return Ok(());
         }
         self.discard_superseded()?;
         mkdirat(&root, SUPERSEDED, Mode::RWXU)?;
-        let superseded = open_beneath(&root, SUPERSEDED.as_bytes(), FOLDER)?;
+        let superseded = open_beneath(&root, SUPERSEDED.to_bytes(), FOLDER)?;
         names.iter().try_for_each(|name| renameat(&root, name, &superseded, name))
     }
 
@@ -35,10 +34,9 @@ impl DestFolder {
 
     /// Removes the folder for files of older archives; `EBUSY` if something is mounted in it.
     pub(in crate::tree) fn discard_superseded(&self) -> Result<(), Errno> {
-        let removed = CString::new(SUPERSEDED).map(|name| remove_folder(&self.root, &name));
-        match removed {
-            Ok(Err(Errno::NOENT)) => Ok(()),
-            removed => removed.unwrap_or(Err(Errno::INVAL)),
+        match remove_folder(&self.root, SUPERSEDED) {
+            Err(Errno::NOENT) => Ok(()),
+            removed => removed,
         }
     }
 }
