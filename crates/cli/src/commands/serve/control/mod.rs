@@ -16,7 +16,7 @@ use signal_hook::iterator::{Handle, Signals};
 use underpass_server::server::Control;
 
 use super::log::LogBuffer;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, plain};
 use crate::output::note;
 use crate::signals::outlive_file_limit;
 
@@ -97,6 +97,6 @@ fn notify(state: &str) {
     });
     if let Err(error) = sent {
         let name = name.display();
-        note(&format!("sending {state} to {name} (NOTIFY_SOCKET) failed: {error}"));
+        note(&format!("sending {state} to {name} (NOTIFY_SOCKET) failed: {}", plain(&error)));
     }
 }
