@@ -1,4 +1,5 @@
-//! The first SIGINT, SIGTERM or SIGHUP ends each command wherever it waits, and nothing is left behind.
+//! The first SIGINT, SIGTERM or SIGHUP ends each command wherever it waits, and nothing is left
+//! behind.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

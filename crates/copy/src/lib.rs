@@ -83,9 +83,10 @@ use worker::CopyWorker;
 /// # On failure
 ///
 /// After an error nothing was copied. After problems, or a copy that was cancelled, each file that
-/// has its name is whole, and each new folder that has its name has all its files but those that the
-/// problems name; what is not whole is under a hidden name, which a later copy resumes or removes,
-/// and a folder that lacks such folders has no times of its original. Files that are written in place ([`CopyOptions::in_place`]) may be a part.
+/// has its name is whole, and each new folder that has its name has all files of its original but
+/// those that the problems name. What is not whole has a hidden name, which a later copy resumes or
+/// removes, and the folders above it do not have the times of their originals. Files that are
+/// written in place ([`CopyOptions::in_place`]) may be a part.
 pub fn copy(
     options: &CopyOptions,
     sources: &[PathBuf],

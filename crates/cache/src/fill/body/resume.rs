@@ -1,5 +1,5 @@
-//! Requests the rest of interrupted bodies and the holes of versions, and detects that the object has
-//! changed.
+//! Requests the rest of interrupted bodies and the holes of versions, and notices that the object
+//! has changed.
 
 use std::time::SystemTime;
 
