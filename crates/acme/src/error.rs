@@ -30,7 +30,7 @@ pub enum AcmeError {
     /// The authority has refused.
     #[error("the authority refused {}", refused_text(*.challenge, .detail, .kind))]
     Refused {
-        /// What it did not accept, such as `TLS-ALPN-01`; `None` if it was the order itself.
+        /// The challenge that it refused, such as `TLS-ALPN-01`; `None` if it was the order itself.
         challenge: Option<&'static str>,
         /// Its explanation.
         detail: String,

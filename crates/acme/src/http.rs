@@ -123,8 +123,7 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
 /// The fields of an answer that instant-acme reads.
 const PASSED_ON: [&str; 3] = ["location", "replay-nonce", "retry-after"];
 
-/// How long one exchange with an authority may take, from the lookup of its name to the end of its
-/// answer.
+/// The longest exchange with an authority, from the lookup of its name to the end of its answer.
 const MAX_TIME: Duration = Duration::from_secs(120);
 
 /// The longest answer of an authority, in bytes; a chain of certificates has some thousands.

@@ -16,7 +16,7 @@ pub enum BenchError {
     /// SIGINT or SIGTERM.
     #[error("the bench was interrupted")]
     Interrupted,
-    /// What was to be measured failed, or did something else than it should: never measured.
+    /// A measured program failed, or did something other than it should.
     #[error("measuring {what}: {why}")]
     Measuring {
         /// The measurement.

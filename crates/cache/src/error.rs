@@ -176,7 +176,7 @@ pub enum OpenError {
     /// The system refused something.
     #[error("{action} {}: {}", .path.display(), in_words(.source))]
     Io {
-        /// What was being done.
+        /// The action that failed.
         action: &'static str,
         /// With which file or folder.
         path: PathBuf,

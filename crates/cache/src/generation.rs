@@ -66,7 +66,7 @@ struct ActiveFill {
     end: Option<u64>,
 }
 
-/// What a reader does next.
+/// The next step of a reader.
 #[derive(Debug)]
 pub(crate) enum ReadStep {
     /// The bytes before this offset are present. If it is the reader's own, the object ends here.

@@ -39,7 +39,7 @@ pub(crate) struct ObjectState {
     pub(crate) pause_until: Option<Instant>,
     /// Whether the disk was checked for a stored version.
     pub(crate) is_loaded: bool,
-    /// How often it was purged: a fetch that was in progress must not store what it brings.
+    /// The number of purges: a fetch that was in progress must not store what it brings.
     pub(crate) purges: u64,
 }
 

@@ -41,7 +41,7 @@ pub struct CacheOptions {
 pub struct OriginOptions {
     /// Its URL, or that of a prefix in a bucket.
     pub url: Url,
-    /// What signs requests, if it is an object store.
+    /// The signer of requests, if it is an object store.
     pub credentials: Credentials,
     /// The URL of its bucket, which ends in a slash, if it is an object store.
     pub bucket: Option<Url>,

@@ -119,7 +119,7 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// How long a thread waits for another job.
+/// The longest wait of an idle thread for another job.
 const IDLE_TIME: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

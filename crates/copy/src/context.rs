@@ -1,4 +1,4 @@
-//! What all threads of a copy share.
+//! The state that all threads of a copy share.
 
 use std::ffi::CStr;
 use std::os::fd::AsFd;
@@ -28,7 +28,7 @@ use crate::tree::merge::Clash;
 use crate::tree::task::FolderTask;
 use crate::tree::{marker, merge, session};
 
-/// What all threads of a copy share.
+/// The state that all threads of a copy share.
 pub(crate) struct CopyContext<'a> {
     pub(crate) settings: Settings<'a>,
     pub(crate) queue: WorkQueue<FolderTask>,
@@ -36,9 +36,9 @@ pub(crate) struct CopyContext<'a> {
     pub(crate) capabilities: Capabilities,
     pub(crate) observer: &'a dyn CopyObserver,
     pub(crate) cancel: &'a AtomicBool,
-    /// How many threads copy.
+    /// The number of threads that copy.
     pub(crate) jobs: usize,
-    /// How many levels of a tree each thread may have open.
+    /// The number of tree levels that each thread may have open.
     pub(crate) levels: usize,
     /// Set when something was not begun because the copy was cancelled or is over.
     skipped: AtomicBool,
@@ -72,7 +72,7 @@ pub(crate) struct CopyContext<'a> {
     pub(crate) copied_again: OnceLock<PathBuf>,
 }
 
-/// How far the copy is.
+/// The progress of the copy.
 #[derive(Debug)]
 pub(crate) struct ObservedProgress {
     pub(crate) files: AtomicU64,
@@ -100,7 +100,7 @@ impl ObservedProgress {
     }
 }
 
-/// What could not be copied.
+/// The problems of a copy.
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
     pub(crate) failures: Vec<CopyError>,
@@ -383,8 +383,8 @@ impl<'a> CopyContext<'a> {
         self.may_replace(to)
     }
 
-    /// Gives a folder its name, if it has a hidden one until now. One that lacks entries because the
-    /// copy was cut short keeps the hidden one, as after a kill.
+    /// Gives a folder its name, if it has a hidden one until now. One that lacks entries because
+    /// the copy was cut short keeps the hidden one, as after a kill.
     fn give_name(&self, folder: &DirPair) {
         if self.is_cut_short() {
             return;

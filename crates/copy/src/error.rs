@@ -33,11 +33,11 @@ pub enum CopyError {
     /// The system refused something about a file or folder.
     #[error("{action} {}: {}", shown(.path), in_words(.source))]
     Path {
-        /// What was being done.
+        /// The action that failed.
         action: Action,
         /// With which file or folder.
         path: PathBuf,
-        /// What the system answered.
+        /// The system's error.
         source: io::Error,
     },
     /// The copy would destroy something, or makes no sense.
@@ -50,7 +50,7 @@ pub enum CopyError {
         from: PathBuf,
         /// The copy.
         to: PathBuf,
-        /// What the engine says, with its report.
+        /// The engine's error, with its report.
         source: Error,
     },
 }
@@ -62,14 +62,14 @@ impl CopyError {
     }
 }
 
-/// What would have been wrong with a copy.
+/// The reason for refusing a copy.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CopyRefusal {
     /// Something has the name, and nothing is to be replaced.
     #[error("{} exists: not replaced", .to.display())]
     Exists {
-        /// What is there.
+        /// The existing entry.
         to: PathBuf,
     },
     /// The source is the backup that would be replaced by that of the target.
@@ -109,7 +109,7 @@ pub enum CopyRefusal {
     JustMade {
         /// The original.
         from: PathBuf,
-        /// What it would replace.
+        /// The file that it would replace.
         to: PathBuf,
     },
     /// A source is in its target, from which it could be removed.
@@ -129,7 +129,7 @@ pub enum CopyRefusal {
     /// Several sources need a folder as target.
     #[error("{} is not a folder: several sources need one", .target.display())]
     NoFolder {
-        /// What is not a folder.
+        /// The path that is no folder.
         target: PathBuf,
     },
     /// Source and target are the same file.

@@ -227,5 +227,5 @@ fn begin(context: &CopyContext<'_>, plan: CopyPlan, is_alone: bool) -> Arc<DirPa
     top
 }
 
-/// How often progress is reported to the observer.
+/// The interval at which progress is reported to the observer.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);

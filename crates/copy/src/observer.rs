@@ -1,4 +1,4 @@
-//! What a copy reports and asks while it runs.
+//! The observer of a running copy: its reports and questions.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -85,7 +85,7 @@ pub trait CopyObserver: Sync {
     ///
     /// # Errors
     ///
-    /// What `open` returns, or `EINTR` if the copy was cancelled meanwhile.
+    /// Returns the result of `open`, or `EINTR` if the copy was cancelled meanwhile.
     fn open(&self, open: OpenCall) -> io::Result<OwnedFd> {
         open()
     }
@@ -94,7 +94,7 @@ pub trait CopyObserver: Sync {
 /// A call of open(2) that may wait.
 pub type OpenCall = Box<dyn FnOnce() -> io::Result<OwnedFd> + Send>;
 
-/// How far a copy is.
+/// The progress of a copy.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct CopyProgress {

@@ -1,4 +1,4 @@
-//! What a copy did, counted by the threads that did it and added up at the end.
+//! The outcome of a copy, counted by its threads and added up at the end.
 
 use std::path::PathBuf;
 
@@ -7,25 +7,25 @@ use underpass_engine::{Report, Usage};
 
 use crate::error::CopyError;
 
-/// What a copy did, and what it could not do.
+/// The outcome of a copy, with its problems.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct CopyOutcome {
-    /// What was done.
+    /// The totals.
     pub totals: CopyTotals,
     /// Why something was not copied; at most 1,000 of these.
     pub problems: Vec<CopyError>,
-    /// How many problems there were.
+    /// The number of problems.
     pub problem_count: usize,
     /// The first file that was written in place because it could not be replaced.
     pub in_place: Option<PathBuf>,
     /// The first file that was copied again because it changed meanwhile.
     pub copied_again: Option<PathBuf>,
-    /// How many threads copied.
+    /// The number of threads that copied.
     pub jobs: usize,
 }
 
-/// What was copied, and how.
+/// Counts of what was copied, and by which mechanisms.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct CopyTotals {
@@ -68,11 +68,11 @@ pub struct CopyTotals {
     pub links_copied: u64,
     /// The copied files by file systems.
     pub systems: Vec<BetweenSystems>,
-    /// What the threads cost.
+    /// The resources that the threads used.
     pub usage: Usage,
 }
 
-/// What went from one type of file system to another.
+/// The files copied from one type of file system to another.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct BetweenSystems {
@@ -82,7 +82,7 @@ pub struct BetweenSystems {
     pub to: &'static str,
     /// Files that were copied.
     pub files: u64,
-    /// How their bytes were moved.
+    /// The mechanisms that moved their bytes.
     pub report: Report,
 }
 

@@ -1,4 +1,4 @@
-//! What is still to be done, for several threads.
+//! A queue of tasks for several threads.
 //!
 //! The task that came last is taken first. A walk that puts the files of a folder on top of its
 //! folders, and those on top of the rest of its listing, has no more tasks waiting than its tree is
@@ -51,7 +51,7 @@ impl<T> Drop for TaskLease<'_, T> {
 struct QueueState<T> {
     /// The next one is at the back, or near it.
     tasks: VecDeque<T>,
-    /// What the tasks that are being done keep busy.
+    /// The resources in use by tasks in progress.
     busy: Vec<Option<usize>>,
     /// Threads that wait for a task.
     waiting: usize,
@@ -133,7 +133,7 @@ fn choose(keys: impl Iterator<Item = Option<usize>>, busy: &[Option<usize>]) -> 
     keys.take(MAX_LOOK_AHEAD).position(is_free).unwrap_or(0)
 }
 
-/// How many tasks from the top are looked through: the files of some thousand entries.
+/// The number of tasks searched from the top: the files of some thousand entries.
 const MAX_LOOK_AHEAD: usize = 64;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What WebDAV (RFC 4918) means: the XML of its requests and responses, the `If` field, and the
+//! The rules of WebDAV (RFC 4918): the XML of its requests and responses, the `If` field, and the
 //! rules of locks. It opens no file, reads no clock and owns no socket.
 //!
 //! Everything is bounded: the depth, the number and the names of elements, the properties of a

@@ -1,4 +1,4 @@
-//! What this machine can do, and what another program asks of the kernel.
+//! Finds the abilities of a machine, and what another program asks of the kernel.
 //!
 //! [`doctor::examine`] tries every mechanism between two ends and returns findings.
 //!

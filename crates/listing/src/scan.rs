@@ -284,7 +284,7 @@ pub(super) fn reopen(folder: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(openat(folder, c".", flags, Mode::empty())?)
 }
 
-/// What getdents64(2) returns besides the name of an entry.
+/// The bytes that getdents64(2) returns besides the name of an entry.
 const ENTRY_LEN: usize = 24;
 
 /// The buffer size of the C library, 32 KiB: about 800 entries a call.

@@ -1,4 +1,4 @@
-//! What a server reports about its work: the access log, metrics, and the transfers under way.
+//! Reports of a server about its work: the access log, metrics, and current transfers.
 //!
 //! Nothing here knows a connection or a request: the server fills in values, and lines, figures and
 //! pages come out.

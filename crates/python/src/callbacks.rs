@@ -56,7 +56,7 @@ impl TransferProgress {
     }
 }
 
-/// What Python wants of a transfer meanwhile.
+/// The callbacks of Python during a transfer.
 #[derive(Debug, Default)]
 pub(crate) struct Callbacks<'a> {
     pub(crate) cancel: Option<&'a Cancel>,
@@ -73,8 +73,8 @@ pub(crate) struct Callbacks<'a> {
 ///
 /// # Errors
 ///
-/// What a handler or the callback raised, or a `RuntimeError` if no thread can be started or `work`
-/// panicked.
+/// The exception of a handler or the callback, or a `RuntimeError` if no thread can be started or
+/// `work` panicked.
 pub(crate) fn run_with<T: Send>(
     py: Python<'_>,
     callbacks: &Callbacks<'_>,

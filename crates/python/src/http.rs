@@ -42,7 +42,7 @@ pub(crate) struct HttpSettings {
     timeout: Duration,
     connect_timeout: Duration,
     max_redirects: u32,
-    /// How many times in a row an attempt may fail.
+    /// The number of attempts in a row that may fail.
     pub(crate) retries: u32,
 }
 

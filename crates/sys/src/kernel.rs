@@ -1,4 +1,4 @@
-//! What the kernel supports, found out without a file or socket.
+//! Features of the kernel, found without a file or socket.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{FromRawFd, OwnedFd};

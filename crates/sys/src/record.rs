@@ -32,7 +32,7 @@ pub fn send_record(socket: BorrowedFd<'_>, kind: u8, bytes: &[u8]) -> Result<usi
 /// No signal if the peer is gone, and no waiting, as nothing here waits.
 const SEND: i32 = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
 
-/// What the kernel reads or writes.
+/// The buffer that the kernel reads or writes.
 enum RecordBuffer<'a> {
     Receive { buffer: &'a mut [u8], peek: bool },
     Send { bytes: &'a [u8], kind: u8 },

@@ -134,7 +134,7 @@ pub struct TracedProgram<'a> {
     pub report: BorrowedFd<'a>,
 }
 
-/// What a child reports before it is another program.
+/// The failure that a child reports before it executes another program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum StartFailure {

@@ -32,9 +32,9 @@ pub(crate) struct LoadConnection {
 #[derive(Debug)]
 struct Encrypted {
     connection: ClientConnection,
-    /// What was read of the socket.
+    /// The bytes read from the socket.
     buffer: Vec<u8>,
-    /// How much of it was looked at.
+    /// The number of them that were parsed.
     used: usize,
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct ServerFixture<'a> {
     pub(crate) sha256: String,
 }
 
-/// What a server and its load have spent in a window of time.
+/// The resources that a server and its load have used in a window of time.
 #[derive(Debug)]
 pub(crate) struct ResourceUse {
     server: ProcessCost,

@@ -36,12 +36,12 @@ pub(crate) struct LoadGenerator<'a> {
     cancel: &'a AtomicBool,
 }
 
-/// What a requester asks for again and again.
+/// The request that a requester repeats.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestSpec {
     pub(crate) path: String,
     pub(crate) size: u64,
-    /// How its responses are counted, and whose turn is first.
+    /// The class of its responses, by which they are counted and scheduled.
     pub(crate) class: Class,
 }
 

@@ -20,13 +20,13 @@ pub(crate) enum ServerKind {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct OtherServer {
     pub(super) name: &'static str,
-    /// What follows the program; PORT, FOLDER and www stand for those of the run.
+    /// The arguments; PORT, FOLDER and www stand for those of the run.
     pub(super) words: &'static str,
     /// The configuration that is written for it.
     pub(super) template: Option<&'static str>,
     /// Its directives for files that are not in the page cache.
     pub(super) cold: &'static str,
-    /// What records call it, if not by its words.
+    /// Its name in records, if it is not that of its arguments.
     recorded: &'static str,
 }
 

@@ -14,7 +14,7 @@ use crate::load::free_port;
 use crate::record::{Contender, Role, Side};
 use crate::run::{Cores, Finished, Link, Measured, Running, tries};
 
-/// What it prints of its work at the end.
+/// The summary that it prints at the end.
 #[derive(Debug, Deserialize)]
 struct IperfSum {
     seconds: f64,

@@ -16,14 +16,14 @@ use crate::run::{Finished, RunFolder, build, find};
 #[derive(Debug)]
 pub(crate) struct PeerPrograms {
     folder: PathBuf,
-    /// What is ready, each with the program that is run.
+    /// The tools that are ready, each with the program that is run.
     tools: Vec<(&'static Tool, PathBuf)>,
-    /// What the programs used, or made with, call themselves.
+    /// The versions that the programs, or their compilers, print.
     pub(crate) versions: Vec<String>,
     pub(crate) missing: Vec<MissingContender>,
 }
 
-/// What a program of `peers/` reports of its work.
+/// The report of a program of `peers/`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 pub(crate) struct PeerReport {
     pub(crate) bytes: u64,
@@ -215,7 +215,7 @@ impl PeerProgram {
     }
 }
 
-/// What peers are made with, or are.
+/// A tool that runs or builds peers.
 #[derive(Debug, PartialEq)]
 struct Tool {
     /// The programs that have to be in PATH. The last one is run.

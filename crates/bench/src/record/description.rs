@@ -21,9 +21,9 @@ pub(crate) struct Description {
     pub(crate) whole_folders: bool,
     /// Source and target of the bytes.
     pub(crate) subject: fn(&Record) -> String,
-    /// How the table is to be read.
+    /// The explanation of the table.
     pub(crate) caption: fn(&Record) -> String,
-    /// What the table shows of each cell, and charts those of it that are worth one.
+    /// The metrics that the table shows of each cell; some of them get charts.
     pub(crate) metrics: &'static [&'static Metric],
 }
 

@@ -87,7 +87,7 @@ pub(crate) struct Arguments {
     pub(crate) receivers: Receivers,
 }
 
-/// What lies between a sender and its receiver.
+/// The network between a sender and its receiver.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum NetworkKind {
@@ -206,7 +206,7 @@ pub(crate) struct ThreadCost {
     pub(crate) user_space_bytes: u64,
 }
 
-/// What a process spent from its start to its end; of a server all of its processes together,
+/// The resources that a process used from its start to its end; of a server all of its processes,
 /// while they were being asked.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct ProcessCost {

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a transfer of the measured program did.
+/// The receipt of a transfer by the measured program.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Receipt {
     pub(crate) bytes: u64,

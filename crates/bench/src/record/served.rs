@@ -1,4 +1,4 @@
-//! What the record of a run with servers has that others have not.
+//! The fields of a record that only runs with servers have.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What the records of runs with clients and of copies have that others have not.
+//! The fields of a record that only runs with clients and copies have.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ pub(crate) enum PinnedSides {
     Server,
 }
 
-/// How a sample finds the memory that its target is going to take.
+/// The state of the memory for a sample's target.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum MemoryState {
@@ -92,7 +92,7 @@ pub(crate) enum EarlierCopies {
     Removed,
 }
 
-/// What was run for a contender, with words in capitals for what is another one each time.
+/// The command line of a contender, with words in capitals for values that differ each time.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct CommandLine {
     #[serde(rename = "way")]

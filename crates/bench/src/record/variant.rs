@@ -20,7 +20,7 @@ pub(crate) struct Variant {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(into = "String", try_from = "String")]
 pub(crate) enum Step {
-    /// What the contender takes by itself.
+    /// The contender's own default.
     Default,
     Bytes(u64),
     /// The whole file, or as much as the mechanism takes in one call.

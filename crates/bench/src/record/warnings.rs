@@ -163,7 +163,7 @@ fn names(record: &Record, is_true: impl Fn(usize) -> bool) -> Option<String> {
 /// Starting and ending a connection takes a part of a millisecond.
 const MIN_TIME_S: f64 = 0.005;
 
-/// How many times the fastest sample the slowest one may take.
+/// The maximum ratio of the slowest sample to the fastest.
 const MAX_SPREAD: f64 = 2.0;
 
 /// The part of a core from which on it is used up.

@@ -9,7 +9,7 @@ use clap::Args;
 
 use crate::error::{BenchError, Result};
 
-/// What a run needs of the program that starts it.
+/// The facts about the program that starts a run.
 #[derive(Debug)]
 pub struct Context<'a> {
     /// The file of `underpass`, which is started as the processes that are measured.
@@ -43,7 +43,7 @@ pub(crate) struct RunArgs {
     pub(crate) json: Option<PathBuf>,
 }
 
-/// What a scenario begins with: the inputs from the program, and the options that all have.
+/// The inputs of a scenario: those from the program, and the options that all have.
 #[derive(Clone, Copy, Debug)]
 pub struct Start<'a> {
     pub(crate) context: &'a Context<'a>,

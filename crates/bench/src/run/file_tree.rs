@@ -13,7 +13,7 @@ use underpass_engine::data_ranges;
 use super::files::{Noise, drop_cached, hex};
 use crate::error::{Result, WithPath};
 
-/// What a folder is made of.
+/// The description of a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileTree {
     /// Small files, of 1 to 16 KiB.
@@ -27,7 +27,7 @@ pub(crate) struct FileTree {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Content {
     root: PathBuf,
-    /// What is in it, in order.
+    /// Its entries, in order.
     names: Vec<PathBuf>,
     pub(crate) files: u64,
     pub(crate) bytes: u64,

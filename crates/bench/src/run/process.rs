@@ -29,7 +29,7 @@ pub(crate) struct Cores {
     pub(crate) first: usize,
     /// For the receiver or client; the same one if there is no other.
     pub(crate) second: usize,
-    /// How many there are to choose from.
+    /// The number of cores to choose from.
     pub(crate) count: usize,
 }
 

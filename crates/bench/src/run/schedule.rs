@@ -57,7 +57,7 @@ impl Verification {
     }
 }
 
-/// What one measurement found; see [`Sample`].
+/// The result of one measurement; see [`Sample`].
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Measured {
     pub(crate) wall_s: f64,
@@ -76,7 +76,7 @@ impl Measured {
     }
 }
 
-/// What is to be measured: a record that lacks nothing but its results.
+/// A plan of measurements: a record without its results.
 #[derive(Debug)]
 pub(crate) struct RunPlan<'a> {
     context: &'a Context<'a>,

@@ -187,7 +187,7 @@ fn call(line: &str) -> Option<NamedCall> {
     })
 }
 
-/// How long strace may take for the summary of a process that has ended.
+/// The longest wait for strace's summary of a process that has ended.
 const MAX_WAIT: Duration = Duration::from_secs(20);
 
 #[cfg(test)]

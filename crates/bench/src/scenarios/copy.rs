@@ -1,5 +1,5 @@
 //! `bench copy` and `bench article-copy`: a file to another file by one process, ours or a peer's.
-//! What counts is the life of the process, as that is all that can be known of a peer.
+//! The whole life of the process is measured, as nothing less is known of a peer.
 
 use std::process::Command;
 

@@ -53,7 +53,7 @@ const ALL: &[Description] = &[
     transfer::TREE,
 ];
 
-/// How files used to be sent and copied: read a page, write a page.
+/// The traditional way to send and copy files: read a page, write a page.
 const TRADITIONAL: Variant = Variant::mechanism(Mechanism::ReadWrite, 4 << 10);
 
 const NGINX: Variant = Variant::plain(Contender::Nginx);

@@ -1,6 +1,6 @@
 //! Axes: the position of a value, and the ticks.
 
-/// How values are spread over an axis.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum AxisScale {
     /// From 0 on, each unit as long as the next.
@@ -12,12 +12,12 @@ pub(crate) enum AxisScale {
         high: f64,
         /// Whether some value is 0, which has a place of its own then.
         zero: bool,
-        /// What round numbers are powers of.
+        /// The base whose powers are round numbers.
         base: Base,
     },
 }
 
-/// What round numbers are powers of.
+/// The base whose powers are round numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Base {
     /// 10, with 2 and 5 in between.

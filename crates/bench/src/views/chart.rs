@@ -12,7 +12,7 @@ pub(crate) struct Chart {
     pub(crate) unit: Unit,
     pub(crate) form: ChartKind,
     pub(crate) by: XAxis,
-    /// What it shows, in the order of the record.
+    /// Its rows, in the order of the record.
     pub(crate) rows: Vec<ChartRow>,
 }
 
@@ -24,7 +24,7 @@ pub(crate) enum ChartKind {
     Lines,
 }
 
-/// What the rows of a chart are by.
+/// The quantity along which the rows of a chart are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum XAxis {
     Connections,
@@ -53,7 +53,7 @@ pub(crate) struct ChartRow {
     pub(crate) style: usize,
     /// The value; none if it was not measured.
     pub(crate) summary: Option<Summary>,
-    /// How it stands to the baseline, round by round.
+    /// The ratio to the baseline, round by round.
     pub(crate) ratio: Option<Summary>,
     /// The answer with which the kernel declined.
     pub(crate) declined: Option<String>,
@@ -62,7 +62,7 @@ pub(crate) struct ChartRow {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Axis {
     scale: AxisScale,
-    /// What 1 of the scale is: bytes are counted by powers of 1024.
+    /// The value of 1 on the scale: bytes are counted by powers of 1024.
     one: f64,
     unit: Unit,
 }

@@ -9,12 +9,12 @@ use crate::record::{
 /// A table: headings, and lines of cells.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
-    /// What it shows, or how it is to be read.
+    /// A title, or how to read the table.
     pub(crate) title: String,
     pub(crate) headings: Vec<String>,
     /// Cells, each of which may have a second, smaller line.
     pub(crate) lines: Vec<Vec<[String; 2]>>,
-    /// How many of the first columns hold words, not figures.
+    /// The number of first columns that hold words, not figures.
     pub(crate) words: usize,
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn conditions(record: &Record) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What is said of a record against which nothing speaks.
+/// The line for a record without warnings.
 pub(crate) const NO_DOUBT: &str = "Nothing was found that speaks against these figures.";
 
 /// Returns what was run, a line for each contender.

@@ -26,7 +26,7 @@ impl Record {
     }
 
     fn parse(text: &[u8]) -> std::result::Result<Self, String> {
-        /// What every record of every schema has.
+        /// The fields that every schema has.
         #[derive(Deserialize)]
         struct RecordHead {
             schema: u64,

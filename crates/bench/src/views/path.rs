@@ -30,13 +30,13 @@ pub(crate) struct Path {
     /// Bytes that it will have written to one.
     pub(crate) disk_written: Option<u64>,
     pub(crate) bytes: u64,
-    /// What lies between the connections' ends.
+    /// The network between the connections' ends.
     pub(crate) over: NetworkKind,
-    /// What else was counted, a line each.
+    /// Other counts, a line each.
     pub(crate) facts: Vec<String>,
 }
 
-/// What is at an end of a way.
+/// An end of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum PathEnd {
     /// A file: a page cache and a disk.
@@ -53,9 +53,9 @@ pub(crate) enum PathEnd {
 pub(crate) struct PathFlow {
     /// The system calls that moved the bytes.
     pub(crate) names: Vec<String>,
-    /// How many bytes; none if only calls were counted.
+    /// The number of bytes; none if only calls were counted.
     pub(crate) bytes: Option<u64>,
-    /// How many calls; none if only bytes were counted.
+    /// The number of calls; none if only bytes were counted.
     pub(crate) calls: Option<u64>,
 }
 

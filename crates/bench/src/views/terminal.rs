@@ -6,7 +6,7 @@ use super::document::{NO_DOUBT, Table, commands, place, reading, subject, tables
 use super::svg::{shape, shortened};
 use crate::record::{Rank, Record, Unit, warnings};
 
-/// What a terminal can show.
+/// The abilities of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Screen {
     /// Letters in a line.

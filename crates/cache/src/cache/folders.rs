@@ -16,11 +16,11 @@ use crate::shared::{Counters, FolderOutcome, FolderState, Shared};
 /// The result of looking for a folder of an object store.
 #[derive(Debug)]
 pub struct FolderLookup {
-    /// What is in it, or why that is not known.
+    /// Its entries, or the reason why they are not known.
     pub outcome: Result<Arc<FolderListing>, FolderFailure>,
     /// The age of the listing.
     pub age: Duration,
-    /// How the cache handled the request.
+    /// The cache's handling of the request.
     pub cache: CacheStatus,
 }
 

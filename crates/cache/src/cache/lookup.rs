@@ -217,7 +217,7 @@ impl Cache {
     }
 }
 
-/// How a request waited for a fetch.
+/// The wait of a request for a fetch.
 #[derive(Clone, Copy)]
 struct FetchWait {
     /// Whether the fetch began for this request.
@@ -226,7 +226,7 @@ struct FetchWait {
     is_collapsed: bool,
 }
 
-/// How to answer a request.
+/// The way to answer a request.
 enum LookupPlan {
     /// With a response that is no object.
     Response(Arc<BufferedResponse>),
@@ -262,5 +262,5 @@ fn begin(pending: &mut Option<Arc<PendingFetch>>) -> Arc<PendingFetch> {
     Arc::clone(pending.insert(Arc::default()))
 }
 
-/// How often a request is retried because the fetch that it waited for cannot be shared.
+/// The maximum number of attempts of a request whose fetch cannot be shared.
 const MAX_ATTEMPTS: u32 = 3;

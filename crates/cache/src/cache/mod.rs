@@ -42,16 +42,16 @@ pub enum Lookup {
     Response {
         /// The response, read into memory.
         response: Arc<BufferedResponse>,
-        /// How the cache handled the request.
+        /// The cache's handling of the request.
         cache: CacheStatus,
     },
     /// The origin has sent no usable response.
     Failed {
         /// Why.
         error: CacheError,
-        /// How long to wait before the next attempt, if that is known.
+        /// The wait before the next attempt, if it is known.
         retry_after: Option<Duration>,
-        /// How the cache handled the request.
+        /// The cache's handling of the request.
         cache: CacheStatus,
     },
 }
@@ -64,7 +64,7 @@ pub struct CacheEntry {
     generation: Arc<Generation>,
     head: Arc<StoredHead>,
     freshness: Freshness,
-    /// How the cache handled the request.
+    /// The cache's handling of the request.
     pub cache: CacheStatus,
     cdn_loop: String,
     /// The relay that was started for this request, if the object cannot be stored.

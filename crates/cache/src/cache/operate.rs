@@ -1,4 +1,4 @@
-//! What operators do with a cache: statistics, purging and expiry.
+//! Statistics, purging and expiry, for operators.
 
 use std::io;
 

@@ -85,7 +85,7 @@ struct Fetch<'q> {
     guard: &'q FetchGuard,
     wanted: &'q ObjectRequest,
     requested: SystemTime,
-    /// How often the object had been purged before the request.
+    /// The number of purges of the object before the request.
     purges: u64,
     /// Whether the origin has answered a range with something that cannot be used.
     has_no_ranges: Cell<bool>,
@@ -465,8 +465,8 @@ impl Fetch<'_> {
 /// The maximum time that an origin can ask to be left alone while a stale version is used.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// How long an object is relayed after it could not be stored.
+/// The time for which an object is relayed after it could not be stored.
 const NO_ROOM_TIME: Duration = Duration::from_secs(1);
 
-/// How long a response that must not be shared is fetched for each client separately.
+/// The time for which a response that must not be shared is fetched for each client separately.
 const PRIVATE_TIME: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! What is in a folder of an object store.
+//! The listing of a folder in an object store.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -10,7 +10,7 @@ use underpass_client::{ClientError, Connection, HttpClient, Url};
 use crate::error::{CacheError, CacheErrorKind};
 use crate::store::millis;
 
-/// What is in a folder of an object store.
+/// The listing of a folder in an object store.
 #[derive(Debug)]
 pub struct FolderListing {
     /// A number that no other listing of this process has.
@@ -41,7 +41,7 @@ pub struct FolderFailure {
     pub error: CacheError,
     /// The status for clients.
     pub status: u16,
-    /// How long to wait before the next attempt, if that is known.
+    /// The wait before the next attempt, if it is known.
     pub retry_after: Option<Duration>,
 }
 

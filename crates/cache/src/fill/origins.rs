@@ -73,7 +73,7 @@ impl OriginResponse {
     }
 }
 
-/// What is reported about an origin that does not answer: its URL without credentials, and why.
+/// The report of an origin that does not answer: its URL without credentials, and the reason.
 pub(super) type OnFailure<'n> = dyn Fn(&str, &str) + 'n;
 
 /// The error if no origin has answered, and the time to wait before the next attempt.
@@ -290,7 +290,7 @@ fn wait(failures: u32) -> Duration {
     (FIRST_WAIT * 2_u32.saturating_pow(failures)).min(MAX_WAIT)
 }
 
-/// How long an origin is skipped after its first failure.
+/// The time for which an origin is skipped after its first failure.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 
 /// The beginning of the identifiers of nodes.

@@ -9,7 +9,7 @@ use super::origins::{OriginFailure, OriginResponse, is_node_id};
 use crate::key::CacheKey;
 use crate::shared::{Counters, Shared};
 
-/// What a client requests of an object.
+/// A client's request for an object.
 #[derive(Clone, Debug, Default)]
 pub struct ObjectRequest {
     /// The part that is fetched first, if it is known before the length is; `None` for all of it.

@@ -1,4 +1,4 @@
-//! What the operator has declared stale: everything below a path that was received before a moment.
+//! Declared expiries: everything below a path that was received before a moment is stale.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};

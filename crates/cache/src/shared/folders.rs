@@ -25,7 +25,7 @@ struct KnownFolder {
     pending: Option<Arc<PendingOutcome<FolderOutcome>>>,
 }
 
-/// What is known of a folder.
+/// The state of a folder's listing.
 pub(crate) enum FolderState {
     /// It was listed this long ago.
     Known(Arc<FolderListing>, Duration),

@@ -1,4 +1,4 @@
-//! What all parts of a cache share.
+//! The state that all parts of a cache share.
 
 mod client_limits;
 mod expiry;
@@ -31,7 +31,7 @@ use crate::options::CacheOptions;
 use crate::pool::Pool;
 use crate::store::{CacheFolder, DiskQuota, QuotaExceeded, Restored, StoredUnit, is_divided};
 
-/// What all parts of a cache share.
+/// The state that all parts of a cache share.
 pub(crate) struct Shared {
     pub(crate) options: CacheOptions,
     pub(crate) folder: CacheFolder,
@@ -89,16 +89,16 @@ pub enum CacheEvent<'e> {
     },
 }
 
-/// What one fill did.
+/// The report of one fill.
 #[derive(Clone, Debug)]
 pub struct FillReport<'r> {
     /// The path at the origin.
     pub key: &'r str,
     /// Host and port of the origin.
     pub origin: &'r str,
-    /// How the bytes were moved.
+    /// The mechanisms that moved the bytes.
     pub report: &'r Report,
-    /// How long that took.
+    /// The time that it took.
     pub elapsed: Duration,
     /// Whether they were relayed to a client instead of being stored.
     pub is_relay: bool,

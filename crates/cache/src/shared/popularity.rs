@@ -1,4 +1,4 @@
-//! How often objects were requested, for lists of what other nodes should have.
+//! Counts requests of objects, for lists of what other nodes should have.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

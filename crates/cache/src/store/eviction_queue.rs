@@ -35,7 +35,7 @@ struct QueueEntry {
     /// The number of its slot.
     slot: u64,
     bytes: u64,
-    /// How often it was used lately, at most 3.
+    /// The number of recent uses, at most 3.
     uses: u8,
     is_main: bool,
 }

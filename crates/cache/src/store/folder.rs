@@ -47,7 +47,7 @@ struct Contents {
     lock: Arc<File>,
 }
 
-/// What was found of a folder that does not take new objects.
+/// The state of a cache folder that takes no new objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Restored {
     /// Nothing of it was removed.
@@ -394,7 +394,7 @@ fn parse(name: &OsStr) -> Option<(KeyDigest, u64)> {
     Some((bytes, number))
 }
 
-/// How many bytes more than the journal lists a file may take: those of a fill that was killed, and
+/// The bytes that a file may take beyond those in its journal: those of a fill that was killed, and
 /// what file systems keep for themselves.
 const MIN_UNLISTED: u64 = 1 << 20;
 

@@ -29,7 +29,7 @@ struct QuotaState {
     failed: Vec<Instant>,
 }
 
-/// What a file system lacks.
+/// The space that a file system lacks.
 #[derive(Debug, PartialEq, Eq)]
 struct MissingSpace {
     bytes: u64,
@@ -167,7 +167,7 @@ impl DiskQuota {
     }
 }
 
-/// What a cache has on its disk.
+/// The disk usage of a cache.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QuotaUsage {
     /// The bytes of all objects.
@@ -185,7 +185,7 @@ impl QuotaState {
     }
 }
 
-/// What an object takes besides its bytes: a block for its journal, and the rest of its last one.
+/// The space for an object besides its bytes: its journal's block, and the rest of its last one.
 const OBJECT_OVERHEAD: u64 = 8 << 10;
 
 /// The most inodes that are free once an object is evicted.
@@ -197,5 +197,5 @@ const MAX_OBJECTS: u64 = 4 << 20;
 /// After this many disk failures within [`FAILURE_TIME`] nothing is stored.
 const MAX_FAILURES: usize = 3;
 
-/// How long a disk failure counts.
+/// The time for which a disk failure counts.
 const FAILURE_TIME: Duration = Duration::from_secs(3600);

@@ -1,4 +1,4 @@
-//! What is removed at once: a whole object, or an extent of a large one.
+//! The unit of removal: a whole object, or an extent of a large one.
 
 use std::ops::Range;
 

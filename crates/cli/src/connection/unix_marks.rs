@@ -70,7 +70,7 @@ fn split(path: &Path) -> (&[u8], &[u8]) {
 /// The beginning of the names of sockets that connect.
 const NAME: &str = "underpass-";
 
-/// What stands before the last component of a path: it leads nowhere, and is not typed by chance.
+/// The mark before the last component of a path: it leads nowhere, and is not typed by chance.
 const DETOUR: &[u8] = b".//.//";
 
 #[cfg(test)]

@@ -171,8 +171,8 @@ pub enum DownloadEvent<'e> {
         /// Why.
         error: &'e DownloadError,
     },
-    /// What came from several servers does not have the digest: it is fetched from one server after
-    /// the other alone.
+    /// The bytes from several servers do not have the digest: each server is tried alone, one after
+    /// the other.
     SourcesDisagree,
     /// The file on the server has changed: the download starts over.
     StartingOver,

@@ -37,7 +37,7 @@ pub(super) struct JournalSubject {
     pub(super) modified: Option<u64>,
     /// The inode of the partial file.
     pub(super) inode: u64,
-    /// How a process that has failed left the partial file; unknown after a kill.
+    /// The state in which a failed process left the partial file; unknown after a kill.
     #[serde(default)]
     pub(super) left: Option<LeftFile>,
     /// Whether parts may be those of other servers, so that only a digest tells if they fit.
@@ -45,8 +45,8 @@ pub(super) struct JournalSubject {
     pub(super) needs_digest: bool,
 }
 
-/// What shows that nothing has written to a partial file since: its size, and its modification time
-/// in seconds and nanoseconds.
+/// The state of a partial file, by which later writes are found: its size, and its modification
+/// time in seconds and nanoseconds.
 type LeftFile = (u64, i64, i64);
 
 /// The journal of a download.
@@ -420,5 +420,5 @@ const MAX_HEAD: u64 = 64 << 10;
 /// The longest suffix of the target's name.
 const JOURNAL: &str = ".part.journal";
 
-/// How often a partial file may be completed by another process while this one waits for its lock.
+/// The maximum number of times that another process may complete a partial file meanwhile.
 const MAX_ATTEMPTS: usize = 8;

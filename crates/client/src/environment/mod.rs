@@ -1,4 +1,4 @@
-//! What the user's environment says about requests: proxies, passwords, object stores, the folder
+//! Settings of requests from the user's environment: proxies, passwords, object stores, the folder
 //! of journals.
 //!
 //! Nothing else in this crate reads the environment. A program calls these functions where its user

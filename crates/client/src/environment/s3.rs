@@ -1,4 +1,4 @@
-//! What the environment says about object stores: regions, URLs and sources of keys, as the tools
+//! Settings of object stores from the environment: regions, URLs and sources of keys, as the tools
 //! of Amazon name them.
 
 use std::path::PathBuf;

@@ -46,7 +46,7 @@ pub trait Sign: fmt::Debug + Send + Sync {
     fn failure(&self) -> Option<String>;
 }
 
-/// What was added to a request, and what was believed of the store then.
+/// The fields added to a request, and the facts about the store that they rest on.
 #[derive(Clone, Default)]
 pub struct Signature {
     /// The fields; none if there are no keys.

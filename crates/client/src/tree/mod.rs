@@ -37,8 +37,8 @@ pub use paths::{EntryRefusal, check_target, name_of, relative};
 
 /// Fetches everything beneath `url` into the folder `path`, which is created if it is missing.
 ///
-/// What would lead out of the folder is left out and reported, and so is what cannot be created for
-/// reasons of its own; the rest is fetched.
+/// Entries that would lead out of the folder are left out and reported, and so are those that
+/// cannot be created for reasons of their own; the rest is fetched.
 ///
 /// # Errors
 ///
@@ -46,8 +46,8 @@ pub use paths::{EntryRefusal, check_target, name_of, relative};
 ///
 /// # On failure
 ///
-/// What has arrived is kept and the same call resumes it: in a folder with the suffix `.part`, if
-/// there was no folder of the name.
+/// Bytes that have arrived are kept, and the same call resumes: in a folder with the suffix
+/// `.part`, if there was no folder of the name.
 pub fn fetch(
     client: &HttpClient<'_>,
     options: &TreeOptions,

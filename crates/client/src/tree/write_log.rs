@@ -22,7 +22,7 @@ use underpass_engine::{Version, mtime, session, times_of_new};
 
 use super::paths::WRITE_LOG;
 
-/// What holds for files that were changed at this moment or later, up to the next period.
+/// The rule for files that were changed at this moment or later, up to the next period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Period {
     /// By the clock of the file system.

@@ -1,4 +1,4 @@
-//! What a file has besides its bytes: owner, attributes, mode and times. They are set in this
+//! Attributes of files: owner, extended attributes, mode and times. They are set in this
 //! order, for each change undoes others: a change of owner clears the set-user-id bit and
 //! capabilities, and every change sets the times.
 
@@ -68,7 +68,7 @@ impl FileModes {
     }
 }
 
-/// What a copy lacks, although it was asked for: the first action that was refused.
+/// The attributes that a copy lacks although they were asked for, by the first refused action.
 ///
 /// The copy stays, as its bytes are right; the command fails.
 #[derive(Debug, Default)]
@@ -202,7 +202,7 @@ fn set_mode_of(folder: BorrowedFd<'_>, name: &CStr, mode: u32) -> Result<(), Err
 pub(crate) struct FinishedFolder {
     pub(crate) has_owner: bool,
     pub(crate) has_attributes: bool,
-    /// What else could not be kept.
+    /// The other attributes that could not be kept.
     pub(crate) missing: MissingAttrs,
 }
 
@@ -277,7 +277,7 @@ fn give_owner(
     }
 }
 
-/// How far extended attributes were copied.
+/// The outcome of copying extended attributes.
 struct AttrCopy {
     /// Whether the copy has all of them.
     is_complete: bool,

@@ -38,7 +38,7 @@ impl<'a> Backups<'a> {
     }
 }
 
-/// What gives names while no other thread does.
+/// The right to name backups, held by one thread at a time.
 #[derive(Debug)]
 pub(crate) struct Naming<'b> {
     how: &'b Backup,

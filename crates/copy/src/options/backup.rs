@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use underpass_engine::atomic_file::folder_of;
 
-/// How the backups of replaced files are named.
+/// The naming of backups of replaced files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backup {
     /// Which sort of names they get.
     pub control: BackupControl,
-    /// What simple names end in; not empty and without a slash.
+    /// The suffix of simple names; not empty and without a slash.
     pub suffix: OsString,
 }
 

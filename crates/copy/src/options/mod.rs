@@ -1,4 +1,4 @@
-//! What a copy is to be like.
+//! Options of a copy.
 
 pub(crate) mod backup;
 pub(crate) mod exclude;
@@ -64,14 +64,14 @@ pub enum Verify {
     Direct,
 }
 
-/// How everything is to be copied. The default copies files, and neither folders nor owners.
+/// Options of a copy. The default copies files, and neither folders nor owners.
 #[derive(Clone, Debug)]
 pub struct CopyOptions {
     /// Copies folders with everything in them, and devices, FIFOs and sockets as such.
     pub recursive: bool,
     /// Which symbolic links are followed.
     pub follow: Follow,
-    /// What copies get of their originals besides bytes.
+    /// The attributes of originals that copies get.
     pub preserve: Preserve,
     /// Makes names of one file names of one copy.
     pub hard_links: bool,
@@ -88,7 +88,7 @@ pub struct CopyOptions {
     pub force: bool,
     /// Stays on the file system of each source; folders of other ones become empty folders.
     pub one_file_system: bool,
-    /// What is left out.
+    /// Patterns of entries that are left out.
     pub exclude: Vec<ExcludePattern>,
     /// Whether copies share the blocks of their originals. With [`Always`](When::Always) a copy
     /// that cannot share them fails.
@@ -103,7 +103,7 @@ pub struct CopyOptions {
     pub in_place: bool,
     /// Goes on with an interrupted copy.
     pub resume: bool,
-    /// How many threads copy; at least 1.
+    /// The number of threads that copy; at least 1.
     pub jobs: usize,
     /// Begins nothing more after the first problem. Unlike those of another copy that is cut short,
     /// new folders get their names then, by which the caller removes them.
@@ -127,7 +127,7 @@ pub struct CopyOptions {
     pub dry_run: bool,
     /// Which mechanisms move the bytes.
     pub policy: Policy,
-    /// How sure to be that the bytes are of one version of a file.
+    /// The level of certainty that the bytes are of one version of a file.
     pub integrity: Integrity,
     /// Bytes requested in one system call; `None` leaves that to the mechanism.
     pub step: Option<usize>,
@@ -135,8 +135,8 @@ pub struct CopyOptions {
     /// their originals, whatever the umask of the process is; with a umask of 0 that costs a call
     /// less for each file.
     pub umask: u32,
-    /// How many descriptors the copy may have open, about. A tree with more levels than that allows
-    /// is copied all the same.
+    /// The approximate number of descriptors the copy may have open. A tree with more levels is
+    /// copied all the same.
     pub max_open_files: u64,
 }
 

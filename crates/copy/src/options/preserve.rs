@@ -1,8 +1,8 @@
-//! What copies get of their originals besides bytes.
+//! The attributes of originals that copies get.
 
 use std::ffi::CStr;
 
-/// What copies get of their originals besides bytes. The default is permissions and times.
+/// The attributes of originals that copies get. The default is permissions and times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preserve {
     /// Their mode.
@@ -17,7 +17,7 @@ pub struct Preserve {
     pub context: bool,
 }
 
-/// What copies get of the mode of their originals.
+/// The part of the mode of originals that copies get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreserveMode {
     /// Nothing: they have the mode of a new file, which is that of the umask.

@@ -28,7 +28,7 @@ pub(crate) struct DirPair {
     pub(crate) parent: Option<Arc<DirPair>>,
     /// The folder that the sources are put in, if this one was deferred and has no parent.
     pub(crate) top: Option<Arc<DirPair>>,
-    /// How many open folders are above it.
+    /// The number of open folders above it.
     pub(crate) depth: usize,
     /// Mode, owner and times of the source; `None` if the copy is not to get them.
     pub(crate) stat: Option<Stat>,
@@ -40,9 +40,9 @@ pub(crate) struct DirPair {
     pub(crate) system: &'static str,
     /// The device of the source, for copies that stay on one file system.
     pub(crate) device: Option<u64>,
-    /// What new entries inherit from the target.
+    /// The attributes that new entries inherit from the target.
     pub(crate) inherited: InheritedAttrs,
-    /// What this copy has made in a target that existed. Where names ignore case, a further source
+    /// The files this copy has made in a target that existed. Where case is ignored, another source
     /// may lead to the same file. `None` if nothing can be made twice.
     pub(crate) made: Option<Mutex<MadeFiles>>,
     /// Entries and parts of the listing that are still to be done, without its folders.
@@ -51,7 +51,7 @@ pub(crate) struct DirPair {
     pub(crate) all: AtomicUsize,
 }
 
-/// What a copy has made in one folder, or in all of them.
+/// The files that a copy has made in one folder, or in all of them.
 #[derive(Debug, Default)]
 pub(crate) struct MadeFiles {
     /// Each file with its name, or without one if whatever has any name would be

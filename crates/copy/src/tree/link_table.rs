@@ -55,7 +55,7 @@ pub(crate) struct CopyLocation {
     name: CString,
 }
 
-/// What a thread does with a name that it has found.
+/// The decision of a thread about a name that it has found.
 #[derive(Debug)]
 pub(crate) enum LinkDecision {
     /// Copies the file, and calls [`LinkTable::copied`] or [`LinkTable::failed`].

@@ -81,8 +81,8 @@ pub(crate) struct Clash<'c> {
     pub(crate) there: &'c Stat,
 }
 
-/// Moves a file in place of another one, which gets a backup. Until then it has its first name, too,
-/// so that nobody takes the hidden one for a leftover.
+/// Moves a file in place of another one, which gets a backup. Until then it has its first name,
+/// too, so that nobody takes the hidden one for a leftover.
 fn replace_in(
     from: &OwnedFd,
     to: &OwnedFd,
@@ -178,8 +178,8 @@ fn may_stay(
 }
 
 /// Locks what a dead process may have left under a hidden name, until the descriptor is closed;
-/// `None` if another process uses it, or it cannot be told. What cannot be locked, such as a link, is
-/// made again by a process that misses it.
+/// `None` if another process uses it, or it cannot be told. What cannot be locked, such as a link,
+/// is made again by a process that misses it.
 pub(crate) fn lock_leftover(folder: &OwnedFd, hidden: &CStr) -> Option<Option<OwnedFd>> {
     let stat = statat(folder, hidden, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     if !is_folder(&stat) && !is_file(&stat) {
@@ -229,6 +229,6 @@ pub(crate) fn meant(hidden: &CStr) -> Option<CString> {
     CString::new(name).ok().filter(|_| !marker::is_name(hidden))
 }
 
-/// How to open what may be a leftover.
+/// The flags for opening a possible leftover.
 const LEFTOVER: OFlags =
     OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);

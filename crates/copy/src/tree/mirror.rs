@@ -55,7 +55,7 @@ type OtherFolders = BTreeMap<FileId, Vec<OwnedFd>>;
 /// A folder of a target, with all folders that were copied to it.
 struct TargetLevel<'e> {
     sources: Vec<OwnedFd>,
-    /// What else was copied into the folder by its own name.
+    /// Other sources that were copied into the folder by their own names.
     named: Vec<&'e CStr>,
     target: OwnedFd,
     /// The paths of both, for messages.
@@ -355,8 +355,8 @@ impl Mirror<'_, '_> {
     }
 }
 
-/// Returns `None` if a name is that of something which another copy still writes, and otherwise what
-/// keeps others from going on with it.
+/// Returns `None` if a name is that of something which another copy still writes, and otherwise
+/// what keeps others from going on with it.
 fn lock_unfinished(folder: &OwnedFd, name: &CStr) -> Option<Option<OwnedFd>> {
     if marker::is_name(name) {
         return None;

@@ -18,7 +18,7 @@ use crate::tree::entry::SourceEntry;
 use crate::tree::same_file::{is_copy, is_kept, is_same};
 use crate::worker::CopyWorker;
 
-/// What to do with an entry.
+/// The decision about an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryVerdict {
     /// Make it: nothing has its name.

@@ -1,4 +1,4 @@
-//! What a machine allows, as findings: what was seen, what it means, what to do about it.
+//! Examines a machine. A finding says what was seen, what it means, and what to do about it.
 //!
 //! Each part of the machine has a module that gathers facts by trying, and a pure function from
 //! those to findings, so that every finding can be tested on any machine.

@@ -20,7 +20,7 @@ pub(super) enum SyscallEffect {
     Cross {
         /// The direction of the copy.
         direction: ByteDirection,
-        /// How the second and third argument say where in memory.
+        /// The form of the memory in the second and third argument.
         memory: MemoryArguments,
         /// Which argument has the flags of recv(2) and send(2), if any.
         flags: Option<usize>,
@@ -72,7 +72,7 @@ impl ByteDirection {
     }
 }
 
-/// How the arguments say where in memory the bytes are.
+/// The form in which arguments name the memory of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemoryArguments {
     /// An address and a length.

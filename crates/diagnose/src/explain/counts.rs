@@ -1,4 +1,4 @@
-//! How often each system call was made, how often it failed, and how long it took.
+//! Counts each system call, its failures and its time.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -110,7 +110,7 @@ pub enum MemoryKind {
 /// The traffic of one end.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct EndCount {
-    /// How many sockets have this name; 1 for an end that is not a socket.
+    /// The number of sockets with this name; 1 for an end that is not a socket.
     pub number: u64,
     /// Read from it into memory.
     pub read: Count,

@@ -42,9 +42,9 @@ pub struct Explained {
     pub ending: Ending,
     /// Seconds from its first instruction to the end of the last process.
     pub elapsed_s: f64,
-    /// What all its processes used, including the stops for tracing.
+    /// The resources that all its processes used, including the stops for tracing.
     pub usage: Usage,
-    /// What its system calls moved.
+    /// The bytes that its system calls moved.
     pub ledger: Ledger,
     /// Bytes of files that were mapped into memory, except programs and libraries.
     pub mapped_bytes: u64,

@@ -1,4 +1,4 @@
-//! What a machine supports besides the mechanisms.
+//! Probes for the features of a machine besides the mechanisms.
 //!
 //! A transfer between two ends shows which mechanism serves them. This module queries the other
 //! facts that affect its speed: the page cache, the route, the card. No function here moves a

@@ -42,8 +42,8 @@ pub fn remove_folder(parent: impl AsFd, name: &CStr) -> Result<(), Errno> {
     unlinkat(parent, name, AtFlags::REMOVEDIR)
 }
 
-/// Returns whether a folder is one where a file system is mounted, or a part of one, and not just an
-/// entry of `parent`.
+/// Returns whether a folder is one where a file system is mounted, or a part of one, and not just
+/// an entry of `parent`.
 ///
 /// # Errors
 ///

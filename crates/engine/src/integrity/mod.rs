@@ -1,4 +1,4 @@
-//! How sure a transfer has to be that its bytes are those of one version of the file.
+//! Levels of certainty that the bytes of a transfer are those of one version of the file.
 //!
 //! Pages go to a socket by reference, so a file that is written to while it is sent may reach the
 //! peer half old, half new. The levels range from trusting the file to preventing writes.
@@ -24,7 +24,7 @@ pub use writers::{WriterCheck, Writers, await_writes};
 
 use crate::mechanisms::step::DeclineReason;
 
-/// How sure a transfer has to be that its bytes are those of one version of the file.
+/// Levels of certainty that the bytes of a transfer are those of one version of the file.
 ///
 /// Streams and files of procfs have only one version; every level accepts them.
 ///

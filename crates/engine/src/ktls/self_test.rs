@@ -20,14 +20,14 @@ use crate::report::Report;
 use crate::transfer::options::Options;
 use crate::{Sink, Source, Transfer};
 
-/// What a self-test measured.
+/// The result of a self-test.
 #[derive(Clone, Debug)]
 pub struct SelfTest {
-    /// How the bytes went into the connection.
+    /// The mechanisms that moved bytes into the connection.
     pub sent: Report,
-    /// How the bytes came out of the connection.
+    /// The mechanisms that moved bytes out of the connection.
     pub received: Report,
-    /// How long the self-test took.
+    /// The duration of the self-test.
     pub elapsed: Duration,
 }
 

@@ -59,11 +59,11 @@ pub struct AccessEntry {
     /// The operations that the kernel declined, such as `sendfile EINVAL at 4096`, with
     /// explanations.
     pub declined: Vec<String>,
-    /// How the cache handled the request, if there is one: `hit`, `miss`, `partial` or `stale`.
+    /// The status of the cache, if there is one: `hit`, `miss`, `partial` or `stale`.
     pub cache: Option<&'static str>,
     /// The bytes of the body that were not in the cache when the response began.
     pub origin_bytes: u64,
-    /// How long the response waited for the origin.
+    /// The time that the response waited for the origin.
     pub waited: Duration,
     /// The failure, if there was one: `changed`, `reset`, `shrank`, `timeout`.
     pub failure: Option<&'static str>,

@@ -1,4 +1,4 @@
-//! How old a stored response is, and whether it may be used (RFC 9111 4.2, RFC 5861).
+//! The age of a stored response, and whether it may be used (RFC 9111 4.2, RFC 5861).
 
 use std::time::{Duration, SystemTime};
 
@@ -15,13 +15,13 @@ pub struct ResponseTimes {
     pub received: SystemTime,
 }
 
-/// What the operator says about freshness.
+/// The operator's rules of freshness.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FreshnessRules {
-    /// How long a response is fresh if it does not say so itself.
+    /// The freshness lifetime of a response that names none.
     pub fresh: Option<Duration>,
-    /// How long a stale response may be used if the origin fails and the response does not say so
-    /// itself.
+    /// The time for which a stale response may be used if the origin fails and the response names
+    /// none.
     pub stale_if_error: Duration,
 }
 
@@ -38,7 +38,7 @@ pub struct Freshness {
     if_error: Duration,
 }
 
-/// What a stored response may be used for.
+/// The permitted use of a stored response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// It is fresh.
@@ -168,5 +168,5 @@ const GUESSABLE: [u16; 12] = [200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 
 /// The longest time for which a response is fresh that does not say so.
 const MAX_HEURISTIC: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How far a clock may be set back without making everything stale.
+/// The time by which a clock may be set back without making everything stale.
 const CLOCK_STEP: Duration = Duration::from_secs(5);

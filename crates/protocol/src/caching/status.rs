@@ -9,7 +9,7 @@ pub enum Forward {
     UriMiss,
     /// The cache had a part of what was requested.
     Partial,
-    /// What the cache had was stale.
+    /// The stored response was stale.
     Stale,
 }
 
@@ -20,7 +20,7 @@ pub struct CacheStatus {
     pub forward: Option<Forward>,
     /// The status of the origin's answer, if the origin was asked.
     pub forward_status: Option<u16>,
-    /// How many seconds the response stays fresh; negative if it is stale.
+    /// The seconds for which the response stays fresh; negative if it is stale.
     pub ttl: Option<i64>,
     /// Whether the origin's answer is stored.
     pub is_stored: bool,

@@ -1,4 +1,4 @@
-//! What a shared cache may store (RFC 9111 3).
+//! Decides which responses a shared cache may store (RFC 9111 3).
 
 use std::fmt;
 

@@ -15,7 +15,7 @@ pub struct Destination {
     pub overwrite: Overwrite,
 }
 
-/// What the client says about an existing entry at the destination.
+/// The client's choice about an existing entry at the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overwrite {
     /// It must not be replaced.

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::parse::Request;
 
-/// What trusted proxies say of a request.
+/// The facts about a request that trusted proxies add.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Forwarded {
     /// The address of the client; its port is 0 if it is not known. `None` if no field names one.

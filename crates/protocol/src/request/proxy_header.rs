@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// What a header says of the connection.
+/// The client that a header names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxiedClient {
     /// It belongs to a client at this address.

@@ -149,7 +149,7 @@ impl Resumptions {
     }
 }
 
-/// What a client has of one version.
+/// The part of one version that a client has.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     version: u32,
@@ -158,7 +158,7 @@ struct Part {
     at: Instant,
 }
 
-/// What a client has of a target, the latest first.
+/// The parts of a target that a client has, the latest first.
 type Parts = [Option<Part>; MAX_VERSIONS];
 
 /// The latest ones, and those before them: when the latest are too many, the others are

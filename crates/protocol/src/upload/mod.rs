@@ -21,6 +21,6 @@ pub use update_range::UpdateRange;
 /// Identification).
 pub const INTEROP_VERSION: &str = "8";
 
-/// What the content of a request is that goes on with an upload
+/// The media type of a request that continues an upload
 /// (draft-ietf-httpbis-resumable-upload 6).
 pub const PARTIAL_UPLOAD: &str = "application/partial-upload";

@@ -108,7 +108,7 @@ pub(crate) struct Layouts {
     /// The files that archives have open while they are sent.
     files: Arc<ClientBudget>,
     kept: Mutex<HashMap<LayoutKey, CachedLayout>>,
-    /// How often they were forgotten.
+    /// The number of times that they were forgotten.
     changes: AtomicU64,
 }
 

@@ -37,7 +37,8 @@ pub struct WalkOptions<'a> {
     /// Returns whether to leave out a path, relative to the served root; the flag is true for a
     /// folder, whose whole content is left out too.
     pub hides: &'a dyn Fn(&[u8], bool) -> bool,
-    /// Returns whether the link at a path, relative to the served root, with this target is a member.
+    /// Returns whether the link at a path, relative to the served root, with this target is a
+    /// member.
     pub shows_link: &'a dyn Fn(&[u8], &[u8]) -> bool,
     /// The maximum number of members.
     pub max_members: usize,

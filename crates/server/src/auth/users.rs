@@ -44,7 +44,7 @@ pub enum AccessDecision {
 /// The rules, and what is known about their users' passwords.
 #[derive(Default)]
 pub(super) struct Users {
-    /// What they may do.
+    /// Their rights.
     pub(super) rules: AccessRules<Account>,
     /// The key of the digests; it differs in each process and is never disclosed.
     key: RandomState,
@@ -112,8 +112,8 @@ impl Users {
     /// for refusals would learn as many as it likes.
     ///
     /// A refusal takes as long as one check of each cost that hashes of the rules have, whether the
-    /// name exists or not, so that the time does not reveal names. If all passwords in the rules are
-    /// plain, there is no such wait.
+    /// name exists or not, so that the time does not reveal names. If all passwords in the rules
+    /// are plain, there is no such wait.
     pub(super) fn check(
         &self,
         shared: &Arc<Self>,

@@ -13,7 +13,7 @@ use underpass_protocol::request::BodyLength;
 #[derive(Debug)]
 pub(crate) struct BodyKind {
     max_len: usize,
-    /// How many bytes are held for each byte of a body: itself, growing, and what is read from it.
+    /// The bytes held for each byte of a body: itself, growing, and what is read from it.
     weight: usize,
     too_long: &'static str,
 }

@@ -72,8 +72,8 @@ impl DestEntry {
         self.existing.is_some_and(|existing| tree::kind(&existing) == FileType::Directory)
     }
 
-    /// Removes the replaced folder of this hidden name, if there is one; returns whether the name was
-    /// free before.
+    /// Removes the replaced folder of this hidden name, if there is one; returns whether the name
+    /// was free before.
     pub(crate) fn remove(&self, aside: Option<CString>) -> Result<bool> {
         let removed = match aside.map(|aside| removal::remove(self.folder.as_fd(), &aside)) {
             // An upload into it has not ended. What is left goes with stale uploads.

@@ -156,7 +156,7 @@ fn ignore_missing(removed: Result<(), Errno>) -> Result<()> {
     }
 }
 
-/// How often a folder is emptied into which other requests write.
+/// The maximum number of times that a folder is emptied into which other requests write.
 const MAX_ATTEMPTS: u32 = 6;
 
 /// The pause after the second attempt; each further one is longer by it.

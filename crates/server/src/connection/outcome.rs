@@ -13,7 +13,7 @@ pub(crate) struct SendOutcome {
     pub(crate) report: Report,
     /// The cost of moving them, if the log needs it.
     pub(crate) usage: Usage,
-    /// How long it waited for an origin.
+    /// The time spent waiting for an origin.
     pub(crate) waited: Duration,
     /// Whether the metrics have counted it already.
     pub(crate) is_counted: bool,

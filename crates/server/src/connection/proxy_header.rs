@@ -19,7 +19,7 @@ pub(crate) enum ProxyHeaderError {
     Bad(Box<RefusedHeader>),
 }
 
-/// What a proxy sent instead of a header.
+/// The bytes that a proxy sent instead of a header.
 #[derive(Debug)]
 pub(crate) struct RefusedHeader {
     /// Its first bytes.

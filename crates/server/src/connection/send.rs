@@ -482,5 +482,5 @@ impl<'a> Slow<'a> {
 /// The maximum size of a receive buffer in usual system settings.
 const UNREAD: u64 = 8 << 20;
 
-/// How often a response that waits for something else checks its client.
+/// The interval at which a response that waits for something else checks its client.
 const TICK: Duration = Duration::from_millis(500);

@@ -79,7 +79,7 @@ pub(crate) fn serve<'a>(
 pub(super) struct Connection<'a> {
     worker: &'a Worker,
     peer: &'a Peer,
-    /// What came instead of the header of a proxy.
+    /// The bytes that came instead of a proxy's header.
     refused: Option<Box<RefusedHeader>>,
     buffer: Vec<u8>,
     /// The time at which the first bytes of the present request came. Of a request that was sent

@@ -5,7 +5,7 @@ use flate2::{Compress, Compression, Crc, FlushCompress};
 
 use underpass_protocol::chunked::chunk;
 
-/// How the text of a listing is sent.
+/// The encoding of a listing's text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Packing {
     /// Whether the client prefers a text that is compressed by gzip.

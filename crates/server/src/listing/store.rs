@@ -164,5 +164,5 @@ async fn look_up(ctx: &RequestContext<'_>, cache: &Cache, key: &CacheKey) -> Opt
     ctx.peer.while_connected(cache.list(key, client(ctx))).await
 }
 
-/// How long a page waits for the README of its folder.
+/// The longest wait of a page for the README of its folder.
 const README_TIME: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! What `underpass-observe` needs to know of an exchange.
+//! Collects the facts about an exchange that `underpass-observe` reports.
 
 pub(crate) mod access_entry;
 pub(crate) mod pending_entry;

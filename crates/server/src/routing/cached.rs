@@ -16,14 +16,14 @@ use underpass_cache::{CacheEntry, CacheError, CacheErrorKind, Reader};
 use underpass_engine::{Chain, Error, Source, is_resident};
 use underpass_protocol::response::plan::PlannedBody;
 
-/// What the log says about the cache.
+/// The log's fields about the cache.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CacheFacts {
     /// `hit`, `miss`, `partial` or `stale`.
     pub(crate) label: &'static str,
-    /// How many bytes of the body were not here when the request came, if they are all sent.
+    /// The bytes of the body that were not cached when the request came, if they are all sent.
     pub(crate) origin_bytes: u64,
-    /// How long the origin was waited for before the response began.
+    /// The time spent waiting for the origin before the response began.
     pub(crate) waited: Duration,
 }
 
@@ -208,11 +208,11 @@ fn is_disk_error(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::IO | Errno::NOTCONN))
 }
 
-/// How much of a body is read before its head is sent.
+/// The bytes of a body that are read before its head is sent.
 const FIRST_READ: u64 = 128 << 10;
 
 /// The size up to which a body is sent at once, if it is in memory.
 const MAX_WHOLE: u64 = 1 << 20;
 
-/// How often a response that waits for a relay checks whether the origin still sends.
+/// The interval at which a response that waits for a relay checks whether the origin still sends.
 const STALL_CHECK_INTERVAL: Duration = Duration::from_millis(500);

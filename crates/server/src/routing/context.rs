@@ -116,8 +116,8 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Returns whether the client is on this machine, and the request is none that a proxy here has
-    /// forwarded, as far as that can be told: many proxies add no field, but speak HTTP/1.0, or pass
-    /// on a name that is neither one of this machine nor of the site.
+    /// forwarded, as far as that can be told: many proxies add no field, but speak HTTP/1.0, or
+    /// pass on a name that is neither one of this machine nor of the site.
     pub(crate) fn is_from_here(&self) -> bool {
         let request = &self.request;
         let is_known = self.peer.is_unix() || self.selection.is_named;

@@ -1,4 +1,4 @@
-//! What operators do with a cache: fill it, declare parts of it stale, and look at it.
+//! Requests of operators: filling a cache, declaring parts of it stale, and inspecting it.
 
 use std::fmt::Write;
 
@@ -220,5 +220,5 @@ pub(crate) fn metrics(cache: &Cache) -> String {
 const NOT_KEPT: &str =
     "the node does not keep it: the origin forbids that, or does not say where it ends";
 
-/// How many paths are listed if the request does not say so.
+/// The number of paths that are listed if the request names none.
 const MAX_POPULAR: usize = 1000;

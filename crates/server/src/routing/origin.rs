@@ -430,7 +430,7 @@ async fn purge(
     Response::memory(status, PLAIN_TEXT, text.as_bytes(), false)
 }
 
-/// How often a request starts over because the object has changed.
+/// The maximum number of times that a request starts over because the object has changed.
 const MAX_ATTEMPTS: u32 = 4;
 
 /// The maximum length of the list of caches that a request has passed.
@@ -439,7 +439,7 @@ const MAX_CDN_LOOP: usize = 1 << 10;
 /// The offset in bytes that no file reaches.
 const MAX_LEN: u64 = 1 << 63;
 
-/// How much is asked for first of a range without an end.
+/// The bytes requested first of a range without an end.
 const FIRST_PART: u64 = 1 << 20;
 
 /// The media type of objects without one.

@@ -45,7 +45,7 @@ pub(crate) struct Response {
     pub(crate) closes: bool,
     /// The download to remember if it is interrupted.
     pub(crate) download: Option<ResumableDownload>,
-    /// What the log says about the cache, if there is one.
+    /// The log's fields about the cache, if there is one.
     pub(crate) cache: Option<CacheFacts>,
     /// When it was made, if not now.
     pub(crate) date: Option<SystemTime>,

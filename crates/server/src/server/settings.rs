@@ -31,8 +31,8 @@ pub struct Settings {
     /// The port at which clients without TLS are redirected to the port of TLS, at each address
     /// except unix sockets; 0 for any free port.
     pub redirect_http: Option<u16>,
-    /// The permissions of unix sockets at a path that the server makes; if there are none, those that
-    /// the umask leaves. Who may write to a socket may connect to it.
+    /// The permissions of unix sockets at a path that the server makes; if there are none, those
+    /// that the umask leaves. Who may write to a socket may connect to it.
     pub socket_mode: Option<u32>,
     /// The number of threads that serve, each with a runtime and a listener of its own; at least
     /// one.
@@ -142,7 +142,7 @@ pub enum ServeError {
         option: &'static str,
         /// The pattern.
         pattern: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// A thread or a runtime cannot be created.
@@ -207,9 +207,9 @@ pub enum ServerEvent {
         target: String,
         /// Host and port of the origin.
         origin: String,
-        /// How the bytes were moved.
+        /// The mechanisms that moved the bytes.
         report: Box<Report>,
-        /// How long that took.
+        /// The time that it took.
         elapsed: Duration,
         /// Whether they went to one client and were not stored.
         is_relay: bool,
@@ -228,7 +228,7 @@ pub enum ServerEvent {
     CannotStore {
         /// The folder.
         folder: PathBuf,
-        /// What the system says.
+        /// The system's message.
         error: String,
     },
     /// An origin has not answered a request of the cache.

@@ -65,7 +65,7 @@ pub struct ReceiveOptions<'a> {
 /// The result of receiving a body, complete or not.
 #[derive(Debug)]
 pub struct ReceivedBody {
-    /// What was done. Its bytes are in the file, whatever the outcome.
+    /// The bytes that are in the file, whatever the outcome.
     pub report: Report,
     /// The reason why the body is not complete, if it is not.
     pub outcome: Result<(), ReceiveError>,

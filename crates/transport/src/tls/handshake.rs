@@ -39,9 +39,9 @@ pub struct Handshake {
     connection: Option<RecordLayer>,
     incoming: ByteQueue,
     outgoing: ByteQueue,
-    /// How many bytes of `incoming` rustls has seen but not consumed: whole records only.
+    /// The number of bytes of `incoming` that rustls has seen but not consumed: whole records only.
     shown: usize,
-    /// How many bytes at the end of `incoming` are still in the socket too.
+    /// The number of bytes at the end of `incoming` that are still in the socket too.
     peeked: usize,
     /// Whether the first bytes of the peer have arrived.
     has_begun: bool,

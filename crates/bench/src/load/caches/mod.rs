@@ -1,4 +1,4 @@
-//! How caches in front of an origin are started, and that origin.
+//! Starts caches in front of an origin, and that origin.
 
 mod origin;
 mod others;

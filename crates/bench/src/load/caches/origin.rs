@@ -188,7 +188,7 @@ const STEP: u64 = 64 << 10;
 /// Shorter waits are made up for by the next one.
 const MIN_SLEEP: Duration = Duration::from_millis(1);
 
-/// How much later than it may an origin still catch up.
+/// The delay up to which an origin may still catch up.
 const SLACK: Duration = Duration::from_millis(10);
 
 #[cfg(test)]

@@ -186,7 +186,7 @@ struct Copying<'a> {
     target: RunFolder,
     original: CopyOriginal,
     content: Content,
-    /// What the verified copies had, by the way that has another original.
+    /// The digests of the verified copies; the second is of the variant with another original.
     sha256: [String; 2],
     chilled: Option<Dropped>,
     /// Whether copies of earlier rounds are kept or removed.

@@ -11,7 +11,7 @@ use super::connection::BadConnection;
 use super::loads::BadLoad;
 use crate::load::Host;
 
-/// What others see of the bad clients.
+/// The state of the bad clients that others see.
 #[derive(Debug, Default)]
 pub(super) struct BadGenerator {
     /// Becomes true when they are to end.

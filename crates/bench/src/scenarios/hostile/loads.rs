@@ -14,14 +14,14 @@ use crate::record::{BadClients, Contender};
 pub(super) struct BadLoad {
     /// The server that is started, if it is ours.
     pub(super) ours: &'static [&'static str],
-    /// What nginx does as well, if anything.
+    /// The configuration of nginx under the same load, if there is one.
     nginx: Option<&'static OtherServer>,
     /// Whether the server speaks TLS, to the good client as well.
     pub(super) is_encrypted: bool,
     /// Whether the server may have no more connections than the bad clients: theirs are idle, and
     /// have to give way.
     pub(super) fills_server: bool,
-    /// How many turns all connections together have in a second.
+    /// The number of turns that all connections together have in a second.
     pub(super) turns_per_second: u32,
     pub(super) files: Files,
     pub(super) credentials: Option<&'static str>,

@@ -99,7 +99,7 @@ pub struct LimitArgs {
     article: ArticleArgs,
 }
 
-/// What the scenarios of the articles with connections share; each has defaults of its own.
+/// The options shared by the scenarios of the articles with connections; each has its own defaults.
 #[derive(Debug, Args)]
 struct ArticleArgs {
     /// Measure files of these sizes
@@ -307,5 +307,5 @@ const TO_SOCKET: &[Contender] = &[
 const FROM_SOCKET: &[Contender] =
     &[Contender::Auto, Contender::Only(Mechanism::Splice), Contender::Only(Mechanism::ReadWrite)];
 
-/// What sendfile takes at a time by itself, in ours.
+/// The default step of sendfile in `underpass`.
 const OWN_STEP: u64 = 1 << 20;

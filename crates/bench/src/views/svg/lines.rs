@@ -123,7 +123,7 @@ const TOP: f64 = 10.0;
 const BOTTOM: f64 = 224.0;
 /// The space before the first and after the last size.
 const INSET: f64 = 14.0;
-/// How far marks at one size are from each other.
+/// The distance of marks at one size from each other.
 const ASIDE: f64 = 2.0;
 /// The base of the first line of the legend, the height of its lines, the width of its columns.
 const LEGEND: f64 = BOTTOM + 44.0;

@@ -13,7 +13,7 @@ pub(super) use figure::draw as path_diagram;
 /// Colours and lines of every drawing. No variables: not every program that shows SVG has them.
 pub(crate) const STYLE: &str = include_str!("chart.css");
 
-/// How wide a drawing is: as wide as a small phone, so that letters are of the same size there.
+/// The width of a drawing: that of a small phone, so that letters have the same size there.
 pub(crate) const WIDTH: f64 = 360.0;
 
 /// The place where a drawing is going to be.

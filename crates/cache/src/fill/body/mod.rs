@@ -44,7 +44,7 @@ pub(super) struct Fill {
     report: Report,
     /// The sink of a relay; `None` for a fill of the disk.
     writer: Option<RelayWriter>,
-    /// How long the origin asks to wait.
+    /// The wait that the origin asks for.
     retry_after: Option<Duration>,
 }
 
@@ -405,7 +405,7 @@ const MAX_RETRIES: u32 = 3;
 /// The maximum time that an origin can ask to wait before a body is resumed.
 const MAX_RETRY_WAIT: Duration = Duration::from_secs(30);
 
-/// How long a body without a length is passed on past the disk after it proved too large for it.
+/// The time for which a body without a length bypasses the disk after it proved too large for it.
 const TOO_LARGE_TIME: Duration = Duration::from_secs(600);
 
 /// A fill without readers stops at multiples of this.

@@ -5,7 +5,7 @@ use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 
 use underpass_copy::{Follow, Preserve, PreserveMode, PreserveXattrs};
 
-/// What the options mean whose order matters: each of them changes what those before it mean.
+/// The meaning of the options whose order matters: each changes that of those before it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OrderedOptions {
     /// The attributes of originals that are kept.

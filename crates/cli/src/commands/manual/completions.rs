@@ -11,7 +11,7 @@ use clap_complete::Shell;
 use crate::failure::Result;
 use crate::output;
 
-/// What to print instead of running a command.
+/// Options that print something instead of running a command.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "About this program")]
 pub(crate) struct GenerateArgs {

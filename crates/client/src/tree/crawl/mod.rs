@@ -16,8 +16,8 @@ use super::task::TreeFetch;
 use prune::IfOtherKind;
 use state::Crawl;
 
-/// Fetches the folder. Files in the place of folders, and folders in that of files, are removed with
-/// what the server does not list, and then fetched as they are now.
+/// Fetches the folder. Files in the place of folders, and folders in that of files, are removed
+/// with what the server does not list, and then fetched as they are now.
 pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>) -> Result<()> {
     let (mut outcome, mut done, has_made_room) = fetch_once(tree, IfOtherKind::IsRemoved)?;
     if outcome.is_ok() && has_made_room {

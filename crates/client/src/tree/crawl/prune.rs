@@ -40,12 +40,12 @@ pub(super) struct Prune {
     /// The reason why nothing is removed, if so.
     doubt: Mutex<Option<String>>,
     if_other_kind: IfOtherKind,
-    /// What is here as a file and listed as a folder, or the other way around, and why it was not
-    /// fetched.
+    /// Entries that are files here and listed as folders, or the other way around, and why they
+    /// were not fetched.
     other_kind: Mutex<HashMap<Vec<u8>, Errno>>,
 }
 
-/// What to do with a file in the place of a folder, or a folder in that of a file.
+/// The decision about a file in the place of a folder, or a folder in that of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IfOtherKind {
     /// It is removed, as if it were not listed.
@@ -163,9 +163,9 @@ impl Prune {
 struct UnlistedWalk<'w, 'j, 'a> {
     tree: &'w TreeFetch<'j, 'a>,
     listed: &'w ListedNames,
-    /// What is listed as another kind.
+    /// The entries that are listed as another kind.
     other_kind: &'w HashMap<Vec<u8>, Errno>,
-    /// What is to be removed, and whether it is a folder; the contents of folders before them.
+    /// The entries to remove, and whether each is a folder; the contents of folders before them.
     found: Vec<(Vec<u8>, bool)>,
     done: &'w mut TreeDone,
 }

@@ -1,5 +1,5 @@
-//! What a download has put in its place, on a file system that ignores the case of names: there the
-//! names of two files may lead to one.
+//! Remembers the files that a download has put in place on a file system that ignores case: there
+//! the names of two files may lead to one.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -14,7 +14,7 @@ use underpass_engine::{FileId, is_file};
 
 use crate::tree::paths::PROBE;
 
-/// What a download has made or found. Where case matters there is none.
+/// The entries that a download has made or found; none where case matters.
 #[derive(Debug)]
 pub(super) struct PlacedFiles {
     files: Option<Mutex<KnownFiles>>,

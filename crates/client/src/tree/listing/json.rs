@@ -62,7 +62,7 @@ impl<'de> Deserialize<'de> for BoundedEntries {
     }
 }
 
-/// What dufs puts its list into.
+/// The object in which dufs sends its list.
 #[derive(Deserialize)]
 struct Dufs {
     paths: BoundedEntries,

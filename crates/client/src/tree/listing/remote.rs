@@ -1,4 +1,4 @@
-//! What a server has already, by its listings and heads, so that only what differs is sent.
+//! Finds the files that a server has already, so that only others are sent.
 
 use std::collections::HashMap;
 use std::fs::Metadata;
@@ -31,7 +31,7 @@ struct RemoteFolder {
     clock: ClockOffset,
 }
 
-/// What a request about the server's files found, and the connection that can be used again.
+/// The result of a request about the server's files, and the connection that can be used again.
 type RemoteFound<'a, T> = Result<(T, Option<Connection<'a>>), ClientError>;
 
 impl RemoteFolders {

@@ -14,7 +14,7 @@ pub(crate) enum Module {
     Unknown,
 }
 
-/// What is known about the origin of the kernel.
+/// The origin of the kernel, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KernelOrigin {
     /// The source from which the module could come.

@@ -1,4 +1,4 @@
-//! What is in front of a cache and below it: an origin, which may be an object store, and a disk.
+//! Checks the two ends of a cache: its origin, which may be an object store, and its disk.
 
 mod contact;
 mod disk;

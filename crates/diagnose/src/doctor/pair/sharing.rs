@@ -13,8 +13,8 @@ use crate::doctor::ends::sample::TrialFile;
 use crate::doctor::ends::scratch::{NAME, Scratch};
 use crate::doctor::finding::Finding;
 
-/// How many bytes were sent, and how many of them had changed when they were read; or why the
-/// trial failed.
+/// The number of bytes sent, and of those that had changed when they were read; or why the trial
+/// failed.
 pub(crate) type PageSharing = Result<(usize, usize), String>;
 
 /// Sends a file over loopback, writes to it, and reads what arrives.

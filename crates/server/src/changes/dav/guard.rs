@@ -22,7 +22,7 @@ use underpass_protocol::request::Method;
 use underpass_protocol::request::destination::is_here;
 use underpass_protocol::request::target::Target;
 
-/// What the `If` field of a request says, whose conditions hold.
+/// The content of an `If` field whose conditions hold.
 #[derive(Default)]
 pub(crate) struct Conditions<'r> {
     /// The tokens of locks in it.

@@ -122,7 +122,7 @@ fn refuse(ctx: &RequestContext<'_>, paths: &LockPaths, depth: Depth) -> Option<R
     None
 }
 
-/// What is at a path that is to be locked.
+/// The entry at a path that is to be locked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Present {
     Nothing,
@@ -262,5 +262,5 @@ pub(crate) async fn unlock(ctx: &RequestContext<'_>, target: &Target<'_>) -> Res
     }
 }
 
-/// How often a path is looked at again that has changed while its lock was taken.
+/// The maximum number of looks at a path that changes while its lock is taken.
 const MAX_ATTEMPTS: u32 = 8;

@@ -62,7 +62,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
     response
 }
 
-/// How much of a folder is requested.
+/// The `Depth` of a request.
 enum PropfindDepth {
     Zero,
     One,

@@ -48,7 +48,7 @@ pub(crate) struct Peer {
     activity: Cell<Activity>,
     /// The time at which it began its present activity, or last made progress.
     since: Cell<Instant>,
-    /// What matters to a response that its client takes slowly.
+    /// The state of a response that its client takes slowly.
     slow: OnceCell<Box<SlowResponse>>,
     /// The bytes written to the socket so far.
     pub(crate) written: Cell<u64>,

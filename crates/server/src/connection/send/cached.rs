@@ -94,5 +94,5 @@ impl Slow<'_> {
 /// The number of bytes for which a response does not wait any longer.
 const ENOUGH: u64 = 512 << 10;
 
-/// How long a response waits for more bytes, after its first ones.
+/// The longest wait of a response for more bytes, after its first ones.
 const GATHER: Duration = Duration::from_millis(2);

@@ -1,4 +1,4 @@
-//! What is checked when a chain is sent, and when.
+//! The checks made while a chain is sent.
 
 use underpass_engine::Confirm;
 

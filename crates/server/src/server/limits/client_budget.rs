@@ -22,7 +22,7 @@ struct BudgetState {
     by_client: HashMap<ClientNet, u64>,
 }
 
-/// What is reserved until this is dropped.
+/// A part of a budget, reserved until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     budget: Arc<ClientBudget>,

@@ -49,8 +49,8 @@ impl Listener {
         tcp(address, role, workers).map_err(fail)
     }
 
-    /// Listens at a path, with these permissions if there are any. Traffic over a unix socket cannot be
-    /// overheard, so it has no TLS.
+    /// Listens at a path, with these permissions if there are any. Traffic over a unix socket
+    /// cannot be overheard, so it has no TLS.
     pub(crate) fn unix(path: &Path, mode: Option<u32>, workers: usize) -> Result<Self, ServeError> {
         let address = || Address::Unix(path.to_owned()).to_string();
         unix(path, mode, workers)
@@ -145,8 +145,8 @@ fn unix(path: &Path, mode: Option<u32>, workers: usize) -> io::Result<Listener> 
     let id = id_of(path);
     let made = SocketPath { id, path: path.to_owned() };
     if let Some(mode) = mode {
-        // Nobody can connect before it listens. What another user has put at the path instead is left
-        // as it is.
+        // Nobody can connect before it listens. What another user has put at the path instead is
+        // left as it is.
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = open(path, flags, Mode::empty())?;
         if Some(FileId::of(&fstat(&opened)?)) != id {

@@ -87,8 +87,8 @@ impl SiteSettings {
         Self { root: Some(root), is_default: true, ..Self::nowhere() }
     }
 
-    /// Hides a file of the server itself if it lies below the root, such as its key or its log, as a
-    /// pattern of [`hide`](Self::hide) does. The file need not exist yet.
+    /// Hides a file of the server itself if it lies below the root, such as its key or its log, as
+    /// a pattern of [`hide`](Self::hide) does. The file need not exist yet.
     pub fn hide_file(&mut self, file: &Path) {
         // The folder of a cache has no files of its own to serve.
         let Some(root) = self.root.as_deref().filter(|_| self.cache.is_none()) else { return };

@@ -46,7 +46,7 @@ pub(crate) fn put(upload: &mut ActiveUpload<'_>) -> Result<Response> {
     }
 }
 
-/// How a complete file gets its name.
+/// Options for giving a complete file its name.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FinishOptions<'f> {
     /// The part that it is until then, if any.
@@ -140,8 +140,8 @@ fn name(
         }
     };
     if let Some(present) = &present {
-        // The new file gets the mode and the group of the old one. A file system without them ignores
-        // it.
+        // The new file gets the mode and the group of the old one. A file system without them
+        // ignores it.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         match openat(&target.folder, &target.name, flags, Mode::empty()) {
             Ok(old) => {

@@ -86,7 +86,7 @@ impl UploadTarget {
     }
 
     /// Returns the permissions of a new file until it is complete, less the umask of the server.
-    /// What it replaces limits who can read it.
+    /// They are no wider than those of the file that it replaces.
     pub(crate) fn mode(&self) -> u32 {
         self.present.as_ref().map_or(NEW_FILE, |present| present.mode & NEW_FILE | 0o600)
     }

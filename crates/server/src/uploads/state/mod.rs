@@ -1,5 +1,5 @@
-//! What the uploads of all workers share: locks, slots, the parts that wait for their rest, and how
-//! much of each is on the disk.
+//! The state that the uploads of all workers share: locks, slots, the parts that wait for their
+//! rest, and the bytes of each on the disk.
 
 pub(crate) mod disk_space;
 pub(crate) mod locks;

@@ -227,7 +227,7 @@ const MAX_UPLOADS: usize = 512;
 /// The maximum number of uploads at once where hardly any files may be open.
 const MIN_UPLOADS: usize = 8;
 
-/// How many open files have to be allowed for each upload. It takes five of them besides its
+/// The number of open files that have to be allowed for each upload. It takes five besides its
 /// connection, and connections with the files that they are sent take most.
 const DESCRIPTORS_PER_UPLOAD: u64 = 20;
 

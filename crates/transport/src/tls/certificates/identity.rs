@@ -23,10 +23,10 @@ use super::facts::CertificateFacts;
 use super::host_names::names_of_this_host;
 use crate::trust::Pin;
 
-/// How long a certificate made here is valid: browsers refuse more than 398 days.
+/// The validity of a certificate made here: browsers refuse more than 398 days.
 const VALIDITY: Duration = Duration::from_secs(397 * 24 * 60 * 60);
 
-/// How long before its creation it becomes valid, because clocks differ.
+/// The time before its creation at which it becomes valid, because clocks differ.
 const BEFORE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The largest accepted file of certificates, in bytes.

@@ -18,7 +18,7 @@ pub(in crate::tls) enum RecordLayer {
     Server(Box<UnbufferedServerConnection>),
 }
 
-/// What to do once rustls needs nothing itself.
+/// The next action once rustls needs nothing itself.
 #[derive(Clone, Copy)]
 pub(in crate::tls) enum Intent<'a> {
     /// Do nothing.

@@ -8,10 +8,10 @@ use std::cell::RefCell;
 /// The number of bytes read at once, and the ciphertext of those written at once.
 pub(in crate::tls) const ROOM: usize = BATCH + 1024;
 
-/// How many bytes are encrypted for one system call: four full records.
+/// The bytes encrypted for one system call: four full records.
 pub(in crate::tls) const BATCH: usize = 64 * 1024;
 
-/// How many pieces of memory a thread keeps.
+/// The number of buffers that a thread keeps.
 const MAX_KEPT: usize = 4;
 
 thread_local! {

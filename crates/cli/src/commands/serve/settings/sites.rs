@@ -187,8 +187,8 @@ pub(super) fn access(rules: &[String]) -> Result<Access> {
     Access::parse(rules).map_err(|error| Failure::value("--auth", error))
 }
 
-/// Returns the files of the server itself, which no site serves: its configuration, its log, and the
-/// certificates with their keys.
+/// Returns the files of the server itself, which no site serves: its configuration, its log, and
+/// the certificates with their keys.
 fn own_files(args: &ServeArgs) -> Vec<PathBuf> {
     let sites = args.sites.iter().map(|site| &site.args).chain([args]);
     let keys = sites.filter_map(|site| KeyFiles::of(&site.tls).ok().flatten());
