@@ -14,7 +14,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
-use underpass_engine::atomic_file::{self, AtomicFile, Existing, KeptOwner, take_over};
+use underpass_engine::atomic_file::{
+    self, AtomicFile, Existing, KeptOwner, check_writes, take_over,
+};
 use underpass_engine::hint::Action;
 use underpass_engine::{Kind, Sink, Source, is_file, was_closed};
 
@@ -294,12 +296,15 @@ impl OutputTarget {
                 atomic.commit(existing).with_path(Action::Writing, self.path)
             }
             OpenTarget::Open { file, at } => {
+                check_writes(&file).with_path(Action::Writing, self.path)?;
                 // Pipes and devices have no cursor. A file that is standard output has one, which
                 // the next command of a script writes from.
                 let _ = seek(&file, SeekFrom::Start(at + bytes));
                 Ok(())
             }
-            OpenTarget::End { .. } => Ok(()),
+            OpenTarget::End { file, at } => check_writes(&file)
+                .or_else(|errno| ftruncate(&file, at).and(Err(errno)))
+                .with_path(Action::Writing, self.path),
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
-use rustix::fs::{Access, AtFlags, Stat, accessat, renameat, statat, syncfs, unlinkat};
+use rustix::fs::{Access, AtFlags, Stat, accessat, fsync, renameat, statat, syncfs, unlinkat};
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
 use underpass_engine::wait::{lock, unpoison};
@@ -16,6 +16,7 @@ use underpass_engine::{atomic_file, is_file};
 
 use crate::attributes;
 use crate::error::{At, CopyError, CopyRefusal, Result};
+use crate::files::file_system::FUSE;
 use crate::files::folder::open_folder;
 use crate::files::replace::Backups;
 use crate::observer::{CopyObserver, CopyProgress};
@@ -249,10 +250,12 @@ impl<'a> CopyContext<'a> {
         }
     }
 
-    /// Waits until everything is on the disk, and returns whether that worked.
-    pub(crate) fn sync(&self, top: &DirPair) -> bool {
-        let synced = open_folder(top.as_fd(), c".").and_then(syncfs);
-        let synced = synced.at("writing to the disk of", || top.target_path(c""));
+    /// Waits until everything is on the disk, and returns whether that worked. On FUSE only the
+    /// names in the folder are meant: its files are synced one by one.
+    pub(crate) fn sync(&self, folder: &DirPair) -> bool {
+        let sync = if folder.system == FUSE { fsync } else { syncfs };
+        let synced = open_folder(folder.as_fd(), c".").and_then(sync);
+        let synced = synced.at("writing to the disk of", || folder.target_path(c""));
         synced.map_err(|failure| self.problem(failure)).is_ok()
     }
 
@@ -289,6 +292,9 @@ impl<'a> CopyContext<'a> {
                 if let Some(failure) = finished.missing.failure(|| folder.target_path(c"")) {
                     self.problem(failure);
                 }
+            }
+            if self.settings.sync && folder.system == FUSE && !self.settings.dry_run {
+                self.sync(&folder);
             }
             self.unmark(&folder);
             self.merge_into_target(&folder);

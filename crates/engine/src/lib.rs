@@ -63,7 +63,7 @@ pub use transfer::{
     Capabilities, Confirm, Options, PeerMessage, Progress, Status, Transfer, buffered, send_small,
     send_with_head,
 };
-pub use underpass_sys::{Kind, Usage, processor_time, was_closed};
+pub use underpass_sys::{Kind, Usage, close, processor_time, was_closed};
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

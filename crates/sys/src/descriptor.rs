@@ -1,12 +1,24 @@
-//! Requests about one descriptor: shared blocks, the page cache, leases, and a socket's queues and
+//! Requests about one descriptor: its close, shared blocks, the page cache, leases, and a socket's queues and
 //! options.
 
 use std::ffi::{c_int, c_void};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 
 use rustix::io::Errno;
 
 use crate::last_errno;
+
+/// Closes a descriptor, as dropping it does, and returns the error.
+///
+/// # Errors
+///
+/// As close(2): those of earlier writes, which network file systems and FUSE may report only here.
+pub fn close(descriptor: OwnedFd) -> Result<(), Errno> {
+    // SAFETY: the descriptor is owned, and nothing uses it afterwards, whatever the answer is.
+    // Tests: `a_file_that_its_file_system_refuses_at_the_close_is_not_copied` of the program.
+    let closed = unsafe { libc::close(descriptor.into_raw_fd()) };
+    if closed == 0 { Ok(()) } else { Err(last_errno()) }
+}
 
 /// Makes `len` bytes of `sink` at `sink_at` share the blocks of `source` at `source_at`.
 ///

@@ -10,7 +10,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{self, AtomicFile, Existing};
-use underpass_engine::{FileId, is_file};
+use underpass_engine::{FileId, close, is_file};
 
 use crate::files::replace::{Backups, rename_over};
 use crate::tree::dir_pair::{DirOrigin, DirPair};
@@ -161,11 +161,15 @@ impl<'a> DestFile<'a> {
         backups: Option<&Backups<'_>>,
     ) -> std::io::Result<Option<CString>> {
         let (file, existing) = match self {
-            Self::Fresh { mut guard, .. } => {
+            Self::Fresh { file, mut guard } => {
+                close(file.into())?;
                 guard.is_whole = true;
                 return Ok(None);
             }
-            Self::Existing(_) => return Ok(None),
+            Self::Existing(file) => {
+                close(file.into())?;
+                return Ok(None);
+            }
             Self::Unnamed { file, existing } => (file, existing),
         };
         let mut naming = backups.map(Backups::naming);

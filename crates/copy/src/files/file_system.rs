@@ -13,6 +13,9 @@ pub fn name(file: impl AsFd) -> &'static str {
     NAMES.iter().find(|(number, _)| *number == kind).map_or("other", |(_, name)| name)
 }
 
+/// The name of FUSE, where syncfs(2) does not reach the program that stores the files.
+pub(crate) const FUSE: &str = "fuse";
+
 const NAMES: [(i64, &str); 23] = [
     (0xef53, "ext4"),
     (0x5846_5342, "xfs"),
@@ -26,7 +29,7 @@ const NAMES: [(i64, &str); 23] = [
     (0x4d44, "vfat"),
     (0x2011_bab0, "exfat"),
     (0x7366_746e, "ntfs"),
-    (0x6573_5546, "fuse"),
+    (0x6573_5546, FUSE),
     (0x6969, "nfs"),
     (0xff53_4d42, "cifs"),
     (0xfe53_4d42, "smb"),

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use rustix::fs::{FileType, Mode, OFlags, openat};
+use rustix::fs::{FileType, Mode, OFlags, fsync, openat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{Existing, KeptOwner, take_over};
 use underpass_engine::hint::Action;
@@ -14,6 +14,7 @@ use underpass_engine::{is_file, is_folder};
 use crate::attributes::{self, FileModes};
 use crate::error::{At, CopyError, Result};
 use crate::files::dest_file::DestFile;
+use crate::files::file_system::FUSE;
 use crate::tree::dir_pair::DirPair;
 use crate::tree::entry::SourceEntry;
 use crate::tree::hidden_names::partial_name;
@@ -116,6 +117,9 @@ impl CopyWorker<'_> {
         let ends = (original.file.as_fd(), dest.file().as_fd());
         let inherited = dest.is_new().then_some(folder.inherited);
         let missing = attributes::keep(settings, ends, stat, modes, inherited, &mut self.totals);
+        if settings.sync && folder.system == FUSE {
+            fsync(dest.file()).at("writing to the disk of", path)?;
+        }
         if verdict == EntryVerdict::Replace {
             self.name_removed(folder, entry);
         }

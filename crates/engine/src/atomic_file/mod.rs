@@ -23,7 +23,8 @@ use rustix::fs::{
     AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, Stat, fallocate, fstat, fsync, linkat,
     openat, renameat, renameat_with, statat, unlinkat,
 };
-use rustix::io::Errno;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use underpass_sys::close;
 
 use crate::integrity::{FileId, mtime};
 
@@ -207,26 +208,47 @@ impl AtomicFile {
         Ok(reserve(&self.file, 0, len)?)
     }
 
+    /// Waits until the file is on the disk, as a [`durable`](Self::durable) file does before it
+    /// gets its name.
+    ///
+    /// # Errors
+    ///
+    /// As fsync(2) and [`check_writes`].
+    ///
+    /// # On failure
+    ///
+    /// Any of its bytes may be lost. The file is removed when it is dropped, even one that
+    /// [`partial`](Self::partial) would keep.
+    pub fn sync(&mut self) -> io::Result<()> {
+        self.settle(true)
+    }
+
+    fn settle(&mut self, is_synced: bool) -> io::Result<()> {
+        let synced = if is_synced { self.file.sync_all() } else { Ok(()) };
+        let settled = synced.and_then(|()| Ok(check_writes(&self.file)?));
+        settled.inspect_err(|_| self.is_kept = false)
+    }
+
     /// Gives the file its name.
     ///
     /// # Errors
     ///
     /// `EEXIST` if the name is taken and [`Existing::Keep`] was asked for, `ESTALE` if another file
-    /// has the hidden name now, and as linkat(2) and rename(2); if it is
+    /// has the hidden name now, and as [`check_writes`], linkat(2) and rename(2); if it is
     /// [`durable`](Self::durable), also as fsync(2).
     ///
     /// # On failure
     ///
     /// The name is as it was before, and nothing else is left but what [`partial`](Self::partial)
-    /// keeps; but if only fsync(2) of the folder failed, the name has the new file, which is whole
+    /// keeps, unless bytes of it may be lost; but if only fsync(2) of the folder failed, the name has the new file, which is whole
     /// and on the disk, and a power cut may give the name back to the old one.
     pub fn commit(mut self, existing: Existing) -> io::Result<()> {
-        if !self.is_durable {
-            return Ok(self.give_name(existing)?);
-        }
-        self.file.sync_all()?;
+        self.settle(self.is_durable)?;
         self.give_name(existing)?;
-        Ok(sync_folder(&self.folder, fsync)?)
+        if self.is_durable {
+            sync_folder(&self.folder, fsync)?;
+        }
+        Ok(())
     }
 
     /// Gives the file its name by `rename`, which gets the folder, a hidden name that the file has
@@ -234,7 +256,7 @@ impl AtomicFile {
     ///
     /// # Errors
     ///
-    /// Those of `rename`, as linkat(2) in the folder, and as fsync(2) if it is
+    /// Those of `rename`, as linkat(2) in the folder, as [`check_writes`], and as fsync(2) if it is
     /// [`durable`](Self::durable).
     ///
     /// # On failure
@@ -244,9 +266,7 @@ impl AtomicFile {
         mut self,
         rename: impl FnOnce(BorrowedFd<'_>, &OsStr, &OsStr) -> io::Result<T>,
     ) -> io::Result<T> {
-        if self.is_durable {
-            self.file.sync_all()?;
-        }
+        self.settle(self.is_durable)?;
         let hidden = match self.hidden.take() {
             Some(hidden) => hidden,
             None => hidden::name(&self.file, &self.folder, &self.name)?,
@@ -312,6 +332,16 @@ impl Drop for AtomicFile {
             let _ = unlinkat(&self.folder, hidden, AtFlags::empty());
         }
     }
+}
+
+/// Closes a duplicate of the descriptor to see the errors of earlier writes.
+///
+/// # Errors
+///
+/// As close(2): network file systems and FUSE may report `EDQUOT`, `EIO` or `ENOSPC` only at the
+/// close of a descriptor. As fcntl(2) for `F_DUPFD`.
+pub fn check_writes(file: impl AsFd) -> Result<(), Errno> {
+    close(fcntl_dupfd_cloexec(file, 0)?)
 }
 
 /// Syncs the names in a folder to the disk by `sync`, fsync(2) or syncfs(2).

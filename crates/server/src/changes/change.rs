@@ -411,10 +411,10 @@ fn copied(
     folder: &OwnedFd,
     name: &OsStr,
 ) -> Result<AtomicFile> {
-    let new_file = AtomicFile::create_in(folder.try_clone()?, name, 0o600)?;
+    let mut new_file = AtomicFile::create_in(folder.try_clone()?, name, 0o600)?;
     copying.file(from, new_file.file())?;
     if is_synced(site) {
-        new_file.file().sync_all()?;
+        new_file.sync()?;
     }
     Ok(new_file)
 }

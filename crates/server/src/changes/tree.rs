@@ -16,7 +16,7 @@ use underpass_copy::{
     self as copy, CopyError, CopyObserver, CopyOptions, Preserve, PreserveXattrs, copy_folder,
     times,
 };
-use underpass_engine::atomic_file;
+use underpass_engine::atomic_file::{self, check_writes};
 use underpass_engine::wait::{lock, unpoison};
 use underpass_engine::{Integrity, Options, Report, Sink, Source, Transfer};
 use underpass_sys::open_beneath;
@@ -199,7 +199,8 @@ impl<'a> TreeCopy<'a> {
         self.report.add(&transfer.run()?);
         fchmod(&to, Mode::from_raw_mode(stat.st_mode & 0o1777))?;
         dead_properties::copy(&from, &to);
-        Ok(futimens(&to, &times(&stat))?)
+        futimens(&to, &times(&stat))?;
+        Ok(check_writes(&to)?)
     }
 }
 

@@ -22,7 +22,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{self, AtomicFile, Existing};
-use underpass_engine::{Report, buffered, is_file, is_folder, kept_time, mtime, times_of_new};
+use underpass_engine::{
+    Report, buffered, close, is_file, is_folder, kept_time, mtime, times_of_new,
+};
 use underpass_sys::open_beneath;
 
 use self::placed::PlacedFiles;
@@ -223,7 +225,8 @@ impl DestFolder {
                 fill(&file)?;
                 self.set_metadata(&file, mode, modified)?;
                 self.placed.insert(path, &fstat(&file)?);
-                Ok(())
+                // Its time would show that it is complete.
+                close(file.into()).inspect_err(|_| _ = unlinkat(parent, name, AtFlags::empty()))
             });
             if made != Err(Errno::EXIST) {
                 return made.map(|()| DestOutcome::New);

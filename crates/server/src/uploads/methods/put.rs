@@ -62,7 +62,7 @@ pub(crate) struct FinishOptions<'f> {
 pub(crate) fn finish(
     upload: &ActiveUpload<'_>,
     target: &UploadTarget,
-    new_file: AtomicFile,
+    mut new_file: AtomicFile,
     options: FinishOptions<'_>,
 ) -> Result<Response> {
     let site = upload.site;
@@ -78,7 +78,7 @@ pub(crate) fn finish(
     let is_timed = set_time(upload, &file)?;
     if site.settings.changes.sync {
         // Slow work is done before the lock of names is taken.
-        file.sync_all()?;
+        new_file.sync()?;
     }
     let is_conditional = options.keeps
         || options.base.is_some()
@@ -159,7 +159,7 @@ fn name(
     let is_synced = upload.site.settings.changes.sync;
     if is_synced {
         // What has changed since the bytes were synced: the mode and the properties.
-        new_file.file().sync_all()?;
+        new_file.sync()?;
     }
     new_file.commit(if keeps { Existing::Keep } else { Existing::Replace })?;
     upload.site.shared.layouts.forget_all();
