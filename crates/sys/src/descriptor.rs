@@ -15,7 +15,7 @@ use crate::last_errno;
 /// As close(2): those of earlier writes, which network file systems and FUSE may report only here.
 pub fn close(descriptor: OwnedFd) -> Result<(), Errno> {
     // SAFETY: the descriptor is owned, and nothing uses it afterwards, whatever the answer is.
-    // Tests: `a_file_that_its_file_system_refuses_at_the_close_is_not_copied` of the program.
+    // Test: `a_file_that_is_refused_at_the_close_gets_no_name` of the program.
     let closed = unsafe { libc::close(descriptor.into_raw_fd()) };
     if closed == 0 { Ok(()) } else { Err(last_errno()) }
 }

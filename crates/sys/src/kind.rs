@@ -19,7 +19,8 @@ pub enum Kind {
     Regular,
     /// A connected stream socket: TCP or unix.
     Socket,
-    /// A file of procfs, sysfs and the like: regular by type, but its size says nothing.
+    /// A file of procfs, sysfs and the like, or one of FUSE with a size of 0: regular by type, but
+    /// its size says nothing.
     Virtual,
 }
 
@@ -58,12 +59,19 @@ impl Kind {
 /// Returns whether the file's contents are made up as it is read, so that its size is 0 or a
 /// guess.
 ///
-/// Such files own no blocks, so all others are spared the second system call.
+/// Such files own no blocks, so all others are spared the second system call. On FUSE a program
+/// that does not know a size in advance reports 0.
 #[allow(clippy::useless_conversion)] // the field's type differs by target
 fn is_virtual(fd: impl AsFd, stat: &Stat) -> bool {
-    stat.st_blocks == 0
-        && fstatfs(fd).is_ok_and(|fs| VIRTUAL_FILE_SYSTEMS.contains(&i64::from(fs.f_type)))
+    let is_empty = stat.st_size == 0;
+    (is_empty || stat.st_blocks == 0)
+        && fstatfs(fd).is_ok_and(|fs| {
+            let system = i64::from(fs.f_type);
+            VIRTUAL_FILE_SYSTEMS.contains(&system) || (is_empty && system == FUSE)
+        })
 }
+
+const FUSE: i64 = 0x6573_5546; // linux/magic.h
 
 /// File systems whose sizes mean nothing, from linux/magic.h.
 const VIRTUAL_FILE_SYSTEMS: [i64; 9] = [

@@ -36,31 +36,6 @@ fn sparse(here: &Path, mebibytes: u64) -> u64 {
 }
 
 #[test]
-fn a_file_that_its_file_system_refuses_at_the_close_is_not_copied() {
-    if !has("strace") {
-        return;
-    }
-    let here = folder();
-    let tree = here.path().join("tree");
-    fs::create_dir(&tree).unwrap();
-    (0..20).for_each(|number| drop(noise_file(&tree, &number.to_string(), 1000)));
-    // Each thread closes some without a failure: the loader has to close what it opens.
-    let (_, log) = traced_in(here.path(), &["-e", "trace=close"], &["--help"]);
-    let inject = format!("inject=close:error=EIO:when={}+", log.lines().count() + 1);
-    let copy = |words: &[&str]| {
-        let (finished, _) = traced_in(here.path(), &["-e", "trace=close", "-e", &inject], words);
-        assert_eq!(finished.code(), Some(1), "{words:?}: {}", finished.stderr);
-        assert!(finished.stderr.contains("Input/output error"), "{words:?}: {}", finished.stderr);
-    };
-    copy(&["-r", "-j1", "tree", "fresh"]);
-    assert!(names(&here.path().join("fresh")).len() < 20);
-    fs::create_dir(here.path().join("there")).unwrap();
-    copy(&["-rT", "-j1", "tree", "there"]);
-    assert!(names(&here.path().join("there")).len() < 20);
-    copy(&["-rT", "-j1", "--in-place", "tree", "there"]);
-}
-
-#[test]
 fn what_was_read_is_counted_although_it_could_not_be_written() {
     if !has("strace") {
         return;

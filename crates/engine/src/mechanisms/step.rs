@@ -60,7 +60,8 @@ pub enum DeclineReason {
     /// With an error.
     Errno(Errno),
     /// By reporting that nothing was left to move although the promised length was not reached,
-    /// as copy_file_range(2) does on procfs and on some network and overlay file systems.
+    /// as copy_file_range(2) does on procfs and on some network and overlay file systems, and
+    /// sendfile(2) and splice(2) on FUSE.
     Nothing,
     /// Not at all: the caller excludes it ([`Options::unshared`](crate::Options::unshared)).
     Excluded,

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use underpass_sys::Kind;
 use underpass_sys::Usage;
 
+use crate::chain::Segment;
 use crate::error::Error;
 use crate::mechanisms::step::Wait;
 use crate::report::Report;
@@ -49,6 +50,19 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         }
     }
 
+    /// Returns whether there can be an end to wait for.
+    pub(super) fn can_wait(&self, wait: Wait) -> bool {
+        let source = match self.chain.segments.get(self.position.index) {
+            Some(Segment::Source(source)) => Some(source.kind),
+            _ => None,
+        };
+        match wait {
+            Wait::Source => source.is_none_or(Kind::can_wait),
+            Wait::Sink => self.sink.kind.can_wait(),
+            Wait::Acknowledgement | Wait::Writer => true,
+        }
+    }
+
     fn drive(&mut self) -> Result<(), Error> {
         let blocking = self.set_nonblocking();
         let outcome = self.drive_nonblocking();
@@ -64,6 +78,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         let mut last_look = Instant::now();
         let mut state = (0, 0);
         let mut last_progress = Instant::now();
+        let mut spin = Spin::default();
         loop {
             if self.options.cancel.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
                 let report = self.stop();
@@ -80,6 +95,9 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
                 }
                 Status::Waiting(wait) => wait,
             };
+            if wait == Wait::Sink && spin.is_endless(self.report.bytes()) {
+                return Err(self.failed(Errno::AGAIN));
+            }
             let Some(timeout) = self.options.timeout else {
                 self.wait(wait, None)?;
                 continue;
@@ -202,6 +220,32 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         }
     }
 }
+
+/// Waits that all end at once, although nothing moves: poll(2) says that the socket is ready, and the
+/// file answers `EAGAIN`, as some of FUSE do.
+#[derive(Default)]
+struct Spin {
+    bytes: u64,
+    since: Option<Instant>,
+    waits: u32,
+}
+
+impl Spin {
+    /// Counts a wait after this number of bytes, and returns whether there is no end to them.
+    fn is_endless(&mut self, bytes: u64) -> bool {
+        if bytes != self.bytes || self.waits == MAX_WAITS {
+            *self = Self { bytes, ..Self::default() };
+        }
+        self.waits += 1;
+        let since = *self.since.get_or_insert_with(Instant::now);
+        self.waits == MAX_WAITS && since.elapsed() < SPIN_TIME
+    }
+}
+
+/// The number of waits in [`SPIN_TIME`] without a byte that only a spin can have.
+const MAX_WAITS: u32 = 1000;
+
+const SPIN_TIME: Duration = Duration::from_secs(1);
 
 /// Sets or clears `O_NONBLOCK`, and returns whether that changed anything.
 fn change_flag(stream: BorrowedFd<'_>, nonblocking: bool) -> bool {

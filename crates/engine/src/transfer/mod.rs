@@ -179,6 +179,10 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
                 Ok((Step::Eof, _)) => self.source_ended()?,
                 Ok((Step::NotReady(wait), _)) => {
                     self.report.waits += 1;
+                    if !self.can_wait(wait) {
+                        // Files are always ready for poll(2), whatever they answer.
+                        return Err(self.failed(Errno::AGAIN));
+                    }
                     // The source may take long: send the peer what there is.
                     let is_held = wait == Wait::Source && !self.is_flushed()?;
                     return Ok(Status::Waiting(if is_held { Wait::Sink } else { wait }));
@@ -309,7 +313,14 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         let step = active.step(&ends, len, self.options.pool(), &mut meter);
         self.report.mechanisms[mechanism as usize].calls += meter.calls;
         self.report.user_space_bytes += meter.user_space_bytes;
-        step.map(|step| (step, mechanism))
+        let is_empty = source.kind == Kind::Virtual && ends.source_at == Some(0);
+        Ok(match step? {
+            // On FUSE the pages end with the size, although read(2) may go on.
+            Step::Eof if is_empty && mechanism != Mechanism::ReadWrite => {
+                (Step::Declined(DeclineReason::Nothing), mechanism)
+            }
+            step => (step, mechanism),
+        })
     }
 
     /// Takes one step of the memory at the front, with the small files that follow it.

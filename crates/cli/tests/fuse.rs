@@ -1,0 +1,136 @@
+//! File systems that answer as those on networks and of other programs do: errors that come late, sizes
+//! that are not known in advance.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "fuse/mount.rs"]
+mod mount;
+mod rig;
+
+use std::fs;
+use std::path::Path;
+
+use underpass_testkit::{folder, names, noise, noise_file};
+
+use mount::Fuse;
+use rig::{Finished, Running, receiver, sender, underpass};
+
+fn run(here: &Path, words: &[&str]) -> Finished {
+    let mut command = underpass();
+    command.args(words).current_dir(here);
+    Running::start(command).finish()
+}
+
+/// A server of this folder, and its address.
+fn server(folder: &Path, options: &[&str]) -> (Running, String) {
+    let mut command = underpass();
+    command.args(["serve", "-q", "-p", "0"]).args(options).arg(folder);
+    let server = Running::listening(command);
+    let url = server.address.clone();
+    (server, url)
+}
+
+#[test]
+fn a_file_that_is_refused_at_the_close_gets_no_name() {
+    let Some(fuse) = Fuse::new() else { return };
+    let (root, here) = (fuse.root(), folder());
+    let source = noise_file(here.path(), "a", 300_000);
+    fs::create_dir(here.path().join("tree")).unwrap();
+    noise_file(&here.path().join("tree"), "small", 1000);
+    let (serving, url) = server(here.path(), &[]);
+    fuse.fail(r#"{"flush": "EDQUOT"}"#);
+    let to = |name: &str| root.join(name).to_str().unwrap().to_owned();
+    let file = format!("{url}a");
+    for words in [
+        &["cp", "a", &to("cp")][..],
+        &["cp", "tree/small", &to("small")],
+        &["cp", "--sync", "a", &to("synced")],
+        &["cp", "-r", "tree", &to("tree")],
+        &["cp", "/dev/stdin", &to("stream")],
+        &["get", &file, "-o", &to("get")],
+        &["get", "--sync", &file, "-o", &to("synced")],
+        &["get", "-r", &format!("{url}tree/"), "-d", &to("")],
+    ] {
+        let finished = run(here.path(), words);
+        assert_eq!(finished.code(), Some(1), "{words:?}: {}", finished.stderr);
+        assert!(finished.stderr.contains("quota"), "{words:?}: {}", finished.stderr);
+    }
+    let receiving = receiver(&[], &root.join("received"));
+    let sent = sender(&[], &source, &receiving.address).finish();
+    let received = receiving.finish();
+    assert_eq!((sent.code(), received.code()), (Some(1), Some(1)), "{}", received.stderr);
+    let (storing, storage) = server(&root, &["--allow-upload"]);
+    let stored = run(here.path(), &["put", "--retries", "0", "a", &storage]);
+    assert_eq!(stored.code(), Some(1), "{}", stored.stderr);
+    let left = names(&fuse.store());
+    assert!(left.iter().all(|name| name.contains(".part")), "{left:?}");
+    assert_eq!(names(&fuse.store().join("tree.part")), [""; 0]);
+    rig::end(serving);
+    rig::end(storing);
+}
+
+#[test]
+fn what_cannot_be_synced_is_reported() {
+    let Some(fuse) = Fuse::new() else { return };
+    let here = folder();
+    fs::create_dir(here.path().join("tree")).unwrap();
+    noise_file(&here.path().join("tree"), "a", 1000);
+    for (call, name) in [("fsync", "one"), ("fsyncdir", "two")] {
+        fuse.fail(&format!(r#"{{"{call}": "EIO"}}"#));
+        let target = fuse.root().join(name);
+        let finished = run(here.path(), &["cp", "-r", "--sync", "tree", target.to_str().unwrap()]);
+        assert_eq!(finished.code(), Some(1), "{call}: {}", finished.stderr);
+        assert!(finished.stderr.contains("writing to the disk of"), "{}", finished.stderr);
+    }
+}
+
+#[test]
+fn a_file_whose_size_is_not_known_is_read_to_its_end() {
+    let Some(fuse) = Fuse::new() else { return };
+    let (root, here) = (fuse.root(), folder());
+    let whole = noise(3_000_000);
+    fs::write(fuse.store().join("a"), &whole).unwrap();
+    fuse.fail(r#"{"size": 0}"#);
+    let source = root.join("a");
+    let from = source.to_str().unwrap();
+    for (words, name) in [
+        (&["cp", from, "plain"][..], "plain"),
+        (&["cp", "-a", from, "kept"], "kept"),
+        (&["cp", "-r", root.to_str().unwrap(), "tree"], "tree/a"),
+        (&["cp", "--sparse=always", from, "sparse"], "sparse"),
+    ] {
+        let finished = run(here.path(), words);
+        assert_eq!(finished.code(), Some(0), "{words:?}: {}", finished.stderr);
+        assert!(fs::read(here.path().join(name)).unwrap() == whole, "{words:?}");
+    }
+    assert!(run(here.path(), &["cp", from, "-"]).stdout == whole);
+    let receiving = receiver(&[], &here.path().join("received"));
+    assert_eq!(sender(&[], &source, &receiving.address).finish().code(), Some(0));
+    assert_eq!(receiving.finish().code(), Some(0));
+    assert!(fs::read(here.path().join("received")).unwrap() == whole);
+    let (storing, storage) = server(here.path(), &["--allow-upload"]);
+    assert_eq!(run(here.path(), &["put", from, &storage]).code(), Some(0));
+    assert!(fs::read(here.path().join("a")).unwrap() == whole);
+    rig::end(storing);
+}
+
+#[test]
+fn a_file_that_is_never_ready_fails_instead_of_being_waited_for() {
+    let Some(fuse) = Fuse::new() else { return };
+    let here = folder();
+    fs::write(fuse.store().join("a"), noise(1_000_000)).unwrap();
+    fuse.fail(r#"{"stuck": 600000}"#);
+    let source = fuse.root().join("a");
+    let from = source.to_str().unwrap();
+    let (storing, storage) = server(here.path(), &["--allow-upload"]);
+    for words in [
+        &["cp", from, "plain"][..],
+        &["cp", "-a", from, "kept"],
+        &["put", "--retries", "0", from, &storage],
+    ] {
+        let finished = run(here.path(), words);
+        assert_eq!(finished.code(), Some(1), "{words:?}: {}", finished.stderr);
+        assert!(finished.stderr.contains("temporarily unavailable"), "{}", finished.stderr);
+    }
+    rig::end(storing);
+}

@@ -1,0 +1,94 @@
+#!/usr/bin/python3
+"""A file system in user space that passes everything on to a folder, but for the faults in a file of JSON.
+
+usage: mount.py FOLDER MOUNT-POINT FAULTS
+
+Faults are errors of calls, such as {"flush": "EDQUOT"}, and:
+    "size": 0          reports this size for each file
+    "stuck": OFFSET    answers reads beyond this offset with EAGAIN
+"""
+import errno
+import json
+import os
+import stat
+import sys
+
+from fusepy import FUSE, FuseOSError, Operations
+
+folder, mount_point, faults_file = sys.argv[1:]
+
+
+def faults():
+    with open(faults_file) as file:
+        return json.load(file)
+
+
+class Faulty(Operations):
+    def __call__(self, call, path, *args):
+        if call in faults():
+            raise FuseOSError(getattr(errno, faults()[call]))
+        try:
+            return getattr(self, call)(folder + path, *args)
+        except OSError as error:
+            raise FuseOSError(error.errno) from error
+
+    def getattr(self, path, handle=None):
+        found = os.lstat(path)
+        names = "st_mode st_nlink st_uid st_gid st_size st_ino st_blocks st_atime st_mtime st_ctime"
+        attributes = {name: getattr(found, name) for name in names.split()}
+        if "size" in faults() and stat.S_ISREG(found.st_mode):
+            attributes |= {"st_size": faults()["size"], "st_blocks": 0}
+        return attributes
+
+    def readdir(self, path, handle):
+        return [".", "..", *os.listdir(path)]
+
+    def open(self, path, flags):
+        return os.open(path, flags & ~os.O_APPEND)
+
+    def create(self, path, mode, info=None):
+        return os.open(path, os.O_RDWR | os.O_CREAT, mode)
+
+    def read(self, path, len, offset, handle):
+        if offset + len > faults().get("stuck", offset + len):
+            raise FuseOSError(errno.EAGAIN)
+        return os.pread(handle, len, offset)
+
+    def write(self, path, data, offset, handle):
+        return os.pwrite(handle, data, offset)
+
+    def truncate(self, path, len, handle=None):
+        os.truncate(path, len)
+
+    def flush(self, path, handle):
+        return 0
+
+    def release(self, path, handle):
+        os.close(handle)
+
+    def fsync(self, path, only_data, handle):
+        os.fsync(handle)
+
+    def fsyncdir(self, path, only_data, handle):
+        return 0
+
+    def mkdir(self, path, mode):
+        os.mkdir(path, mode)
+
+    def rmdir(self, path):
+        os.rmdir(path)
+
+    def unlink(self, path):
+        os.unlink(path)
+
+    def rename(self, path, new):
+        os.rename(path, folder + new)
+
+    def chmod(self, path, mode):
+        os.chmod(path, mode)
+
+    def utimens(self, path, times=None):
+        os.utime(path, times)
+
+
+FUSE(Faulty(), mount_point, foreground=True, nothreads=True, direct_io=True)
