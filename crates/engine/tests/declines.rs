@@ -330,7 +330,9 @@ fn an_interruption_moves_nothing_and_loses_nothing() {
 
 #[test]
 fn an_end_that_is_not_ready_moves_nothing_and_loses_nothing() {
-    interrupt(libc::EAGAIN as u32, |status| matches!(status, Status::Waiting(_)), &AT_WORK[1..4]);
+    // A file as the sink is always ready, and fails if it says otherwise.
+    let at_work = [AT_WORK[1], AT_WORK[3]];
+    interrupt(libc::EAGAIN as u32, |status| matches!(status, Status::Waiting(_)), &at_work);
 }
 
 /// Answers `errno` in the middle of a transfer, for one call or for one half of it.
