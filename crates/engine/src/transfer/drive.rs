@@ -58,7 +58,8 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         };
         match wait {
             Wait::Source => source.is_none_or(Kind::can_wait),
-            Wait::Sink => self.sink.kind.can_wait(),
+            // Where both ends were asked at once, it may be the source that was not ready.
+            Wait::Sink => self.sink.kind.can_wait() || source.is_some_and(Kind::can_wait),
             Wait::Acknowledgement | Wait::Writer => true,
         }
     }
