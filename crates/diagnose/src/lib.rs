@@ -3,10 +3,8 @@
 //! [`doctor::examine`] tries every mechanism between two ends and returns findings.
 //!
 //! [`explain::run`] traces the system calls of a program and all processes that it starts, and
-//! returns what moved its bytes as values; [`explain::attach`] counts the system calls of
-//! programs that already run. [`trace`] is the tracer below both.
-//!
-//! These three need the feature `explain`, which is on by default.
+//! returns what moved its bytes as values; [`trace`] is the tracer that it uses. Both need the
+//! feature `explain`, which is on by default.
 //!
 //! The crate prints nothing: `underpass doctor` and `underpass explain` do that.
 //!

@@ -15,10 +15,6 @@ pub enum TraceRequest<'a> {
     Seize(c_int),
     /// Continues a stopped thread, delivering a signal unless it is 0.
     Resume(Resume, c_int),
-    /// Stops a thread that runs (`PTRACE_INTERRUPT`).
-    Interrupt,
-    /// Continues a stopped thread untraced (`PTRACE_DETACH`), delivering a signal unless it is 0.
-    Detach(c_int),
     /// `PTRACE_GET_SYSCALL_INFO`.
     CallInfo(&'a mut CallInfo),
 }
@@ -80,10 +76,6 @@ pub fn trace(tid: u32, request: TraceRequest<'_>) -> Result<(), Errno> {
             }
             TraceRequest::Resume(how, signal) => {
                 libc::ptrace(how.number() as _, tid, nothing, c_long::from(signal))
-            }
-            TraceRequest::Interrupt => libc::ptrace(libc::PTRACE_INTERRUPT, tid, nothing, nothing),
-            TraceRequest::Detach(signal) => {
-                libc::ptrace(libc::PTRACE_DETACH, tid, nothing, c_long::from(signal))
             }
             TraceRequest::CallInfo(info) => libc::ptrace(
                 GET_SYSCALL_INFO as _,

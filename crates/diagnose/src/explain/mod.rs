@@ -4,7 +4,6 @@
 //! filter in the kernel selects (`calls.rs`). A stop at the beginning shows the arguments of a
 //! call, another at the end its result (`observer.rs`).
 
-mod attach;
 mod calls;
 mod counts;
 mod descriptors;
@@ -26,7 +25,6 @@ use underpass_engine::Usage;
 use crate::procfs::field;
 use crate::trace::{Filter, Program};
 
-pub use attach::{Attached, attach};
 pub use calls::ByteDirection;
 pub use counts::CallCount;
 pub use error::ExplainError;

@@ -118,7 +118,7 @@ pub enum TraceStop {
     Signal(c_int),
     /// It was stopped by a signal, as by Ctrl-Z, and is to wait for the one that continues it.
     Halt,
-    /// It has just been attached, or continues after a halt.
+    /// It has just begun to be traced, or continues after a halt.
     Attached,
 }
 
@@ -134,34 +134,6 @@ pub enum CallBoundary {
     },
     /// It ends with a number, or an error.
     Ends(Result<u64, Errno>),
-}
-
-/// Begins to trace a running thread; threads and processes that it starts from now on are traced,
-/// too. Unlike a [`Program`], it continues if the tracer dies.
-///
-/// # Errors
-///
-/// `EPERM` if that is not allowed here, or the thread is traced already; `ESRCH` if it has ended.
-pub(crate) fn seize(tid: u32) -> io::Result<()> {
-    Ok(sys::trace(tid, TraceRequest::Seize(OPTIONS & !libc::PTRACE_O_EXITKILL))?)
-}
-
-/// Stops a traced thread that runs.
-///
-/// # Errors
-///
-/// `ESRCH` if it has ended.
-pub fn interrupt(tid: u32) -> io::Result<()> {
-    Ok(sys::trace(tid, TraceRequest::Interrupt)?)
-}
-
-/// Continues a stopped thread untraced, with a signal unless it is 0.
-///
-/// # Errors
-///
-/// `ESRCH` if it was killed meanwhile.
-pub fn detach(tid: u32, signal: c_int) -> io::Result<()> {
-    Ok(sys::trace(tid, TraceRequest::Detach(signal))?)
 }
 
 /// Waits for an event of a traced thread; returns `None` when none is left.
