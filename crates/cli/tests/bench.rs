@@ -105,7 +105,7 @@ fn a_mechanism_that_the_kernel_declines_is_named_and_not_measured() {
     let args = ["net", "--sizes", "64K", "--runs", "1", "--mechanism", "copy_file_range,auto"];
     let (finished, record) = bench(folder.path(), &[&args[..], &["--step", "1M"]].concat());
     assert_eq!(cells(&record), ["read_write 4K", "copy_file_range 1M", "auto default"]);
-    assert_eq!(record["cells"][1]["declined"], "EINVAL");
+    assert_eq!(record["cells"][1]["declined"], "unsuitable_ends");
     let samples = record["samples"].as_array().unwrap();
     let measured: Vec<_> = samples.iter().map(|sample| &sample["cell"]).collect();
     assert_eq!(measured, [2, 0]);

@@ -22,7 +22,7 @@ pub struct Tally {
 pub struct Decline {
     /// The mechanism or level that was declined.
     pub what: Declined,
-    /// The kernel's answer.
+    /// The kernel's answer, or why it was not asked.
     pub refusal: DeclineReason,
     /// The number of bytes that the sink had when it was first declined.
     pub at: u64,
@@ -35,9 +35,9 @@ impl Decline {
     #[must_use]
     pub fn meaning(&self) -> Option<&'static str> {
         match self.what {
-            Declined::Mechanism(mechanism) => {
+            Declined::Mechanism(mechanism) => self.refusal.meaning().or_else(|| {
                 crate::error::errno_help::errno_help(mechanism.name(), &self.refusal.name())
-            }
+            }),
             Declined::Integrity(level) => Some(level.reason(self.refusal)),
         }
     }

@@ -514,7 +514,10 @@ fn procfs_declines_what_needs_a_size() {
         let drain = Drain::new(To::File);
         let options = Options::default().policy(Policy::Prefer(mechanism));
         let report = Transfer::new(supply.source(), drain.sink()).options(options).run().unwrap();
-        assert_eq!(report.declined()[0].what, Declined::Mechanism(mechanism));
+        let Decline { what, refusal, .. } = report.declined()[0];
+        assert_eq!(what, Declined::Mechanism(mechanism));
+        let is_asked = mechanism == Mechanism::CopyFileRange;
+        assert_eq!(refusal == DeclineReason::UnsuitableEnds, !is_asked, "{mechanism}");
         assert_eq!(movers(&report), [Mechanism::Sendfile], "{mechanism}");
         assert!(drain.finish(supply.bytes.len()).unwrap() == supply.bytes);
     }

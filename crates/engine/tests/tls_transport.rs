@@ -78,11 +78,10 @@ fn what_the_kernel_cannot_encrypt_is_read_and_written() {
     let chain = Chain::new().bytes(&b"head"[..]).source(file.source()).source(file.source());
     let report = Transfer::new(chain, drain.sink()).options(to(&tls)).run().unwrap();
     let declined: Vec<_> = report.declined().iter().map(|d| (d.what, d.refusal, d.times)).collect();
-    let by_all = [Sendfile, Splice, Mmap].map(|mechanism| {
-        (Declined::Mechanism(mechanism), DeclineReason::Errno(Errno::PROTONOSUPPORT), 2)
-    });
+    let by_all = [Sendfile, Splice, Mmap]
+        .map(|mechanism| (Declined::Mechanism(mechanism), DeclineReason::UserSpaceTls, 2));
     assert_eq!(declined, by_all);
-    assert_eq!(report.declined()[0].refusal.name(), "EPROTONOSUPPORT");
+    assert_eq!(report.declined()[0].refusal.name(), "user_space_tls");
     assert_eq!(movers(&report), [ReadWrite]);
     assert_eq!(report.user_space_bytes(), 4 * 300_000);
     assert_eq!(report.by(Sendfile).calls + report.by(Splice).calls + report.by(Mmap).calls, 0);
@@ -100,7 +99,7 @@ fn a_required_mechanism_is_declined_before_anything_is_sent() {
         let Err(Error::Declined { mechanism: by, refusal, report }) = outcome else {
             panic!("{outcome:?}")
         };
-        assert_eq!((by, refusal), (mechanism, DeclineReason::Errno(Errno::PROTONOSUPPORT)));
+        assert_eq!((by, refusal), (mechanism, DeclineReason::UserSpaceTls));
         assert_eq!((report.bytes(), report.calls()), (0, 0));
         assert_eq!(drain.finish(0).unwrap(), []);
     }

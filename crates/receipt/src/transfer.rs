@@ -117,7 +117,7 @@ pub struct MechanismReceipt {
     pub calls: u64,
 }
 
-/// One refusal of the kernel.
+/// One decline of a mechanism or integrity level.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct DeclineReceipt {
     /// The mechanism or level; `None` for what only other programs do.
@@ -125,7 +125,8 @@ pub struct DeclineReceipt {
     pub what: Option<Declined>,
     /// The mechanism, or integrity level, that was declined.
     pub mechanism: String,
-    /// The kernel's answer by its symbol.
+    /// The kernel's answer by its symbol; `user_space_tls`, `unsuitable_ends` or `excluded` if it
+    /// was not asked.
     pub errno: String,
     /// Bytes delivered when it was declined first.
     pub at: u64,

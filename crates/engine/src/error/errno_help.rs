@@ -20,7 +20,7 @@ pub fn errno_help(mechanism: &str, errno: &str) -> Option<&'static str> {
 }
 
 /// The tables of docs/mechanisms.md, and known errors of calls that the engine does not make.
-const HELP: [(&str, &str, &str); 53] = [
+const HELP: [(&str, &str, &str); 48] = [
     ("reflink", "EACCES", "a security module's answer"),
     ("reflink", "EAGAIN", "OpenZFS, for blocks that are not on the disk yet"),
     ("reflink", "EBADF", "the sink is opened with O_APPEND"),
@@ -69,26 +69,18 @@ const HELP: [(&str, &str, &str); 53] = [
     ("mmap", "EACCES", "the source is not a regular file, or a security module's answer"),
     ("mmap", "EAGAIN", "too much memory is locked"),
     ("mmap", "EINVAL", "offset or length that this source cannot map"),
-    ("mmap", "ENODEV", "pipes, sockets, devices, procfs"),
+    ("mmap", "ENODEV", "a file system that maps no files"),
     ("mmap", "ENOMEM", "RLIMIT_AS or max_map_count is reached"),
     ("mmap", "ENOSYS", "a seccomp filter"),
     ("mmap", "EOPNOTSUPP", "some FUSE file systems"),
     ("mmap", "EOVERFLOW", "offset and length beyond what can be mapped"),
     ("mmap", "EPERM", "a seal, or a container's seccomp filter"),
-    // While the process itself encrypts TLS, every mechanism of the kernel declines so.
-    ("copy_file_range", "EPROTONOSUPPORT", TLS),
-    ("mmap", "EPROTONOSUPPORT", TLS),
-    ("reflink", "EPROTONOSUPPORT", TLS),
-    ("sendfile", "EPROTONOSUPPORT", TLS),
-    ("splice", "EPROTONOSUPPORT", TLS),
     ("tee", "EINVAL", "an end that is not a pipe, or one pipe twice"),
     ("vmsplice", "EBADF", "not a pipe"),
 ];
 
 /// The text for a refusal that is not an error.
 const NOTHING: &str = "it claimed that nothing was left, as on some network file systems";
-
-const TLS: &str = "bytes have to pass through TLS of this process";
 
 #[cfg(test)]
 mod tests {

@@ -20,7 +20,7 @@ impl CopyFileRange {
         meter: &mut StepMeter,
     ) -> Result<Step, Errno> {
         let (Some(mut from), Some(mut to)) = (ends.source_at, ends.sink_at) else {
-            return Ok(Step::Declined(DeclineReason::Errno(Errno::INVAL)));
+            return Ok(Step::Declined(DeclineReason::UnsuitableEnds));
         };
         meter.calls += 1;
         let copied = rustix::fs::copy_file_range(

@@ -36,7 +36,7 @@ impl Mmap {
         // Only a regular file's size is the number of bytes that can be read: procfs and disks
         // report 0.
         let Some(at) = ends.source_at.filter(|_| ends.source_kind == Kind::Regular) else {
-            return Ok(Step::Declined(DeclineReason::Errno(Errno::NODEV)));
+            return Ok(Step::Declined(DeclineReason::UnsuitableEnds));
         };
         // After the end of the file, up to the end of the page, a mapping reads zeros that are
         // not the file's, so the length is checked before and after the kernel has read it.
@@ -104,7 +104,7 @@ pub(crate) fn declines(errno: Errno) -> bool {
         Errno::ACCESS // the source is not a regular file, or a security module's answer
             | Errno::AGAIN // too much memory is locked
             | Errno::INVAL // offset or length that this source cannot map
-            | Errno::NODEV // pipes, sockets, procfs
+            | Errno::NODEV // a file system that maps no files
             | Errno::NOMEM // RLIMIT_AS or max_map_count is reached
             | Errno::NOSYS // a seccomp filter
             | Errno::OPNOTSUPP // some FUSE file systems

@@ -89,7 +89,7 @@ impl Active {
         meter: &mut StepMeter,
     ) -> Result<Step, Errno> {
         if ends.cross_user_space() && self.mechanism() != Mechanism::ReadWrite {
-            return Ok(Step::Declined(DeclineReason::Errno(Errno::PROTONOSUPPORT)));
+            return Ok(Step::Declined(DeclineReason::UserSpaceTls));
         }
         let rest = ends.rest.unwrap_or(u64::MAX);
         let len = usize::try_from(rest).unwrap_or(usize::MAX).min(len);

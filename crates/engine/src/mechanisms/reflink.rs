@@ -15,7 +15,7 @@ pub(crate) fn step(ends: &Ends<'_>, meter: &mut StepMeter) -> Result<Step, Errno
     // length of 0 for "to the end".
     let (Some(source_at), Some(sink_at), Some(rest)) = (ends.source_at, ends.sink_at, ends.rest)
     else {
-        return Ok(Step::Declined(DeclineReason::Errno(Errno::INVAL)));
+        return Ok(Step::Declined(DeclineReason::UnsuitableEnds));
     };
     let len = usize::try_from(rest).map_err(|_| Errno::OVERFLOW)?;
     meter.calls += 1;

@@ -52,7 +52,7 @@ impl Splice {
         if ends.sink_kind == Kind::Regular && ends.sink_at.is_none() {
             // The sink was opened with O_APPEND: the kernel would decline only once the pipe
             // holds something.
-            return Ok(Step::Declined(DeclineReason::Errno(Errno::INVAL)));
+            return Ok(Step::Declined(DeclineReason::UnsuitableEnds));
         }
         if self.held == 0
             && let Some(step) = self.fill(ends, len, pipes, meter)?

@@ -65,17 +65,34 @@ pub enum DeclineReason {
     Nothing,
     /// Not at all: the caller excludes it ([`Options::unshared`](crate::Options::unshared)).
     Excluded,
+    /// Not at all: bytes have to pass through TLS of this process.
+    UserSpaceTls,
+    /// Not at all: an end has no offset, or another property that the mechanism needs is missing.
+    UnsuitableEnds,
 }
 
 impl DeclineReason {
     /// Returns the error's symbol such as `EINVAL`, its number if it has no symbol here, `0`, or
-    /// `excluded`.
+    /// `excluded`, `user_space_tls` or `unsuitable_ends`.
     #[must_use]
     pub fn name(self) -> std::borrow::Cow<'static, str> {
         match self {
             Self::Nothing => "0".into(),
             Self::Excluded => "excluded".into(),
+            Self::UserSpaceTls => "user_space_tls".into(),
+            Self::UnsuitableEnds => "unsuitable_ends".into(),
             Self::Errno(errno) => crate::error::errno::name(errno),
+        }
+    }
+
+    /// Returns why the kernel was not asked, unless it was or the caller knows.
+    pub(crate) const fn meaning(self) -> Option<&'static str> {
+        match self {
+            Self::UserSpaceTls => Some("bytes have to pass through TLS of this process"),
+            Self::UnsuitableEnds => {
+                Some("an end is a stream, opened with O_APPEND, or not a regular file")
+            }
+            Self::Errno(_) | Self::Nothing | Self::Excluded => None,
         }
     }
 }

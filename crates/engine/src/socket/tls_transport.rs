@@ -4,7 +4,7 @@
 //! for the end that is a socket. If the kernel encrypts (kTLS), the mechanisms work on the socket
 //! as on any other, and the transport only handles the records that hold no data. If it does not,
 //! bytes cross user space through the transport, and every mechanism but `read_write` is declined
-//! with `EPROTONOSUPPORT`.
+//! without a call, as [`DeclineReason::UserSpaceTls`](crate::DeclineReason::UserSpaceTls).
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
