@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use rustix::io::Errno;
 use underpass_sys::Kind;
 
 use crate::chain::sink::Sink;
@@ -214,17 +213,14 @@ impl<'a> Options<'a> {
             .find(|mechanism| !lacks(mechanism))
     }
 
-    /// Returns the step of a transfer that has no candidate from the beginning.
+    /// Returns the step of a transfer without a candidate: the mechanism that it requires is
+    /// excluded, as every other policy ends with read_write.
     pub(crate) fn no_candidate(&self) -> (Step, Mechanism) {
         let mechanism = match self.policy {
             Policy::Prefer(mechanism) | Policy::Require(mechanism) => mechanism,
             Policy::Auto => Mechanism::ReadWrite,
         };
-        let refusal = match self.excludes(mechanism) {
-            true => DeclineReason::Excluded,
-            false => DeclineReason::Errno(Errno::NOSYS),
-        };
-        (Step::Declined(refusal), mechanism)
+        (Step::Declined(DeclineReason::Excluded), mechanism)
     }
 
     fn excludes(&self, mechanism: Mechanism) -> bool {
