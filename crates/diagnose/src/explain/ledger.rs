@@ -6,7 +6,7 @@ use std::rc::Rc;
 use rustix::io::Errno;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
-use underpass_engine::errno;
+use underpass_engine::{Mechanism, errno};
 
 use super::calls::ByteDirection;
 use super::descriptors::{CallEnd, FileId};
@@ -144,21 +144,12 @@ impl RefusalCount {
     /// failing at it.
     #[must_use]
     pub fn is_decline(&self) -> bool {
-        let is_mechanism = KERNEL_MECHANISMS.contains(&self.what);
-        is_mechanism
-            && matches!(
-                self.errno,
-                Errno::INVAL
-                | Errno::XDEV
-                | Errno::NOSYS
-                | Errno::OPNOTSUPP
-                | Errno::NOTTY // an ioctl that the file system does not know
-                | Errno::PERM // what filters of containers answer
-                | Errno::BADF // a sink opened with O_APPEND
-                | Errno::TXTBSY
-                | Errno::OVERFLOW
-                | Errno::FBIG
-            )
+        match (self.what, self.what.parse::<Mechanism>()) {
+            (_, Ok(mechanism)) => mechanism.declines(self.errno),
+            ("tee", _) => Mechanism::Splice.declines(self.errno),
+            ("vmsplice", _) => self.errno == Errno::BADF || Mechanism::Splice.declines(self.errno),
+            (_, Err(_)) => false,
+        }
     }
 
     /// Returns the symbol of the error, such as `EXDEV`.
@@ -344,9 +335,36 @@ pub(super) struct MemorySplit {
     pub(super) tried: MemoryKind,
 }
 
-/// The mechanisms that move bytes inside the kernel.
-const KERNEL_MECHANISMS: [&str; 6] =
-    ["copy_file_range", "reflink", "sendfile", "splice", "tee", "vmsplice"];
-
 /// The most names that are counted separately.
 const MAX_ENDS: usize = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decline_is_what_it_is_to_the_engine() {
+        let is_decline = |what, errno| {
+            let (from, to) = (EndKind::File, EndKind::File);
+            RefusalCount { what, errno, from, to, at: 0, times: 1 }.is_decline()
+        };
+        for (what, errno) in [
+            ("copy_file_range", Errno::ACCESS),
+            ("copy_file_range", Errno::NOENT),
+            ("sendfile", Errno::SPIPE),
+            ("splice", Errno::SPIPE),
+            ("tee", Errno::INVAL),
+            ("vmsplice", Errno::BADF),
+        ] {
+            assert!(is_decline(what, errno), "{what} {errno:?}");
+        }
+        for (what, errno) in [
+            ("copy_file_range", Errno::IO),
+            ("sendfile", Errno::BADF),
+            ("read", Errno::INVAL),
+            ("mremap", Errno::INVAL),
+        ] {
+            assert!(!is_decline(what, errno), "{what} {errno:?}");
+        }
+    }
+}

@@ -23,6 +23,29 @@ pub use step::{DeclineReason, Wait};
 use step::{Ends, Step};
 use underpass_sys::Kind;
 
+impl Mechanism {
+    /// Returns whether this error of the mechanism's system call means that the kernel does not
+    /// offer it between two ends, rather than that it failed.
+    ///
+    /// ```
+    /// use rustix::io::Errno;
+    /// use underpass_engine::Mechanism;
+    /// assert!(Mechanism::CopyFileRange.declines(Errno::XDEV));
+    /// assert!(!Mechanism::CopyFileRange.declines(Errno::NOSPC));
+    /// ```
+    #[must_use]
+    pub fn declines(self, errno: Errno) -> bool {
+        match self {
+            Self::CopyFileRange => copy_file_range::declines(errno, false),
+            Self::Mmap => mmap::declines(errno),
+            Self::ReadWrite => false,
+            Self::Reflink => reflink::declines(errno),
+            Self::Sendfile => sendfile::declines(errno),
+            Self::Splice => splice::declines(errno),
+        }
+    }
+}
+
 /// The counts of a step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StepMeter {
