@@ -28,7 +28,6 @@
 compile_error!("underpass-diagnose is about Linux system calls and needs Linux");
 
 pub mod doctor;
-mod end_kind;
 #[cfg(feature = "explain")]
 pub mod explain;
 pub mod probe;
@@ -36,5 +35,3 @@ pub mod probe;
 mod procfs;
 #[cfg(feature = "explain")]
 pub mod trace;
-
-pub use end_kind::EndKind;

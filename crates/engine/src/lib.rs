@@ -46,7 +46,7 @@ mod transfer;
 pub mod wait;
 
 pub use chain::{
-    Chain, Memory, Segment, Sink, Source, data_ranges, is_absent, is_resident, next_data,
+    Chain, EndKind, Memory, Segment, Sink, Source, data_ranges, is_absent, is_resident, next_data,
 };
 pub use error::{Error, errno, hint};
 pub use integrity::{

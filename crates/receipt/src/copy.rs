@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 use underpass_copy::{BetweenSystems, CopyError, CopyOptions, CopyOutcome};
-use underpass_diagnose::EndKind;
-use underpass_engine::Integrity;
+use underpass_engine::{EndKind, Integrity};
 
 use crate::transfer::{MechanismReceipt, Receipt};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use underpass_client::download::{DownloadError, DownloadOutcome, Failed};
 use underpass_client::{Url, without_credentials};
-use underpass_diagnose::EndKind;
+use underpass_engine::EndKind;
 use underpass_transport::digest::DigestCheck;
 
 use crate::transfer::{Receipt, TlsReceipt};

@@ -30,4 +30,4 @@ pub use transfer::{
     TlsReceipt, UploadDigest, UploadReceipt,
 };
 pub use tree::TreeReceipt;
-pub use underpass_diagnose::EndKind;
+pub use underpass_engine::EndKind;

@@ -1,8 +1,7 @@
 //! The receipt of one transfer, and what all receipts have in common.
 
 use serde::{Deserialize, Serialize};
-use underpass_diagnose::EndKind;
-use underpass_engine::{Declined, Mechanism, Report, Tally, Usage};
+use underpass_engine::{Declined, EndKind, Mechanism, Report, Tally, Usage};
 use underpass_transport::tls::{EncryptedBy, SessionFacts};
 
 /// The receipt of a transfer, as one JSON object.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use underpass_client::Url;
 use underpass_client::tree::{TreeDone, TreeMethod};
-use underpass_diagnose::EndKind;
+use underpass_engine::EndKind;
 
 use crate::download::shown;
 use crate::transfer::{Receipt, TlsReceipt};

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use underpass_client::Url;
 use underpass_client::upload::{UploadFailed, UploadOutcome};
-use underpass_diagnose::EndKind;
-use underpass_engine::Report;
+use underpass_engine::{EndKind, Report};
 use underpass_transport::digest::Computed;
 
 use crate::download::shown;

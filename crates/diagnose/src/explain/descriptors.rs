@@ -8,8 +8,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use rustix::fs::{AtFlags, CWD, FileType, Statx, StatxFlags, getxattr, readlink, statfs, statx};
-
-use crate::EndKind;
+use underpass_engine::EndKind;
 
 /// A file, whatever its names are: device, inode number, and the second and nanosecond of its
 /// birth where the file system records it, since numbers are reused.

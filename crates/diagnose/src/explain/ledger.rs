@@ -6,11 +6,10 @@ use std::rc::Rc;
 use rustix::io::Errno;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
-use underpass_engine::{Mechanism, errno};
+use underpass_engine::{EndKind, Mechanism, errno};
 
 use super::calls::ByteDirection;
 use super::descriptors::{CallEnd, FileId};
-use crate::EndKind;
 
 /// The counters of a traced program.
 #[derive(Debug, Default)]

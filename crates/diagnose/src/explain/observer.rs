@@ -2,14 +2,13 @@
 //! end.
 
 use rustix::io::Errno;
-use underpass_engine::Mechanism;
+use underpass_engine::{EndKind, Mechanism};
 
 use super::calls::{ByteDirection, MemoryArguments, SyscallEffect, WatchedCall};
 use super::descriptors::{CallEnd, Descriptors, FileId};
 use super::ledger::{Endpoints, Ledger, MemoryKind, MemorySplit};
 use super::mappings::Mappings;
 use super::process::{CallSubject, MemoryRange, PendingCall, message_bytes, parts, split, words};
-use crate::EndKind;
 
 /// Records the start and end of system calls.
 #[derive(Debug, Default)]

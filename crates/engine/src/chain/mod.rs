@@ -4,6 +4,7 @@
 //! trailer go out in order, packed into full segments, without copying a byte of a file to user
 //! space.
 
+mod end_kind;
 mod holes;
 pub(crate) mod residency;
 pub(crate) mod sink;
@@ -14,6 +15,7 @@ use std::ops::Deref;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+pub use end_kind::EndKind;
 pub use holes::{data_ranges, next_data};
 pub use residency::{is_absent, is_resident};
 pub use sink::Sink;

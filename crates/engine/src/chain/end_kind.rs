@@ -1,11 +1,11 @@
 //! The kinds of things that bytes come from or go to.
 
-use serde::{Deserialize, Serialize};
-use underpass_engine::Kind;
+use underpass_sys::Kind;
 
 /// The kind of thing that bytes come from or go to.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum EndKind {
     /// A regular file, or memory that looks like one.
     File,
