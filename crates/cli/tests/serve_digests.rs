@@ -11,7 +11,8 @@ use std::process::{Command, Stdio};
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 use underpass_engine::Version;
-use underpass_server::digest::{Algorithm, Digest, stored};
+use underpass_protocol::digest::{Algorithm, Digest};
+use underpass_server::digest::stored;
 
 use rig::{Running, folder, has, noise_file, skip, until};
 

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use underpass_engine::Version;
 use underpass_engine::wait::lock;
 
-use crate::digest::Algorithm;
+use underpass_protocol::digest::Algorithm;
 
 /// A requested digest.
 #[derive(Clone, Debug)]

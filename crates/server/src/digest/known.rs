@@ -10,8 +10,9 @@ use underpass_engine::Version;
 use underpass_engine::wait::lock;
 
 use crate::digest::jobs::DigestJob;
-use crate::digest::{Algorithm, Digest, stored};
+use crate::digest::stored;
 use crate::server::limits::disk_queue::DiskQueue;
+use underpass_protocol::digest::{Algorithm, Digest};
 
 /// The digests that all workers share.
 #[derive(Debug)]

@@ -7,9 +7,8 @@ use tokio::sync::oneshot;
 use underpass_engine::Version;
 use underpass_engine::wait::lock;
 use underpass_protocol::digest::Hasher;
-use underpass_transport::digest::add_range;
+use underpass_transport::digest::{ComputeError, add_range};
 
-use crate::digest::ComputeError;
 use crate::digest::jobs::{DigestError, DigestJob, DigestRequest, DigestResult};
 use crate::digest::settle::wait_for_writes;
 use crate::server::limits::disk_queue::{ClientNet, SLICE};

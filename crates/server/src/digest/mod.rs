@@ -9,11 +9,3 @@ pub(crate) mod make;
 pub(crate) mod respond;
 pub(crate) mod settle;
 pub mod stored;
-
-pub use underpass_protocol::digest::{
-    Algorithm, BadDigestField, Digest, UnknownDigest, parse_digests, parse_wanted, write_digests,
-    write_wanted,
-};
-pub use underpass_transport::digest::{
-    Checked, ComputeError, Computed, DigestCheck, Offer, OfferError, compute, verify,
-};

@@ -22,8 +22,8 @@ use rustix::time::{ClockId, clock_gettime};
 use sha2::{Digest as _, Sha256};
 use underpass_engine::Version;
 
-use super::{Algorithm, Digest};
 use crate::files::version::etag_since;
+use underpass_protocol::digest::{Algorithm, Digest};
 
 /// The content of an attribute that is still valid.
 #[derive(Clone, Debug, PartialEq, Eq)]

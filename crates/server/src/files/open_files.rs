@@ -20,11 +20,12 @@ use rustix::io::Errno;
 use underpass_engine::wait::lock;
 use underpass_engine::{Integrity, Version, is_file, is_resident, since_1970};
 
-use crate::digest::{Digest, stored};
+use crate::digest::stored;
 use crate::files::root::{DiskWait, Root};
 use crate::files::version::etag_since;
 use crate::files::writer_checks::{AGAIN_LATER, CheckedVersion, StableVersions, WriterChecks};
 use crate::server::settings::Settings;
+use underpass_protocol::digest::Digest;
 use underpass_protocol::request::negotiate::Coding;
 
 /// The time for which an open file is used without looking its path up again.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use underpass_engine::Version;
 
-use crate::digest::{ComputeError, Digest, Offer, OfferError};
 use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::refusal::{Result, UploadRefusal};
+use underpass_protocol::digest::Digest;
+use underpass_transport::digest::{ComputeError, Offer, OfferError};
 
 impl ActiveUpload<'_> {
     /// Returns the digests in the request, of its file and of its own body.

@@ -10,7 +10,8 @@ use std::thread;
 
 use sha2::{Digest as _, Sha256, Sha512};
 use underpass_engine::Version;
-use underpass_server::digest::{Algorithm, Digest, stored, write_digests};
+use underpass_protocol::digest::{Algorithm, Digest, write_digests};
+use underpass_server::digest::stored;
 
 use super::rig::{
     FileSystem, Mounted, Reply, Running, Site, pattern, request, settings, skip, wait_until,

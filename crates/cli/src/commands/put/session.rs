@@ -15,8 +15,8 @@ use underpass_client::upload::{
 use underpass_client::{ClientError, Connection, HttpClient, TlsSetup, Url};
 use underpass_engine::hint::Action;
 use underpass_engine::{Declined, Kind, PipePool, Report, Source};
-use underpass_protocol::digest::Algorithm;
-use underpass_server::digest::{ComputeError, Computed, compute, write_digests};
+use underpass_protocol::digest::{Algorithm, write_digests};
+use underpass_transport::digest::{ComputeError, Computed, compute};
 
 use super::args::PutArgs;
 use super::plan::PutStep;
