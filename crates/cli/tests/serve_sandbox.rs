@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rig::{Running, folder, has, run, underpass, until};
-use underpass_testkit::{PATIENCE, is_root};
+use underpass_testkit::{PATIENCE, is_root, skip};
 
 /// Errors that mean "refused".
 const EPERM: i32 = 1;
@@ -164,7 +164,7 @@ fn without_the_sandbox_the_attempts_succeed() {
 #[test]
 fn every_thread_runs_filtered_as_the_user_without_capabilities() {
     if !is_root() {
-        return eprintln!("skipped: only root can become another user");
+        return skip("only root can become another user");
     }
     let place = Place::new();
     let server = place.serve(&["--user", "nobody", "--workers", "3"]);
@@ -195,7 +195,7 @@ fn every_thread_runs_filtered_as_the_user_without_capabilities() {
 #[test]
 fn a_cache_belongs_to_the_user_that_fills_it() {
     if !is_root() {
-        return eprintln!("skipped: only root can become another user");
+        return skip("only root can become another user");
     }
     let place = Place::new();
     let origin = place.serve(&[]);
@@ -220,7 +220,7 @@ fn a_cache_belongs_to_the_user_that_fills_it() {
 #[test]
 fn a_server_that_stays_root_says_so_and_keeps_what_reads_files_alone() {
     if !is_root() {
-        return eprintln!("skipped: only for root");
+        return skip("only root has what the server gives up");
     }
     let place = Place::new();
     // Root reads what belongs to others: that is what it was started as root for.
@@ -239,7 +239,7 @@ fn a_server_that_stays_root_says_so_and_keeps_what_reads_files_alone() {
 #[test]
 fn a_server_with_passwords_or_keys_cannot_be_dumped() {
     if !is_root() {
-        return eprintln!("skipped: only root can start a server as another user");
+        return skip("only root can start a server as another user");
     }
     let place = Place::new();
     for (args, is_dumpable) in
@@ -260,7 +260,7 @@ fn a_server_with_passwords_or_keys_cannot_be_dumped() {
 #[test]
 fn what_the_new_user_cannot_do_is_said_at_the_start() {
     if !is_root() {
-        return eprintln!("skipped: only root can become another user");
+        return skip("only root can become another user");
     }
     let place = Place::new();
     fs::set_permissions(&place.root, fs::Permissions::from_mode(0o700)).unwrap();
@@ -276,7 +276,7 @@ fn what_the_new_user_cannot_do_is_said_at_the_start() {
 #[test]
 fn only_root_can_become_another_user() {
     if !is_root() {
-        return eprintln!("skipped: starts a server as another user");
+        return skip("only root can start a program as another user");
     }
     let place = Place::new();
     let mut command = Command::new("setpriv");

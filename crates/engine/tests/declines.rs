@@ -25,6 +25,7 @@ use underpass_engine::{
     Capabilities, Chain, Decline, DeclineReason, Declined, Error, Mechanism, Options, Policy, Sink,
     Source, Status, Transfer, errno,
 };
+use underpass_testkit::skip;
 
 const STEP: usize = 8 << 10;
 const LEN: usize = 5 * STEP + 7;
@@ -453,8 +454,7 @@ fn a_sink_set_to_append_midway_is_written_to_the_end() {
 #[test]
 fn files_of_two_file_systems_are_sent_instead_of_copied() {
     let Some(elsewhere) = another_file_system() else {
-        println!("skipped: only one file system can be written to");
-        return;
+        return skip("only one file system can be written to");
     };
     let bytes = pattern(LEN);
     let source = file_with(&bytes);
@@ -477,8 +477,7 @@ fn files_of_two_file_systems_are_sent_instead_of_copied() {
 #[test]
 fn a_file_system_that_cannot_share_blocks_says_so() {
     if temporary_files_can_share_blocks() {
-        println!("skipped: temporary files can share blocks");
-        return;
+        return skip("temporary files can share blocks");
     }
     let (source, sink) = (file_with(&pattern(LEN)), file_with(b""));
     let report =

@@ -10,7 +10,7 @@ use crate::bytes::traced_in;
 use crate::cp_in;
 use crate::rig::{folder, has};
 use crate::users::{cp_as_user, give_to_user};
-use underpass_testkit::is_root;
+use underpass_testkit::{is_root, skip};
 
 /// Sets an attribute; false where the file system has none.
 fn mark(path: &Path, name: &str, value: &[u8]) -> bool {
@@ -43,7 +43,7 @@ fn attributes_of_what_is_read_only_are_kept_for_a_user() {
     }
     let marked = ["", "file", "folder", "folder/inner", "ruled"];
     if !marked.iter().all(|name| mark(&a.join(name), "user.colour", b"blue")) {
-        return;
+        return skip("this file system has no extended attributes");
     }
     let has_acl = mark(&a.join("ruled"), "system.posix_acl_access", &READ_ONLY_ACL);
     set_mode(&a.join("file"), 0o444);
@@ -79,7 +79,7 @@ fn attributes_of_what_is_read_only_are_kept_for_a_user() {
 #[test]
 fn capabilities_outlive_the_change_of_owner() {
     if !is_root() {
-        return;
+        return skip("only root can set capabilities");
     }
     let here = folder();
     let file = here.path().join("a");
@@ -89,7 +89,7 @@ fn capabilities_outlive_the_change_of_owner() {
     let mut capability = [0; 20];
     (capability[0], capability[3], capability[5]) = (1, 2, 4);
     if !mark(&file, "security.capability", &capability) {
-        return;
+        return skip("files cannot have capabilities");
     }
     mark(&file, "user.colour", b"blue");
     set_mode(&file, 0o4555);
@@ -110,7 +110,7 @@ fn what_cannot_be_kept_is_told_and_the_copy_stays() {
     fs::create_dir(&a).unwrap();
     fs::write(a.join("file"), "bytes").unwrap();
     if !mark(&a.join("file"), "user.colour", b"blue") {
-        return;
+        return skip("this file system has no extended attributes");
     }
     // Attributes that a file system does not take: one line, as they belong to no permission.
     let refuse = |call: &str, errno: &str| format!("inject={call}:error={errno}");
