@@ -37,7 +37,7 @@ const WRONG_KEYS: [&str; 2] = ["InvalidAccessKeyId", "SignatureDoesNotMatch"];
 #[derive(Clone, Debug)]
 pub(super) struct CacheOfOrigin {
     /// The options that it was opened with.
-    options: String,
+    options: OriginArgs,
     pub(super) cache: Cache,
     /// The ports of origins, and of services that have keys.
     pub(super) ports: Vec<u16>,
@@ -79,8 +79,7 @@ impl OriginArgs {
             (_, true) => return self.refuse_alone().map(|()| None),
         };
         refuse_others(args)?;
-        let options = format!("{self:?}");
-        if let Some(open) = before.iter().find(|open| open.options == options) {
+        if let Some(open) = before.iter().find(|open| open.options == *self) {
             return Ok(Some(open.clone()));
         }
         let (mut ports, mut folders) = (self.ports(), Vec::new());
@@ -129,7 +128,7 @@ impl OriginArgs {
         };
         let cache = open_cache(args.setup.user.as_ref(), cache_options)?;
         self.note_small_disk(folder);
-        Ok(Some(CacheOfOrigin { options, cache, ports, folders }))
+        Ok(Some(CacheOfOrigin { options: self.clone(), cache, ports, folders }))
     }
 
     /// Reports a quota that is larger than the file system of the cache.

@@ -184,7 +184,10 @@ fn lock(
 ) -> Result<Lock, Errno> {
     let client = match &ctx.user {
         Some(user) => format!("user {user} {:x}", ctx.site().realm),
-        None => format!("{:?}", ClientNet::of(ctx.peer.address()).address()),
+        None => match ClientNet::of(ctx.peer.address()).address() {
+            Some(address) => format!("network {address}"),
+            None => "unix socket".to_owned(),
+        },
     };
     Ok(Lock {
         token: token(random_bytes()?).into(),

@@ -105,7 +105,7 @@ pub(super) struct SiteArgs {
 }
 
 /// Origin.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, PartialEq, Args)]
 #[command(next_help_heading = "Origin")]
 pub(super) struct OriginArgs {
     /// Serve the files of this origin (http://, https:// or s3://BUCKET/PREFIX) from a cache that
