@@ -166,7 +166,7 @@ impl fmt::Display for NetworkAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Connecting => "connecting to",
-            Self::Handshaking => "shaking hands with",
+            Self::Handshaking => "TLS handshake with",
             Self::LookingUp => "looking up",
             Self::Receiving => "receiving from",
             Self::Sending => "sending to",

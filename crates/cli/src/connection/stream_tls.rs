@@ -121,7 +121,7 @@ impl StreamTls {
         };
         let outcome = pending.and_then(|it| it.complete(stream, limits));
         outcome.map_err(|error| {
-            let (address, action) = (stream.peer(), "shaking hands with");
+            let (address, action) = (stream.peer(), "TLS handshake with");
             match error {
                 HandshakeError::Io(source) => Failure::Network { action, address, source },
                 error => Failure::hinted(format!("TLS with {address}: {error}"), &error),

@@ -70,7 +70,7 @@ fn what_breaks_the_handshake_is_told_to_the_operator() {
     let held = listener(std::mem::forget);
     let url = format!("https://{held}/");
     let line = refused(&url, &["--timeout", "1"], (504, "origin-unreachable"));
-    assert!(line.contains("shaking hands"), "{line}");
+    assert!(line.contains("TLS handshake with"), "{line}");
 }
 
 /// A server of files with a certificate for these names.

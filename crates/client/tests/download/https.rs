@@ -297,7 +297,7 @@ fn a_handshake_that_never_ends_is_given_up_and_can_be_cancelled() {
     let mut client = Client::new();
     client.tls = TlsSetup::new(Trust { insecure: true, ..Trust::default() });
     client.connect_timeout = Duration::from_millis(200);
-    client.fails(&url, "shaking hands with 127.0.0.1");
+    client.fails(&url, "TLS handshake with 127.0.0.1");
 
     client.connect_timeout = Duration::from_secs(600);
     let cancel = AtomicBool::new(false);
