@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use underpass_engine::wait::{lock, unpoison};
 
+use crate::journal::without;
+
 /// Decides which connection fetches which bytes.
 #[derive(Debug)]
 pub(super) struct SegmentScheduler {
@@ -313,16 +315,6 @@ impl SchedulerState {
             cuts[victim].store(true, Ordering::Relaxed);
         }
     }
-}
-
-/// Returns these ranges without that one.
-pub(super) fn without(ranges: &[Range<u64>], if_exists: &Range<u64>) -> Vec<Range<u64>> {
-    let parts = ranges.iter().flat_map(|range| {
-        let before = range.start..range.end.min(if_exists.start);
-        let behind = range.start.max(if_exists.end)..range.end;
-        [before, behind]
-    });
-    parts.filter(|range| !range.is_empty()).collect()
 }
 
 /// The minimum size of a segment in bytes: less is not worth a request.

@@ -119,8 +119,8 @@ fn progress_counts_the_body_alone() {
     });
     let (sender, seen) = std::sync::mpsc::channel();
     sample
-        .put_with(&server.url("/file"), |wishes| {
-            wishes.watch = Box::new(move |bytes| sender.send(bytes).unwrap());
+        .put_with(&server.url("/file"), |options| {
+            options.watch = Box::new(move |bytes| sender.send(bytes).unwrap());
         })
         .done();
     let seen: Vec<_> = seen.into_iter().collect();

@@ -7,7 +7,7 @@ use super::rig::{Conn, Outcome, Sample, Scripted, field, script};
 const LEN: usize = 100;
 
 fn put_new(sample: &Sample, server: &Scripted) -> Outcome {
-    sample.put_with(&server.url("/file"), |wishes| wishes.condition = Condition::Absent)
+    sample.put_with(&server.url("/file"), |options| options.condition = Condition::Absent)
 }
 
 /// Expects a HEAD request and answers it.
@@ -79,7 +79,7 @@ fn a_redirect_that_does_not_tell_what_is_there_sends_nothing() {
                 assert!(rest.is_empty(), "{}", String::from_utf8_lossy(&rest));
             });
             let put = Sample::of(LEN)
-                .put_with(&server.url("/file"), |wishes| wishes.condition = condition);
+                .put_with(&server.url("/file"), |options| options.condition = condition);
             let failed = put.failed();
             assert!(matches!(failed.error, UploadError::Page { .. }), "{status}: {failed}");
             server.finish();
@@ -211,7 +211,7 @@ fn what_a_broken_attempt_has_left_is_not_taken_for_the_file() {
 fn only_the_version_that_was_named_is_replaced() {
     let put = |server: &Scripted, tag: &'static str| {
         Sample::of(LEN)
-            .put_with(&server.url("/file"), |wishes| wishes.condition = Condition::Version(tag))
+            .put_with(&server.url("/file"), |options| options.condition = Condition::Version(tag))
     };
     for (status, fields, found) in [
         ("200 OK", &["ETag: \"new\""][..], Some("\"new\"")),

@@ -102,9 +102,9 @@ fn a_broken_upload_goes_on_in_another_process() {
     let url = server.url("/file");
     let journal = sample.journal();
     let failed = sample
-        .put_with(&url, |wishes| {
-            wishes.journal = Some(journal);
-            wishes.retries = 0;
+        .put_with(&url, |options| {
+            options.journal = Some(journal);
+            options.retries = 0;
         })
         .failed();
     assert!(failed.is_kept && sample.journal().exists());
@@ -125,9 +125,9 @@ fn broken(sample: &Sample, next: Vec<Box<dyn FnOnce(Conn) + Send>>) -> Scripted 
     scripts.extend(next);
     let server = Scripted::new(scripts);
     let journal = sample.journal();
-    let outcome = sample.put_with(&server.url("/file"), |wishes| {
-        wishes.journal = Some(journal);
-        wishes.retries = 0;
+    let outcome = sample.put_with(&server.url("/file"), |options| {
+        options.journal = Some(journal);
+        options.retries = 0;
     });
     assert!(outcome.failed().is_kept);
     server
@@ -305,9 +305,9 @@ fn a_file_that_changes_while_it_is_sent_is_cancelled_on_the_server() {
     let (path, journal) = (sample.path(), sample.journal());
     let mut written = false;
     let failed = sample
-        .put_with(&server.url("/file"), |wishes| {
-            wishes.journal = Some(journal);
-            wishes.watch = Box::new(move |_| {
+        .put_with(&server.url("/file"), |options| {
+            options.journal = Some(journal);
+            options.watch = Box::new(move |_| {
                 if !std::mem::replace(&mut written, true) {
                     use std::os::unix::fs::FileExt;
                     let file = fs::File::options().write(true).open(&path).unwrap();
@@ -355,9 +355,9 @@ fn passwords_are_not_written_down() {
     url.set_username("name").unwrap();
     url.set_password(Some("secret")).unwrap();
     let journal = sample.journal();
-    let outcome = sample.put_with(&url, |wishes| {
-        wishes.journal = Some(journal);
-        wishes.retries = 0;
+    let outcome = sample.put_with(&url, |options| {
+        options.journal = Some(journal);
+        options.retries = 0;
     });
     assert!(outcome.failed().is_kept);
     server.finish();

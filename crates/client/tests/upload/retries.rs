@@ -112,9 +112,9 @@ fn a_server_that_takes_nothing_is_given_up() {
         // As long as the client bears with it.
         conn.wait_for_the_end();
     });
-    let outcome = sample.put_with(&server.url("/file"), |wishes| {
-        wishes.timeout = Duration::from_millis(300);
-        wishes.retries = 0;
+    let outcome = sample.put_with(&server.url("/file"), |options| {
+        options.timeout = Duration::from_millis(300);
+        options.retries = 0;
     });
     assert!(outcome.failed().error.to_string().contains("no progress"));
     server.finish();

@@ -180,16 +180,16 @@ impl Sample {
     /// Uploads it with a journal.
     pub fn put_resumably(&self, url: &Url) -> Outcome {
         let journal = self.journal();
-        put(&File::open(self.path()).unwrap(), url, |wishes| wishes.journal = Some(journal))
+        put(&File::open(self.path()).unwrap(), url, |options| options.journal = Some(journal))
     }
 
-    pub fn put_with(&self, url: &Url, change: impl FnOnce(&mut DownloadOptions)) -> Outcome {
+    pub fn put_with(&self, url: &Url, change: impl FnOnce(&mut UploadOptions)) -> Outcome {
         put(&File::open(self.path()).unwrap(), url, change)
     }
 }
 
 /// What may differ between uploads.
-pub struct DownloadOptions {
+pub struct UploadOptions {
     pub journal: Option<PathBuf>,
     pub fields: Vec<(&'static str, &'static str)>,
     pub condition: Condition<'static>,
@@ -227,8 +227,8 @@ impl Outcome {
 }
 
 /// Uploads what a file or stream has.
-pub fn put(file: &File, url: &Url, change: impl FnOnce(&mut DownloadOptions)) -> Outcome {
-    let mut wishes = DownloadOptions {
+pub fn put(file: &File, url: &Url, change: impl FnOnce(&mut UploadOptions)) -> Outcome {
+    let mut options = UploadOptions {
         journal: None,
         fields: Vec::new(),
         condition: Condition::None,
@@ -238,8 +238,8 @@ pub fn put(file: &File, url: &Url, change: impl FnOnce(&mut DownloadOptions)) ->
         tls: TlsSetup::default(),
         watch: Box::new(|_| {}),
     };
-    change(&mut wishes);
-    let credentials = match wishes.user {
+    change(&mut options);
+    let credentials = match options.user {
         Some((user, password)) => {
             Credentials::Basic { user: user.to_owned(), password: password.to_owned() }
         }
@@ -250,9 +250,9 @@ pub fn put(file: &File, url: &Url, change: impl FnOnce(&mut DownloadOptions)) ->
         headers: Vec::new(),
         credentials,
         proxies: Proxies::default(),
-        tls: wishes.tls.clone(),
+        tls: options.tls.clone(),
         connect_timeout: PATIENCE,
-        timeout: wishes.timeout,
+        timeout: options.timeout,
         deadline: None,
         max_redirects: 5,
         cancel: None,
@@ -260,15 +260,15 @@ pub fn put(file: &File, url: &Url, change: impl FnOnce(&mut DownloadOptions)) ->
     let source = Source::of(file).unwrap();
     let what = Upload {
         source: &source,
-        fields: &wishes.fields,
-        condition: wishes.condition,
+        fields: &options.fields,
+        condition: options.condition,
         options: SendOptions { integrity: Integrity::Detect, ..SendOptions::default() },
-        journal: wishes.journal.as_deref(),
-        retries: wishes.retries,
+        journal: options.journal.as_deref(),
+        retries: options.retries,
     };
     let mut told = Vec::new();
     let mut report = |event: &UploadEvent<'_>| match event {
-        UploadEvent::Progress(progress) => (wishes.watch)(progress.bytes),
+        UploadEvent::Progress(progress) => (options.watch)(progress.bytes),
         UploadEvent::Resumed { at } => told.push(format!("resumed at {at}")),
         UploadEvent::StartedOver { reason } => told.push(format!("started over: {reason}")),
         UploadEvent::Again { error, resumes, .. } => {

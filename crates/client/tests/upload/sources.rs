@@ -29,8 +29,8 @@ fn a_file_cut_short_is_reset() {
     let server = taking_a_part();
     let path = sample.path();
     let mut cut = false;
-    let outcome = sample.put_with(&server.url("/file"), |wishes| {
-        wishes.watch = Box::new(move |_| {
+    let outcome = sample.put_with(&server.url("/file"), |options| {
+        options.watch = Box::new(move |_| {
             if !std::mem::replace(&mut cut, true) {
                 File::options().write(true).open(&path).unwrap().set_len(LEN / 2).unwrap();
             }
@@ -49,8 +49,8 @@ fn a_file_written_to_is_reset_before_its_last_byte() {
     let server = taking_a_part();
     let path = sample.path();
     let mut written = false;
-    let outcome = sample.put_with(&server.url("/file"), |wishes| {
-        wishes.watch = Box::new(move |_| {
+    let outcome = sample.put_with(&server.url("/file"), |options| {
+        options.watch = Box::new(move |_| {
             if !std::mem::replace(&mut written, true) {
                 use std::os::unix::fs::FileExt;
                 File::options().write(true).open(&path).unwrap().write_all_at(b"new", 5).unwrap();

@@ -16,9 +16,9 @@ use crate::download::interpret::StrongValidator;
 use crate::download::options::{DownloadEvent, DownloadOptions, Gauge, Target};
 use crate::download::partial_file::{PartialFile, TargetName};
 use crate::download::rate_limit::RateLimit;
-use crate::download::scheduler::without;
 use crate::download::{Downloader, Server};
 use crate::http::{HttpClient, without_credentials};
+use crate::journal::without;
 
 /// One download.
 pub(in crate::download) struct Download<'j, 'a> {
