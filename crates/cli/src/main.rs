@@ -1,6 +1,6 @@
 //! underpass: moves files without copying their bytes to user space.
 //!
-//! This crate parses arguments, calls the other crates and prints; it moves no byte itself.
+//! This crate parses arguments, calls the other crates and prints; the engine moves the bytes.
 
 #![forbid(unsafe_code)]
 

@@ -193,6 +193,9 @@ impl WriterCheck {
 /// the same tick of the clock may not change them. It is for files that are read in one piece, and
 /// moves the cursor to the beginning. A file that was not changed lately is not waited for.
 ///
+/// It sleeps for as long as the times of the file system are coarse, up to two seconds on FAT, and
+/// no flag cancels it.
+///
 /// # Errors
 ///
 /// As lseek(2).
