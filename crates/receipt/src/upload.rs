@@ -29,7 +29,7 @@ impl Receipt {
             may_have_replaced: done.may_have_replaced,
             resumed_at: done.resumed_at,
             resumable: done.is_resumable,
-            digest: digest.and_then(UploadDigest::of),
+            digest: digest.and_then(|computed| UploadDigest::of(computed, done.digest_bytes)),
         };
         Self {
             elapsed_s: elapsed.as_secs_f64(),
@@ -77,13 +77,14 @@ impl Receipt {
 }
 
 impl UploadDigest {
-    /// Returns the first of the digests that were computed.
-    fn of(computed: &Computed) -> Option<Self> {
+    /// Returns the first of the digests that were computed. `more` bytes were read for those of
+    /// parts.
+    fn of(computed: &Computed, more: u64) -> Option<Self> {
         let digest = computed.digests.first()?;
         Some(Self {
             algorithm: digest.algorithm().name().to_owned(),
             value: digest.hex(),
-            read_bytes: computed.read_bytes,
+            read_bytes: computed.read_bytes + more,
         })
     }
 }

@@ -164,7 +164,8 @@ fn an_upload_that_was_killed_is_resumed_by_its_parts() {
         store.answer(asked, sending);
     });
     let (here, bytes) = with_a_large_file();
-    let mut running = Running::start(command(&origin.url(), here.path(), &IN_PARTS));
+    let args = [&IN_PARTS[..], &["--digest", "sha-256"]].concat();
+    let mut running = Running::start(command(&origin.url(), here.path(), &args));
     // The third one follows the first acknowledgement; the second one may be on its way.
     until("a third part", || {
         let asked = origin.asked();
@@ -173,13 +174,15 @@ fn an_upload_that_was_killed_is_resumed_by_its_parts() {
     running.child.kill().unwrap();
     running.finish();
     gate.open();
-    let finished = Running::start(command(&origin.url(), here.path(), &IN_PARTS)).finish();
+    let finished = Running::start(command(&origin.url(), here.path(), &args)).finish();
     let receipt = finished.succeeded().receipt();
     // The part that was on its way may have arrived.
     let number = |name: &str| receipt[name].as_u64().unwrap();
     assert!(number("resumed_at") >= 16 << 20);
     assert_eq!(number("resumed_at") + number("bytes"), 40 << 20);
     assert_eq!(receipt["user_space_bytes"], 0);
+    // The whole was read for its digest, and the parts that were sent for theirs.
+    assert_eq!(receipt["digest"]["read_bytes"], (40 << 20) + number("bytes"));
     assert!(taken.done.lock().unwrap().take() == Some(bytes));
     assert_eq!(taken.begun.load(Ordering::Relaxed), 1);
     // Its journal is gone: the next upload is another one.

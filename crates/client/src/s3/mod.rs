@@ -29,9 +29,9 @@ pub use listing::{ListedKey, ListedPage, Pages};
 pub(crate) use listing::{parse_time, tag_fingerprint};
 pub(crate) use location::suffix;
 pub use location::{AddressingStyle, BadLocation, Location};
-pub use multipart::CHECKSUM;
+pub use multipart::{CHECKSUM, checksum};
 pub use signing::is_about_signature;
-pub use upload::{CONNECTIONS, checksum, is_in_parts, upload};
+pub use upload::{CONNECTIONS, upload};
 
 /// The options of a store that its address leaves open.
 #[derive(Clone, Debug, Default)]

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use md5::{Digest, Md5};
 use underpass_engine::wait::{lock, unpoison};
 use underpass_engine::{Error, Progress, Report, Source};
-use underpass_protocol::digest::{Algorithm, hex};
+use underpass_protocol::digest::{self, Algorithm, hex};
 use underpass_transport::digest::{ComputeError, compute};
 use underpass_transport::tls::SessionFacts;
 use url::Url;
@@ -39,6 +39,11 @@ pub(super) struct StoredPart {
 pub(super) fn split(len: u64) -> Vec<Range<u64>> {
     let least = len.div_ceil(MAX_PARTS).next_multiple_of(1 << 20).max(MIN_PART);
     (0..len.div_ceil(least)).map(|n| n * least..len.min((n + 1) * least)).collect()
+}
+
+/// Returns whether a file of this many bytes is sent in parts.
+pub(super) fn is_in_parts(len: u64) -> bool {
+    len >= MIN_PART
 }
 
 /// Reads a page of the parts that a store has, of which those count that are as they should be;
@@ -91,18 +96,25 @@ pub(super) struct StoredParts<'p, 'a, 't> {
     url: &'p Url,
     len: u64,
     on_event: Mutex<&'p mut OnEvent<'t>>,
-    state: Mutex<State>,
+    state: Mutex<PartsState>,
     /// The bytes that the store has, and those on their way.
     moved: AtomicU64,
     is_over: AtomicBool,
 }
 
-struct State {
+/// What has become of the parts.
+#[derive(Default)]
+pub(super) struct PartsState {
     missing: VecDeque<(usize, Range<u64>)>,
-    sent: Vec<StoredPart>,
-    report: Report,
+    /// The parts that the store has.
+    pub(super) sent: Vec<StoredPart>,
+    /// The bytes moved, and how.
+    pub(super) report: Report,
+    /// Bytes that were read for the digests of parts.
+    pub(super) digest_bytes: u64,
     error: Option<UploadError>,
-    tls: Option<SessionFacts>,
+    /// The TLS of a connection.
+    pub(super) tls: Option<SessionFacts>,
 }
 
 impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
@@ -123,7 +135,7 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
         let all = split(len).into_iter().enumerate().map(|(index, range)| (index + 1, range));
         let missing = all.filter(is_missing).collect();
         let moved = AtomicU64::new(sent.iter().map(|part| part.len).sum());
-        let state = State { missing, sent, report: Report::default(), error: None, tls: None };
+        let state = PartsState { missing, sent, ..PartsState::default() };
         Self {
             client,
             journal,
@@ -157,16 +169,11 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
         lock(&self.state).error.take().map_or(Ok(()), Err)
     }
 
-    /// Returns what was moved.
-    pub(super) fn report(&self) -> Report {
-        lock(&self.state).report.clone()
-    }
-
-    /// Returns the parts that the store has, in their order, and the TLS of a connection.
-    pub(super) fn finish(self) -> (Vec<StoredPart>, Option<SessionFacts>) {
+    /// Returns what has become of the parts, those that the store has in their order.
+    pub(super) fn finish(self) -> PartsState {
         let mut state = unpoison(self.state.into_inner());
         state.sent.sort_by_key(|part| part.number);
-        (state.sent, state.tls)
+        state
     }
 
     /// Sends one part after the other, until none is left or one of them fails permanently.
@@ -287,6 +294,7 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
         let go_on = |_| !self.client.is_cancelled();
         match compute(source.fd(), at..at + len, &[Algorithm::Sha256], go_on) {
             Ok(computed) => {
+                lock(&self.state).digest_bytes += computed.read_bytes;
                 let mut values = computed.digests.iter().map(|it| STANDARD.encode(it.value()));
                 Ok(values.next())
             }
@@ -309,12 +317,19 @@ fn retry_after(error: &UploadError) -> Option<std::time::Duration> {
     if let UploadError::Client(error) = error { error.retry_after() } else { None }
 }
 
+/// Returns the value of [`CHECKSUM`] for these digests; empty if none of them is of SHA-256.
+#[must_use]
+pub fn checksum(digests: &[digest::Digest]) -> String {
+    let found = digests.iter().find(|digest| digest.algorithm() == Algorithm::Sha256);
+    found.map(|digest| STANDARD.encode(digest.value())).unwrap_or_default()
+}
+
 /// The field with the digest of a body that the store checks. With it, each part has its own.
 pub const CHECKSUM: &str = "x-amz-checksum-sha256";
 
 /// The minimum size of a part in bytes, and of a file that is sent in parts: what is lost if a
 /// connection breaks, and more than the 5 MiB that stores demand.
-pub(super) const MIN_PART: u64 = 16 << 20;
+const MIN_PART: u64 = 16 << 20;
 
 /// The maximum number of parts of an upload.
 const MAX_PARTS: u64 = 10_000;

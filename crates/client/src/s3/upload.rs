@@ -2,15 +2,14 @@
 
 use std::time::SystemTime;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use underpass_engine::{Error, Integrity, Report};
-use underpass_protocol::digest::{Algorithm, Digest};
 use underpass_protocol::response::validator::parse_date;
 use underpass_transport::tls::SessionFacts;
 use url::Url;
 
-use super::multipart::{CHECKSUM, MIN_PART, StoredPart, StoredParts, parts_of, split, whole_tag};
+use super::multipart::{
+    CHECKSUM, StoredPart, StoredParts, is_in_parts, parts_of, split, whole_tag,
+};
 use super::signing::is_about_signature;
 use crate::backoff::Backoff;
 use crate::error::{ClientError, InvalidResponse};
@@ -54,6 +53,7 @@ pub fn upload<'a>(
         kept,
         len,
         report: Report::default(),
+        digest_bytes: 0,
         acknowledged: Vec::new(),
         resumed_at: 0,
         has_answered: false,
@@ -62,19 +62,6 @@ pub fn upload<'a>(
         tls: None,
     };
     upload.run()
-}
-
-/// Returns whether a file of this many bytes is sent in parts.
-#[must_use]
-pub fn is_in_parts(len: u64) -> bool {
-    len >= MIN_PART
-}
-
-/// Returns the value of [`CHECKSUM`] for these digests; empty if none of them is of SHA-256.
-#[must_use]
-pub fn checksum(digests: &[Digest]) -> String {
-    let found = digests.iter().find(|digest| digest.algorithm() == Algorithm::Sha256);
-    found.map(|digest| STANDARD.encode(digest.value())).unwrap_or_default()
 }
 
 /// The number of connections by default.
@@ -92,6 +79,8 @@ struct PartwiseUpload<'u, 'a, 't> {
     kept: ResumeState,
     len: u64,
     report: Report,
+    /// Bytes that were read for the digests of parts.
+    digest_bytes: u64,
     /// The numbers and tags of the parts that the store has acknowledged to an earlier process.
     acknowledged: Vec<(usize, String)>,
     resumed_at: u64,
@@ -103,6 +92,15 @@ struct PartwiseUpload<'u, 'a, 't> {
     tls: Option<SessionFacts>,
 }
 
+/// The end of an upload that has not failed.
+#[derive(PartialEq)]
+enum Ended {
+    /// The store has put the parts together.
+    Stored,
+    /// The target was there, and is left alone.
+    WasThere,
+}
+
 /// The state of the target.
 enum S3Target {
     Absent,
@@ -112,14 +110,15 @@ enum S3Target {
 impl<'a> PartwiseUpload<'_, 'a, '_> {
     fn run(mut self) -> Result<(UploadOutcome, Option<Connection<'a>>), UploadFailed> {
         match self.steps() {
-            Ok(was_there) => {
+            Ok(ended) => {
                 self.kept.forget();
                 let uploaded = UploadOutcome {
                     status: 200,
-                    was_there,
+                    was_there: ended == Ended::WasThere,
                     may_have_replaced: false,
                     url: self.url.clone(),
                     report: self.report,
+                    digest_bytes: self.digest_bytes,
                     resumed_at: self.resumed_at,
                     is_resumable: true,
                     tls: self.tls,
@@ -130,11 +129,12 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         }
     }
 
-    /// Takes all steps; returns whether the target was there and is left alone.
-    fn steps(&mut self) -> Result<bool, UploadError> {
+    /// Takes all steps.
+    fn steps(&mut self) -> Result<Ended, UploadError> {
         let is_resumed = self.find_earlier()?;
-        if let Some(was_there) = self.check_condition()? {
-            return Ok(was_there);
+        if self.is_left_alone()? {
+            self.abort();
+            return Ok(Ended::WasThere);
         }
         let mut sent = None;
         if is_resumed {
@@ -193,17 +193,12 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         Ok(true)
     }
 
-    /// Asks whether the target is as required; `Some` if the upload ends here.
-    fn check_condition(&mut self) -> Result<Option<bool>, UploadError> {
+    /// Fails if the target is not in the required version; returns whether it is there and not to
+    /// be replaced.
+    fn is_left_alone(&mut self) -> Result<bool, UploadError> {
         match self.upload.condition {
-            Condition::None => Ok(None),
-            Condition::Absent => match self.request_head()? {
-                S3Target::Absent => Ok(None),
-                S3Target::Found(_) => {
-                    self.abort();
-                    Ok(Some(true))
-                }
-            },
+            Condition::None => Ok(false),
+            Condition::Absent => Ok(matches!(self.request_head()?, S3Target::Found(_))),
             Condition::Version(wanted) => {
                 let S3Target::Found(response) = self.request_head()? else {
                     return Err(UploadError::Precondition { found: None });
@@ -211,7 +206,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
                 let tag = response.fields.text("etag");
                 match tag.filter(|tag| wanted != "*" && *tag != wanted) {
                     Some(tag) => Err(UploadError::Precondition { found: Some(tag.to_owned()) }),
-                    None => Ok(None),
+                    None => Ok(false),
                 }
             }
         }
@@ -300,16 +295,17 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
             self.on_event,
         );
         let outcome = parts.send(self.connections, self.idle.take());
-        self.report.add(&parts.report());
-        let (sent, tls) = parts.finish();
-        self.tls = tls.or(self.tls.take());
-        outcome.map(|()| sent)
+        let state = parts.finish();
+        self.report.add(&state.report);
+        self.digest_bytes += state.digest_bytes;
+        self.tls = state.tls.or(self.tls.take());
+        outcome.map(|()| state.sent)
     }
 
-    /// Asks the store to put the parts together; returns whether the target has appeared meanwhile
-    /// and is left alone.
-    fn complete(&mut self, sent: &[StoredPart]) -> Result<bool, UploadError> {
-        let Some(resource) = self.kept.resource.clone() else { return Ok(false) };
+    /// Asks the store to put the parts together, unless the target has appeared meanwhile and is
+    /// left alone.
+    fn complete(&mut self, sent: &[StoredPart]) -> Result<Ended, UploadError> {
+        let Some(resource) = self.kept.resource.clone() else { return Ok(Ended::Stored) };
         let mut body = "<CompleteMultipartUpload>".to_owned();
         for part in sent {
             let tag = part.tag.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
@@ -324,7 +320,9 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         let mut fields = vec![("Content-Type", "application/xml")];
         fields.extend(self.upload.condition.field());
         let error = match self.send_retried("POST", &resource, &fields, body.as_bytes()) {
-            Ok((_, body)) if is_completed(&body) || self.is_there(sent)? => return Ok(false),
+            Ok((_, body)) if is_completed(&body) || self.is_there(sent)? => {
+                return Ok(Ended::Stored);
+            }
             // A success without a result, such as that of a proxy, or an answer that broke off.
             Ok(_) => {
                 let problem = "it does not say that it has put the parts together";
@@ -335,10 +333,10 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         match (error.status(), self.upload.condition) {
             // An answer may have been lost that said that all was well. Our own object is then what
             // a condition does not want.
-            (Some(404 | 412), _) if self.is_in_doubt && self.is_there(sent)? => Ok(false),
+            (Some(404 | 412), _) if self.is_in_doubt && self.is_there(sent)? => Ok(Ended::Stored),
             (Some(412), Condition::Absent) => {
                 self.abort();
-                Ok(true)
+                Ok(Ended::WasThere)
             }
             _ => Err(error),
         }

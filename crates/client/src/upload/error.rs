@@ -24,6 +24,8 @@ pub struct UploadOutcome {
     pub url: Url,
     /// The bytes moved, and how. Those from memory are the heads and chunk lines.
     pub report: Report,
+    /// Bytes that were read for the digests of parts; the caller makes that of a whole file.
+    pub digest_bytes: u64,
     /// Bytes that the server had from earlier runs.
     pub resumed_at: u64,
     /// Whether the server can resume uploads.

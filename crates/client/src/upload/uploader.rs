@@ -341,6 +341,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             may_have_replaced,
             url,
             report,
+            digest_bytes: 0,
             resumed_at,
             is_resumable,
             tls,

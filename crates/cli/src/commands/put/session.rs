@@ -296,10 +296,6 @@ impl<'s> PutSession<'s> {
             return Err(PutError::DigestOfStore.into());
         }
         match compute(source.fd(), at..at + len, &[algorithm], wanted) {
-            // Those of the parts are made when they are sent.
-            Ok(computed) if self.bucket.is_some() && s3::is_in_parts(len) => {
-                Ok(Some(Computed { read_bytes: computed.read_bytes * 2, ..computed }))
-            }
             Ok(computed) => Ok(Some(computed)),
             Err(ComputeError::Io(error)) => Err(error).with_path(Action::Reading, input.path()),
             Err(_) => Err(rustix::io::Errno::INTR).with_path(Action::Reading, input.path()),

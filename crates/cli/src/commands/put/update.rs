@@ -45,6 +45,7 @@ impl PutSession<'_> {
             may_have_replaced: false,
             url: url.clone(),
             report: Report::default(),
+            digest_bytes: 0,
             resumed_at: 0,
             is_resumable: false,
             tls: None,
