@@ -523,6 +523,21 @@ fn procfs_declines_what_needs_a_size() {
 }
 
 #[test]
+fn a_mapping_that_ends_early_before_a_stream_says_what_was_expected_of_it() {
+    let (file, stream) = (Supply::new(From::File, LEN), Supply::new(From::Unix, LEN));
+    let drain = Drain::new(To::Unix);
+    let chain = Chain::new().source(file.source()).source(Source::of(stream.fd()).unwrap());
+    let options = Options::default().policy(Policy::Require(Mechanism::Mmap));
+    let transfer = Transfer::new(chain, drain.sink()).options(options);
+    let outcome = refusing(Call::MAP_FILE, libc::EFAULT as u32, || transfer.run());
+    let expected = LEN as u64;
+    assert!(
+        matches!(outcome, Err(Error::SourceEnded { expected: it, .. }) if it == expected),
+        "{outcome:?}"
+    );
+}
+
+#[test]
 fn a_short_source_is_an_error_with_every_mechanism() {
     for to in [To::File, To::Unix, To::Pipe] {
         for mechanism in Mechanism::ALL {

@@ -402,15 +402,18 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
 
     /// Ends the segment whose source has no more bytes, or fails if more were promised.
     fn source_ended(&mut self) -> Result<(), Error> {
-        let segment = &self.chain.segments[self.position.index];
-        let Some(len) = segment.len() else {
+        let Some(expected) = self.expected() else {
             self.next_segment();
             return Ok(());
         };
-        let missing = len - self.position.offset;
-        let expected = self.chain.len().unwrap_or(self.report.bytes() + missing);
-        let report = self.stop();
-        Err(Error::SourceEnded { expected, report })
+        Err(Error::SourceEnded { expected, report: self.stop() })
+    }
+
+    /// Returns the bytes of the chain, or those up to the end of this segment if a later one has no
+    /// length; `None` if this one has none.
+    fn expected(&self) -> Option<u64> {
+        let missing = self.chain.segments[self.position.index].len()? - self.position.offset;
+        Some(self.chain.len().unwrap_or(self.report.bytes() + missing))
     }
 
     /// Continues with the next candidate at the byte where this one declined.
@@ -447,7 +450,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
                 // Bytes sent from after the new end are not counted, but the peer has them.
                 let _ = socket::arm_reset(&self.sink.fd);
             }
-            let expected = self.chain.len().unwrap_or_default();
+            let expected = self.expected().unwrap_or(self.report.bytes());
             return Error::SourceEnded { expected, report: self.stop() };
         }
         Error::Io { mechanism, source: errno.into(), report: self.stop() }
