@@ -34,7 +34,8 @@ pub(crate) fn load(shared: &Arc<Shared>, guard: FetchGuard, wanted: ObjectReques
     let object = &guard.object;
     let digest = object.key.digest();
     let purges = object.state().purges;
-    if let Some((kept, contents)) = shared.folder.load(digest, object.key.as_str()) {
+    let origins = &shared.origins.names;
+    if let Some((kept, contents)) = shared.folder.load(digest, object.key.as_str(), origins) {
         let present: RangeSet = contents.present.into_iter().collect();
         let mut units = units(digest, contents.subject.size, present.iter());
         units.push(journal_unit(digest, &contents.subject));
@@ -433,6 +434,7 @@ impl Fetch<'_> {
         fields.retain(|(name, _)| response.status != 206 || !is_of_content(name));
         StoredHead {
             key: self.object().key.as_str().to_owned(),
+            origins: self.shared.origins.names.clone(),
             body: String::new(),
             inode: 0,
             version: StrongValidator::of(response),

@@ -26,6 +26,8 @@ pub(crate) struct Origins {
     client: HttpClient<'static>,
     redirects: Vec<RedirectHost>,
     origins: Vec<OriginServer>,
+    /// The URLs of the origins without credentials, by which stored files are known to be theirs.
+    pub(crate) names: Vec<String>,
     /// The identifier by which this node recognizes its own requests.
     pub(crate) id: String,
 }
@@ -110,10 +112,11 @@ impl Origins {
                 state: Mutex::default(),
             }
         };
-        let origins = options.origins.iter().map(origin).collect();
+        let origins: Vec<_> = options.origins.iter().map(origin).collect();
+        let names = origins.iter().map(|origin| origin.shown.to_string()).collect();
         let id = format!("{NODE_PREFIX}{:016x}", RandomState::new().hash_one(&options.folder));
         let redirects = options.redirects.clone();
-        Self { client, redirects, origins, id }
+        Self { client, redirects, origins, names, id }
     }
 
     /// Returns whether an origin is an object store, for which a query is another request.

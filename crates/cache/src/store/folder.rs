@@ -213,24 +213,29 @@ impl CacheFolder {
         Ok(file.into())
     }
 
-    /// Opens a stored object that is not in memory, with the contents of its journal.
+    /// Opens a stored object that is not in memory, with the contents of its journal. Origins that
+    /// are given together have the same files: from now on it is known to be of all of them.
     pub(crate) fn load(
         &self,
         digest: &KeyDigest,
         key: &str,
+        origins: &[String],
     ) -> Option<(StoredFile, JournalContents<StoredHead>)> {
         let shard = self.shard(digest).ok()?;
         let read = || journal::read::<StoredHead>(&shard, name(digest).as_ref());
         let opened = open_body(&shard, read()?.subject.body.as_ref());
         opened.iter().for_each(lock_body);
         // Only now no other thread writes to its journal.
-        let contents = read()?;
-        let Some(file) = opened.filter(|file| is_usable(file, &contents, key)) else {
+        let mut contents = read()?;
+        let Some(file) = opened.filter(|file| is_usable(file, &contents, key, origins)) else {
             self.remove(digest);
             return None;
         };
         discard_unlisted(&file, &contents.present);
-        let journal = Journal::resume(shard.try_clone().ok()?, name(digest).as_ref(), read()?);
+        contents.subject.origins = origins.to_vec();
+        let mut known = read()?;
+        known.subject.clone_from(&contents.subject);
+        let journal = Journal::resume(shard.try_clone().ok()?, name(digest).as_ref(), known);
         Some((StoredFile { file, journal: journal.ok()? }, contents))
     }
 
@@ -333,8 +338,13 @@ fn lock_body(file: &impl AsFd) {
     while flock(file, FlockOperation::LockExclusive) == Err(Errno::INTR) {}
 }
 
-/// Returns whether a file has what its journal says of an object.
-fn is_usable(file: &File, contents: &JournalContents<StoredHead>, key: &str) -> bool {
+/// Returns whether a file has what its journal says of an object, and is one of these origins.
+fn is_usable(
+    file: &File,
+    contents: &JournalContents<StoredHead>,
+    key: &str,
+    origins: &[String],
+) -> bool {
     let head = &contents.subject;
     // Without a length it was not complete, and without a version no other bytes fit to it.
     let (Ok(found), Some(size)) = (file.metadata(), head.size) else { return false };
@@ -343,7 +353,10 @@ fn is_usable(file: &File, contents: &JournalContents<StoredHead>, key: &str) -> 
         [all] => *all == (0..size),
         _ => false,
     };
-    let is_same = found.ino() == head.inode && found.len() == size && head.key == key;
+    let is_same = found.ino() == head.inode
+        && found.len() == size
+        && head.key == key
+        && head.origins.iter().any(|origin| origins.contains(origin));
     is_same && (is_whole || head.version.is_some())
 }
 
@@ -444,8 +457,10 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let folder = CacheFolder::open(&place.path().join("cache")).unwrap();
         let (digest, now) = ([7; 32], millis(SystemTime::now()));
+        let origins = ["http://a".to_owned()];
         let head = StoredHead {
             key: "/a".to_owned(),
+            origins: origins.to_vec(),
             body: String::new(),
             inode: 0,
             version: None,
@@ -463,7 +478,7 @@ mod tests {
         };
         assert_eq!(try_lock(), Err(Errno::WOULDBLOCK));
         std::thread::scope(|scope| {
-            let loading = scope.spawn(|| folder.load(&digest, "/a").unwrap());
+            let loading = scope.spawn(|| folder.load(&digest, "/a", &origins).unwrap());
             // What an object writes that leaves memory counts.
             let piece = stored.journal.begin(&(0..10));
             stored.journal.record_progress(piece, 10);

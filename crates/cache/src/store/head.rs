@@ -12,6 +12,10 @@ use underpass_protocol::caching::{Freshness, FreshnessRules, ResponseTimes};
 pub(crate) struct StoredHead {
     /// Its path at the origin.
     pub(crate) key: String,
+    /// The URLs of the origins that it is known to be of, without credentials. Files that have none
+    /// are of an older version of this program.
+    #[serde(default)]
+    pub(crate) origins: Vec<String>,
     /// The name of the file with its bytes.
     pub(crate) body: String,
     /// The inode of that file.
@@ -39,7 +43,8 @@ impl StoredHead {
     /// Returns the room of its journal in excess of one block, in bytes.
     pub(crate) fn extra_room(&self) -> u64 {
         let fields = self.fields.iter().map(|(name, value)| name.len() + value.len());
-        (self.key.len() + fields.sum::<usize>()) as u64 / BLOCK * BLOCK
+        let origins = self.origins.iter().map(String::len);
+        (self.key.len() + fields.chain(origins).sum::<usize>()) as u64 / BLOCK * BLOCK
     }
 
     /// Returns the value of a field, whose name is in lower case.

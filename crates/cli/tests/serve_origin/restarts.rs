@@ -90,6 +90,32 @@ fn after_a_power_cut_only_what_is_on_the_disk_counts() {
 }
 
 #[test]
+fn files_of_an_origin_that_is_no_longer_given_are_not_used() {
+    let origin_of = |byte| {
+        let object = Object::new(vec![byte; LEN], "a").with("Cache-Control: max-age=1000");
+        Origin::new(move |asked, sending| object.send(asked, sending))
+    };
+    let (one, other) = (origin_of(1), origin_of(2));
+    let node = Node::new(&one.url(), &[]);
+    node.get("/whole").is(200, &[1; LEN]);
+    node.range("/part", "0-9").is(206, &[1; 10]);
+    until_stored(&node, (LEN + MIB) as u64);
+    // Both have the same version, as two servers with times as their tags can have.
+    let node = node.again(&other.url(), &[]);
+    for path in ["/whole", "/part"] {
+        node.get(path).is(200, &[2; LEN]);
+    }
+    until_stored(&node, 2 * LEN as u64);
+    // Further origins have the same files, in whatever order they are given.
+    let asked = (one.asked().len(), other.asked().len());
+    let node = node.again(&one.url(), &["--origin", &other.url()]);
+    for path in ["/whole", "/part"] {
+        node.get(path).is(200, &[2; LEN]);
+    }
+    assert_eq!((one.asked().len(), other.asked().len()), asked);
+}
+
+#[test]
 fn what_broken_processes_have_left_is_removed() {
     let object = Object::new(noise(LEN), "a");
     let origin = Origin::new(move |asked, sending| object.send(asked, sending));
