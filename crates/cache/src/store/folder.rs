@@ -2,11 +2,9 @@
 //! beside it.
 
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File, Metadata};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
-use std::iter::once;
-use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,16 +12,17 @@ use std::sync::{Arc, RwLock};
 use std::time::SystemTime;
 
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, FlockOperation, Mode, OFlags, fallocate, flock, fstat, fsync,
-    ftruncate, mkdirat, openat, statat, unlinkat,
+    AtFlags, CWD, FlockOperation, Mode, OFlags, flock, fstat, fsync, ftruncate, mkdirat, openat,
+    statat, unlinkat,
 };
 use rustix::io::Errno;
 use underpass_client::journal::{self, Journal, JournalContents};
 use underpass_engine::wait::unpoison;
 use underpass_protocol::digest::hex;
 
+use super::body::{discard_unlisted, has_unlisted, is_usable, lock_body, open_body};
 use super::head::{StoredHead, millis};
-use super::unit::{MAX_PAGE, StoredUnit, is_divided, journal_unit, units};
+use super::unit::{StoredUnit, is_divided, journal_unit, units};
 use crate::error::OpenError;
 use crate::key::KeyDigest;
 
@@ -325,66 +324,6 @@ impl CacheFolder {
     }
 }
 
-fn open_body(shard: &OwnedFd, name: &OsStr) -> Option<File> {
-    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    Some(openat(shard, name, flags, Mode::empty()).ok()?.into())
-}
-
-/// Locks the file of an object for as long as it is open. An object that leaves memory writes its
-/// journal once more: opening it again waits for that, because two journals of one file would
-/// contradict each other.
-fn lock_body(file: &impl AsFd) {
-    // Without locks on this file system that is still very unlikely.
-    while flock(file, FlockOperation::LockExclusive) == Err(Errno::INTR) {}
-}
-
-/// Returns whether a file has what its journal says of an object, and is one of these origins.
-fn is_usable(
-    file: &File,
-    contents: &JournalContents<StoredHead>,
-    key: &str,
-    origins: &[String],
-) -> bool {
-    let head = &contents.subject;
-    // Without a length it was not complete, and without a version no other bytes fit to it.
-    let (Ok(found), Some(size)) = (file.metadata(), head.size) else { return false };
-    let is_whole = match contents.present.as_slice() {
-        [] => size == 0,
-        [all] => *all == (0..size),
-        _ => false,
-    };
-    let is_same = found.ino() == head.inode
-        && found.len() == size
-        && head.key == key
-        && head.origins.iter().any(|origin| origins.contains(origin));
-    is_same && (is_whole || head.version.is_some())
-}
-
-/// Returns whether a file takes more room than what its journal lists.
-fn has_unlisted(found: &Metadata, present: &[Range<u64>]) -> bool {
-    let listed: u64 = present.iter().map(|range| range.end - range.start).sum();
-    found.blocks() * 512 > listed.saturating_add(MIN_UNLISTED)
-}
-
-/// Gives back the room of bytes that the journal does not list: what a power failure has made
-/// uncertain, and an extent whose eviction was interrupted. Nobody else may have the file open.
-fn discard_unlisted(file: &File, present: &[Range<u64>]) {
-    let Some(found) = file.metadata().ok().filter(|found| has_unlisted(found, present)) else {
-        return;
-    };
-    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    let end = found.len().next_multiple_of(MAX_PAGE);
-    let mut at = 0;
-    for range in present.iter().cloned().chain(once(end..end)) {
-        let hole = at..range.start / MAX_PAGE * MAX_PAGE;
-        if hole.start < hole.end {
-            // It only costs room.
-            let _ = fallocate(file, flags, hole.start, hole.end - hole.start);
-        }
-        at = range.end.next_multiple_of(MAX_PAGE);
-    }
-}
-
 /// Is called with a stored object, its units and their bytes.
 type OnObject<'n> = dyn FnMut(KeyDigest, &[(StoredUnit, u64)]) + 'n;
 
@@ -406,10 +345,6 @@ fn parse(name: &OsStr) -> Option<(KeyDigest, u64)> {
     }
     Some((bytes, number))
 }
-
-/// The bytes that a file may take beyond those in its journal: those of a fill that was killed, and
-/// what file systems keep for themselves.
-const MIN_UNLISTED: u64 = 1 << 20;
 
 /// Returns whether the folder has our format, which is written on the disk if there is none: a
 /// folder whose objects survive a power cut has to be one of a cache afterwards.

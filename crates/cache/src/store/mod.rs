@@ -1,5 +1,6 @@
 //! Storage on the disk: files, metadata and the quota.
 
+mod body;
 mod eviction_queue;
 mod folder;
 mod head;
