@@ -16,6 +16,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 
 use rustix::fs::{AtFlags, Mode, OFlags, fsync, openat, renameat, unlinkat};
+use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use underpass_engine::session;
@@ -302,11 +303,17 @@ pub fn read<S: DeserializeOwned>(folder: &OwnedFd, name: &OsStr) -> Option<Journ
     Some(JournalContents { subject: head.subject, present, safe })
 }
 
-/// Removes the journal of this name and an unfinished one.
-pub fn remove(folder: &OwnedFd, name: &OsStr) {
-    for name in [name, &new_name(name)] {
-        // There may be none.
-        let _ = unlinkat(folder, name, AtFlags::empty());
+/// Removes the journal of this name and an unfinished one; returns whether there was one.
+///
+/// # Errors
+///
+/// As unlinkat(2).
+pub fn remove(folder: &OwnedFd, name: &OsStr) -> io::Result<bool> {
+    let _ = unlinkat(folder, new_name(name), AtFlags::empty());
+    match unlinkat(folder, name, AtFlags::empty()) {
+        Ok(()) => Ok(true),
+        Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(errno.into()),
     }
 }
 
@@ -401,7 +408,7 @@ mod tests {
         again.record_progress(fourth, 50);
         let known = read(&open(folder.path()), name).expect("it is there");
         assert_eq!(known.present, [0..200, 500..501]);
-        remove(&open(folder.path()), name);
+        assert!(remove(&open(folder.path()), name).expect("removed"));
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
     }
 

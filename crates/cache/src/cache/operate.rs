@@ -28,12 +28,18 @@ impl Cache {
         self.shared.counters()
     }
 
-    /// Removes an object; returns whether there was one. Waits for the disk.
-    #[must_use]
-    pub fn purge(&self, key: &CacheKey) -> bool {
+    /// Removes an object; returns whether there was one. Waits until that is on the disk.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be removed from the disk for good: a later process may use it again.
+    pub fn purge(&self, key: &CacheKey) -> io::Result<bool> {
         let object = self.shared.object(key);
         object.purge();
-        self.shared.remove(key.digest())
+        let was_there = self.shared.remove(key.digest())?;
+        // It may have been evicted a moment ago, which nobody has synced.
+        self.shared.folder.sync_removal(key.digest())?;
+        Ok(was_there)
     }
 
     /// Declares all objects stale whose path has this prefix: each is validated before its next

@@ -124,7 +124,7 @@ impl Fetch<'_> {
                 newer.freshen(&answer.response, self.requested);
                 if may_store(200, &newer.fields, &self.shared.options.vary_on).is_err() {
                     // It may no longer be shared: each client gets its own response.
-                    self.shared.remove(self.object().key.digest());
+                    self.shared.withdraw(self.object().key.digest());
                     return self.fetch_new(None);
                 }
                 current.describe(|head| *head = newer);
@@ -209,7 +209,7 @@ impl Fetch<'_> {
         match response.status {
             200 | 206 => self.handle_object(received, request),
             404 | 410 => {
-                self.shared.remove(self.object().key.digest());
+                self.shared.withdraw(self.object().key.digest());
                 self.response(received);
             }
             401 | 407 => self.denied(received),
@@ -366,7 +366,7 @@ impl Fetch<'_> {
         if is_stored {
             self.put(&generation);
         } else if !is_purged {
-            self.shared.remove(self.object().key.digest());
+            self.shared.withdraw(self.object().key.digest());
             self.object().state().private_until = Some(Instant::now() + PRIVATE_TIME);
         }
         self.guard.finish(FetchOutcome::Sent(Arc::clone(&generation), status));
@@ -412,7 +412,7 @@ impl Fetch<'_> {
             return self.failed(CacheErrorKind::Busy);
         };
         // The stored version is out of date.
-        self.shared.remove(self.object().key.digest());
+        self.shared.withdraw(self.object().key.digest());
         self.object().state().no_room_until = Some(Instant::now() + NO_ROOM_TIME);
         let generation = Arc::new(Generation::relayed(Arc::new(file), head));
         let (shared, object) = (Arc::clone(self.shared), Arc::clone(self.object()));

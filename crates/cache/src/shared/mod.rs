@@ -350,7 +350,7 @@ impl Shared {
             // A reader has come meanwhile.
             Some(Ok(None)) => return,
             Some(Ok(Some(false))) => self.quota.removed_unit(unit) > 0,
-            _ => self.remove(&unit.digest),
+            _ => self.remove(&unit.digest).unwrap_or(false),
         };
         // Two fills that need room choose the same unit.
         Counters::add(&self.counters.evicted, u64::from(was_there));
@@ -368,12 +368,22 @@ impl Shared {
         object.and_then(|object| object.current())
     }
 
-    /// Removes an object from the disk and from memory. Its readers still get all of it.
-    pub(crate) fn remove(&self, digest: &KeyDigest) -> bool {
+    /// Removes an object from the disk and from memory; returns whether there was one. Its readers
+    /// still get all of it.
+    pub(crate) fn remove(&self, digest: &KeyDigest) -> io::Result<bool> {
         let object = lock(&self.objects).get(digest).cloned();
-        let was_there = object.is_some_and(|object| object.detach());
-        self.folder.remove(digest);
-        self.quota.removed(digest) > 0 || was_there
+        let was_open = object.is_some_and(|object| object.detach());
+        let was_counted = self.quota.removed(digest) > 0;
+        Ok(self.folder.remove(digest)? || was_open || was_counted)
+    }
+
+    /// Removes an object that the origin has no longer, or not for all: it must not come back after
+    /// a power cut.
+    pub(crate) fn withdraw(&self, digest: &KeyDigest) {
+        if self.remove(digest).unwrap_or(true) {
+            // The disk fails: nothing more can be done.
+            let _ = self.folder.sync_removal(digest);
+        }
     }
 
     /// Removes an unusable version of an object, unless it was replaced already.
@@ -392,6 +402,9 @@ impl Shared {
     fn remove_version(&self, object: &CachedObject, generation: &Generation) {
         let digest = object.key.digest();
         let is_removed = self.folder.remove_version(digest, &generation.head().body);
+        if is_removed {
+            let _ = self.folder.sync_removal(digest);
+        }
         // A version that has taken its place meanwhile has its own units in the books already,
         // unless it is one without a name.
         if is_removed && object.current().is_none_or(|current| !current.is_stored()) {

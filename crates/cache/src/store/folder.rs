@@ -227,7 +227,7 @@ impl CacheFolder {
         // Only now no other thread writes to its journal.
         let mut contents = read()?;
         let Some(file) = opened.filter(|file| is_usable(file, &contents, key, origins)) else {
-            self.remove(digest);
+            let _ = self.remove(digest);
             return None;
         };
         discard_unlisted(&file, &contents.present);
@@ -238,15 +238,21 @@ impl CacheFolder {
         Some((StoredFile { file, journal: journal.ok()? }, contents))
     }
 
-    /// Removes an object. Its readers have it open.
-    pub(crate) fn remove(&self, digest: &KeyDigest) {
-        let Ok(shard) = self.shard(digest) else { return };
+    /// Removes an object; returns whether there was one. Its readers have it open.
+    pub(crate) fn remove(&self, digest: &KeyDigest) -> io::Result<bool> {
+        let shard = self.shard(digest)?;
         let contents = journal::read::<StoredHead>(&shard, name(digest).as_ref());
         // Without its journal a file counts for nothing, so the journal goes first.
-        journal::remove(&shard, name(digest).as_ref());
+        let was_there = journal::remove(&shard, name(digest).as_ref())?;
         if let Some(contents) = contents {
             let _ = unlinkat(&shard, contents.subject.body.as_str(), AtFlags::empty());
         }
+        Ok(was_there)
+    }
+
+    /// Syncs the removal of an object, which comes back after a power cut otherwise.
+    pub(crate) fn sync_removal(&self, digest: &KeyDigest) -> io::Result<()> {
+        Ok(fsync(self.shard(digest)?)?)
     }
 
     /// Removes an object if its bytes are in the file of this name.
@@ -255,10 +261,7 @@ impl CacheFolder {
         let contents =
             shard.ok().and_then(|shard| journal::read::<StoredHead>(&shard, name(digest).as_ref()));
         let is_it = contents.is_some_and(|contents| contents.subject.body == body);
-        if is_it {
-            self.remove(digest);
-        }
-        is_it
+        is_it && self.remove(digest).is_ok()
     }
 
     /// Calls `on_object` with each stored object, its units and their sizes on the disk, and

@@ -1,11 +1,13 @@
 //! What operators do with a node: fill it, declare parts of it stale, and look at it.
 
+use std::fs;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
 use crate::node::{Node, until_stored};
-use crate::rig::{noise, until};
+use crate::rig::{folder, has, noise, until};
 use crate::scripted_origin::{Gate, Object, Origin};
 
 fn hello() -> Origin {
@@ -138,6 +140,49 @@ fn a_node_shows_what_it_has_and_what_is_popular() {
     for path in ["/.underpass/popular", "/.underpass/cache"] {
         assert_eq!(node.ask("GET", path, &[forwarded]).status, 403, "{path}");
     }
+}
+
+/// The disk syncs the folder of what is removed before anybody learns that it is gone.
+#[test]
+fn what_is_removed_is_gone_after_a_power_cut_too() {
+    if !has("strace") {
+        return;
+    }
+    let is_gone = Arc::new(AtomicBool::new(false));
+    let at_origin = Arc::clone(&is_gone);
+    let object = Object::new(b"hello".to_vec(), "a").with("Cache-Control: max-age=0");
+    let origin = Origin::new(move |asked, sending| match at_origin.load(Ordering::Relaxed) {
+        true => sending.answer("HTTP/1.1 404 No", b""),
+        false => object.send(asked, sending),
+    });
+    let node = Node::new(&origin.url(), &[]);
+    for path in ["/a", "/b", "/c"] {
+        node.get(path).is(200, b"hello");
+    }
+    until_stored(&node, 15);
+    let stop = |mut node: Node| {
+        node.server.signal("TERM");
+        node.server.child.wait().unwrap();
+        node.cache
+    };
+    let (cache, traces) = (stop(node), folder());
+    let trace = traces.path().join("trace");
+    let strace = ["-y", "-e", "trace=fsync", "-o", trace.to_str().unwrap()];
+    let node = Node::traced_on(cache, &strace, &origin.url(), &[]);
+    let synced = || fs::read_to_string(&trace).unwrap().matches("/objects/").count();
+    assert_eq!((node.ask("PURGE", "/a", &[]).status, synced()), (200, 1));
+    is_gone.store(true, Ordering::Relaxed);
+    node.get("/b").is(404, b"");
+    assert_eq!(synced(), 2);
+    // What is not here costs nothing.
+    node.get("/none").is(404, b"");
+    assert_eq!(synced(), 2);
+    let strace = ["-e", "trace=fsync", "-e", "inject=fsync:error=EIO"];
+    let node = Node::traced_on(stop(node), &strace, &origin.url(), &[]);
+    let reply = node.ask("PURGE", "/c", &[]);
+    let text = String::from_utf8(reply.body).unwrap();
+    assert!(reply.status == 500 && text.contains("removing it from the disk failed"), "{text}");
+    node.get("/c").is(404, b"");
 }
 
 #[test]

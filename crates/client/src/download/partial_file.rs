@@ -296,7 +296,7 @@ impl<'t> TargetName<'t> {
         if also_the_part && is_own {
             let _ = unlinkat(self.folder, self.part_name(), AtFlags::empty());
         }
-        journal::remove(self.folder, &self.journal_name());
+        let _ = journal::remove(self.folder, &self.journal_name());
     }
 
     /// Removes the partial file of an earlier process that nothing needs any more, because the file
@@ -318,7 +318,7 @@ impl<'t> TargetName<'t> {
         };
         if is_needless {
             let _ = unlinkat(self.folder, &part, AtFlags::empty());
-            journal::remove(self.folder, &self.journal_name());
+            let _ = journal::remove(self.folder, &self.journal_name());
         }
     }
 

@@ -421,11 +421,14 @@ async fn purge(
         return access::denied(ctx);
     }
     let cache = cache.clone();
-    let removed = spawn_blocking(move || cache.forget_folder(&key) | cache.purge(&key)).await;
-    let (status, text) = match removed {
-        Ok(true) => (200, "removed from the cache\n"),
-        Ok(false) => (404, "not in the cache\n"),
-        Err(_) => (500, "removing it failed\n"),
+    let purge = move || {
+        let was_folder = cache.forget_folder(&key);
+        cache.purge(&key).map(|was_file| was_folder || was_file)
+    };
+    let (status, text) = match spawn_blocking(purge).await {
+        Ok(Ok(true)) => (200, "removed from the cache\n"),
+        Ok(Ok(false)) => (404, "not in the cache\n"),
+        _ => (500, "removing it from the disk failed: it may come back after a restart\n"),
     };
     Response::memory(status, PLAIN_TEXT, text.as_bytes(), false)
 }
