@@ -75,6 +75,11 @@ impl Pool {
         }
         true
     }
+
+    /// Returns whether jobs wait for a thread.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !lock(&self.0.state).jobs.is_empty()
+    }
 }
 
 impl PoolInner {

@@ -150,14 +150,14 @@ impl Cache {
     ) {
         let guard = FetchGuard { object: Arc::clone(object), pending };
         let (shared, request) = (Arc::clone(&self.shared), request.aligned());
-        // If the pool is full, dropping the guard ends the fetch.
-        match is_loaded {
-            false => self.shared.loads.run(move || fill::load(&shared, guard, request, permit)),
-            true => self.shared.fills.run_for(permit.client(), move || {
-                fill::fetch(&shared, &guard, &request);
-                drop(permit);
-            }),
-        };
+        if is_loaded {
+            let has_version = object.current().is_some();
+            let fetch = move || fill::fetch(&shared, &guard, &request);
+            self.shared.run_fetch(has_version, permit, fetch);
+        } else {
+            // If the pool is full, dropping the guard ends the fetch.
+            self.shared.loads.run(move || fill::load(&shared, guard, request, permit));
+        }
     }
 
     /// Returns what an outcome means for a request; `None` if the request needs a fetch of its own.

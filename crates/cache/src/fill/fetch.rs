@@ -56,16 +56,14 @@ pub(crate) fn load(shared: &Arc<Shared>, guard: FetchGuard, wanted: ObjectReques
         state.is_loaded = true;
         state.current.clone()
     };
-    let usable = current.filter(|current| shared.usage(&object.key, current) == Use::Fresh);
-    match usable {
-        Some(current) => guard.finish(FetchOutcome::Loaded(current)),
-        None => {
+    match current {
+        Some(current) if shared.usage(&object.key, &current) == Use::Fresh => {
+            guard.finish(FetchOutcome::Loaded(current));
+        }
+        current => {
             let for_job = Arc::clone(shared);
-            // If the pool is full, dropping the guard ends the fetch.
-            shared.fills.run_for(permit.client(), move || {
-                fetch(&for_job, &guard, &wanted);
-                drop(permit);
-            });
+            let job = move || fetch(&for_job, &guard, &wanted);
+            shared.run_fetch(current.is_some(), permit, job);
         }
     }
 }

@@ -1,16 +1,22 @@
-//! Bounds bodies whose length the origin does not say: they take room as they come, and end when no
-//! client reads them.
+//! Bounds bodies while they come. Those that no client reads end when others wait for their thread.
+//! Those whose length the origin does not say take room as they come, and end when no client reads
+//! them.
 
 use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
 
 use crate::error::CacheErrorKind;
 use crate::generation::Generation;
 use crate::shared::Shared;
 
-/// The room of a body whose length is not known.
+/// A body that goes to the disk.
 pub(super) struct Growth {
-    /// The connection from which it comes; `None` if its length is known, or it is not stored.
+    /// The connection from which it comes; `None` if it goes past the disk, or was stopped.
     origin: Option<TcpStream>,
+    /// Whether its length is known, so that it has its room already.
+    has_len: bool,
+    /// Since when no client reads it and others wait.
+    unread_since: Option<Instant>,
     /// The number of bytes that were reserved.
     pub(super) reserved: u64,
     /// The offset up to which they suffice.
@@ -25,20 +31,35 @@ pub(super) struct Growth {
 
 impl Growth {
     /// Begins at this offset.
-    pub(super) fn new(start: u64, origin: Option<TcpStream>) -> Self {
-        let border = start + BORDER;
-        Self { origin, reserved: 0, until: start, border, is_unread: false, refused: None }
+    pub(super) fn new(start: u64, origin: Option<TcpStream>, has_len: bool) -> Self {
+        Self {
+            origin,
+            has_len,
+            unread_since: None,
+            reserved: 0,
+            until: start,
+            border: start + BORDER,
+            is_unread: false,
+            refused: None,
+        }
     }
 
     /// Reserves room for what has come, or stops the body if there is none or no client reads it
     /// any more.
     pub(super) fn arrived(&mut self, at: u64, shared: &Shared, generation: &Generation) {
         let Some(origin) = &self.origin else { return };
-        if at >= self.border {
-            self.border = at + BORDER;
-            self.is_unread = generation.readers() == 0;
+        if !shared.is_crowded() || generation.readers() > 0 {
+            self.unread_since = None;
+        } else {
+            // A client that has just got the head is about to read.
+            let since = self.unread_since.get_or_insert_with(Instant::now);
+            self.is_unread = since.elapsed() >= UNREAD_TIME;
         }
-        while at > self.until && self.refused.is_none() {
+        if at >= self.border && !self.has_len {
+            self.border = at + BORDER;
+            self.is_unread |= generation.readers() == 0;
+        }
+        while !self.has_len && at > self.until && self.refused.is_none() {
             match shared.reserve(STEP) {
                 Ok(()) => (self.reserved, self.until) = (self.reserved + STEP, self.until + STEP),
                 Err(error) => self.refused = Some(error.kind()),
@@ -55,5 +76,8 @@ impl Growth {
 /// The number of bytes that are reserved at a time.
 const STEP: u64 = 256 << 10;
 
-/// A body without readers stops after this many bytes.
+/// A body without readers stops after this time if others wait.
+const UNREAD_TIME: Duration = Duration::from_secs(1);
+
+/// A body without length and readers stops after this many bytes.
 const BORDER: u64 = 64 << 20;

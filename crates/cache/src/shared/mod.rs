@@ -40,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) pipes: PipePool,
     /// Runs fills.
     pub(crate) fills: Pool,
+    /// Runs what the origin usually answers without a long body: validations and listings.
+    pub(crate) questions: Pool,
     /// Runs relays, each of which is as slow as its client.
     pub(crate) relays: Pool,
     /// Runs what only waits for the disk.
@@ -163,7 +165,6 @@ impl Shared {
         })?;
         let null = Arc::new(null);
         let origins = Origins::new(&options);
-        let max_fills = (FILLS_PER_ORIGIN * options.origins.len()).min(MAX_FILLS);
         let expiry = Expiry::load(folder.path().join("expired"))?;
         Ok(Self {
             folder,
@@ -175,7 +176,8 @@ impl Shared {
             quota: DiskQuota::new(options.size, options.keep_free),
             origins,
             pipes: PipePool::default(),
-            fills: Pool::new("fill", max_fills, MAX_WAITING),
+            fills: Pool::new("fill", MAX_FILLS, MAX_WAITING),
+            questions: Pool::new("question", MAX_QUESTIONS, MAX_WAITING),
             relays: Pool::new("relay", MAX_RELAYS, 0),
             loads: Pool::new("load", LOADS, MAX_WAITING),
             null,
@@ -289,6 +291,26 @@ impl Shared {
         let freshness = head.freshness(&self.options.rules);
         !self.expiry.covers(&key.escaped(), head.requested)
             && freshness.is_usable_on_error(SystemTime::now())
+    }
+
+    /// Runs a fetch of a client: a question if there is a version, whose answer is usually short.
+    pub(crate) fn run_fetch(
+        &self,
+        has_version: bool,
+        permit: Permit,
+        job: impl FnOnce() + Send + 'static,
+    ) {
+        let pool = if has_version { &self.questions } else { &self.fills };
+        // If the pool is full, dropping the job ends the fetch.
+        pool.run_for(permit.client(), move || {
+            job();
+            drop(permit);
+        });
+    }
+
+    /// Returns whether anything waits for a fill to end.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.fills.has_waiting() || self.questions.has_waiting()
     }
 
     /// Returns all objects in memory that are stored, each with its version.
@@ -456,11 +478,11 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// The maximum number of fills at a time for each origin.
-const FILLS_PER_ORIGIN: usize = 16;
-
 /// The maximum number of fills at a time.
 const MAX_FILLS: usize = 64;
+
+/// The maximum number of validations and listings at a time.
+const MAX_QUESTIONS: usize = 16;
 
 /// The maximum number of relays at a time.
 const MAX_RELAYS: usize = 64;

@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -123,6 +125,35 @@ fn neither_a_slow_client_nor_one_that_leaves_holds_up_a_fill() {
     until_stored(&node, 2 * bytes.len() as u64);
     node.get("/b").is(200, &bytes);
     assert_eq!(origin.asked().len(), 2);
+}
+
+/// An origin that gives each connection little makes fills last for long.
+#[test]
+fn slow_fills_that_nobody_reads_hold_up_nobody() {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let ends = Arc::clone(&is_over);
+    let small = Object::new(b"small".to_vec(), "a").with("Cache-Control: max-age=0");
+    let origin = Origin::new(move |asked, sending| {
+        if !asked.path.starts_with("/slow/") {
+            return small.send(asked, sending);
+        }
+        sending.head("HTTP/1.1 200 OK\nETag: \"a\"\nContent-Length: 60000000");
+        while !ends.load(Ordering::Relaxed) {
+            sending.body(b"x");
+            thread::sleep(Duration::from_millis(20));
+        }
+    });
+    let node = Node::new(&origin.url(), &[]);
+    node.get("/small").is(200, b"small");
+    until_stored(&node, 5);
+    let slow = |number| node.client("GET", &format!("/slow/{number}"), &[]);
+    let mut readers: Vec<_> = (0..64).map(slow).collect();
+    readers.iter_mut().for_each(|reader| reader.read_body(1));
+    // While they are read, what is here is validated all the same.
+    assert!(node.get("/small").cache().contains("fwd-status=304"));
+    drop(readers);
+    node.get("/new").is(200, b"small");
+    is_over.store(true, Ordering::Relaxed);
 }
 
 #[test]

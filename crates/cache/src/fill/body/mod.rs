@@ -238,11 +238,12 @@ impl Fill {
                 false => BodyFraming::Length(self.rest.end.min(stop) - self.rest.start),
             };
             let is_complete = self.move_body(&mut connection, framing, &file, piece, begun)?;
+            if !is_complete {
+                self.rest.end = self.rest.start;
+                return Ok(());
+            }
             if whole_body {
                 self.rest.end = self.rest.start;
-                if !is_complete {
-                    return Ok(());
-                }
                 self.generation.set_len(self.rest.start);
                 return self.recycle(connection, origin, response.keeps_alive);
             }
@@ -278,7 +279,8 @@ impl Fill {
         Ok(())
     }
 
-    /// Moves a part of a body, and wakes readers as it arrives. Returns whether it is complete.
+    /// Moves a part of a body, and wakes readers as it arrives. Returns `false` if it was stopped
+    /// because no client reads it.
     fn move_body(
         &mut self,
         connection: &mut Connection<'static>,
@@ -290,10 +292,9 @@ impl Fill {
         let start = self.rest.start;
         let (generation, id) = (Arc::clone(&self.generation), self.id);
         let relay = self.writer.as_ref().map(|writer| Arc::clone(&writer.shared));
-        let is_open_ended = self.writer.is_none() && self.rest.end == u64::MAX;
-        let stream = is_open_ended.then(|| connection.stream().try_clone()).transpose();
+        let stream = self.writer.is_none().then(|| connection.stream().try_clone()).transpose();
         let stream = stream.map_err(|error| CacheErrorKind::Busy.with_source(error))?;
-        let mut growth = Growth::new(start, stream);
+        let mut growth = Growth::new(start, stream, self.rest.end != u64::MAX);
         let (mut notified, mut recorded) = (start, start);
         let mut notify = |at: u64, is_end: bool| {
             if let Some(relay) = &relay {
