@@ -26,7 +26,7 @@ use crate::generation::Generation;
 use crate::object::{CachedObject, FetchGuard, FetchOutcome};
 use crate::ranges::RangeSet;
 use crate::shared::{Counters, Permit, Shared};
-use crate::store::{StoredHead, is_of_content, journal_unit, millis, stored_fields, units};
+use crate::store::{Room, StoredHead, is_of_content, journal_unit, millis, stored_fields, units};
 
 /// Loads an object that an earlier process has stored, and fetches it from the origin if there is
 /// no usable one.
@@ -330,10 +330,11 @@ impl Fetch<'_> {
         let is_purged = self.object().state().purges != self.purges;
         let is_stored =
             is_complete_at_end && !is_purged && self.may_store(&received.answer.response);
-        let reserved = if end == u64::MAX { 0 } else { end - start };
-        if self.wanted.is_relayed || self.shared.reserve(reserved).is_err() {
-            return self.relay(received, total, start..end);
-        }
+        let room = match self.wanted.is_relayed {
+            true => None,
+            false => self.shared.room_for(&(start..end), is_stored).ok(),
+        };
+        let Some(room) = room else { return self.relay(received, total, start..end) };
         let create = || self.create(&received.answer.response, total, is_stored);
         let created = match create() {
             Err(_) if self.shared.restore_folder() => create(),
@@ -344,7 +345,7 @@ impl Fetch<'_> {
             Ok(generation) => Arc::new(generation),
             // The disk is full or broken.
             Err(_) => {
-                self.shared.quota.release(reserved, &[]);
+                self.shared.quota.release(&room, &[]);
                 return self.relay(received, total, start..end);
             }
         };
@@ -360,7 +361,7 @@ impl Fetch<'_> {
             start..end,
             &self.wanted.cdn_loop,
         )
-        .reserved(reserved);
+        .with_room(room);
         if is_stored {
             self.put(&generation);
         } else if !is_purged {
@@ -389,7 +390,8 @@ impl Fetch<'_> {
         match self.object().replace(generation, CacheErrorKind::Changed, self.purges, is_usable) {
             Some(had_one) => {
                 self.shared.quota.removed(digest);
-                self.shared.quota.release(0, &[journal_unit(digest, &generation.head())]);
+                let journal = [journal_unit(digest, &generation.head())];
+                self.shared.quota.release(&Room::default(), &journal);
                 Counters::add(&self.shared.counters.changed, had_one.into());
             }
             None => {

@@ -4,6 +4,7 @@ mod client_limits;
 mod expiry;
 mod folders;
 mod popularity;
+mod room;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,6 +19,7 @@ use expiry::Expiry;
 use folders::Folders;
 pub(crate) use folders::{FolderOutcome, FolderState};
 use popularity::Popularity;
+pub(crate) use room::extent_end;
 use underpass_engine::wait::lock;
 use underpass_engine::{PipePool, Report};
 use underpass_protocol::caching::Use;
@@ -29,7 +31,7 @@ use crate::key::{CacheKey, KeyDigest};
 use crate::object::CachedObject;
 use crate::options::CacheOptions;
 use crate::pool::Pool;
-use crate::store::{CacheFolder, DiskQuota, QuotaExceeded, Restored, StoredUnit, is_divided};
+use crate::store::{CacheFolder, DiskQuota, Restored};
 
 /// The state that all parts of a cache share.
 pub(crate) struct Shared {
@@ -328,62 +330,6 @@ impl Shared {
         lock(&self.objects).values().filter_map(|object| object.current()).collect()
     }
 
-    /// Reserves space for a fill, evicting other objects if necessary.
-    pub(crate) fn reserve(&self, bytes: u64) -> Result<(), CacheError> {
-        for _ in 0..MAX_REMOVED_AT_ONCE {
-            let is_pinned = |unit: &StoredUnit| self.is_pinned(unit);
-            match self.quota.try_reserve(bytes, &self.folder.objects(), is_pinned) {
-                Ok(()) => return Ok(()),
-                Err(QuotaExceeded::Permanently) => return Err(CacheErrorKind::NoRoom.into()),
-                Err(QuotaExceeded::Evict(unit)) => self.evict_one(&unit),
-            }
-        }
-        Err(CacheErrorKind::NoRoom.into())
-    }
-
-    /// Evicts what exceeds the quota: it may be smaller than that of the process before, and others
-    /// may have filled the disk.
-    pub(crate) fn shrink(&self) {
-        // Where nothing can be evicted now, the next call tries again.
-        let _ = self.reserve(0);
-    }
-
-    /// Evicts objects of at least this many bytes, because the disk is fuller than expected.
-    /// Returns whether there were any.
-    pub(crate) fn evict(&self, bytes: u64) -> bool {
-        let (before, mut left) = (self.quota.usage().bytes, 0);
-        for _ in 0..MAX_REMOVED_AT_ONCE {
-            left = self.quota.usage().bytes;
-            if before.saturating_sub(left) >= bytes {
-                break;
-            }
-            let Some(unit) = self.quota.next(|unit| self.is_pinned(unit)) else { break };
-            self.evict_one(&unit);
-        }
-        left < before
-    }
-
-    /// Evicts an object, or an extent of a large one. An object whose state is not in memory is
-    /// evicted as a whole.
-    fn evict_one(&self, unit: &StoredUnit) {
-        let current = self.current(&unit.digest).filter(|current| is_divided(current.len()));
-        let evicted = current.map(|current| current.evict(&unit.range(current.len())));
-        let was_there = match evicted {
-            // A reader has come meanwhile.
-            Some(Ok(None)) => return,
-            Some(Ok(Some(false))) => self.quota.removed_unit(unit) > 0,
-            _ => self.remove(&unit.digest).unwrap_or(false),
-        };
-        // Two fills that need room choose the same unit.
-        Counters::add(&self.counters.evicted, u64::from(was_there));
-    }
-
-    /// Returns whether a unit is being filled or read, so that removing it would free no space now.
-    fn is_pinned(&self, unit: &StoredUnit) -> bool {
-        let current = self.current(&unit.digest);
-        current.is_some_and(|current| current.is_pinned(&unit.range(current.len())))
-    }
-
     /// Returns the version of an object that is in memory.
     fn current(&self, digest: &KeyDigest) -> Option<Arc<Generation>> {
         let object = lock(&self.objects).get(digest).cloned();
@@ -498,6 +444,3 @@ const MAX_WAITING: usize = 1024;
 
 /// The number of threads that open stored objects.
 const LOADS: usize = 4;
-
-/// The maximum number of objects that are evicted for one fill.
-const MAX_REMOVED_AT_ONCE: usize = 100_000;

@@ -23,8 +23,12 @@ pub(crate) struct DiskQuota {
 #[derive(Debug, Default)]
 struct QuotaState {
     queue: EvictionQueue,
-    /// The bytes that running fills will still write.
+    /// The bytes for which running fills have room.
     reserved: u64,
+    /// The bytes that they may write besides, for which room is made later.
+    promised: u64,
+    /// The bytes of running bodies that are not stored, which do not count for the limit.
+    passing: u64,
     /// The times of recent disk failures.
     failed: Vec<Instant>,
 }
@@ -34,6 +38,19 @@ struct QuotaState {
 struct MissingSpace {
     bytes: u64,
     files: u64,
+}
+
+/// The room of a fill.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    /// The bytes for which there is room.
+    pub(crate) reserved: u64,
+    /// The bytes that may come besides.
+    pub(crate) promised: u64,
+    /// The bytes of a body that is not stored.
+    passing: u64,
+    /// The offset up to which there is room.
+    pub(crate) until: u64,
 }
 
 /// Why space cannot be reserved.
@@ -61,13 +78,13 @@ impl DiskQuota {
         if state.is_read_only() {
             return Err(QuotaExceeded::Permanently);
         }
-        let objects = state.queue.len() as u64;
-        let used = state.queue.bytes() + objects * OBJECT_OVERHEAD;
+        let (objects, used) = (state.queue.len() as u64, state.used());
         let is_within = objects < MAX_OBJECTS
             && self.limit.is_none_or(|limit| {
                 used.saturating_add(state.reserved).saturating_add(bytes) <= limit
             });
-        let missing = self.missing(disk, state.reserved.saturating_add(bytes));
+        let due = state.reserved.saturating_add(state.passing).saturating_add(bytes);
+        let missing = self.missing(disk, due);
         if is_within && missing == (MissingSpace { bytes: 0, files: 0 }) {
             state.reserved += bytes;
             return Ok(());
@@ -78,6 +95,38 @@ impl DiskQuota {
             return Err(QuotaExceeded::Permanently);
         }
         Err(state.queue.next(is_pinned).map_or(QuotaExceeded::Permanently, QuotaExceeded::Evict))
+    }
+
+    /// Promises room to a fill of this many bytes, which is made as they come; `None` if it has too
+    /// many to find room beside those of other fills, whatever is evicted.
+    pub(crate) fn promise(&self, bytes: u64, disk: &OwnedFd) -> Option<Room> {
+        let mut state = lock(&self.state);
+        let due = (state.reserved + state.promised).saturating_add(bytes);
+        let missing = self.missing(disk, due.saturating_add(state.passing));
+        if missing.bytes > state.used() || self.limit.is_some_and(|limit| due > limit) {
+            return None;
+        }
+        state.promised += bytes;
+        Some(Room { promised: bytes, ..Room::default() })
+    }
+
+    /// Records that room was made for some of the promised bytes.
+    pub(crate) fn redeem(&self, room: &mut Room, bytes: u64) {
+        let mut state = lock(&self.state);
+        state.promised = state.promised.saturating_sub(bytes);
+        room.promised -= bytes;
+        room.reserved += bytes;
+    }
+
+    /// Gives room to a body that is not stored; `None` if others would have to be evicted for it.
+    pub(crate) fn pass(&self, bytes: u64, disk: &OwnedFd) -> Option<Room> {
+        let mut state = lock(&self.state);
+        let due = state.reserved + state.promised + state.passing;
+        if state.is_read_only() || self.missing(disk, due.saturating_add(bytes)).bytes > 0 {
+            return None;
+        }
+        state.passing += bytes;
+        Some(Room { passing: bytes, ..Room::default() })
     }
 
     /// Records that the disk has failed to read a file.
@@ -121,10 +170,12 @@ impl DiskQuota {
         MissingSpace { bytes, files }
     }
 
-    /// Releases reserved bytes, and adds those that were written to units of stored objects.
-    pub(crate) fn release(&self, reserved: u64, written: &[(StoredUnit, u64)]) {
+    /// Releases the room of a fill, and adds the bytes that were written to units of stored objects.
+    pub(crate) fn release(&self, room: &Room, written: &[(StoredUnit, u64)]) {
         let mut state = lock(&self.state);
-        state.reserved = state.reserved.saturating_sub(reserved);
+        state.reserved = state.reserved.saturating_sub(room.reserved);
+        state.promised = state.promised.saturating_sub(room.promised);
+        state.passing = state.passing.saturating_sub(room.passing);
         written.iter().for_each(|(unit, bytes)| state.queue.add(unit, *bytes));
     }
 
@@ -162,7 +213,7 @@ impl DiskQuota {
         QuotaUsage {
             bytes: state.queue.bytes(),
             objects: state.queue.objects(),
-            reserved: state.reserved,
+            reserved: state.reserved + state.promised + state.passing,
         }
     }
 }
@@ -174,11 +225,16 @@ pub(crate) struct QuotaUsage {
     pub(crate) bytes: u64,
     /// The number of objects.
     pub(crate) objects: u64,
-    /// The bytes that fills have reserved.
+    /// The bytes that fills have reserved or may still need.
     pub(crate) reserved: u64,
 }
 
 impl QuotaState {
+    /// Returns the space that all objects take.
+    fn used(&self) -> u64 {
+        self.queue.bytes() + self.queue.len() as u64 * OBJECT_OVERHEAD
+    }
+
     fn is_read_only(&self) -> bool {
         let failed = self.failed.iter().filter(|failed| failed.elapsed() < FAILURE_TIME);
         failed.count() >= MAX_FAILURES

@@ -75,7 +75,7 @@ pub(crate) fn journal_unit(digest: &KeyDigest, head: &StoredHead) -> (StoredUnit
 pub(crate) const MAX_PAGE: u64 = 64 << 10;
 
 /// The length of an extent: what a fill without readers brings at least.
-const EXTENT: u64 = 64 << 20;
+pub(crate) const EXTENT: u64 = 64 << 20;
 
 #[cfg(test)]
 #[allow(clippy::single_range_in_vec_init)] // lists of ranges are what is meant

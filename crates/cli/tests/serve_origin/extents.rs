@@ -12,7 +12,7 @@ use crate::budget::used;
 use crate::node::Node;
 use crate::restarts::files;
 use crate::rig::{noise, until};
-use crate::scripted_origin::{Object, Origin};
+use crate::scripted_origin::{Gate, Object, Origin};
 
 const MIB: usize = 1 << 20;
 
@@ -193,6 +193,47 @@ fn nodes_killed_while_parts_leave_keep_no_wrong_byte() {
     println!("{kills} kills, {evicted} extents evicted before them");
     until("fills that have ended", || node.metric("reserved_bytes") == 0);
     assert!(used(&node) < 142 * MIB as u64, "{}", used(&node));
+}
+
+/// So a client that leaves at once costs the others little.
+#[test]
+fn room_is_made_as_bytes_come_and_none_for_what_is_not_stored() {
+    let large = Object::new(bytes(260), "a");
+    let small = Object::new(noise(MIB), "b");
+    let small_bytes = small.bytes.clone();
+    let gate = Gate::default();
+    let held = gate.clone();
+    let origin = Origin::new(move |asked, sending| {
+        let object = match asked.path.as_str() {
+            "/public" | "/other" => large.clone(),
+            "/private" => large.clone().with("Cache-Control: no-store"),
+            _ => small.clone(),
+        };
+        let (head, body) = object.answer(asked);
+        sending.head(&head);
+        sending.body(&body[..body.len().min(MIB)]);
+        if body.len() > MIB {
+            held.wait();
+            sending.closes = true;
+        }
+    });
+    let mut nodes = Vec::new();
+    for (path, is_begun) in [("/public", false), ("/public", true), ("/private", false)] {
+        let node = Node::new(&origin.url(), &["--cache-size", "300M"]);
+        let others = || (0..100).map(|number| format!("/{number}"));
+        others().for_each(|path| node.get(&path).is(200, &small_bytes));
+        if is_begun {
+            assert_eq!(node.range(path, "0-9").status, 206);
+        }
+        let mut client = node.client("GET", path, &[]);
+        client.read_body(MIB + usize::from(is_begun));
+        // For this one there would be no room beside the first.
+        let mut other = node.client("GET", "/other", &[]);
+        other.read_body(MIB);
+        assert_eq!(node.metric("evicted_total"), 0, "{path}");
+        nodes.push((node, client, other));
+    }
+    gate.open();
 }
 
 #[test]

@@ -21,8 +21,8 @@ use crate::error::{CacheError, CacheErrorKind};
 use crate::generation::Generation;
 use crate::object::CachedObject;
 use crate::ranges::RangeSet;
-use crate::shared::{Counters, FillReport, Shared};
-use crate::store::units;
+use crate::shared::{Counters, FillReport, Shared, extent_end};
+use crate::store::{EXTENT, Room, units};
 
 /// A running fill of one version of an object. Dropping it ends it.
 pub(super) struct Fill {
@@ -32,8 +32,8 @@ pub(super) struct Fill {
     id: u64,
     /// The bytes that are still missing; to the end of the body if the length is not known.
     rest: Range<u64>,
-    /// The number of bytes reserved.
-    reserved: u64,
+    /// The room for its bytes.
+    room: Room,
     /// The bytes that were written.
     stored: RangeSet,
     cdn_loop: String,
@@ -58,9 +58,9 @@ pub(crate) fn fill_hole(
     cdn_loop: &str,
 ) {
     let mut fill = Fill::new(shared, object, generation, id, range.clone(), cdn_loop);
-    match shared.reserve(range.end - range.start) {
-        Ok(()) => {
-            fill.reserved = range.end - range.start;
+    match shared.room_for(&range, true) {
+        Ok(room) => {
+            fill.room = room;
             fill.run(None);
         }
         Err(error) => fill.error = Some(error),
@@ -120,7 +120,7 @@ impl Fill {
             generation: Arc::clone(generation),
             id,
             rest,
-            reserved: 0,
+            room: Room::default(),
             stored: RangeSet::default(),
             cdn_loop: cdn_loop.to_owned(),
             error: None,
@@ -132,9 +132,9 @@ impl Fill {
         }
     }
 
-    /// Sets how many bytes were reserved.
-    pub(super) fn reserved(mut self, bytes: u64) -> Self {
-        self.reserved = bytes;
+    /// Sets the room for its bytes.
+    pub(super) fn with_room(mut self, room: Room) -> Self {
+        self.room = room;
         self
     }
 
@@ -200,7 +200,7 @@ impl Fill {
 
     /// Evicts objects after the disk turned out to be full; returns whether there were any.
     fn make_room(&self) -> bool {
-        self.shared.evict(self.rest.end.saturating_sub(self.rest.start).min(STOP_ALIGNMENT))
+        self.shared.evict(self.rest.end.saturating_sub(self.rest.start).min(EXTENT))
     }
 
     /// Returns whether the client of a relay has disconnected.
@@ -232,11 +232,16 @@ impl Fill {
         let begun = self.rest.start;
         let whole_body = self.rest.end == u64::MAX;
         while !self.rest.is_empty() {
-            let stop = (self.rest.start / STOP_ALIGNMENT + 1) * STOP_ALIGNMENT;
+            let next = self.rest.start..self.rest.end.min(extent_end(self.rest.start));
             let framing = match whole_body {
                 true => response.framing,
-                false => BodyFraming::Length(self.rest.end.min(stop) - self.rest.start),
+                false => BodyFraming::Length(next.end - next.start),
             };
+            if let Err(error) = self.shared.claim(&mut self.room, &next) {
+                self.rest.end = self.rest.start;
+                self.give_up(error);
+                return Ok(());
+            }
             let is_complete = self.move_body(&mut connection, framing, &file, piece, begun)?;
             if !is_complete {
                 self.rest.end = self.rest.start;
@@ -328,7 +333,7 @@ impl Fill {
             writer.shared.watch(None);
         }
         notify(start + bytes, true);
-        self.reserved += growth.reserved;
+        self.room.reserved += growth.reserved;
         self.rest.start = start + bytes;
         self.stored.add(start..start + bytes);
         self.report.add(&received.report);
@@ -352,7 +357,7 @@ impl Fill {
         if self.writer.is_some() {
             return self.has_left();
         }
-        let is_small = self.rest.end - self.rest.start <= STOP_ALIGNMENT;
+        let is_small = self.rest.end - self.rest.start <= EXTENT;
         let is_mostly_missing = self.generation.count() < self.generation.len().unwrap_or(0) / 2;
         self.generation.readers() == 0
             && (self.generation.broken().is_some() || (!is_small && is_mostly_missing))
@@ -365,25 +370,26 @@ impl Drop for Fill {
         let (digest, len) = (self.object.key.digest(), self.generation.len());
         let is_stored = self.generation.is_stored() && self.writer.is_none();
         let stored = is_stored.then(|| units(digest, len, self.stored.iter()));
-        self.shared.quota.release(self.reserved, &stored.unwrap_or_default());
+        self.shared.quota.release(&self.room, &stored.unwrap_or_default());
         if std::thread::panicking() {
             self.error = Some(CacheErrorKind::Disk.into());
         }
-        match &self.writer {
-            Some(writer) => {
-                Counters::add(&self.shared.counters.relayed_bytes, written);
-                writer.end(self.error.clone().map_or(Ok(()), Err));
-            }
-            None => self.generation.end_fill(self.id, self.error.clone()),
-        }
+        // Reported before its readers learn of the end.
         self.shared.report(&FillReport {
             key: self.object.key.as_str(),
             origin: &self.origin,
             report: &self.report,
             elapsed: self.started.elapsed(),
             is_relay: self.writer.is_some(),
-            error: self.error.take(),
+            error: self.error.clone(),
         });
+        match &self.writer {
+            Some(writer) => {
+                Counters::add(&self.shared.counters.relayed_bytes, written);
+                writer.end(self.error.take().map_or(Ok(()), Err));
+            }
+            None => self.generation.end_fill(self.id, self.error.take()),
+        }
     }
 }
 
@@ -408,9 +414,6 @@ const MAX_RETRY_WAIT: Duration = Duration::from_secs(30);
 
 /// The time for which a body without a length bypasses the disk after it proved too large for it.
 const TOO_LARGE_TIME: Duration = Duration::from_secs(600);
-
-/// A fill without readers stops at multiples of this.
-const STOP_ALIGNMENT: u64 = 64 << 20;
 
 /// A fill skips what another one has fetched if that is at least this many bytes.
 const MIN_SKIPPED: u64 = 8 << 20;

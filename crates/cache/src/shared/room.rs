@@ -1,0 +1,108 @@
+//! Room on the disk: for fills, which take it as their bytes come, by evicting others.
+
+use std::ops::Range;
+
+use super::{Counters, Shared};
+use crate::error::{CacheError, CacheErrorKind};
+use crate::store::{EXTENT, QuotaExceeded, Room, StoredUnit, is_divided};
+
+impl Shared {
+    /// Returns the room for the bytes of a fill, to the end of the body if that is `u64::MAX`. It
+    /// begins with an extent; [`claim`](Self::claim) makes room for more. Nothing is evicted for a
+    /// body that is not stored, unless its length is not known.
+    pub(crate) fn room_for(&self, fill: &Range<u64>, is_stored: bool) -> Result<Room, CacheError> {
+        let disk = self.folder.objects();
+        let bytes = if fill.end == u64::MAX { 0 } else { fill.end - fill.start };
+        if !is_stored && bytes > 0 {
+            return self.quota.pass(bytes, &disk).ok_or(CacheErrorKind::NoRoom.into());
+        }
+        let mut room = self.quota.promise(bytes, &disk).ok_or(CacheErrorKind::NoRoom)?;
+        room.until = fill.end.min(extent_end(fill.start));
+        let first = bytes.min(room.until - fill.start);
+        match self.reserve(first) {
+            Ok(()) => {
+                self.quota.redeem(&mut room, first);
+                Ok(room)
+            }
+            Err(error) => {
+                self.quota.release(&room, &[]);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes room for these bytes of a fill.
+    pub(crate) fn claim(&self, room: &mut Room, bytes: &Range<u64>) -> Result<(), CacheError> {
+        let due = bytes.end.saturating_sub(room.until.max(bytes.start)).min(room.promised);
+        if due > 0 {
+            self.reserve(due)?;
+            self.quota.redeem(room, due);
+        }
+        room.until = room.until.max(bytes.end);
+        Ok(())
+    }
+
+    /// Reserves space for a fill, evicting other objects if necessary.
+    pub(crate) fn reserve(&self, bytes: u64) -> Result<(), CacheError> {
+        for _ in 0..MAX_REMOVED_AT_ONCE {
+            let is_pinned = |unit: &StoredUnit| self.is_pinned(unit);
+            match self.quota.try_reserve(bytes, &self.folder.objects(), is_pinned) {
+                Ok(()) => return Ok(()),
+                Err(QuotaExceeded::Permanently) => return Err(CacheErrorKind::NoRoom.into()),
+                Err(QuotaExceeded::Evict(unit)) => self.evict_one(&unit),
+            }
+        }
+        Err(CacheErrorKind::NoRoom.into())
+    }
+
+    /// Evicts what exceeds the quota: it may be smaller than that of the process before, and others
+    /// may have filled the disk.
+    pub(crate) fn shrink(&self) {
+        // Where nothing can be evicted now, the next call tries again.
+        let _ = self.reserve(0);
+    }
+
+    /// Evicts objects of at least this many bytes, because the disk is fuller than expected.
+    /// Returns whether there were any.
+    pub(crate) fn evict(&self, bytes: u64) -> bool {
+        let (before, mut left) = (self.quota.usage().bytes, 0);
+        for _ in 0..MAX_REMOVED_AT_ONCE {
+            left = self.quota.usage().bytes;
+            if before.saturating_sub(left) >= bytes {
+                break;
+            }
+            let Some(unit) = self.quota.next(|unit| self.is_pinned(unit)) else { break };
+            self.evict_one(&unit);
+        }
+        left < before
+    }
+
+    /// Evicts an object, or an extent of a large one. An object whose state is not in memory is
+    /// evicted as a whole.
+    fn evict_one(&self, unit: &StoredUnit) {
+        let current = self.current(&unit.digest).filter(|current| is_divided(current.len()));
+        let evicted = current.map(|current| current.evict(&unit.range(current.len())));
+        let was_there = match evicted {
+            // A reader has come meanwhile.
+            Some(Ok(None)) => return,
+            Some(Ok(Some(false))) => self.quota.removed_unit(unit) > 0,
+            _ => self.remove(&unit.digest).unwrap_or(false),
+        };
+        // Two fills that need room choose the same unit.
+        Counters::add(&self.counters.evicted, u64::from(was_there));
+    }
+
+    /// Returns whether a unit is being filled or read, so that removing it would free no space now.
+    fn is_pinned(&self, unit: &StoredUnit) -> bool {
+        let current = self.current(&unit.digest);
+        current.is_some_and(|current| current.is_pinned(&unit.range(current.len())))
+    }
+}
+
+/// Returns where the extent ends that has this byte.
+pub(crate) fn extent_end(at: u64) -> u64 {
+    (at / EXTENT + 1) * EXTENT
+}
+
+/// The maximum number of objects that are evicted for one fill.
+const MAX_REMOVED_AT_ONCE: usize = 100_000;
