@@ -167,8 +167,8 @@ impl From<ClientError> for CacheError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Another process uses the folder.
-    #[error("{} is in use by another process: give each its own", .0.display())]
+    /// Another process uses the folder, or another site of this one.
+    #[error("{} is in use by another process or another site: give each its own", .0.display())]
     InUse(PathBuf),
     /// The folder was written by another version of the program, or holds something else.
     #[error("{} is not a cache folder: give an empty one", .0.display())]

@@ -826,6 +826,24 @@ cache_free = '0'
 }
 
 #[test]
+fn other_options_of_a_cache_need_a_restart() {
+    let origin = Sites::with("", &["b"], two_roots);
+    let config = format!(
+        "[[site]]\nnames = ['b.test']\norigin = '{}'\ncache = 'DIR/cache'\ncache_free = '0'\n",
+        origin.server.address
+    );
+    for args in [&[][..], &["--no-sandbox"]] {
+        let sites = Sites::with(&config, args, |_| {});
+        assert_eq!(sites.body("b.test", "/same"), "of b\n");
+        sites.reload(&format!("{config}fresh = '1h'\n"));
+        // It is read before the server ends.
+        let notes = sites.end().0;
+        assert!(notes.contains("line 1: --cache"), "{notes}");
+        assert!(notes.contains("restart of the server; the previous sites stay in use"), "{notes}");
+    }
+}
+
+#[test]
 fn a_thousand_sites_start_and_take_little_memory() {
     const SITES: usize = 1000;
     let mut config = String::new();

@@ -1,6 +1,6 @@
 //! The options of `--origin`: a cache in front of a server that has the files.
 
-use std::fs::DirBuilder;
+use std::fs::{self, DirBuilder};
 use std::io::ErrorKind::PermissionDenied;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -81,6 +81,10 @@ impl OriginArgs {
         refuse_others(args)?;
         if let Some(open) = before.iter().find(|open| open.options == *self) {
             return Ok(Some(open.clone()));
+        }
+        let path = fs::canonicalize(folder).ok();
+        if before.iter().any(|open| path.as_deref() == Some(open.cache.folder())) {
+            return Err(Failure::value("--cache", OptionsError::CacheLater(folder.clone())));
         }
         let (mut ports, mut folders) = (self.ports(), Vec::new());
         let named: Vec<_> = self.origin.iter().map(|text| url(text)).collect::<Result<_>>()?;

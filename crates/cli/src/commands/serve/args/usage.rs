@@ -11,6 +11,8 @@ pub(in super::super) enum OptionsError {
     AcmeAndOther,
     #[error("--acme takes effect only after a restart of the server")]
     AcmeLater,
+    #[error("other options of the cache in {} take effect only after a restart of the server", .0.display())]
+    CacheLater(PathBuf),
     #[cfg(feature = "tls")]
     #[error("acme = true orders certificates for the names of the site: give it names")]
     AcmeWithoutNames,
