@@ -122,7 +122,7 @@ impl Freshness {
     /// makes it stale.
     #[must_use]
     pub fn usage(&self, now: SystemTime) -> Use {
-        let is_set_back = now + CLOCK_STEP < self.received;
+        let is_set_back = self.is_from_future(now);
         let age = self.age(now);
         if age < self.lifetime && !is_set_back {
             Use::Fresh
@@ -133,10 +133,18 @@ impl Freshness {
         }
     }
 
-    /// Returns whether it may be used now although the origin fails.
+    /// Returns whether it may be used now although the origin fails. After the clock was set back it
+    /// is stale, however long it says that it is fresh.
     #[must_use]
     pub fn is_usable_on_error(&self, now: SystemTime) -> bool {
+        let may_be_stale = !self.if_error.is_zero();
         self.age(now) < self.lifetime.saturating_add(self.if_error)
+            && (may_be_stale || !self.is_from_future(now))
+    }
+
+    /// Returns whether the clock was set back before the response came.
+    fn is_from_future(&self, now: SystemTime) -> bool {
+        now + CLOCK_STEP < self.received
     }
 }
 

@@ -185,6 +185,11 @@ fn the_age_counts_from_the_origin_on() {
     let freshness = Freshness::of(&fields(&[]), future, &rules);
     assert_eq!(freshness.usage(after(100)), Use::AfterValidation);
     assert_eq!(freshness.usage(after(199)), Use::Fresh);
+    assert!(freshness.is_usable_on_error(after(199)) && !freshness.is_usable_on_error(after(100)));
+    let rules = FreshnessRules { stale_if_error: Duration::from_secs(1), ..rules };
+    let usable =
+        |line| Freshness::of(&fields(&[line]), future, &rules).is_usable_on_error(after(100));
+    assert!(usable("X: y") && !usable("Cache-Control: max-age=10, must-revalidate"));
 }
 
 #[test]
