@@ -76,12 +76,19 @@ impl Expiry {
     }
 
     /// Returns whether an object was requested, in milliseconds since 1970, before it was declared
-    /// stale.
+    /// stale. Of one that comes from the future, because the clock was set back, nobody knows: it
+    /// may have been.
     pub(crate) fn covers(&self, key: &str, requested: u64) -> bool {
-        requested <= self.newest.load(Ordering::Relaxed)
-            && lock(&self.prefixes)
-                .iter()
-                .any(|(moment, prefix)| requested <= *moment && key.starts_with(prefix))
+        self.covers_at(key, requested, millis(SystemTime::now()))
+    }
+
+    fn covers_at(&self, key: &str, requested: u64, now: u64) -> bool {
+        let newest = self.newest.load(Ordering::Relaxed);
+        let is_from_future = newest > 0 && requested > now;
+        (is_from_future || requested <= newest)
+            && lock(&self.prefixes).iter().any(|(moment, prefix)| {
+                (is_from_future || requested <= *moment) && key.starts_with(prefix)
+            })
     }
 }
 
@@ -110,13 +117,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("expired");
         let expiry = Expiry::load(file.clone()).unwrap();
+        // All of them are in the past of this moment.
+        let covers = |expiry: &Expiry, key, requested| expiry.covers_at(key, requested, u64::MAX);
         let before = millis(SystemTime::now());
-        assert!(!expiry.covers("/a/b", before));
+        assert!(!covers(&expiry, "/a/b", before));
         expiry.add("/a/").unwrap();
         let after = millis(SystemTime::now()) + 1;
         for expiry in [expiry, Expiry::load(file.clone()).unwrap()] {
-            assert!(expiry.covers("/a/b", before) && !expiry.covers("/b", before));
-            assert!(!expiry.covers("/a/b", after));
+            assert!(covers(&expiry, "/a/b", before) && !covers(&expiry, "/b", before));
+            assert!(!covers(&expiry, "/a/b", after));
+            // The clock was set back.
+            assert!(expiry.covers_at("/a/b", after, after - 1));
+            assert!(!expiry.covers_at("/b", after, after - 1));
         }
         let expiry = Expiry::load(file).unwrap();
         // The oldest prefixes are merged into one for all paths.
@@ -124,11 +136,12 @@ mod tests {
             expiry.insert(after + number as u64, &format!("/n/{number}/"));
         }
         assert_eq!(expiry.prefixes.lock().unwrap().len(), MAX_PREFIXES);
-        assert!(expiry.covers("/a/b", before) && expiry.covers("/n/9/x", after + 9));
+        assert!(covers(&expiry, "/a/b", before) && covers(&expiry, "/n/9/x", after + 9));
         let merged = after + 2 * MAX_PREFIXES as u64;
-        assert!(expiry.covers("/b", merged) && !expiry.covers("/b", merged + 1));
+        assert!(covers(&expiry, "/b", merged) && !covers(&expiry, "/b", merged + 1));
         assert!(
-            expiry.covers("/n/3000/x", after + 3000) && !expiry.covers("/n/3000/x", after + 3001)
+            covers(&expiry, "/n/3000/x", after + 3000)
+                && !covers(&expiry, "/n/3000/x", after + 3001)
         );
         expiry.add("/").unwrap();
         assert_eq!(expiry.prefixes.lock().unwrap().len(), 1);
