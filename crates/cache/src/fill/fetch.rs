@@ -25,7 +25,7 @@ use crate::error::CacheErrorKind;
 use crate::generation::Generation;
 use crate::object::{CachedObject, FetchGuard, FetchOutcome};
 use crate::ranges::RangeSet;
-use crate::shared::{Counters, Permit, Shared};
+use crate::shared::{Counters, Permit, Shared, is_full};
 use crate::store::{Room, StoredHead, is_of_content, journal_unit, millis, stored_fields, units};
 
 /// Loads an object that an earlier process has stored, and fetches it from the origin if there is
@@ -335,11 +335,7 @@ impl Fetch<'_> {
             false => self.shared.room_for(&(start..end), is_stored).ok(),
         };
         let Some(room) = room else { return self.relay(received, total, start..end) };
-        let create = || self.create(&received.answer.response, total, is_stored);
-        let created = match create() {
-            Err(_) if self.shared.restore_folder() => create(),
-            created => created,
-        };
+        let created = self.create_somehow(&received.answer.response, total, is_stored);
         self.shared.note_stored(created.as_ref().map(drop));
         let generation = match created {
             Ok(generation) => Arc::new(generation),
@@ -445,6 +441,29 @@ impl Fetch<'_> {
         }
     }
 
+    /// Creates a version, where necessary after the folder was restored, or others were evicted.
+    fn create_somehow(
+        &self,
+        response: &Response,
+        size: Option<u64>,
+        is_stored: bool,
+    ) -> io::Result<Generation> {
+        let create = || self.create(response, size, is_stored);
+        let mut created = match create() {
+            Err(_) if self.shared.restore_folder() => create(),
+            created => created,
+        };
+        for _ in 0..MAX_EVICTED_FOR_FILES {
+            match &created {
+                Err(error) if is_stored && is_full(error) && self.shared.evict(1) => {
+                    created = create();
+                }
+                _ => break,
+            }
+        }
+        created
+    }
+
     fn create(
         &self,
         response: &Response,
@@ -463,6 +482,10 @@ impl Fetch<'_> {
         Ok(Generation::new(Arc::new(kept.file.into()), head, Some(kept.journal), nothing))
     }
 }
+
+/// The maximum number of objects that are evicted for the files of another one, for which there may
+/// be no inodes.
+const MAX_EVICTED_FOR_FILES: u32 = 4;
 
 /// The maximum time that an origin can ask to be left alone while a stale version is used.
 const MAX_PAUSE: Duration = Duration::from_secs(30);

@@ -19,7 +19,7 @@ use expiry::Expiry;
 use folders::Folders;
 pub(crate) use folders::{FolderOutcome, FolderState};
 use popularity::Popularity;
-pub(crate) use room::extent_end;
+pub(crate) use room::{extent_end, is_full};
 use underpass_engine::wait::lock;
 use underpass_engine::{PipePool, Report};
 use underpass_protocol::caching::Use;
@@ -243,9 +243,7 @@ impl Shared {
         let Err(error) = created else {
             return self.cannot_store.store(false, Ordering::Relaxed);
         };
-        let is_full =
-            matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-        let is_known = is_full || self.is_gone.load(Ordering::Relaxed);
+        let is_known = is_full(error) || self.is_gone.load(Ordering::Relaxed);
         if !is_known && !self.cannot_store.swap(true, Ordering::Relaxed) {
             self.notify(&CacheEvent::CannotStore(error));
         }

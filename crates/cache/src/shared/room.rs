@@ -1,5 +1,6 @@
 //! Room on the disk: for fills, which take it as their bytes come, by evicting others.
 
+use std::io;
 use std::ops::Range;
 
 use super::{Counters, Shared};
@@ -97,6 +98,11 @@ impl Shared {
         let current = self.current(&unit.digest);
         current.is_some_and(|current| current.is_pinned(&unit.range(current.len())))
     }
+}
+
+/// Returns whether an error means that a disk, or a quota of its users, is full.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Returns where the extent ends that has this byte.
