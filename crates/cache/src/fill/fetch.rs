@@ -26,7 +26,9 @@ use crate::generation::Generation;
 use crate::object::{CachedObject, FetchGuard, FetchOutcome};
 use crate::ranges::RangeSet;
 use crate::shared::{Counters, Permit, Shared, is_full};
-use crate::store::{Room, StoredHead, is_of_content, journal_unit, millis, stored_fields, units};
+use crate::store::{
+    LoadedFile, Room, StoredHead, is_of_content, journal_unit, millis, stored_fields, units,
+};
 
 /// Loads an object that an earlier process has stored, and fetches it from the origin if there is
 /// no usable one.
@@ -35,17 +37,13 @@ pub(crate) fn load(shared: &Arc<Shared>, guard: FetchGuard, wanted: ObjectReques
     let digest = object.key.digest();
     let purges = object.state().purges;
     let origins = &shared.origins.names;
-    if let Some((kept, contents)) = shared.folder.load(digest, object.key.as_str(), origins) {
+    let loaded = shared.folder.load(digest, object.key.as_str(), origins);
+    if let Some(LoadedFile { file, journal, contents }) = loaded {
         let present: RangeSet = contents.present.into_iter().collect();
         let mut units = units(digest, contents.subject.size, present.iter());
         units.push(journal_unit(digest, &contents.subject));
         shared.quota.add_existing(digest, &units);
-        let generation = Generation::new(
-            Arc::new(kept.file.into()),
-            contents.subject,
-            Some(kept.journal),
-            present,
-        );
+        let generation = Generation::new(Arc::new(file.into()), contents.subject, journal, present);
         let mut state = object.state();
         if state.purges == purges {
             state.current = Some(Arc::new(generation));
@@ -335,7 +333,7 @@ impl Fetch<'_> {
             false => self.shared.room_for(&(start..end), is_stored).ok(),
         };
         let Some(room) = room else { return self.relay(received, total, start..end) };
-        let created = self.create_somehow(&received.answer.response, total, is_stored);
+        let created = self.create_or_evict(&received.answer.response, total, is_stored);
         self.shared.note_stored(created.as_ref().map(drop));
         let generation = match created {
             Ok(generation) => Arc::new(generation),
@@ -442,7 +440,7 @@ impl Fetch<'_> {
     }
 
     /// Creates a version, where necessary after the folder was restored, or others were evicted.
-    fn create_somehow(
+    fn create_or_evict(
         &self,
         response: &Response,
         size: Option<u64>,

@@ -14,10 +14,14 @@ use underpass_client::journal::JournalContents;
 use super::head::StoredHead;
 use super::unit::MAX_PAGE;
 
-/// Opens the file of this name.
+/// Opens the file of this name; only for reading if the disk has become read-only.
 pub(super) fn open_body(shard: &OwnedFd, name: &OsStr) -> Option<File> {
-    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    Some(openat(shard, name, flags, Mode::empty()).ok()?.into())
+    let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let opened = match openat(shard, name, flags | OFlags::RDWR, Mode::empty()) {
+        Err(Errno::ROFS) => openat(shard, name, flags | OFlags::RDONLY, Mode::empty()),
+        opened => opened,
+    };
+    Some(opened.ok()?.into())
 }
 
 /// Locks the file of an object for as long as it is open. An object that leaves memory writes its
@@ -38,16 +42,20 @@ pub(super) fn is_usable(
     let head = &contents.subject;
     // Without a length it was not complete, and without a version no other bytes fit to it.
     let (Ok(found), Some(size)) = (file.metadata(), head.size) else { return false };
-    let is_whole = match contents.present.as_slice() {
-        [] => size == 0,
-        [all] => *all == (0..size),
-        _ => false,
-    };
     let is_same = found.ino() == head.inode
         && found.len() == size
         && head.key == key
         && head.origins.iter().any(|origin| origins.contains(origin));
-    is_same && (is_whole || head.version.is_some())
+    is_same && (is_whole(contents) || head.version.is_some())
+}
+
+/// Returns whether all bytes of an object are present.
+pub(super) fn is_whole(contents: &JournalContents<StoredHead>) -> bool {
+    match contents.present.as_slice() {
+        [] => contents.subject.size == Some(0),
+        [all] => all.start == 0 && Some(all.end) == contents.subject.size,
+        _ => false,
+    }
 }
 
 /// Returns whether a file takes more room than what its journal lists.

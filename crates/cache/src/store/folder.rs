@@ -20,7 +20,7 @@ use underpass_client::journal::{self, Journal, JournalContents};
 use underpass_engine::wait::unpoison;
 use underpass_protocol::digest::hex;
 
-use super::body::{discard_unlisted, has_unlisted, is_usable, lock_body, open_body};
+use super::body::{discard_unlisted, has_unlisted, is_usable, is_whole, lock_body, open_body};
 use super::head::{StoredHead, millis};
 use super::unit::{StoredUnit, is_divided, journal_unit, units};
 use crate::error::OpenError;
@@ -62,6 +62,15 @@ pub(crate) enum Restored {
 pub(crate) struct StoredFile {
     pub(crate) file: File,
     pub(crate) journal: Journal<StoredHead>,
+}
+
+/// An object that an earlier process has stored.
+#[derive(Debug)]
+pub(crate) struct LoadedFile {
+    pub(crate) file: File,
+    /// `None` if the disk takes none.
+    pub(crate) journal: Option<Journal<StoredHead>>,
+    pub(crate) contents: JournalContents<StoredHead>,
 }
 
 impl CacheFolder {
@@ -219,7 +228,7 @@ impl CacheFolder {
         digest: &KeyDigest,
         key: &str,
         origins: &[String],
-    ) -> Option<(StoredFile, JournalContents<StoredHead>)> {
+    ) -> Option<LoadedFile> {
         let shard = self.shard(digest).ok()?;
         let read = || journal::read::<StoredHead>(&shard, name(digest).as_ref());
         let opened = open_body(&shard, read()?.subject.body.as_ref());
@@ -235,7 +244,12 @@ impl CacheFolder {
         let mut known = read()?;
         known.subject.clone_from(&contents.subject);
         let journal = Journal::resume(shard.try_clone().ok()?, name(digest).as_ref(), known);
-        Some((StoredFile { file, journal: journal.ok()? }, contents))
+        // From a disk that takes no journal, what is whole is served all the same.
+        let journal = journal.map(Some).or_else(|error| match is_whole(&contents) {
+            true => Ok(None),
+            false => Err(error),
+        });
+        Some(LoadedFile { file, journal: journal.ok()?, contents })
     }
 
     /// Removes an object; returns whether there was one. Its readers have it open.
@@ -421,8 +435,8 @@ mod tests {
             let piece = stored.journal.begin(&(0..10));
             stored.journal.record_progress(piece, 10);
             drop(stored);
-            let (again, contents) = loading.join().unwrap();
-            assert_eq!(contents.present, [0..10]);
+            let again = loading.join().unwrap();
+            assert_eq!(again.contents.present, [0..10]);
             assert_eq!(try_lock(), Err(Errno::WOULDBLOCK));
             drop(again);
         });

@@ -7,7 +7,7 @@ mod head;
 mod quota;
 mod unit;
 
-pub(crate) use folder::{CacheFolder, Restored};
+pub(crate) use folder::{CacheFolder, LoadedFile, Restored};
 pub(crate) use head::{StoredHead, is_forwarded, is_of_content, millis, stored_fields};
 pub(crate) use quota::{DiskQuota, QuotaExceeded, Room};
 pub(crate) use unit::{EXTENT, MAX_PAGE, StoredUnit, is_divided, journal_unit, units};

@@ -1,6 +1,7 @@
 //! What outlives the process, and what does not.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -399,6 +400,24 @@ fn a_disk_that_has_become_read_only_is_reported_once() {
     let said = node.server.finish().stderr;
     let lines: Vec<_> = said.lines().filter(|line| line.contains("ead-only")).collect();
     assert!(matches!(lines[..], [line] if line.contains("nothing new is stored")), "{said}");
+}
+
+#[test]
+fn what_is_whole_is_served_from_a_disk_that_others_have_filled() {
+    let Some(disk) = Mounted::new(FileSystem::Tmpfs, 16) else { return };
+    let object = Object::new(noise(LEN), "a");
+    let bytes = object.bytes.clone();
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let cache = tempfile::tempdir_in(disk.root()).unwrap();
+    let node = Node::on(cache, &origin.url(), &[]);
+    node.get("/a").is(200, &bytes);
+    until_stored(&node, LEN as u64);
+    let mut filler = fs::File::create(disk.root().join("filler")).unwrap();
+    while filler.write_all(&[0; 4096]).is_ok() {}
+    origin.end();
+    let reply = node.again(&origin.url(), &[]).get("/a");
+    reply.is(200, &bytes);
+    assert!(reply.cache().starts_with("underpass; hit"), "{}", reply.cache());
 }
 
 #[test]
