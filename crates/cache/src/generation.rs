@@ -15,7 +15,7 @@ use underpass_engine::wait::lock;
 
 use crate::error::{CacheError, CacheErrorKind};
 use crate::ranges::RangeSet;
-use crate::store::{MAX_PAGE, StoredHead};
+use crate::store::{HeldRoom, MAX_PAGE, StoredHead};
 
 /// One version of an object.
 #[derive(Debug)]
@@ -31,6 +31,8 @@ pub(crate) struct Generation {
     is_dirty: AtomicBool,
     /// Whether none of it is stored.
     is_relayed: bool,
+    /// The room of its bytes if it is not stored.
+    held: Mutex<Vec<HeldRoom>>,
 }
 
 #[derive(Debug, Default)]
@@ -95,6 +97,7 @@ impl Generation {
             state: Mutex::new(state),
             is_dirty: AtomicBool::new(false),
             is_relayed: false,
+            held: Mutex::default(),
         }
     }
 
@@ -103,6 +106,11 @@ impl Generation {
         let generation = Self::new(file, head, None, RangeSet::default());
         lock(&generation.state).failures = (1, Some(CacheErrorKind::NoRoom.into()));
         Self { is_relayed: true, ..generation }
+    }
+
+    /// Holds the room of bytes that are not stored until all readers have left.
+    pub(crate) fn hold(&self, room: HeldRoom) {
+        lock(&self.held).push(room);
     }
 
     /// Returns the validator of the version.

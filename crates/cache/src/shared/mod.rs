@@ -37,7 +37,7 @@ use crate::store::{CacheFolder, DiskQuota, Restored};
 pub(crate) struct Shared {
     pub(crate) options: CacheOptions,
     pub(crate) folder: CacheFolder,
-    pub(crate) quota: DiskQuota,
+    pub(crate) quota: Arc<DiskQuota>,
     pub(crate) origins: Origins,
     pub(crate) pipes: PipePool,
     /// Runs fills.
@@ -135,7 +135,7 @@ pub struct CacheStats {
     pub used_bytes: u64,
     /// The number of stored objects.
     pub objects: u64,
-    /// Bytes that running fills will still write.
+    /// Bytes that running fills will still write, and those that are not stored and still read.
     pub reserved_bytes: u64,
 }
 
@@ -175,7 +175,7 @@ impl Shared {
             expiry,
             popularity: Popularity::default(),
             folders: Folders::default(),
-            quota: DiskQuota::new(options.size, options.keep_free),
+            quota: Arc::new(DiskQuota::new(options.size, options.keep_free)),
             origins,
             pipes: PipePool::default(),
             fills: Pool::new("fill", MAX_FILLS, MAX_WAITING),

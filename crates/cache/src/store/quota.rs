@@ -1,7 +1,7 @@
 //! The disk quota: what is used, what is reserved for fills, and what is evicted next.
 
 use std::os::fd::OwnedFd;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::fs::fstatvfs;
@@ -27,8 +27,11 @@ struct QuotaState {
     reserved: u64,
     /// The bytes that they may write besides, for which room is made later.
     promised: u64,
-    /// The bytes of running bodies that are not stored, which do not count for the limit.
+    /// The bytes of running bodies that are not stored. All of these together have the limit, too,
+    /// and count for no others.
     passing: u64,
+    /// The bytes of such bodies that have come, and that clients still read.
+    held: u64,
     /// The times of recent disk failures.
     failed: Vec<Instant>,
 }
@@ -51,6 +54,27 @@ pub(crate) struct Room {
     passing: u64,
     /// The offset up to which there is room.
     pub(crate) until: u64,
+}
+
+/// The room of a body that is not stored, which comes back when its last reader has left.
+#[derive(Debug)]
+pub(crate) struct HeldRoom {
+    quota: Arc<DiskQuota>,
+    bytes: u64,
+}
+
+impl HeldRoom {
+    pub(crate) fn new(quota: &Arc<DiskQuota>, bytes: u64) -> Self {
+        lock(&quota.state).held += bytes;
+        Self { quota: Arc::clone(quota), bytes }
+    }
+}
+
+impl Drop for HeldRoom {
+    fn drop(&mut self) {
+        let mut state = lock(&self.quota.state);
+        state.held = state.held.saturating_sub(self.bytes);
+    }
 }
 
 /// Why space cannot be reserved.
@@ -122,6 +146,10 @@ impl DiskQuota {
     pub(crate) fn pass(&self, bytes: u64, disk: &OwnedFd) -> Option<Room> {
         let mut state = lock(&self.state);
         let due = state.reserved + state.promised + state.passing;
+        let beside = (state.passing + state.held).saturating_add(bytes);
+        if self.limit.is_some_and(|limit| beside > limit) {
+            return None;
+        }
         if state.is_read_only() || self.missing(disk, due.saturating_add(bytes)).bytes > 0 {
             return None;
         }
@@ -213,7 +241,7 @@ impl DiskQuota {
         QuotaUsage {
             bytes: state.queue.bytes(),
             objects: state.queue.objects(),
-            reserved: state.reserved + state.promised + state.passing,
+            reserved: state.reserved + state.promised + state.passing + state.held,
         }
     }
 }
@@ -225,7 +253,7 @@ pub(crate) struct QuotaUsage {
     pub(crate) bytes: u64,
     /// The number of objects.
     pub(crate) objects: u64,
-    /// The bytes that fills have reserved or may still need.
+    /// The bytes that fills have reserved or may still need, and those that are not stored.
     pub(crate) reserved: u64,
 }
 

@@ -190,6 +190,26 @@ fn a_body_without_a_length_has_the_room_of_others_and_is_passed_on_beyond_it() {
 }
 
 #[test]
+fn bodies_that_are_not_kept_take_no_more_than_the_room_of_the_cache() {
+    let object = Object::new(noise(16 * MIB), "a").with("Cache-Control: no-store");
+    let bytes = object.bytes.clone();
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let node = Node::new(&origin.url(), &["--cache-size", "40M"]);
+    // None of them reads on, so that the files without names stay.
+    let clients = [0, 1, 2].map(|_| {
+        let mut client = node.client("GET", "/a", &[]);
+        client.read_body(1);
+        client
+    });
+    for (number, client) in clients.into_iter().enumerate() {
+        let reply = client.finish();
+        reply.is(200, &bytes);
+        assert_eq!(reply.cache().ends_with("detail=no-room"), number == 2, "{}", reply.cache());
+    }
+    until("room", || node.metric("reserved_bytes") == 0);
+}
+
+#[test]
 fn old_objects_make_room_where_there_are_no_inodes() {
     let Some(disk) = Mounted::new(FileSystem::Tmpfs, 16) else { return };
     let remounted =

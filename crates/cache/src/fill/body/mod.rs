@@ -22,7 +22,7 @@ use crate::generation::Generation;
 use crate::object::CachedObject;
 use crate::ranges::RangeSet;
 use crate::shared::{Counters, FillReport, Shared, extent_end};
-use crate::store::{EXTENT, Room, units};
+use crate::store::{EXTENT, HeldRoom, Room, units};
 
 /// A running fill of one version of an object. Dropping it ends it.
 pub(super) struct Fill {
@@ -370,6 +370,9 @@ impl Drop for Fill {
         let (digest, len) = (self.object.key.digest(), self.generation.len());
         let is_stored = self.generation.is_stored() && self.writer.is_none();
         let stored = is_stored.then(|| units(digest, len, self.stored.iter()));
+        if !is_stored && self.writer.is_none() {
+            self.generation.hold(HeldRoom::new(&self.shared.quota, written));
+        }
         self.shared.quota.release(&self.room, &stored.unwrap_or_default());
         if std::thread::panicking() {
             self.error = Some(CacheErrorKind::Disk.into());
