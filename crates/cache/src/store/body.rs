@@ -1,4 +1,4 @@
-//! The file with the bytes of an object: how it is opened, and whether it has what its journal says.
+//! The file with the bytes of an object: opening it, and checking it against its journal.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};

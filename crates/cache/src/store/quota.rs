@@ -198,7 +198,7 @@ impl DiskQuota {
         MissingSpace { bytes, files }
     }
 
-    /// Releases the room of a fill, and adds the bytes that were written to units of stored objects.
+    /// Releases the room of a fill, and adds the written bytes to units of stored objects.
     pub(crate) fn release(&self, room: &Room, written: &[(StoredUnit, u64)]) {
         let mut state = lock(&self.state);
         state.reserved = state.reserved.saturating_sub(room.reserved);

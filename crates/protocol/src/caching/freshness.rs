@@ -133,8 +133,8 @@ impl Freshness {
         }
     }
 
-    /// Returns whether it may be used now although the origin fails. After the clock was set back it
-    /// is stale, however long it says that it is fresh.
+    /// Returns whether it may be used now although the origin fails. After the clock was set back
+    /// it is stale, however long it says that it is fresh.
     #[must_use]
     pub fn is_usable_on_error(&self, now: SystemTime) -> bool {
         let may_be_stale = !self.if_error.is_zero();
