@@ -4,8 +4,8 @@
 //! The first line says which file it is, such as its URL and version, and the ranges that are known
 //! to be on the disk. After it, each fetched piece has a line of fixed length, `start end done`,
 //! which one pwrite(2) overwrites whenever more has arrived. After a kill these lines are exact,
-//! because the page cache outlives the process. After a power cut, which shows in the boot id, they
-//! may be ahead of the data, so only the ranges on the disk count.
+//! because the page cache outlives the process. After a power cut, or after the disk was removed,
+//! they may be ahead of the data, so only the ranges on the disk count in another session.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -29,8 +29,9 @@ struct JournalHead<S> {
     underpass_journal: u32,
     #[serde(flatten)]
     subject: S,
-    /// The boot id of the machine.
-    boot: String,
+    /// The session; versions that knew no mounts wrote the boot id alone.
+    #[serde(rename = "boot")]
+    session: String,
     /// Ranges that are known to be on the disk.
     safe: Vec<(u64, u64)>,
 }
@@ -253,7 +254,7 @@ fn write<S: Clone + Serialize>(
     let head = JournalHead {
         underpass_journal: FORMAT,
         subject: subject.clone(),
-        boot: boot(),
+        session: session::current(folder).unwrap_or_default(),
         safe: safe.iter().map(|range| (range.start, range.end)).collect(),
     };
     let mut text = serde_json::to_string(&head)?;
@@ -293,8 +294,8 @@ pub fn read<S: DeserializeOwned>(folder: &OwnedFd, name: &OsStr) -> Option<Journ
         return None;
     }
     let safe = merged(head.safe.iter().map(|(start, end)| *start..*end));
-    let is_same_boot = !head.boot.is_empty() && head.boot == boot();
-    let present = match is_same_boot {
+    let is_same_session = session::current(folder).is_some_and(|now| now == head.session);
+    let present = match is_same_session {
         true => {
             merged(bytes[end..].chunks(LINE).map_while(JournalPiece::parse).map(|it| it.present()))
         }
@@ -322,11 +323,6 @@ pub(crate) fn new_name(name: &OsStr) -> OsString {
     let mut new = name.to_owned();
     new.push(".new");
     new
-}
-
-/// Returns the boot id; empty if it is unknown.
-fn boot() -> String {
-    session::boot_id().unwrap_or_default()
 }
 
 /// Sorts ranges and merges those that touch.
@@ -413,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn after_another_boot_only_what_was_saved_counts() {
+    fn after_another_boot_or_mount_only_what_was_saved_counts() {
         let folder = tempfile::tempdir().expect("a folder");
         let name = OsStr::new("journal");
         let part = File::create(folder.path().join("part")).expect("a file");
@@ -426,8 +422,14 @@ mod tests {
         let text = fs::read_to_string(&path).expect("text");
         assert_eq!(read(&open(folder.path()), name).expect("it").present, [0..90]);
         assert_eq!(text.len() % LINE, 0);
-        fs::write(&path, text.replace(&boot(), "another")).expect("written");
-        assert_eq!(read(&open(folder.path()), name).expect("it").present, [0..60]);
+        let session = session::current(open(folder.path())).expect("a session");
+        let (boot, mount) = session.rsplit_once(' ').expect("two numbers");
+        for other in ["another".to_owned(), format!("{boot} 1{mount}")] {
+            let text = text.replace(&session, &other);
+            assert!(text.contains(&other));
+            fs::write(&path, text).expect("written");
+            assert_eq!(read(&open(folder.path()), name).expect("it").present, [0..60], "{other}");
+        }
     }
 
     #[test]

@@ -53,9 +53,7 @@ impl WriteLog {
     pub(super) fn open(folder: &OwnedFd) -> io::Result<Self> {
         let folder = rustix::io::fcntl_dupfd_cloexec(folder, 0)?;
         let (mut file, is_new) = open_locked(&folder)?;
-        let boot = session::boot_id();
-        let session = boot.map(|boot| session::of(&boot, &file).trim().to_owned());
-        let session = session.unwrap_or_default();
+        let session = session::current(&file).unwrap_or_default();
         let mut periods = Vec::new();
         if !is_new {
             let mut text = Vec::new();

@@ -30,5 +30,12 @@ pub fn of(boot: &str, file: impl AsFd) -> String {
     format!("boot {boot} mount {mount}\n")
 }
 
+/// Returns the current session of this file or folder, without the end of the line; `None` if the
+/// machine has no boot id.
+#[must_use]
+pub fn current(file: impl AsFd) -> Option<String> {
+    Some(of(&boot_id()?, file).trim_end().to_owned())
+}
+
 /// The length of the longest session, in bytes.
 pub const MAX_LEN: usize = 128;

@@ -62,8 +62,9 @@ pub(super) struct JournalState {
     pub(super) origin: ArchiveId,
     /// The position up to which the archive is unpacked.
     pub(super) position: u64,
-    /// Whether the machine has not been restarted since, so that all files have their bytes.
-    pub(super) is_same_boot: bool,
+    /// Whether it was written since the machine was started and the file system mounted, so that
+    /// all files have their bytes.
+    pub(super) is_same_session: bool,
     pub(super) folders: Vec<FolderAttrs>,
     /// The large file that the position is within, if any.
     pub(super) large: Option<LargeFile>,
@@ -77,6 +78,8 @@ pub(super) struct ArchiveJournal {
     file: File,
     folder: OwnedFd,
     name: OsString,
+    /// This session, as one word.
+    session: String,
     /// The offset of the next line.
     end: AtomicU64,
     /// The position that was written last.
@@ -107,13 +110,14 @@ impl ArchiveJournal {
         };
         let mut text = Vec::new();
         file.read_to_end(&mut text)?;
-        let (noted, end) = read(&text, &boot_id());
+        let session = session_of(&file);
+        let (noted, end) = read(&text, &session);
         if noted.is_some() {
             file.set_len(end)?;
         }
         let written = AtomicU64::new(noted.as_ref().map_or(0, |noted| noted.position));
         let end = AtomicU64::new(end);
-        Ok((Self { file, folder, name: name.to_owned(), end, written }, noted))
+        Ok((Self { file, folder, name: name.to_owned(), session, end, written }, noted))
     }
 
     /// Forgets the archive: what is in the folder is of an older one.
@@ -126,21 +130,21 @@ impl ArchiveJournal {
         self.clear()?;
         let ArchiveId { url, etag, top, len } = origin;
         let [url, etag] = [url, etag].map(|text| encode_segment(text.as_bytes()));
-        let (top, boot) = (encode_segment(top), boot_id());
+        let (top, session) = (encode_segment(top), &self.session);
         let text = [
             MAGIC.to_owned(),
             slot(SAFE, 0),
             slot(DONE, 0),
-            sealed(&format!("archive {len} {etag} {url} .{top} {boot}")),
+            sealed(&format!("archive {len} {etag} {url} .{top} {session}")),
         ];
         self.end.store(0, Ordering::Relaxed);
         self.written.store(0, Ordering::Relaxed);
         self.append(&text.concat())
     }
 
-    /// Notes the current boot, and that everything before `position` is here.
+    /// Notes the current session, and that everything before `position` is here.
     pub(super) fn go_on(&self, position: u64) -> io::Result<()> {
-        self.append(&sealed(&format!("boot {}", boot_id())))?;
+        self.append(&sealed(&format!("boot {}", self.session)))?;
         self.reach(position)
     }
 
@@ -228,7 +232,7 @@ fn is_foreign(file: &File) -> io::Result<bool> {
 }
 
 /// Parses a journal; returns its contents and the end of its last valid line.
-fn read(text: &[u8], boot: &str) -> (Option<JournalState>, u64) {
+fn read(text: &[u8], session: &str) -> (Option<JournalState>, u64) {
     let nothing = (None, 0);
     let Some(rest) = text.strip_prefix(MAGIC.as_bytes()) else { return nothing };
     let mut lines = rest.split_inclusive(|byte| *byte == b'\n');
@@ -239,7 +243,7 @@ fn read(text: &[u8], boot: &str) -> (Option<JournalState>, u64) {
     let mut large: Vec<LargeFile> = Vec::new();
     for line in lines {
         let Some(words) = unsealed(line) else { break };
-        let Some(()) = take(&words, boot, &mut noted, &mut large) else { break };
+        let Some(()) = take(&words, session, &mut noted, &mut large) else { break };
         // Only the last large file and those at the positions are needed.
         let is_of_use =
             |large: &LargeFile| [safe, done].into_iter().flatten().any(|at| large.holds(at));
@@ -250,7 +254,7 @@ fn read(text: &[u8], boot: &str) -> (Option<JournalState>, u64) {
     }
     let Some(mut noted) = noted else { return nothing };
     noted.position = match done {
-        Some(done) if noted.is_same_boot => done,
+        Some(done) if noted.is_same_session => done,
         _ => safe.unwrap_or(0),
     };
     let position = noted.position;
@@ -262,7 +266,7 @@ fn read(text: &[u8], boot: &str) -> (Option<JournalState>, u64) {
 /// Parses the words of one line.
 fn take(
     words: &[&str],
-    boot: &str,
+    session: &str,
     noted: &mut Option<JournalState>,
     large: &mut Vec<LargeFile>,
 ) -> Option<()> {
@@ -275,11 +279,12 @@ fn take(
                 top: path(top)?,
                 len: len.parse().ok()?,
             };
-            let (is_same_boot, folders) = (*then == boot, Vec::new());
+            let (is_same_session, folders) = (*then == session, Vec::new());
             let (position, large, partial) = (0, None, None);
-            *noted = Some(JournalState { origin, position, is_same_boot, folders, large, partial });
+            *noted =
+                Some(JournalState { origin, position, is_same_session, folders, large, partial });
         }
-        (["boot", then], Some(noted)) => noted.is_same_boot = *then == boot,
+        (["boot", then], Some(noted)) => noted.is_same_session = *then == session,
         (["folder", mode, tv_sec, tv_nsec, name], Some(noted)) => {
             noted.folders.push(FolderAttrs {
                 path: path(name)?,
@@ -341,9 +346,10 @@ fn position(line: &[u8], name: &str) -> Option<u64> {
     }
 }
 
-/// Returns the boot id; if it is unknown, one that matches no other.
-fn boot_id() -> String {
-    session::boot_id().unwrap_or_else(|| format!("unknown-{}", std::process::id()))
+/// Returns the session of a file as one word; if it is unknown, a word that matches no other.
+fn session_of(file: &File) -> String {
+    let session = session::current(file).map(|session| encode_segment(session.as_bytes()));
+    session.map_or_else(|| format!("unknown-{}", std::process::id()), |it| it.to_string())
 }
 
 const MAGIC: &str = "underpass get: unfinished folder, 1\n";
@@ -405,20 +411,23 @@ mod tests {
     fn what_is_noted_is_read_again() {
         let dest = tempfile::tempdir().unwrap();
         let (journal, text) = written(dest.path());
-        let (noted, end) = read(&text, &boot_id());
+        let (noted, end) = read(&text, &journal.session);
         let folders = vec![folder(b""), folder(b"d/e f")];
         let expected = JournalState {
             origin: origin(),
             position: 1_000_000,
-            is_same_boot: true,
+            is_same_session: true,
             folders,
             large: Some(large()),
             partial: Some(large().path),
         };
         assert_eq!((noted, end), (Some(expected.clone()), text.len() as u64));
-        // After another start of the machine only what was on the disk counts.
-        let other = JournalState { position: 0, is_same_boot: false, large: None, ..expected };
-        assert_eq!(read(&text, "another").0, Some(other));
+        // After another start of the machine, or in another mount, only what was on the disk counts.
+        let other = JournalState { position: 0, is_same_session: false, large: None, ..expected };
+        let another_mount = format!("{}1", journal.session);
+        for session in ["another", &another_mount] {
+            assert_eq!(read(&text, session).0.as_ref(), Some(&other), "{session}");
+        }
         journal.remove().unwrap();
         assert!(!dest.path().join("j").exists());
     }
@@ -426,9 +435,9 @@ mod tests {
     #[test]
     fn a_line_cut_anywhere_is_not_believed() {
         let dest = tempfile::tempdir().unwrap();
-        let (_journal, text) = written(dest.path());
+        let (journal, text) = written(dest.path());
         for len in 0..text.len() {
-            let (noted, end) = read(&text[..len], &boot_id());
+            let (noted, end) = read(&text[..len], &journal.session);
             assert!(end as usize <= len, "{len}");
             if let Some(noted) = noted {
                 assert_eq!(noted.origin, origin());
@@ -439,7 +448,7 @@ mod tests {
         for at in slot_at..slot_at + SLOT as usize {
             let mut text = text.clone();
             text[at] ^= 1;
-            let noted = read(&text, &boot_id()).0;
+            let noted = read(&text, &journal.session).0;
             assert!(noted.is_none_or(|noted| noted.position == 0), "{at}");
         }
     }
