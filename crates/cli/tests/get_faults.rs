@@ -188,6 +188,20 @@ fn a_full_disk_is_told_in_one_line_and_what_came_is_kept() {
 }
 
 #[test]
+fn a_file_that_could_not_be_synced_on_the_way_gets_no_name() {
+    if !has("strace") {
+        return;
+    }
+    // So slow that the file is synced before its end. The kernel reports such an error once.
+    let stage = Stage::new(&[]);
+    let strace = ["-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO:when=1"];
+    for args in [&["-j1", "--sync", "--rate", "5M"][..], &["-j3", "--rate", "5M"]] {
+        stage.traced(&strace, args).failed(1, &["Input/output"]);
+        assert_eq!(names(stage.here.path()), [""; 0], "nothing of it is known to be there");
+    }
+}
+
+#[test]
 fn a_disk_that_is_too_small_is_found_out_before_the_first_byte() {
     let stage = Stage::new(&[]);
     let script = "mkdir small && mount -t tmpfs -o size=8M none small && cd small && exec \"$@\"";

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::Builder;
 use std::time::Duration;
 
+use underpass_engine::hint::Action;
 use underpass_engine::wait::lock;
 use underpass_engine::{Progress, Report};
 use underpass_protocol::digest::Digest;
@@ -97,7 +98,7 @@ impl<'c> Workers<'c> {
             if let Some(journal) = self.journal {
                 // Without it the next process finds less that is known to be here.
                 let _ = Builder::new()
-                    .spawn_scoped(scope, move || save_at_times(journal, self.file, &stopped));
+                    .spawn_scoped(scope, move || self.save_at_times(journal, &stopped));
             }
             // It is handed over once there is a thread: one that cannot be started keeps it.
             let (hand_over, handed) = channel();
@@ -380,6 +381,18 @@ impl<'c> Workers<'c> {
         false
     }
 
+    /// Syncs the file every few seconds and notes that, until the other end of the channel is
+    /// dropped.
+    fn save_at_times(&self, journal: &Journal, stopped: &Receiver<()>) {
+        while stopped.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+            if let Err(error) = journal.save(self.file) {
+                // Whatever else fails, another attempt must not go on: no later sync would fail.
+                lock(&self.outcome).error = Some(DownloadError::local(Action::Writing)(error));
+                return self.end();
+            }
+        }
+    }
+
     /// Ends the download for this reason.
     fn fail(&self, error: DownloadError) {
         lock(&self.outcome).error.get_or_insert(error);
@@ -434,14 +447,6 @@ pub(super) fn execute<'w>(
     }
     let request = Request { method: "GET", fields: &fields };
     client.execute_with_trust(idle, &request, url, is_trusted)
-}
-
-/// Syncs the file every few seconds and notes that, until the other end of the channel is dropped.
-fn save_at_times(journal: &Journal, file: &File, stopped: &Receiver<()>) {
-    while stopped.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
-        // What fails here shows when the file is written or closed; the journal says less.
-        let _ = journal.save(file);
-    }
 }
 
 /// The interval at which the file is synced: a power cut loses little more than this.

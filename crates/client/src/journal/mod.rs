@@ -7,6 +7,8 @@
 //! because the page cache outlives the process. After a power cut, or after the disk was removed,
 //! they may be ahead of the data, so only the ranges on the disk count in another session.
 
+mod piece;
+
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -21,6 +23,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use underpass_engine::session;
 use underpass_engine::wait::{lock, unpoison};
+
+pub use piece::without;
+use piece::{JournalPiece, LINE, complete, merged};
 
 /// The first line of a journal.
 #[derive(Debug, Serialize, Deserialize)]
@@ -56,14 +61,8 @@ struct JournalState {
     safe: Vec<Range<u64>>,
     /// The numbers of pieces of which nothing is left, for others.
     void: Vec<usize>,
-}
-
-/// A piece, of which the first `done` bytes have arrived.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct JournalPiece {
-    start: u64,
-    end: u64,
-    done: u64,
+    /// Whether a sync failed: nothing is added any more.
+    has_failed: bool,
 }
 
 /// The contents of a journal.
@@ -93,11 +92,8 @@ impl<S: Clone + Serialize> Journal<S> {
     ///
     /// As openat(2), write(2) and renameat(2).
     pub fn resume(folder: OwnedFd, name: &OsStr, known: JournalContents<S>) -> io::Result<Self> {
-        let pieces = known.present.iter().map(|range| {
-            let (start, end) = (range.start, range.end);
-            JournalPiece { start, end, done: end - start }
-        });
-        Self::write_new(folder, name, known.subject, pieces.collect(), known.safe)
+        let pieces = complete(&known.present);
+        Self::write_new(folder, name, known.subject, pieces, known.safe)
     }
 
     fn write_new(
@@ -108,7 +104,8 @@ impl<S: Clone + Serialize> Journal<S> {
         safe: Vec<Range<u64>>,
     ) -> io::Result<Self> {
         let (file, pieces_at) = write(&folder, name, &subject, &pieces, &safe)?;
-        let inner = JournalState { file, pieces_at, pieces, safe, void: Vec::new() };
+        let (void, has_failed) = (Vec::new(), false);
+        let inner = JournalState { file, pieces_at, pieces, safe, void, has_failed };
         let inner = Box::new(Mutex::new(inner));
         Ok(Self { folder, name: name.to_owned(), subject, inner })
     }
@@ -137,6 +134,9 @@ impl<S: Clone + Serialize> Journal<S> {
     /// [`record_progress`](Self::record_progress).
     pub fn begin(&self, piece: &Range<u64>) -> usize {
         let mut inner = lock(&self.inner);
+        if inner.has_failed {
+            return 0;
+        }
         let piece = JournalPiece { start: piece.start, end: piece.end, done: 0 };
         let number = inner.void.pop().unwrap_or(inner.pieces.len());
         match inner.pieces.get_mut(number) {
@@ -150,8 +150,10 @@ impl<S: Clone + Serialize> Journal<S> {
     /// Records how many bytes of a piece are in the file.
     pub fn record_progress(&self, number: usize, done: u64) {
         let mut inner = lock(&self.inner);
-        inner.pieces[number].done = done;
-        inner.write_piece(number);
+        if !inner.has_failed {
+            inner.pieces[number].done = done;
+            inner.write_piece(number);
+        }
     }
 
     /// Forgets a range, no piece of which still makes progress, and syncs that to the disk:
@@ -194,21 +196,37 @@ impl<S: Clone + Serialize> Journal<S> {
         merged(lock(&self.inner).pieces.iter().map(JournalPiece::present))
     }
 
-    /// Syncs the partial file, and then notes what is on the disk.
+    /// Syncs the partial file, and then notes what is on the disk, if the journal can be written.
     ///
     /// # Errors
     ///
-    /// As fdatasync(2), and those of [`create`](Self::create).
+    /// As fdatasync(2).
+    ///
+    /// # On failure
+    ///
+    /// The kernel reports such an error once, and any byte since the last sync may be lost: the
+    /// journal forgets these bytes, and takes no more.
     pub fn save(&self, part: &File) -> io::Result<()> {
         let safe = self.present();
         if safe == lock(&self.inner).safe {
             return Ok(());
         }
-        part.sync_data()?;
+        let synced = part.sync_data();
         let mut inner = lock(&self.inner);
-        let (file, pieces_at) =
-            write(&self.folder, &self.name, &self.subject, &inner.pieces, &safe)?;
-        (inner.file, inner.pieces_at, inner.safe) = (file, pieces_at, safe);
+        if let Err(error) = synced {
+            // Some file systems cannot sync.
+            if error.kind() == io::ErrorKind::InvalidInput {
+                return Ok(());
+            }
+            inner.fail();
+            return Err(error);
+        }
+        // Without it a power cut costs more bytes.
+        if let Ok((file, pieces_at)) =
+            write(&self.folder, &self.name, &self.subject, &inner.pieces, &safe)
+        {
+            (inner.file, inner.pieces_at, inner.safe) = (file, pieces_at, safe);
+        }
         Ok(())
     }
 }
@@ -220,25 +238,14 @@ impl JournalState {
         let at = self.pieces_at + (number * LINE) as u64;
         let _ = self.file.write_at(self.pieces[number].line().as_bytes(), at);
     }
-}
 
-impl JournalPiece {
-    fn present(&self) -> Range<u64> {
-        self.start..self.start + self.done
-    }
-
-    /// Formats the line of [`LINE`] bytes.
-    fn line(self) -> String {
-        format!("{:020} {:020} {:020} \n", self.start, self.end, self.done)
-    }
-
-    fn parse(line: &[u8]) -> Option<Self> {
-        let text = str::from_utf8(line).ok()?.strip_suffix(" \n")?;
-        let mut numbers = text.split(' ').map(str::parse);
-        let mut next = || numbers.next()?.ok();
-        let (start, end, done) = (next()?, next()?, next()?);
-        let is_sound = numbers.next().is_none() && start <= end && done <= end - start;
-        is_sound.then_some(Self { start, end, done })
+    /// Forgets everything that is not known to be on the disk, and takes no more.
+    fn fail(&mut self) {
+        self.has_failed = true;
+        self.pieces = complete(&self.safe);
+        self.void.clear();
+        // The head has the rest. A file that is only cut needs no room on a failing disk.
+        let _ = self.file.set_len(self.pieces_at);
     }
 }
 
@@ -295,12 +302,9 @@ pub fn read<S: DeserializeOwned>(folder: &OwnedFd, name: &OsStr) -> Option<Journ
     }
     let safe = merged(head.safe.iter().map(|(start, end)| *start..*end));
     let is_same_session = session::current(folder).is_some_and(|now| now == head.session);
-    let present = match is_same_session {
-        true => {
-            merged(bytes[end..].chunks(LINE).map_while(JournalPiece::parse).map(|it| it.present()))
-        }
-        false => safe.clone(),
-    };
+    let pieces = bytes[end..].chunks(LINE).filter(|_| is_same_session);
+    let pieces = pieces.map_while(JournalPiece::parse).map(|piece| piece.present());
+    let present = merged(safe.iter().cloned().chain(pieces));
     Some(JournalContents { subject: head.subject, present, safe })
 }
 
@@ -325,34 +329,8 @@ pub(crate) fn new_name(name: &OsStr) -> OsString {
     new
 }
 
-/// Sorts ranges and merges those that touch.
-fn merged(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
-    let mut sorted: Vec<_> = ranges.filter(|range| !range.is_empty()).collect();
-    sorted.sort_by_key(|range| range.start);
-    let mut merged: Vec<Range<u64>> = Vec::new();
-    for range in sorted {
-        match merged.last_mut() {
-            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-            _ => merged.push(range),
-        }
-    }
-    merged
-}
-
-/// Returns what is left of these ranges, in their order, if the bytes of another one are taken out.
-#[must_use]
-pub fn without(ranges: &[Range<u64>], removed: &Range<u64>) -> Vec<Range<u64>> {
-    let parts = ranges.iter().flat_map(|range| {
-        [range.start..range.end.min(removed.start), range.start.max(removed.end)..range.end]
-    });
-    parts.filter(|part| part.start < part.end).collect()
-}
-
 /// The version of the format.
 const FORMAT: u32 = 1;
-
-/// The length of a line in bytes.
-const LINE: usize = 64;
 
 /// The maximum length of a journal in bytes: enough for a piece of each MiB of 64 GiB, or of each
 /// 64 MiB of 4 TiB.
@@ -430,6 +408,27 @@ mod tests {
             fs::write(&path, text).expect("written");
             assert_eq!(read(&open(folder.path()), name).expect("it").present, [0..60], "{other}");
         }
+    }
+
+    #[test]
+    fn after_a_failed_sync_only_what_was_saved_before_counts() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let name = OsStr::new("journal");
+        let part = File::create(folder.path().join("part")).expect("a file");
+        let journal = Journal::create(open(folder.path()), name, subject()).expect("a journal");
+        let piece = journal.begin(&(0..100));
+        journal.record_progress(piece, 60);
+        journal.save(&part).expect("saved");
+        journal.record_progress(piece, 90);
+        let unopened = openat(open(folder.path()), "part", OFlags::PATH, Mode::empty());
+        journal.save(&File::from(unopened.expect("a path"))).expect_err("it is not open");
+        journal.record_progress(piece, 95);
+        let other = journal.begin(&(100..200));
+        journal.record_progress(other, 100);
+        journal.save(&part).expect("nothing new");
+        assert_eq!(journal.present(), [0..60]);
+        let known = read(&open(folder.path()), name).expect("a journal");
+        assert_eq!((known.present, known.safe), (vec![0..60], vec![0..60]));
     }
 
     #[test]
