@@ -202,6 +202,44 @@ fn a_file_that_could_not_be_synced_on_the_way_gets_no_name() {
 }
 
 #[test]
+fn a_folder_that_could_not_be_synced_on_the_way_is_not_taken_for_complete() {
+    if !has("strace") {
+        return;
+    }
+    // So slow that the file system is synced before the end.
+    let stage = Stage::new(&[]);
+    let at = |name: &str| stage.here.path().join(name);
+    fs::create_dir(at("old")).unwrap();
+    let how = |name: &str| if name == "listed" { "--update" } else { "-f" };
+    let fetching = ["new", "old", "listed"].map(|name| {
+        let strace = ["-e", "trace=syncfs", "-e", "inject=syncfs:error=EIO:when=1"];
+        let mut command = traced(&stage.log().with_extension(name), &strace);
+        command.args(["get", "-r", how(name), "--rate", "3500K", &stage.server.address, "-d"]);
+        command.arg(at(name));
+        (name, Running::start(command))
+    });
+    for (name, running) in fetching {
+        running.finish().failed(1, &["syncing", "Input/output"]);
+        fs::remove_file(stage.log().with_extension(name)).unwrap();
+    }
+    assert!(!at("new").exists());
+    // Within the same boot and mount: a file with its size and time may be without its bytes.
+    for name in ["new", "old", "listed"] {
+        for folder in [at(name), at("new.part")] {
+            if let Ok(file) = fs::File::options().write(true).open(folder.join("file")) {
+                let time = file.metadata().unwrap().modified().unwrap();
+                file.set_len(0).and_then(|()| file.set_len(LEN as u64)).unwrap();
+                file.set_modified(time).unwrap();
+            }
+        }
+        let mut command = underpass();
+        command.args(["get", "-r", how(name), &stage.server.address, "-d"]).arg(at(name));
+        Running::start(command).finish().succeeded();
+        assert!(fs::read(at(name).join("file")).unwrap() == noise(LEN), "{name}: other bytes");
+    }
+}
+
+#[test]
 fn a_disk_that_is_too_small_is_found_out_before_the_first_byte() {
     let stage = Stage::new(&[]);
     let script = "mkdir small && mount -t tmpfs -o size=8M none small && cd small && exec \"$@\"";

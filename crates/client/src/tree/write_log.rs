@@ -88,16 +88,31 @@ impl WriteLog {
 
     /// Syncs the file system from time to time and notes that, until the other end of `stop` is
     /// dropped.
-    pub(super) fn sync_periodically(&self, stop: &Receiver<()>) {
+    ///
+    /// # Errors
+    ///
+    /// As syncfs(2). Any file that was written since the last sync may be without its bytes.
+    pub(super) fn sync_periodically(&self, stop: &Receiver<()>) -> Result<(), Errno> {
         let mut periods = self.periods.clone();
         while stop.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
             // What cannot be noted is fetched again after a power cut, and costs nothing else.
             let Ok(before) = now(&self.file) else { continue };
-            if syncfs(&self.file).is_ok() {
-                advance(&mut periods, before);
+            if let Err(errno) = syncfs(&self.file) {
+                doubt(&mut periods);
                 let _ = self.save(&periods);
+                return Err(errno);
             }
+            advance(&mut periods, before);
+            let _ = self.save(&periods);
         }
+        Ok(())
+    }
+
+    /// Notes that any file that this run has written may be without its bytes, after a sync failed.
+    pub(super) fn doubt(&self) {
+        let mut periods = self.periods.clone();
+        doubt(&mut periods);
+        let _ = self.save(&periods);
     }
 
     /// Returns whether this run has begun the log.
@@ -149,6 +164,13 @@ fn advance(periods: &mut Vec<Period>, time: Timespec) {
         periods.push(Period { since: last.since, session: None });
     }
     periods.push(Period { since: time, session: last.session });
+}
+
+/// Notes that files of the last period may be without their bytes.
+fn doubt(periods: &mut [Period]) {
+    if let Some(last) = periods.last_mut() {
+        *last = unknown(last.since);
+    }
 }
 
 /// Reads the lines of a log that was changed last at this moment. What was being written when the
@@ -288,6 +310,20 @@ mod tests {
             [&first, &second, &third].map(|stat| log.is_complete(stat)),
             [true, true, false]
         );
+    }
+
+    #[test]
+    fn what_was_written_before_a_failed_sync_is_doubted() {
+        let dest = tempfile::tempdir().unwrap();
+        let dest = dest.path();
+        let old = make(dest, "old");
+        let log = open(dest);
+        let lost = make(dest, "lost");
+        log.doubt();
+        drop(log);
+        let log = open(dest);
+        let new = make(dest, "new");
+        assert_eq!([&old, &lost, &new].map(|stat| log.is_complete(stat)), [true, false, true]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
@@ -84,6 +85,8 @@ pub(super) struct ArchiveJournal {
     end: AtomicU64,
     /// The position that was written last.
     written: AtomicU64,
+    /// The error of a sync.
+    failed: OnceLock<Errno>,
 }
 
 impl ArchiveJournal {
@@ -116,8 +119,8 @@ impl ArchiveJournal {
             file.set_len(end)?;
         }
         let written = AtomicU64::new(noted.as_ref().map_or(0, |noted| noted.position));
-        let end = AtomicU64::new(end);
-        Ok((Self { file, folder, name: name.to_owned(), session, end, written }, noted))
+        let (end, failed) = (AtomicU64::new(end), OnceLock::new());
+        Ok((Self { file, folder, name: name.to_owned(), session, end, written, failed }, noted))
     }
 
     /// Forgets the archive: what is in the folder is of an older one.
@@ -172,8 +175,11 @@ impl ArchiveJournal {
         self.reach(position)
     }
 
-    /// Notes that everything before `position` is here.
+    /// Notes that everything before `position` is here, unless a sync has failed.
     pub(super) fn reach(&self, position: u64) -> io::Result<()> {
+        if let Some(errno) = self.failed.get() {
+            return Err((*errno).into());
+        }
         self.file.write_all_at(slot(DONE, position).as_bytes(), DONE_AT)?;
         self.written.store(position, Ordering::Relaxed);
         Ok(())
@@ -184,11 +190,22 @@ impl ArchiveJournal {
     pub(super) fn sync_periodically(&self, stop: &Receiver<()>) {
         while stop.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
             let position = self.written.load(Ordering::Relaxed);
-            // If this fails there is nothing safe to note; the next write will tell people.
-            if syncfs(&self.file).is_ok() {
-                let _ = self.file.write_all_at(slot(SAFE, position).as_bytes(), SAFE_AT);
+            if let Err(errno) = syncfs(&self.file) {
+                let _ = self.failed.set(errno);
+                return;
             }
+            // If this fails there is nothing safe to note; the next write will tell people.
+            let _ = self.file.write_all_at(slot(SAFE, position).as_bytes(), SAFE_AT);
         }
+    }
+
+    /// Checks whether all syncs succeeded. If one failed, any byte since the one before may be lost,
+    /// and a later run begins there.
+    pub(super) fn check(&self) -> Result<(), Errno> {
+        let Some(errno) = self.failed.get() else { return Ok(()) };
+        // A session that never was: only what is safe counts.
+        let _ = self.append(&sealed("boot lost"));
+        Err(*errno)
     }
 
     /// Removes the journal.
@@ -430,6 +447,22 @@ mod tests {
         }
         journal.remove().unwrap();
         assert!(!dest.path().join("j").exists());
+    }
+
+    #[test]
+    fn after_a_failed_sync_only_what_is_safe_counts() {
+        let dest = tempfile::tempdir().unwrap();
+        let (journal, _) = written(dest.path());
+        journal.file.write_all_at(slot(SAFE, 500_000).as_bytes(), SAFE_AT).unwrap();
+        journal.check().unwrap();
+        journal.failed.set(Errno::IO).unwrap();
+        journal.reach(2_000_000).unwrap_err();
+        journal.check().unwrap_err();
+        drop(journal);
+        let folder = OwnedFd::from(File::open(dest.path()).unwrap());
+        let (_, noted) = ArchiveJournal::open(folder, OsStr::new("j")).unwrap();
+        let noted = noted.unwrap();
+        assert_eq!((noted.position, noted.is_same_session), (500_000, false));
     }
 
     #[test]

@@ -88,8 +88,9 @@ pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>, offer: ArchiveOffer) -> Result
                 if unpack.position > before {
                     retry.renew();
                 }
-                unpack.save_position()?;
+                let saved = unpack.save_position();
                 retry.wait(error)?;
+                saved?;
             }
         }
     }
@@ -161,7 +162,7 @@ fn attempt(unpack: &mut Unpack<'_, '_, '_>, offer: &ArchiveOffer) -> Result<Body
 /// Unpacks the body of an answer, while another thread syncs the files.
 fn run<'a>(unpack: &mut Unpack<'_, '_, 'a>, answer: OpenResponse<'a>) -> Result<BodyEnd> {
     let journal = std::sync::Arc::clone(&unpack.journal);
-    thread::scope(|scope| {
+    let outcome = thread::scope(|scope| {
         let (running, stop) = mpsc::channel();
         // Without it nothing is known to be on the disk.
         let _ =
@@ -169,7 +170,12 @@ fn run<'a>(unpack: &mut Unpack<'_, '_, 'a>, answer: OpenResponse<'a>) -> Result<
         let outcome = unpack.run(answer);
         drop(running);
         outcome
-    })
+    });
+    if let Err(errno) = unpack.journal.check() {
+        unpack.destination.dest.log().inspect(|log| log.doubt());
+        return Err(TreeError::io("syncing", unpack.destination.path(), errno));
+    }
+    outcome
 }
 
 fn is_range_from(answer: &OpenResponse<'_>, begins: u64) -> bool {

@@ -10,7 +10,7 @@ mod worker;
 use std::sync::mpsc;
 use std::thread;
 
-use super::error::{Result, TreeDone, TreeMethod};
+use super::error::{Result, TreeDone, TreeError, TreeMethod};
 use super::options::TreeEvent;
 use super::task::TreeFetch;
 use prune::IfOtherKind;
@@ -43,9 +43,14 @@ fn fetch_once(
     let done = thread::scope(|scope| {
         let (running, stop) = mpsc::channel();
         if let Some(log) = crawl.dest.log() {
+            let (queue, path) = (&crawl.queue, tree.path);
+            let sync = move || {
+                if let Err(errno) = log.sync_periodically(&stop) {
+                    queue.fail(TreeError::io("syncing", path, errno));
+                }
+            };
             // Without it nothing is known to be on the disk.
-            let _ =
-                thread::Builder::new().spawn_scoped(scope, move || log.sync_periodically(&stop));
+            let _ = thread::Builder::new().spawn_scoped(scope, sync);
         }
         // Where no more threads are allowed, there are fewer.
         let start = |_| thread::Builder::new().spawn_scoped(scope, || worker::work(&crawl)).ok();

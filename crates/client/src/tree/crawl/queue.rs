@@ -59,11 +59,16 @@ impl<T> CrawlQueue<T> {
 
     /// Notes that a task is done, or failed and stops all workers.
     pub(super) fn done(&self, outcome: Result<()>) {
-        let mut state = lock(&self.state);
-        state.at_work -= 1;
-        if let Err(error) = outcome {
-            state.failed.get_or_insert(error);
+        lock(&self.state).at_work -= 1;
+        match outcome {
+            Ok(()) => self.changed.notify_all(),
+            Err(error) => self.fail(error),
         }
+    }
+
+    /// Stops all workers after their tasks; the first error counts.
+    pub(super) fn fail(&self, error: TreeError) {
+        lock(&self.state).failed.get_or_insert(error);
         self.changed.notify_all();
     }
 
