@@ -315,3 +315,30 @@ fn small_steps_lose_nothing() {
     assert_eq!(client.reply().status, 201);
     assert!(fs::read(server.path("file")).unwrap() == pattern(300_000));
 }
+
+#[test]
+fn a_part_of_another_version_is_not_continued() {
+    const TOTAL: usize = 3 << 20;
+    let server = open_site().start();
+    let restart = ["Upload-Complete: ?1"];
+    for (path, stored) in [("/new", 201), ("/old", 204)] {
+        if stored == 204 {
+            fs::write(server.path("old"), "old").unwrap();
+        }
+        break_off(&server, path, TOTAL, 2 << 20);
+        kept(&server, path, 2 << 20);
+        // Another length proves another version; it is refused and not lost.
+        assert_eq!(put(&server, path, &["Content-Range: bytes 1-4/5"], b"tail").status, 409);
+        kept(&server, path, 2 << 20);
+        assert_eq!(put(&server, path, &restart, b"0123456789").status, stored, "{path}");
+        assert_eq!(offset(&server, path), None, "{path}");
+        // The same length could be any version, and what is stored is not the front of it.
+        assert_eq!(go_on(&server, path, 2 << 20, TOTAL), 409, "{path}");
+        assert_eq!(server.get(path).text(), "0123456789");
+        let rest = ["Content-Range: bytes 10-14/15"];
+        assert_eq!(put(&server, path, &rest, b"+tail").status, 204, "{path}");
+        assert_eq!(server.get(path).text(), "0123456789+tail");
+        assert_eq!(offset(&server, path), None, "{path}");
+    }
+    assert_eq!(names(&server), ["new", "old"]);
+}

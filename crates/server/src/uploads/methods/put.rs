@@ -38,8 +38,11 @@ pub(crate) fn put(upload: &mut ActiveUpload<'_>) -> Result<Response> {
         Ok(_) => finish(upload, &target, new_file, FinishOptions::default()),
         Err(refusal) => {
             let received = upload.received();
-            if expected.is_some() && received >= WORTH_KEEPING && upload.is_cut_off() {
-                part::keep_part(upload, &target, new_file, received);
+            if let Some(total) = expected
+                && received >= WORTH_KEEPING
+                && upload.is_cut_off()
+            {
+                part::keep_part(upload, &target, new_file, received..total);
             }
             Err(refusal)
         }

@@ -8,7 +8,10 @@ use underpass_engine::atomic_file::AtomicFile;
 use crate::routing::response::Response;
 use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::methods::put::{FinishOptions, finish};
-use crate::uploads::parts::part::{PartialUpload, copy_existing, part_len, record_synced};
+use crate::uploads::parts::part::{
+    PartialUpload, copy_existing, part_len, part_version, record_synced,
+};
+use crate::uploads::parts::part_version::PartVersion;
 use crate::uploads::parts::target::UploadTarget;
 use crate::uploads::refusal::{Result, UploadRefusal};
 use crate::uploads::state::disk_space;
@@ -51,7 +54,11 @@ pub(crate) fn put(upload: &mut ActiveUpload<'_>, range: ContentRange) -> Result<
 /// Returns the number of bytes of a file that have arrived and can be resumed.
 pub(crate) fn respond(upload: &mut ActiveUpload<'_>) -> Result<Response> {
     let target = upload.target()?;
-    let Some(len) = part_len(upload, &target, part_id(upload, &target))? else {
+    let id = part_id(upload, &target);
+    let is_stale =
+        part_version(&target, id)?.is_some_and(|of| of != PartVersion::new(&target, of.total));
+    let len = if is_stale { None } else { part_len(upload, &target, id)? };
+    let Some(len) = len else {
         return Err(UploadRefusal::new(404, "there is no unfinished upload of this file"));
     };
     let mut response = Response::empty(204);
@@ -68,7 +75,18 @@ fn begin<'a, 't>(
     range: ContentRange,
 ) -> Result<(PartialUpload<'a>, AtomicFile, Option<&'t str>)> {
     let part = PartialUpload::take(upload, target, part_id(upload, target))?;
-    let have = part.len(target)?;
+    let version = PartVersion::new(target, range.total);
+    let have = match part.version(target)? {
+        Some(other) if other != version && range.first > 0 => {
+            if other.total == version.total || other.replaces == version.replaces {
+                let detail = "the unfinished upload is of another version: send the whole file";
+                return Err(UploadRefusal::new(409, detail));
+            }
+            // Another version has been stored since, and this request continues that one.
+            None
+        }
+        _ => part.len(target)?,
+    };
     let present = target.present.as_ref().map_or(0, |present| present.len);
     let is_copied = have.is_none() && range.first > 0;
     let there = have.unwrap_or(present);
@@ -79,6 +97,7 @@ fn begin<'a, 't>(
     upload.check_room(target, if is_copied { range.total } else { range.total - range.first })?;
     let kept = if is_copied { 0 } else { range.first };
     let new_file = part.open(target, kept)?;
+    version.record(new_file.file());
     let prepared =
         if is_copied { copy_existing(upload, new_file.file(), range.first) } else { Ok(()) };
     let end = range.first + range.len;

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use crate::files::root::DiskWait;
 use crate::routing::response::RETRY_SOON;
 use crate::server::sites::site::Site;
 use crate::uploads::active_upload::ActiveUpload;
+use crate::uploads::parts::part_version::{self, PartVersion};
 use crate::uploads::parts::stale_uploads;
 use crate::uploads::parts::target::UploadTarget;
 use crate::uploads::refusal::{Result, UploadRefusal};
@@ -96,12 +98,18 @@ impl<'a> PartialUpload<'a> {
         let lock = locks.take_free(&target.folder, &self.complete, &target.folder);
         new_file.rename_partial(OsStr::from_bytes(&self.complete))?;
         sync_tracker::remove_record(new_file.file());
+        part_version::remove_note(new_file.file());
         Ok(lock)
     }
 
     /// Returns the number of bytes; `None` if there is no such part.
     pub(crate) fn len(&self, target: &UploadTarget) -> Result<Option<u64>> {
         len_of(self.site, target, &self.name)
+    }
+
+    /// Returns the version of the file that the part is of, if that is known.
+    pub(crate) fn version(&self, target: &UploadTarget) -> Result<Option<PartVersion>> {
+        version_of(target, &self.name)
     }
 
     /// Opens or makes the part, cut to the `len` bytes at its front that are to be kept.
@@ -156,6 +164,16 @@ pub(crate) fn part_len(
     }
     let complete = open_part(target, &complete_name(upload.site, target, id))?;
     complete.map(|part| Ok(part.metadata()?.len())).transpose()
+}
+
+/// Returns the version of the file that a part is of, if that is known.
+pub(crate) fn part_version(target: &UploadTarget, id: PartId) -> Result<Option<PartVersion>> {
+    version_of(target, &partial_name(target.name.as_bytes(), id))
+}
+
+fn version_of(target: &UploadTarget, name: &[u8]) -> Result<Option<PartVersion>> {
+    let Some(part) = open_part(target, name)? else { return Ok(None) };
+    Ok(PartVersion::of(&part)?)
 }
 
 /// Returns whether a connection holds a part, which may have no name yet: it gets that with its
@@ -214,12 +232,12 @@ pub(crate) fn forget_part(upload: &ActiveUpload<'_>, target: &UploadTarget) {
     }
 }
 
-/// Keeps the received part of a file, so that its client can resume it.
+/// Keeps the received part of a file, so that its client can resume it with the `missing` range.
 pub(crate) fn keep_part(
     upload: &ActiveUpload<'_>,
     target: &UploadTarget,
     new_file: AtomicFile,
-    len: u64,
+    missing: Range<u64>,
 ) {
     let id = upload.params.owner.part_of_name(target.name.as_bytes());
     let name = partial_name(target.name.as_bytes(), id);
@@ -231,9 +249,11 @@ pub(crate) fn keep_part(
     let partial = OsStr::from_bytes(&name);
     let Ok(file) = new_file.file().try_clone() else { return };
     // This gives back the space that was reserved for the rest, and removes an older part.
+    let len = missing.start;
     if file.set_len(len).is_err() {
         return;
     }
+    PartVersion::new(target, missing.end).record(&file);
     uploads.synced.record(&file, 0);
     let _ = unlinkat(&target.folder, partial, AtFlags::empty());
     // If it cannot be kept, the client has to start over.
