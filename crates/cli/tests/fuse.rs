@@ -9,8 +9,9 @@ mod rig;
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
-use underpass_testkit::{folder, names, noise, noise_file};
+use underpass_testkit::{folder, names, noise, noise_file, wait_until};
 
 use mount::Fuse;
 use rig::{Finished, Running, receiver, sender, underpass};
@@ -82,6 +83,45 @@ fn what_cannot_be_synced_is_reported() {
         assert_eq!(finished.code(), Some(1), "{call}: {}", finished.stderr);
         assert!(finished.stderr.contains("writing to the disk of"), "{}", finished.stderr);
     }
+}
+
+/// The kernel reports bytes that it could not write only once: a second fsync(2) succeeds.
+#[test]
+fn an_upload_that_could_not_be_synced_is_not_resumed() {
+    let Some(fuse) = Fuse::new() else { return };
+    let (root, here) = (fuse.root(), folder());
+    noise_file(here.path(), "a", 3 << 20);
+    let (storing, storage) = server(&root, &["--allow-upload"]);
+    fuse.fail(r#"{"fsync": "EIO"}"#);
+    let stored = run(here.path(), &["put", "--retries", "0", "a", &storage]);
+    assert_eq!(stored.code(), Some(1), "{}", stored.stderr);
+    assert_eq!(names(&fuse.store()), [""; 0]);
+    let answer = Command::new("curl")
+        .args(["-sS", "--noproxy", "*", "-o", "/dev/null", "-w", "%{http_code}", "-T", "a"])
+        .args(["-H", "Content-Range: bytes 0-3145727/4000000", &storage])
+        .current_dir(here.path())
+        .output()
+        .unwrap();
+    assert_eq!(answer.stdout, b"500");
+    assert_eq!(names(&fuse.store()), [""; 0]);
+    for resumable in [&[][..], &["--no-resume"]] {
+        let mut command = underpass();
+        command.args(["put", "--rate", "2M", "a", &storage]).args(resumable);
+        command.current_dir(here.path());
+        let mut put = Running::start(command);
+        let has_arrived = |name: &String| {
+            let found = fs::metadata(fuse.store().join(name));
+            found.is_ok_and(|found| found.len() > 3 << 19)
+        };
+        wait_until("half of it is there", || names(&fuse.store()).iter().any(has_arrived));
+        put.child.kill().unwrap();
+        wait_until("nothing is kept", || names(&fuse.store()).is_empty());
+    }
+    fuse.fail("{}");
+    let stored = run(here.path(), &["put", "a", &storage]);
+    assert_eq!(stored.code(), Some(0), "{}", stored.stderr);
+    assert!(fs::read(root.join("a")).unwrap() == fs::read(here.path().join("a")).unwrap());
+    rig::end(storing);
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub(crate) fn put(upload: &mut ActiveUpload<'_>, range: ContentRange) -> Result<
         return Err(UploadRefusal::new(400, "the body is not as long as its Content-Range says"));
     }
     upload.check_size(range.total)?;
-    let (part, new_file, base) = begin(upload, &target, range)?;
+    let (part, mut new_file, base) = begin(upload, &target, range)?;
     upload.superseded_by(part.superseded());
     upload.send_continue()?;
     let outcome = upload.body(new_file.file(), range.first, Some(range.len));
@@ -35,10 +35,10 @@ pub(crate) fn put(upload: &mut ActiveUpload<'_>, range: ContentRange) -> Result<
         return outcome.and_then(|_| Err(UploadRefusal::new(400, MISSING)));
     }
     let is_whole = matches!(outcome, Ok(len) if len == range.len) && range.is_last();
-    if !is_whole {
-        record_synced(upload, &new_file, written);
-    }
-    if outcome? != range.len {
+    let synced = if is_whole { Ok(()) } else { record_synced(upload, &mut new_file, written) };
+    let received = outcome?;
+    synced?;
+    if received != range.len {
         return Err(UploadRefusal::new(400, MISSING).with("Upload-Offset", written));
     }
     if range.is_last() {

@@ -148,7 +148,7 @@ fn append(
     upload: &mut ActiveUpload<'_>,
     target: &UploadTarget,
     part: &PartialUpload<'_>,
-    new_file: AtomicFile,
+    mut new_file: AtomicFile,
     step: UploadStep,
 ) -> Result<Response> {
     let limit = upload.site.settings.changes.limit;
@@ -164,7 +164,8 @@ fn append(
             if offset == 0 || is_too_long {
                 new_file.discard();
             } else {
-                record_synced(upload, &new_file, offset);
+                // Why the body ended says more than that its part is lost.
+                let _ = record_synced(upload, &mut new_file, offset);
             }
             Err(match step.id.length {
                 Some(_) if is_too_long => UploadRefusal::problem(Problem::Length),
@@ -181,12 +182,12 @@ fn finish_step(
     upload: &ActiveUpload<'_>,
     target: &UploadTarget,
     part: &PartialUpload<'_>,
-    new_file: AtomicFile,
+    mut new_file: AtomicFile,
     step: UploadStep,
 ) -> Result<Response> {
     let UploadStep { id, offset, is_complete } = step;
     if !is_complete {
-        record_synced(upload, &new_file, offset);
+        record_synced(upload, &mut new_file, offset)?;
         // Section 4.2.2: the creation is answered with 201 and the address; 4.4.2: later steps are
         // answered with 204.
         let is_new = upload.request.method == Method::Put;

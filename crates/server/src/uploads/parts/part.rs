@@ -206,17 +206,19 @@ fn open_part(target: &UploadTarget, name: &[u8]) -> Result<Option<File>> {
 }
 
 /// Notes how much of a part is on the disk when its connection stops; with `--sync on` that is all
-/// of it.
-pub(crate) fn record_synced(upload: &ActiveUpload<'_>, new_file: &AtomicFile, len: u64) {
+/// of it. A part that cannot be synced is removed when it is dropped: any of its bytes may be lost,
+/// and the kernel does not report that a second time.
+pub(crate) fn record_synced(
+    upload: &ActiveUpload<'_>,
+    new_file: &mut AtomicFile,
+    len: u64,
+) -> Result<()> {
     // Otherwise another connection waits for the part, and will do so.
-    if !upload.is_superseded() && is_synced(upload, new_file.file()) {
+    if upload.site.settings.changes.sync && !upload.is_superseded() {
+        new_file.sync()?;
         upload.site.shared.uploads.synced.record(new_file.file(), len);
     }
-}
-
-/// Syncs a part to the disk, if the settings say so; returns whether it did.
-fn is_synced(upload: &ActiveUpload<'_>, part: &File) -> bool {
-    upload.site.settings.changes.sync && part.sync_data().is_ok()
+    Ok(())
 }
 
 /// Removes what an earlier upload of a file has left, now that another one begins from the front:
@@ -259,7 +261,12 @@ pub(crate) fn keep_part(
     // If it cannot be kept, the client has to start over.
     if new_file.keep_as(partial).is_ok() {
         // Syncing may take long: a client learns the length meanwhile, and waits for the lock.
-        if is_synced(upload, &file) {
+        if upload.site.settings.changes.sync {
+            if file.sync_data().is_err() {
+                // As in `record_synced`.
+                let _ = unlinkat(&target.folder, partial, AtFlags::empty());
+                return;
+            }
             uploads.synced.record(&file, len);
         }
         stale_uploads::add_part(upload.site, target.path_of(&name), &name, SystemTime::now());
