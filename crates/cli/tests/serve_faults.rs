@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, PipeWriter, Read, Write, pipe};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -546,4 +546,30 @@ fn a_change_that_waits_is_checked_again_and_ends_with_its_client() {
     // Whoever comes later has had their turn after it.
     assert_eq!(status(begin("MKCOL /in/last")), "201");
     assert!(served.join("in/kept").exists(), "its client had left");
+}
+
+/// The thread that gives a file its name is stopped just after that.
+#[test]
+fn an_uploaded_file_is_at_rest_as_soon_as_it_has_its_name() {
+    let Some(stage) = Stage::new() else { return };
+    let trace = "trace=fcntl,linkat,renameat";
+    let delay = "inject=linkat,renameat:delay_exit=1000000";
+    let server = stage.serve(&["-e", trace, "-e", delay], &["--allow-upload"]);
+    let source = noise_file(stage.other.path(), "source", 20_000);
+    for name in ["new", "file"] {
+        let mut put = Command::new("curl");
+        put.args(["-sS", "--noproxy", "*", "-T"]).arg(&source);
+        put.arg(format!("{}{name}", server.address));
+        put.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let put = Running::start(put);
+        let path = stage.served.path().join(name);
+        let before = fs::metadata(&path).map_or(0, |facts| facts.ino());
+        until("it has its name", || fs::metadata(&path).is_ok_and(|facts| facts.ino() != before));
+        assert_eq!(stage.curl(&server, name).finish().code(), Some(0), "{name}");
+        assert_eq!(put.finish().code(), Some(0));
+    }
+    end(server);
+    let log = fs::read_to_string(stage.trace()).unwrap();
+    let refused = log.lines().find(|line| line.contains("F_SETLEASE") && line.contains("EAGAIN"));
+    assert_eq!(refused, None, "{log}");
 }

@@ -26,7 +26,7 @@ use rustix::fs::{
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use underpass_sys::close;
 
-use crate::integrity::{FileId, mtime};
+use crate::integrity::{FileId, mtime, reopen};
 
 pub use case::{fold_case, ignores_case, listed_name};
 pub use follow::follow;
@@ -221,6 +221,27 @@ impl AtomicFile {
     /// [`partial`](Self::partial) would keep.
     pub fn sync(&mut self) -> io::Result<()> {
         self.settle(true)
+    }
+
+    /// Keeps the file open for reading only, where the kernel can reopen it, so that a reader of
+    /// its new name does not find a file that is open for writing.
+    ///
+    /// # Errors
+    ///
+    /// As [`check_writes`].
+    ///
+    /// # On failure
+    ///
+    /// As for [`sync`](Self::sync).
+    pub fn end_writes(&mut self) -> io::Result<()> {
+        self.settle(false)?;
+        // The lock of another hidden name would end with the first descriptor.
+        if (self.is_unnamed() || self.is_kept)
+            && let Ok(file) = reopen(self.file.as_fd())
+        {
+            self.file = file.into();
+        }
+        Ok(())
     }
 
     fn settle(&mut self, is_synced: bool) -> io::Result<()> {

@@ -20,6 +20,7 @@ pub(crate) use guard::Guard;
 pub use kept_time::{kept_time, mtime, since_1970, times_of_new};
 pub(crate) use lease::LeaseState;
 pub use version::{FileId, Version, is_file, is_folder};
+pub(crate) use writers::reopen;
 pub use writers::{WriterCheck, Writers, await_writes};
 
 use crate::mechanisms::step::DeclineReason;

@@ -248,7 +248,7 @@ fn try_lease(description: &OwnedFd) -> Open {
 }
 
 /// Returns the file on a new open file description, whose signals and cursor are its own.
-fn reopen(file: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+pub(crate) fn reopen(file: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     openat(CWD, path, flags, Mode::empty())

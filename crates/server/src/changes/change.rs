@@ -416,6 +416,7 @@ fn copied(
     if is_synced(site) {
         new_file.sync()?;
     }
+    new_file.end_writes()?;
     Ok(new_file)
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::fs::{SeekFrom, Stat, seek};
 use rustix::io::Errno;
 use underpass_engine::wait::lock;
-use underpass_engine::{Integrity, Version, WriterCheck, Writers};
+use underpass_engine::{FileId, Integrity, Version, WriterCheck, Writers};
 
 use crate::files::root::DiskWait;
 
@@ -26,8 +26,10 @@ pub(crate) struct CheckedVersion {
 #[derive(Debug)]
 pub(crate) struct WriterChecks {
     level: Integrity,
-    /// The checks begun on files that a program may be writing to.
-    unfinished: Vec<(Box<[u8]>, WriterCheck)>,
+    /// The checks begun on files that a program may be writing to, by their paths.
+    unfinished: Vec<(Box<[u8]>, FileId, WriterCheck)>,
+    /// The number of checks begun anew because another file took the path.
+    replaced: u8,
     /// The time after which to open the path again, after [`AGAIN_LATER`].
     pub(crate) pause: Duration,
 }
@@ -35,7 +37,7 @@ pub(crate) struct WriterChecks {
 impl WriterChecks {
     /// Creates a state in which nothing is known yet.
     pub(crate) fn new(level: Integrity) -> Self {
-        Self { level, unfinished: Vec::new(), pause: Duration::ZERO }
+        Self { level, unfinished: Vec::new(), replaced: 0, pause: Duration::ZERO }
     }
 
     /// Returns the version of a file from which each change can be detected.
@@ -58,12 +60,7 @@ impl WriterChecks {
             wait_for_writer(file, &version);
             return Ok(CheckedVersion { version, has_writer: false, is_stable: false });
         }
-        let known = self.unfinished.iter().position(|(unfinished, _)| **unfinished == *path);
-        let index = known.unwrap_or_else(|| {
-            self.unfinished.push((path.into(), WriterCheck::new()));
-            self.unfinished.len() - 1
-        });
-        let checked = self.unfinished[index].1.check(file, Some(version));
+        let checked = self.begun(path, FileId::of(stat)).check(file, Some(version));
         match checked.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))? {
             Writers::Stable { version, has_writer } => {
                 if has_writer {
@@ -77,6 +74,22 @@ impl WriterChecks {
             }
             Writers::Busy => Err(Errno::BUSY),
         }
+    }
+
+    /// Returns the check of a file. One of a file that another one has replaced says nothing about
+    /// that one.
+    fn begun(&mut self, path: &[u8], id: FileId) -> &mut WriterCheck {
+        let known = self.unfinished.iter().position(|(unfinished, ..)| **unfinished == *path);
+        let index = known.unwrap_or_else(|| {
+            self.unfinished.push((path.into(), id, WriterCheck::new()));
+            self.unfinished.len() - 1
+        });
+        let (_, checked, check) = &mut self.unfinished[index];
+        if *checked != id && self.replaced < MAX_REPLACED {
+            (*checked, *check) = (id, WriterCheck::new());
+            self.replaced += 1;
+        }
+        check
     }
 
     /// Returns whether versions are compared. A snapshot is of one moment, so writers do not
@@ -123,5 +136,41 @@ fn wait_for_writer(file: &OwnedFd, version: &Version) {
 /// it.
 pub(crate) const AGAIN_LATER: Errno = Errno::INPROGRESS;
 
+/// The number of times that a check begins anew for one request.
+const MAX_REPLACED: u8 = 8;
+
 /// The maximum number of versions remembered; the others are checked again.
 const MAX_KNOWN: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+
+    use rustix::fs::fstat;
+    use underpass_testkit::until_closed_by_writers;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_replaces_one_that_is_written_to_is_checked_by_itself() {
+        let path = std::env::temp_dir().join(format!("writer-checks-{}", std::process::id()));
+        let _writer = File::create(&path).unwrap();
+        let check = |checks: &mut WriterChecks| {
+            let file = OwnedFd::from(File::open(&path).unwrap());
+            let stat = fstat(&file).unwrap();
+            let known = StableVersions::default();
+            checks.check(&known, b"file", &file, &stat, DiskWait::Allowed).map(|it| it.has_writer)
+        };
+        let mut checks = WriterChecks::new(Integrity::Detect);
+        let first = check(&mut checks);
+        let other = path.with_extension("new");
+        fs::write(&other, "whole").unwrap();
+        fs::rename(&other, &path).unwrap();
+        until_closed_by_writers(&path);
+        let second = check(&mut checks);
+        // Not all file systems tell who has a file open.
+        let alone = check(&mut WriterChecks::new(Integrity::Detect));
+        fs::remove_file(&path).unwrap();
+        assert_eq!((first, second), (Err(AGAIN_LATER), alone));
+    }
+}

@@ -69,8 +69,7 @@ pub(crate) fn finish(
     options: FinishOptions<'_>,
 ) -> Result<Response> {
     let site = upload.site;
-    let file = new_file.file().try_clone()?;
-    let digests = match upload.verify(&file) {
+    let digests = match upload.verify(new_file.file()) {
         Ok(digests) => digests,
         Err(refusal) => {
             // Resuming it would only lead to the same refusal.
@@ -78,11 +77,13 @@ pub(crate) fn finish(
             return Err(refusal);
         }
     };
-    let is_timed = set_time(upload, &file)?;
+    let is_timed = set_time(upload, new_file.file())?;
     if site.settings.changes.sync {
         // Slow work is done before the lock of names is taken.
         new_file.sync()?;
     }
+    new_file.end_writes()?;
+    let file = new_file.file().try_clone()?;
     let is_conditional = options.keeps
         || options.base.is_some()
         || is_conditional(&upload.request)
