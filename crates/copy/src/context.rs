@@ -1,13 +1,15 @@
 //! The state that all threads of a copy share.
 
 use std::ffi::CStr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
-use rustix::fs::{Access, AtFlags, Stat, accessat, fsync, renameat, statat, syncfs, unlinkat};
+use rustix::fs::{
+    Access, AtFlags, Stat, accessat, fstat, fsync, renameat, statat, syncfs, unlinkat,
+};
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
 use underpass_engine::wait::{lock, unpoison};
@@ -62,6 +64,8 @@ pub(crate) struct CopyContext<'a> {
     pub(crate) boot: Option<String>,
     /// The remembered copies, without names.
     remembered: Mutex<MadeFiles>,
+    /// Device, descriptor and path of each file system that is written to, if all is synced.
+    written: Mutex<Vec<(u64, OwnedFd, PathBuf)>>,
     pub(crate) progress: ObservedProgress,
     /// Number of folders whose owner could not be kept.
     without_owner: AtomicU64,
@@ -134,6 +138,7 @@ impl<'a> CopyContext<'a> {
             mounts: Mutex::default(),
             remembers: AtomicBool::new(false),
             remembered: Mutex::default(),
+            written: Mutex::default(),
             progress: ObservedProgress::new(),
             without_owner: AtomicU64::new(0),
             without_attributes: AtomicU64::new(0),
@@ -250,13 +255,45 @@ impl<'a> CopyContext<'a> {
         }
     }
 
-    /// Waits until everything is on the disk, and returns whether that worked. On FUSE only the
-    /// names in the folder are meant: its files are synced one by one.
+    /// Opens the file system of a folder for [`sync`](Self::sync), before anything is written to
+    /// it: syncfs(2) reports an error to the descriptors that were open when it occurred, and to
+    /// one that was opened later only if it was not reported yet.
+    pub(crate) fn writes_to(&self, folder: &DirPair) {
+        if !self.settings.sync || self.settings.dry_run || folder.system == FUSE {
+            return;
+        }
+        let path = || folder.target_path(c"");
+        let opened = fstat(&folder.target).and_then(|stat| {
+            let mut written = lock(&self.written);
+            if !written.iter().any(|(device, ..)| *device == stat.st_dev) {
+                let opened = open_folder(folder.target.as_fd(), c".")?;
+                written.push((stat.st_dev, opened, path()));
+            }
+            Ok(())
+        });
+        if let Err(failure) = opened.at(SYNCING, path) {
+            self.problem(failure);
+        }
+    }
+
+    /// Waits until everything is on the disk, and returns whether that worked. On FUSE the names in
+    /// the folder are meant besides: its files are synced one by one.
     pub(crate) fn sync(&self, folder: &DirPair) -> bool {
-        let sync = if folder.system == FUSE { fsync } else { syncfs };
-        let synced = open_folder(folder.as_fd(), c".").and_then(sync);
-        let synced = synced.at("writing to the disk of", || folder.target_path(c""));
-        synced.map_err(|failure| self.problem(failure)).is_ok()
+        let mut is_synced = true;
+        let mut check = |synced: Result<(), Errno>, path: &dyn Fn() -> PathBuf| {
+            if let Err(failure) = synced.at(SYNCING, path) {
+                is_synced = false;
+                self.problem(failure);
+            }
+        };
+        for (_, written, path) in &*lock(&self.written) {
+            check(syncfs(written), &|| path.clone());
+        }
+        if folder.system == FUSE {
+            let synced = open_folder(folder.as_fd(), c".").and_then(fsync);
+            check(synced, &|| folder.target_path(c""));
+        }
+        is_synced
     }
 
     /// Records that something that a folder waited for is done. After the last of its own entries
@@ -433,6 +470,8 @@ fn fails_all(failure: &CopyError) -> bool {
     };
     matches!(Errno::from_io_error(source), Some(Errno::NOSPC | Errno::DQUOT | Errno::ROFS))
 }
+
+const SYNCING: &str = "writing to the disk of";
 
 /// Problems that are kept; of further ones only the number is known.
 const MAX_PROBLEMS: usize = 1000;

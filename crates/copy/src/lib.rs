@@ -224,6 +224,7 @@ fn begin(context: &CopyContext<'_>, plan: CopyPlan, is_alone: bool) -> Arc<DirPa
     for failure in plan.problems {
         context.problem(failure);
     }
+    context.writes_to(&top);
     top
 }
 

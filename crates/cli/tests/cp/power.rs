@@ -8,6 +8,8 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use underpass_testkit::mounts::{FileSystem, Mounted};
+
 use crate::bytes::traced_in;
 use crate::cp_in;
 use crate::rig::{folder, has, names, noise, noise_file, skip};
@@ -236,6 +238,39 @@ fn with_sync_the_marker_goes_when_everything_is_on_the_disk() {
     let at = |what: &str| log.find(what).unwrap_or_else(|| panic!("no {what} in {log}"));
     assert!(at("syncfs(") < at(".unfinished."), "{log}");
     assert_eq!(names(&here.path().join("k")), ["one"]);
+}
+
+/// syncfs(2) reports an error to a descriptor that was opened later only if nobody else has seen it.
+#[test]
+fn with_sync_each_file_system_is_opened_before_it_is_written_to() {
+    if !has("strace") {
+        return;
+    }
+    let Some(mounted) = Mounted::new(FileSystem::Ext4, 16) else { return };
+    let here = folder();
+    for path in ["s/below", "t/s/below"] {
+        fs::create_dir_all(here.path().join(path)).unwrap();
+    }
+    noise_file(&here.path().join("s"), "one", LEN);
+    noise_file(&here.path().join("s/below"), "two", LEN);
+    let there = here.path().join("t/s/below");
+    let bound = Command::new("mount").arg("--bind").args([&mounted.root(), &there]).status();
+    assert!(bound.unwrap().success());
+    let strace = ["-y", "-e", "trace=openat,syncfs"];
+    let (ended, log) = traced_in(here.path(), &strace, &["-r", "-j1", "--sync", "s", "t"]);
+    assert!(Command::new("umount").arg(&there).status().unwrap().success());
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let calls = log.lines().filter_map(|line| line.split_once("syncfs(")?.1.split_once(')'));
+    let synced: Vec<_> = calls.map(|(descriptor, _)| descriptor).collect();
+    assert_eq!(synced.len(), 2, "{log}");
+    for descriptor in synced {
+        let folder = descriptor.split_once('<').unwrap().1.trim_end_matches('>');
+        let at = |is_it: &dyn Fn(&str) -> bool| log.lines().position(is_it).unwrap();
+        let opened = at(&|line| line.ends_with(&format!("= {descriptor}")));
+        let in_it = format!("<{folder}");
+        let written = at(&|line| line.contains("O_TMPFILE") && line.contains(&in_it));
+        assert!(opened < written, "{descriptor}: {log}");
+    }
 }
 
 #[test]

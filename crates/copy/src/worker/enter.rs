@@ -86,8 +86,10 @@ impl CopyWorker<'_> {
             all: AtomicUsize::new(1),
         });
         self.totals.folders += 1;
-        if is_new {
-            self.name_made(parent, entry, None);
+        match is_new {
+            true => self.name_made(parent, entry, None),
+            // Another file system may be mounted there.
+            false => self.context.writes_to(&folder),
         }
         self.push(&folder, listing);
         let defer = if is_put_off { self.defer(&folder, &stat) } else { Ok(()) };

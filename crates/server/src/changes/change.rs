@@ -174,7 +174,7 @@ impl Change {
             new_file.commit(if replaces { Existing::Replace } else { Existing::Keep })?;
             !replaces
         } else {
-            let copy = UnnamedCopy::new(&dest);
+            let copy = UnnamedCopy::new(site, &dest)?;
             if is_file {
                 let name = OsStr::from_bytes(copy.name.to_bytes());
                 let new_file = copied(site, &mut copying, &from, &dest.folder, name)?;
@@ -372,7 +372,7 @@ fn move_across(
 ) -> Result<(Option<CString>, Report)> {
     let fits = |to: BorrowedFd<'_>, len: u64| fits(site, to, len);
     let mut copying = TreeCopy::new(&|_, _| false, &fits, true);
-    let copy = UnnamedCopy::new(dest);
+    let copy = UnnamedCopy::new(site, dest)?;
     let (to, new_name) = (dest.folder.as_fd(), &copy.name);
     let is_folder = tree::kind(stat) == FileType::Directory;
     let began = SystemTime::now();
@@ -424,20 +424,26 @@ fn copied(
 struct UnnamedCopy<'a> {
     dest: &'a DestEntry,
     name: CString,
+    /// The file system to sync. It is opened before anything is written: syncfs(2) may report an
+    /// error only to descriptors that were open when it occurred.
+    system: Option<OwnedFd>,
 }
 
 impl<'a> UnnamedCopy<'a> {
-    fn new(dest: &'a DestEntry) -> Self {
-        Self { dest, name: hidden_name(&dest.name) }
+    fn new(site: &Site, dest: &'a DestEntry) -> Result<Self> {
+        // The folder was opened without the right to read, and syncfs(2) does not take such a
+        // descriptor.
+        let open = || tree::open_folder(dest.folder.as_fd(), c".");
+        let system = is_synced(site).then(open).transpose()?;
+        Ok(Self { dest, name: hidden_name(&dest.name), system })
     }
 
     /// Gives it its name; returns the hidden name of a folder that was replaced.
     fn publish(&self, change: &Change, site: &Site, is_folder: bool) -> Result<Option<CString>> {
         let folder = &self.dest.folder;
-        if is_synced(site) {
-            // One call syncs all files in it. The folder was opened without the right to read, and
-            // syncfs(2) does not take such a descriptor.
-            syncfs(tree::open_folder(folder.as_fd(), c".")?)?;
+        if let Some(system) = &self.system {
+            // One call syncs all files in it.
+            syncfs(system)?;
         }
         let _names = change.hold_names(site, false)?;
         change.check_dest(site, self.dest)?;

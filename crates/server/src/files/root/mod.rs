@@ -11,8 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fs::{
-    CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fsync, mkdirat, openat2, readlinkat,
-    syncfs,
+    CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fsync, mkdirat, openat, openat2,
+    readlinkat, syncfs,
 };
 use rustix::io::Errno;
 
@@ -381,6 +381,10 @@ impl Root {
             }
         };
         let is_many = missing.len() > MAX_FOLDER_SYNCS;
+        // The folder was opened without the right to read, and syncfs(2) does not take such a
+        // descriptor. It may report an error only to those that were open when it occurred.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let system = (is_synced && is_many).then(|| openat(&folder, ".", flags, Mode::empty()));
         for name in missing.into_iter().rev() {
             match mkdirat(&folder, name, Mode::from_raw_mode(0o777)) {
                 // Another request or program made it first.
@@ -392,12 +396,11 @@ impl Root {
             }
             folder = open_folder_by(&folder, name, ResolveFlags::NO_SYMLINKS)?;
         }
-        if is_synced && is_many {
-            // One call syncs all of them. The folder was opened without the right to read, and
-            // syncfs(2) does not take such a descriptor.
-            atomic_file::sync_folder(&folder, syncfs)?;
+        // One call syncs all of them.
+        match system.map(|opened| opened.and_then(syncfs)) {
+            Some(Err(errno)) if !matches!(errno, Errno::ACCESS | Errno::INVAL) => Err(errno),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Opens a folder below the root for the names in it, without following links.
