@@ -175,7 +175,10 @@ impl Origins {
                 }
                 Err(error) => {
                     note(&server.shown, &error.to_string());
-                    let wait = if is_unreachable(&error) { server.failed() } else { FIRST_WAIT };
+                    // One that is late with a single object is no failure, unless others have it.
+                    let is_late = matches!(error, ClientError::Stalled | ClientError::Late);
+                    let has_failed = is_unreachable(&error) || (is_late && self.origins.len() > 1);
+                    let wait = if has_failed { server.failed() } else { FIRST_WAIT };
                     failure = OriginFailure { error: error.into(), retry_after: Some(wait) };
                 }
             }

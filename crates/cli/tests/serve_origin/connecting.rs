@@ -8,7 +8,7 @@ use std::thread;
 use crate::fills::certificate;
 use crate::node::{Node, until_stored};
 use crate::rig::{Running, folder, noise_file, underpass, until};
-use crate::scripted_origin::Origin;
+use crate::scripted_origin::{Gate, Object, Origin};
 
 /// Accepts connections, and does this with each of them after the first bytes of the client.
 fn listener(act: impl Fn(TcpStream) + Send + 'static) -> String {
@@ -41,6 +41,21 @@ fn refused(origin: &str, args: &[&str], (status, detail): (u16, &str)) -> String
     assert!(!lines.is_empty(), "{said}");
     assert!(lines[0].contains(&format!("/a from {}: ", origin.trim_end_matches('/'))), "{said}");
     lines[0].to_owned()
+}
+
+#[test]
+fn an_origin_that_hangs_is_left_alone_while_another_one_answers() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let hanging = Origin::new(move |_, _| held.wait());
+    let object = Object::new(b"hello".to_vec(), "a");
+    let other = Origin::new(move |asked, sending| object.send(asked, sending));
+    let node = Node::new(&hanging.url(), &["--timeout", "1", "--origin", &other.url()]);
+    for number in 0..4 {
+        node.get(&format!("/{number}")).is(200, b"hello");
+    }
+    assert!(hanging.asked().len() < 4, "{:#?}", hanging.asked());
+    gate.open();
 }
 
 #[test]
