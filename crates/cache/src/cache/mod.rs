@@ -241,19 +241,19 @@ impl CacheEntry {
 
 /// Scans the folder once, and then keeps it within its quota and syncs new bytes for as long as the
 /// cache exists.
-fn maintain(shared: &Weak<Shared>) {
-    if let Some(shared) = shared.upgrade() {
+fn maintain(weak: &Weak<Shared>) {
+    if let Some(shared) = weak.upgrade() {
         shared.folder.scan(&mut |digest, units| shared.quota.add_existing(&digest, units));
         shared.shrink();
     }
     loop {
         std::thread::sleep(SAVE_INTERVAL);
-        let Some(shared) = shared.upgrade() else { return };
+        let Some(shared) = weak.upgrade() else { return };
         shared.restore_folder();
         shared.shrink();
-        let generations = shared.generations();
+        let versions = shared.stored();
         drop(shared);
-        generations.iter().for_each(|generation| generation.save());
+        Shared::save(weak, &versions);
     }
 }
 

@@ -11,7 +11,7 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
 pub(crate) use client_limits::{ClientLimits, Permit};
@@ -82,6 +82,13 @@ pub enum CacheEvent<'e> {
     /// The disk does not take new objects, but not because it is full: it may have become
     /// read-only. Reported once, and again after it has taken some.
     CannotStore(&'e io::Error),
+    /// A version could not be synced to the disk and was dropped, because its bytes may be lost.
+    Lost {
+        /// The path at the origin.
+        key: &'e str,
+        /// The error of the system.
+        error: &'e io::Error,
+    },
     /// An origin has not answered a request, or with something that is not a response.
     OriginFailed {
         /// The URL of the origin, without credentials.
@@ -250,7 +257,7 @@ impl Shared {
     }
 
     /// Returns the object of a key, which may be new.
-    pub(crate) fn object(&self, key: &CacheKey) -> Arc<CachedObject> {
+    pub(crate) fn object(self: &Arc<Self>, key: &CacheKey) -> Arc<CachedObject> {
         let mut objects = lock(&self.objects);
         if let Some(object) = objects.get(key.digest()) {
             return Arc::clone(object);
@@ -269,11 +276,25 @@ impl Shared {
         objects.insert(*key.digest(), Arc::clone(&object));
         drop(objects);
         if !forgotten.is_empty() {
-            self.loads.run(move || {
-                forgotten.iter().filter_map(|object| object.current()).for_each(|it| it.save());
-            });
+            let shared = Arc::downgrade(self);
+            let versions = forgotten.into_iter().filter_map(|it| Some((it.current()?, it)));
+            let versions: Vec<_> = versions.map(|(version, object)| (object, version)).collect();
+            self.loads.run(move || Self::save(&shared, &versions));
         }
         object
+    }
+
+    /// Syncs new bytes of versions to the disk. One whose sync failed is dropped, because any of its
+    /// bytes may be lost.
+    pub(crate) fn save(shared: &Weak<Self>, versions: &[(Arc<CachedObject>, Arc<Generation>)]) {
+        for (object, generation) in versions {
+            if let Err(error) = generation.save()
+                && let Some(shared) = shared.upgrade()
+            {
+                shared.notify(&CacheEvent::Lost { key: object.key.as_str(), error: &error });
+                shared.mark_damaged(object, generation);
+            }
+        }
     }
 
     /// Returns what a stored version may be used for now.
@@ -321,11 +342,6 @@ impl Shared {
             Some((object, current))
         });
         stored.collect()
-    }
-
-    /// Returns all versions that are served.
-    pub(crate) fn generations(&self) -> Vec<Arc<Generation>> {
-        lock(&self.objects).values().filter_map(|object| object.current()).collect()
     }
 
     /// Returns the version of an object that is in memory.

@@ -318,6 +318,25 @@ fn is_fetched_again(errno: &str) {
 }
 
 #[test]
+fn what_could_not_be_synced_is_fetched_again() {
+    if !has("strace") {
+        return;
+    }
+    let object = Object::new(noise(LEN), "a");
+    let bytes = object.bytes.clone();
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let strace = ["-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO:when=1"];
+    let node = Node::traced_on(folder(), &strace, &origin.url(), &[]);
+    node.get("/a").is(200, &bytes);
+    let sent = origin.asked().len();
+    until("a sync that fails", || node.metric("damaged_total") == 1);
+    node.get("/a").is(200, &bytes);
+    assert!(origin.asked().len() > sent, "it may have lost its bytes");
+    until_stored(&node, LEN as u64);
+    node.get("/a").is(200, &bytes);
+}
+
+#[test]
 fn a_client_that_has_nothing_yet_notices_no_failing_disk() {
     if !has("strace") {
         return;

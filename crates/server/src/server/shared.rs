@@ -152,6 +152,10 @@ impl Shared {
                 let (folder, error) = (folder.to_owned(), error.to_string());
                 self.report(ServerEvent::CannotStore { folder, error });
             }
+            CacheEvent::Lost { key, error } => {
+                let reason = format!("dropped from the cache, whose disk failed: {error}");
+                self.report(ServerEvent::Failed { target: (*key).to_owned(), reason });
+            }
             CacheEvent::OriginFailed { origin, key, reason } => {
                 let [origin, target, reason] = [*origin, *key, *reason].map(str::to_owned);
                 self.report(ServerEvent::OriginFailed { target, origin, reason });
