@@ -125,6 +125,23 @@ fn an_upload_that_could_not_be_synced_is_not_resumed() {
 }
 
 #[test]
+fn an_upload_that_the_server_could_not_sync_is_no_success() {
+    let Some(fuse) = Fuse::new() else { return };
+    let here = folder();
+    noise_file(here.path(), "a", 3_000_000);
+    let (storing, storage) = server(&fuse.root(), &["--allow-upload"]);
+    fuse.fail(r#"{"fsyncdir": "EIO"}"#);
+    let sent = run(here.path(), &["put", "a", &storage]);
+    assert_eq!(sent.code(), Some(1), "{}", sent.stderr);
+    assert!(sent.stderr.contains("may not survive a power cut"), "{}", sent.stderr);
+    // The next one sends it again.
+    fuse.fail("{}");
+    let sent = run(here.path(), &["put", "--json", "a", &storage]);
+    assert_eq!(sent.succeeded().receipt()["bytes"], 3_000_000);
+    rig::end(storing);
+}
+
+#[test]
 fn a_file_whose_size_is_not_known_is_read_to_its_end() {
     let Some(fuse) = Fuse::new() else { return };
     let (root, here) = (fuse.root(), folder());

@@ -61,6 +61,7 @@ impl UploadFailed {
             | UploadError::Precondition { .. }
             | UploadError::Page { .. }
             | UploadError::NotStored
+            | UploadError::Unconfirmed { .. }
             | UploadError::NoLength
             | UploadError::Spent
             | UploadError::UnderWay
@@ -102,6 +103,12 @@ pub enum UploadError {
     /// The server answered with a page, and the target is missing or of another length.
     #[error("the server answered 200 with a page, but it does not have the file")]
     NotStored,
+    /// The target is the whole file, but the server has said that it failed.
+    #[error("the server has the whole file, but it failed: {failure}")]
+    Unconfirmed {
+        /// The server's refusal.
+        failure: String,
+    },
     /// The bytes of a stream are needed again, which gives them only once.
     #[error("it has to be sent again, but a stream can be read only once")]
     Spent,

@@ -72,7 +72,7 @@ impl Uploader<'_, '_, '_> {
             return Ok(AttemptEnd::AlreadyThere(status));
         }
         match self.is_there()? {
-            Some(status) => Ok(AttemptEnd::Stored(status)),
+            Some(status) => self.end_as_stored(status),
             None => Err(UploadError::PartlyThere),
         }
     }

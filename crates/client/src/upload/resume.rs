@@ -75,7 +75,7 @@ impl<'a> Uploader<'_, 'a, '_> {
         let Some(at) = self.offset(&resource)?.filter(|at| *at <= total) else {
             // An upload that is complete no longer exists, either.
             if let Some(status) = self.is_there()? {
-                return Ok(AttemptEnd::Stored(status));
+                return self.end_as_stored(status);
             }
             (self.on_event)(&UploadEvent::StartedOver {
                 reason: "the server no longer knows the upload",

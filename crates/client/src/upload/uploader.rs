@@ -49,6 +49,8 @@ pub(super) struct Uploader<'u, 'a, 't> {
     pub(super) seen: TargetState,
     /// Whether that was asked after the target may have changed.
     pub(super) is_asked: bool,
+    /// Why the server failed after the last request with a body, if it said so.
+    server_failure: Option<String>,
 }
 
 /// The end of an attempt.
@@ -107,6 +109,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             had_sent: false,
             seen: TargetState::default(),
             is_asked: false,
+            server_failure: None,
         }
     }
 
@@ -241,6 +244,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         if self.is_spent {
             return Err(UploadError::Spent);
         }
+        self.server_failure = None;
         let body = UploadBody { source: self.upload.source, skip };
         let expects = self.expect_timeout(body.len());
         let length = body.len().map(|len| len.to_string());
@@ -304,6 +308,9 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
     /// Waits before the next attempt, or returns the error if there is to be none.
     fn prepare_again(&mut self, error: UploadError, backoff: &mut Backoff) -> Result<()> {
         self.has_answered |= error.status().is_some();
+        if error.status() == Some(500) {
+            self.server_failure.get_or_insert_with(|| error.to_string());
+        }
         if !self.has_answered || self.is_spent {
             return Err(error);
         }
@@ -312,6 +319,16 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             (self.on_event)(&UploadEvent::Again { error, wait, resumes });
             self.idle = None;
         })
+    }
+
+    /// Ends an upload whose target is this file already, unless the server has said that it failed:
+    /// the file may not survive a power cut.
+    pub(super) fn end_as_stored(&mut self, status: u16) -> Result<AttemptEnd> {
+        let Some(failure) = self.server_failure.take() else {
+            return Ok(AttemptEnd::Stored(status));
+        };
+        self.kept.forget();
+        Err(UploadError::Unconfirmed { failure })
     }
 
     /// Notes the bytes that the server has already.
