@@ -114,7 +114,7 @@ fn list<'a>(
     url.set_query(Some(&query));
     let answer = client.execute(idle, &Request { method: "GET", fields: &[] }, &url)?;
     let (mut connection, response) = (answer.connection, answer.response);
-    if !response.is_success() {
+    if response.status != 200 {
         return Err(connection.refusal(&response));
     }
     let body = connection.incoming().memory(response.framing, MAX_PAGE);

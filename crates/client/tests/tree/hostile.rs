@@ -16,7 +16,7 @@ use underpass_client::{Credentials, HttpClient, Proxies, TlsSetup, Url};
 use crate::tar_reader::{blocks, header, pax};
 
 /// A server that gives the same answers again and again, by the path asked for.
-fn serve(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> Url {
+pub(crate) fn serve(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> Url {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/x/", listener.local_addr().unwrap());
     let answer = Arc::new(answer);
@@ -55,7 +55,7 @@ fn read_head(stream: &mut TcpStream) -> Option<String> {
     Some(String::from_utf8(head).unwrap())
 }
 
-fn response(media_type: &str, body: &[u8]) -> Vec<u8> {
+pub(crate) fn response(media_type: &str, body: &[u8]) -> Vec<u8> {
     let len = body.len();
     let head = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: {media_type}\r\nContent-Length: {len}\r\n\
@@ -65,15 +65,20 @@ fn response(media_type: &str, body: &[u8]) -> Vec<u8> {
 }
 
 /// What came of a folder, and what was told to be left out.
-struct Outcome {
+pub(crate) struct Outcome {
     /// The folder in which all is, one below the place that must stay as it is.
-    place: TempDir,
-    outcome: Result<TreeDone, TreeFailed>,
-    left_out: Vec<String>,
+    pub(crate) place: TempDir,
+    pub(crate) outcome: Result<TreeDone, TreeFailed>,
+    pub(crate) left_out: Vec<String>,
 }
 
-fn attempt(url: &Url) -> Outcome {
-    let place = tempfile::tempdir().unwrap();
+pub(crate) fn attempt(url: &Url) -> Outcome {
+    let wishes = TreeOptions { retries: 0, ..TreeOptions::default() };
+    attempt_again(tempfile::tempdir().unwrap(), &wishes, url)
+}
+
+/// Fetches into a place where something may be already.
+pub(crate) fn attempt_again(place: TempDir, wishes: &TreeOptions, url: &Url) -> Outcome {
     fs::write(place.path().join("outside"), "untouched").unwrap();
     let agent = HttpClient {
         user_agent: "test".to_owned(),
@@ -93,9 +98,8 @@ fn attempt(url: &Url) -> Outcome {
             left_out.lock().unwrap().push(format!("{}: {reason}", path.escape_ascii()));
         }
     };
-    let wishes = TreeOptions { retries: 0, ..TreeOptions::default() };
     let target = place.path().join("x");
-    let outcome = fetch(&agent, &wishes, url, &target, &TreeGauge::default(), &report);
+    let outcome = fetch(&agent, wishes, url, &target, &TreeGauge::default(), &report);
     assert_eq!(fs::read(place.path().join("outside")).unwrap(), b"untouched");
     assert_eq!(names(place.path()).len(), 1 + usize::from(target.exists()) + unfinished(&place));
     let left_out = left_out.into_inner().unwrap();
@@ -120,7 +124,7 @@ fn archive(members: &[Vec<u8>]) -> Url {
     serve(move |_| response("application/x-tar", &body))
 }
 
-fn file(name: &[u8], contents: &[u8]) -> Vec<u8> {
+pub(crate) fn file(name: &[u8], contents: &[u8]) -> Vec<u8> {
     let header = header(name, EntryType::Regular, contents.len() as u64);
     [header.as_bytes().to_vec(), blocks(contents)].concat()
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod answers;
 mod hostile;
 mod listings;
 mod tar_reader;

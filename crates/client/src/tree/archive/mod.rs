@@ -48,7 +48,7 @@ pub(super) fn offer(tree: &TreeFetch<'_, '_>) -> Result<Option<ArchiveOffer>> {
 fn origin(tree: &TreeFetch<'_, '_>, answer: &OpenResponse<'_>) -> Option<ArchiveId> {
     let fields = &answer.response.fields;
     let media_type = fields.text("content-type").unwrap_or_default();
-    if !answer.response.is_success() || !media_type.starts_with("application/x-tar") {
+    if !is_whole_or_part(answer) || !media_type.starts_with("application/x-tar") {
         return None;
     }
     // The whole, of which a part may have been asked for (RFC 9110 14.4).
@@ -134,7 +134,7 @@ fn attempt(unpack: &mut Unpack<'_, '_, '_>, offer: &ArchiveOffer) -> Result<Body
     let answer = tree.client.execute(None, &request, &offer.url)?;
     unpack.tree.done.tls = answer.connection.tls().cloned();
     let tree = &*unpack.tree;
-    if !answer.response.is_success() {
+    if !is_whole_or_part(&answer) {
         return Err(answer.connection.refusal(&answer.response).into());
     }
     let Some(now) = origin(tree, &answer) else {
@@ -176,6 +176,11 @@ fn run<'a>(unpack: &mut Unpack<'_, '_, 'a>, answer: OpenResponse<'a>) -> Result<
         return Err(TreeError::io("syncing", unpack.destination.path(), errno));
     }
     outcome
+}
+
+/// Returns whether an answer has the archive or a part of it.
+fn is_whole_or_part(answer: &OpenResponse<'_>) -> bool {
+    matches!(answer.response.status, 200 | 206)
 }
 
 fn is_range_from(answer: &OpenResponse<'_>, begins: u64) -> bool {

@@ -94,7 +94,8 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         )?;
         self.crawl.tree.mark_answered();
         self.done.tls = answer.connection.tls().cloned();
-        if answer.response.is_success() {
+        // Other successes, such as 202, 204 or a part that was not requested, are not the whole.
+        if answer.response.status == 200 {
             return Ok(answer);
         }
         Err(answer.connection.refusal(&answer.response).into())

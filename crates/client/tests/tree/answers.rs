@@ -1,0 +1,89 @@
+//! Answers of servers that are not the whole file or listing that was requested, and other versions.
+
+use std::fs;
+
+use tempfile::TempDir;
+use underpass_client::tree::TreeOptions;
+
+use crate::hostile::{Outcome, attempt, attempt_again, file, response, serve};
+
+/// An answer with this status line and a length of its own.
+fn answered(status: &str, media_type: &str, body: &str) -> Vec<u8> {
+    let len = body.len();
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {media_type}\r\nContent-Length: {len}\r\n\r\n{body}"
+    )
+    .into_bytes()
+}
+
+/// Successes that are not the whole of what was requested.
+const OTHER_SUCCESSES: [&str; 6] = [
+    "201 Created",
+    "202 Accepted",
+    "203 Transformed",
+    "204 No Content",
+    "206 Partial Content\r\nContent-Range: bytes 0-4/1000",
+    "226 IM Used",
+];
+
+/// A place with an older `x/a` and a file that the server does not list.
+fn older() -> TempDir {
+    let place = tempfile::tempdir().unwrap();
+    fs::create_dir(place.path().join("x")).unwrap();
+    fs::write(place.path().join("x/a"), "older").unwrap();
+    fs::write(place.path().join("x/unlisted"), "older").unwrap();
+    place
+}
+
+fn mirroring() -> TreeOptions {
+    TreeOptions {
+        retries: 0,
+        replaces: true,
+        archive: false,
+        deletes: true,
+        ..TreeOptions::default()
+    }
+}
+
+#[test]
+fn only_200_is_a_file_of_a_folder() {
+    for status in OTHER_SUCCESSES {
+        let url = serve(move |target| match target {
+            "/x/" => response("text/html", b"<title>Index of /x</title><a href=\"a\">a</a></html>"),
+            _ => answered(status, "text/plain", "first"),
+        });
+        let Outcome { place, outcome, left_out } = attempt_again(older(), &mirroring(), &url);
+        assert_eq!(outcome.unwrap().left_out, 1, "{status}");
+        assert!(left_out[0].contains(&status[..3]), "{status}: {left_out:?}");
+        assert_eq!(fs::read(place.path().join("x/a")).unwrap(), b"older", "{status}");
+        assert!(place.path().join("x/unlisted").exists(), "{status}");
+    }
+}
+
+#[test]
+fn only_200_is_a_listing() {
+    for status in OTHER_SUCCESSES {
+        let url = serve(move |target| match target {
+            "/x/" => answered(status, "application/json", r#"[{"name":"a","type":"file"}]"#),
+            _ => response("text/plain", b"newer"),
+        });
+        let Outcome { place, outcome, .. } = attempt_again(older(), &mirroring(), &url);
+        let failed = outcome.unwrap_err();
+        assert!(failed.to_string().contains(&status[..3]), "{status}: {failed}");
+        assert!(place.path().join("x/unlisted").exists(), "{status}");
+    }
+}
+
+#[test]
+fn only_200_is_an_archive() {
+    let body = [file(b"a", b"1"), vec![0; 1024]].concat();
+    let url = serve(move |_| {
+        let head = format!(
+            "HTTP/1.1 202 Accepted\r\nContent-Type: application/x-tar\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        [head.as_bytes(), &body].concat()
+    });
+    let failed = attempt(&url).outcome.unwrap_err();
+    assert!(failed.to_string().contains("202"), "{failed}");
+}
