@@ -215,7 +215,7 @@ fn a_page_is_whole_if_it_calls_itself_a_listing() {
         ("<script>'<title>Index of /'</script><a href=x>x</a>", false),
         // The links of a server behind a proxy that does not know its own address.
         ("<title>Index of /a</title><a href='https://h/a%20b/x'>x</a>", false),
-        ("<title>Index of /a</title><a href='https://elsewhere/'>made by</a>", true),
+        ("<title>Index of /a</title><a href=x>x</a><a href='https://elsewhere/'>by</a>", true),
         (
             "<title>Index of /a</title><a href=x>x</a><a rel='Nofollow NEXT' href='?page=2'>2</a>",
             false,
@@ -230,6 +230,43 @@ fn a_page_is_whole_if_it_calls_itself_a_listing() {
         }
         assert!(!listing(HTML, &page).is_cut, "{page}");
     }
+}
+
+#[test]
+fn a_page_is_not_whole_if_a_link_may_stand_for_a_file_that_is_not_listed() {
+    for (links, is_whole) in [
+        ("<a href='../'>up</a>", true),
+        ("<a href='/a%20b'>here</a><a href='/'>up</a><a href=x>x</a>", true),
+        ("<a href='?C=M;O=A'>M</a><a href='?sort=size&amp;order=asc'>s</a><a href=x>x</a>", true),
+        ("<a href='#top'>top</a><a href='mailto:root@h'>root</a><a href=x>x</a>", true),
+        ("<a href='x?sort=size'>1 B</a><a href=x>x</a>", true),
+        ("<a href='..%2fx'>refused</a>", true),
+        // A proxy that does not rewrite links, or an address of another name.
+        ("<a href='http://backend/a%20b/x'>x</a>", false),
+        ("<a href='http://backend/x'>x</a><a href='../'>up</a>", false),
+        ("<base href='http://cdn/a%20b/'><a href=x>x</a>", false),
+        ("<base href='/files/a%20b/'><a href=x>x</a>", false),
+        ("<a href='/backend/a%20b/x'>x</a><a href=y>y</a>", false),
+        // By a query, a script, or a name that is not escaped.
+        ("<a href='?file=x'>x</a><a href=y>y</a>", false),
+        ("<a href='get.php?f=x'>x</a><a href='get.php'>y</a>", false),
+        ("<a href='x?'>x?</a><a href=x>x</a>", false),
+        ("<a href='z?sort=size'>1 B</a><a href=x>x</a>", false),
+        ("<a href='javascript:show(1)'>x</a><a href=y>y</a>", false),
+        ("<a href='x:y'>x:y</a><a href=y>y</a>", false),
+        // On another page.
+        ("<a href=x>x</a><a href='?page=2'>Next</a>", false),
+        ("<a href=x>x</a><a href='?start=100'>&gt;&gt;</a>", false),
+        // An error in the place of the links.
+        ("<b>Warning</b>: too many open files", false),
+    ] {
+        let page = format!("<html><title>Index of /a b/</title>{links}</html>");
+        assert_eq!(listing(HTML, &page).is_whole, is_whole, "{links}");
+    }
+    // Python has no link to the folder above.
+    assert!(listing(HTML, "<html><h1>Directory listing for /a b/</h1></html>").is_whole);
+    let book = "<html><title>Index of the book</title><a href=x>x</a></html>";
+    assert!(!listing(HTML, book).is_whole);
 }
 
 #[test]

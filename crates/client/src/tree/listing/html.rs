@@ -14,6 +14,8 @@ pub(super) struct Links {
     pub(super) is_scripted: bool,
     /// Whether its title or heading is that of a listing.
     pub(super) is_listing: bool,
+    /// Whether it is one of those that have a link to the folder above.
+    pub(super) has_parent_by_habit: bool,
     /// Whether it begins as a whole page does.
     pub(super) has_start: bool,
     /// Whether its end is there: a proxy may pass on what it had of a page as if that were all.
@@ -29,6 +31,7 @@ pub(super) fn links(base: &Url, page: &[u8]) -> Links {
         links: Vec::new(),
         is_scripted: false,
         is_listing: false,
+        has_parent_by_habit: false,
         has_start: false,
         has_end: false,
         has_next: false,
@@ -41,7 +44,8 @@ pub(super) fn links(base: &Url, page: &[u8]) -> Links {
         let tag = match token {
             Token::StartTag(tag) => tag,
             Token::String(text) => {
-                links.is_listing |= is_heading && is_of_listing(&text);
+                links.is_listing |= is_heading && HEADINGS.iter().any(|it| begins(&text, it));
+                links.has_parent_by_habit |= is_heading && begins(&text, INDEX);
                 continue;
             }
             token => {
@@ -81,11 +85,13 @@ pub(super) fn links(base: &Url, page: &[u8]) -> Links {
     links
 }
 
-/// Checks whether a heading is that of a listing: of nginx, Apache and lighttpd, or of Python and
-/// rclone.
-fn is_of_listing(heading: &[u8]) -> bool {
+/// Checks whether a heading begins so, with a path after it.
+fn begins(heading: &[u8], start: &[u8]) -> bool {
     let heading = heading.trim_ascii_start().to_ascii_lowercase();
-    HEADINGS.iter().any(|start| heading.starts_with(start))
+    heading.strip_prefix(start).is_some_and(|rest| rest.contains(&b'/'))
 }
 
-const HEADINGS: [&[u8]; 2] = [b"index of ", b"directory listing "];
+/// The headings of listings: of nginx, Apache and lighttpd, and of Python and rclone.
+const HEADINGS: [&[u8]; 2] = [INDEX, b"directory listing "];
+
+const INDEX: &[u8] = b"index of ";

@@ -124,25 +124,65 @@ pub fn read(base: &Url, media_type: &str, body: &[u8]) -> Option<Listing> {
         if links.links.len() > MAX_LINKS {
             return Some(Listing { is_too_long: true, ..Listing::default() });
         }
-        let mut collector = LinkCollector::new(base);
-        listing.is_other_page = !links.is_listing;
-        for link in links.links {
-            // RFC 3986 5: relative to the page, unless that says otherwise.
-            if let Ok(url) = links.base.join(&link) {
-                // A proxy in front of the server may have another scheme or port.
-                let is_misled = url.host() == base.host()
-                    && url.origin() != base.origin()
-                    && url.path().strip_prefix(base.path()).is_some_and(|rest| !rest.is_empty());
-                listing.is_whole &= !is_misled;
-                listing.is_other_page &= !is_of_listings(base, &link, &url);
-                collector.take_url(&mut listing, url, false, EntryFacts::default());
-            }
-        }
+        take_links(&mut listing, base, &links);
     } else {
         return None;
     }
     Some(listing)
 }
+
+/// Adds the entries that a page links to. It is not whole if another link may stand for one.
+fn take_links(listing: &mut Listing, base: &Url, links: &html::Links) {
+    let mut collector = LinkCollector::new(base);
+    listing.is_other_page = !links.is_listing;
+    let (mut has_parent, mut has_foreign) = (false, false);
+    for link in &links.links {
+        // RFC 3986 5: relative to the page, unless that says otherwise.
+        let Ok(url) = links.base.join(link) else {
+            listing.is_whole = false;
+            continue;
+        };
+        listing.is_other_page &= !is_of_listings(base, link, &url);
+        let is_own = url.origin() == base.origin();
+        has_parent |= is_own && is_above(base, &url) && url.path() != base.path();
+        has_foreign |= !is_own && url.scheme().starts_with("http");
+        let is_taken = collector.take_url(listing, url.clone(), false, EntryFacts::default());
+        listing.is_whole &= is_taken || is_no_entry(base, &url);
+    }
+    let is_empty = listing.entries.is_empty() && listing.refused.is_empty();
+    // The links of a server behind a proxy may lead elsewhere, or an error may be in their place.
+    listing.is_whole &= !is_empty || !has_foreign && (has_parent || !links.has_parent_by_habit);
+    listing.is_whole &= collector.variants.iter().all(|entry| collector.seen.contains(entry));
+}
+
+/// Checks whether a link that is not taken leads to no file of the folder.
+fn is_no_entry(base: &Url, url: &Url) -> bool {
+    if url.origin() == base.origin() {
+        let is_page = url.path() == base.path() && url.query().is_some();
+        return is_above(base, url) && (!is_page || url.query().is_some_and(is_order));
+    }
+    // A proxy in front of the server may have another host, scheme or port.
+    let may_be_alias = url.host() == base.host() || base.path() != "/";
+    let is_below = url.path().strip_prefix(base.path()).is_some_and(|rest| !rest.is_empty());
+    match url.scheme() {
+        "http" | "https" => !(may_be_alias && is_below),
+        scheme => scheme == "mailto",
+    }
+}
+
+/// Checks whether a URL is that of the folder itself or of one above it.
+fn is_above(base: &Url, url: &Url) -> bool {
+    let path = url.path().trim_end_matches('/');
+    base.path().strip_prefix(path).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// Checks whether a query only asks for another order of a listing, as those of Apache and rclone.
+fn is_order(query: &str) -> bool {
+    let key = |pair: &str| pair.split('=').next().unwrap_or_default().to_owned();
+    query.split(['&', ';']).all(|pair| ORDER_KEYS.contains(&key(pair).as_str()))
+}
+
+const ORDER_KEYS: [&str; 7] = ["C", "F", "O", "P", "V", "order", "sort"];
 
 /// Checks whether a link is one that listings have: to the folder above, or to the same in another
 /// order.
@@ -158,11 +198,13 @@ struct LinkCollector<'b> {
     /// The paths, and whether a link was to a folder: a file and a folder may have one name where
     /// both are only keys.
     seen: HashSet<(Vec<u8>, bool)>,
+    /// Files that are linked to with the query of another order.
+    variants: Vec<(Vec<u8>, bool)>,
 }
 
 impl<'b> LinkCollector<'b> {
     fn new(base: &'b Url) -> Self {
-        Self { base, seen: HashSet::new() }
+        Self { base, seen: HashSet::new(), variants: Vec::new() }
     }
 
     fn take(&mut self, listing: &mut Listing, link: &str, is_folder: bool, facts: EntryFacts) {
@@ -171,21 +213,22 @@ impl<'b> LinkCollector<'b> {
         }
     }
 
+    /// Returns whether the link is to an entry.
     fn take_url(
         &mut self,
         listing: &mut Listing,
         mut url: Url,
         is_folder: bool,
         facts: EntryFacts,
-    ) {
+    ) -> bool {
         url.set_fragment(None);
         if url.origin() != self.base.origin() {
-            return;
+            return false;
         }
         // Links to the folder itself in another order, to the one above and to other places.
         let Some(rest) = url.path().strip_prefix(self.base.path()).filter(|rest| !rest.is_empty())
         else {
-            return;
+            return false;
         };
         let is_folder = is_folder || rest.ends_with('/');
         let path = match decoded(rest) {
@@ -194,14 +237,18 @@ impl<'b> LinkCollector<'b> {
                 if self.seen.insert((name.clone(), is_folder)) {
                     listing.refused.push((name, refusal));
                 }
-                return;
+                return true;
             }
         };
-        match (url.query().is_some(), is_folder) {
+        match (url.query(), is_folder) {
             // dufs links to each folder's page without a script.
-            (true, true) => url.set_query(None),
+            (Some(_), true) => url.set_query(None),
             // The same file in another form, or another order: what is meant has no query.
-            (true, false) => return,
+            (Some(query), false) => {
+                let is_variant = is_order(query);
+                self.variants.extend(is_variant.then_some((path, false)));
+                return is_variant;
+            }
             _ => {}
         }
         if is_folder && !url.path().ends_with('/') {
@@ -212,6 +259,7 @@ impl<'b> LinkCollector<'b> {
         if !path.is_empty() && self.seen.insert((path.clone(), is_folder)) {
             listing.entries.push(ListingEntry { path, url, is_folder, facts });
         }
+        true
     }
 }
 
