@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use underpass_engine::hint::{Action, Plain};
 use underpass_engine::{Error, Report};
@@ -89,6 +89,8 @@ pub struct DownloadOutcome {
     pub was_here: bool,
     /// The version of the file, if the server names one.
     pub version: Option<StrongValidator>,
+    /// When the server says that it was modified.
+    pub modified: Option<SystemTime>,
     /// The digests that were computed, and what was expected of them.
     pub facts: Vec<DigestCheck>,
     /// The TLS of the connection, if there was any.

@@ -1,6 +1,7 @@
 //! Answers of servers that are not the whole file or listing that was requested, and other versions.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 use tempfile::TempDir;
 use underpass_client::tree::TreeOptions;
@@ -86,4 +87,36 @@ fn only_200_is_an_archive() {
     });
     let failed = attempt(&url).outcome.unwrap_err();
     assert!(failed.to_string().contains("202"), "{failed}");
+}
+
+#[test]
+fn a_file_has_the_time_of_the_version_that_came() {
+    // From 16 MiB on it comes in another way.
+    for len in [50, 16 << 20] {
+        for (date, second) in [
+            // A cache has an older version.
+            ("Sun, 09 Sep 2001 01:46:41 GMT", 1_000_000_000),
+            // The time of the listing is after that of the server.
+            ("Sun, 09 Sep 2001 01:46:40 GMT", 1_735_689_600),
+        ] {
+            let url = serve(move |target| match target {
+                "/x/" => {
+                    let entry = "\"name\":\"a\",\"mtime\":\"2025-01-01T00:00:00Z\"";
+                    response("application/json", format!("[{{{entry},\"size\":{len}}}]").as_bytes())
+                }
+                _ => {
+                    let head = format!(
+                        "HTTP/1.1 200 OK\r\nDate: {date}\r\nContent-Length: {len}\r\n\
+                         Last-Modified: Sun, 09 Sep 2001 01:46:40 GMT\r\n\r\n"
+                    );
+                    [head.as_bytes(), &vec![7; len]].concat()
+                }
+            });
+            let wishes = TreeOptions { archive: false, ..mirroring() };
+            let Outcome { place, outcome, .. } = attempt_again(older(), &wishes, &url);
+            outcome.unwrap();
+            let found = fs::metadata(place.path().join("x/a")).unwrap();
+            assert_eq!((found.len(), found.mtime()), (len as u64, second), "{date}");
+        }
+    }
 }

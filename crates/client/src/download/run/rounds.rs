@@ -31,6 +31,7 @@ impl<'a> Download<'_, 'a> {
                 connections: self.connections,
                 was_here,
                 version: self.version,
+                modified: self.modified,
                 facts: self.facts,
                 tls: self.tls,
             }),

@@ -6,9 +6,10 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use percent_encoding::percent_decode_str;
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, Timespec};
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
 use underpass_transport::incoming::{BodyFraming, ReceiveOptions};
@@ -16,7 +17,7 @@ use url::Url;
 
 use super::state::CrawlTask;
 use super::worker::CrawlWorker;
-use crate::download::interpret::StrongValidator;
+use crate::download::interpret::{StrongValidator, modified};
 use crate::download::version_attr;
 use crate::download::{self, DownloadOptions, Downloader, Gauge, Target};
 use crate::error::{ClientError, InvalidResponse};
@@ -70,13 +71,19 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         let is_long =
             matches!(answer.response.framing, BodyFraming::Length(len) if len >= MIN_JOURNALED);
         if is_long && !task.has_rival {
-            return self.download(task, facts);
+            return self.download(task, facts, modified(&answer.response));
         }
         self.receive(task, facts, answer)
     }
 
-    /// Fetches a large file so that it can be resumed after a break.
-    fn download(&mut self, task: &CrawlTask, facts: EntryFacts) -> Result<()> {
+    /// Fetches a large file so that it can be resumed after a break. An answer had these facts and
+    /// this time.
+    fn download(
+        &mut self,
+        task: &CrawlTask,
+        facts: EntryFacts,
+        answered: Option<SystemTime>,
+    ) -> Result<()> {
         let (path, dest, tree) = (&task.entry.path, &self.crawl.dest, self.crawl.tree);
         let failed = |errno: Errno| TreeError::io(Action::Writing, as_path(path), errno);
         let (folder, name) = dest.parted(path).map_err(failed)?;
@@ -120,6 +127,9 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         tree.gauge.files.fetch_add(1, Ordering::Relaxed);
         tree.gauge.before.fetch_add(done.resumed_at, Ordering::Relaxed);
         tree.gauge.done.fetch_add(done.size, Ordering::Relaxed);
+        let other = done.modified.filter(|_| done.modified != answered);
+        let other = other.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let facts = facts.of_version(other.and_then(|since| Timespec::try_from(since).ok()));
         dest.set_opened_attributes(path, OFlags::NONBLOCK, mode, facts.modified).map_err(failed)?;
         if let Ok(file) = dest.open_file(path) {
             record_version(task, &file, done.version.as_ref());

@@ -40,9 +40,13 @@ pub(in crate::tree) fn receive(
 
 /// Completes what is known of a file by the head of an answer.
 pub(in crate::tree) fn completed(response: &Response, known: EntryFacts) -> EntryFacts {
-    let modified = || date(response.fields.get("last-modified")?);
-    let size = known.size.or_else(|| response.fields.number("content-length"));
-    EntryFacts { size, modified: known.modified.or_else(modified), ..known }
+    let fields = &response.fields;
+    let answered = fields.get("last-modified");
+    // A server may not tell a time after its own (RFC 9110 8.8.2.1).
+    let is_limited = known.modified.is_some() && answered == fields.get("date");
+    let answered = answered.filter(|_| !is_limited).and_then(date);
+    let size = known.size.or_else(|| fields.number("content-length"));
+    EntryFacts { size, ..known }.of_version(answered)
 }
 
 /// The maximum size of a listing in bytes: a million names.

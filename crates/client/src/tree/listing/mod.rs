@@ -91,6 +91,15 @@ pub struct EntryFacts {
     pub tag: Option<u64>,
 }
 
+impl EntryFacts {
+    /// Returns the facts of the version that was modified at this time, if that is known: a cache
+    /// may have another version than the listing, which may tell the time finer.
+    pub(super) fn of_version(self, modified: Option<Timespec>) -> Self {
+        let is_other = |time: &Timespec| self.modified.is_none_or(|it| it.tv_sec != time.tv_sec);
+        Self { modified: modified.filter(is_other).or(self.modified), ..self }
+    }
+}
+
 /// Parses an HTTP date.
 fn date(text: &[u8]) -> Option<Timespec> {
     Timespec::try_from(parse_date(text)?.duration_since(UNIX_EPOCH).ok()?).ok()
