@@ -10,7 +10,7 @@ use url::Url;
 
 use super::error::{Result, UploadError};
 use super::journal::{UploadJournal, is_version, version};
-use super::options::{MODIFIED, RESUMABLE_FROM, UploadEvent};
+use super::options::{Condition, MODIFIED, RESUMABLE_FROM, UploadEvent};
 use super::uploader::{AttemptEnd, Uploader};
 use crate::error::ClientError;
 use crate::http::Request;
@@ -83,6 +83,9 @@ impl<'a> Uploader<'_, 'a, '_> {
             self.kept.forget();
             return Ok(AttemptEnd::Again);
         };
+        if let Some(end) = self.check_condition_again(at == total)? {
+            return Ok(end);
+        }
         self.record_resumed(at);
         let offset = at.to_string();
         let mut fields = vec![
@@ -112,6 +115,18 @@ impl<'a> Uploader<'_, 'a, '_> {
             }
             _ => Err(connection.refusal(&response).into()),
         }
+    }
+
+    /// Asks whether the target is still as required: the server has not kept what was said before.
+    /// If it has everything, the target may be this file already.
+    fn check_condition_again(&mut self, has_all: bool) -> Result<Option<AttemptEnd>> {
+        if has_all
+            && self.upload.condition != Condition::None
+            && let Some(status) = self.is_there()?
+        {
+            return Ok(Some(AttemptEnd::Stored(status)));
+        }
+        self.check_condition()
     }
 
     /// Returns how many bytes the server has; `None` if it does not know the upload.

@@ -278,12 +278,14 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         let (report, is_begun) = (exchange.report, exchange.is_begun);
         self.report.add(&report);
         self.is_spent |= is_begun && body.len().is_none();
+        if is_begun {
+            // Whatever comes of it, the target may be another one now.
+            self.is_asked = false;
+        }
         if is_begun && method == "PUT" {
-            // Whatever comes of it, the target may be another one now: on a server that does not
-            // keep unfinished uploads aside even a part of this file.
+            // On a server that does not keep unfinished uploads aside even a part of this file.
             self.had_sent = self.has_sent;
             self.has_sent |= !self.kept.is_resumable();
-            self.is_asked = false;
         }
         let (response, is_whole) = outcome?;
         self.has_answered = true;

@@ -5,7 +5,7 @@ use std::fs;
 use std::sync::{Arc, Mutex};
 
 use super::rig::{Conn, Sample, Scripted, field, payload, script};
-use underpass_client::upload::UploadError;
+use underpass_client::upload::{Condition, UploadError};
 
 const LEN: usize = 4 << 20;
 const HALF: usize = LEN / 2;
@@ -385,4 +385,54 @@ fn an_upload_that_never_gets_any_further_is_given_up() {
     let failed = sample.put_resumably(&server.url("/file")).failed();
     assert!(failed.error.is_temporary() && failed.is_kept, "{}", failed.error);
     server.finish();
+}
+
+/// Answers what the target is.
+fn target(conn: &mut Conn, tag: &str) {
+    let head = conn.head();
+    assert!(head.starts_with("HEAD /file HTTP/1.1"), "{head}");
+    conn.answer("200 OK", &[&format!("ETag: {tag}")]);
+}
+
+#[test]
+fn a_condition_is_checked_again_before_the_rest_is_sent() {
+    for (retries, tag) in [(0, "\"other\""), (0, "\"old\""), (1, "\"other\"")] {
+        let sample = Sample::of(LEN);
+        let server = Scripted::new(vec![
+            script(|mut conn| {
+                target(&mut conn, "\"old\"");
+                can_resume(&mut conn);
+                begin(&mut conn);
+                conn.reset();
+            }),
+            script(move |mut conn| {
+                offset(&mut conn, HALF);
+                target(&mut conn, tag);
+                if tag == "\"old\"" {
+                    append(&mut conn, HALF);
+                    done(&mut conn);
+                }
+                let (rest, _) = conn.rest();
+                assert!(rest.is_empty(), "{}", String::from_utf8_lossy(&rest));
+            }),
+        ]);
+        let put = || {
+            let journal = sample.journal();
+            sample.put_with(&server.url("/file"), |wishes| {
+                wishes.journal = Some(journal);
+                wishes.condition = Condition::Version("\"old\"");
+                wishes.retries = retries;
+            })
+        };
+        let first = put();
+        // In another process, or in the same one.
+        let last = if retries == 0 { put() } else { first };
+        if tag == "\"old\"" {
+            last.done();
+        } else {
+            let error = last.failed().error;
+            assert!(matches!(error, UploadError::Precondition { .. }), "{error}");
+        }
+        server.finish();
+    }
 }
