@@ -179,6 +179,8 @@ fn what_is_wrong_in_the_file_is_told_with_its_line() {
         ("\nheader = '[ X: y'", ["line 2", "--header", "X"]),
         ("\norigin = 'ftp://host/'", ["line 2", "--origin", "http"]),
         ("[[site]]\nnames = ['a.example']\nhide = '['", ["line 3", "--hide '['", "unclosed"]),
+        ("\nroot = ''", ["line 2", "a value is required", "DIR or FILE"]),
+        ("root = '.'\n[[site]]\nnames = ['a']\nroot = ''", ["line 4", "a value is required", ""]),
     ] {
         fs::write(&config, text).unwrap();
         refused(&args, &[], 2, &words);

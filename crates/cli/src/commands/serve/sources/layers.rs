@@ -319,7 +319,11 @@ fn typed(argument: &Arg, entry: &ConfigKey) -> Result<Vec<OsString>> {
             None => Err(wrong(entry, "is neither true nor false")),
         },
         // Joined so that no name of a folder can be taken for an option.
-        (_, [value]) if argument.is_positional() => Ok(vec![Path::new(".").join(value).into()]),
+        // An empty one stays empty, which is refused: it is no name of the current folder.
+        (_, [value]) if argument.is_positional() && !value.is_empty() => {
+            Ok(vec![Path::new(".").join(value).into()])
+        }
+        (_, [value]) if argument.is_positional() => Ok(vec![value.clone()]),
         (_, [value]) => Ok(vec![prefix(value)]),
         _ => Err(wrong(entry, "takes one value")),
     }
