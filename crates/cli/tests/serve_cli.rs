@@ -191,6 +191,33 @@ fn what_is_wrong_in_the_file_is_told_with_its_line() {
 }
 
 #[test]
+fn a_file_without_a_root_does_not_serve_the_current_folder() {
+    let folder = folder();
+    let config = folder.path().join("underpass.toml");
+    let path = config.to_str().unwrap();
+    let words = ["underpass.toml: neither root nor origin", "root = \".\""];
+    // A port that does not exist ends a server that would start.
+    for text in ["", "# root = '/srv'\n", "auth = ['me:secret@/']\n", "origin = []\n"] {
+        fs::write(&config, text).unwrap();
+        refused(&["--bind", "192.0.2.1", "--config", path], &[], 2, &words);
+        refused(&["--bind", "192.0.2.1"], &[("UNDERPASS_CONFIG", path)], 2, &words);
+    }
+    // The folder is typed, in the environment or in the file, or nothing is served.
+    fs::write(&config, "").unwrap();
+    end(serve(folder.path(), &["--config", path], &[]));
+    let start = |variables: &[(&str, &str)]| {
+        let mut command = underpass();
+        command.args(["serve", "--port", "0", "--config", path]).envs(variables.iter().copied());
+        end(Running::listening(command))
+    };
+    start(&[("UNDERPASS_ROOT", folder.path().to_str().unwrap())]);
+    for text in ["root = '.'\n", "redirect = ['/* https://example.org/* 308']\n"] {
+        fs::write(&config, text).unwrap();
+        start(&[]);
+    }
+}
+
+#[test]
 fn the_start_says_where_it_serves_and_how_to_open_it() {
     let folder = folder();
     let here = fs::canonicalize(folder.path()).unwrap();

@@ -760,6 +760,18 @@ fn a_config_that_was_emptied_does_not_open_the_current_folder() {
     until("the next config counts", || sites.status("127.0.0.1", "/same") == 200);
     assert_eq!(sites.body("127.0.0.1", "/same"), "of b\n");
     let said = sites.end().0;
+    assert!(said.contains("underpass.toml: neither root nor origin is set"), "{said}");
+    assert!(said.contains("the previous sites stay in use"), "{said}");
+}
+
+#[test]
+fn a_config_that_was_emptied_does_not_open_a_typed_folder() {
+    let sites = Sites::with("auth = ['me:secret@/']\nquiet = true\n", &["a"], two_roots);
+    sites.reload("");
+    // A reload that is refused shows in nothing but its line.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(sites.status("127.0.0.1", "/same"), 401);
+    let said = sites.end().0;
     assert!(said.contains("underpass.toml: the file no longer sets anything"), "{said}");
 }
 
@@ -772,6 +784,7 @@ fn each_wrong_site_is_told_with_its_line() {
         ("[[site]]\nroot = 'DIR/a'\n", ["line 1", "names"]),
         ("\n[[site]]\nnames = ['a']\nport = 1\n", ["line 4", "first [[site]]"]),
         ("[[site]]\nnames = ['a']\n", ["line 1", "needs a root"]),
+        ("[[site]]\nnames = ['a']\norigin = []\n", ["line 1", "needs a root"]),
         ("[[site]]\nnames = ['a']\nroot = 'DIR/none'\n", ["line 1", "none"]),
         ("[[site]]\nnames = ['a:80']\nroot = 'DIR/a'\n", ["line 2", "a:80"]),
         ("[[site]]\nnames = ['a']\nredirect = ['x']\n", ["line 3", "/old"]),

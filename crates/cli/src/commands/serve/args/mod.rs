@@ -418,6 +418,11 @@ impl ServeArgs {
         only.into_iter().chain(self.sites.iter().map(|site| &site.args))
     }
 
+    /// Returns whether a redirect answers every request, so that no file is served.
+    pub(super) fn redirects_all(&self) -> bool {
+        self.pages.redirect.iter().any(Redirect::is_for_all)
+    }
+
     /// Returns the config file, by a path that does not depend on the present folder.
     pub(super) fn config_file(&self) -> Option<PathBuf> {
         self.setup.config.as_deref().and_then(|file| std::path::absolute(file).ok())

@@ -17,6 +17,10 @@ pub(in super::super) enum OptionsError {
     #[error("acme = true orders certificates for the names of the site: give it names")]
     AcmeWithoutNames,
     #[error(
+        "neither root nor origin is set, and the file may be truncated (root = \".\" serves the current folder)"
+    )]
+    ConfigWithoutFiles,
+    #[error(
         "--max-connections {requested}: {descriptors} open files are allowed, enough for {allowed} connections (raise it with ulimit -Hn or LimitNOFILE=)"
     )]
     Descriptors { requested: u32, descriptors: u64, allowed: u64 },

@@ -96,7 +96,7 @@ impl OpenSites {
         for SiteArgs { place, names, is_default, is_ordered, has_files, args } in &args.sites {
             let at = |failure: Failure| Failure::value(place, failure.to_string());
             let mut site = self.site(args, before, opened).map_err(at)?;
-            if !has_files && !site.redirects.iter().any(|redirect| redirect.is_for_all()) {
+            if !has_files && !args.redirects_all() {
                 return Err(Failure::value(place, OptionsError::SiteWithoutFiles));
             }
             if !has_files {

@@ -46,7 +46,13 @@ pub(crate) fn complete(words: &[OsString]) -> Result<ServeArgs> {
     let added = merge(&command, taken, layers.iter())?;
     let all = [OsString::from("serve")].into_iter().chain(added);
     let all = all.chain(words.iter().skip(start + 1).cloned());
-    let mut args = ServeArgs::from_arg_matches(&command.clone().try_get_matches_from(all)?)?;
+    let merged = command.clone().try_get_matches_from(all)?;
+    let mut args = ServeArgs::from_arg_matches(&merged)?;
+    // A file that lost its root, which is typed nowhere, must not open the current folder.
+    let is_without_files = sites.is_empty() && !has_files(&merged) && !args.redirects_all();
+    if let Some(file) = file.as_deref().filter(|_| is_without_files) {
+        return Err(Failure::value(file.display(), OptionsError::ConfigWithoutFiles));
+    }
     let [environment, keys] = layers;
     let layers = [typed, environment, keys];
     let sites = sites.into_iter().map(|table| site(&command, table, &layers, orders));
@@ -124,13 +130,11 @@ fn site(
         let argument = find(command, key)?;
         let excluded: &[&str] = match argument.get_id().as_str() {
             "root" => &OF_ORIGIN,
-            "origin" => &NOT_OF_ORIGIN,
+            "origin" if !key.values.is_empty() => &NOT_OF_ORIGIN,
             _ => &[],
         };
         taken.extend(excluded.iter().map(|&id| id.to_owned()));
     }
-    let is_content = |key: &ConfigKey| matches!(key.name.as_str(), "root" | "origin");
-    let has_files = own.iter().chain(defaults.iter().flatten()).any(is_content);
     // What a site sets itself does not exclude another option that it sets.
     let mut words = merge(command, BTreeSet::new(), [&own])?;
     for key in &own {
@@ -138,8 +142,14 @@ fn site(
     }
     words.extend(merge(command, taken, defaults)?);
     words.insert(0, "serve".into());
-    let args = ServeArgs::from_arg_matches(&command.clone().try_get_matches_from(words)?)?;
+    let merged = command.clone().try_get_matches_from(words)?;
+    let (has_files, args) = (has_files(&merged), ServeArgs::from_arg_matches(&merged)?);
     Ok(SiteArgs { place, names, is_default, is_ordered, has_files, args })
+}
+
+/// Returns whether any source names a root or an origin.
+fn has_files(merged: &ArgMatches) -> bool {
+    ["root", "origin"].iter().any(|id| merged.value_source(id) == Some(ValueSource::CommandLine))
 }
 
 /// Replaces --allow-all by what it stands for, as far as that is not set beside it: another source,
