@@ -274,6 +274,29 @@ fn what_the_new_user_cannot_do_is_said_at_the_start() {
 }
 
 #[test]
+fn a_user_by_name_does_not_keep_sighup_from_reading_the_config() {
+    if !is_root() {
+        return eprintln!("skipped: only root can become another user");
+    }
+    let place = Place::new();
+    let config = place.at("config.toml");
+    let write = |password: &str| {
+        let text = format!("auth = ['me:{password}@/']\nuser = 'daemon:daemon'\n");
+        fs::write(&config, text).unwrap();
+    };
+    write("old");
+    let server = place.serve(&["--config", config.to_str().unwrap()]);
+    write("new");
+    server.signal("HUP");
+    let url = format!("{}file", server.address);
+    let get = |user: &str| run(["get", "-q", "-o", "-", "--user", user, &url]).code();
+    until("the new password counts", || get("me:new") == Some(0));
+    assert_eq!(get("me:old"), Some(1));
+    let said = end(server);
+    assert!(said.contains("1 site is read again"), "{said}");
+}
+
+#[test]
 fn only_root_can_become_another_user() {
     if !is_root() {
         return skip("only root can start a program as another user");

@@ -64,12 +64,13 @@ impl OriginArgs {
     }
 
     /// Opens the cache, if there is an origin, and returns what it needs. A cache that was opened
-    /// `before` with the same options stays open.
+    /// `before` with the same options stays open. Its files belong to `user`, if there is one.
     pub(super) fn open(
         &self,
         args: &ServeArgs,
         before: &[CacheOfOrigin],
         max_in_memory: usize,
+        user: Option<&User>,
     ) -> Result<Option<CacheOfOrigin>> {
         let folder = match (&self.cache, self.origin.is_empty()) {
             (Some(folder), false) => folder,
@@ -130,7 +131,7 @@ impl OriginArgs {
             policy: args.engine.policy(),
             max_in_memory,
         };
-        let cache = open_cache(args.setup.user.as_ref(), cache_options)?;
+        let cache = open_cache(user, cache_options)?;
         self.note_small_disk(folder);
         Ok(Some(CacheOfOrigin { options: self.clone(), cache, ports, folders }))
     }

@@ -28,9 +28,11 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
 
 /// Serves until a signal ends it, or what is shared needs no server any more.
 pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<ShareGoal>>) -> Result<()> {
-    let (certificate, orders) = Certificate::of(args)?.unzip();
+    let user = args.user()?;
+    let (certificate, orders) = Certificate::of(args, user.as_ref())?.unzip();
     let orders = orders.flatten();
-    let mut open = OpenSites::new(certificate.as_ref().and_then(Certificate::files).cloned());
+    let of_server = certificate.as_ref().and_then(Certificate::files).cloned();
+    let mut open = OpenSites::new(of_server, user.clone());
     let opened = open.open(args)?;
     let inherited = sockets::inherited()?;
     let addresses = addresses(args, !inherited.is_empty())?;
@@ -55,7 +57,7 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<ShareGoal>>) -> Res
     let reachable = sockets::reachable(&server.addresses());
     let sandbox = Sandbox {
         access: &access,
-        user: args.setup.user.as_ref(),
+        user: user.as_ref(),
         is_enabled: !args.setup.no_sandbox,
         reopened: &reopened(args, certificate.as_ref()),
         has_secrets: certificate.is_some() || !is_open,

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use underpass_cache::RedirectHost;
 use underpass_engine::Integrity;
 use underpass_server::access_log::LogFormat;
@@ -18,6 +19,7 @@ use super::certificate::args::TlsArgs;
 use crate::args::{EngineArgs, When, duration, integrity, rate, seconds};
 use crate::commands::manual::completions::GenerateArgs;
 use crate::connection::StoreArgs;
+use crate::failure::{Failure, Result};
 use underpass_engine::Size;
 use underpass_sandbox::User;
 use values::{cache_control, header, host, min_free, on_or_off, path_prefix, socket_mode, varying};
@@ -395,8 +397,9 @@ pub(super) struct SetupArgs {
 
     /// Switch to this user once the sockets are open: a name or a number, optionally with :GROUP;
     /// for servers started by root
-    #[arg(long, value_name = "NAME")]
-    pub(super) user: Option<User>,
+    // A text, because the databases of users are out of reach when SIGHUP has it parsed again.
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub(super) user: Option<String>,
 
     /// Disable the sandbox: no Landlock, no seccomp, capabilities are kept
     #[arg(long)]
@@ -421,6 +424,13 @@ impl ServeArgs {
     /// Returns whether a redirect answers every request, so that no file is served.
     pub(super) fn redirects_all(&self) -> bool {
         self.pages.redirect.iter().any(Redirect::is_for_all)
+    }
+
+    /// Looks up the user to whom the server switches.
+    pub(super) fn user(&self) -> Result<Option<User>> {
+        let wrong = |name, error| Failure::value(format_args!("--user {name}"), error);
+        let user = self.setup.user.as_ref();
+        user.map(|name| name.parse().map_err(|error| wrong(name, error))).transpose()
     }
 
     /// Returns the config file, by a path that does not depend on the present folder.

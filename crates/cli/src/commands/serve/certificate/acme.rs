@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use underpass_acme::{Acme, AcmeError, AcmeEvent, AcmeOptions, BadName, Names, NamesControl};
 use underpass_client::{TlsSetup, Url, environment};
 use underpass_engine::hint::Action;
+use underpass_sandbox::User;
 use underpass_transport::tls::{Identities, Trust};
 
 use super::super::args::{OptionsError, ServeArgs};
@@ -66,6 +67,7 @@ impl Orders {
         args: &ServeArgs,
         identities: &Identities,
         has_default: bool,
+        user: Option<&User>,
     ) -> Result<Option<Self>> {
         let TlsArgs { acme_email, acme_directory, acme_state, acme_ca, .. } = &args.tls;
         if !args.is_acme() {
@@ -86,7 +88,7 @@ impl Orders {
             tls,
         };
         let acme = Acme::open(options, identities.clone())?;
-        if let Some(user) = &args.setup.user {
+        if let Some(user) = user {
             for folder in acme.created() {
                 user.give(folder).with_path(Action::Writing, folder)?;
             }

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use underpass_engine::{Mechanism, Policy};
+use underpass_sandbox::User;
 use underpass_server::server::Credentials;
 use underpass_transport::tls::{Acceptor, Identities, Identity, Pin, TlsError};
 
@@ -76,7 +77,10 @@ pub(crate) struct SelfSigned {
 impl Certificate {
     /// Returns the certificate that these arguments request, and the orders of those that an
     /// authority issues; `None` if they request none.
-    pub(crate) fn of(args: &ServeArgs) -> Result<Option<(Self, Option<Orders>)>> {
+    pub(crate) fn of(
+        args: &ServeArgs,
+        user: Option<&User>,
+    ) -> Result<Option<(Self, Option<Orders>)>> {
         check(args)?;
         let TlsArgs { tls, tls_zero_copy, .. } = &args.tls;
         let in_kernel = args.engine.policy() != Policy::Require(Mechanism::ReadWrite);
@@ -90,7 +94,7 @@ impl Certificate {
             None => None,
         };
         let identities = Identities::default();
-        let orders = Orders::open(args, &identities, identity.is_some())?;
+        let orders = Orders::open(args, &identities, identity.is_some(), user)?;
         if identity.is_none() && orders.is_none() {
             return Ok(None);
         }

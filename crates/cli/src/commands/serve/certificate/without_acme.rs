@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::path::Path;
 
+use underpass_sandbox::User;
 use underpass_transport::tls::Identities;
 
 use super::super::args::ServeArgs;
@@ -18,6 +19,7 @@ impl Orders {
         args: &ServeArgs,
         _identities: &Identities,
         _has_default: bool,
+        _user: Option<&User>,
     ) -> Result<Option<Self>> {
         match args.is_acme() {
             true => Err(Failure::value("acme", "this program was built without TLS")),

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use underpass_cache::Cache;
 use underpass_engine::Integrity;
 use underpass_engine::hint::Action;
+use underpass_sandbox::User;
 use underpass_server::auth::Access;
 use underpass_server::server::{MediaTypes, SiteSettings};
 use underpass_transport::tls::Identity;
@@ -24,6 +25,8 @@ pub(crate) struct OpenSites {
     of_system: MediaTypes,
     /// The certificate files of the server.
     of_server: Option<KeyFiles>,
+    /// The user to whom the server switches.
+    user: Option<User>,
     /// Users by the rules that name them, so that right passwords stay known.
     access: BTreeMap<Vec<String>, Access>,
     caches: Vec<CacheOfOrigin>,
@@ -46,11 +49,12 @@ pub(crate) struct Opened {
 }
 
 impl OpenSites {
-    /// Creates an empty value for a server with this certificate.
-    pub(crate) fn new(of_server: Option<KeyFiles>) -> Self {
+    /// Creates an empty value for a server with this certificate and user.
+    pub(crate) fn new(of_server: Option<KeyFiles>, user: Option<User>) -> Self {
         Self {
             of_system: responses::of_system(),
             of_server,
+            user,
             access: BTreeMap::new(),
             caches: Vec::new(),
             max_in_memory: 0,
@@ -171,7 +175,8 @@ impl OpenSites {
         before: &[CacheOfOrigin],
         opened: &mut Opened,
     ) -> Result<Option<Cache>> {
-        let Some(found) = args.origin.open(args, before, self.max_in_memory)? else {
+        let Some(found) = args.origin.open(args, before, self.max_in_memory, self.user.as_ref())?
+        else {
             return Ok(None);
         };
         opened.ports.extend(&found.ports);
