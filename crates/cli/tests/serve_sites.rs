@@ -364,6 +364,43 @@ root = 'DIR/b'
 }
 
 #[test]
+fn an_upload_is_that_of_its_site_where_another_serves_the_same_folder() {
+    let config = "
+allow_upload = true
+allow_delete = true
+root = 'DIR/a'
+
+[[site]]
+names = ['a.test']
+auth = ['me:of-a@/:rw']
+
+[[site]]
+names = ['b.test']
+auth = ['me:of-b@/:rw']
+";
+    let sites = Sites::new(config, two_roots);
+    let ask = |method: &str, host: &str, path: &str, fields: &str| {
+        let password = base64(&format!("me:of-{}", &host[..1]));
+        sites.raw(&format!(
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\
+             Authorization: Basic {password}\r\n{fields}\r\n\r\n"
+        ))
+    };
+    // One with an address, and one by its name.
+    let begun = ask("PUT", "b.test", "/big", "Upload-Complete: ?0\r\nContent-Length: 0");
+    let location = begun.field("location").unwrap_or_else(|| panic!("{begun:?}")).to_owned();
+    let range = "Content-Range: bytes 0-0/2\r\nContent-Length: 1\r\n\r\nx";
+    assert_eq!(ask("PUT", "b.test", "/named", range).status, 202);
+    for (host, status) in [("a.test", 404), ("b.test", 204)] {
+        for path in [&location, "/named?partial"] {
+            assert_eq!(ask("HEAD", host, path, "").status, status, "{host} {path}");
+        }
+    }
+    assert_eq!(ask("DELETE", "a.test", &location, "").status, 404);
+    assert_eq!(ask("DELETE", "b.test", &location, "").status, 204);
+}
+
+#[test]
 fn paths_and_whole_sites_are_redirected() {
     let config = "
 [[site]]

@@ -1,15 +1,13 @@
 //! PUT of a part of a file, with `Content-Range` (RFC 9110 14.5), as `curl -C N -T` sends it: it
 //! appends to the part that is there, and the file gets its name with its last byte.
 
-use std::os::unix::ffi::OsStrExt;
-
 use underpass_engine::atomic_file::AtomicFile;
 
 use crate::routing::response::Response;
 use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::methods::put::{FinishOptions, finish};
 use crate::uploads::parts::part::{
-    PartialUpload, copy_existing, part_len, part_version, record_synced,
+    PartialUpload, copy_existing, name_at_site, part_len, part_version, record_synced,
 };
 use crate::uploads::parts::part_version::PartVersion;
 use crate::uploads::parts::target::UploadTarget;
@@ -118,7 +116,7 @@ fn begin<'a, 't>(
 
 /// Returns the id of a part that has no address of its own.
 fn part_id(upload: &ActiveUpload<'_>, target: &UploadTarget) -> PartId {
-    upload.params.owner.part_of_name(target.name.as_bytes())
+    upload.params.owner.part_of_name(&name_at_site(upload.site, target))
 }
 
 const MISSING: &str = "the body is shorter than its Content-Range says";

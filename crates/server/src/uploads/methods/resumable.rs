@@ -6,7 +6,6 @@
 //! nothing is lost when the server restarts.
 
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 
 use underpass_engine::atomic_file::AtomicFile;
 
@@ -14,7 +13,7 @@ use crate::routing::response::Response;
 use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::interim;
 use crate::uploads::methods::put::{FinishOptions, finish};
-use crate::uploads::parts::part::{PartialUpload, is_begun, part_len, record_synced};
+use crate::uploads::parts::part::{PartialUpload, is_begun, name_at_site, part_len, record_synced};
 use crate::uploads::parts::target::UploadTarget;
 use crate::uploads::refusal::{self, Result, UploadRefusal};
 use crate::uploads::state::disk_space;
@@ -248,7 +247,7 @@ fn location(upload: &ActiveUpload<'_>, id: UploadId) -> String {
 
 /// Returns the id of an upload's part, which includes the client as its owner.
 fn part_id(upload: &ActiveUpload<'_>, target: &UploadTarget, id: UploadId) -> PartId {
-    upload.params.owner.part_of_token(id.token, target.name.as_bytes())
+    upload.params.owner.part_of_token(id.token, &name_at_site(upload.site, target))
 }
 
 /// Returns the refusal for an upload that does not exist, or no longer.

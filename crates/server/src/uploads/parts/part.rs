@@ -183,6 +183,16 @@ pub(crate) fn is_begun(upload: &ActiveUpload<'_>, target: &UploadTarget, id: Par
     upload.site.shared.uploads.locks.is_held(&target.folder, &name)
 }
 
+/// Returns the name by which the parts of a file are identified: another site may serve the same
+/// folder, so that of the site belongs to it. A slash is in neither.
+pub(crate) fn name_at_site(site: &Site, target: &UploadTarget) -> Vec<u8> {
+    let file = target.name.as_bytes();
+    match site.settings.names.first() {
+        Some(name) => [name.to_string().as_bytes(), b"/", file].concat(),
+        None => file.to_vec(),
+    }
+}
+
 /// Returns the name of a complete part, until it has its final one.
 fn complete_name(site: &Site, target: &UploadTarget, id: PartId) -> Vec<u8> {
     let session = site.shared.uploads.synced.session(&target.folder);
@@ -224,7 +234,7 @@ pub(crate) fn record_synced(
 /// Removes what an earlier upload of a file has left, now that another one begins from the front:
 /// it may be of another version, and the rest of this one must not be appended to it.
 pub(crate) fn forget_part(upload: &ActiveUpload<'_>, target: &UploadTarget) {
-    let id = upload.params.owner.part_of_name(target.name.as_bytes());
+    let id = upload.params.owner.part_of_name(&name_at_site(upload.site, target));
     let name = partial_name(target.name.as_bytes(), id);
     let locks = &upload.site.shared.uploads.locks;
     // One that another connection resumes is left to it.
@@ -241,7 +251,7 @@ pub(crate) fn keep_part(
     new_file: AtomicFile,
     missing: Range<u64>,
 ) {
-    let id = upload.params.owner.part_of_name(target.name.as_bytes());
+    let id = upload.params.owner.part_of_name(&name_at_site(upload.site, target));
     let name = partial_name(target.name.as_bytes(), id);
     let uploads = &upload.site.shared.uploads;
     // An older part that another connection resumes must not be taken away from it.
