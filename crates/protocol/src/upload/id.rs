@@ -4,6 +4,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use sha2::{Digest, Sha256};
+
 use super::content_range::decimal;
 use super::partial::Token;
 
@@ -16,6 +18,9 @@ pub struct UploadId {
     pub length: Option<u64>,
     /// Whether no file of this name may exist on completion (`If-None-Match: *`).
     pub keeps: bool,
+    /// The [hash](version_hash) of the entity tag of the only version that may be replaced on
+    /// completion (`If-Match` and `If-Unmodified-Since`), if the upload began with one.
+    pub replaces: Option<u64>,
 }
 
 impl UploadId {
@@ -29,12 +34,19 @@ impl UploadId {
             "" => return None,
             digits => Some(decimal(digits)?),
         };
-        let keeps = match parts.next() {
-            None => false,
-            Some("k") => true,
-            Some(_) => return None,
-        };
-        parts.next().is_none().then_some(Self { token, length, keeps })
+        let mut next = parts.next();
+        let keeps = next == Some("k");
+        if keeps {
+            next = parts.next();
+        }
+        let mut replaces = None;
+        if let Some(digits) = next.and_then(|part| part.strip_prefix('m')) {
+            replaces = u64::from_str_radix(digits, 16).ok();
+            // In one form only, as it is written.
+            replaces.filter(|hash| format!("{hash:016x}") == digits)?;
+            next = parts.next();
+        }
+        next.is_none().then_some(Self { token, length, keeps, replaces })
     }
 }
 
@@ -45,8 +57,17 @@ impl fmt::Display for UploadId {
             Some(length) => write!(f, "{length}")?,
             None => f.write_str("x")?,
         }
-        f.write_str(if self.keeps { "-k" } else { "" })
+        f.write_str(if self.keeps { "-k" } else { "" })?;
+        self.replaces.iter().try_for_each(|hash| write!(f, "-m{hash:016x}"))
     }
+}
+
+/// Returns the hash of an entity tag for [`UploadId::replaces`].
+#[must_use]
+pub fn version_hash(etag: &str) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&Sha256::digest(etag)[..8]);
+    u64::from_be_bytes(bytes)
 }
 
 /// Returns a target, or the line that contains it, without the tokens, which only the client of

@@ -10,7 +10,7 @@ mod resumable;
 mod update_range;
 
 pub use content_range::{BadContentRange, ContentRange};
-pub use id::{UploadId, without_tokens};
+pub use id::{UploadId, version_hash, without_tokens};
 pub use owner::Owner;
 pub use partial::{PartId, Token, is_partial_name, owner_tag, partial_name};
 pub use resumable::{Problem, UploadFields, UploadLimits};

@@ -223,11 +223,34 @@ fn only_names_of_parts_are_names_of_parts() {
 #[test]
 fn an_address_is_read_as_it_is_written() {
     let digits = "0123456789abcdef0123456789abcdef";
-    for text in ["-x", "-0", "-18446744073709551615", "-5-k", "-x-k"] {
+    for text in [
+        "-x",
+        "-0",
+        "-18446744073709551615",
+        "-5-k",
+        "-x-k",
+        "-5-m00000000000000ff",
+        "-x-k-mffffffffffffffff",
+    ] {
         let text = format!("{digits}{text}");
         assert_eq!(UploadId::parse(text.as_bytes()).unwrap().to_string(), text);
     }
-    for text in ["", "-", "-y", "-18446744073709551616", "-5-", "-5-k-", "-5-kk", "--5", "-+5"] {
+    for text in [
+        "",
+        "-",
+        "-y",
+        "-18446744073709551616",
+        "-5-",
+        "-5-k-",
+        "-5-kk",
+        "--5",
+        "-+5",
+        "-5-m",
+        "-5-mff",
+        "-5-m00000000000000FF",
+        "-5-m+0000000000000ff",
+        "-5-m00000000000000ff-k",
+    ] {
         assert_eq!(UploadId::parse(format!("{digits}{text}").as_bytes()), None, "{text}");
     }
     assert_eq!(UploadId::parse(format!("{}-x", &digits[1..]).as_bytes()), None);
@@ -240,11 +263,12 @@ proptest! {
         bytes in any::<[u8; 16]>(),
         length in any::<Option<u64>>(),
         keeps in any::<bool>(),
+        replaces in any::<Option<u64>>(),
     ) {
         let token = Token::new(bytes);
         let partial = partial_name(&name, Owner::Local.part_of_token(token, &name));
         prop_assert!(partial.len() <= 255 && is_partial_name(&partial));
-        let id = UploadId { token, length, keeps };
+        let id = UploadId { token, length, keeps, replaces };
         prop_assert_eq!(UploadId::parse(id.to_string().as_bytes()), Some(id));
     }
 

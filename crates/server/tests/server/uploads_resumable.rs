@@ -336,6 +336,44 @@ fn an_upload_that_must_be_first_replaces_nothing() {
     assert_eq!(names(&server), ["file"]);
 }
 
+/// Begins an upload that may replace the present version of `/file` only.
+fn begin_with(server: &Running, condition: &str, field: &str) -> String {
+    fs::write(server.path("file"), "old").unwrap();
+    let present = server.get("/file");
+    let condition = format!("{condition}: {}", present.field(field).unwrap());
+    let begun = server.ask("PUT", "/file", &["Upload-Complete: ?0", &condition]);
+    assert_eq!(begun.status, 201, "{begun:?}");
+    begun.field("Location").unwrap().to_owned()
+}
+
+#[test]
+fn an_upload_for_one_version_replaces_no_other() {
+    let server = open_site().start();
+    for (condition, field) in [("If-Match", "ETag"), ("If-Unmodified-Since", "Last-Modified")] {
+        let location = begin_with(&server, condition, field);
+        assert_eq!(patch(&server, &location, 0, false, b"ou").status, 204);
+        assert_eq!(patch(&server, &location, 2, true, b"rs").status, 204);
+        assert_eq!(fs::read(server.path("file")).unwrap(), b"ours");
+        // The other version is there before the body, or comes with it.
+        let location = begin_with(&server, condition, field);
+        fs::write(server.path("file"), "theirs").unwrap();
+        assert_eq!(patch(&server, &location, 0, true, b"ours").status, 412);
+        assert_eq!((names(&server), head(&server, &location).status), (vec!["file".into()], 404));
+        let location = begin_with(&server, condition, field);
+        let mut client = server.connect();
+        let fields = ["Upload-Complete: ?1", "Upload-Offset: 0", "Content-Length: 4"];
+        let media_type = ["Content-Type: application/partial-upload"];
+        client.send(request("PATCH", &location, &[&fields[..], &media_type].concat()));
+        client.send("ou");
+        wait_until("the first bytes", || offset(&server, &location) == Some(2));
+        fs::write(server.path("file"), "theirs").unwrap();
+        client.send("rs");
+        assert_eq!(client.reply().status, 412);
+        assert_eq!(fs::read(server.path("file")).unwrap(), b"theirs");
+        assert_eq!(names(&server), ["file"]);
+    }
+}
+
 #[test]
 fn what_is_asked_of_an_upload_has_to_make_sense() {
     let server = open_site().start();

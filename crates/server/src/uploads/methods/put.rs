@@ -16,7 +16,7 @@ use crate::files::version::facts;
 use crate::routing::response::Response;
 use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::parts::part::{self, PartialUpload};
-use crate::uploads::parts::target::{UploadTarget, check};
+use crate::uploads::parts::target::{UploadTarget, check, check_version};
 use crate::uploads::refusal::{Result, UploadRefusal};
 use underpass_protocol::response::conditional::is_conditional;
 use underpass_protocol::response::validator::{etag, last_modified, push_date};
@@ -56,6 +56,9 @@ pub(crate) struct FinishOptions<'f> {
     pub(crate) part: Option<&'f PartialUpload<'f>>,
     /// Whether an existing file must not be replaced, even if the request does not say so.
     pub(crate) keeps: bool,
+    /// The hash of the entity tag of the only version that may be replaced, if an earlier request
+    /// of the upload said so.
+    pub(crate) replaces: Option<u64>,
     /// The entity tag of the existing file of which the new one is made, if any: another one must
     /// not be replaced.
     pub(crate) base: Option<&'f str>,
@@ -86,6 +89,7 @@ pub(crate) fn finish(
     let file = new_file.file().try_clone()?;
     let is_conditional = options.keeps
         || options.base.is_some()
+        || options.replaces.is_some()
         || is_conditional(&upload.request)
         || !upload.params.tags.is_empty();
     let replaced = {
@@ -132,7 +136,9 @@ fn name(
         Ok(_) if !upload.params.tags.hold(upload.site) => {
             Err(UploadRefusal::new(412, "the conditions of If no longer hold"))
         }
-        Ok(present) => check(&upload.request, present.as_ref()).map(|()| present),
+        Ok(present) => check_version(options.replaces, present.as_ref())
+            .and_then(|()| check(&upload.request, present.as_ref()))
+            .map(|()| present),
         Err(refusal) => Err(refusal),
     };
     let present = match present {

@@ -40,7 +40,7 @@ pub(crate) fn put(upload: &mut ActiveUpload<'_>, range: ContentRange) -> Result<
         return Err(UploadRefusal::new(400, MISSING).with("Upload-Offset", written));
     }
     if range.is_last() {
-        let options = FinishOptions { part: Some(&part), keeps: false, base };
+        let options = FinishOptions { part: Some(&part), base, ..FinishOptions::default() };
         return finish(upload, &target, new_file, options);
     }
     // RFC 9110 15.3.3: accepted, and not complete yet.

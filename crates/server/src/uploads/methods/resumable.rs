@@ -14,7 +14,7 @@ use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::interim;
 use crate::uploads::methods::put::{FinishOptions, finish};
 use crate::uploads::parts::part::{PartialUpload, is_begun, name_at_site, part_len, record_synced};
-use crate::uploads::parts::target::UploadTarget;
+use crate::uploads::parts::target::{UploadTarget, check_version};
 use crate::uploads::refusal::{self, Result, UploadRefusal};
 use crate::uploads::state::disk_space;
 use crate::uploads::state::random::random_bytes;
@@ -22,6 +22,7 @@ use underpass_protocol::encode_path;
 use underpass_protocol::request::Method;
 use underpass_protocol::upload::{
     INTEROP_VERSION, PARTIAL_UPLOAD, PartId, Problem, UploadFields, UploadId, UploadLimits,
+    version_hash,
 };
 
 /// Creates an upload (section 4.2).
@@ -31,7 +32,8 @@ pub(crate) fn create(upload: &mut ActiveUpload<'_>, is_complete: bool) -> Result
     let length = length(upload, fields, is_complete, 0, None)?;
     upload.check_size(length.or(upload.expected()).unwrap_or(0))?;
     let keeps = upload.request.field("if-none-match") == Some(b"*");
-    let id = UploadId { token: upload.params.owner.token(random_bytes()?), length, keeps };
+    let token = upload.params.owner.token(random_bytes()?);
+    let id = UploadId { token, length, keeps, replaces: replaces(upload, &target) };
     let location = location(upload, id);
     let part = PartialUpload::take(upload, &target, part_id(upload, &target, id))?;
     upload.superseded_by(part.superseded());
@@ -106,6 +108,11 @@ fn patch(upload: &mut ActiveUpload<'_>, target: &UploadTarget, id: UploadId) -> 
         return Err(UploadRefusal::new(400, detail));
     };
     let part = PartialUpload::take(upload, target, part_id(upload, target, id))?;
+    if let Err(refusal) = check_version(id.replaces, target.present.as_ref()) {
+        // The rest would not help.
+        part.remove(target)?;
+        return Err(refusal);
+    }
     let offset = part.len(target)?.ok_or_else(unknown)?;
     if provided != offset {
         let problem = Problem::Offset { expected: offset, provided };
@@ -201,7 +208,8 @@ fn finish_step(
         return Err(UploadRefusal::problem(Problem::Length).with("Upload-Offset", offset));
     }
     let refused = |refusal: UploadRefusal| refusal.with("Upload-Complete", "?1");
-    let options = FinishOptions { part: Some(part), keeps: id.keeps, base: None };
+    let options =
+        FinishOptions { part: Some(part), keeps: id.keeps, replaces: id.replaces, base: None };
     let mut response = finish(upload, target, new_file, options).map_err(refused)?;
     response.add_field("Upload-Complete", "?1");
     Ok(response)
@@ -226,6 +234,15 @@ fn length(
         return Err(inconsistent());
     }
     Ok(length)
+}
+
+/// Returns the version that is the only one to be replaced, if the request says so: its conditions
+/// hold for the present one now, and have to hold on completion.
+fn replaces(upload: &ActiveUpload<'_>, target: &UploadTarget) -> Option<u64> {
+    let request = &upload.request;
+    let is_one = request.field("if-match").is_some_and(|tags| tags != b"*")
+        || request.field("if-unmodified-since").is_some();
+    target.present.as_ref().filter(|_| is_one).map(|present| version_hash(&present.etag))
 }
 
 /// Adds the fields about the state of an upload.

@@ -20,6 +20,7 @@ use underpass_protocol::request::Request;
 use underpass_protocol::response::conditional;
 use underpass_protocol::response::conditional::{PreconditionResult, Validators};
 use underpass_protocol::response::validator::etag;
+use underpass_protocol::upload::version_hash;
 
 /// The destination of a file.
 #[derive(Debug)]
@@ -137,8 +138,19 @@ pub(crate) fn check(request: &Request, present: Option<&ExistingFile>) -> Result
         present.map(|present| Validators { etag: &present.etag, modified: Some(present.modified) });
     match conditional::evaluate(request, current) {
         PreconditionResult::Holds => Ok(()),
-        _ => Err(UploadRefusal::new(412, "the file is not the expected version")),
+        _ => Err(unexpected_version()),
     }
+}
+
+/// Checks that the present file is the only version that may be replaced, if there is one: that
+/// whose entity tag has this hash.
+pub(crate) fn check_version(replaces: Option<u64>, present: Option<&ExistingFile>) -> Result<()> {
+    let present = present.map(|present| version_hash(&present.etag));
+    if replaces.is_none() || replaces == present { Ok(()) } else { Err(unexpected_version()) }
+}
+
+fn unexpected_version() -> UploadRefusal {
+    UploadRefusal::new(412, "the file is not the expected version")
 }
 
 impl ExistingFile {
