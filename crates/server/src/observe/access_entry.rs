@@ -126,16 +126,17 @@ pub(crate) fn finish(
             worker.shared.report(ServerEvent::Failed { target, reason });
         }
     }
-    if worker.shared.settings.log.is_none() && worker.shared.observer.get().is_none() {
-        recycle(worker, entry);
-        return;
+    let mut pending = peer.pending.borrow_mut();
+    if worker.shared.settings.log.is_some() || worker.shared.observer.get().is_some() {
+        // Only now, because writing an address takes as long as finding a hot file.
+        peer.write_name(&mut entry.peer);
+        entry.record(&outcome.report);
+        entry.usage = entry.usage + outcome.usage;
+    } else if let Some(earlier) = pending.pop_back() {
+        // The metrics count one failure of a connection, which is that of its last response.
+        recycle(worker, earlier.entry);
     }
-    // Only now, because writing an address takes as long as finding a hot file.
-    peer.write_name(&mut entry.peer);
-    entry.record(&outcome.report);
-    entry.usage = entry.usage + outcome.usage;
-    let pending = PendingEntry { entry, end: peer.written.get() };
-    peer.pending.borrow_mut().push_back(pending);
+    pending.push_back(PendingEntry { entry, end: peer.written.get() });
 }
 
 /// Returns whether one more response may wait to arrive.
@@ -163,7 +164,12 @@ pub(crate) fn write_arrived(worker: &Worker, peer: &Peer, is_over: bool) -> Cont
         }
         let Some(PendingEntry { mut entry, .. }) = pending.pop_front() else { break };
         entry.acknowledged = entry.sent.saturating_sub(missing);
-        entry.is_complete = entry.failure.is_none() && missing == 0;
+        if missing > 0 && entry.failure.is_none() {
+            let failure = if peer.is_expired() { SendFailure::Stalled } else { SendFailure::Left };
+            entry.failure = Some(failure.label());
+            worker.shared.metrics.worker(worker.index).failed(failure.label());
+        }
+        entry.is_complete = entry.failure.is_none();
         if write(worker, &entry).is_break() {
             then = ControlFlow::Break(());
         }

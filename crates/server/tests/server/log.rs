@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use underpass_server::access_log::LogFormat;
 
-use super::rig::{Running, Site, pattern, request};
+use super::rig::{Running, Site, pattern, request, wait_until};
 
 const LEN: usize = 12 << 20;
+
+const RESETS: &str = "responses_failed_total{reason=\"reset\"}";
 
 fn site(format: &str) -> Running {
     let site = Site::of(&[("a", b"first")]);
@@ -71,21 +73,36 @@ fn an_aborted_download_is_logged_as_incomplete() {
     assert!(number("acknowledged") >= 2 << 20, "{record}");
     assert!(number("acknowledged") < number("sent"), "{record}");
     assert!(number("sent") < LEN as u64, "{record}");
-    assert_eq!(site.metric("responses_failed_total{reason=\"reset\"}"), 1.0);
+    assert_eq!(site.metric(RESETS), 1.0);
 }
 
 #[test]
-fn what_the_kernel_took_and_the_client_did_not_is_not_complete() {
+fn what_the_kernel_took_and_the_client_did_not_is_a_reset() {
     let site = Site::new();
     site.write("file", &pattern(400_000));
     let site = site.start();
+    leave_after_the_head(&site);
+    let record = site.record("\"target\":\"/file\"");
+    assert_eq!((&record["complete"], &record["failure"]), (&false.into(), &"reset".into()));
+    assert!(record["acknowledged"].as_u64() < Some(400_000), "{record}");
+    assert_eq!(site.metric(RESETS), 1.0);
+}
+
+#[test]
+fn the_metrics_count_cut_responses_without_a_log() {
+    let site = Site::new();
+    site.write("file", &pattern(400_000));
+    let site = site.with(|settings| settings.log = None).start();
+    for cut in 1..=3 {
+        leave_after_the_head(&site);
+        wait_until("the response is counted", || site.metric(RESETS) == f64::from(cut));
+    }
+}
+
+fn leave_after_the_head(site: &Running) {
     let mut client = site.connect_narrow();
     client.send(request("GET", "/file", &[]));
     client.head().unwrap();
-    drop(client);
-    let record = site.record("\"target\":\"/file\"");
-    assert_eq!(record["complete"], false, "{record}");
-    assert!(record["acknowledged"].as_u64() < Some(400_000), "{record}");
 }
 
 #[test]
