@@ -79,13 +79,21 @@ pub(crate) fn now() -> String {
     jiff::Timestamp::from_second(now).map_or_else(|_| String::new(), |now| now.to_string())
 }
 
-/// Returns the processor seconds that all programs have spent since the machine started, without
-/// interrupts, which are the network's own work. The kernel counts them in steps of 10 ms.
+/// Returns the processor seconds that all programs have spent since the machine started, with
+/// interrupts as far as their clocks have them. The kernel counts them in steps of 10 ms.
 pub(super) fn busy_seconds() -> f64 {
     let Ok(stat) = procfs::KernelStats::current() else { return 0.0 };
     let total = stat.total;
-    let ticks = total.user + total.nice + total.system + total.steal.unwrap_or(0);
+    let own = total.user + total.nice + total.system + total.steal.unwrap_or(0);
+    let ticks = own + interrupts_of_programs(total.irq.unwrap_or(0), total.softirq.unwrap_or(0));
     ticks as f64 / procfs::ticks_per_second() as f64
+}
+
+/// Returns the ticks of interrupts that the clocks of programs contain as well. A kernel that keeps
+/// them apart (`CONFIG_IRQ_TIME_ACCOUNTING`) counts hardware interrupts too; others find next to
+/// none, because their tick is one itself, and the interrupted program pays for the network.
+fn interrupts_of_programs(hard: u64, soft: u64) -> u64 {
+    if hard > soft / 100 { 0 } else { hard + soft }
 }
 
 /// Returns the processor seconds of the whole machine since it started, with interrupts: on
@@ -121,6 +129,14 @@ mod tests {
             ("nameless", "nameless"),
         ] {
             assert_eq!(short_version(line), version);
+        }
+    }
+
+    #[test]
+    fn interrupts_that_programs_pay_for_are_theirs() {
+        for (hard, soft, expected) in [(0, 138_705, 138_705), (2, 5_000, 5_002), (4_000, 5_000, 0)]
+        {
+            assert_eq!(interrupts_of_programs(hard, soft), expected, "{hard} {soft}");
         }
     }
 
