@@ -13,6 +13,7 @@ use rustix::event::PollFlags;
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::caches::SquidMemory;
 use super::configuration::{self, Configuration};
 use super::server_kind::{BARE_LOOP, FILES, OURS, OtherServer, ServerKind};
 use super::usage::{ServerUsage, family};
@@ -41,6 +42,7 @@ pub(crate) struct ServedSite<'a> {
     pub(crate) is_encrypted: bool,
     /// Where the server runs; wherever the kernel puts it if it is not kept anywhere.
     pub(crate) core: Option<usize>,
+    _squid: SquidMemory,
 }
 
 impl<'a> ServedSite<'a> {
@@ -54,7 +56,8 @@ impl<'a> ServedSite<'a> {
         let folder = RunFolder::create(dir)?;
         let files = folder.file(FILES);
         fs::create_dir(&files).with_path("creating", files)?;
-        Ok(Self { context, folder, log, connections: None, is_encrypted: false, core })
+        let (connections, is_encrypted, _squid) = (None, false, SquidMemory);
+        Ok(Self { context, folder, log, connections, is_encrypted, core, _squid })
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {

@@ -12,6 +12,7 @@ use crate::error::{Result, WithPath};
 use crate::record::Contender;
 
 pub(crate) use origin::CountingOrigin;
+pub(super) use others::SquidMemory;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CacheSetup {

@@ -38,7 +38,8 @@ impl CacheSetup {
             if is_root() {
                 command.args(["--user", "--map-user=13", "--map-group=13", "--"]).arg(program);
             }
-            command.arg("-N").arg("-f").arg(&path).current_dir(cache);
+            command.arg("-N").args(["-n", &squid_service()]).arg("-f").arg(&path);
+            command.current_dir(cache);
             command
         };
         let output = command().arg("-z").stdin(Stdio::null()).output();
@@ -91,6 +92,28 @@ impl CacheSetup {
     }
 }
 
+/// The shared memory of Squid in this run, which is removed when this is dropped: Squid leaves it
+/// when it is killed.
+#[derive(Debug)]
+pub(crate) struct SquidMemory;
+
+impl Drop for SquidMemory {
+    fn drop(&mut self) {
+        let prefix = format!("{}-", squid_service());
+        for entry in fs::read_dir(SHARED_MEMORY).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(&prefix) {
+                // What is left can only be reported, and its name shows its owner.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+/// Returns the service name of this run's Squid: those of the same name share memory.
+fn squid_service() -> String {
+    format!("underpassbench{}", std::process::id())
+}
+
 /// Returns the path of a program that may be where only root looks.
 pub(super) fn program(contender: Contender) -> std::path::PathBuf {
     let name = contender.programs().first().copied().unwrap_or_default();
@@ -116,5 +139,26 @@ const SQUID: &str = include_str!("../../../../../peers/squid-cache.conf");
 
 const TRAFFIC_SERVER: &str = include_str!("../../../../../peers/trafficserver-cache.config");
 
+/// The folder of what shm_open(3) makes.
+const SHARED_MEMORY: &str = "/dev/shm";
+
 /// The least that Traffic Server keeps.
 const MIN_TRAFFIC_SERVER_MIB: u64 = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_shared_memory_of_this_run_is_removed() {
+        let path = |name: String| Path::new(SHARED_MEMORY).join(name);
+        let ours = path(format!("{}-cf__metadata.shm", squid_service()));
+        let another = path(format!("{}0-cf__metadata.shm", squid_service()));
+        for file in [&ours, &another] {
+            fs::write(file, "").unwrap();
+        }
+        drop(SquidMemory);
+        assert_eq!((ours.exists(), another.exists()), (false, true));
+        fs::remove_file(another).unwrap();
+    }
+}
