@@ -110,6 +110,15 @@ pub enum UsageError {
         /// Those that the system allows.
         allowed: String,
     },
+    /// Another run has changed the congestion control of the system, or relies on it.
+    #[error(
+        "another bench is running that needs the system's congestion control as it is: wait for \
+         its end"
+    )]
+    CongestionInUse,
+    /// The congestion control of the system can only be set by root.
+    #[error("--congestion changes a setting of the system, which only root may: run it as root")]
+    CongestionNeedsRoot,
     /// None of the contenders can be started.
     #[error("none of these programs is installed")]
     NoContender,

@@ -1,9 +1,11 @@
 //! System settings for the time of a run: the congestion control of the servers' connections, and
 //! the limit of open files.
 
-use std::fs;
+use std::fs::{self, File};
 use std::net::TcpStream;
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use underpass_engine::socket::{UNPACED, avoid_pacing_on_loopback, paces};
@@ -11,17 +13,22 @@ use underpass_engine::socket::{UNPACED, avoid_pacing_on_loopback, paces};
 use crate::error::{BenchError, Result, Shortage, UsageError};
 
 /// The system's congestion control, which peers take as they find it. If this run has changed it,
-/// it is put back when dropped.
+/// it is put back when dropped. No other run changes it meanwhile.
 #[derive(Debug)]
 pub(crate) struct SystemCongestion {
     pub(crate) name: String,
     before: Option<String>,
+    /// Locked, by several runs if none of them has changed the setting.
+    _lock: Option<File>,
 }
 
 impl SystemCongestion {
     /// Sets the requested one. `auto` keeps the system's own, unless that paces and another one
     /// may be set, which needs root.
     pub(crate) fn choose(requested: &str) -> Result<Self> {
+        // Each network namespace has a setting of its own, and thus a file.
+        let lock = File::open(DEFAULT).ok();
+        try_lock(lock.as_ref(), FlockOperation::NonBlockingLockShared)?;
         let before = current();
         let wanted: &[&str] = match requested {
             "auto" if paces(&before) => &UNPACED,
@@ -29,12 +36,16 @@ impl SystemCongestion {
             requested if requested == before => &[],
             requested => &[requested],
         };
+        if !wanted.is_empty() && fs::OpenOptions::new().write(true).open(DEFAULT).is_ok() {
+            try_lock(lock.as_ref(), FlockOperation::NonBlockingLockExclusive)?;
+        }
         let set = wanted.iter().find(|name| fs::write(DEFAULT, name).is_ok());
         match set {
-            Some(name) => Ok(Self { name: (*name).to_owned(), before: Some(before) }),
+            Some(name) => Ok(Self { name: (*name).to_owned(), before: Some(before), _lock: lock }),
             None if requested == "auto" || requested == before => {
-                Ok(Self { name: before, before: None })
+                Ok(Self { name: before, before: None, _lock: lock })
             }
+            None if is_available(requested) => Err(UsageError::CongestionNeedsRoot.into()),
             None => Err(unknown(requested)),
         }
     }
@@ -47,7 +58,7 @@ impl SystemCongestion {
             "auto" => None,
             requested => Some(requested.to_owned()),
         };
-        Self { name: name.unwrap_or_else(current), before: None }
+        Self { name: name.unwrap_or_else(current), before: None, _lock: None }
     }
 }
 
@@ -70,6 +81,20 @@ pub(crate) fn choose_congestion(socket: &TcpStream, requested: &str) -> Result<O
         }
     }
     Ok(sockopt::tcp_congestion(socket).ok())
+}
+
+/// Takes the lock of the setting, which is another run's if that has changed it or relies on it.
+fn try_lock(file: Option<&File>, operation: FlockOperation) -> Result<()> {
+    match file.map(|file| flock(file, operation)) {
+        Some(Err(Errno::WOULDBLOCK)) => Err(UsageError::CongestionInUse.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Returns whether this system has it, which does not mean that this user may set it.
+fn is_available(name: &str) -> bool {
+    let available = fs::read_to_string(AVAILABLE);
+    available.is_ok_and(|names| names.split_whitespace().any(|known| known == name))
 }
 
 /// Returns the error of one that this system does not have, or that may not be set.
@@ -98,6 +123,8 @@ pub(crate) fn allow_open_files(needed: u64) -> Result<()> {
 
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
+const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,6 +134,22 @@ mod tests {
         let before = current();
         let failure = SystemCongestion::choose("none").unwrap_err();
         assert!(matches!(failure, BenchError::Usage(UsageError::CongestionControl { .. })));
+        assert_eq!(current(), before);
+    }
+
+    #[test]
+    fn a_setting_that_another_run_relies_on_is_not_changed() {
+        let before = current();
+        let available = fs::read_to_string(AVAILABLE).unwrap();
+        let Some(other) = available.split_whitespace().find(|name| *name != before) else { return };
+        let other_run = File::open(DEFAULT).unwrap();
+        flock(&other_run, FlockOperation::LockShared).unwrap();
+        let expected = match rustix::process::geteuid().is_root() {
+            true => UsageError::CongestionInUse,
+            false => UsageError::CongestionNeedsRoot,
+        };
+        let failure = SystemCongestion::choose(other).unwrap_err();
+        assert!(matches!(failure, BenchError::Usage(error) if error == expected));
         assert_eq!(current(), before);
     }
 
