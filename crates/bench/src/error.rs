@@ -74,6 +74,12 @@ pub enum BenchError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Shortage {
+    /// Another run has changed the congestion control of the system, or relies on it.
+    #[error(
+        "another bench is running that needs the system's congestion control as it is: wait for \
+         its end"
+    )]
+    CongestionInUse,
     /// The limit of open files is too low and cannot be raised.
     #[error("this bench needs {needed} open files, see ulimit -Hn")]
     OpenFiles {
@@ -110,12 +116,6 @@ pub enum UsageError {
         /// Those that the system allows.
         allowed: String,
     },
-    /// Another run has changed the congestion control of the system, or relies on it.
-    #[error(
-        "another bench is running that needs the system's congestion control as it is: wait for \
-         its end"
-    )]
-    CongestionInUse,
     /// The congestion control of the system can only be set by root.
     #[error("--congestion changes a setting of the system, which only root may: run it as root")]
     CongestionNeedsRoot,
