@@ -121,6 +121,14 @@ impl Failure {
         Self::Transfer { what, source, receipt, show }
     }
 
+    /// Completes the receipt of a transfer, as is done with that of a successful one.
+    pub(crate) fn with_receipt(mut self, complete: impl FnOnce(Receipt) -> Receipt) -> Self {
+        if let Self::Transfer { receipt, .. } = &mut self {
+            **receipt = complete(std::mem::take(receipt));
+        }
+        self
+    }
+
     /// Creates the failure of a copy; that of a transfer with its receipt.
     pub(crate) fn copy(error: CopyError, show: ShowArgs) -> Self {
         match error {

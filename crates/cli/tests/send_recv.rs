@@ -309,6 +309,26 @@ fn a_sender_that_breaks_off_fails_over_a_unix_socket_too() {
 }
 
 #[test]
+fn receipts_of_failed_transfers_name_the_ends_and_the_congestion_control() {
+    let folder = folder();
+    let source = noise_file(folder.path(), "source", LEN);
+    let receiver = receiver(&["--json", "--size", &(LEN + 1).to_string()], Path::new("/dev/null"));
+    sender(&[], &source, &receiver.address).finish();
+    let received = receiver.finish().failed(1, &["ended after"]).receipt();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let sender = sender(&["--json"], &source, &listener.local_addr().unwrap().to_string());
+    let (peer, _) = listener.accept().unwrap();
+    (&peer).read_exact(&mut [0]).unwrap();
+    underpass_engine::socket::arm_reset(&peer).unwrap();
+    drop(peer);
+    let sent = sender.finish().failed(1, &["reset"]).receipt();
+    for (receipt, from, to) in [(received, "socket", "device"), (sent, "file", "socket")] {
+        assert_eq!((&receipt["from"], &receipt["to"]), (&from.into(), &to.into()), "{receipt}");
+        assert!(receipt["congestion"].is_string() && receipt["error"].is_string(), "{receipt}");
+    }
+}
+
+#[test]
 fn a_killed_receiver_is_a_failure_for_the_sender() {
     let folder = folder();
     let receiver = receiver(&[], &folder.path().join("target"));
@@ -363,9 +383,12 @@ fn a_size_is_a_promise() {
         ("9999", 1, &["more than the 9999 bytes"]),
     ] {
         let target = folder.path().join("target");
-        let receiver = receiver(&["--size", size], &target);
+        let receiver = receiver(&["--json", "--size", size], &target);
         let _ = sender(&["--quiet"], &source, &receiver.address).finish();
         let finished = receiver.finish();
+        let receipt = finished.receipt();
+        assert_eq!(receipt["bytes"], size.parse::<u64>().unwrap().min(10_000));
+        assert_eq!(receipt["error"].is_string(), code != 0, "{receipt}");
         match code {
             0 => assert_eq!(finished.succeeded().code(), Some(0)),
             code => drop(finished.failed(code, words)),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use rustix::fs::Stat;
-use underpass_engine::{Report, Usage};
+use underpass_engine::{Kind, Report, Usage};
 
 use crate::error::CopyError;
 
@@ -31,6 +31,8 @@ pub struct CopyOutcome {
 pub struct CopyTotals {
     /// Files that were copied.
     pub files: u64,
+    /// The kinds of what was read for these, each once, unless folders were copied.
+    pub source_kinds: Vec<Kind>,
     /// Folders that were walked.
     pub folders: u64,
     /// The number of symbolic links that were created.
@@ -93,6 +95,13 @@ impl CopyTotals {
         self.resumed_bytes += u64::try_from(stat.st_size).unwrap_or(0);
     }
 
+    /// Notes the kind of what is read.
+    pub(crate) fn count_source(&mut self, kind: Kind) {
+        if !self.source_kinds.contains(&kind) {
+            self.source_kinds.push(kind);
+        }
+    }
+
     /// Returns the counts of what goes between two file systems.
     pub(crate) fn between(&mut self, from: &'static str, to: &'static str) -> &mut BetweenSystems {
         let known = self.systems.iter().position(|each| (each.from, each.to) == (from, to));
@@ -106,6 +115,7 @@ impl CopyTotals {
     /// Adds what another thread has done.
     pub(crate) fn add(&mut self, other: &Self) {
         self.files += other.files;
+        other.source_kinds.iter().for_each(|kind| self.count_source(*kind));
         self.folders += other.folders;
         self.links += other.links;
         self.hard_links += other.hard_links;

@@ -94,9 +94,14 @@ impl CopyReceipt {
     pub fn new(options: &CopyOptions, outcome: &CopyOutcome, elapsed_s: f64) -> Self {
         let totals = &outcome.totals;
         let report = totals.report();
-        let receipt = Receipt::from(&report).between(EndKind::File, EndKind::File);
-        let error = error(outcome);
-        let receipt = Receipt { error, elapsed_s, ..receipt.spent(totals.usage) };
+        let from = match totals.source_kinds[..] {
+            [] => Some(EndKind::File),
+            [kind] => Some(kind.into()),
+            _ => None,
+        };
+        let (error, to) = (error(outcome), Some(EndKind::File));
+        let receipt = Receipt::from(&report).spent(totals.usage);
+        let receipt = Receipt { error, from, to, elapsed_s, ..receipt };
         let receipt = match options.integrity {
             // Small files are not moved by the engine, but they are checked too.
             level @ (Integrity::Fast | Integrity::Detect) => {

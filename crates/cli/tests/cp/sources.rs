@@ -166,3 +166,28 @@ fn names_tell_the_terminal_nothing() {
     let told = cp_in(here.path(), &["--dry-run", "a\nb", "z"]).succeeded().text();
     assert_eq!(told, "a\\nb -> z\n");
 }
+
+#[test]
+fn receipts_name_the_kind_of_the_source() {
+    let here = folder();
+    fs::write(here.path().join("file"), "bytes").unwrap();
+    for (source, kind) in [("file", "file"), ("/proc/cpuinfo", "other"), ("/dev/null", "device")] {
+        let receipt = cp_in(here.path(), &["--json", source, "z"]).succeeded().receipt();
+        assert_eq!((&receipt["from"], &receipt["to"]), (&kind.into(), &"file".into()), "{source}");
+    }
+    fs::create_dir(here.path().join("d")).unwrap();
+    let receipt =
+        cp_in(here.path(), &["--json", "file", "/proc/cpuinfo", "d"]).succeeded().receipt();
+    assert_eq!((receipt.get("from"), &receipt["to"]), (None, &"file".into()), "{receipt}");
+}
+
+#[test]
+fn a_copy_of_what_is_missing_has_a_receipt() {
+    let here = folder();
+    for words in [["--json", "nosuch", "z"], ["--json", "nosuch", "/dev/null"]] {
+        let receipt = cp_in(here.path(), &words).failed(1, &["nosuch"]).receipt();
+        assert!(receipt["error"].as_str().unwrap().contains("nosuch"), "{receipt}");
+        assert_eq!((&receipt["failed"], &receipt["bytes"]), (&1.into(), &0.into()), "{receipt}");
+    }
+    assert!(cp_in(here.path(), &["--json", "-n", "-u", "nosuch"]).stdout.is_empty());
+}

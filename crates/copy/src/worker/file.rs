@@ -9,7 +9,7 @@ use rustix::fs::{FileType, Mode, OFlags, fsync, openat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{Existing, KeptOwner, take_over};
 use underpass_engine::hint::Action;
-use underpass_engine::{is_file, is_folder};
+use underpass_engine::{Source, is_file, is_folder};
 
 use crate::attributes::{self, FileModes};
 use crate::error::{At, CopyError, Result};
@@ -103,6 +103,10 @@ impl CopyWorker<'_> {
             keep_mode(folder, entry, &dest).at("keeping mode of", path)?;
         }
         if !settings.attributes_only {
+            if !settings.recursive {
+                let source = Source::of(&original.file).at(Action::Reading, path)?;
+                self.totals.count_source(source.kind());
+            }
             let copied =
                 self.copy_bytes(original, &dest).and_then(|()| self.verify(original, &dest));
             let copied = self.check_version(original, copied);

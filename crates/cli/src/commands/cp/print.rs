@@ -5,7 +5,8 @@ use std::path::Path;
 
 use indicatif::HumanCount;
 use underpass_copy::{CopyOptions, CopyOutcome};
-use underpass_receipt::{CopyReceipt, EndKind};
+use underpass_engine::Report;
+use underpass_receipt::{CopyReceipt, EndKind, Receipt};
 
 use super::args::CpArgs;
 use crate::args::ShowArgs;
@@ -50,6 +51,16 @@ fn failure(mut failure: Failure, show: ShowArgs, receipt: CopyReceipt) -> Failur
         show.json = false;
     }
     failure
+}
+
+/// Returns the failure of a copy that did not begin, after printing its JSON. Wrong usage has none.
+pub(super) fn not_begun(failed: Failure, show: ShowArgs, elapsed_s: f64) -> Failure {
+    if matches!(failed, Failure::Usage(_)) {
+        return failed;
+    }
+    let receipt = Receipt::from(&Report::default()).between(EndKind::File, EndKind::File);
+    let receipt = Receipt { error: Some(failed.to_string()), elapsed_s, ..receipt };
+    failure(failed, show, CopyReceipt::of_stream(receipt))
 }
 
 /// Returns the failure of a stream between ends of these kinds, after printing its JSON.

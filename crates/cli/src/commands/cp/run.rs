@@ -61,7 +61,8 @@ pub(crate) fn run(args: &CpArgs) -> Result<()> {
     let outcome = underpass_copy::copy(&options, sources, target, &observer, &cancel);
     let elapsed_s = started.elapsed().as_secs_f64();
     meter.clear();
-    let outcome = outcome.map_err(|error| Failure::copy(error, show))?;
+    let failed = |error| print::not_begun(Failure::copy(error, show), show, elapsed_s);
+    let outcome = outcome.map_err(failed)?;
     print::outcome(args, &options, outcome, elapsed_s)
 }
 

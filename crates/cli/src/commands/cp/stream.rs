@@ -61,8 +61,12 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
     if options.no_clobber && has_source && !is_dash(path) && is_there(path) {
         return Ok(());
     }
+    if is_dash(path) && show.json {
+        return Err(CpError::OutputTwice.into());
+    }
     let cancel = signals::cancel_flag();
-    let input = Input::open(from, &cancel)?;
+    let not_begun = |failed| print::not_begun(failed, show, 0.0);
+    let input = Input::open(from, &cancel).map_err(not_begun)?;
     let source = input.source()?;
     if !may_replace(args, &input, path, &cancel)? {
         return Ok(());
@@ -72,10 +76,7 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
         (_, true) => OverwriteRule::Always,
         _ => OverwriteRule::IfWritable,
     };
-    let target = create(path, overwrite, options, &cancel)?;
-    if is_dash(path) && show.json {
-        return Err(CpError::OutputTwice.into());
-    }
+    let target = create(path, overwrite, options, &cancel).map_err(not_begun)?;
     let named = if input.has_name() { input.path() } else { target.path() };
     let meter = ProgressMeter::new(show, &output::short_path(named));
     let started = Instant::now();

@@ -1,5 +1,6 @@
 //! Receives one stream into a file.
 
+use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -7,7 +8,7 @@ use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, recv};
-use underpass_engine::{Report, Source, Transfer, socket};
+use underpass_engine::{Error, Report, Source, Transfer, socket};
 use underpass_transport::tls::Session;
 
 use super::args::RecvArgs;
@@ -50,23 +51,24 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
     // The sender may have been awaited for long.
     target.find_end()?;
     let meter = ProgressMeter::new(show, &output::short_path(target.path()));
+    let kind = target.sink()?.kind().into();
     let started = Instant::now();
     let outcome = receive(args, &stream, session.as_ref(), &target, &cancel, &meter);
     meter.clear();
+    let tls = session.as_ref().map(|session| TlsReceipt::from(session.facts()));
+    let complete =
+        |receipt: Receipt| Receipt { congestion, tls, ..receipt.between(EndKind::Socket, kind) };
     let report = match outcome {
         Ok(report) => report,
-        Err(failure) => return target.abandon().and(Err(failure)),
+        Err(failure) => return target.abandon().and(Err(failure.with_receipt(complete))),
     };
     let elapsed_s = started.elapsed().as_secs_f64();
-    let kind = target.sink()?.kind().into();
     target.finish(report.bytes())?;
     let _ = socket::disarm_reset(&stream);
     if let Some(session) = &session {
         session.close(stream.as_fd());
     }
-    let tls = session.as_ref().map(|session| TlsReceipt::from(session.facts()));
-    let receipt = Receipt::from(&report).between(EndKind::Socket, kind);
-    output::finished(show, &Receipt { elapsed_s, congestion, tls, ..receipt });
+    output::finished(show, &Receipt { elapsed_s, ..complete(Receipt::from(&report)) });
     Ok(())
 }
 
@@ -93,16 +95,16 @@ fn receive(
         Some(session) => options.source_tls(session),
         None => options,
     };
-    let report = Transfer::new(source, target.sink()?)
-        .options(meter.watch(options))
-        .run()
-        .map_err(|error| Failure::transfer(what.clone(), error, args.movement.show))?;
-    match args.size {
-        Some(Size(size)) if has_more(stream, session) => {
-            Err(Failure::line(format!("{what}: more than the {size} bytes of --size arrived")))
+    let outcome = Transfer::new(source, target.sink()?).options(meter.watch(options)).run();
+    let outcome = match (outcome, args.size) {
+        (Ok(report), Some(Size(size))) if has_more(stream, session) => {
+            let why = format!("more than the {size} bytes of --size arrived");
+            let source = io::Error::new(io::ErrorKind::InvalidData, why);
+            Err(Error::Io { mechanism: None, source, report: Box::new(report) })
         }
-        _ => Ok(report),
-    }
+        (outcome, _) => outcome,
+    };
+    outcome.map_err(|error| Failure::transfer(what, error, args.movement.show))
 }
 
 /// Returns whether the sender has sent more than expected. One that sends nothing for a moment

@@ -57,12 +57,16 @@ pub(crate) fn run(args: &SendArgs) -> Result<()> {
         .and_then(|report| line.finish(report));
     meter.clear();
 
-    let report = outcome.map_err(|error| Failure::transfer(what, error, show))?;
+    let tls = session.as_ref().map(|session| TlsReceipt::from(session.facts()));
+    let complete =
+        |receipt: Receipt| Receipt { congestion, tls, ..receipt.between(kind, EndKind::Socket) };
+    let report = match outcome {
+        Ok(report) => report,
+        Err(error) => return Err(Failure::transfer(what, error, show).with_receipt(complete)),
+    };
     let elapsed_s = started.elapsed().as_secs_f64();
     input.finish(report.bytes());
-    let tls = session.as_ref().map(|session| TlsReceipt::from(session.facts()));
-    let receipt = Receipt::from(&report).between(kind, EndKind::Socket);
-    output::finished(show, &Receipt { elapsed_s, congestion, tls, ..receipt });
+    output::finished(show, &Receipt { elapsed_s, ..complete(Receipt::from(&report)) });
     Ok(())
 }
 
