@@ -7,7 +7,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, RangedI64ValueParser, T
 use underpass_engine::{Mechanism, Size};
 
 use crate::error::Result;
-use crate::record::{Choice, Contender, Record, Step};
+use crate::record::{Choice, Contender, Record, Step, short_size};
 use crate::run::{Context, RunArgs, Start};
 
 /// A scenario with its options.
@@ -150,6 +150,16 @@ pub(crate) fn bytes(text: &str) -> std::result::Result<u64, String> {
         Ok(Size(0)) => Err("a file of 0 bytes cannot be measured".to_owned()),
         Ok(Size(bytes)) => Ok(bytes),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Returns a parser of sizes of at least `min` bytes.
+pub(crate) fn bytes_from(
+    min: u64,
+) -> impl Fn(&str) -> std::result::Result<u64, String> + Clone + Send + Sync + 'static {
+    move |text| match bytes(text)? {
+        bytes if bytes < min => Err(format!("at least {} are needed", short_size(min))),
+        bytes => Ok(bytes),
     }
 }
 

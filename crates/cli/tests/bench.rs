@@ -187,6 +187,8 @@ fn wrong_words_are_one_line_each_and_nothing_is_measured() {
         (&["put", "--way", "curl-to-dufs", "--dufs", "/nowhere"], 2, &["dufs is not installed"]),
         (&["tree", "--files", "0"], 2, &["--files"]),
         (&["net", "--json", "/nowhere/record"], 1, &["/nowhere/record", "No such file"]),
+        (&["origin", "--large", "64K"], 2, &["--large", "at least 1M"]),
+        (&["origin", "--budget", "64K"], 2, &["--budget", "at least 512K"]),
         (&["everything"], 2, &["everything"]),
         (&[], 2, &["subcommand"]),
     ] {

@@ -267,3 +267,16 @@ fn what_cannot_be_shown_or_compared_is_one_clear_line() {
         assert_eq!(finished.stderr.lines().count(), 1, "{}", finished.stderr);
     }
 }
+
+#[test]
+fn a_record_is_not_replaced_by_its_own_views() {
+    let folder = folder();
+    let text = record("net").to_string();
+    let path = written(folder.path(), "net.json", &record("net"));
+    std::os::unix::fs::symlink(&path, folder.path().join("link")).unwrap();
+    let link = folder.path().join("link").to_str().unwrap().to_owned();
+    for (option, target) in [("--html", &path), ("--markdown", &path), ("--html", &link)] {
+        run(["bench", "show", &path, option, target]).failed(2, &["is a record"]);
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+}

@@ -50,6 +50,18 @@ fn the_same_record_gives_the_same_views_byte_for_byte() {
 }
 
 #[test]
+fn what_was_not_counted_was_not_declined() {
+    let mut record = net_record();
+    record.samples.retain(|sample| sample.cell != 1);
+    let shown = text(&record, PLAIN);
+    let label = record.cells[1].variant.to_string();
+    let lines: Vec<_> =
+        shown.lines().filter(|line| line.starts_with(&format!("  {label}"))).collect();
+    assert!(lines.iter().any(|line| line.contains("not counted")), "{shown}");
+    assert!(!lines.iter().any(|line| line.contains("declined")), "{shown}");
+}
+
+#[test]
 fn a_record_without_nginx_has_a_table_without_ratios_that_says_so() {
     let mut record = requests_record();
     record.environment.nginx = None;

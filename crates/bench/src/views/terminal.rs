@@ -121,8 +121,12 @@ fn section(chart: &Chart, screen: Screen) -> String {
 fn line(row: &ChartRow, chart: &Chart, max: f64, labels: usize, screen: Screen) -> String {
     let label = shortened(&row.label, labels);
     let Some(summary) = row.summary else {
+        let said = match row.declined {
+            Some(_) => "declined",
+            None => "not counted",
+        };
         let why = row.declined.as_deref().unwrap_or_default();
-        return format!("  {label:<labels$}  {:>VALUE$}  {why}", "declined");
+        return format!("  {label:<labels$}  {said:>VALUE$}  {why}");
     };
     let ratio = row.ratio.filter(|_| row.style != 0);
     let ratio = ratio.map(|ratio| Unit::Times.show(ratio.median)).unwrap_or_default();

@@ -15,7 +15,7 @@ use crate::load::{
     CACHE, CacheSetup, CountingOrigin, Host, Latencies, LoadConnection, LoadWindow, ResourceUse,
     ResponseFault, Server, ServerFixture, ServerKind,
 };
-use crate::options::{Measure, Named, ServerArgs, SystemArgs, among, bytes, number};
+use crate::options::{Measure, Named, ServerArgs, SystemArgs, among, bytes, bytes_from, number};
 use crate::record::{
     Cell, Contender, Description, OriginFound, RangesFound, Record, Sample, Served, Setting,
     metric, short_size,
@@ -46,11 +46,11 @@ pub struct OriginArgs {
     origin_rate: u64,
 
     /// Size of the object of which ranges are asked for
-    #[arg(long, value_name = "SIZE", default_value = "10G", value_parser = bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "10G", value_parser = bytes_from(RANGE))]
     large: u64,
 
     /// Bytes that a cache may keep during the scan
-    #[arg(long, value_name = "SIZE", default_value = "32M", value_parser = bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "32M", value_parser = bytes_from(MIN_BUDGET))]
     budget: u64,
 
     #[command(flatten)]
@@ -268,6 +268,9 @@ const LARGE: &str = "large";
 const UNIT: &str = "unit";
 
 const UNIT_BYTES: u64 = 256 << 10;
+
+/// The least budget of which half holds an object.
+const MIN_BUDGET: u64 = 2 * UNIT_BYTES;
 
 /// The number of ranges that are requested one after the other, and their size.
 const RANGES: u64 = 64;

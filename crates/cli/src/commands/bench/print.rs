@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
@@ -92,6 +92,8 @@ pub(super) fn write_charts(
 pub(super) enum ShowError {
     #[error("--html - and --markdown - cannot both be standard output")]
     OutputTwice,
+    #[error("{} is a record that is to be shown: it would be replaced", .0.display())]
+    OverRecord(PathBuf),
     #[error("two records would both write {0}: show them one after the other into two folders")]
     SameChart(String),
 }

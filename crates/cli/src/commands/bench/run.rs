@@ -1,9 +1,11 @@
 //! Runs the subcommand of `bench`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use rustix::fs::stat;
 use underpass_bench::{self as bench, BenchError, Benchmark, Comparison, Context, Record};
+use underpass_engine::{FileId, is_file};
 
 use super::args::{BenchArgs, CompareArgs, ScenarioArgs, ShowRecordsArgs};
 use super::print::{self, ProgressLine, ShowError};
@@ -50,6 +52,10 @@ fn show(args: &ShowRecordsArgs) -> Result<()> {
     if is_stdout(&args.html) && is_stdout(&args.markdown) {
         return Err(ShowError::OutputTwice.into());
     }
+    let is_record = |path: &&PathBuf| args.records.iter().any(|record| is_one(record, path));
+    if let Some(path) = [&args.html, &args.markdown].into_iter().flatten().find(is_record) {
+        return Err(ShowError::OverRecord(path.clone()).into());
+    }
     let records = args.records.iter().map(|path| Record::load(path));
     let records = records.collect::<bench::Result<Vec<_>>>()?;
     let names = args.records.iter().map(|path| path.file_stem().unwrap_or_default());
@@ -70,6 +76,12 @@ fn show(args: &ShowRecordsArgs) -> Result<()> {
         output::text(&texts.collect::<Vec<_>>().join("\n"));
     }
     Ok(())
+}
+
+/// Returns whether two paths lead to one regular file.
+fn is_one(left: &Path, right: &Path) -> bool {
+    let [left, right] = [left, right].map(|path| stat(path).ok().filter(is_file));
+    left.is_some_and(|left| right.is_some_and(|right| FileId::of(&left) == FileId::of(&right)))
 }
 
 /// Compares two records; it fails if a metric got worse.
