@@ -63,6 +63,19 @@ fn each_command_has_a_page_with_examples_that_it_accepts() {
 }
 
 #[test]
+fn the_synopsis_is_the_usage_of_the_help() {
+    for (name, page) in pages() {
+        let (_, synopsis) = page.split_once("\n.SH SYNOPSIS\n").unwrap();
+        let synopsis = synopsis.lines().next().unwrap().replace("\\-", "-");
+        let (command, words) = synopsis.strip_prefix("\\fB").unwrap().split_once("\\fR").unwrap();
+        assert_eq!(command.replace(' ', "-"), name);
+        let help = run(command.split(' ').skip(1).chain(["--help"])).succeeded().text();
+        assert!(help.contains(&format!("Usage: {command}{words}\n")), "{synopsis}: {help}");
+        assert!(!page.contains("EXTRA"), "{name}");
+    }
+}
+
+#[test]
 fn a_folder_that_cannot_be_created_is_named() {
     run(["--write-manpages", "/proc/none"]).failed(1, &["/proc/none"]);
 }

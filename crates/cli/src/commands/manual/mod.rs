@@ -56,16 +56,37 @@ impl ManualPage<'_> {
         let page = Man::new(self.0.clone()).source(version).manual("underpass");
         page.render_title(text)?;
         page.render_name_section(text)?;
-        page.render_synopsis_section(text)?;
+        self.synopsis().to_writer(text)?;
         page.render_description_section(text)?;
         page.render_options_section(text)?;
         if self.0.has_subcommands() {
             page.render_subcommands_section(text)?;
         }
-        if self.0.get_after_help().is_some() {
-            page.render_extra_section(text)?;
-        }
+        self.notes().to_writer(text)?;
         self.sections().to_writer(text)
+    }
+
+    /// Returns the usage, as `--help` prints it.
+    fn synopsis(&self) -> Roff {
+        let usage = self.0.clone().render_usage().to_string();
+        let name = self.0.get_bin_name().unwrap_or_else(|| self.0.get_name());
+        let mut page = Roff::new();
+        page.control("SH", ["SYNOPSIS"]);
+        for line in usage.trim_start_matches("Usage:").lines().map(str::trim) {
+            let words = line.strip_prefix(name).unwrap_or(line);
+            page.text([bold(&line[..line.len() - words.len()]), roman(words)]);
+            page.control("br", []);
+        }
+        page
+    }
+
+    /// Returns what the help says after the options.
+    fn notes(&self) -> Roff {
+        let mut page = Roff::new();
+        if let Some(notes) = self.0.get_after_help() {
+            page.control("SH", ["NOTES"]).text([roman(notes.to_string())]);
+        }
+        page
     }
 
     /// Returns what clap does not know: examples, exit status, files and related pages.

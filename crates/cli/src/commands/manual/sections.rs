@@ -174,6 +174,8 @@ const FINDINGS: ManualEntries = &[
 
 const TRACED: ManualEntries = &[
     ("N", "The status of the program that was run, or 128 plus the number of its signal."),
+    ("1", "The program cannot be traced."),
+    ("2", "The command line was wrong, and nothing was run."),
     ("126", "The program cannot be executed."),
     ("127", "The program does not exist."),
 ];
