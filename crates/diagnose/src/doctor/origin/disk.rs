@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, fallocate, fstatvfs, openat};
+use underpass_engine::hint::in_words;
 
 use crate::doctor::finding::Finding;
 
@@ -14,7 +15,10 @@ use crate::doctor::finding::Finding;
 #[must_use]
 pub fn examine_disk(folder: &Path) -> Finding {
     let name = "cache-disk";
-    match measure(folder) {
+    let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let place = if folder.exists() { folder } else { parent.unwrap_or(Path::new(".")) };
+    let missing = if place == folder { "" } else { ", in the folder above: it does not exist yet" };
+    match measure(place) {
         Ok((rate, free, has_holes)) => {
             let (rate, free) = (rate >> 20, free as f64 / (1_u64 << 30) as f64);
             let (found, holes) = match has_holes {
@@ -22,13 +26,15 @@ pub fn examine_disk(folder: &Path) -> Finding {
                 false => (Finding::limited(name), "no holes"),
             };
             found
-                .finding(format!("{rate} MiB/s written and synced, {free:.1} GiB free, {holes}"))
+                .finding(format!(
+                    "{rate} MiB/s written and synced, {free:.1} GiB free, {holes}{missing}"
+                ))
                 .consequence(
                     "fills are no faster than this; reading hits needs the page cache or the same",
                 )
         }
         Err(error) => Finding::closed(name)
-            .finding(format!("{}: {error}", folder.display()))
+            .finding(format!("{}: {}", place.display(), in_words(&error)))
             .consequence("nothing can be kept there")
             .remedy("give a folder that this user may write to"),
     }
@@ -36,8 +42,7 @@ pub fn examine_disk(folder: &Path) -> Finding {
 
 /// Returns how many bytes a second a new file in a folder takes, how many are free, and whether
 /// files can have holes. No file is left over.
-fn measure(folder: &Path) -> io::Result<(u64, u64, bool)> {
-    let place = if folder.exists() { folder } else { folder.parent().unwrap_or(folder) };
+fn measure(place: &Path) -> io::Result<(u64, u64, bool)> {
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
     let mut file = File::from(openat(CWD, place, flags, Mode::RUSR | Mode::WUSR)?);
     let block = vec![0x5a; 1 << 20];
@@ -60,3 +65,27 @@ const TRIAL: u64 = 256 << 20;
 
 /// The longest time for that, without the end.
 const TRIAL_TIME: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::FindingState;
+
+    #[test]
+    fn a_folder_that_does_not_exist_yet_is_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let above = ", in the folder above: it does not exist yet";
+        for (place, is_there) in [(folder.path(), true), (&folder.path().join("new"), false)] {
+            let found = examine_disk(place);
+            assert_ne!(found.state, FindingState::Closed, "{found:?}");
+            assert_eq!(found.finding.ends_with(above), !is_there, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_folder_without_files_is_closed_in_words() {
+        let found = examine_disk(Path::new("/proc"));
+        assert_eq!(found.state, FindingState::Closed);
+        assert_eq!(found.finding, "/proc: Operation not supported");
+    }
+}
