@@ -76,6 +76,14 @@ def test_a_wrong_option_is_named(folder, kind, option, value):
     assert "field" not in str(caught.value)
 
 
+def test_an_unknown_argument_is_one_of_the_function(folder):
+    for function in (underpass.get, underpass.get_tree):
+        with pytest.raises(TypeError, match=rf"^{function.__name__}\(\) got .* 'nosuch'"):
+            function("http://localhost:1/", "file", nosuch=1)
+    with pytest.raises(TypeError, match=r"^put\(\) got .* 'nosuch'"):
+        underpass.put("file", "http://localhost:1/", nosuch=1)
+
+
 def test_a_wrong_option_of_copies_and_servers_is_named(folder):
     (folder / "file").write_text("text")
     with pytest.raises(TypeError, match="^sync: "):

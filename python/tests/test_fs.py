@@ -85,6 +85,32 @@ def test_a_folder_is_fetched_at_once(served, folder, calls):
         fs.get(served.url + "missing", "missing", recursive=True)
 
 
+def test_names_do_not_depend_on_the_way_they_are_fetched(served, folder, calls):
+    names = ["[b].txt", "a%2Fb", "x y.txt", "\u00fc.txt"]
+    (folder / "data/names").mkdir()
+    for name in names:
+        (folder / "data/names" / name).write_text(name)
+    fs, url = fsspec.url_to_fs("underpass+" + served.url + "names")
+    found = fs.ls(url, detail=False)
+    fs.get(url, "tree", recursive=True)
+    fs.get(url, "level", recursive=True, maxdepth=1)
+    fs.get(found, "list/")
+    fs.get(url + "/*", "glob/")
+    for path in found:
+        fs.get(path, "one/")
+    for way in ("tree", "level", "list", "glob", "one"):
+        assert sorted(path.name for path in (folder / way).iterdir()) == names, way
+        assert all((folder / way / name).read_text() == name for name in names), way
+
+
+def test_no_name_leads_out_of_the_target():
+    from underpass.fs import _decoded
+
+    for name in ("..%2Fx", "%2e%2e", "%2e", "a%2fb", "a%00b"):
+        assert _decoded("http://host/" + name) == "http://host/" + name
+    assert _decoded("http://host/a%20b/%25") == "http://host/a b/%"
+
+
 def test_parts_are_read_by_plain_http(served, calls):
     fs, path = fsspec.url_to_fs("underpass+" + served.url + "table.csv")
     assert fs.cat_file(path, start=4, end=7) == b"0,0"

@@ -79,7 +79,7 @@ def get(
         "sync": sync,
         "mechanism": mechanism,
     }
-    return unwrap(call(_native.get, url, as_path(path), options, _requests(**requests), cancel, progress))
+    return unwrap(call(_native.get, url, as_path(path), options, _requests("get", requests), cancel, progress))
 
 
 def get_tree(
@@ -118,7 +118,7 @@ def get_tree(
         As for `get`.
     """
     options = {"connections": connections, "replace": replace, "mechanism": mechanism}
-    http = _requests(**requests)
+    http = _requests("get_tree", requests)
     return unwrap(call(_native.get_tree, url, as_path(path), options, http, cancel, progress))
 
 
@@ -169,10 +169,18 @@ def put(
         "integrity": integrity,
         "mechanism": mechanism,
     }
-    return unwrap(call(_native.put, as_path(path), url, options, _requests(**requests), cancel, progress))
+    return unwrap(call(_native.put, as_path(path), url, options, _requests("put", requests), cancel, progress))
 
 
-def _requests(
+def _requests(function: str, requests: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the options of requests; those that are unknown are a `TypeError` of the function."""
+    try:
+        return _request_options(**requests)
+    except TypeError as error:
+        raise TypeError(str(error).replace(_request_options.__name__, function)) from None
+
+
+def _request_options(
     *,
     user: Optional[Tuple[str, str]] = None,
     bearer: Optional[str] = None,
@@ -187,7 +195,7 @@ def _requests(
     insecure: bool = False,
     pins: Union[str, Iterable[str]] = (),
 ) -> Mapping[str, Any]:
-    """Returns the options of requests; those that are unknown are a `TypeError`."""
+    """Returns the options of requests with their defaults."""
     return {
         "user": None if user is None else tuple(user),
         "bearer": bearer,

@@ -25,14 +25,15 @@ import contextlib
 import functools
 import os
 from base64 import b64encode
-from typing import Any, Callable, Dict, Mapping, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Tuple
 from urllib.parse import unquote
 
 from fsspec.asyn import sync
 from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.implementations.http import HTTPFileSystem
+from fsspec.implementations.local import make_path_posix
 from fsspec.core import has_magic
-from fsspec.utils import isfilelike
+from fsspec.utils import isfilelike, other_paths
 
 from . import _http
 from ._error import Error, Progress, Receipt
@@ -139,8 +140,27 @@ class UnderpassFileSystem(HTTPFileSystem):  # type: ignore[misc]
             with contextlib.suppress(FileNotFoundError):
                 await self._run(_http.get_tree, url, target, rpath=url, **call)
                 return None
+        if not isinstance(lpath, list):
+            rpath, lpath = await self._pairs(rpath, lpath, recursive, maxdepth)
         kwargs.update(recursive=recursive, callback=callback, maxdepth=maxdepth)
         return await super()._get(rpath, lpath, **kwargs)
+
+    async def _pairs(
+        self, rpath: Any, lpath: Any, recursive: bool, maxdepth: Optional[int]
+    ) -> Tuple[List[str], List[str]]:
+        """Returns the URLs to fetch and the path of each: fsspec's choice, but with decoded names."""
+        is_one = isinstance(rpath, str)
+        rpath = self._strip_protocol(rpath)
+        urls = await self._expand_path(rpath, recursive=recursive, maxdepth=maxdepth)
+        if is_one and (not recursive or maxdepth is not None):
+            urls = [url for url in urls if not (url.endswith("/") or await self._isdir(url))]
+        lpath = make_path_posix(lpath)
+        is_folder = lpath.endswith("/") or os.path.isdir(lpath)
+        into = is_one and (
+            len(urls) == 1 if has_magic(rpath) else is_folder and not rpath.endswith("/")
+        )
+        names = [_decoded(url) for url in urls]
+        return urls, other_paths(names, lpath, exists=into, flatten=not is_one) if urls else []
 
     async def _put_file(
         self,
@@ -210,6 +230,16 @@ class UnderpassFileSystem(HTTPFileSystem):  # type: ignore[misc]
     def put_file(self, *args: Any, **kwargs: Any) -> Any:
         """Sends a file; see fsspec."""
         return self._interruptible(self._put_file, *args, **kwargs)
+
+
+def _decoded(url: str) -> str:
+    """Returns a URL with the names as they are; one that is no name of a file stays encoded."""
+
+    def name(part: str) -> str:
+        decoded = unquote(part)
+        return part if decoded in ("", ".", "..") or "/" in decoded or "\0" in decoded else decoded
+
+    return "/".join(name(part) for part in url.split("/"))
 
 
 def _progress(callback: Any) -> Optional[Progress]:
