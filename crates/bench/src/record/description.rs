@@ -1,6 +1,6 @@
 //! The description of a scenario for readers of its records.
 
-use super::{Metric, Record, short_size};
+use super::{Environment, Metric, Record, short_size};
 
 /// A scenario as tables, charts and warnings see it.
 #[derive(Debug)]
@@ -13,8 +13,8 @@ pub(crate) struct Description {
     pub(crate) cpu: Cpu,
     /// The processes that should not share a core, if any.
     pub(crate) cores: Option<&'static str>,
-    /// The contenders that should be there, as the environment names them.
-    pub(crate) expected: &'static [&'static str],
+    /// The programs without which the comparison is not complete.
+    pub(crate) expected: &'static [ExpectedProgram],
     /// Whether the load has to be faster than the server.
     pub(crate) saturates: bool,
     /// Whether sizes are those of folders, which were not typed.
@@ -25,6 +25,31 @@ pub(crate) struct Description {
     pub(crate) caption: fn(&Record) -> String,
     /// The metrics that the table shows of each cell; some of them get charts.
     pub(crate) metrics: &'static [&'static Metric],
+}
+
+/// A program whose version the environment has, if it is installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExpectedProgram {
+    Cp,
+    Nginx,
+}
+
+impl ExpectedProgram {
+    /// Returns its name.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Cp => "cp",
+            Self::Nginx => "nginx",
+        }
+    }
+
+    /// Returns whether it is not installed.
+    pub(crate) const fn is_absent(self, environment: &Environment) -> bool {
+        match self {
+            Self::Cp => environment.cp.is_none(),
+            Self::Nginx => environment.nginx.is_none(),
+        }
+    }
 }
 
 /// Whose processor time counts on a side.

@@ -4,7 +4,7 @@
 use super::{Counted, Cpu, Load, NamedCall, Record, Role, Sample, Served, Side};
 use super::{TimeOf, Unit};
 
-/// Something of which samples have a value.
+/// A value that is measured of each sample, or computed from it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Metric {
     /// Its name in the names of files and in anchors.
@@ -13,7 +13,7 @@ pub(crate) struct Metric {
     pub(crate) title: &'static str,
     /// Its name above a column.
     pub(crate) short: &'static str,
-    /// Whose it is; none if it is of the whole.
+    /// The side that it is measured of; none if it is measured of both together.
     pub(crate) whose: Option<SampleSide>,
     pub(crate) unit: Unit,
     /// Which direction is the better one; none if neither is.
@@ -107,18 +107,25 @@ impl Metric {
     }
 
     /// Returns what one value is for, if not for a whole sample.
-    fn share(&self, record: &Record) -> &'static str {
+    fn share(&self, record: &Record) -> String {
+        let unit = self.served_unit(record);
+        unit.map_or_else(String::new, |unit| format!(" for each {}", unit.label()))
+    }
+
+    fn served_unit(&self, record: &Record) -> Option<ServedUnit> {
         let served = record.samples.iter().find_map(|sample| sample.served.as_ref());
         let is_cpu = matches!(self.name, "cpu" | "peer-cpu");
         match (served, self.name) {
-            _ if record.arguments.responses.is_some() => " for each response",
+            _ if record.arguments.responses.is_some() => Some(ServedUnit::Response),
             (Some(Served::Requests(_)), "calls" | "cpu" | "peer-cpu" | "switches") => {
-                " for each response"
+                Some(ServedUnit::Response)
             }
-            (Some(Served::Scale { .. }), "switches") => " for each response",
-            (Some(Served::Scale { .. } | Served::Fairness { .. }), "calls") => " for each GiB",
-            (Some(Served::Scale { .. }) | None, _) if is_cpu => " for each GiB",
-            _ => "",
+            (Some(Served::Scale { .. }), "switches") => Some(ServedUnit::Response),
+            (Some(Served::Scale { .. } | Served::Fairness { .. }), "calls") => {
+                Some(ServedUnit::Gib)
+            }
+            (Some(Served::Scale { .. }) | None, _) if is_cpu => Some(ServedUnit::Gib),
+            _ => None,
         }
     }
 
@@ -323,19 +330,39 @@ pub(crate) fn sum(counted: &Counted, is_meant: impl Fn(&NamedCall) -> bool) -> u
 pub(crate) fn served_amount(record: &Record, counted: &Counted) -> Option<f64> {
     let bytes = counted.served_bytes.filter(|bytes| *bytes > 0)?;
     let each = match served_in(record) {
-        "GiB" => GIB,
-        _ => record.cells.get(counted.cell)?.size as f64,
+        ServedUnit::Gib => GIB,
+        ServedUnit::Response => record.cells.get(counted.cell)?.size as f64,
     };
     Some(bytes as f64 / each)
 }
 
 /// Returns the unit in which [`served_amount`] counts. Responses of different sizes can only be
 /// compared by their bytes.
-pub(crate) fn served_in(record: &Record) -> &'static str {
+pub(crate) fn served_in(record: &Record) -> ServedUnit {
     let is_by_bytes = |sample: &Sample| {
         matches!(sample.served, Some(Served::Scale { .. } | Served::Fairness { .. }))
     };
-    if record.samples.iter().any(is_by_bytes) { "GiB" } else { "response" }
+    match record.samples.iter().any(is_by_bytes) {
+        true => ServedUnit::Gib,
+        false => ServedUnit::Response,
+    }
+}
+
+/// The unit of what was served, for which calls and times are given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServedUnit {
+    Response,
+    Gib,
+}
+
+impl ServedUnit {
+    /// Returns its name after `each`.
+    pub(crate) const fn label(self) -> &'static str {
+        match self {
+            Self::Response => "response",
+            Self::Gib => "GiB",
+        }
+    }
 }
 
 /// Which way a system call moves bytes.

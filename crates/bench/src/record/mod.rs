@@ -21,7 +21,7 @@ use underpass_engine::{Mechanism, Report, Tally, Usage};
 
 pub(crate) use contender::{Contender, PEERS};
 pub(crate) use counted::{Counted, MissingContender, NamedCall};
-pub(crate) use description::{Cpu, Description};
+pub(crate) use description::{Cpu, Description, ExpectedProgram};
 pub(crate) use metric::{
     CALLS, CPU, CallDirection, FAULTS, LOAD_BUSY, LONGEST, MACHINE, MACHINE_PER_GIB, Metric, P50,
     P99, PEER_CPU, Preference, RATE, Rank, SERVER_BUSY, SPEED, SWITCHES, THROUGHPUT, TIME,

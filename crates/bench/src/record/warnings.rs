@@ -29,11 +29,8 @@ pub(crate) fn warnings(record: &Record) -> Vec<String> {
 /// Returns the peers that should have been measured and were not there.
 fn missing(record: &Record) -> Vec<&str> {
     let environment = &record.environment;
-    let is_absent = |name: &&str| match *name {
-        "cp" => environment.cp.is_none(),
-        _ => environment.nginx.is_none(),
-    };
-    let expected = record.about.expected.iter().copied().filter(is_absent);
+    let expected = record.about.expected.iter().filter(|program| program.is_absent(environment));
+    let expected = expected.map(|program| program.name());
     let transfers = record.arguments.transfers.iter().flat_map(|transfers| &transfers.missing);
     let copies = record.copies.iter().flat_map(|copies| &copies.missing);
     expected.chain(transfers.chain(copies).map(String::as_str)).collect()

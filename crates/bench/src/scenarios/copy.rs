@@ -11,8 +11,8 @@ use crate::error::Result;
 use crate::options::{Measure, StepArgs, bytes};
 use crate::peers::{PeerPrograms, PeerReport};
 use crate::record::{
-    CALLS, CPU, Cell, Contender, Counted, Cpu, Description, FAULTS, Record, Role, SPEED, SWITCHES,
-    Side, TIME, ThreadCost, USER_SPACE, Variant, at_steps, chosen, once,
+    CALLS, CPU, Cell, Contender, Counted, Cpu, Description, ExpectedProgram, FAULTS, Record, Role,
+    SPEED, SWITCHES, Side, TIME, ThreadCost, USER_SPACE, Variant, at_steps, chosen, once,
 };
 use crate::run::{
     CallTracer, Finished, Measured, Running, SampleEnds, Scenario, Start, Verification,
@@ -177,7 +177,7 @@ pub(super) const COPY: Description = Description {
     name: "copy",
     command: "copy",
     cpu: Cpu::Process,
-    expected: &["cp"],
+    expected: &[ExpectedProgram::Cp],
     subject: |record| {
         let target = record.environment.target_file_system.as_deref().unwrap_or_default();
         format!("file on {} to file on {target}", record.environment.source_file_system)

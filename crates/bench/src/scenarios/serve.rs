@@ -97,7 +97,8 @@ impl ServerArgs {
         (plan.arguments.side, plan.arguments.serve) = (Role::Server, Some(setting));
         let tracer = CallTracer::unless(self.system.no_count, &site.folder, &mut plan);
         // Where nginx is expected, a version that is absent says it.
-        let missing = missing.into_iter().filter(|name| !about.expected.contains(name));
+        let is_expected = |name: &str| about.expected.iter().any(|program| program.name() == name);
+        let missing = missing.into_iter().filter(|name| !is_expected(name));
         plan.lacks(missing, "not installed");
         if setting.tls {
             site.encrypt()?;

@@ -289,7 +289,7 @@ pub(crate) fn calls(record: &Record) -> Option<Table> {
     headings.extend(has_sides.then_some("side"));
     let is_served = shown.iter().any(|one| one.served_bytes.is_some());
     headings.extend(["call", "calls"]);
-    let share = format!("each {}", served_in(record));
+    let share = format!("each {}", served_in(record).label());
     headings.extend(is_served.then_some(share.as_str()));
     headings.extend(["errors", "ms", "usecs/call", "of the time"]);
     let headings = headings.into_iter().map(str::to_owned).collect();

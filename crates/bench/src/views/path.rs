@@ -240,7 +240,7 @@ fn fact(record: &Record, counted: &Counted) -> String {
         None => format!("{} in the counted pass", plural(all, "system call")),
         Some(amount) => {
             let each = Unit::Count.show(all as f64 / amount);
-            let of = served_in(record);
+            let of = served_in(record).label();
             format!("{} counted, {each} for each {of}", plural(all, "call"))
         }
     }
