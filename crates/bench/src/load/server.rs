@@ -186,7 +186,7 @@ impl<'a> ServedSite<'a> {
         let found = program.map(Path::to_owned).or_else(|| find(name));
         let mut command = Command::new(found.unwrap_or_else(|| name.into()));
         let Some(template) = other.template else { return Ok(command) };
-        if (self.log || self.is_encrypted) && name != "nginx" {
+        if (self.log || self.is_encrypted) && !other.has_tls_and_log {
             return Err(BenchError::other(name, "it is measured without TLS and without a log"));
         }
         let configuration = Configuration {
@@ -250,7 +250,7 @@ impl Drop for Server {
     /// A killed nginx leaves its worker running forever, so it gets a signal to quit first.
     fn drop(&mut self) {
         // The id of one that has ended may be another process's.
-        if self.kind.to_string() != "nginx" || self.running.has_ended() {
+        if !self.kind.leaves_workers() || self.running.has_ended() {
             return;
         }
         let open = |pid| pidfd_open(pid, PidfdFlags::empty()).ok();

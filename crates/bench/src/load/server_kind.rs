@@ -7,7 +7,7 @@ use super::caches::CacheSetup;
 use super::configuration;
 use crate::record::Contender;
 
-/// Which server, and what it is to do.
+/// A server, and how it is configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ServerKind {
     /// A server that others wrote, with its program if that is not found by its name.
@@ -28,6 +28,10 @@ pub(crate) struct OtherServer {
     pub(super) cold: &'static str,
     /// Its name in records, if it is not that of its arguments.
     recorded: &'static str,
+    /// Whether it can be configured for TLS and with a log.
+    pub(super) has_tls_and_log: bool,
+    /// Whether its workers run on when it is killed, so that it is asked to quit first.
+    leaves_workers: bool,
 }
 
 pub(crate) const NGINX: OtherServer = OtherServer {
@@ -37,6 +41,8 @@ pub(crate) const NGINX: OtherServer = OtherServer {
     template: Some(configuration::NGINX),
     cold: "",
     recorded: "nginx with peers/nginx.conf",
+    has_tls_and_log: true,
+    leaves_workers: true,
 };
 
 /// nginx whose threads read what is not in the page cache.
@@ -64,16 +70,16 @@ const H2O: OtherServer = OtherServer {
     name: "h2o",
     words: "-m worker -c server.conf",
     template: Some(configuration::H2O),
-    cold: "",
     recorded: "h2o with peers/h2o.conf",
+    ..DUFS
 };
 
 const LIGHTTPD: OtherServer = OtherServer {
     name: "lighttpd",
     words: "-D -f server.conf",
     template: Some(configuration::LIGHTTPD),
-    cold: "",
     recorded: "lighttpd with peers/lighttpd.conf",
+    ..DUFS
 };
 
 /// dufs with all rights, without an access log.
@@ -83,6 +89,8 @@ pub(crate) const DUFS: OtherServer = OtherServer {
     template: None,
     cold: "",
     recorded: "",
+    has_tls_and_log: false,
+    leaves_workers: false,
 };
 
 /// miniserve, which writes no access log by default.
@@ -115,6 +123,17 @@ impl ServerKind {
                 let words = [&["underpass", "serve", FILES][..], OURS, options, &["-q"]];
                 words.concat().join(" ")
             }
+        }
+    }
+
+    /// Returns whether its workers run on when it is killed.
+    pub(super) fn leaves_workers(&self) -> bool {
+        match self {
+            Self::Other(other, _) => other.leaves_workers,
+            Self::Cache(setup) => {
+                matches!(setup.contender, Contender::NginxCache | Contender::NginxSlice)
+            }
+            Self::Underpass(_) => false,
         }
     }
 }
