@@ -296,7 +296,7 @@ impl<'a> CopyContext<'a> {
         is_synced
     }
 
-    /// Records that something that a folder waited for is done. After the last of its own entries
+    /// Records the end of a task that a folder waited for. After the last of its own entries
     /// the folder gets its name; after the last of all its mode and times, and then the folder
     /// above may be done, too.
     pub(crate) fn release(&self, folder: &Arc<DirPair>, is_own: bool) {

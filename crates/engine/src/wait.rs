@@ -21,13 +21,14 @@ pub struct Limits<'a> {
 }
 
 impl<'a> Limits<'a> {
-    /// Returns limits up to `deadline`, if there is one, or until the flag becomes true.
+    /// Creates limits that end at the deadline, or when the flag becomes true; both are optional.
     #[must_use]
     pub const fn new(deadline: Option<Instant>, cancel: Option<&'a AtomicBool>) -> Self {
         Self { deadline, cancel }
     }
 
-    /// Returns limits that end `timeout` after `started`, or when the flag becomes true.
+    /// Creates limits that end `timeout` after `started`, or when the flag becomes true; both are
+    /// optional.
     #[must_use]
     pub fn since(
         started: Instant,

@@ -105,7 +105,7 @@ pub struct UploadDigest {
 /// The bytes that one mechanism moved.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct MechanismReceipt {
-    /// The mechanism; `None` for what only other programs do.
+    /// The mechanism; `None` for what only other programs do, and in a receipt that was read.
     #[serde(skip)]
     pub mechanism: Option<Mechanism>,
     /// Its name.
@@ -119,7 +119,8 @@ pub struct MechanismReceipt {
 /// One decline of a mechanism or integrity level.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct DeclineReceipt {
-    /// The mechanism or level; `None` for what only other programs do.
+    /// The mechanism or level; `None` for what only other programs do, and in a receipt that was
+    /// read.
     #[serde(skip)]
     pub what: Option<Declined>,
     /// The mechanism, or integrity level, that was declined.

@@ -164,8 +164,8 @@ impl LoadWindow {
     }
 }
 
-/// Returns what is spent while a generator asks for so long, and what those get whose latency
-/// matters.
+/// Returns the resources that are used while a generator runs for this time, and what the clients
+/// get whose latency is measured.
 pub(crate) fn during(
     generator: &mut LoadGenerator<'_>,
     server: &Server,

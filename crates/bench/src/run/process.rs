@@ -279,7 +279,7 @@ pub(crate) fn build(
     Ok(None)
 }
 
-/// Does what may fail as another program takes its port, three times at most.
+/// Tries up to three times what fails if another program takes its port meanwhile.
 pub(crate) fn tries<T>(cancel: &AtomicBool, attempt: impl Fn() -> Result<T>) -> Result<T> {
     let mut outcome = attempt();
     for _ in 0..2 {

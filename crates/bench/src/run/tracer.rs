@@ -170,8 +170,8 @@ fn summary(text: &str) -> Option<Vec<NamedCall>> {
     last.ends_with(" total").then_some(calls)
 }
 
-/// Returns a line such as `99.00    1.250000          12    104166         3 sendfile`; errors
-/// that there were none of are left blank.
+/// Returns a line such as `99.00    1.250000          12    104166         3 sendfile`; the
+/// column of errors is blank if there were none.
 fn call(line: &str) -> Option<NamedCall> {
     let words: Vec<_> = line.split_whitespace().collect();
     let (calls, errors, name) = match words[..] {

@@ -111,7 +111,7 @@ impl UploadExchange<'_, '_, '_> {
     /// Returns what the server sent before the connection broke, if anything.
     fn response_before_break(&mut self) -> Option<Response> {
         for _ in 0..MAX_INTERIM {
-            if !self.connection.has_input(LAST_WORDS_TIMEOUT) {
+            if !self.connection.has_input(EARLY_ANSWER_TIMEOUT) {
                 break;
             }
             match self.connection.response(self.method) {
@@ -126,8 +126,8 @@ impl UploadExchange<'_, '_, '_> {
 /// The interval at which a wait checks whether it was cancelled.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The time to wait for the answer of a server that has broken off.
-const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(100);
+/// The time to wait for the answer of a server that has ended the connection early.
+const EARLY_ANSWER_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The minimum rate of a server's disk, in bytes per second.
 const MIN_DISK_RATE: u64 = 16 << 20;

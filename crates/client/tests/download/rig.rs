@@ -173,7 +173,7 @@ pub fn noise(len: usize) -> Arc<Vec<u8>> {
     Arc::new(underpass_testkit::noise(len))
 }
 
-/// Somebody who fetches.
+/// A client that downloads.
 pub struct Client {
     pub folder: TempDir,
     pub wishes: DownloadOptions,

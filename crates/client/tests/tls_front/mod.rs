@@ -87,7 +87,7 @@ impl Front {
         self.seen.resumed.load(Ordering::Relaxed)
     }
 
-    /// A client's belief in it.
+    /// The authorities that a client trusts for it.
     pub(crate) fn trusted(&self) -> TlsSetup {
         TlsSetup::new(Trust { authorities: Some(self.certificate()), ..Trust::default() })
     }

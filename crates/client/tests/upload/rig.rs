@@ -117,7 +117,7 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    /// As many connections as there are scripts; whoever comes later is refused.
+    /// Accepts as many connections as there are scripts, and refuses later ones.
     pub fn new(scripts: Vec<Script>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();

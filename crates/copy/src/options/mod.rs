@@ -219,7 +219,7 @@ impl CopyOptions {
                 0o777 & !self.umask
             }
             PreserveMode::Nothing => 0o666 & !self.umask,
-            // Its owner is the one who copies, who lends no rights.
+            // The copy belongs to the user who copies: set-user-ID would lend that user's rights.
             PreserveMode::Permissions => mode & 0o1777,
             PreserveMode::All => mode & 0o7777,
         }

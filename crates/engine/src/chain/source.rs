@@ -28,8 +28,9 @@ pub struct Source<F> {
 }
 
 impl<F: AsFd> Source<F> {
-    /// Creates a source of all that `fd` has: a file from its first byte to its present size,
-    /// which becomes the promised length; a stream, a device or a file of procfs up to its end.
+    /// Creates a source of all that `fd` has: a file or a disk from its first byte to its present
+    /// size, which becomes the promised length; a stream, another device or a file of procfs up to
+    /// its end. The size of a disk is found by moving the cursor of `fd` to its end.
     ///
     /// # Errors
     ///

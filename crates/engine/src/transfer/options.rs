@@ -295,6 +295,6 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// The shortest time between two reports: 20 a second are enough for any eye.
+    /// The shortest time between two reports: more than 20 a second look no smoother.
     pub const INTERVAL: Duration = Duration::from_millis(50);
 }

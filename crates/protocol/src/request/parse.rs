@@ -323,8 +323,8 @@ impl OwnedRequest {
 }
 
 impl Method {
-    /// Returns whether file servers know a method of this name, although this one does not
-    /// support it.
+    /// Returns whether file servers know a method of this name, whether or not this one supports
+    /// it.
     #[must_use]
     pub fn is_known(verb: &str) -> bool {
         let known = ["POST", "CONNECT", "TRACE"];

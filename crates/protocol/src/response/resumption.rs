@@ -66,8 +66,8 @@ pub struct Resumptions {
 }
 
 impl Resumptions {
-    /// Returns the download of the version with this entity tag and length in bytes that this
-    /// request makes; `None` if it requests anything but one part from some byte on.
+    /// Returns the download that this request is for, of the version with this entity tag and
+    /// length in bytes; `None` if it requests anything but one part from some byte on.
     ///
     /// `site` is a number of the site that the client asks: the same target may be another file of
     /// another site. A client is recognised by its address, its `User-Agent`, and what proxies say

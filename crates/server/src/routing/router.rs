@@ -28,8 +28,7 @@ use underpass_protocol::request::target::{Target, TargetError, slash_redirect};
 use underpass_protocol::upload::PARTIAL_UPLOAD;
 
 /// Answers a request at once if it is for a file that is open already, here or in the cache, and
-/// nothing has to wait;
-/// `None` if [`respond`] has to answer it.
+/// nothing has to wait; `None` if [`respond`] has to answer it.
 ///
 /// This is the path of the most frequent requests: it neither allocates a future nor opens
 /// anything.

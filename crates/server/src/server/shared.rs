@@ -94,7 +94,7 @@ type ResponseObserver = Box<dyn Fn(&AccessEntry) -> ControlFlow<()> + Send + Syn
 type EventHandler = Box<dyn Fn(ServerEvent) + Send + Sync>;
 
 impl Shared {
-    /// Creates the shared state; [`Self::listen_to`] sets the log and the notes later.
+    /// Creates the shared state; [`Self::listen_to`] sets the log and the event handler later.
     pub(crate) fn new(settings: Settings, has_health: bool) -> Result<Self, ServeError> {
         let null = std::fs::File::options()
             .write(true)

@@ -51,7 +51,7 @@ pub(crate) struct ActiveUpload<'a> {
 }
 
 impl<'a> ActiveUpload<'a> {
-    /// Creates the state of an upload of whose body only `ahead` was read.
+    /// Creates the state of an upload; `incoming` has what was read of its body.
     pub(crate) fn new(
         site: &'a Site,
         params: &'a UploadRequest,

@@ -68,7 +68,7 @@ impl<'c> MirrorServer<'c> {
     }
 }
 
-/// Returns the digest of a range; `None` if it cannot be read, which blames nobody.
+/// Returns the digest of a range; `None` if it cannot be read, which is no server's fault.
 fn digest_of(file: &File, range: &Range<u64>) -> Option<Digest> {
     compute(file, range.clone(), &[Algorithm::Sha256], |_| true).ok()?.digests.pop()
 }

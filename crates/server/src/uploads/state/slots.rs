@@ -28,7 +28,7 @@ struct TakenSlots {
     next: u64,
 }
 
-/// The site state of one upload.
+/// The state of one upload.
 #[derive(Debug)]
 pub(crate) struct UploadSlot {
     owner: Owner,

@@ -1,4 +1,4 @@
-//! What these tests share: a server of a folder of their own, and a client that believes nothing.
+//! What these tests share: a server with a folder of its own, and a client that checks its answers.
 
 #![allow(unreachable_pub)] // as in the other rigs
 

@@ -260,7 +260,7 @@ impl Kernel {
         }
     }
 
-    /// Does what a record without data requires.
+    /// Handles a record without data.
     fn handle_control(
         &mut self,
         socket: BorrowedFd<'_>,

@@ -272,7 +272,7 @@ fn misspelt_variables(known: &[String]) -> Vec<String> {
         .filter_map(|(name, _)| name.into_string().ok())
         .filter(|name| name.starts_with(PREFIX) && !known.contains(name))
         .filter_map(|name| {
-            let max = slips(name.len() - PREFIX.len());
+            let max = max_typos(name.len() - PREFIX.len());
             let meant = known
                 .iter()
                 .find(|known| damerau_levenshtein(known, &name.to_uppercase()) <= max)?;
@@ -304,13 +304,13 @@ fn find<'c>(command: &'c Command, entry: &ConfigKey) -> Result<&'c Arg> {
     }
     let known = command.get_arguments().filter(|each| is_settable(each)).map(name);
     let near = known.min_by_key(|name| damerau_levenshtein(name, wanted));
-    let near = near.filter(|name| damerau_levenshtein(name, wanted) <= slips(wanted.len()));
+    let near = near.filter(|name| damerau_levenshtein(name, wanted) <= max_typos(wanted.len()));
     let unknown = OptionsError::Unknown { name: wanted.clone(), near: near.map(ToOwned::to_owned) };
     Err(Failure::value(&entry.place, unknown))
 }
 
-/// Returns how many slips of the fingers a word of this length may have: one if it is short.
-const fn slips(len: usize) -> usize {
+/// Returns how many typing errors a word of this length may have: one if it is short, or two.
+const fn max_typos(len: usize) -> usize {
     if len < 8 { 1 } else { 2 }
 }
 
