@@ -89,8 +89,8 @@ pub(crate) fn received(worker: &Worker, entry: &mut AccessEntry, received: &Rece
     entry.received = received.report.bytes();
     entry.record(&received.report);
     if let Some(broken) = &received.broken {
-        entry.failure = Some(broken.label);
-        worker.shared.metrics.worker(worker.index).failed(broken.label);
+        entry.failure = Some(broken.cause.label());
+        worker.shared.metrics.worker(worker.index).failed(broken.cause.label());
         if let Some(reason) = broken.reason.clone() {
             let target = String::from_utf8_lossy(&entry.target).into_owned();
             worker.shared.report(ServerEvent::Failed { target, reason });

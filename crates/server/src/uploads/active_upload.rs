@@ -18,7 +18,7 @@ use crate::server::settings::{Changes, MinFree};
 use crate::server::sites::site::Site;
 use crate::uploads::interim;
 use crate::uploads::parts::target::{UploadTarget, check};
-use crate::uploads::received::{BodyState, IncompleteBody, ReceivedUpload};
+use crate::uploads::received::{BodyState, IncompleteBody, IncompleteCause, ReceivedUpload};
 use crate::uploads::refusal;
 use crate::uploads::refusal::{Result, UploadRefusal};
 use crate::uploads::request::UploadRequest;
@@ -145,12 +145,12 @@ impl<'a> ActiveUpload<'a> {
 
     /// Returns whether the body was cut off, and its client may come back with the rest.
     pub(crate) fn is_cut_off(&self) -> bool {
-        self.broken.as_ref().is_some_and(|broken| broken.is_cut_off)
+        self.broken.as_ref().is_some_and(|broken| broken.cause.is_cut_off())
     }
 
     /// Returns whether the body was longer than allowed.
     pub(crate) fn is_too_long(&self) -> bool {
-        self.broken.as_ref().is_some_and(|broken| broken.label == refusal::TOO_LONG)
+        self.broken.as_ref().is_some_and(|broken| broken.cause == IncompleteCause::TooLong)
     }
 
     /// Sets the flag by which another connection that resumes the same part ends this one.
@@ -189,8 +189,8 @@ impl<'a> ActiveUpload<'a> {
     fn break_off(&mut self, error: &ReceiveError, limit: Option<u64>) -> UploadRefusal {
         self.state = BodyState::Incomplete;
         let error = if self.is_superseded() { &ReceiveError::Cancelled } else { error };
-        let (broken, refusal) = match self.slot.stopped() {
-            Some(stop) => IncompleteBody::stopped(stop, self.site),
+        let (broken, refusal) = match self.slot.aborted() {
+            Some(reason) => IncompleteBody::aborted(reason, self.site),
             None => IncompleteBody::of(error, limit),
         };
         self.broken = Some(broken);
@@ -290,7 +290,7 @@ impl<'a> ActiveUpload<'a> {
             self.site.shared.transfers.register(TransferFacts { expected, ..self.facts.clone() });
         let slot = self.slot;
         if watches {
-            self.incoming.set_cancel(Some(&slot.is_stopped));
+            self.incoming.set_cancel(Some(&slot.cancel));
         }
         let (site, mut looked) = (self.site, 0);
         let mut on_progress = |progress: &underpass_engine::Progress| {

@@ -29,12 +29,52 @@ pub(crate) enum BodyState {
 /// A body that is not whole, for the log and the operator.
 #[derive(Debug)]
 pub(crate) struct IncompleteBody {
-    /// One word for the access log.
-    pub(crate) label: &'static str,
+    /// The cause.
+    pub(crate) cause: IncompleteCause,
     /// The message for the operator; `None` if the client caused it.
     pub(crate) reason: Option<String>,
-    /// Whether the client may come back with the rest.
-    pub(crate) is_cut_off: bool,
+}
+
+/// The cause of a body that is not whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IncompleteCause {
+    /// It could not be read or stored.
+    Failed,
+    /// The disk is about to be full.
+    Full,
+    /// It has no valid chunks.
+    Malformed,
+    /// The connection was lost.
+    Reset,
+    /// Another connection has resumed the same part.
+    Superseded,
+    /// Nothing came for too long.
+    Timeout,
+    /// It is longer than allowed.
+    TooLong,
+    /// It comes too slowly.
+    TooSlow,
+}
+
+impl IncompleteCause {
+    /// Returns one word for the access log.
+    pub(crate) const fn label(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Full => "full",
+            Self::Malformed => "malformed",
+            Self::Reset => "reset",
+            Self::Superseded => "superseded",
+            Self::Timeout => "timeout",
+            Self::TooLong => "too_long",
+            Self::TooSlow => "too_slow",
+        }
+    }
+
+    /// Returns whether the body was cut off, and its client may come back with the rest.
+    pub(crate) const fn is_cut_off(self) -> bool {
+        matches!(self, Self::Reset | Self::Superseded | Self::Timeout | Self::TooSlow)
+    }
 }
 
 impl ReceivedUpload {

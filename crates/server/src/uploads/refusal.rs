@@ -9,7 +9,7 @@ use underpass_engine::Report;
 use crate::routing::response::{RETRY_SOON, Response};
 use crate::server::settings::Changes;
 use crate::server::sites::site::Site;
-use crate::uploads::received::IncompleteBody;
+use crate::uploads::received::{IncompleteBody, IncompleteCause};
 use crate::uploads::state::locks::UploadLockError;
 use crate::uploads::state::slots::AbortReason;
 use underpass_protocol::request::{Method, Request};
@@ -140,22 +140,25 @@ impl From<UploadLockError> for UploadRefusal {
 impl IncompleteBody {
     /// Returns the description of a failure for the log, and the refusal for the client.
     pub(crate) fn of(error: &ReceiveError, limit: Option<u64>) -> (Self, UploadRefusal) {
-        let outcome = |label| Self { label, reason: None, is_cut_off: false };
-        let cut_off = |label| Self { is_cut_off: true, ..outcome(label) };
+        let broken = |cause| Self { cause, reason: None };
         match error {
-            ReceiveError::Cut | ReceiveError::Ended => {
-                (cut_off("reset"), UploadRefusal::new(400, "the body ended too early"))
-            }
-            ReceiveError::Stalled | ReceiveError::Late => {
-                (cut_off("timeout"), UploadRefusal::new(408, "nothing arrived for too long"))
-            }
+            ReceiveError::Cut | ReceiveError::Ended => (
+                broken(IncompleteCause::Reset),
+                UploadRefusal::new(400, "the body ended too early"),
+            ),
+            ReceiveError::Stalled | ReceiveError::Late => (
+                broken(IncompleteCause::Timeout),
+                UploadRefusal::new(408, "nothing arrived for too long"),
+            ),
             ReceiveError::Chunk(fault) => {
-                (outcome("malformed"), UploadRefusal::new(400, fault.to_string()))
+                (broken(IncompleteCause::Malformed), UploadRefusal::new(400, fault.to_string()))
             }
-            ReceiveError::TooLong => (outcome(TOO_LONG), UploadRefusal::too_long(limit)),
+            ReceiveError::TooLong => {
+                (broken(IncompleteCause::TooLong), UploadRefusal::too_long(limit))
+            }
             ReceiveError::Cancelled => {
                 let detail = "another request has resumed this upload";
-                (cut_off("superseded"), UploadRefusal::new(409, detail))
+                (broken(IncompleteCause::Superseded), UploadRefusal::new(409, detail))
             }
             ReceiveError::Io(source) => Self::of_system(source, error),
             ReceiveError::Engine(engine) => match &**engine {
@@ -166,17 +169,17 @@ impl IncompleteBody {
     }
 
     /// Returns the same for a body that the server itself has ended.
-    pub(crate) fn stopped(stop: AbortReason, site: &Site) -> (Self, UploadRefusal) {
-        let broken = |label, is_cut_off| Self { label, reason: None, is_cut_off };
-        match stop {
+    pub(crate) fn aborted(reason: AbortReason, site: &Site) -> (Self, UploadRefusal) {
+        let broken = |cause| Self { cause, reason: None };
+        match reason {
             AbortReason::TooSlow => {
                 let rate = site.settings.changes.min_rate;
                 let window = site.shared.settings.timeout.as_secs();
                 let detail =
                     format!("fewer than {rate} bytes per second arrived within {window} seconds");
-                (broken("too_slow", true), UploadRefusal::new(408, detail))
+                (broken(IncompleteCause::TooSlow), UploadRefusal::new(408, detail))
             }
-            AbortReason::Full => (broken("full", false), UploadRefusal::full()),
+            AbortReason::Full => (broken(IncompleteCause::Full), UploadRefusal::full()),
         }
     }
 
@@ -184,12 +187,12 @@ impl IncompleteBody {
     fn of_system(source: &io::Error, error: &ReceiveError) -> (Self, UploadRefusal) {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut};
         if matches!(source.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | TimedOut) {
-            let broken = Self { label: "reset", reason: None, is_cut_off: true };
+            let broken = Self { cause: IncompleteCause::Reset, reason: None };
             return (broken, UploadRefusal::new(400, "the connection was lost"));
         }
         let errno = Errno::from_io_error(source).unwrap_or(Errno::IO);
         let reason = Some(error.to_string());
-        (Self { label: "failed", reason, is_cut_off: false }, errno.into())
+        (Self { cause: IncompleteCause::Failed, reason }, errno.into())
     }
 }
 
@@ -211,9 +214,6 @@ pub(crate) fn mechanism_names(report: &Report) -> String {
     let names: Vec<_> = report.mechanisms().map(|(mechanism, _)| mechanism.name()).collect();
     if names.is_empty() { "none".to_owned() } else { names.join("+") }
 }
-
-/// The word for a body that is longer than allowed.
-pub(crate) const TOO_LONG: &str = "too_long";
 
 const TRY_AGAIN: &str = "the server is too busy; try again soon";
 

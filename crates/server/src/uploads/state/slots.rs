@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::net::{Shutdown, shutdown};
@@ -43,9 +43,10 @@ pub(crate) struct UploadSlot {
     claim: Mutex<Option<Claim>>,
     /// Whether no space was reserved for it, because its owner has reserved enough.
     pub(crate) is_unreserved: AtomicBool,
-    /// Whether the transfer has to end.
-    pub(crate) is_stopped: AtomicBool,
-    stop: AtomicU8,
+    /// The flag that cancels the transfer.
+    pub(crate) cancel: AtomicBool,
+    /// The reason why the server has ended it, if it has.
+    aborted: OnceLock<AbortReason>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -67,9 +68,9 @@ struct Claim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AbortReason {
     /// The body comes too slowly.
-    TooSlow = 1,
+    TooSlow,
     /// The disk is about to be full.
-    Full = 2,
+    Full,
 }
 
 /// Holds a slot for as long as it lives.
@@ -104,8 +105,8 @@ impl SlotGuard {
             window: Mutex::default(),
             claim: Mutex::default(),
             is_unreserved: AtomicBool::new(false),
-            is_stopped: AtomicBool::new(false),
-            stop: AtomicU8::new(0),
+            cancel: AtomicBool::new(false),
+            aborted: OnceLock::new(),
         });
         let number = taken.next;
         taken.next += 1;
@@ -177,28 +178,20 @@ impl UploadSlot {
     /// Ends the transfer that moves the body right now. Further bytes from the client can still be
     /// read, so that it gets to read the response.
     pub(crate) fn end_full(&self) {
-        self.stop(AbortReason::Full);
-        self.is_stopped.store(true, Ordering::Relaxed);
+        let _ = self.aborted.set(AbortReason::Full);
+        self.cancel.store(true, Ordering::Relaxed);
     }
 
     /// Ends a transfer that waits for its client. A response can still be sent.
     fn end_slow(&self) {
-        self.stop(AbortReason::TooSlow);
+        let _ = self.aborted.set(AbortReason::TooSlow);
         // This wakes the transfer; a connection that cannot be shut down is closed already.
         let _ = shutdown(&self.connection, Shutdown::Read);
     }
 
-    fn stop(&self, why: AbortReason) {
-        let _ = self.stop.compare_exchange(0, why as u8, Ordering::Relaxed, Ordering::Relaxed);
-    }
-
     /// Returns the reason why the server has ended it, if it has.
-    pub(crate) fn stopped(&self) -> Option<AbortReason> {
-        match self.stop.load(Ordering::Relaxed) {
-            1 => Some(AbortReason::TooSlow),
-            2 => Some(AbortReason::Full),
-            _ => None,
-        }
+    pub(crate) fn aborted(&self) -> Option<AbortReason> {
+        self.aborted.get().copied()
     }
 
     /// Returns whether fewer bytes than required have come in a whole window.
