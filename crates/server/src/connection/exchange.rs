@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 
 use crate::connection::discard_body::{MAX_DISCARDED, MAX_REFUSED};
 use crate::connection::peer::{Activity, Peer};
-use crate::connection::send::Sending;
+use crate::connection::send::{Sending, SlowSend};
 use crate::files::resume;
 use crate::observe::access_entry;
 use crate::routing::context::RequestContext;
@@ -183,3 +183,11 @@ pub(crate) struct SentResponse {
 
 /// The size of a usual head in bytes.
 const HEAD_CAPACITY: usize = 512;
+
+/// A response whose sending has begun.
+pub(crate) struct BegunResponse<'a> {
+    pub(crate) ending: SentResponse,
+    pub(crate) sending: SlowSend<'a>,
+    /// The request, if it may have to be answered again.
+    pub(crate) retry: Option<PendingRequest>,
+}

@@ -9,12 +9,12 @@ use underpass_engine::{Integrity, socket};
 
 use crate::connection::canned::{BEING_WRITTEN, CONTRADICTION, TOO_MANY_DETAIL};
 use crate::connection::discard_body::{MAX_DISCARDED, discard_body, linger};
-use crate::connection::exchange::{Exchange, PendingRequest, SentResponse};
+use crate::connection::exchange::{BegunResponse, Exchange, PendingRequest, SentResponse};
 use crate::connection::handshake;
 use crate::connection::outcome::{SendFailure, SendOutcome};
 use crate::connection::peer::{Activity, Peer};
 use crate::connection::proxy_header::RefusedHeader;
-use crate::connection::send::{Sending, SlowSend};
+use crate::connection::send::Sending;
 use crate::connection::turn::poll_interval;
 use crate::files::resume;
 use crate::observe::access_entry;
@@ -93,8 +93,8 @@ pub(super) struct Connection<'a> {
 enum Next<'a> {
     /// None: it was for a hot file, and the kernel has the response.
     Sent(After),
-    /// Send the rest of a hot file. The request is kept if it may have to be answered again.
-    Send(Box<(SentResponse, SlowSend<'a>, Option<PendingRequest>)>),
+    /// Send the rest of a hot file.
+    Send(Box<BegunResponse<'a>>),
     /// Answer the request.
     Answer(Box<PendingRequest>),
     /// Send a response that is known already.
@@ -282,15 +282,17 @@ impl<'a> Connection<'a> {
             (ending, Sending::Slow(sending)) => {
                 let body = BodyLength::None;
                 let again = || PendingRequest::new(&ctx.request, selection.clone(), body, started);
-                Some(Next::Send(Box::new((ending, sending, is_guarded.then(again)))))
+                let retry = is_guarded.then(again);
+                Some(Next::Send(Box::new(BegunResponse { ending, sending, retry })))
             }
         }
     }
 
     /// Answers a request if that has not been done yet, and sends the response to its end.
     async fn respond(&mut self, mut next: Next<'a>) -> After {
-        for attempt in 0.. {
-            let (mut ending, sending, again) = match next {
+        let mut attempts = 0;
+        loop {
+            let BegunResponse { mut ending, sending, retry } = match next {
                 Next::Sent(then) => return then,
                 Next::Send(begun) => *begun,
                 Next::Reject(exchange) => self.send(*exchange, None).await,
@@ -303,7 +305,8 @@ impl<'a> Connection<'a> {
             if outcome.is_unsent_change() {
                 self.forget_changed();
                 // Nothing of the old version was sent, so the new one can be.
-                if let Some(pending) = again.filter(|_| attempt < MAX_ATTEMPTS) {
+                if let Some(pending) = retry.filter(|_| attempts < MAX_ATTEMPTS) {
+                    attempts += 1;
                     access_entry::recycle(self.worker, ending.entry);
                     next = Next::Answer(Box::new(pending));
                     continue;
@@ -315,7 +318,6 @@ impl<'a> Connection<'a> {
             }
             return self.end(ending, outcome);
         }
-        After::Close
     }
 
     /// Has a handler answer a request.
@@ -339,7 +341,7 @@ impl<'a> Connection<'a> {
         &mut self,
         exchange: Exchange,
         pending: Option<Box<PendingRequest>>,
-    ) -> (SentResponse, SlowSend<'a>, Option<PendingRequest>) {
+    ) -> BegunResponse<'a> {
         let mut keeps_alive = exchange.keeps_alive && !self.worker.is_draining();
         if let Some(body) = exchange.unread.filter(|_| keeps_alive) {
             keeps_alive = {
@@ -348,9 +350,9 @@ impl<'a> Connection<'a> {
             };
         }
         let is_guarded = exchange.is_guarded() && exchange.unread == Some(BodyLength::None);
-        let again = pending.filter(|_| is_guarded).map(|pending| *pending);
+        let retry = pending.filter(|_| is_guarded).map(|pending| *pending);
         let (ending, sending) = exchange.send(self.worker, self.peer, keeps_alive);
-        (ending, sending.into_slow(), again)
+        BegunResponse { ending, sending: sending.into_slow(), retry }
     }
 
     /// Records the outcome of a response; returns the next action. Here ends each response: one
