@@ -19,11 +19,21 @@ use underpass_server::server::{Control, Server};
 use crate::failure::{Failure, Result};
 use crate::output::{self, counted};
 
+/// What a share is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Goal {
+    /// Clients download a file.
+    File,
+    /// Clients download a folder, as an archive.
+    Folder,
+    /// Clients upload files.
+    Uploads,
+}
+
 /// The share, and what was transferred of it.
 #[derive(Debug)]
 pub(crate) struct ShareGoal {
-    takes_files: bool,
-    is_folder: bool,
+    goal: Goal,
     /// The number of downloads or files after which it ends.
     times: Option<u64>,
     /// The time after which it ends.
@@ -88,15 +98,10 @@ impl Coverage {
 }
 
 impl ShareGoal {
-    pub(super) fn new(
-        takes_files: bool,
-        is_folder: bool,
-        times: Option<u64>,
-        time: Option<Duration>,
-    ) -> Self {
+    pub(super) fn new(goal: Goal, times: Option<u64>, time: Option<Duration>) -> Self {
         let (receipt, clients) = Default::default();
         let state = Mutex::new(GoalState { started: Instant::now(), receipt, clients });
-        Self { takes_files, is_folder, times, time, state }
+        Self { goal, times, time, state }
     }
 
     /// Has the server report its responses, and ends it in time.
@@ -122,7 +127,7 @@ impl ShareGoal {
 
     /// Prints what is not obvious about what is shared.
     pub(crate) fn announce(&self) {
-        if self.is_folder && !self.takes_files {
+        if self.goal == Goal::Folder {
             output::note(
                 "a folder is fetched whole as its archive: add ?archive=zip or ?archive=tar to the address",
             );
@@ -133,24 +138,27 @@ impl ShareGoal {
     fn is_enough_with(&self, entry: &AccessEntry) -> bool {
         let mut state = lock(&self.state);
         state.receipt.add(entry);
-        let is_one = match self.takes_files {
-            true => entry.has_stored,
-            false => state.is_whole(entry, self.is_folder),
+        let is_one = match self.goal {
+            Goal::Uploads => entry.has_stored,
+            Goal::File => state.is_whole(entry, false),
+            Goal::Folder => state.is_whole(entry, true),
         };
         if !is_one {
             return false;
         }
-        let bytes = if self.takes_files { entry.received } else { entry.body_len };
-        let did = if self.takes_files { "has sent a file" } else { "has all of it" };
+        let (bytes, did) = match self.goal {
+            Goal::Uploads => (entry.received, "has sent a file"),
+            Goal::File | Goal::Folder => (entry.body_len, "has all of it"),
+        };
         let peer = &entry.peer;
         let bytes = BinaryBytes(bytes);
         output::error_line(&format!(
             "{peer} {did} (the last {bytes} in {:.2} s)",
             entry.duration.as_secs_f64()
         ));
-        let count = match self.takes_files {
-            true => &mut state.receipt.uploads,
-            false => &mut state.receipt.downloads,
+        let count = match self.goal {
+            Goal::Uploads => &mut state.receipt.uploads,
+            Goal::File | Goal::Folder => &mut state.receipt.downloads,
         };
         *count += 1;
         self.times.is_some_and(|times| *count >= times)
@@ -165,8 +173,8 @@ impl ShareGoal {
 
 impl GoalState {
     /// Returns whether a client has got everything with this response.
-    fn is_whole(&mut self, entry: &AccessEntry, is_folder: bool) -> bool {
-        let Some(part) = entry.part.filter(|part| part.is_archive == is_folder) else {
+    fn is_whole(&mut self, entry: &AccessEntry, is_archive: bool) -> bool {
+        let Some(part) = entry.part.filter(|part| part.is_archive == is_archive) else {
             return false;
         };
         if entry.verb != "GET" || !matches!(entry.status, 200 | 206) {
@@ -212,16 +220,18 @@ impl ShareReceipt {
         }
     }
 
-    /// Prints the receipt; `takes_files` says which of both is counted.
-    pub(super) fn print(&self, as_json: bool, takes_files: bool) {
+    /// Prints the receipt of a share with this goal.
+    pub(super) fn print(&self, as_json: bool, goal: Goal) {
         if as_json {
             return output::json_line(self);
         }
         let names: Vec<_> = self.mechanisms.iter().map(|each| each.name.as_str()).collect();
         let by = if names.is_empty() { String::new() } else { format!(" by {}", names.join(", ")) };
-        let count = match takes_files {
-            true => counted(self.uploads, "file received", "files received"),
-            false => counted(self.downloads, "whole download", "whole downloads"),
+        let count = match goal {
+            Goal::Uploads => counted(self.uploads, "file received", "files received"),
+            Goal::File | Goal::Folder => {
+                counted(self.downloads, "whole download", "whole downloads")
+            }
         };
         output::error_line(&format!(
             "{count}: {}{by}, {} bytes in user space",

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use clap::Parser;
 
 use super::args::ShareArgs;
-use super::goal::ShareGoal;
+use super::goal::{Goal, ShareGoal};
 use crate::commands::serve::args::{OptionsError, ServeArgs};
 use crate::commands::serve::run::run_until;
 use crate::failure::{Result, WithPath};
@@ -28,12 +28,17 @@ pub(crate) fn run(args: &ShareArgs) -> Result<()> {
     if args.upload && !found.is_dir() {
         return Err(OptionsError::UploadToFile(args.path.clone()).into());
     }
+    let goal = match (args.upload, found.is_dir()) {
+        (true, _) => Goal::Uploads,
+        (false, true) => Goal::Folder,
+        (false, false) => Goal::File,
+    };
     let times = match (args.times, args.time) {
         (Some(times), _) => Some(times.get()),
         (None, Some(_)) => None,
         (None, None) => Some(1),
     };
-    let share = Arc::new(ShareGoal::new(args.upload, found.is_dir(), times, args.time));
+    let share = Arc::new(ShareGoal::new(goal, times, args.time));
     let served = ShareOptions::try_parse_from(words(args, &secret()?))?;
     let outcome = run_until(&served.serve, Some(&share));
     let mut receipt = share.receipt();
@@ -42,7 +47,7 @@ pub(crate) fn run(args: &ShareArgs) -> Result<()> {
     }
     let outcome = outcome.and_then(|()| receipt.verdict(times));
     receipt.error = outcome.as_ref().err().map(ToString::to_string);
-    receipt.print(args.json, args.upload);
+    receipt.print(args.json, goal);
     outcome
 }
 
