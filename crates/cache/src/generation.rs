@@ -199,8 +199,7 @@ impl Generation {
         }
     }
 
-    /// Removes a range from the file, which gives its room back; returns whether the rest may go
-    /// too: nothing is left, or it would be of no use. `None` if the range is pinned by now.
+    /// Removes a range from the file, which gives its room back, unless it is pinned by now.
     ///
     /// A hole is read as zeros. So the bytes are marked as missing before the hole is made, under
     /// the lock under which readers are added: those that are here read other bytes, and later ones
@@ -209,14 +208,14 @@ impl Generation {
     /// # Errors
     ///
     /// If the range may still be in the journal or in the file: the whole file has to be removed.
-    pub(crate) fn evict(&self, range: &Range<u64>) -> io::Result<Option<bool>> {
+    pub(crate) fn evict(&self, range: &Range<u64>) -> io::Result<Eviction> {
         let is_empty = {
             let mut state = lock(&self.state);
             if self.version.is_none() || state.has_no_ranges {
-                return Ok((!state.is_busy()).then_some(true));
+                return Ok(if state.is_busy() { Eviction::Pinned } else { Eviction::Useless });
             }
             if state.is_pinned(range) {
-                return Ok(None);
+                return Ok(Eviction::Pinned);
             }
             state.present.remove(range);
             state.leaving = Some(range.clone());
@@ -225,7 +224,7 @@ impl Generation {
         let outcome = self.punch(range);
         lock(&self.state).leaving = None;
         self.wake();
-        outcome.map(|()| Some(is_empty))
+        outcome.map(|()| if is_empty { Eviction::Useless } else { Eviction::Removed })
     }
 
     fn punch(&self, range: &Range<u64>) -> io::Result<()> {
@@ -474,3 +473,13 @@ const MAX_FILL_DISTANCE: u64 = 8 << 20;
 
 /// The maximum number of fills of one object at a time.
 const MAX_FILLS: usize = 8;
+/// The outcome of removing a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Eviction {
+    /// It is being read or filled, and stays.
+    Pinned,
+    /// It is gone, and others are left.
+    Removed,
+    /// The file may go as a whole: nothing is left, or the rest would be of no use.
+    Useless,
+}

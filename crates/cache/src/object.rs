@@ -58,31 +58,33 @@ impl CachedObject {
     }
 
     /// Replaces the current version, unless the object was purged since there were this number of
-    /// purges. Readers of the old one get no more than is present or on its way. Returns whether
-    /// there was one; `None` if it was not replaced. One that `is_usable` if the
-    /// origin fails takes its place again if the new one is dropped.
+    /// purges. Readers of the old one get no more than is present or on its way. One that
+    /// `is_usable` if the origin fails takes its place again if the new one is dropped.
     pub(crate) fn replace(
         &self,
         generation: &Arc<Generation>,
         why: CacheErrorKind,
         purges: u64,
         is_usable: impl Fn(&Generation) -> bool,
-    ) -> Option<bool> {
+    ) -> Replacement {
         let before = {
             let mut state = self.state();
             if state.purges != purges {
-                return None;
+                return Replacement::Purged;
             }
             state.response = None;
             let before = state.current.replace(Arc::clone(generation));
             if let Some(usable) = before.as_ref().filter(|before| is_usable(before)) {
                 usable.detach();
                 state.fallback = Some(Arc::clone(usable));
-                return Some(true);
+                return Replacement::Replaced;
             }
             before
         };
-        Some(before.map(|before| before.retire(why)).is_some())
+        match before.map(|before| before.retire(why)) {
+            Some(_) => Replacement::Replaced,
+            None => Replacement::First,
+        }
     }
 
     /// Returns whether another version takes the place of this one if it is dropped.
@@ -259,4 +261,14 @@ impl Drop for FetchGuard {
     fn drop(&mut self) {
         self.finish(FetchOutcome::Failed(CacheErrorKind::Busy.into(), None));
     }
+}
+/// The outcome of replacing the current version of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Replacement {
+    /// The object was purged meanwhile, and nothing was replaced.
+    Purged,
+    /// There was no version before.
+    First,
+    /// There was one.
+    Replaced,
 }

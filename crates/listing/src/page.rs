@@ -15,7 +15,7 @@ use super::format::index::IndexForm;
 use super::format::json::{JsonForm, SizeForm};
 use super::format::multistatus::MultistatusForm;
 use super::format::simple::SimpleForm;
-use super::pick::{PageStart, Picked};
+use super::pick::{PageStart, Picked, PreviousPage};
 use super::readme;
 use super::scan::{Scan, ScannedEntry, add_up, complete, scan};
 
@@ -43,9 +43,13 @@ impl<'a> Prepared<'a> {
         }
         let (before, remaining) = (picked.before, picked.remaining);
         let key = listing.query.order.key;
-        let previous_page = picked.previous().map(|last| {
-            listing.query.link(last.map(|last| last.place(key).to_cursor(key)).as_deref())
-        });
+        let previous_page = match picked.previous() {
+            PreviousPage::None => None,
+            PreviousPage::First => Some(listing.query.link(None)),
+            PreviousPage::After(last) => {
+                Some(listing.query.link(Some(&last.place(key).to_cursor(key))))
+            }
+        };
         let found = picked.into_sorted();
         let rest = remaining.saturating_sub(found.len() as u64);
         let last = found.last().filter(|_| rest > 0);

@@ -144,16 +144,29 @@ impl<'l> Picked<'l> {
         ControlFlow::Continue(())
     }
 
-    /// Returns the entry after which the previous page starts, `Some(None)` if that is the first
-    /// page; `None` if this is.
-    pub(super) fn previous(&mut self) -> Option<Option<ScannedEntry<'static>>> {
+    /// Returns where the previous page starts.
+    pub(super) fn previous(&mut self) -> PreviousPage {
         let order = self.start.order;
         let above = std::mem::replace(&mut self.above, FirstFound::new(order, true, 1));
-        (self.before > 0).then(|| above.into_sorted().into_iter().nth(self.limit))
+        if self.before == 0 {
+            return PreviousPage::None;
+        }
+        let last = above.into_sorted().into_iter().nth(self.limit);
+        last.map_or(PreviousPage::First, PreviousPage::After)
     }
 
     /// Returns the entries of the page, in order.
     pub(super) fn into_sorted(self) -> Vec<ScannedEntry<'static>> {
         self.first.into_sorted()
     }
+}
+/// Where the page before another one starts.
+#[derive(Debug)]
+pub(super) enum PreviousPage {
+    /// There is none: that one is the first.
+    None,
+    /// At the first entry.
+    First,
+    /// After this entry.
+    After(ScannedEntry<'static>),
 }

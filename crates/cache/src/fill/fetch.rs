@@ -23,7 +23,7 @@ use super::relay::Relay;
 use super::request::{ObjectRequest, file_request, may_be_about_range, send};
 use crate::error::CacheErrorKind;
 use crate::generation::Generation;
-use crate::object::{CachedObject, FetchGuard, FetchOutcome};
+use crate::object::{CachedObject, FetchGuard, FetchOutcome, Replacement};
 use crate::ranges::RangeSet;
 use crate::shared::{Counters, Permit, Shared, is_full};
 use crate::store::{
@@ -382,13 +382,14 @@ impl Fetch<'_> {
             is_whole && self.shared.is_usable_on_error(&self.object().key, before)
         };
         match self.object().replace(generation, CacheErrorKind::Changed, self.purges, is_usable) {
-            Some(had_one) => {
+            replacement @ (Replacement::First | Replacement::Replaced) => {
+                let had_one = replacement == Replacement::Replaced;
                 self.shared.quota.removed(digest);
                 let journal = [journal_unit(digest, &generation.head())];
                 self.shared.quota.release(&Room::default(), &journal);
                 Counters::add(&self.shared.counters.changed, had_one.into());
             }
-            None => {
+            Replacement::Purged => {
                 generation.detach();
                 self.shared.folder.remove_version(digest, &generation.head().body);
             }

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::{Counters, Shared};
 use crate::error::{CacheError, CacheErrorKind};
+use crate::generation::Eviction;
 use crate::store::{EXTENT, QuotaExceeded, Room, StoredUnit, is_divided};
 
 impl Shared {
@@ -85,8 +86,8 @@ impl Shared {
         let evicted = current.map(|current| current.evict(&unit.range(current.len())));
         let was_there = match evicted {
             // A reader has come meanwhile.
-            Some(Ok(None)) => return,
-            Some(Ok(Some(false))) => self.quota.removed_unit(unit) > 0,
+            Some(Ok(Eviction::Pinned)) => return,
+            Some(Ok(Eviction::Removed)) => self.quota.removed_unit(unit) > 0,
             _ => self.remove(&unit.digest).unwrap_or(false),
         };
         // Two fills that need room choose the same unit.

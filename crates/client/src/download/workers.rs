@@ -229,8 +229,7 @@ impl<'c> Workers<'c> {
     where
         'c: 'w,
     {
-        let wanted = self.sources.wanted(mirror, self.version.as_ref());
-        let version = wanted.ok_or(DownloadError::Changed)?;
+        let version = self.sources.wanted(mirror, self.version.as_ref())?;
         let request = FileRequest {
             range: Some((piece.start, Some(piece.end))),
             version: version.map(|version| (version, Some(self.total))),

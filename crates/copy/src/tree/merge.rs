@@ -177,18 +177,25 @@ fn may_stay(
     })
 }
 
-/// Locks what a dead process may have left under a hidden name, until the descriptor is closed;
-/// `None` if another process uses it, or it cannot be told. What cannot be locked, such as a link,
-/// is made again by a process that misses it.
-pub(crate) fn lock_leftover(folder: &OwnedFd, hidden: &CStr) -> Option<Option<OwnedFd>> {
+/// What is kept from other processes for as long as this lives.
+pub(crate) enum Leftover {
+    /// It is locked until the descriptor is closed.
+    Locked { _file: OwnedFd },
+    /// It cannot be locked, such as a link, and a process that misses it makes it again.
+    Unlockable,
+}
+
+/// Locks what a dead process may have left under a hidden name; `None` if another process uses it,
+/// or that cannot be found out.
+pub(crate) fn lock_leftover(folder: &OwnedFd, hidden: &CStr) -> Option<Leftover> {
     let stat = statat(folder, hidden, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     if !is_folder(&stat) && !is_file(&stat) {
-        return Some(None);
+        return Some(Leftover::Unlockable);
     }
     let file = openat(folder, hidden, LEFTOVER, Mode::empty()).ok()?;
     let is_locked = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
         && atomic_file::take(&file, folder, hidden);
-    is_locked.then_some(Some(file))
+    is_locked.then_some(Leftover::Locked { _file: file })
 }
 
 /// Removes what has a hidden name instead of `name`, unless a process uses it.

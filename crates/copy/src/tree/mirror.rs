@@ -23,7 +23,8 @@ use crate::files::folder::{open_folder, open_source};
 use crate::options::Follow;
 use crate::tree::dir_pair::DirPair;
 use crate::tree::entry::SourceEntry;
-use crate::tree::{marker, merge};
+use crate::tree::marker;
+use crate::tree::merge::{self, Leftover};
 
 /// Removes what the sources `entries` do not have from their targets in `top`, and returns how many
 /// entries that were.
@@ -355,13 +356,16 @@ impl Mirror<'_, '_> {
     }
 }
 
-/// Returns `None` if a name is that of something which another copy still writes, and otherwise
-/// what keeps others from going on with it.
-fn lock_unfinished(folder: &OwnedFd, name: &CStr) -> Option<Option<OwnedFd>> {
+/// Keeps other processes from going on with what has this name; `None` if another copy still writes
+/// it.
+fn lock_unfinished(folder: &OwnedFd, name: &CStr) -> Option<Leftover> {
     if marker::is_name(name) {
         return None;
     }
-    merge::meant(name).map_or(Some(None), |_| merge::lock_leftover(folder, name))
+    match merge::meant(name) {
+        Some(_) => merge::lock_leftover(folder, name),
+        None => Some(Leftover::Unlockable),
+    }
 }
 
 fn lstat(folder: &OwnedFd, name: &CStr) -> Result<Stat, Errno> {

@@ -15,6 +15,7 @@ use underpass_transport::digest::compute;
 use url::Url;
 
 use crate::download::Server;
+use crate::download::error::{DownloadError, Result};
 use crate::download::interpret::StrongValidator;
 use crate::http::{HttpClient, Response};
 
@@ -122,20 +123,24 @@ impl<'c> Sources<'c> {
         !self.is_first_dropped.load(Ordering::Relaxed) || self.mirrors.iter().any(is_there)
     }
 
-    /// Returns the version that a piece of a mirror must be of; `Some(None)` for any, and `None` if
-    /// there is nothing by which it could be known to fit to the others, which are of `version`.
+    /// Returns the version that a piece of a mirror must be of; `None` for any.
+    ///
+    /// # Errors
+    ///
+    /// [`DownloadError::Changed`] if nothing would show whether it fits to the others, which are of
+    /// `version`.
     pub(in crate::download) fn wanted(
         &self,
         mirror: &Mirror<'_>,
         version: Option<&StrongValidator>,
-    ) -> Option<Option<StrongValidator>> {
+    ) -> Result<Option<StrongValidator>> {
         let known = lock(&mirror.version).clone();
         match (known, version) {
-            (Some(known), _) => Some(Some(known)),
-            (None, _) if self.is_checked => Some(None),
+            (Some(known), _) => Ok(Some(known)),
+            (None, _) if self.is_checked => Ok(None),
             // Dates are those of one server.
-            (None, Some(tag @ StrongValidator::Tag(_))) => Some(Some(tag.clone())),
-            (None, _) => None,
+            (None, Some(tag @ StrongValidator::Tag(_))) => Ok(Some(tag.clone())),
+            (None, _) => Err(DownloadError::Changed),
         }
     }
 }
