@@ -8,6 +8,7 @@ use underpass_copy::ExcludePattern;
 use underpass_engine::Size;
 use underpass_protocol::digest::{Algorithm, Digest};
 
+use super::sums::ChecksumSource;
 use crate::args::{EngineArgs, ShowArgs, algorithm, pattern, rate};
 use crate::connection::{HttpClientArgs, StoreArgs};
 
@@ -100,8 +101,8 @@ pub(crate) struct GetArgs {
     /// Fail unless each file has its digest in SUMS, a file or URL in the format of sha256sum and
     /// sha512sum, with or without --tag
     #[arg(long, value_name = "SUMS", conflicts_with = "recursive",
-        value_hint = ValueHint::AnyPath)]
-    pub(crate) check: Option<String>,
+        value_hint = ValueHint::AnyPath, value_parser = ChecksumSource::parse)]
+    pub(crate) check: Option<ChecksumSource>,
 
     /// Print the digest of the file and its path, as sha256sum does
     #[arg(long, value_name = "ALG", num_args = 0..=1, require_equals = true,

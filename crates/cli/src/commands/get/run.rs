@@ -1,13 +1,12 @@
 //! Fetches URLs one after the other, or several at once.
 
 use std::fs;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use underpass_client::download::{Gauge, RateLimit};
-use underpass_client::{TlsSetup, Url, input};
+use underpass_client::{TlsSetup, Url};
 use underpass_engine::Size;
 use underpass_engine::hint::Action;
 use underpass_engine::wait::{lock, unpoison};
@@ -17,7 +16,7 @@ use super::args::GetArgs;
 use super::destination::is_stream;
 use super::file::GetRun;
 use super::list::{self, Item};
-use super::sums::ChecksumList;
+use super::sums::{ChecksumList, ChecksumSource};
 use super::taken::TakenNames;
 use super::usage::GetError;
 use super::{progress, tree};
@@ -107,8 +106,10 @@ fn check(args: &GetArgs, items: &[Item]) -> Result<()> {
 
 /// Reads the digests of --check in a file.
 fn local_sums(args: &GetArgs) -> Result<Option<ChecksumList>> {
-    let place = args.check.as_ref().filter(|place| !place.contains("://"));
-    place.map(|place| ChecksumList::read(Path::new(place))).transpose()
+    match &args.check {
+        Some(ChecksumSource::File(path)) => ChecksumList::read(path).map(Some),
+        Some(ChecksumSource::Url(_)) | None => Ok(None),
+    }
 }
 
 /// Fetches the digests of --check at a URL.
@@ -117,11 +118,8 @@ fn remote_sums(
     tls: &TlsSetup,
     cancel: &AtomicBool,
 ) -> Result<Option<ChecksumList>> {
-    let place = args.check.as_ref().filter(|place| place.contains("://"));
-    let Some(place) = place else { return Ok(None) };
-    let wrong = |reason| Failure::value(format_args!("--check '{place}'"), reason);
-    let url = input::url_or_object(place).map_err(wrong)?;
-    let remote = args.store.remote(&args.http, &url, tls, cancel)?;
+    let Some(ChecksumSource::Url(url)) = &args.check else { return Ok(None) };
+    let remote = args.store.remote(&args.http, url, tls, cancel)?;
     ChecksumList::fetch(&remote.client, &remote.url).map(Some)
 }
 

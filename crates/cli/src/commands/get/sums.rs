@@ -5,12 +5,35 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use underpass_client::{ClientError, HttpClient, InvalidResponse, Request, Url};
+use underpass_client::{ClientError, HttpClient, InvalidResponse, Request, Url, input};
 use underpass_protocol::digest::Digest;
 
 use crate::failure::{Failure, Result, WithPath};
+
+/// The place of a file of digests.
+#[derive(Clone, Debug)]
+pub(crate) enum ChecksumSource {
+    /// On this machine.
+    File(PathBuf),
+    /// On a server.
+    Url(Url),
+}
+
+impl ChecksumSource {
+    /// Parses a path, or a URL with its scheme.
+    ///
+    /// # Errors
+    ///
+    /// The reason why a URL cannot be used.
+    pub(super) fn parse(text: &str) -> std::result::Result<Self, String> {
+        match text.contains("://") {
+            true => input::url_or_object(text).map(Self::Url),
+            false => Ok(Self::File(text.into())),
+        }
+    }
+}
 
 /// The digests of files by their paths.
 #[derive(Debug)]
