@@ -125,6 +125,28 @@ fn an_upload_that_could_not_be_synced_is_not_resumed() {
 }
 
 #[test]
+fn a_folder_is_fetched_where_permissions_and_times_are_refused() {
+    let Some(fuse) = Fuse::new() else { return };
+    let here = folder();
+    fs::create_dir(here.path().join("tree")).unwrap();
+    noise_file(&here.path().join("tree"), "small", 1000);
+    let large = noise_file(&here.path().join("tree"), "large", 3_000_000);
+    let (serving, url) = server(here.path(), &[]);
+    for (call, update) in [("chmod", None), ("utimens", None), ("utimens", Some("--update"))] {
+        fuse.fail(&format!(r#"{{"{call}": "EPERM"}}"#));
+        let target = fuse.root().join(format!("{call}{}", update.unwrap_or_default()));
+        let mut words = vec!["get", "-r", &url, "-d", target.to_str().unwrap()];
+        words.extend(update);
+        let finished = run(here.path(), &words).failed(1, &["permissions or times"]);
+        assert_eq!(finished.stderr.matches("permitted").count(), 1, "{}", finished.stderr);
+        let bytes = |path: &Path| fs::read(path).unwrap();
+        assert!(bytes(&target.join("tree/large")) == bytes(&large), "{call}");
+        assert_eq!(bytes(&target.join("tree/small")).len(), 1000);
+    }
+    rig::end(serving);
+}
+
+#[test]
 fn an_upload_that_the_server_could_not_sync_is_no_success() {
     let Some(fuse) = Fuse::new() else { return };
     let here = folder();

@@ -1,6 +1,7 @@
 //! `underpass get -r`: a whole folder.
 
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -99,7 +100,10 @@ pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBo
             let mut receipt = TreeReceipt::new(url, &path, &done, elapsed);
             let path = path.display();
             receipt.receipt.error = match done.left_out {
-                0 => None,
+                0 => done.refused.map(|errno| {
+                    let error = io::Error::from(errno);
+                    format!("{path} has everything, but not all permissions or times: {error}")
+                }),
                 1 => Some(format!("{path} lacks one file, folder or link: see above")),
                 count => Some(format!("{path} lacks {count} files, folders or links: see above")),
             };

@@ -444,6 +444,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
                     (tree.on_event)(&TreeEvent::LeftOut { path, reason: &explain(errno) });
                 }
             }
+            tree.done.refused = destination.dest.refused();
         };
         if self.destination.is_unnamed() {
             self.destination.discard_superseded()?;

@@ -73,6 +73,7 @@ fn sum(mut all: TreeDone, one: TreeDone) -> TreeDone {
     all.connections += one.connections;
     all.resumed_at += one.resumed_at;
     all.report.add(&one.report);
+    all.refused = all.refused.or(one.refused);
     all.tls = one.tls.or(all.tls);
     all
 }

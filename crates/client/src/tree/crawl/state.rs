@@ -100,6 +100,7 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
                 (self.tree.on_event)(&TreeEvent::LeftOut { path: &path, reason: &explain(errno) });
             }
         }
+        done.refused = self.dest.refused();
         let outcome = fetched.and_then(|()| {
             let finished = self.dest.finish(done.left_out > 0);
             finished.map_err(|errno| TreeError::io("removing the log of", self.tree.path, errno))

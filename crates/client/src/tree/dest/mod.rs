@@ -3,6 +3,7 @@
 //! The kernel opens every folder of a path beneath the target and never through a link
 //! (openat2(2)); what is created has a single name in such a folder.
 
+mod attributes;
 mod links;
 mod partial;
 mod placed;
@@ -14,24 +15,21 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, Timespec, fchmod, fstat, futimens, mkdirat, openat,
-    renameat, statat, unlinkat,
+    AtFlags, FileType, Mode, OFlags, Stat, Timespec, fchmod, fstat, mkdirat, openat, renameat,
+    statat, unlinkat,
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{self, AtomicFile, Existing};
-use underpass_engine::{
-    Report, buffered, close, is_file, is_folder, kept_time, mtime, times_of_new,
-};
+use underpass_engine::{Report, buffered, close, is_file, is_folder, kept_time, mtime};
 use underpass_sys::open_beneath;
 
 use self::placed::PlacedFiles;
 pub use self::placed::ignores_case;
 use super::error::TreeError;
 use super::write_log::WriteLog;
-use crate::download::keep_mode;
 
 /// Permissions and time of a folder, which are set when everything is in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +74,8 @@ pub(super) struct DestFolder {
     placed: PlacedFiles,
     /// The umask: what no server may allow here.
     umask: u32,
+    /// Why a file could not get its permissions or its time, if one could not.
+    refused: OnceLock<Errno>,
     /// The folder that was used last. Members of one folder follow each other.
     last: Mutex<Option<(Vec<u8>, OwnedFd)>>,
 }
@@ -92,6 +92,7 @@ impl DestFolder {
             old,
             // Not known: then others get nothing.
             umask: atomic_file::umask().unwrap_or(0o077),
+            refused: OnceLock::new(),
             last: Mutex::new(None),
         }
     }
@@ -280,22 +281,6 @@ impl DestFolder {
         Ok((folder, path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()))
     }
 
-    /// Sets permissions and time of a file that has its name already, or of a folder in which
-    /// nothing is made any more. It is opened with these flags.
-    pub(super) fn set_opened_attributes(
-        &self,
-        path: &[u8],
-        how: OFlags,
-        mode: Option<u32>,
-        modified: Option<Timespec>,
-    ) -> Result<(), Errno> {
-        if mode.is_none() && modified.is_none() {
-            return Ok(());
-        }
-        let file = File::from(open_beneath(self.root.as_fd(), path, OFlags::RDONLY | how)?);
-        Self::set_exact_attributes(&file, mode, modified)
-    }
-
     /// Opens a file to look at it.
     pub(super) fn open_file(&self, path: &[u8]) -> Result<File, Errno> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK;
@@ -308,41 +293,6 @@ impl DestFolder {
             IfExists::Stays => Existing::Keep,
             IfExists::Ours | IfExists::Replaced => Existing::Replace,
         }
-    }
-
-    /// Sets permissions and time of a complete file.
-    pub(super) fn set_metadata(
-        &self,
-        file: &File,
-        mode: u32,
-        modified: Timespec,
-    ) -> Result<(), Errno> {
-        // The kernel has taken the umask from what it was created with.
-        if mode & OWNER != OWNER {
-            fchmod(file, Mode::from_raw_mode(self.permissions(mode)))?;
-        }
-        futimens(file, &times_of_new(modified))
-    }
-
-    /// Sets permissions and time of a complete file. One that replaces another keeps those
-    /// permissions.
-    pub(super) fn set_file_attributes(
-        &self,
-        path: &[u8],
-        file: &File,
-        mode: Option<u32>,
-        modified: Option<Timespec>,
-    ) -> Result<(), Errno> {
-        if !self.replaces(path)? {
-            let mode = mode.map(|mode| self.permissions(mode));
-            return Self::set_exact_attributes(file, mode, modified);
-        }
-        // Only the owner may set times, and it may have another one then.
-        Self::set_exact_attributes(file, None, modified)?;
-        self.within(path, |parent, name| {
-            keep_mode(parent.as_fd(), OsStr::from_bytes(name), file);
-            Ok(())
-        })
     }
 
     /// Returns the permissions that something new gets where the server has it with this mode.
@@ -365,18 +315,6 @@ impl DestFolder {
     pub(super) fn replaces(&self, path: &[u8]) -> Result<bool, Errno> {
         let is_file = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         Ok(self.if_exists == IfExists::Replaced && self.stat(path)?.is_some_and(is_file))
-    }
-
-    /// Sets permissions and time of a file that was created with other permissions.
-    pub(super) fn set_exact_attributes(
-        file: &File,
-        mode: Option<u32>,
-        modified: Option<Timespec>,
-    ) -> Result<(), Errno> {
-        if let Some(mode) = mode {
-            fchmod(file, Mode::from_raw_mode(mode))?;
-        }
-        modified.map_or(Ok(()), |modified| futimens(file, &times_of_new(modified)))
     }
 
     /// Returns what is known of the file with this name, if there is one.
@@ -464,7 +402,8 @@ impl DestFolder {
                 return Ok(());
             }
             // fchmodat(2) would follow a link that was put there meanwhile.
-            fchmod(open_beneath(parent.as_fd(), name, flags)?, Mode::from_raw_mode(mode))
+            let file = open_beneath(parent.as_fd(), name, flags)?;
+            self.tolerate(fchmod(file, Mode::from_raw_mode(mode)))
         })
     }
 }

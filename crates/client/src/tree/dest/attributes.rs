@@ -1,0 +1,98 @@
+//! Sets permissions and times of files and folders.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::fs::{Mode, OFlags, Timespec, fchmod, futimens};
+use rustix::io::Errno;
+use underpass_engine::times_of_new;
+use underpass_sys::open_beneath;
+
+use super::{DestFolder, OWNER};
+use crate::download::keep_mode;
+
+impl DestFolder {
+    /// Returns why files could not get their permissions or times, if one could not.
+    pub(in crate::tree) fn refused(&self) -> Option<Errno> {
+        self.refused.get().copied()
+    }
+
+    /// Sets permissions and time of a file that has its name already, or of a folder in which
+    /// nothing is made any more. It is opened with these flags.
+    pub(in crate::tree) fn set_opened_attributes(
+        &self,
+        path: &[u8],
+        how: OFlags,
+        mode: Option<u32>,
+        modified: Option<Timespec>,
+    ) -> Result<(), Errno> {
+        if mode.is_none() && modified.is_none() {
+            return Ok(());
+        }
+        let file = File::from(open_beneath(self.root.as_fd(), path, OFlags::RDONLY | how)?);
+        self.set_exact_attributes(&file, mode, modified)
+    }
+
+    /// Sets permissions and time of a complete file.
+    pub(in crate::tree) fn set_metadata(
+        &self,
+        file: &File,
+        mode: u32,
+        modified: Timespec,
+    ) -> Result<(), Errno> {
+        // The kernel has taken the umask from what it was created with.
+        if mode & OWNER != OWNER {
+            self.tolerate(fchmod(file, Mode::from_raw_mode(self.permissions(mode))))?;
+        }
+        self.tolerate(futimens(file, &times_of_new(modified)))
+    }
+
+    /// Sets permissions and time of a complete file. One that replaces another keeps those
+    /// permissions.
+    pub(in crate::tree) fn set_file_attributes(
+        &self,
+        path: &[u8],
+        file: &File,
+        mode: Option<u32>,
+        modified: Option<Timespec>,
+    ) -> Result<(), Errno> {
+        if !self.replaces(path)? {
+            let mode = mode.map(|mode| self.permissions(mode));
+            return self.set_exact_attributes(file, mode, modified);
+        }
+        // Only the owner may set times, and it may have another one then.
+        self.set_exact_attributes(file, None, modified)?;
+        self.within(path, |parent, name| {
+            keep_mode(parent.as_fd(), OsStr::from_bytes(name), file);
+            Ok(())
+        })
+    }
+
+    /// Sets permissions and time of a file that was created with other permissions.
+    fn set_exact_attributes(
+        &self,
+        file: &File,
+        mode: Option<u32>,
+        modified: Option<Timespec>,
+    ) -> Result<(), Errno> {
+        if let Some(mode) = mode {
+            self.tolerate(fchmod(file, Mode::from_raw_mode(mode)))?;
+        }
+        let times = modified.map(times_of_new);
+        times.map_or(Ok(()), |times| self.tolerate(futimens(file, &times)))
+    }
+
+    /// Notes that a file system refused permissions or a time, which some do for all files: the bytes
+    /// are right all the same.
+    pub(super) fn tolerate(&self, set: Result<(), Errno>) -> Result<(), Errno> {
+        match set {
+            Err(errno @ (Errno::PERM | Errno::OPNOTSUPP)) => {
+                let _ = self.refused.set(errno);
+                Ok(())
+            }
+            set => set,
+        }
+    }
+}
