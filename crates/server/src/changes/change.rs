@@ -424,15 +424,13 @@ fn copied(
 struct UnnamedCopy<'a> {
     dest: &'a DestEntry,
     name: CString,
-    /// The file system to sync. It is opened before anything is written: syncfs(2) may report an
-    /// error only to descriptors that were open when it occurred.
+    /// Opened for syncfs(2), which may report errors only to what was open when they occurred.
     system: Option<OwnedFd>,
 }
 
 impl<'a> UnnamedCopy<'a> {
     fn new(site: &Site, dest: &'a DestEntry) -> Result<Self> {
-        // The folder was opened without the right to read, and syncfs(2) does not take such a
-        // descriptor.
+        // The folder was opened without the right to read, which syncfs(2) needs.
         let open = || tree::open_folder(dest.folder.as_fd(), c".");
         let system = is_synced(site).then(open).transpose()?;
         Ok(Self { dest, name: hidden_name(&dest.name), system })
@@ -440,14 +438,10 @@ impl<'a> UnnamedCopy<'a> {
 
     /// Gives it its name; returns the hidden name of a folder that was replaced.
     fn publish(&self, change: &Change, site: &Site, is_folder: bool) -> Result<Option<CString>> {
-        let folder = &self.dest.folder;
-        if let Some(system) = &self.system {
-            // One call syncs all files in it.
-            syncfs(system)?;
-        }
+        self.system.as_ref().map_or(Ok(()), syncfs)?;
         let _names = change.hold_names(site, false)?;
         change.check_dest(site, self.dest)?;
-        Ok(self.dest.give(is_folder, folder, &self.name)?)
+        Ok(self.dest.give(is_folder, &self.dest.folder, &self.name)?)
     }
 }
 
@@ -499,9 +493,8 @@ fn is_synced(site: &Site) -> bool {
 
 /// Syncs the names in a folder to the disk, if the settings say so.
 fn sync(site: &Site, folder: &OwnedFd) -> Result<()> {
-    if is_synced(site) {
-        sync_folder(folder, fsync).map_err(ChangeRefusal::unsynced)
-    } else {
-        Ok(())
+    if !is_synced(site) {
+        return Ok(());
     }
+    sync_folder(folder, fsync).map_err(ChangeRefusal::unsynced)
 }
