@@ -10,7 +10,8 @@ use underpass_engine::wait::lock;
 #[derive(Clone, Debug)]
 pub(crate) struct ClientLimits {
     counts: Arc<Mutex<HashMap<IpAddr, usize>>>,
-    max: usize,
+    /// The maximum for one client if the others have this many.
+    max: fn(usize) -> usize,
 }
 
 /// A job of a client. Dropping it ends it.
@@ -18,8 +19,9 @@ pub(crate) struct ClientLimits {
 pub(crate) struct Permit(Option<(ClientLimits, IpAddr)>);
 
 impl ClientLimits {
-    /// Lets each client have at most this many jobs that run or wait.
-    pub(crate) fn new(max: usize) -> Self {
+    /// Lets each client have at most this many jobs that run or wait, if all others together have
+    /// the number that is given to the function.
+    pub(crate) fn new(max: fn(usize) -> usize) -> Self {
         Self { counts: Arc::default(), max }
     }
 
@@ -27,11 +29,11 @@ impl ClientLimits {
     pub(crate) fn acquire(&self, client: Option<IpAddr>) -> Option<Permit> {
         let Some(client) = client else { return Some(Permit(None)) };
         let mut counts = lock(&self.counts);
-        let count = counts.entry(client).or_default();
-        if *count >= self.max {
+        let own = counts.get(&client).copied().unwrap_or_default();
+        if own >= (self.max)(counts.values().sum::<usize>() - own) {
             return None;
         }
-        *count += 1;
+        counts.insert(client, own + 1);
         Some(Permit(Some((self.clone(), client))))
     }
 }
@@ -62,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_client_has_a_bound_and_others_have_their_own() {
-        let clients = ClientLimits::new(3);
+        let clients = ClientLimits::new(|_| 3);
         let (one, two) = (Some(IpAddr::from([192, 0, 2, 1])), Some(IpAddr::from([192, 0, 2, 2])));
         let mut permits: Vec<_> = (0..3).map(|_| clients.acquire(one)).collect();
         assert!(permits.iter().all(Option::is_some));
@@ -72,5 +74,20 @@ mod tests {
         assert!(clients.acquire(one).is_some());
         drop(permits);
         assert!(lock(&clients.counts).is_empty());
+    }
+
+    #[test]
+    fn a_few_clients_leave_some_for_others() {
+        let clients = ClientLimits::new(|others| ((64 - others) / 4).max(1));
+        let mut permits = Vec::new();
+        let taken: Vec<_> = (1..=15)
+            .map(|last| {
+                let client = Some(IpAddr::from([192, 0, 2, last]));
+                let before = permits.len();
+                permits.extend(std::iter::from_fn(|| clients.acquire(client)));
+                permits.len() - before
+            })
+            .collect();
+        assert_eq!(taken, [16, 12, 9, 6, 5, 4, 3, 2, 1, 1, 1, 1, 1, 1, 1]);
     }
 }

@@ -177,8 +177,8 @@ impl Shared {
         let expiry = Expiry::load(folder.path().join("expired"))?;
         Ok(Self {
             folder,
-            clients: ClientLimits::new(MAX_PER_CLIENT),
-            relaying: ClientLimits::new(MAX_RELAYS_PER_CLIENT),
+            clients: ClientLimits::new(|_| MAX_PER_CLIENT),
+            relaying: ClientLimits::new(max_relays),
             expiry,
             popularity: Popularity::default(),
             folders: Folders::default(),
@@ -450,8 +450,10 @@ const MAX_RELAYS: usize = 64;
 /// The maximum number of fetches and fills of one client that run or wait.
 const MAX_PER_CLIENT: usize = 64;
 
-/// The maximum number of relays of one client.
-const MAX_RELAYS_PER_CLIENT: usize = MAX_RELAYS / 4;
+/// Returns the maximum number of relays of one client: a quarter of what other clients leave.
+fn max_relays(others: usize) -> usize {
+    (MAX_RELAYS.saturating_sub(others) / 4).max(1)
+}
 
 /// The maximum number of fills, or of objects to be opened, that wait for a thread.
 const MAX_WAITING: usize = 1024;
