@@ -321,7 +321,7 @@ fn receipts_of_failed_transfers_name_the_ends_and_the_congestion_control() {
     (&peer).read_exact(&mut [0]).unwrap();
     underpass_engine::socket::arm_reset(&peer).unwrap();
     drop(peer);
-    let sent = sender.finish().failed(1, &["reset"]).receipt();
+    let sent = sender.finish().failed(1, &["after", "bytes"]).receipt();
     for (receipt, from, to) in [(received, "socket", "device"), (sent, "file", "socket")] {
         assert_eq!((&receipt["from"], &receipt["to"]), (&from.into(), &to.into()), "{receipt}");
         assert!(receipt["congestion"].is_string() && receipt["error"].is_string(), "{receipt}");
