@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use crate::archive::error::Result;
 use crate::archive::layouts::{ChosenNames, FolderLayout, LayoutKey, LayoutResult};
@@ -52,7 +53,7 @@ fn walk_folder(
     if let Some(kept) = site.shared.layouts.get(key, is_range) {
         return Ok(kept);
     }
-    let changes = site.shared.layouts.changes();
+    let (changes, began) = (site.shared.layouts.changes(), Instant::now());
     let reached = site.root.reached(&folder).ok().flatten();
     let only = key.only.as_ref().map(ChosenNames::to_vec);
     let targets = LinkTargets { site, user: key.user.as_deref() };
@@ -78,5 +79,5 @@ fn walk_folder(
     let (layout, folder) = (Arc::new(layout), Arc::new(folder));
     let is_broken = AtomicBool::new(false);
     let laid_out = FolderLayout { layout, folder, is_broken, _held: held };
-    Ok(site.shared.layouts.keep(key, laid_out, changes))
+    Ok(site.shared.layouts.keep(key, laid_out, changes, began))
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::fs::fstat;
 use underpass_engine::FileId;
@@ -115,6 +115,8 @@ pub(crate) struct Layouts {
 #[derive(Debug)]
 struct CachedLayout {
     made: Instant,
+    /// The time that the walk took.
+    cost: Duration,
     /// The layout for later requests.
     fresh: Option<Arc<FolderLayout>>,
     /// The layout while it is being sent: a later walk with the same result shares its memory.
@@ -139,14 +141,19 @@ impl Layouts {
     }
 
     /// Returns the archive of a folder, if it was laid out recently. A file that was changed since
-    /// then aborts the transfer, so a response cannot mix two versions.
+    /// then aborts the transfer, so a response cannot mix two versions. Where a walk is cheap, only
+    /// ranges get an earlier layout: they are of the version that their client has.
     ///
     /// A range may continue a response that broke off, whose client may have read bytes of a file
     /// that was changed while they were on their way. So the tag that the range has is made anew if
     /// a transfer of the layout broke off, or is still under way.
     pub(crate) fn get(&self, key: &LayoutKey, is_range: bool) -> Option<Arc<FolderLayout>> {
         let kept = lock(&self.kept);
-        let kept = kept.get(key).filter(|kept| kept.made.elapsed() < LIFETIME)?;
+        let lifetime = |kept: &CachedLayout| match is_range {
+            true => LIFETIME,
+            false => LIFETIME.min(kept.cost * WALKS_KEPT),
+        };
+        let kept = kept.get(key).filter(|kept| kept.made.elapsed() < lifetime(kept))?;
         let fresh = kept.fresh.as_ref().filter(|fresh| !fresh.is_broken())?;
         // The first is the one that is kept.
         let is_sent = Arc::strong_count(fresh) > 1;
@@ -185,13 +192,14 @@ impl Layouts {
     }
 
     /// Keeps a layout, or returns the one with the same contents that is being sent. `changes` was
-    /// their number before the folder was walked: if there were more since, later requests need
-    /// another walk.
+    /// their number before the folder was walked, at `began`: if there were more since, later
+    /// requests need another walk.
     pub(crate) fn keep(
         &self,
         key: &LayoutKey,
         laid_out: FolderLayout,
         changes: u64,
+        began: Instant,
     ) -> Arc<FolderLayout> {
         let mut kept = lock(&self.kept);
         let used = kept.get(key).and_then(|kept| kept.used.upgrade());
@@ -200,12 +208,15 @@ impl Layouts {
             _ => Arc::new(laid_out),
         };
         let used = Arc::downgrade(&laid_out);
-        let made = Instant::now();
+        let (made, cost) = (Instant::now(), began.elapsed());
         let fresh = (self.changes() == changes).then(|| Arc::clone(&laid_out));
-        kept.insert(key.clone(), CachedLayout { made, fresh, used });
+        kept.insert(key.clone(), CachedLayout { made, cost, fresh, used });
         laid_out
     }
 }
+
+/// A layout is kept for whole archives this many times as long as its walk took.
+const WALKS_KEPT: u32 = 10;
 
 /// The number of folders that are walked at once.
 const THREADS: usize = 2;

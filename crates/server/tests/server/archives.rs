@@ -131,6 +131,21 @@ fn a_member_that_changes_in_mid_archive_resets_the_connection() {
 }
 
 #[test]
+fn an_archive_after_a_change_of_another_program_is_whole() {
+    let site = Site::of(&[("folder/a", b"first"), ("folder/z", b"last")]).start();
+    let whole = (1..=20).filter(|round| {
+        site.get(TAR);
+        fs::write(site.path("folder/a"), format!("in round {round}")).unwrap();
+        let mut client = site.connect();
+        client.send(request("GET", TAR, &[]));
+        client.try_reply(true).is_ok()
+    });
+    // A walk that the machine holds up is kept for longer.
+    let whole = whole.count();
+    assert!(whole > 10, "{whole} of 20");
+}
+
+#[test]
 fn a_broken_download_does_not_continue_after_a_change_of_what_was_on_its_way() {
     let site = Site::new();
     site.write("folder/a", &pattern(100_000));
