@@ -165,6 +165,9 @@ pub(crate) fn text(head: ListingHead, pieces: Option<ListingPieces>, packing: Pa
     if head.is_incomplete {
         response.add_field("Underpass-Incomplete", "?1");
     }
+    if head.is_unsorted {
+        response.add_field("Underpass-Unsorted", "?1");
+    }
     if let Some(next) = head.next_page {
         response.add_field("Link", &format!("<{next}>; rel=\"next\""));
     }

@@ -79,6 +79,8 @@ pub(crate) struct ListingHead {
     pub(crate) next_page: Option<String>,
     /// Whether a walk ended before it had seen everything.
     pub(crate) is_incomplete: bool,
+    /// Whether it has more entries than can be sorted.
+    pub(crate) is_unsorted: bool,
 }
 
 /// A folder that several clients request.

@@ -246,7 +246,8 @@ fn answer_waiters(
 ) {
     let next_page = prepared.next_page().map(str::to_owned);
     let is_incomplete = prepared.is_incomplete();
-    let head = ListingHead { media_type: prepared.media_type(), next_page, is_incomplete };
+    let (media_type, is_unsorted) = (prepared.media_type(), !prepared.is_held());
+    let head = ListingHead { media_type, next_page, is_incomplete, is_unsorted };
     if folder.request.is_head {
         return answer_all(waiters, &Ok((head, Text::None)));
     }

@@ -91,6 +91,9 @@ impl Endpoint {
                 return response;
             }
         };
+        if self == Self::Health && ctx.site().root.is_removed() {
+            return ctx.error(503, "the folder that is served was removed: start the server again");
+        }
         let (media_type, body) = self.content(ctx, target);
         let mut response = Response::memory(200, media_type, body.into_bytes(), is_head);
         response.add_field("Cache-Control", "no-store");

@@ -25,6 +25,19 @@ fn health_is_open_to_everybody_and_leaves_no_line() {
 }
 
 #[test]
+fn a_server_whose_folder_was_removed_is_not_healthy() {
+    let site = Site::of(&[("a", b"first")]).start();
+    assert_eq!(site.get("/.underpass/health").status, 200);
+    let root = site.path("");
+    std::fs::remove_dir_all(&root).unwrap();
+    std::fs::create_dir(&root).unwrap();
+    std::fs::write(root.join("a"), "another").unwrap();
+    let reply = site.get("/.underpass/health");
+    assert_eq!(reply.status, 503);
+    assert!(reply.text().contains("removed"), "{}", reply.text());
+}
+
+#[test]
 fn what_tells_more_needs_a_password_where_there_is_one() {
     let site = site().auth(&["user:word@/", "guest:word@/public"]).start();
     for path in ["/.underpass/metrics", "/.underpass/transfers", "/.underpass/transfers?json"] {

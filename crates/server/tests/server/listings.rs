@@ -157,6 +157,22 @@ fn listings_are_compressed_for_clients_that_accept_it() {
 }
 
 #[test]
+fn a_listing_that_is_not_sorted_says_so() {
+    let site = Site::new();
+    fs::create_dir(site.path("many")).unwrap();
+    for number in 0..=underpass_listing::MAX_ENTRIES {
+        fs::File::create(site.path(&format!("many/{number}"))).unwrap();
+    }
+    site.write("few/a", b"");
+    let site = site.start();
+    for (path, expected) in
+        [("/many/?simple&sort=size", Some("?1")), ("/many/?simple&limit=9", None), ("/few/", None)]
+    {
+        assert_eq!(site.get(path).field("Underpass-Unsorted"), expected, "{path}");
+    }
+}
+
+#[test]
 fn a_listing_can_be_refused() {
     let site = Site::of(&[("a", b"first"), ("folder/b", b"second")]);
     let site = site.with(|settings| settings.sites[0].listing = false).start();

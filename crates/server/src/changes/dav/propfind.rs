@@ -110,8 +110,12 @@ async fn one(
     else {
         return ctx.busy(503, "too many listings wait to be read");
     };
-    let head =
-        ListingHead { media_type: multistatus::MEDIA_TYPE, next_page: None, is_incomplete: false };
+    let head = ListingHead {
+        media_type: multistatus::MEDIA_TYPE,
+        next_page: None,
+        is_incomplete: false,
+        is_unsorted: false,
+    };
     let mut response = folder::text(head, Some(pieces), Packing::default());
     response.status = 207;
     response

@@ -11,8 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fs::{
-    CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fsync, mkdirat, openat, openat2,
-    readlinkat, syncfs,
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, StatxFlags, fstat, fsync, mkdirat,
+    openat, openat2, readlinkat, statx, syncfs,
 };
 use rustix::io::Errno;
 
@@ -51,6 +51,14 @@ pub(crate) fn is_reserved(path: &[u8]) -> bool {
 }
 
 impl Root {
+    /// Returns whether the folder was removed, so that nothing is found in it any more.
+    pub(crate) fn is_removed(&self) -> bool {
+        // Without a question to a server of files, for which no worker may wait.
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let found = statx(&self.folder, c"", flags, StatxFlags::NLINK);
+        found.is_ok_and(|found| found.stx_nlink == 0)
+    }
+
     /// Checks the patterns of the settings.
     pub(crate) fn check(settings: &SiteSettings) -> Result<(), ServeError> {
         HiddenNames::new(settings, false).map(drop)
