@@ -36,7 +36,8 @@ impl SystemCongestion {
             requested if requested == before => &[],
             requested => &[requested],
         };
-        if !wanted.is_empty() && fs::OpenOptions::new().write(true).open(DEFAULT).is_ok() {
+        let may_set = || fs::OpenOptions::new().write(true).open(DEFAULT).is_ok();
+        if wanted.iter().any(|name| is_available(name)) && may_set() {
             try_lock(lock.as_ref(), FlockOperation::NonBlockingLockExclusive)?;
         }
         let set = wanted.iter().find(|name| fs::write(DEFAULT, name).is_ok());
