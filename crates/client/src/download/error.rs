@@ -133,6 +133,11 @@ impl DownloadError {
         }
     }
 
+    /// Checks whether the server refuses the request, and may still serve others.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Client(ClientError::Status { .. }))
+    }
+
     /// Converts an error from moving the body of an answer.
     pub(super) fn body(address: &str, error: ReceiveError) -> Self {
         let error = match error {

@@ -65,6 +65,8 @@ pub(super) struct Totals {
     pub(super) report: Report,
     /// The reason why the download was ended.
     pub(super) error: Option<DownloadError>,
+    /// Whether that was the last of as many failures in a row as are allowed.
+    pub(super) is_given_up: bool,
     /// The highest number of connections at one time.
     pub(super) connections: u32,
 }
@@ -168,8 +170,10 @@ impl<'c> Workers<'c> {
                     if self.moved.load(Ordering::Relaxed) > before {
                         backoff.reset();
                     }
-                    has_failed = true;
-                    if self.drops(mirror, &error) {
+                    let had_failed = std::mem::replace(&mut has_failed, true);
+                    // The URL that was given may lead to another one now.
+                    let is_outdated = !had_failed && self.answered_url != *self.url;
+                    if self.drops(mirror, &error) || is_outdated && error.is_refusal() {
                         continue;
                     }
                     if !self.wait_to_retry(me, error, &mut backoff) {
@@ -354,16 +358,16 @@ impl<'c> Workers<'c> {
             self.cuts[me].store(false, Ordering::Relaxed);
             return true;
         }
-        let wait = match error.is_temporary() && self.version.is_some() {
-            true => backoff.next(error.retry_after()),
-            false => {
-                self.fail(error);
-                return false;
-            }
-        };
+        let is_temporary = error.is_temporary();
+        if self.version.is_none() || !is_temporary && !error.is_refusal() {
+            self.fail(error);
+            return false;
+        }
+        let wait = is_temporary.then(|| backoff.next(error.retry_after())).flatten();
         let Some(wait) = wait else {
             // The others may do without it.
             if self.scheduler.leave(me) {
+                lock(&self.outcome).is_given_up = true;
                 self.fail(error);
             }
             return false;

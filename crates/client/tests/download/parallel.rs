@@ -146,6 +146,56 @@ fn a_server_that_takes_one_connection_only_is_enough() {
 }
 
 #[test]
+fn a_connection_that_is_refused_for_good_leaves_the_work_to_the_others() {
+    let bytes = noise(LEN);
+    for status in ["400 Bad", "401 Who", "403 No", "404 Gone", "509 Too much"] {
+        let (body, serving) = (bytes.clone(), AtomicUsize::new(0));
+        let refused = AtomicUsize::new(0);
+        let server = Server::start(move |asked, stream| {
+            let is_second = serving.fetch_add(1, Ordering::Relaxed) > 0;
+            let outcome = if is_second {
+                refused.fetch_add(1, Ordering::Relaxed);
+                say(stream, &format!("HTTP/1.1 {status}\nContent-Length: 0\n\n"))
+            } else {
+                let (head, range) = head(asked, &body, TAG);
+                say(stream, &head)?;
+                stream.write_all(&body[range.start..range.start + 1])?;
+                if asked.number == 0 {
+                    wait_until("another", || refused.load(Ordering::Relaxed) > 0);
+                }
+                stream.write_all(&body[range.start + 1..range.end])
+            };
+            serving.fetch_sub(1, Ordering::Relaxed);
+            outcome
+        });
+        Client::with(4).gets(&server.url("/"), &bytes);
+    }
+}
+
+#[test]
+fn an_address_that_a_redirect_led_to_is_looked_up_again_when_it_is_refused() {
+    let bytes = noise(LEN);
+    for connections in [1, 4] {
+        let body = bytes.clone();
+        let (issued, used) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let server = Server::start(move |asked, stream| {
+            let Some(number) = asked.path().strip_prefix("/once/") else {
+                let number = 1 + issued.fetch_add(1, Ordering::Relaxed);
+                let to = format!("Location: /once/{number}");
+                return say(stream, &format!("HTTP/1.1 302 Found\n{to}\nContent-Length: 0\n\n"));
+            };
+            // Each address is good for one request.
+            let mask = 1 << number.parse::<usize>().unwrap();
+            if used.fetch_or(mask, Ordering::Relaxed) & mask != 0 {
+                return say(stream, "HTTP/1.1 403 No\nContent-Length: 0\n\n");
+            }
+            give(asked, stream, &body, TAG)
+        });
+        Client::with(connections).gets(&server.url("/"), &bytes);
+    }
+}
+
+#[test]
 fn a_rate_holds_for_all_connections_together() {
     let bytes = noise(8 << 20);
     let server = Server::of(&bytes);

@@ -165,3 +165,22 @@ fn a_thread_that_panics_ends_the_download() {
     assert_eq!(ended, Err::<(), _>(std::sync::mpsc::RecvTimeoutError::Disconnected));
     assert!(download.join().is_err());
 }
+
+#[test]
+fn failures_in_a_row_are_counted_once() {
+    let bytes = noise(8 << 20);
+    let body = bytes.clone();
+    let server = Server::start(move |asked, stream| {
+        if asked.number > 0 {
+            return hang_up();
+        }
+        let (head, _) = head(asked, &body, TAG);
+        say(stream, &head)?;
+        stream.write_all(&body[..2 << 20])?;
+        hang_up()
+    });
+    let mut client = Client::with(1);
+    client.wishes.retries = 2;
+    assert!(client.get(&server.url("/")).is_err());
+    assert_eq!(server.asked().len(), 3);
+}

@@ -64,6 +64,9 @@ impl<'a> Download<'_, 'a> {
                 self.start_over()?;
                 return Err(error);
             }
+            if self.is_given_up {
+                return Err(error);
+            }
             if self.here() > before {
                 backoff.reset();
             }
@@ -129,7 +132,9 @@ impl<'a> Download<'_, 'a> {
         workers.run(OpenSegment { answer, range }, first);
         let is_done = workers.scheduler.is_done();
         let moved = workers.moved.load(Ordering::Relaxed);
-        let Totals { report, error, connections } = unpoison(workers.outcome.into_inner());
+        let totals = unpoison(workers.outcome.into_inner());
+        let Totals { report, error, is_given_up, connections } = totals;
+        self.is_given_up = is_given_up;
         self.moved(&report, moved, connections);
         match error {
             Some(error) => Err(error),

@@ -50,6 +50,8 @@ pub(in crate::download) struct Download<'j, 'a> {
     /// The entity tag of the version that is here, and its size, if the server is to send another
     /// one only.
     pub(super) unless: Option<(String, u64)>,
+    /// Whether the workers have failed as many times in a row as is allowed.
+    pub(super) is_given_up: bool,
     /// Whether the version that is here is that of the server.
     pub(super) is_unmodified: bool,
     pub(super) report: Report,
@@ -91,6 +93,7 @@ impl<'j, 'a> Download<'j, 'a> {
             is_adopted: false,
             is_plain: false,
             unless: None,
+            is_given_up: false,
             is_unmodified: false,
             report: Report::default(),
             connections: 0,
