@@ -197,6 +197,16 @@ fn parts_of_several_servers_are_resumed_only_if_a_digest_is_compared() {
 }
 
 #[test]
+fn servers_of_one_name_that_have_different_tags_are_asked_for_one_answer() {
+    let bytes = noise(LEN);
+    let body = bytes.clone();
+    let server = Server::start(move |asked, stream| {
+        give(asked, stream, &body, if asked.number % 2 == 0 { "\"0\"" } else { "\"1\"" })
+    });
+    Client::with(4).gets(&server.url("/"), &bytes);
+}
+
+#[test]
 fn a_part_need_not_repeat_the_date_of_the_others() {
     let dates =
         "Date: Sun, 06 Nov 1994 08:49:37 GMT\nLast-Modified: Sun, 06 Nov 1994 08:49:30 GMT\n";

@@ -57,6 +57,8 @@ impl<'a> Download<'_, 'a> {
                     return Err(error);
                 }
                 (self.on_event)(&DownloadEvent::StartingOver);
+                // Servers of one name may have different versions: one answer is of one.
+                self.is_plain = changes > 1;
                 continue;
             }
             if matches!(error, DownloadError::Digest(_)) {
