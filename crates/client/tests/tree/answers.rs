@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use tempfile::TempDir;
 use underpass_client::tree::TreeOptions;
 
-use crate::hostile::{Outcome, attempt, attempt_again, file, response, serve};
+use crate::hostile::{Outcome, attempt, attempt_again, file, response, serve, serve_by};
 
 /// An answer with this status line and a length of its own.
 fn answered(status: &str, media_type: &str, body: &str) -> Vec<u8> {
@@ -119,4 +119,40 @@ fn a_file_has_the_time_of_the_version_that_came() {
             assert_eq!((found.len(), found.mtime()), (len as u64, second), "{date}");
         }
     }
+}
+
+/// Fetches twice into one place, and expects that the second time all is here.
+fn fetch_twice(url: &underpass_client::Url) {
+    let wishes = TreeOptions { replaces: true, archive: false, ..TreeOptions::default() };
+    let place = tempfile::tempdir().unwrap();
+    let Outcome { place, outcome, .. } = attempt_again(place, &wishes, url);
+    assert_eq!(outcome.unwrap().files, 1);
+    let Outcome { outcome, left_out, .. } = attempt_again(place, &wishes, url);
+    let done = outcome.unwrap();
+    assert_eq!((done.files, done.here, left_out), (0, 1, Vec::new()));
+}
+
+#[test]
+fn a_server_that_refuses_head_is_asked_by_get() {
+    for status in ["400 Bad", "403 No", "405 No", "501 No"] {
+        let url = serve_by(move |method, target| match (method, target) {
+            (_, "/x/") => response("text/html", b"<a href=a>a</a>"),
+            ("HEAD", _) => answered(status, "text/plain", ""),
+            _ => response("text/plain", b"bytes"),
+        });
+        fetch_twice(&url);
+    }
+}
+
+#[test]
+fn a_folder_without_a_slash_is_entered_again() {
+    let url = serve(|target| match target {
+        "/x/" => response("text/html", b"<a href=sub>sub</a>"),
+        "/x/sub/" => response("text/html", b"<a href=inner>i</a>"),
+        "/x/sub" => {
+            b"HTTP/1.1 302 Found\r\nLocation: /x/sub/\r\nContent-Length: 0\r\n\r\n".to_vec()
+        }
+        _ => response("text/plain", b"bytes"),
+    });
+    fetch_twice(&url);
 }

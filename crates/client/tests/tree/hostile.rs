@@ -17,6 +17,11 @@ use crate::tar_reader::{blocks, header, pax};
 
 /// A server that gives the same answers again and again, by the path asked for.
 pub(crate) fn serve(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> Url {
+    serve_by(move |_, target| answer(target))
+}
+
+/// A server whose answers differ by the method, too.
+pub(crate) fn serve_by(answer: impl Fn(&str, &str) -> Vec<u8> + Send + Sync + 'static) -> Url {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/x/", listener.local_addr().unwrap());
     let answer = Arc::new(answer);
@@ -31,11 +36,11 @@ pub(crate) fn serve(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) ->
 }
 
 /// Answers one request; whether another may follow.
-fn serve_one(stream: &mut TcpStream, answer: &dyn Fn(&str) -> Vec<u8>) -> bool {
+fn serve_one(stream: &mut TcpStream, answer: &dyn Fn(&str, &str) -> Vec<u8>) -> bool {
     let Some(head) = read_head(stream) else { return false };
     let mut words = head.split(' ');
     let (method, target) = (words.next().unwrap(), words.next().unwrap());
-    let mut bytes = answer(target);
+    let mut bytes = answer(method, target);
     if method == "HEAD" {
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
         bytes.truncate(end);

@@ -41,7 +41,16 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         if asks {
             let facts = match task.entry.facts {
                 facts @ EntryFacts { size: Some(_), modified: Some(_), .. } => facts,
-                facts => self.facts(&task.entry.url, facts)?,
+                facts => match self.head(&task.entry.url)? {
+                    Some(answer) if is_folder_of(&answer.url, &task.entry.url) => {
+                        return self.queue_folder(task, answer);
+                    }
+                    Some(OpenResponse { connection, response, .. }) => {
+                        self.keep(connection, &response);
+                        completed(&response, facts)
+                    }
+                    None => EntryFacts { size: None, ..facts },
+                },
             };
             // Apache says nothing of the length of an empty file unless it sends it.
             if facts.size.is_some() {
@@ -162,12 +171,14 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         Ok(is_here)
     }
 
-    /// Requests the head of a file.
-    fn facts(&mut self, url: &Url, known: EntryFacts) -> Result<EntryFacts> {
-        let answer = self.request("HEAD", &[], url)?;
-        let facts = completed(&answer.response, known);
-        self.keep(answer.connection, &answer.response);
-        Ok(facts)
+    /// Requests the head of a file; `None` if the server refuses that, as it may serve the file.
+    fn head(&mut self, url: &Url) -> Result<Option<OpenResponse<'a>>> {
+        match self.request("HEAD", &[], url) {
+            Err(TreeError::Client(error @ ClientError::Status { .. })) if !error.is_temporary() => {
+                Ok(None)
+            }
+            answer => answer.map(Some),
+        }
     }
 
     /// Queues a name without a slash that redirected to one with a slash.
