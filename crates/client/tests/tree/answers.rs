@@ -156,3 +156,41 @@ fn a_folder_without_a_slash_is_entered_again() {
     });
     fetch_twice(&url);
 }
+
+#[test]
+fn what_is_wrong_with_one_file_does_not_end_the_others() {
+    let redirect = "HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: ";
+    for b in [
+        "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nbytes".to_owned(),
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(),
+        "no HTTP\r\n\r\n".to_owned(),
+        format!("{redirect}/x/b\r\n\r\n"),
+        format!("{redirect}ftp://h/b\r\n\r\n"),
+        format!("{redirect}http://127.0.0.1:1/b\r\n\r\n"),
+        // It breaks off, as no more follows on a connection of HTTP/1.0.
+        "HTTP/1.0 200 OK\r\nContent-Length: 500\r\n\r\nbytes".to_owned(),
+    ] {
+        let answer = b.clone();
+        let url = serve(move |target| match target {
+            "/x/" => response("text/html", b"<a href=a>a</a><a href=b>b</a><a href=c>c</a>"),
+            "/x/b" => answer.clone().into_bytes(),
+            _ => response("text/plain", b"bytes"),
+        });
+        let wishes = TreeOptions { connections: 1, deletes: false, ..mirroring() };
+        let Outcome { outcome, left_out, .. } = attempt_again(older(), &wishes, &url);
+        let done = outcome.unwrap();
+        assert_eq!((done.files, done.left_out), (2, 1), "{b}: {left_out:?}");
+        assert!(left_out[0].starts_with("b: "), "{left_out:?}");
+    }
+}
+
+#[test]
+fn a_server_that_is_gone_ends_all() {
+    let url = serve(|target| match target {
+        "/x/" => response("text/html", b"<a href=a>a</a><a href=b>b</a><a href=c>c</a>"),
+        _ => b"HTTP/1.0 200 OK\r\nContent-Length: 500\r\n\r\nbytes".to_vec(),
+    });
+    let wishes = TreeOptions { connections: 1, deletes: false, ..mirroring() };
+    let Outcome { outcome, left_out, .. } = attempt_again(older(), &wishes, &url);
+    assert_eq!((outcome.is_err(), left_out.len()), (true, 1), "{left_out:?}");
+}

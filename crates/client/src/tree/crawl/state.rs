@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
@@ -45,6 +45,8 @@ pub(super) struct Crawl<'c, 'j, 'a> {
     /// Bytes of their paths and addresses.
     pub(super) found_bytes: AtomicU64,
     pub(super) pipes: PipePool,
+    /// Whether the last entry was left out because its connections broke off.
+    pub(super) has_given_up: AtomicBool,
     /// The entries that are removed at the end, if any.
     pub(super) prune: Option<Prune>,
 }
@@ -75,6 +77,7 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
             found: AtomicU64::new(0),
             found_bytes: AtomicU64::new(0),
             pipes: PipePool::default(),
+            has_given_up: AtomicBool::new(false),
             prune: tree.options.deletes.then(|| Prune::new(if_other_kind)),
         })
     }

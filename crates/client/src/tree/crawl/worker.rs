@@ -1,10 +1,14 @@
 //! A worker that fetches tasks over a connection of its own.
 
+use std::sync::atomic::Ordering;
+
 use rustix::io::Errno;
+use underpass_transport::incoming::ReceiveError;
 use url::Url;
 
 use super::state::{Crawl, CrawlTask};
-use crate::error::ClientError;
+use crate::download::DownloadError;
+use crate::error::{ClientError, InvalidResponse};
 use crate::http::{Connection, OpenResponse, Request, Response};
 use crate::tree::error::{Result, TreeDone, TreeError, explain, is_about_name};
 use crate::tree::options::{Reason, TreeEvent};
@@ -18,7 +22,10 @@ pub(super) fn work(crawl: &Crawl<'_, '_, '_>) -> TreeDone {
         let mut retry = Retry::new(crawl.tree);
         let outcome = loop {
             match worker.fetch(&task) {
-                Ok(()) => break Ok(()),
+                Ok(()) => {
+                    crawl.has_given_up.store(false, Ordering::Relaxed);
+                    break Ok(());
+                }
                 Err(error) => match retry.wait(error) {
                     Ok(()) => {}
                     Err(error) => break worker.give_up(&task, error),
@@ -42,15 +49,16 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         if task.entry.is_folder { self.list(task) } else { self.file(task) }
     }
 
-    /// Decides whether the rest goes on when one task fails: yes if the server refuses only this
-    /// one.
+    /// Decides whether the rest goes on when one task fails: yes if only this one seems to.
     fn give_up(&mut self, task: &CrawlTask, error: TreeError) -> Result<()> {
         match error {
-            TreeError::Client(ClientError::Status { .. }) if task.depth > 0 => {
+            TreeError::Client(ref source) if task.depth > 0 && self.is_of_one(source) => {
                 self.leave_out(&task.entry.path, &error);
                 Ok(())
             }
-            TreeError::Download { ref source, .. } if source.is_about_name() => {
+            TreeError::Download { ref source, .. }
+                if source.is_about_name() || self.is_of_one_file(source) =>
+            {
                 self.leave_out(&task.entry.path, source);
                 Ok(())
             }
@@ -69,6 +77,33 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
                 Ok(())
             }
             error => Err(error),
+        }
+    }
+
+    /// Checks whether others may succeed where a request failed for good. After two that broke off,
+    /// with no success between them, the server counts as gone.
+    fn is_of_one(&self, error: &ClientError) -> bool {
+        match error {
+            ClientError::InvalidResponse(InvalidResponse::Body(ReceiveError::Engine(_))) => false,
+            ClientError::Status { .. }
+            | ClientError::InvalidResponse(_)
+            | ClientError::Encoded { .. }
+            | ClientError::TooManyRedirects { .. }
+            | ClientError::Scheme { .. }
+            | ClientError::Downgrade { .. } => true,
+            ClientError::Closed
+            | ClientError::Stalled
+            | ClientError::Late
+            | ClientError::Network { .. } => !self.crawl.has_given_up.swap(true, Ordering::Relaxed),
+            _ => false,
+        }
+    }
+
+    /// The same of a file that was fetched by itself.
+    fn is_of_one_file(&self, error: &DownloadError) -> bool {
+        match error {
+            DownloadError::Client(error) => self.is_of_one(error),
+            error => matches!(error, DownloadError::Changed | DownloadError::Digest(_)),
         }
     }
 
