@@ -17,7 +17,7 @@ use crate::http::Response;
 
 /// Returns the digests of the whole file that a response has (RFC 9530). A field that cannot be
 /// parsed is ignored (RFC 9651 4.2).
-pub(super) fn offered(response: &Response) -> Vec<Digest> {
+pub(crate) fn offered(response: &Response) -> Vec<Digest> {
     let fields = &response.fields;
     let mut offered = parse_digests(fields.all("repr-digest")).unwrap_or_default();
     if response.status == 200 {
@@ -37,7 +37,7 @@ pub(super) fn of_content(response: &Response) -> Vec<Digest> {
 /// # Errors
 ///
 /// [`DownloadError::Digest`] if it is not what it should be.
-pub(super) fn check_range(
+pub(crate) fn check_range(
     file: &File,
     range: Range<u64>,
     expected: &[Digest],

@@ -29,6 +29,7 @@ use url::Url;
 use super::http::{HttpClient, Request};
 use run::{Download, MirrorServer};
 
+pub(crate) use check::{check_range, offered};
 pub use error::{DownloadError, DownloadOutcome, Failed, PartialInfo};
 pub use name::name_of;
 pub use options::{DownloadEvent, DownloadOptions, Gauge, IfExists, Target};

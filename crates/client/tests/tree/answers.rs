@@ -194,3 +194,25 @@ fn a_server_that_is_gone_ends_all() {
     let Outcome { outcome, left_out, .. } = attempt_again(older(), &wishes, &url);
     assert_eq!((outcome.is_err(), left_out.len()), (true, 1), "{left_out:?}");
 }
+
+#[test]
+fn a_digest_that_the_server_sends_is_compared() {
+    // The SHA-256 of `bytes`.
+    let digest = "J3CJ2RwL308uaGK6fkoHYFEZQx9dE/cm3TUrBvGyBqk=";
+    for (digest, is_right) in
+        [(digest, true), ("2SmKENGwc1g33EvYXaxkGw887yekfl1TpU8vP1svz/o=", false)]
+    {
+        for name in ["Repr-Digest", "Content-Digest"] {
+            let field = format!("HTTP/1.1 200 OK\r\n{name}: sha-256=:{digest}:");
+            let url = serve(move |target| match target {
+                "/x/" => response("text/html", b"<title>Index of /x</title><a href=a>a</a></html>"),
+                _ => answered(&field["HTTP/1.1 ".len()..], "text/plain", "bytes"),
+            });
+            let Outcome { place, outcome, left_out } = attempt_again(older(), &mirroring(), &url);
+            let done = outcome;
+            assert_eq!(done.is_ok_and(|it| it.left_out == 0), is_right, "{name}: {left_out:?}");
+            let found = fs::read(place.path().join("x/a")).unwrap();
+            assert_eq!(found, if is_right { b"bytes" } else { b"older" }, "{name}");
+        }
+    }
+}

@@ -21,7 +21,7 @@ use crate::download::interpret::{StrongValidator, modified};
 use crate::download::version_attr;
 use crate::download::{self, DownloadOptions, Downloader, Gauge, Target};
 use crate::error::{ClientError, InvalidResponse};
-use crate::http::OpenResponse;
+use crate::http::{OpenResponse, Response};
 use crate::s3::tag_fingerprint;
 use crate::tree::dest::IfExists;
 use crate::tree::error::{Result, TreeError, local};
@@ -191,6 +191,26 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         Ok(())
     }
 
+    /// Compares what was received with the digests that the server has sent.
+    fn check_digests(
+        &self,
+        path: &[u8],
+        file: &File,
+        response: &Response,
+        bytes: u64,
+    ) -> Result<()> {
+        let digests = download::offered(response);
+        if digests.is_empty() {
+            return Ok(());
+        }
+        let go_on = || !self.crawl.tree.client.is_cancelled();
+        let checked = download::check_range(file, 0..bytes, &digests, go_on);
+        checked.map_err(|error| {
+            let (path, source) = (as_path(path).to_owned(), Box::new(error));
+            TreeError::Download { path, source }
+        })
+    }
+
     /// Writes the body of an answer to its file.
     fn receive(
         &mut self,
@@ -243,6 +263,9 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
             let error = InvalidResponse::BodyLength { bytes, expected: size, path };
             return Err(ClientError::from(error).into());
         }
+        self.check_digests(path, atomic.file(), &answer.response, bytes).inspect_err(|_| {
+            tree.gauge.done.fetch_sub(reported, Ordering::Relaxed);
+        })?;
         tree.gauge.done.fetch_add(bytes - reported, Ordering::Relaxed);
         tree.spend(bytes - reported);
         dest.set_file_attributes(path, atomic.file(), facts.mode, facts.modified)
