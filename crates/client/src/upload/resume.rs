@@ -6,6 +6,7 @@ use std::io;
 
 use underpass_protocol::digest::{Algorithm, parse_digests, write_wanted};
 use underpass_transport::digest::compute;
+use underpass_transport::incoming::BodyFraming;
 use url::Url;
 
 use super::error::{Result, UploadError};
@@ -64,7 +65,10 @@ impl<'a> Uploader<'_, 'a, '_> {
         let says =
             answer.response.is_success() && answer.response.fields.get("upload-limit").is_some();
         self.kept.supports_resumption = Some(says);
-        self.idle = answer.connection.finish(&answer.response);
+        // The head says it all. lighttpd never sends the chunks that it announces.
+        if answer.response.framing != BodyFraming::Chunked {
+            self.idle = answer.connection.finish(&answer.response);
+        }
         Ok(())
     }
 

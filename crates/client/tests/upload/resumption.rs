@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use super::rig::{Conn, Sample, Scripted, field, payload, script};
 use underpass_client::upload::{Condition, UploadError};
@@ -435,4 +436,29 @@ fn a_condition_is_checked_again_before_the_rest_is_sent() {
         }
         server.finish();
     }
+}
+
+#[test]
+fn a_body_that_never_comes_is_not_waited_for() {
+    let server = Scripted::new(vec![
+        script(|mut conn| {
+            assert!(conn.head().starts_with("OPTIONS /file "));
+            conn.say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+            assert!(conn.rest().1, "the client waits");
+        }),
+        script(|mut conn| {
+            assert!(conn.head().starts_with("PUT /file "));
+            conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+            conn.take(LEN);
+            conn.answer("201 Created", &[]);
+        }),
+    ]);
+    let sample = Sample::of(LEN);
+    let journal = sample.journal();
+    let put = sample.put_with(&server.url("/file"), |wishes| {
+        wishes.journal = Some(journal);
+        wishes.timeout = Duration::from_secs(600);
+    });
+    put.done();
+    server.finish();
 }
