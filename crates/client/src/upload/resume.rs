@@ -87,6 +87,13 @@ impl<'a> Uploader<'_, 'a, '_> {
             self.kept.forget();
             return Ok(AttemptEnd::Again);
         };
+        if self.handed_over.is_some_and(|end| at > end + MAX_UNCOUNTED) {
+            (self.on_event)(&UploadEvent::StartedOver {
+                reason: "the server claims to have more than was sent",
+            });
+            self.cancel();
+            return Ok(AttemptEnd::Again);
+        }
         if let Some(end) = self.check_condition_again(at == total)? {
             return Ok(end);
         }
@@ -186,3 +193,6 @@ impl<'a> Uploader<'_, 'a, '_> {
         self.kept.forget();
     }
 }
+
+/// The maximum number of bytes that a call which failed may have sent without counting them.
+const MAX_UNCOUNTED: u64 = 1 << 20;

@@ -35,6 +35,9 @@ pub(super) struct Uploader<'u, 'a, 't> {
     furthest: u64,
     /// Whether that number grew in the last attempt.
     has_progressed: bool,
+    /// The number of bytes that were handed over for the server; `None` if an earlier process has
+    /// begun the upload.
+    pub(super) handed_over: Option<u64>,
     /// Whether the server has ever answered.
     has_answered: bool,
     /// Whether the server refuses `Expect`.
@@ -102,6 +105,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             redirects: 0,
             furthest: 0,
             has_progressed: false,
+            handed_over: None,
             has_answered,
             refuses_expect: false,
             is_spent: false,
@@ -276,6 +280,11 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         };
         let outcome = exchange.run(head);
         let (report, is_begun) = (exchange.report, exchange.is_begun);
+        let end = skip + report.bytes();
+        self.handed_over = match method {
+            "PUT" => Some(end),
+            _ => self.handed_over.map(|before| before.max(end)),
+        };
         self.report.add(&report);
         self.is_spent |= is_begun && body.len().is_none();
         if is_begun {

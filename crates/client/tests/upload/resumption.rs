@@ -462,3 +462,29 @@ fn a_body_that_never_comes_is_not_waited_for() {
     put.done();
     server.finish();
 }
+
+#[test]
+fn a_server_that_claims_to_have_more_than_was_sent_is_not_believed() {
+    let sample = Sample::of(32 << 20);
+    let server = Scripted::new(vec![
+        script(|mut conn| {
+            can_resume(&mut conn);
+            assert!(conn.head().starts_with("PUT /file "));
+            conn.say("HTTP/1.1 104 Upload\r\nLocation: /file?upload=7\r\n\r\n");
+            conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+            conn.take(1);
+            conn.reset();
+        }),
+        script(|mut conn| offset(&mut conn, (32 << 20) - 10)),
+        script(|mut conn| {
+            assert!(conn.head().starts_with("DELETE /file?upload=7 "));
+            conn.answer("204 No Content", &[]);
+            assert!(conn.head().starts_with("PUT /file "));
+            conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+            conn.take(32 << 20);
+            done(&mut conn);
+        }),
+    ]);
+    sample.put_resumably(&server.url("/file")).done();
+    server.finish();
+}
