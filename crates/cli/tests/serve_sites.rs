@@ -608,6 +608,38 @@ fn a_site_loses_no_certificate_while_the_server_runs() {
 }
 
 #[test]
+fn the_certificate_before_the_sites_moves_without_that_of_a_site() {
+    if !has("openssl") || !has("curl") {
+        return;
+    }
+    let outer =
+        |name: &str| format!("tls_cert = 'DIR/keys/{name}.pem'\ntls_key = 'DIR/keys/{name}.key'\n");
+    let site =
+        |name: &str, more: &str| format!("[[site]]\nnames = ['{name}']\nroot = 'DIR/a'\n{more}");
+    let of_b = site("b.test", &outer("b.test"));
+    let config = format!("{}{}{of_b}", outer("b.test"), site("a.test", ""));
+    let sites = Sites::new(&config, with_keys);
+    // Whether a name is served with a certificate of its own.
+    let shows = |name: &str| {
+        let resolved = format!("c.test:{}:127.0.0.1", sites.port());
+        let key = format!("keys/{name}.pem");
+        let url = format!("https://{name}:{}/", sites.port());
+        sites.curl(&["--resolve", &resolved, "--cacert", &key, &url]).code() == Some(0)
+    };
+    assert_eq!((shows("a.test"), shows("b.test")), (false, true));
+    sites.reload(&format!("{}{}{of_b}", outer("a.test"), site("a.test", "")));
+    until("the other certificate is shown", || shows("a.test"));
+    assert!(shows("b.test"));
+    // Without one before the sites, that of the first one is also for other names.
+    for name in ["a.test", "c.test"] {
+        sites.reload(&format!("{}{of_b}", site("a.test", &outer(name))));
+        until("that of the first site is for others", || shows(name));
+        assert!(shows("b.test"));
+    }
+    sites.end();
+}
+
+#[test]
 fn what_one_source_allows_another_may_refuse() {
     const REFUSES: &str = "allow_all = true
         [[site]]

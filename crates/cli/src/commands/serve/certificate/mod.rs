@@ -9,4 +9,4 @@ pub(super) mod args;
 mod source;
 
 pub(super) use acme::{Orders, OrdersControl};
-pub(super) use source::{Certificate, KeyFiles, check_sites, folders};
+pub(super) use source::{Certificate, KeyFiles, check_sites, default_files, folders};

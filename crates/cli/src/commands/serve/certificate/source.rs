@@ -84,10 +84,7 @@ impl Certificate {
         check(args)?;
         let TlsArgs { tls, tls_zero_copy, .. } = &args.tls;
         let in_kernel = args.engine.policy() != Policy::Require(Mechanism::ReadWrite);
-        let files = match KeyFiles::of(&args.tls)? {
-            None if tls.is_none() && args.tls.acme.is_empty() => of_sites(args)?,
-            files => files,
-        };
+        let files = default_files(args)?;
         let identity = match &files {
             Some(files) => Some(files.load()?),
             None if tls.is_some() => Some(Identity::self_signed(&names(args))?),
@@ -145,7 +142,7 @@ impl Certificate {
     /// Takes the files that the configuration names now, which [`renew`](Self::renew) then reads.
     pub(crate) fn take_files(&mut self, args: &ServeArgs) -> Result<()> {
         if let (CertificateSource::Files(files), Some(now)) =
-            (&mut self.source, KeyFiles::of(&args.tls)?)
+            (&mut self.source, default_files(args)?)
         {
             *files = now;
         }
@@ -177,6 +174,14 @@ pub(crate) fn check_sites(args: &ServeArgs) -> Result<()> {
     of_sites(args)?;
     let has_any = args.sites.iter().any(|it| it.is_ordered || it.args.tls.tls_cert.is_some());
     if has_any { Ok(()) } else { Err(OptionsError::NoTlsLater.into()) }
+}
+
+/// Returns the files of the certificate for clients that ask for no site, if it is in files.
+pub(crate) fn default_files(args: &ServeArgs) -> Result<Option<KeyFiles>> {
+    match KeyFiles::of(&args.tls)? {
+        None if args.tls.tls.is_none() && args.tls.acme.is_empty() => of_sites(args),
+        files => Ok(files),
+    }
 }
 
 /// Returns the files for clients that ask for no site, if only sites have certificates: those of

@@ -13,7 +13,7 @@ use underpass_server::server::{MediaTypes, SiteSettings};
 use underpass_transport::tls::Identity;
 
 use super::super::args::{OptionsError, ServeArgs, SiteArgs};
-use super::super::certificate::{KeyFiles, folders};
+use super::super::certificate::{KeyFiles, default_files, folders};
 use super::super::origin::CacheOfOrigin;
 use super::{limits, responses, site_settings};
 use crate::failure::{Failure, Result, WithPath};
@@ -23,7 +23,7 @@ use crate::open_files;
 #[derive(Debug)]
 pub(crate) struct OpenSites {
     of_system: MediaTypes,
-    /// The certificate files of the server.
+    /// The certificate files of the server, if its certificate is in files.
     of_server: Option<KeyFiles>,
     /// The user to whom the server switches.
     user: Option<User>,
@@ -65,6 +65,10 @@ impl OpenSites {
     /// Opens what the sites of the options need.
     pub(crate) fn open(&mut self, args: &ServeArgs) -> Result<Opened> {
         let mut opened = Opened::default();
+        let of_server = self.of_server.clone();
+        if of_server.is_some() {
+            self.of_server = default_files(args)?;
+        }
         let before = std::mem::take(&mut self.caches);
         let caches = args.each_site().filter(|site| site.origin.cache.is_some()).count();
         self.max_in_memory = limits::cached_objects(open_files::raise_limit(), caches);
@@ -72,6 +76,7 @@ impl OpenSites {
         if outcome.is_err() {
             // All stays as it was.
             self.caches = before;
+            self.of_server = of_server;
         }
         outcome?;
         let own = own_files(args);
@@ -151,11 +156,11 @@ impl OpenSites {
 
     /// Returns the certificate of a site, if it has one of its own.
     fn identity(&mut self, args: &ServeArgs, opened: &mut Opened) -> Result<Option<Identity>> {
-        let files = KeyFiles::of(&args.tls)?;
-        let Some(files) = files.filter(|files| self.of_server.as_ref() != Some(files)) else {
-            return Ok(None);
-        };
+        let Some(files) = KeyFiles::of(&args.tls)? else { return Ok(None) };
         opened.folders.extend(folders(&files));
+        if self.of_server.as_ref() == Some(&files) {
+            return Ok(None);
+        }
         let identity = match (files.load(), self.identities.get(&files)) {
             (Ok(identity), _) => identity,
             (Err(error), Some(known)) => {
