@@ -88,23 +88,15 @@ impl SiteSettings {
     }
 
     /// Hides a file of the server itself if it lies below the root, such as its key or its log, as
-    /// a pattern of [`hide`](Self::hide) does. The file need not exist yet.
-    pub fn hide_file(&mut self, file: &Path) {
+    /// a pattern of [`hide`](Self::hide) does. The file need not exist yet. It is hidden at
+    /// this absolute path only, which may not lead through links.
+    pub fn hide_file(&mut self, path: &Path) {
         // The folder of a cache has no files of its own to serve.
         let Some(root) = self.root.as_deref().filter(|_| self.cache.is_none()) else { return };
-        let named = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
-        let folder = named.parent().and_then(|folder| folder.canonicalize().ok());
-        let places = [
-            folder.zip(named.file_name()).map(|(folder, name)| folder.join(name)),
-            named.canonicalize().ok(),
-            Some(named),
-        ];
-        for place in places.iter().flatten() {
-            let Ok(inside) = place.strip_prefix(root) else { continue };
-            let pattern = pattern_of(inside);
-            if !inside.as_os_str().is_empty() && !self.hide.contains(&pattern) {
-                self.hide.push(pattern);
-            }
+        let Ok(inside) = path.strip_prefix(root) else { return };
+        let pattern = pattern_of(inside);
+        if !inside.as_os_str().is_empty() && !self.hide.contains(&pattern) {
+            self.hide.push(pattern);
         }
     }
 

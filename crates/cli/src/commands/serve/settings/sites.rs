@@ -1,8 +1,8 @@
 //! The sites that the options ask for, with what they open: roots, caches, certificates.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use underpass_cache::Cache;
 use underpass_engine::Integrity;
@@ -81,7 +81,7 @@ impl OpenSites {
         outcome?;
         let own = own_files(args);
         for site in &mut opened.sites {
-            own.iter().for_each(|file| site.hide_file(file));
+            own.iter().for_each(|path| site.hide_file(path));
         }
         let rules: Vec<_> = args.each_site().map(|site| &site.access.auth).collect();
         self.access.retain(|known, _| rules.contains(&known));
@@ -197,11 +197,22 @@ pub(super) fn access(rules: &[String]) -> Result<Access> {
     Access::parse(rules).map_err(|error| Failure::value("--auth", error))
 }
 
-/// Returns the files of the server itself, which no site serves: its configuration, its log, and
-/// the certificates with their keys.
-fn own_files(args: &ServeArgs) -> Vec<PathBuf> {
+/// Returns the paths of the files of the server itself, which no site serves: its configuration,
+/// its log, and the certificates with their keys. A file that is named through links has several.
+fn own_files(args: &ServeArgs) -> BTreeSet<PathBuf> {
     let sites = args.sites.iter().map(|site| &site.args).chain([args]);
     let keys = sites.filter_map(|site| KeyFiles::of(&site.tls).ok().flatten());
     let keys = keys.flat_map(|files| files.paths());
-    keys.chain(args.config_file()).chain(args.logging.log_file.clone()).collect()
+    let files: BTreeSet<_> =
+        keys.chain(args.config_file()).chain(args.logging.log_file.clone()).collect();
+    files.iter().flat_map(|file| paths_of(file)).collect()
+}
+
+/// Returns the paths of a file: as it is named, with the real folder, and where a link leads. The
+/// file need not exist yet.
+fn paths_of(file: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let named = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    let folder = named.parent().and_then(|folder| folder.canonicalize().ok());
+    let in_folder = folder.zip(named.file_name()).map(|(folder, name)| folder.join(name));
+    [in_folder, named.canonicalize().ok(), Some(named)].into_iter().flatten()
 }
