@@ -640,6 +640,21 @@ fn the_certificate_before_the_sites_moves_without_that_of_a_site() {
 }
 
 #[test]
+fn a_certificate_of_a_site_that_clients_refuse_is_warned_of() {
+    if !has("openssl") {
+        return;
+    }
+    let sites = Sites::new(SECURE, |folder| {
+        with_keys(folder);
+        let readable = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+        fs::set_permissions(folder.join("keys/b.test.key"), readable).unwrap();
+    });
+    let said = sites.end().0;
+    assert!(said.contains("every user of this machine can read "), "{said}");
+    assert!(said.contains("b.test.key: chmod 600"), "{said}");
+}
+
+#[test]
 fn what_one_source_allows_another_may_refuse() {
     const REFUSES: &str = "allow_all = true
         [[site]]

@@ -78,6 +78,7 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<ShareGoal>>) -> Res
         confinement: &confinement,
         quiet: args.logging.quiet,
     });
+    opened.notes.iter().for_each(|text| note(text));
     share.iter().for_each(|share| share.announce());
     let control = orders.as_ref().map(Orders::control);
     if let Some(orders) = orders {

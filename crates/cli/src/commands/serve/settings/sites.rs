@@ -44,7 +44,7 @@ pub(crate) struct Opened {
     pub(crate) ports: Vec<u16>,
     /// The folders from which files are read again.
     pub(crate) folders: Vec<PathBuf>,
-    /// The certificates that could not be read, and why.
+    /// The certificates that could not be read, and why, or that clients may refuse.
     pub(crate) notes: Vec<String>,
 }
 
@@ -162,7 +162,12 @@ impl OpenSites {
             return Ok(None);
         }
         let identity = match (files.load(), self.identities.get(&files)) {
-            (Ok(identity), _) => identity,
+            (Ok(identity), _) => {
+                // Sites may share a certificate.
+                let warning = identity.warning().map(str::to_owned);
+                opened.notes.extend(warning.filter(|warning| !opened.notes.contains(warning)));
+                identity
+            }
             (Err(error), Some(known)) => {
                 opened.notes.push(format!("{error}; the previous certificate stays in use"));
                 known.clone()
