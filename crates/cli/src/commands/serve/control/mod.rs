@@ -9,6 +9,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
@@ -47,15 +48,19 @@ impl SignalWatch {
         mut signals: Signals,
         control: Control,
         log: Option<LogBuffer>,
-        mut reload: Option<Reload>,
+        reload: Option<Reload>,
     ) -> io::Result<Self> {
         let handle = signals.handle();
+        let reload = reload.map(reload_on_request).transpose()?;
         let thread = thread::Builder::new().spawn(move || {
             let mut ends = 0;
             for signal in signals.forever() {
                 if matches!(signal, SIGHUP | SIGUSR1) {
                     log.iter().for_each(LogBuffer::reopen);
-                    reload.iter_mut().filter(|_| signal == SIGHUP).for_each(Reload::run);
+                    if let Some(reload) = reload.as_ref().filter(|_| signal == SIGHUP) {
+                        // One that is still to begin reads what this one would.
+                        let _ = reload.try_send(());
+                    }
                     continue;
                 }
                 ends += 1;
@@ -80,6 +85,15 @@ impl SignalWatch {
         // The thread has nothing left to do, and a panic of it was already reported.
         let _ = self.thread.join();
     }
+}
+
+/// Reads the configuration again for each message, on a thread of its own: that may take long, and
+/// other signals are heard meanwhile.
+fn reload_on_request(mut reload: Reload) -> io::Result<SyncSender<()>> {
+    let (sender, requests) = sync_channel(1);
+    let work = move || requests.iter().for_each(|()| reload.run());
+    thread::Builder::new().name("reload".to_owned()).spawn(work)?;
+    Ok(sender)
 }
 
 /// Notifies systemd, or what else started the server, as sd_notify(3) says; otherwise this does
