@@ -79,6 +79,8 @@ pub struct Acme {
     /// Where other names come from.
     control: Arc<NamesControl>,
     domains: Vec<Domain>,
+    /// The account, if it could not be kept in the folder: authorities limit the number of new ones.
+    unkept_account: Option<Vec<u8>>,
     /// Whether challenges over plain HTTP are answered, besides those over TLS.
     has_http: bool,
 }
@@ -106,14 +108,21 @@ impl Acme {
     ///
     /// # Errors
     ///
-    /// [`AcmeError::Folder`] if the folder cannot be created or read, and
-    /// [`AcmeError::Certificate`] if a certificate in it cannot be used.
+    /// [`AcmeError::Folder`] if the folder cannot be created or read.
     pub fn open(options: AcmeOptions, identities: Identities) -> Result<Self, AcmeError> {
         let state = StateFolder::open(&options.state, &options.directory)?;
         let names = options.names.all.iter();
         let domains = names.map(|name| Domain::new(name.clone())).collect();
         let control = Arc::default();
-        let mut acme = Self { options, state, identities, control, domains, has_http: false };
+        let mut acme = Self {
+            options,
+            state,
+            identities,
+            control,
+            domains,
+            unkept_account: None,
+            has_http: false,
+        };
         for index in 0..acme.domains.len() {
             acme.load(index)?;
         }
@@ -220,7 +229,10 @@ impl Acme {
                 on_event(&AcmeEvent::Obtained { name, until, is_from_other });
             }
             Err(error) => {
-                let is_uncounted = error.is_uncounted();
+                // Without an account the authority has not looked at the order. That there is none
+                // again says more.
+                let is_first = domain.misses == 0;
+                let is_uncounted = error.is_uncounted() || error.is_unknown_account() && is_first;
                 let count = match is_uncounted {
                     true => &mut domain.misses,
                     false => {
@@ -234,6 +246,7 @@ impl Acme {
                 on_event(&AcmeEvent::Failed { name, error: &error, wait, until: domain.until });
                 if error.is_unknown_account() {
                     // The next attempt makes another one.
+                    self.unkept_account = None;
                     let _ = self.state.remove_account();
                 }
             }
@@ -284,11 +297,15 @@ impl Acme {
     }
 
     /// Returns the account at the authority, which is made if there is none.
-    fn account(&self, http: &Http, on_event: &dyn Fn(&AcmeEvent<'_>)) -> Result<Account> {
+    fn account(&mut self, http: &Http, on_event: &dyn Fn(&AcmeEvent<'_>)) -> Result<Account> {
         let builder = Account::builder_with_http(Box::new(http.clone()));
         // One that cannot be read is replaced: an account has nothing that is worth more.
-        let kept = self.state.read_account()?;
+        let kept = match &self.unkept_account {
+            Some(bytes) => Some(bytes.clone()),
+            None => self.state.read_account()?,
+        };
         let kept = kept.and_then(|bytes| serde_json::from_slice::<AccountCredentials>(&bytes).ok());
+        self.keep_account();
         if let Some(credentials) = kept {
             return Ok(block_on(builder.from_credentials(credentials))?);
         }
@@ -303,9 +320,19 @@ impl Acme {
         let (account, credentials) = block_on(builder.create(&new, directory, None))?;
         let bytes = serde_json::to_vec(&credentials);
         let bytes = bytes.map_err(|error| AcmeError::Protocol(error.to_string()))?;
-        self.state.write_account(&bytes)?;
+        self.unkept_account = Some(bytes);
+        self.keep_account();
         on_event(&AcmeEvent::Registered { terms: self.terms(http) });
         Ok(account)
+    }
+
+    /// Writes the account to the folder, if it is not there; later, if that fails.
+    fn keep_account(&mut self) {
+        if let Some(bytes) = &self.unkept_account
+            && self.state.write_account(bytes).is_ok()
+        {
+            self.unkept_account = None;
+        }
     }
 
     /// Returns where the terms of the authority are.
@@ -320,7 +347,10 @@ impl Acme {
     fn load(&mut self, index: usize) -> Result<bool> {
         let name = &self.domains[index].name;
         let Some(pem) = self.state.read_certificate(name)? else { return Ok(false) };
-        let identity = Identity::from_pem(&self.state.certificate(name), &pem)?;
+        // One that cannot be used is ordered anew, as if it were not there.
+        let Ok(identity) = Identity::from_pem(&self.state.certificate(name), &pem) else {
+            return Ok(false);
+        };
         let is_known = identity.validity().map(|it| it.end) == self.domains[index].until;
         if !is_known {
             self.adopt(index, identity)?;
@@ -371,3 +401,50 @@ const MIN_PAUSE: Duration = Duration::from_secs(5);
 
 /// The longest time without a look at the clock.
 const MAX_SLEEP: Duration = Duration::from_secs(600);
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use underpass_transport::tls::Trust;
+
+    use super::*;
+
+    fn acme(state: &Path) -> Result<Acme> {
+        let options = AcmeOptions {
+            names: Names { all: vec!["a.example".to_owned()], default: None },
+            email: None,
+            directory: Url::parse("https://ca.example/dir").unwrap(),
+            state: state.to_owned(),
+            tls: TlsSetup::new(Trust::default()),
+        };
+        Acme::open(options, Identities::default())
+    }
+
+    #[test]
+    fn a_damaged_certificate_is_one_that_is_missing() {
+        let state = tempfile::tempdir().unwrap();
+        let mut acme_of_state = acme(state.path()).unwrap();
+        let file = acme_of_state.state.certificate("a.example");
+        for damaged in ["", "-----BEGIN CERTIFICATE-----\nAAAA"] {
+            fs::write(&file, damaged).unwrap();
+            assert_eq!(acme(state.path()).unwrap().missing(), ["a.example"]);
+            assert!(!acme_of_state.load(0).unwrap());
+        }
+    }
+
+    #[test]
+    fn an_account_that_cannot_be_kept_is_kept_later() {
+        let state = tempfile::tempdir().unwrap();
+        let mut acme = acme(state.path()).unwrap();
+        let blocked = acme.state.top().join("ca.example-dir/account.json");
+        fs::create_dir_all(blocked.join("inner")).unwrap();
+        acme.unkept_account = Some(b"{}".to_vec());
+        acme.keep_account();
+        assert!(acme.unkept_account.is_some());
+        fs::remove_dir_all(&blocked).unwrap();
+        acme.keep_account();
+        assert!(acme.unkept_account.is_none());
+        assert_eq!(fs::read(&blocked).unwrap(), b"{}");
+    }
+}
