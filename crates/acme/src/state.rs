@@ -30,10 +30,10 @@ impl StateFolder {
     /// Opens or creates the folder of the authority with this directory.
     pub(crate) fn open(top: &Path, directory: &Url) -> Result<Self> {
         let mut created = Vec::new();
-        created.extend(create_folder(top)?.then(|| top.to_owned()));
+        created.extend(create_folder(top)?);
         let top = fs::canonicalize(top).map_err(fail("opening", top))?;
         let path = top.join(folder_name(directory));
-        created.extend(create_folder(&path)?.then(|| path.clone()));
+        created.extend(create_folder(&path)?);
         Ok(Self { top, path, created })
     }
 
@@ -102,11 +102,14 @@ impl StateFolder {
     }
 }
 
-/// Creates a folder that only its owner can use; returns false if there is one.
-fn create_folder(path: &Path) -> Result<bool> {
-    let is_new = !path.exists();
+/// Creates a folder that only its owner can use; returns it with those above that were missing, too.
+fn create_folder(path: &Path) -> Result<Vec<PathBuf>> {
+    let missing = path.ancestors().take_while(|folder| !folder.exists());
+    // A relative path ends in an empty one, which is the current folder.
+    let missing = missing.filter(|folder| !folder.as_os_str().is_empty());
+    let missing = missing.map(Path::to_owned).collect();
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.map(|()| is_new).map_err(fail("creating", path))
+    made.map(|()| missing).map_err(fail("creating", path))
 }
 
 fn read(path: &Path) -> Result<Option<Vec<u8>>> {
@@ -163,7 +166,11 @@ mod tests {
         let top = temporary.path().join("a/b");
         let directory = Url::parse("https://ca.example:14000/dir").unwrap();
         let state = StateFolder::open(&top, &directory).unwrap();
-        assert_eq!(state.path, fs::canonicalize(&top).unwrap().join("ca.example-14000-dir"));
+        let canonical = fs::canonicalize(&top).unwrap();
+        assert_eq!(state.path, canonical.join("ca.example-14000-dir"));
+        // The user of the server has to pass through all that is new.
+        assert_eq!(state.created(), [top.as_path(), top.parent().unwrap(), state.path.as_path()]);
+        assert!(StateFolder::open(&top, &directory).unwrap().created().is_empty());
         assert_eq!(state.read_certificate("a.example").unwrap(), None);
         state.write_certificate("a.example", b"old, and longer").unwrap();
         state.write_certificate("a.example", b"new").unwrap();
