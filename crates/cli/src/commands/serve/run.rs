@@ -31,8 +31,7 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<ShareGoal>>) -> Res
     let user = args.user()?;
     let (certificate, orders) = Certificate::of(args, user.as_ref())?.unzip();
     let orders = orders.flatten();
-    let of_server = certificate.as_ref().and_then(Certificate::files).cloned();
-    let mut open = OpenSites::new(of_server, user.clone());
+    let mut open = OpenSites::new(certificate.as_ref(), user.clone());
     let opened = open.open(args)?;
     let inherited = sockets::inherited()?;
     let addresses = addresses(args, !inherited.is_empty())?;
@@ -96,8 +95,7 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<ShareGoal>>) -> Res
         sites: server.sites(),
         confined_to: confinement.restricts_files().then_some(access),
     });
-    let is_quiet = args.logging.quiet;
-    with_messages(|| serve(server, signals, log_file, reload, is_quiet, share))
+    with_messages(|| serve(server, signals, log_file, reload, args.logging.quiet, share))
 }
 
 /// Runs a function whose messages nothing waits for, even if nobody reads standard error.

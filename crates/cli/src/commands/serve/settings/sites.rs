@@ -13,7 +13,7 @@ use underpass_server::server::{MediaTypes, SiteSettings};
 use underpass_transport::tls::Identity;
 
 use super::super::args::{OptionsError, ServeArgs, SiteArgs};
-use super::super::certificate::{KeyFiles, default_files, folders};
+use super::super::certificate::{Certificate, KeyFiles, default_files, folders};
 use super::super::origin::CacheOfOrigin;
 use super::{limits, responses, site_settings};
 use crate::failure::{Failure, Result, WithPath};
@@ -50,10 +50,10 @@ pub(crate) struct Opened {
 
 impl OpenSites {
     /// Creates an empty value for a server with this certificate and user.
-    pub(crate) fn new(of_server: Option<KeyFiles>, user: Option<User>) -> Self {
+    pub(crate) fn new(certificate: Option<&Certificate>, user: Option<User>) -> Self {
         Self {
             of_system: responses::of_system(),
-            of_server,
+            of_server: certificate.and_then(Certificate::files).cloned(),
             user,
             access: BTreeMap::new(),
             caches: Vec::new(),
