@@ -79,7 +79,8 @@ pub struct Acme {
     /// Where other names come from.
     control: Arc<NamesControl>,
     domains: Vec<Domain>,
-    /// The account, if it could not be kept in the folder: authorities limit the number of new ones.
+    /// The account, if it could not be kept in the folder: authorities limit the number of new
+    /// ones.
     unkept_account: Option<Vec<u8>>,
     /// Whether challenges over plain HTTP are answered, besides those over TLS.
     has_http: bool,

@@ -102,7 +102,8 @@ impl StateFolder {
     }
 }
 
-/// Creates a folder that only its owner can use; returns it with those above that were missing, too.
+/// Creates a folder that only its owner can use; returns it with those above that were missing,
+/// too.
 fn create_folder(path: &Path) -> Result<Vec<PathBuf>> {
     let missing = path.ancestors().take_while(|folder| !folder.exists());
     // A relative path ends in an empty one, which is the current folder.

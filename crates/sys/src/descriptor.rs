@@ -1,5 +1,5 @@
-//! Requests about one descriptor: its close, shared blocks, the page cache, leases, and a socket's queues and
-//! options.
+//! Requests about one descriptor: its close, shared blocks, the page cache, leases, and a socket's
+//! queues and options.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};

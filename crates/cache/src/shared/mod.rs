@@ -284,8 +284,8 @@ impl Shared {
         object
     }
 
-    /// Syncs new bytes of versions to the disk. One whose sync failed is dropped, because any of its
-    /// bytes may be lost.
+    /// Syncs new bytes of versions to the disk. One whose sync failed is dropped, because any of
+    /// its bytes may be lost.
     pub(crate) fn save(shared: &Weak<Self>, versions: &[(Arc<CachedObject>, Arc<Generation>)]) {
         for (object, generation) in versions {
             if let Err(error) = generation.save()

@@ -39,7 +39,8 @@ pub struct TreeDone {
     pub links: u64,
     /// The number of files, folders and links left out, each reported as an event.
     pub left_out: u64,
-    /// Why files have other permissions or times than on the server, if a file system refused these.
+    /// Why files have other permissions or times than on the server, if a file system refused
+    /// these.
     pub refused: Option<Errno>,
     /// The number of files, links and folders that were removed here.
     pub removed: u64,

@@ -261,8 +261,9 @@ impl AtomicFile {
     /// # On failure
     ///
     /// The name is as it was before, and nothing else is left but what [`partial`](Self::partial)
-    /// keeps, unless bytes of it may be lost; but if only fsync(2) of the folder failed, the name has the new file, which is whole
-    /// and on the disk, and a power cut may give the name back to the old one.
+    /// keeps, unless bytes of it may be lost; but if only fsync(2) of the folder failed, the name
+    /// has the new file, which is whole and on the disk, and a power cut may give the name back to
+    /// the old one.
     pub fn commit(mut self, existing: Existing) -> io::Result<()> {
         self.settle(self.is_durable)?;
         self.give_name(existing)?;

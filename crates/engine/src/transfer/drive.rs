@@ -222,8 +222,8 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     }
 }
 
-/// Waits that all end at once, although nothing moves: poll(2) says that the socket is ready, and the
-/// file answers `EAGAIN`, as some of FUSE do.
+/// Waits that all end at once, although nothing moves: poll(2) says that the socket is ready, and
+/// the file answers `EAGAIN`, as some of FUSE do.
 #[derive(Default)]
 struct Spin {
     bytes: u64,

@@ -240,8 +240,8 @@ pub enum ServerEvent {
         /// The reason.
         reason: String,
     },
-    /// A response was aborted because of its file, an upload by an error of the system, or the disk of
-    /// a cache could not sync a file.
+    /// A response was aborted because of its file, an upload by an error of the system, or the disk
+    /// of a cache could not sync a file.
     Failed {
         /// The requested path.
         target: String,

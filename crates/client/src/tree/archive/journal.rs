@@ -199,8 +199,8 @@ impl ArchiveJournal {
         }
     }
 
-    /// Checks whether all syncs succeeded. If one failed, any byte since the one before may be lost,
-    /// and a later run begins there.
+    /// Checks whether all syncs succeeded. If one failed, any byte since the one before may be
+    /// lost, and a later run begins there.
     pub(super) fn check(&self) -> Result<(), Errno> {
         let Some(errno) = self.failed.get() else { return Ok(()) };
         // A session that never was: only what is safe counts.
@@ -439,7 +439,8 @@ mod tests {
             partial: Some(large().path),
         };
         assert_eq!((noted, end), (Some(expected.clone()), text.len() as u64));
-        // After another start of the machine, or in another mount, only what was on the disk counts.
+        // After another start of the machine, or in another mount, only what was on the disk
+        // counts.
         let other = JournalState { position: 0, is_same_session: false, large: None, ..expected };
         let another_mount = format!("{}1", journal.session);
         for session in ["another", &another_mount] {

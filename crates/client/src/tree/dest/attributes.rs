@@ -84,8 +84,8 @@ impl DestFolder {
         times.map_or(Ok(()), |times| self.tolerate(futimens(file, &times)))
     }
 
-    /// Notes that a file system refused permissions or a time, which some do for all files: the bytes
-    /// are right all the same.
+    /// Notes that a file system refused permissions or a time, which some do for all files: the
+    /// bytes are right all the same.
     pub(super) fn tolerate(&self, set: Result<(), Errno>) -> Result<(), Errno> {
         match set {
             Err(errno @ (Errno::PERM | Errno::OPNOTSUPP)) => {
