@@ -33,7 +33,7 @@
 //!     max_in_memory: 100,
 //! })?;
 //! let key = cache.key(&Target::parse(b"/disk.img", b"")?).expect("a short path");
-//! assert!(!cache.purge(&key), "nothing is stored yet");
+//! assert!(!cache.purge(&key)?, "nothing is stored yet");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

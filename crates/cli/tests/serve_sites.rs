@@ -954,7 +954,8 @@ fn other_options_of_a_cache_need_a_restart() {
         let sites = Sites::with(&config, args, |_| {});
         assert_eq!(sites.body("b.test", "/same"), "of b\n");
         sites.reload(&format!("{config}fresh = '1h'\n"));
-        // It is read before the server ends.
+        // It has to be read before the server ends.
+        std::thread::sleep(std::time::Duration::from_secs(1));
         let notes = sites.end().0;
         assert!(notes.contains("line 1: --cache"), "{notes}");
         assert!(notes.contains("restart of the server; the previous sites stay in use"), "{notes}");

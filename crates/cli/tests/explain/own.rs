@@ -103,6 +103,6 @@ fn a_refusal_is_told_with_its_meaning() {
     command.arg(scene.path("target")).env("LC_ALL", "C");
     let told = Running::start(command).finish().succeeded().stderr;
     let declined = told.lines().find(|line| line.contains("declined")).unwrap_or_default();
-    assert!(declined.contains("reflink (E") && declined.contains(": "), "{told}");
+    assert!(declined.contains("reflink (unsuitable_ends) ") && declined.contains(": "), "{told}");
     assert!(told.is_ascii(), "{told}");
 }

@@ -304,7 +304,7 @@ fn an_update_that_was_broken_off_goes_on() {
     origin.set("/b", cut);
     put(here.path(), "b", b"old", 0);
     update(&origin.url("/"), here.path(), &["--retries", "0", "-j", "1"])
-        .failed(1, &["closed the connection"]);
+        .failed(1, &["lacks one file"]);
     assert_eq!(fs::read(here.path().join("b")).unwrap(), b"old");
     origin.set("/b", Page::new(&two, &[time]));
     origin.asked();

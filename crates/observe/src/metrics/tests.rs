@@ -163,14 +163,14 @@ fn report_is_counted_by_mechanism_and_only_once() {
 }
 
 #[test]
-fn declines_are_counted_by_mechanism_and_errno() {
+fn declines_are_counted_by_mechanism_and_reason() {
     let error = report(Policy::Require(Mechanism::CopyFileRange)).unwrap_err();
     let metrics = Metrics::new(1);
     let mut recorded = Recorded::default();
     metrics.worker(0).record_more(error.report(), &mut recorded);
     metrics.worker(0).record_more(error.report(), &mut recorded);
     let samples = parse(&metrics.render(0, &[]));
-    let name = "underpass_declines_total{mechanism=\"copy_file_range\",errno=\"EINVAL\"}";
+    let name = "underpass_declines_total{mechanism=\"copy_file_range\",errno=\"unsuitable_ends\"}";
     assert_eq!(samples[name], 1.0);
 }
 
