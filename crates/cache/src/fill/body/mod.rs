@@ -38,6 +38,7 @@ pub(super) struct Fill {
     stored: RangeSet,
     cdn_loop: String,
     error: Option<CacheError>,
+    is_reported: bool,
     started: Instant,
     /// Host and port of the origin.
     pub(super) origin: String,
@@ -124,6 +125,7 @@ impl Fill {
             stored: RangeSet::default(),
             cdn_loop: cdn_loop.to_owned(),
             error: None,
+            is_reported: false,
             started: Instant::now(),
             origin: String::new(),
             report: Report::default(),
@@ -183,12 +185,28 @@ impl Fill {
         if self.has_left() {
             return;
         }
+        let kind = error.kind();
+        self.error = Some(error);
+        self.report_end();
         if self.object.has_fallback(&self.generation) {
             // Clients that have nothing yet get the version before.
             self.shared.discard(&self.object, &self.generation, CacheErrorKind::Changed);
         }
-        self.drop_incomplete(error.kind());
-        self.error = Some(error);
+        self.drop_incomplete(kind);
+    }
+
+    /// Reports the fill once, before its readers learn of its end.
+    fn report_end(&mut self) {
+        if !std::mem::replace(&mut self.is_reported, true) {
+            self.shared.report(&FillReport {
+                key: self.object.key.as_str(),
+                origin: &self.origin,
+                report: &self.report,
+                elapsed: self.started.elapsed(),
+                is_relay: self.writer.is_some(),
+                error: self.error.clone(),
+            });
+        }
     }
 
     /// Drops a version if no other response is known to have the rest of it.
@@ -377,15 +395,7 @@ impl Drop for Fill {
         if std::thread::panicking() {
             self.error = Some(CacheErrorKind::Disk.into());
         }
-        // Reported before its readers learn of the end.
-        self.shared.report(&FillReport {
-            key: self.object.key.as_str(),
-            origin: &self.origin,
-            report: &self.report,
-            elapsed: self.started.elapsed(),
-            is_relay: self.writer.is_some(),
-            error: self.error.clone(),
-        });
+        self.report_end();
         match &self.writer {
             Some(writer) => {
                 Counters::add(&self.shared.counters.relayed_bytes, written);
