@@ -276,24 +276,24 @@ impl<'a> CopyContext<'a> {
         }
     }
 
-    /// Waits until everything is on the disk, and returns whether that worked. On FUSE the names in
-    /// the folder are meant besides: its files are synced one by one.
+    /// Waits until everything is on the disk, and returns whether that worked.
     pub(crate) fn sync(&self, folder: &DirPair) -> bool {
-        let mut is_synced = true;
-        let mut check = |synced: Result<(), Errno>, path: &dyn Fn() -> PathBuf| {
-            if let Err(failure) = synced.at(SYNCING, path) {
+        let mut is_synced = folder.system != FUSE || self.sync_names(folder);
+        for (_, written, path) in &*lock(&self.written) {
+            if let Err(failure) = syncfs(written).at(SYNCING, || path.clone()) {
                 is_synced = false;
                 self.problem(failure);
             }
-        };
-        for (_, written, path) in &*lock(&self.written) {
-            check(syncfs(written), &|| path.clone());
-        }
-        if folder.system == FUSE {
-            let synced = open_folder(folder.as_fd(), c".").and_then(fsync);
-            check(synced, &|| folder.target_path(c""));
         }
         is_synced
+    }
+
+    /// Waits until the names in a folder are on the disk, and returns whether that worked. It is
+    /// for FUSE, where files and folders are synced one by one.
+    fn sync_names(&self, folder: &DirPair) -> bool {
+        let synced = open_folder(folder.as_fd(), c".").and_then(fsync);
+        let synced = synced.at(SYNCING, || folder.target_path(c""));
+        synced.map_err(|failure| self.problem(failure)).is_ok()
     }
 
     /// Records the end of a task that a folder waited for. After the last of its own entries
@@ -331,7 +331,7 @@ impl<'a> CopyContext<'a> {
                 }
             }
             if self.settings.sync && folder.system == FUSE && !self.settings.dry_run {
-                self.sync(&folder);
+                self.sync_names(&folder);
             }
             self.unmark(&folder);
             self.merge_into_target(&folder);
@@ -471,7 +471,8 @@ fn fails_all(failure: &CopyError) -> bool {
     matches!(Errno::from_io_error(source), Some(Errno::NOSPC | Errno::DQUOT | Errno::ROFS))
 }
 
-const SYNCING: &str = "writing to the disk of";
+/// The action in messages about syncing.
+pub(crate) const SYNCING: &str = "writing to the disk of";
 
 /// Problems that are kept; of further ones only the number is known.
 const MAX_PROBLEMS: usize = 1000;

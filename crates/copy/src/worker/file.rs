@@ -9,9 +9,10 @@ use rustix::fs::{FileType, Mode, OFlags, fsync, openat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{Existing, KeptOwner, take_over};
 use underpass_engine::hint::Action;
-use underpass_engine::{Source, is_file, is_folder};
+use underpass_engine::{Kind, is_file, is_folder};
 
 use crate::attributes::{self, FileModes};
+use crate::context::SYNCING;
 use crate::error::{At, CopyError, Result};
 use crate::files::dest_file::DestFile;
 use crate::files::file_system::FUSE;
@@ -104,8 +105,8 @@ impl CopyWorker<'_> {
         }
         if !settings.attributes_only {
             if !settings.recursive {
-                let source = Source::of(&original.file).at(Action::Reading, path)?;
-                self.totals.count_source(source.kind());
+                let kind = Kind::of(&original.file, &original.stat).at(Action::Reading, path)?;
+                self.totals.count_source(kind);
             }
             let copied =
                 self.copy_bytes(original, &dest).and_then(|()| self.verify(original, &dest));
@@ -122,7 +123,7 @@ impl CopyWorker<'_> {
         let inherited = dest.is_new().then_some(folder.inherited);
         let missing = attributes::keep(settings, ends, stat, modes, inherited, &mut self.totals);
         if settings.sync && folder.system == FUSE {
-            fsync(dest.file()).at("writing to the disk of", path)?;
+            fsync(dest.file()).at(SYNCING, path)?;
         }
         if verdict == EntryVerdict::Replace {
             self.name_removed(folder, entry);
