@@ -228,18 +228,18 @@ impl AtomicFile {
     ///
     /// # Errors
     ///
-    /// As [`check_writes`].
+    /// As close(2): see [`check_writes`].
     ///
     /// # On failure
     ///
     /// As for [`sync`](Self::sync).
     pub fn end_writes(&mut self) -> io::Result<()> {
-        self.settle(false)?;
         // The lock of another hidden name would end with the first descriptor.
         if (self.is_unnamed() || self.is_kept)
             && let Ok(file) = reopen(self.file.as_fd())
         {
-            self.file = file.into();
+            let written = std::mem::replace(&mut self.file, file.into());
+            close(written.into()).inspect_err(|_| self.is_kept = false)?;
         }
         Ok(())
     }
