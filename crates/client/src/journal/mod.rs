@@ -362,6 +362,17 @@ mod tests {
         File::open(folder).expect("a folder").into()
     }
 
+    /// A journal and its file, of which the first 60 bytes of a piece were saved and 90 have come.
+    fn saved_in_part(folder: &Path, name: &OsStr) -> (Journal<Subject>, File, usize) {
+        let part = File::create(folder.join("part")).expect("a file");
+        let journal = Journal::create(open(folder), name, subject()).expect("a journal");
+        let piece = journal.begin(&(0..100));
+        journal.record_progress(piece, 60);
+        journal.save(&part).expect("saved");
+        journal.record_progress(piece, 90);
+        (journal, part, piece)
+    }
+
     #[test]
     fn what_is_noted_is_remembered_by_the_next_process() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -390,12 +401,7 @@ mod tests {
     fn after_another_boot_or_mount_only_what_was_saved_counts() {
         let folder = tempfile::tempdir().expect("a folder");
         let name = OsStr::new("journal");
-        let part = File::create(folder.path().join("part")).expect("a file");
-        let journal = Journal::create(open(folder.path()), name, subject()).expect("a journal");
-        let piece = journal.begin(&(0..100));
-        journal.record_progress(piece, 60);
-        journal.save(&part).expect("saved");
-        journal.record_progress(piece, 90);
+        let _journal = saved_in_part(folder.path(), name);
         let path = folder.path().join(name);
         let text = fs::read_to_string(&path).expect("text");
         assert_eq!(read(&open(folder.path()), name).expect("it").present, [0..90]);
@@ -414,12 +420,7 @@ mod tests {
     fn after_a_failed_sync_only_what_was_saved_before_counts() {
         let folder = tempfile::tempdir().expect("a folder");
         let name = OsStr::new("journal");
-        let part = File::create(folder.path().join("part")).expect("a file");
-        let journal = Journal::create(open(folder.path()), name, subject()).expect("a journal");
-        let piece = journal.begin(&(0..100));
-        journal.record_progress(piece, 60);
-        journal.save(&part).expect("saved");
-        journal.record_progress(piece, 90);
+        let (journal, part, piece) = saved_in_part(folder.path(), name);
         let unopened = openat(open(folder.path()), "part", OFlags::PATH, Mode::empty());
         journal.save(&File::from(unopened.expect("a path"))).expect_err("it is not open");
         journal.record_progress(piece, 95);
