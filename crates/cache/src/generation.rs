@@ -462,6 +462,17 @@ impl GenerationState {
     }
 }
 
+/// The outcome of removing a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Eviction {
+    /// It is being read or filled, and stays.
+    Pinned,
+    /// It is gone, and others are left.
+    Removed,
+    /// The file may go as a whole: nothing is left, or the rest would be of no use.
+    Useless,
+}
+
 /// Fills start and end at multiples of this, unless a hole is smaller.
 const FILL_ALIGNMENT: u64 = 1 << 20;
 
@@ -473,13 +484,3 @@ const MAX_FILL_DISTANCE: u64 = 8 << 20;
 
 /// The maximum number of fills of one object at a time.
 const MAX_FILLS: usize = 8;
-/// The outcome of removing a range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Eviction {
-    /// It is being read or filled, and stays.
-    Pinned,
-    /// It is gone, and others are left.
-    Removed,
-    /// The file may go as a whole: nothing is left, or the rest would be of no use.
-    Useless,
-}

@@ -262,6 +262,7 @@ impl Drop for FetchGuard {
         self.finish(FetchOutcome::Failed(CacheErrorKind::Busy.into(), None));
     }
 }
+
 /// The outcome of replacing the current version of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Replacement {

@@ -83,7 +83,7 @@ impl Cache {
         };
         // Without a permit, and if the pool is full, dropping the guard ends the request.
         let Some(permit) = self.shared.clients.acquire(client) else { return };
-        self.shared.questions.run_for(permit.client(), move || {
+        self.shared.validations.run_for(permit.client(), move || {
             let shared = &guard.shared;
             let note = |origin: &str, why: &str| shared.origin_failed(&guard.key, origin, why);
             let outcome = shared.origins.list(&guard.key, &shared.counters.requests, &note);

@@ -48,7 +48,7 @@ impl Growth {
     /// any more.
     pub(super) fn arrived(&mut self, at: u64, shared: &Shared, generation: &Generation) {
         let Some(origin) = &self.origin else { return };
-        if !shared.is_crowded() || generation.readers() > 0 {
+        if generation.readers() > 0 || !shared.is_crowded() {
             self.unread_since = None;
         } else {
             // A client that has just got the head is about to read.

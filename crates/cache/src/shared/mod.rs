@@ -43,7 +43,7 @@ pub(crate) struct Shared {
     /// Runs fills.
     pub(crate) fills: Pool,
     /// Runs what the origin usually answers without a long body: validations and listings.
-    pub(crate) questions: Pool,
+    pub(crate) validations: Pool,
     /// Runs relays, each of which is as slow as its client.
     pub(crate) relays: Pool,
     /// Runs what only waits for the disk.
@@ -186,7 +186,7 @@ impl Shared {
             origins,
             pipes: PipePool::default(),
             fills: Pool::new("fill", MAX_FILLS, MAX_WAITING),
-            questions: Pool::new("question", MAX_QUESTIONS, MAX_WAITING),
+            validations: Pool::new("validation", MAX_VALIDATIONS, MAX_WAITING),
             relays: Pool::new("relay", MAX_RELAYS, 0),
             loads: Pool::new("load", LOADS, MAX_WAITING),
             null,
@@ -314,14 +314,14 @@ impl Shared {
             && freshness.is_usable_on_error(SystemTime::now())
     }
 
-    /// Runs a fetch of a client: a question if there is a version, whose answer is usually short.
+    /// Runs a fetch of a client: a validation if there is a version.
     pub(crate) fn run_fetch(
         &self,
         has_version: bool,
         permit: Permit,
         job: impl FnOnce() + Send + 'static,
     ) {
-        let pool = if has_version { &self.questions } else { &self.fills };
+        let pool = if has_version { &self.validations } else { &self.fills };
         // If the pool is full, dropping the job ends the fetch.
         pool.run_for(permit.client(), move || {
             job();
@@ -331,7 +331,7 @@ impl Shared {
 
     /// Returns whether anything waits for a fill to end.
     pub(crate) fn is_crowded(&self) -> bool {
-        self.fills.has_waiting() || self.questions.has_waiting()
+        self.fills.has_waiting() || self.validations.has_waiting()
     }
 
     /// Returns all objects in memory that are stored, each with its version.
@@ -442,7 +442,7 @@ impl fmt::Debug for Shared {
 const MAX_FILLS: usize = 64;
 
 /// The maximum number of validations and listings at a time.
-const MAX_QUESTIONS: usize = 16;
+const MAX_VALIDATIONS: usize = 16;
 
 /// The maximum number of relays at a time.
 const MAX_RELAYS: usize = 64;
