@@ -37,7 +37,7 @@ impl Cache {
         let object = self.shared.object(key);
         object.purge();
         let was_there = self.shared.remove(key.digest())?;
-        // It may have been evicted a moment ago, which nobody has synced.
+        // It may have been evicted a moment ago, and an eviction is not synced.
         self.shared.folder.sync_removal(key.digest())?;
         Ok(was_there)
     }

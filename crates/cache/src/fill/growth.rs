@@ -15,7 +15,7 @@ pub(super) struct Growth {
     origin: Option<TcpStream>,
     /// Whether its length is known, so that it has its room already.
     has_len: bool,
-    /// Since when no client reads it and others wait.
+    /// The time since which no client reads it while others wait.
     unread_since: Option<Instant>,
     /// The number of bytes that were reserved.
     pub(super) reserved: u64,

@@ -75,9 +75,8 @@ impl Expiry {
         self.newest.fetch_max(moment, Ordering::Relaxed);
     }
 
-    /// Returns whether an object was requested, in milliseconds since 1970, before it was declared
-    /// stale. Of one that comes from the future, because the clock was set back, nobody knows: it
-    /// may have been.
+    /// Returns whether an object may have been requested, in milliseconds since 1970, before it was
+    /// declared stale. One from the future, as after the clock was set back, always may.
     pub(crate) fn covers(&self, key: &str, requested: u64) -> bool {
         self.covers_at(key, requested, millis(SystemTime::now()))
     }

@@ -121,8 +121,8 @@ impl DiskQuota {
         Err(state.queue.next(is_pinned).map_or(QuotaExceeded::Permanently, QuotaExceeded::Evict))
     }
 
-    /// Promises room to a fill of this many bytes, which is made as they come; `None` if it has too
-    /// many to find room beside those of other fills, whatever is evicted.
+    /// Promises room to a fill of this many bytes, which is made as they come; `None` if there
+    /// cannot be room for them in addition to those of other fills, whatever is evicted.
     pub(crate) fn promise(&self, bytes: u64, disk: &OwnedFd) -> Option<Room> {
         let mut state = lock(&self.state);
         let due = (state.reserved + state.promised).saturating_add(bytes);
@@ -146,8 +146,8 @@ impl DiskQuota {
     pub(crate) fn pass(&self, bytes: u64, disk: &OwnedFd) -> Option<Room> {
         let mut state = lock(&self.state);
         let due = state.reserved + state.promised + state.passing;
-        let beside = (state.passing + state.held).saturating_add(bytes);
-        if self.limit.is_some_and(|limit| beside > limit) {
+        let unstored = (state.passing + state.held).saturating_add(bytes);
+        if self.limit.is_some_and(|limit| unstored > limit) {
             return None;
         }
         if state.is_read_only() || self.missing(disk, due.saturating_add(bytes)).bytes > 0 {

@@ -240,7 +240,7 @@ fn with_sync_the_marker_goes_when_everything_is_on_the_disk() {
     assert_eq!(names(&here.path().join("k")), ["one"]);
 }
 
-/// syncfs(2) reports an error to a descriptor that was opened later only if nobody else has seen it.
+/// syncfs(2) reports an error to a descriptor that was opened later only if it is new.
 #[test]
 fn with_sync_each_file_system_is_opened_before_it_is_written_to() {
     if !has("strace") {

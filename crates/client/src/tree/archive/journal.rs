@@ -203,7 +203,7 @@ impl ArchiveJournal {
     /// lost, and a later run begins there.
     pub(super) fn check(&self) -> Result<(), Errno> {
         let Some(errno) = self.failed.get() else { return Ok(()) };
-        // A session that never was: only what is safe counts.
+        // A session that matches no other: only what is safe counts.
         let _ = self.append(&sealed("boot lost"));
         Err(*errno)
     }

@@ -14,8 +14,8 @@ pub(super) struct Links {
     pub(super) is_scripted: bool,
     /// Whether its title or heading is that of a listing.
     pub(super) is_listing: bool,
-    /// Whether it is one of those that have a link to the folder above.
-    pub(super) has_parent_by_habit: bool,
+    /// Whether listings of its kind have a link to the folder above.
+    pub(super) expects_parent: bool,
     /// Whether it begins as a whole page does.
     pub(super) has_start: bool,
     /// Whether its end is there: a proxy may pass on what it had of a page as if that were all.
@@ -31,7 +31,7 @@ pub(super) fn links(base: &Url, page: &[u8]) -> Links {
         links: Vec::new(),
         is_scripted: false,
         is_listing: false,
-        has_parent_by_habit: false,
+        expects_parent: false,
         has_start: false,
         has_end: false,
         has_next: false,
@@ -45,7 +45,7 @@ pub(super) fn links(base: &Url, page: &[u8]) -> Links {
             Token::StartTag(tag) => tag,
             Token::String(text) => {
                 links.is_listing |= is_heading && HEADINGS.iter().any(|it| begins(&text, it));
-                links.has_parent_by_habit |= is_heading && begins(&text, INDEX);
+                links.expects_parent |= is_heading && begins(&text, INDEX);
                 continue;
             }
             token => {

@@ -160,7 +160,7 @@ fn take_links(listing: &mut Listing, base: &Url, links: &html::Links) {
     }
     let is_empty = listing.entries.is_empty() && listing.refused.is_empty();
     // The links of a server behind a proxy may lead elsewhere, or an error may be in their place.
-    listing.is_whole &= !is_empty || !has_foreign && (has_parent || !links.has_parent_by_habit);
+    listing.is_whole &= !is_empty || !has_foreign && (has_parent || !links.expects_parent);
     listing.is_whole &= collector.variants.iter().all(|entry| collector.seen.contains(entry));
 }
 

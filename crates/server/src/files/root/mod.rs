@@ -53,7 +53,7 @@ pub(crate) fn is_reserved(path: &[u8]) -> bool {
 impl Root {
     /// Returns whether the folder was removed, so that nothing is found in it any more.
     pub(crate) fn is_removed(&self) -> bool {
-        // Without a question to a server of files, for which no worker may wait.
+        // A network file system is not asked: no worker may wait for its server.
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let found = statx(&self.folder, c"", flags, StatxFlags::NLINK);
         found.is_ok_and(|found| found.stx_nlink == 0)

@@ -1,5 +1,5 @@
-//! Notes of which file a part without an address is the front. Its name tells only the owner and
-//! the name of the file, and later requests must not append to it bytes of another version.
+//! Records which version of a file a part belongs to. The name of a part without an address tells
+//! only its owner and the name of the file, and bytes of another version must not be appended to it.
 
 use std::ffi::CStr;
 use std::fs::File;
