@@ -2,19 +2,16 @@
 //! file is read for them once in its life and not again by each server.
 //!
 //! Setting an attribute changes the file's ctime, which distinguishes its versions. So the
-//! attribute records the previous ctime and the one that setting it gives to the file: if the
-//! present ctime is that one, only the attribute was changed since then. The digests are then
+//! attribute records the previous ctime and the time at which it is set: if the present ctime is
+//! within [`WINDOW`] after that, only the attribute was changed since then. The digests are then
 //! valid, and the version keeps its old name. Any later change moves the ctime on, which
 //! invalidates the attribute.
 //!
-//! The ctime that a file gets is that of the kernel's clock at its last tick, so it is known
-//! beforehand. Only where another file got a finer one within the same tick, or where the tick
-//! passed, it is another; then the attribute is set again.
+//! The ctime that a file gets is that of the kernel's clock at its last tick, or a finer one since
+//! Linux 6.13. If setting the attribute takes longer than the window, it is set again.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::thread;
-use std::time::Duration;
 
 use rustix::fs::{Timespec, XattrFlags, fgetxattr, fsetxattr, fstatfs};
 use rustix::io::Errno;
@@ -97,7 +94,7 @@ pub fn store(
     let mut record = DigestRecord::new(file, version, digests)?;
     let mut expected = *version;
     for _ in 0..ATTEMPTS {
-        record.set_at = next_tick()?;
+        record.set_at = now()?;
         // It was possibly changed since the last look, and its times set back.
         if Version::of(file)? != expected {
             return Ok(None);
@@ -117,7 +114,7 @@ pub fn store(
 
 /// The content of the attribute.
 struct DigestRecord {
-    /// The ctime of the file once it is set.
+    /// The time of the clock right before it is set.
     set_at: i64,
     /// The previous ctime.
     changed: i64,
@@ -175,7 +172,9 @@ impl DigestRecord {
 
     /// Returns whether nothing was changed since it was set.
     fn is_valid_for(&self, version: &Version) -> bool {
-        nanoseconds(version.changed()) == Some(self.set_at) && self.check == check(version)
+        let changed = nanoseconds(version.changed());
+        let after = changed.and_then(|changed| changed.checked_sub(self.set_at));
+        after.is_some_and(|after| (0..WINDOW).contains(&after)) && self.check == check(version)
     }
 }
 
@@ -193,20 +192,6 @@ fn differs_only_in_ctime(one: &Version, other: &Version) -> bool {
     let facts =
         |version: &Version| (version.inode(), version.size(), version.modified(), version.links());
     facts(one) == facts(other)
-}
-
-/// Waits for the next tick of the clock, and returns the time that the kernel gives to files until
-/// the one after it.
-fn next_tick() -> io::Result<i64> {
-    let before = now()?;
-    for _ in 0..MAX_LOOKS {
-        let time = now()?;
-        if time != before {
-            return Ok(time);
-        }
-        thread::sleep(LOOK);
-    }
-    Err(Errno::TIMEDOUT.into())
 }
 
 /// Returns the time of the last tick of the clock from which files have their times.
@@ -247,14 +232,12 @@ const NAME: &str = "user.underpass.digest";
 /// The maximum length: two numbers, four bytes, and a digest of each algorithm.
 const MAX_BYTES: usize = 20 + 33 + 65;
 
-/// The number of attempts to set an attribute within a tick; hardly one in a hundred fails.
+/// The number of attempts to set an attribute within the window; on a busy machine a few fail.
 const ATTEMPTS: u32 = 16;
 
-/// The pause between two looks at the clock: a small part of a tick.
-const LOOK: Duration = Duration::from_micros(200);
-
-/// The maximum number of looks at the clock until its next tick: many times as many as it takes.
-const MAX_LOOKS: u32 = 1_000;
+/// The nanoseconds after [`DigestRecord::set_at`] within which the ctime lies: the longest tick of
+/// the kernel's clock. A change of the bytes within it is detected by the mtime.
+const WINDOW: i64 = 10_000_000;
 
 /// The nanoseconds of a second.
 const SECOND: i64 = 1_000_000_000;
@@ -331,11 +314,48 @@ mod tests {
         // Not every file system has such attributes.
         let Ok(Some(_)) = store(&file, &version, &[digest(Algorithm::Sha256)]) else { return };
         let modified = file.metadata().unwrap().modified().unwrap();
-        // Longer than a tick of any kernel, within which the file would have the same times again.
-        thread::sleep(Duration::from_millis(11));
+        // Past the window.
+        std::thread::sleep(std::time::Duration::from_millis(11));
         std::os::unix::fs::FileExt::write_all_at(&file, b"other", 0).unwrap();
         file.set_modified(modified).unwrap();
         assert_eq!(load_digest(&file, &Version::of(&file).unwrap()), None);
+    }
+
+    #[test]
+    fn a_finer_ctime_than_that_of_the_last_tick_keeps_it_valid() {
+        let folder = tempfile::tempdir().unwrap();
+        let other = std::fs::File::create_new(folder.path().join("other")).unwrap();
+        let is_done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            // Since Linux 6.13 a file whose times were read gets the finest at its next change, and
+            // all others get no older ones.
+            scope.spawn(|| {
+                for len in 0.. {
+                    if is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                        break;
+                    }
+                    other.set_len(len).unwrap();
+                    other.metadata().unwrap();
+                }
+            });
+            let mut failed = 0;
+            for name in 0..50 {
+                let path = folder.path().join(name.to_string());
+                let file = std::fs::File::create_new(path).unwrap();
+                file.set_len(5).unwrap();
+                let version = Version::of(&file).unwrap();
+                let before = etag(&file, &version);
+                match store(&file, &version, &[digest(Algorithm::Sha256)]) {
+                    // Not every file system has such attributes.
+                    Err(error) if error.raw_os_error() == Some(Errno::NOTSUP.raw_os_error()) => {
+                        break;
+                    }
+                    _ => failed += usize::from(etag(&file, &Version::of(&file).unwrap()) != before),
+                }
+            }
+            is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(failed, 0);
+        });
     }
 
     #[test]
