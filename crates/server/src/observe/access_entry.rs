@@ -126,17 +126,17 @@ pub(crate) fn finish(
             worker.shared.report(ServerEvent::Failed { target, reason });
         }
     }
-    let mut pending = peer.pending.borrow_mut();
-    if worker.shared.settings.log.is_some() || worker.shared.observer.get().is_some() {
-        // Only now, because writing an address takes as long as finding a hot file.
-        peer.write_name(&mut entry.peer);
-        entry.record(&outcome.report);
-        entry.usage = entry.usage + outcome.usage;
-    } else if let Some(earlier) = pending.pop_back() {
-        // The metrics count one failure of a connection, which is that of its last response.
-        recycle(worker, earlier.entry);
+    if worker.shared.settings.log.is_none() && worker.shared.observer.get().is_none() {
+        peer.is_unconfirmed.set(entry.failure.is_none());
+        recycle(worker, entry);
+        return;
     }
-    pending.push_back(PendingEntry { entry, end: peer.written.get() });
+    // Only now, because writing an address takes as long as finding a hot file.
+    peer.write_name(&mut entry.peer);
+    entry.record(&outcome.report);
+    entry.usage = entry.usage + outcome.usage;
+    let pending = PendingEntry { entry, end: peer.written.get() };
+    peer.pending.borrow_mut().push_back(pending);
 }
 
 /// Returns whether one more response may wait to arrive.
@@ -151,6 +151,14 @@ pub(crate) fn has_room(worker: &Worker, peer: &Peer) -> bool {
 /// Writes the lines of responses that have arrived completely; at the connection's end, those of
 /// all. Returns whether the observer wants the connection to go on.
 pub(crate) fn write_arrived(worker: &Worker, peer: &Peer, is_over: bool) -> ControlFlow<()> {
+    let failed = || {
+        let failure = if peer.is_expired() { SendFailure::Stalled } else { SendFailure::Left };
+        worker.shared.metrics.worker(worker.index).failed(failure.label());
+        failure.label()
+    };
+    if is_over && peer.is_unconfirmed.get() && peer.acknowledged() < peer.written.get() {
+        failed();
+    }
     let mut pending = peer.pending.borrow_mut();
     let mut then = ControlFlow::Continue(());
     if pending.is_empty() {
@@ -164,10 +172,8 @@ pub(crate) fn write_arrived(worker: &Worker, peer: &Peer, is_over: bool) -> Cont
         }
         let Some(PendingEntry { mut entry, .. }) = pending.pop_front() else { break };
         entry.acknowledged = entry.sent.saturating_sub(missing);
-        if missing > 0 && entry.failure.is_none() {
-            let failure = if peer.is_expired() { SendFailure::Stalled } else { SendFailure::Left };
-            entry.failure = Some(failure.label());
-            worker.shared.metrics.worker(worker.index).failed(failure.label());
+        if missing > 0 {
+            entry.failure.get_or_insert_with(failed);
         }
         entry.is_complete = entry.failure.is_none();
         if write(worker, &entry).is_break() {

@@ -62,6 +62,8 @@ pub(crate) struct Peer {
     pub(crate) download: Cell<Option<(ResumableDownload, u64)>>,
     /// Responses that may not have arrived yet, in order.
     pub(crate) pending: RefCell<VecDeque<PendingEntry>>,
+    /// Whether its last response was sent whole, where no log asks whether each has arrived.
+    pub(crate) is_unconfirmed: Cell<bool>,
     /// The share of the budget that `pending` holds.
     pub(crate) entries: BudgetShare,
     /// The share of the budget that its requests and its handshake hold.
@@ -129,6 +131,7 @@ impl Peer {
             is_reset: Cell::new(false),
             download: Cell::default(),
             pending: RefCell::default(),
+            is_unconfirmed: Cell::new(false),
             entries: BudgetShare::default(),
             requests: BudgetShare::default(),
             is_evicted: Cell::new(false),
