@@ -43,7 +43,8 @@ pub(crate) fn load(shared: &Arc<Shared>, guard: FetchGuard, wanted: ObjectReques
         let mut units = units(digest, contents.subject.size, present.iter());
         units.push(journal_unit(digest, &contents.subject));
         shared.quota.add_existing(digest, &units);
-        let generation = Generation::new(Arc::new(file.into()), contents.subject, journal, present);
+        let file = Arc::new(file.into());
+        let generation = Generation::new(file, contents.subject, Some(journal), present);
         let mut state = object.state();
         if state.purges == purges {
             state.current = Some(Arc::new(generation));

@@ -68,8 +68,7 @@ pub(crate) struct StoredFile {
 #[derive(Debug)]
 pub(crate) struct LoadedFile {
     pub(crate) file: File,
-    /// `None` if the disk takes none.
-    pub(crate) journal: Option<Journal<StoredHead>>,
+    pub(crate) journal: Journal<StoredHead>,
     pub(crate) contents: JournalContents<StoredHead>,
 }
 
@@ -240,16 +239,15 @@ impl CacheFolder {
             return None;
         };
         discard_unlisted(&file, &contents.present);
+        let is_known = contents.subject.origins == origins;
         contents.subject.origins = origins.to_vec();
-        let mut known = read()?;
-        known.subject.clone_from(&contents.subject);
-        let journal = Journal::resume(shard.try_clone().ok()?, name(digest).as_ref(), known);
-        // From a disk that takes no journal, what is whole is served all the same.
-        let journal = journal.map(Some).or_else(|error| match is_whole(&contents) {
-            true => Ok(None),
-            false => Err(error),
-        });
-        Some(LoadedFile { file, journal: journal.ok()?, contents })
+        let mut journal = Journal::reopen(shard, name(digest).as_ref(), contents.clone());
+        if !is_whole(&contents) || !is_known {
+            let written = journal.describe(contents.subject.clone());
+            // From a disk that takes no journal, what is whole is served all the same.
+            written.ok().or_else(|| is_whole(&contents).then_some(()))?;
+        }
+        Some(LoadedFile { file, journal, contents })
     }
 
     /// Removes an object; returns whether there was one. Its readers have it open.

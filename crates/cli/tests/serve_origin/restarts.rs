@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -207,6 +208,16 @@ fn a_cache_whose_format_is_empty_keeps_its_objects() {
     node.get("/a").is(200, &bytes);
     assert_eq!(origin.asked().len(), 1);
     assert!(fs::read_to_string(format).unwrap().starts_with("underpass cache"));
+}
+
+#[test]
+fn what_is_stored_is_read_without_writing() {
+    let (origin, node, bytes) = stored_and_killed();
+    let journal = files(node.cache.path(), ".json").remove(0);
+    let before = fs::metadata(&journal).unwrap().ino();
+    let node = Node::on(node.cache, &origin.url(), &[]);
+    node.get("/a").is(200, &bytes);
+    assert_eq!((fs::metadata(&journal).unwrap().ino(), origin.asked().len()), (before, 1));
 }
 
 #[test]

@@ -51,9 +51,10 @@ pub struct Journal<S> {
     inner: Box<Mutex<JournalState>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct JournalState {
-    file: File,
+    /// `None` until it is written for the first time, see [`Journal::reopen`].
+    file: Option<File>,
     /// The offset of the first piece's line.
     pieces_at: u64,
     pieces: Vec<JournalPiece>,
@@ -66,7 +67,7 @@ struct JournalState {
 }
 
 /// The contents of a journal.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct JournalContents<S> {
     /// The file that the ranges belong to.
     pub subject: S,
@@ -96,6 +97,20 @@ impl<S: Clone + Serialize> Journal<S> {
         Self::write_new(folder, name, known.subject, pieces, known.safe)
     }
 
+    /// Opens a journal with the contents that were read from it. Nothing is written until they
+    /// change.
+    #[must_use]
+    pub fn reopen(folder: OwnedFd, name: &OsStr, known: JournalContents<S>) -> Self {
+        let (pieces, safe) = (complete(&known.present), known.safe);
+        let state = JournalState { pieces, safe, ..JournalState::default() };
+        Self {
+            folder,
+            name: name.to_owned(),
+            subject: known.subject,
+            inner: Box::new(Mutex::new(state)),
+        }
+    }
+
     fn write_new(
         folder: OwnedFd,
         name: &OsStr,
@@ -103,11 +118,9 @@ impl<S: Clone + Serialize> Journal<S> {
         pieces: Vec<JournalPiece>,
         safe: Vec<Range<u64>>,
     ) -> io::Result<Self> {
-        let (file, pieces_at) = write(&folder, name, &subject, &pieces, &safe)?;
-        let (void, has_failed) = (Vec::new(), false);
-        let inner = JournalState { file, pieces_at, pieces, safe, void, has_failed };
-        let inner = Box::new(Mutex::new(inner));
-        Ok(Self { folder, name: name.to_owned(), subject, inner })
+        let mut state = JournalState { pieces, safe, ..JournalState::default() };
+        state.write(&folder, name, &subject)?;
+        Ok(Self { folder, name: name.to_owned(), subject, inner: Box::new(Mutex::new(state)) })
     }
 
     /// Returns the file that the ranges belong to.
@@ -122,10 +135,7 @@ impl<S: Clone + Serialize> Journal<S> {
     ///
     /// Those of [`create`](Self::create).
     pub fn describe(&mut self, subject: S) -> io::Result<()> {
-        let inner = unpoison(self.inner.get_mut());
-        let (file, pieces_at) =
-            write(&self.folder, &self.name, &subject, &inner.pieces, &inner.safe)?;
-        (inner.file, inner.pieces_at) = (file, pieces_at);
+        unpoison(self.inner.get_mut()).write(&self.folder, &self.name, &subject)?;
         self.subject = subject;
         Ok(())
     }
@@ -143,7 +153,7 @@ impl<S: Clone + Serialize> Journal<S> {
             Some(void) => *void = piece,
             None => inner.pieces.push(piece),
         }
-        inner.write_piece(number);
+        self.write_piece(&mut inner, number);
         number
     }
 
@@ -152,7 +162,18 @@ impl<S: Clone + Serialize> Journal<S> {
         let mut inner = lock(&self.inner);
         if !inner.has_failed {
             inner.pieces[number].done = done;
-            inner.write_piece(number);
+            self.write_piece(&mut inner, number);
+        }
+    }
+
+    /// Writes the line of a piece. If that fails, the journal lists less than has arrived, which
+    /// only costs some bytes after a crash.
+    fn write_piece(&self, state: &mut JournalState, number: usize) {
+        if let Some(file) = &state.file {
+            let at = state.pieces_at + (number * LINE) as u64;
+            let _ = file.write_at(state.pieces[number].line().as_bytes(), at);
+        } else {
+            let _ = state.write(&self.folder, &self.name, &self.subject);
         }
     }
 
@@ -183,10 +204,7 @@ impl<S: Clone + Serialize> Journal<S> {
         }
         inner.pieces.extend(after);
         inner.safe = without(&inner.safe, range);
-        let (file, pieces_at) =
-            write(&self.folder, &self.name, &self.subject, &inner.pieces, &inner.safe)?;
-        (inner.file, inner.pieces_at) = (file, pieces_at);
-        inner.file.sync_all()?;
+        inner.write(&self.folder, &self.name, &self.subject)?.sync_all()?;
         Ok(fsync(&self.folder)?)
     }
 
@@ -219,24 +237,32 @@ impl<S: Clone + Serialize> Journal<S> {
                 return Ok(());
             }
             inner.fail();
+            if inner.file.is_none() {
+                // What it lists may be lost.
+                let _ = remove(&self.folder, &self.name);
+            }
             return Err(error);
         }
-        // Without it a power cut costs more bytes.
-        if let Ok((file, pieces_at)) =
-            write(&self.folder, &self.name, &self.subject, &inner.pieces, &safe)
-        {
-            (inner.file, inner.pieces_at, inner.safe) = (file, pieces_at, safe);
+        let before = std::mem::replace(&mut inner.safe, safe);
+        if inner.write(&self.folder, &self.name, &self.subject).is_err() {
+            // A power cut costs more bytes.
+            inner.safe = before;
         }
         Ok(())
     }
 }
 
 impl JournalState {
-    /// Writes the line of a piece. If that fails, the journal lists less than has arrived, which
-    /// only costs some bytes after a crash.
-    fn write_piece(&self, number: usize) {
-        let at = self.pieces_at + (number * LINE) as u64;
-        let _ = self.file.write_at(self.pieces[number].line().as_bytes(), at);
+    /// Writes all of it into a new file, which replaces the one before; returns the file.
+    fn write<S: Clone + Serialize>(
+        &mut self,
+        folder: &OwnedFd,
+        name: &OsStr,
+        subject: &S,
+    ) -> io::Result<&File> {
+        let (file, pieces_at) = write(folder, name, subject, &self.pieces, &self.safe)?;
+        self.pieces_at = pieces_at;
+        Ok(self.file.insert(file))
     }
 
     /// Forgets everything that is not known to be on the disk, and takes no more.
@@ -245,7 +271,9 @@ impl JournalState {
         self.pieces = complete(&self.safe);
         self.void.clear();
         // The head has the rest. A file that is only cut needs no room on a failing disk.
-        let _ = self.file.set_len(self.pieces_at);
+        if let Some(file) = &self.file {
+            let _ = file.set_len(self.pieces_at);
+        }
     }
 }
 
@@ -337,152 +365,4 @@ const FORMAT: u32 = 1;
 const MAX_LEN: u64 = 4 << 20;
 
 #[cfg(test)]
-#[allow(clippy::single_range_in_vec_init)] // lists of ranges are what is meant
-mod tests {
-    use std::fs;
-    use std::path::Path;
-
-    use super::*;
-
-    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-    struct Subject {
-        url: String,
-        inode: u64,
-    }
-
-    fn subject() -> Subject {
-        Subject { url: "http://a/b".to_owned(), inode: 7 }
-    }
-
-    fn read(folder: &OwnedFd, name: &OsStr) -> Option<JournalContents<Subject>> {
-        super::read(folder, name)
-    }
-
-    fn open(folder: &Path) -> OwnedFd {
-        File::open(folder).expect("a folder").into()
-    }
-
-    /// A journal and its file, of which the first 60 bytes of a piece were saved and 90 have come.
-    fn saved_in_part(folder: &Path, name: &OsStr) -> (Journal<Subject>, File, usize) {
-        let part = File::create(folder.join("part")).expect("a file");
-        let journal = Journal::create(open(folder), name, subject()).expect("a journal");
-        let piece = journal.begin(&(0..100));
-        journal.record_progress(piece, 60);
-        journal.save(&part).expect("saved");
-        journal.record_progress(piece, 90);
-        (journal, part, piece)
-    }
-
-    #[test]
-    fn what_is_noted_is_remembered_by_the_next_process() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let name = OsStr::new("journal");
-        let journal = Journal::create(open(folder.path()), name, subject()).expect("a journal");
-        let first = journal.begin(&(0..100));
-        let second = journal.begin(&(100..200));
-        let third = journal.begin(&(500..600));
-        journal.record_progress(first, 100);
-        journal.record_progress(second, 50);
-        journal.record_progress(third, 1);
-        let known = read(&open(folder.path()), name).expect("it is there");
-        assert_eq!(known.subject, subject());
-        assert_eq!(known.present, [0..150, 500..501]);
-        assert_eq!(journal.present(), known.present);
-        let again = Journal::resume(open(folder.path()), name, known).expect("a journal");
-        let fourth = again.begin(&(150..200));
-        again.record_progress(fourth, 50);
-        let known = read(&open(folder.path()), name).expect("it is there");
-        assert_eq!(known.present, [0..200, 500..501]);
-        assert!(remove(&open(folder.path()), name).expect("removed"));
-        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
-    }
-
-    #[test]
-    fn after_another_boot_or_mount_only_what_was_saved_counts() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let name = OsStr::new("journal");
-        let _journal = saved_in_part(folder.path(), name);
-        let path = folder.path().join(name);
-        let text = fs::read_to_string(&path).expect("text");
-        assert_eq!(read(&open(folder.path()), name).expect("it").present, [0..90]);
-        assert_eq!(text.len() % LINE, 0);
-        let session = session::current(open(folder.path())).expect("a session");
-        let (boot, mount) = session.rsplit_once(' ').expect("two numbers");
-        for other in ["another".to_owned(), format!("{boot} 1{mount}")] {
-            let text = text.replace(&session, &other);
-            assert!(text.contains(&other));
-            fs::write(&path, text).expect("written");
-            assert_eq!(read(&open(folder.path()), name).expect("it").present, [0..60], "{other}");
-        }
-    }
-
-    #[test]
-    fn after_a_failed_sync_only_what_was_saved_before_counts() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let name = OsStr::new("journal");
-        let (journal, part, piece) = saved_in_part(folder.path(), name);
-        let unopened = openat(open(folder.path()), "part", OFlags::PATH, Mode::empty());
-        journal.save(&File::from(unopened.expect("a path"))).expect_err("it is not open");
-        journal.record_progress(piece, 95);
-        let other = journal.begin(&(100..200));
-        journal.record_progress(other, 100);
-        journal.save(&part).expect("nothing new");
-        assert_eq!(journal.present(), [0..60]);
-        let known = read(&open(folder.path()), name).expect("a journal");
-        assert_eq!((known.present, known.safe), (vec![0..60], vec![0..60]));
-    }
-
-    #[test]
-    fn a_journal_that_is_damaged_says_nothing_wrong() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let name = OsStr::new("journal");
-        let journal = Journal::create(open(folder.path()), name, subject()).expect("a journal");
-        for start in [0, 1000] {
-            let piece = journal.begin(&(start..start + 100));
-            journal.record_progress(piece, 100);
-        }
-        let path = folder.path().join(name);
-        let text = fs::read(&path).expect("text");
-        for cut in 0..text.len() {
-            fs::write(&path, &text[..cut]).expect("written");
-            let present = read(&open(folder.path()), name).map(|known| known.present);
-            let known = [None, Some(vec![]), Some(vec![0..100])];
-            assert!(known.contains(&present), "{cut}: {present:?}");
-        }
-        for (from, to) in [("00100 \n", "99999 \n"), ("journal\":1", "journal\":2")] {
-            let text = String::from_utf8_lossy(&text).replace(from, to);
-            fs::write(&path, text).expect("written");
-            let present = read(&open(folder.path()), name).map(|known| known.present);
-            assert!(present.unwrap_or_default().is_empty(), "{to}");
-        }
-    }
-
-    #[test]
-    fn what_is_forgotten_is_neither_present_nor_safe() {
-        for (forgotten, expected) in [
-            (0..10, vec![10..40]),
-            (5..35, vec![0..5, 35..40]),
-            (10..20, vec![0..10, 20..40]),
-            (0..50, vec![]),
-        ] {
-            let folder = tempfile::tempdir().expect("a folder");
-            let name = OsStr::new("journal");
-            let journal = Journal::create(open(folder.path()), name, subject()).expect("a journal");
-            for (piece, done) in [(0..10, 10), (10..30, 20), (30..60, 10)] {
-                let number = journal.begin(&piece);
-                journal.record_progress(number, done);
-            }
-            let part = File::create(folder.path().join("part")).expect("a file");
-            journal.save(&part).expect("saved");
-            journal.forget(&forgotten).expect("forgotten");
-            assert_eq!(journal.present(), expected, "{forgotten:?}");
-            let known = read(&open(folder.path()), name).expect("a journal");
-            assert_eq!((&known.present, &known.safe), (&expected, &expected), "{forgotten:?}");
-            // What comes after that is in no place of another piece.
-            let number = journal.begin(&(100..110));
-            journal.record_progress(number, 5);
-            let known = read(&open(folder.path()), name).expect("a journal");
-            assert_eq!(known.present, [expected, vec![100..105]].concat(), "{forgotten:?}");
-        }
-    }
-}
+mod tests;
