@@ -107,7 +107,7 @@ def test_a_wrong_digest_leaves_no_file(data, folder):
         with pytest.raises(underpass.Error) as caught:
             underpass.get(server.url + "file", "fetched", digest="sha-256:" + "0" * 64)
         assert not (folder / "fetched").exists()
-        assert caught.value.hint == "it was damaged, or is another file"
+        assert caught.value.hint == "the file is damaged, or is a different file"
         assert "sha-256" in caught.value.receipt["error"]
         receipt = underpass.get(server.url + "file", "fetched", digest=["sha-256:" + right])
     assert receipt["digest"]["matches"] is True

@@ -38,7 +38,7 @@ pub struct AcmeOptions {
 pub enum AcmeEvent<'a> {
     /// An account was made.
     Registered {
-        /// Where the terms are to which this agreed.
+        /// The URL of the terms of service that were agreed to.
         terms: Option<String>,
     },
     /// There is a new certificate, and it is used from now on.

@@ -43,7 +43,7 @@ pub enum AcmeError {
     #[error("the authority did not decide in time")]
     TimedOut,
     /// The answers of the authority are invalid.
-    #[error("unexpected answer from the authority: {0}")]
+    #[error("unexpected response from the authority: {0}")]
     Protocol(String),
     /// The certificate cannot be used.
     #[error("the certificate cannot be used: {0}")]

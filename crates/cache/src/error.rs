@@ -95,7 +95,7 @@ impl fmt::Display for CacheErrorKind {
     }
 }
 
-/// Why an object, or the rest of it, cannot be served.
+/// The reason why an object, or the rest of it, cannot be served.
 ///
 /// Its text is meant for clients; the cause, if the system or the connection has reported one, is
 /// its [`source`](Error::source). It is cheap to clone, as several readers may get the same one.
@@ -163,7 +163,7 @@ impl From<ClientError> for CacheError {
     }
 }
 
-/// Why a cache cannot be opened.
+/// The reason why a cache cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {

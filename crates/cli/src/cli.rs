@@ -51,12 +51,12 @@ pub(crate) enum Command {
     Recv(RecvArgs),
     /// Copy files and folders within this machine
     Cp(Box<CpArgs>),
-    /// Make a cache in front of an origin fetch the files on a list
+    /// Prefetch the files on a list into a cache node
     Fill(Box<FillArgs>),
-    /// Measure transfers on this machine, also of other programs
+    /// Measure transfers of this and other programs on this machine
     #[cfg(feature = "bench")]
     Bench(BenchArgs),
-    /// Report what this machine allows, and how to enable what it does not
+    /// Report which mechanisms work on this machine, and how to enable the others
     Doctor(DoctorArgs),
     /// Run any program and report how its bytes move
     #[cfg(feature = "explain")]

@@ -293,7 +293,7 @@ fn a_user_by_name_does_not_keep_sighup_from_reading_the_config() {
     until("the new password counts", || get("me:new") == Some(0));
     assert_eq!(get("me:old"), Some(1));
     let said = end(server);
-    assert!(said.contains("1 site is read again"), "{said}");
+    assert!(said.contains("reloaded 1 site"), "{said}");
 }
 
 #[test]

@@ -294,7 +294,7 @@ fn sighup_reads_the_certificate_again_and_a_bad_one_changes_nothing() {
     assert!(!believed(&one));
     let (said, _) = site.end();
     assert!(said.contains("the previous certificate stays in use"), "{said}");
-    assert!(said.contains("is read again"), "{said}");
+    assert!(said.contains("reloaded "), "{said}");
 }
 
 #[test]

@@ -25,10 +25,10 @@ pub enum ClientError {
     #[error("cancelled")]
     Cancelled,
     /// The server closed the connection without an answer.
-    #[error("the server closed the connection without an answer")]
+    #[error("the server closed the connection without a response")]
     Closed,
     /// The server sends the file in a coding that was not asked for.
-    #[error("the server sends it encoded as {coding}, which was not requested")]
+    #[error("the response has Content-Encoding {coding}, which was not requested")]
     Encoded {
         /// The coding, such as `gzip`.
         coding: String,
@@ -65,7 +65,7 @@ pub enum ClientError {
         detail: String,
     },
     /// The scheme of the address is neither `http` nor `https`.
-    #[error("the scheme {scheme} is not supported, only http and https")]
+    #[error("unsupported URL scheme {scheme}: use http or https")]
     Scheme {
         /// Its scheme.
         scheme: String,
@@ -88,7 +88,7 @@ pub enum ClientError {
     #[error("no progress within the time limit")]
     Stalled,
     /// The answer was not complete at the deadline.
-    #[error("the answer was not complete in time")]
+    #[error("the response was not complete in time")]
     Late,
     /// The server redirects too often.
     #[error("more than {max} redirects")]
@@ -238,7 +238,7 @@ pub enum KeysError {
     #[error("'{}' is not the name of a region", .0.escape_debug())]
     InvalidRegion(String),
     /// The response of a service has no keys.
-    #[error("{service} has no keys in its answer")]
+    #[error("{service} returned no keys")]
     NoKeys {
         /// The service, without what might be secret in its URL.
         service: String,
@@ -286,7 +286,7 @@ pub enum KeysError {
         source: io::Error,
     },
     /// A service that has keys cannot be reached, or refuses them.
-    #[error("asking {service} for {what}: {source}")]
+    #[error("requesting {what} from {service}: {source}")]
     Service {
         /// The thing that was requested, in words.
         what: &'static str,

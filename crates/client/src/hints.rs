@@ -24,8 +24,8 @@ impl Hinted for ClientError {
                 "give the proxy a password with --proxy http://NAME:PASSWORD@HOST"
             }
             Self::Status { code, has_identified, .. } => return of_store(code, *has_identified),
-            Self::Encoded { .. } => "--header 'Accept-Encoding: *' saves it as it is sent",
-            Self::Stalled => "--timeout sets a longer limit",
+            Self::Encoded { .. } => "--header 'Accept-Encoding: *' saves the encoded bytes",
+            Self::Stalled => "set a longer limit with --timeout",
             Self::Tls { error, .. } => return error.hint(),
             _ => return None,
         }))
@@ -38,7 +38,7 @@ impl Hinted for DownloadError {
             Self::Busy => "wait for it, or name another file with -o",
             Self::Changed => "fetch it again when nothing writes to it",
             Self::Client(error) => return error.hint(),
-            Self::Digest(_) => "it was damaged, or is another file",
+            Self::Digest(_) => "the file is damaged, or is a different file",
             Self::Engine(error) => return error.hint(),
             Self::Exists => "--force replaces it",
             Self::Local { source, .. } if source.kind() == ErrorKind::IsADirectory => {
@@ -133,9 +133,7 @@ impl Hinted for UploadError {
             405 | 501 => {
                 "the server takes no uploads there; underpass serve does with --allow-upload"
             }
-            409 => {
-                "create the folder above it first: put --create-parents and serve --create-parents do"
-            }
+            409 => "the parent folder does not exist: use --create-parents",
             411 => "the server has to know the length: save it to a file first",
             412 => OTHER_VERSION,
             413 => "it is larger than the server allows",
@@ -148,7 +146,9 @@ impl Hinted for UploadError {
 /// Returns the hint for a refusal of an object store.
 fn of_store(code: &str, has_identified: bool) -> Option<Hint> {
     Some(Hint::new(match code {
-        "AccessDenied" | "AllAccessDisabled" if has_identified => "these keys may not do that",
+        "AccessDenied" | "AllAccessDisabled" if has_identified => {
+            "these keys do not have the permission"
+        }
         "AccessDenied" => {
             "the request was not signed: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
         }
@@ -156,11 +156,11 @@ fn of_store(code: &str, has_identified: bool) -> Option<Hint> {
             "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile of AWS_PROFILE"
         }
         "ExpiredToken" | "InvalidToken" => "the keys have expired: get new ones",
-        "RequestTimeTooSkewed" => "set the clock of this machine",
+        "RequestTimeTooSkewed" => "the clock of this machine is wrong",
         _ => return None,
     }))
 }
 
 const WRONG_PASSWORD: &str = "the server does not accept this name and password, or token";
 
-const OTHER_VERSION: &str = "it is not the version of --if-match";
+const OTHER_VERSION: &str = "the target does not have the entity tag of --if-match";

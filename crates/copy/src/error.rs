@@ -9,7 +9,7 @@ use underpass_engine::hint::{Action, Hint, Hinted};
 
 pub(crate) type Result<T, E = CopyError> = std::result::Result<T, E>;
 
-/// Why something was not copied.
+/// The reason why an entry was not copied.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CopyError {
@@ -28,7 +28,7 @@ pub enum CopyError {
     },
     /// A thread of the copy has panicked, which is a bug. What it was doing, and the folders that
     /// it was in, may be left under hidden names.
-    #[error("a thread of the copy has panicked, so something is missing")]
+    #[error("a thread panicked, so the copy is incomplete")]
     Panicked,
     /// The system refused something about a file or folder.
     #[error("{action} {}: {}", shown(.path), in_words(.source))]
@@ -82,8 +82,8 @@ pub enum CopyRefusal {
     },
     /// A symbolic link to a relative path would lead elsewhere from another folder.
     #[error(
-        "{} would lead elsewhere: outside of the current folder, links need sources with an \
-         absolute path",
+        "{} would not point to its source: outside of the current folder, links need an \
+         absolute source path",
         .to.display()
     )]
     RelativeLink {
@@ -99,13 +99,13 @@ pub enum CopyRefusal {
         to: PathBuf,
     },
     /// The folder is the target of this very copy.
-    #[error("{} is where it is copied to: left out", .from.display())]
+    #[error("{} is the target of this copy: left out", .from.display())]
     IsTarget {
         /// The folder, which is left out.
         from: PathBuf,
     },
     /// The copy would replace what the same call has copied before.
-    #[error("{} would replace {}, which was just made", .from.display(), .to.display())]
+    #[error("{} would replace {}, which this command has just created", .from.display(), .to.display())]
     JustMade {
         /// The original.
         from: PathBuf,

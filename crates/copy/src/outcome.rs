@@ -13,7 +13,7 @@ use crate::error::CopyError;
 pub struct CopyOutcome {
     /// The totals.
     pub totals: CopyTotals,
-    /// Why something was not copied; at most 1,000 of these.
+    /// The reasons why entries were not copied; at most 1,000.
     pub problems: Vec<CopyError>,
     /// The number of problems.
     pub problem_count: usize,
@@ -37,7 +37,7 @@ pub struct CopyTotals {
     pub folders: u64,
     /// The number of symbolic links that were created.
     pub links: u64,
-    /// Names that were given to copies that had one already.
+    /// Hard links that were made to files copied before.
     pub hard_links: u64,
     /// Devices, FIFOs and sockets.
     pub specials: u64,

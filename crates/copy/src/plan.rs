@@ -24,7 +24,7 @@ use crate::tree::marker;
 use crate::tree::path_chain::PathChain;
 use parents::Parents;
 
-/// Where to copy to.
+/// The target of a copy.
 #[derive(Clone, Copy, Debug)]
 pub enum CopyTarget<'a> {
     /// A folder in which every source keeps its name.

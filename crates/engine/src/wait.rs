@@ -39,7 +39,7 @@ impl<'a> Limits<'a> {
         Self { deadline: timeout.and_then(|timeout| started.checked_add(timeout)), cancel }
     }
 
-    /// Returns these limits, with this deadline if it is earlier than theirs.
+    /// Returns these limits with the earlier of their own deadline and this one.
     #[must_use]
     pub fn no_later_than(self, deadline: Option<Instant>) -> Self {
         Self { deadline: self.deadline.into_iter().chain(deadline).min(), ..self }

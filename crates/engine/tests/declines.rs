@@ -496,7 +496,8 @@ fn a_required_mechanism_that_is_excluded_is_declined() {
         let outcome = Transfer::new(ends.0, ends.1).options(options).run();
         if matches!(mechanism, Mechanism::Reflink | Mechanism::CopyFileRange) {
             let error = outcome.unwrap_err();
-            let expected = format!("{mechanism} is not offered for these two ends (excluded)");
+            let expected =
+                format!("{mechanism} is not available between these two ends (excluded)");
             assert_eq!(error.to_string(), expected);
             assert!(matches!(error, Error::Declined { mechanism: it, .. } if it == mechanism));
             assert_eq!((error.bytes(), contents(&sink)), (0, Vec::new()));

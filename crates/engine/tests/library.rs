@@ -428,7 +428,7 @@ fn each_error_says_what_happened_and_how_far_it_came() {
                 refusal: errno(Errno::XDEV),
                 report: report(),
             },
-            "reflink is not offered for these two ends (EXDEV)",
+            "reflink is not available between these two ends (EXDEV)",
         ),
         (
             Error::IntegrityDeclined {
@@ -452,11 +452,11 @@ fn each_error_says_what_happened_and_how_far_it_came() {
         ),
         (
             Error::SourceChanged { level: Integrity::Lease, report: report() },
-            "a writer claimed the source after 1,048,576 bytes, before the whole was moved",
+            "a program opened the source for writing after 1,048,576 bytes, before the end",
         ),
         (
             Error::SourceChanged { level: Integrity::Detect, report: report() },
-            "the source changed while its 1,048,576 bytes were moved",
+            "the source changed during the transfer, after 1,048,576 bytes",
         ),
         (
             Error::SourceEnded { expected: 2_000_000, report: report() },

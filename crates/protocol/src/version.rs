@@ -12,16 +12,16 @@ pub struct FileTime {
 /// A version of a file, as fstat(2) describes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileVersion {
-    /// The number of the file system.
+    /// The device number of the file system (`st_dev`).
     pub device: u64,
-    /// The file's number on its file system.
+    /// The inode number (`st_ino`).
     pub inode: u64,
     /// The size in bytes.
     pub size: u64,
-    /// When the contents were last changed.
+    /// The modification time (`st_mtime`).
     pub modified: FileTime,
-    /// When the file or its attributes were last changed.
+    /// The change time (`st_ctime`).
     pub changed: FileTime,
-    /// The number of names of the file; 0 once the last was removed.
+    /// The number of hard links (`st_nlink`); 0 once the last name was removed.
     pub links: u64,
 }

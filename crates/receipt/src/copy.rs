@@ -18,7 +18,7 @@ pub struct CopyReceipt {
     pub folders: u64,
     /// The number of symbolic links that were created.
     pub links: u64,
-    /// Names that were given to copies that had one already.
+    /// Hard links that were made to files copied before.
     pub hard_links: u64,
     /// Devices, FIFOs and sockets.
     pub specials: u64,

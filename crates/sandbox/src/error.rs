@@ -10,7 +10,7 @@ use rustix::io::Errno;
 #[non_exhaustive]
 pub enum SandboxError {
     /// The kernel refuses to change the user.
-    #[error("{user}: cannot become this user: {source}")]
+    #[error("{user}: cannot switch to this user: {source}")]
     ChangeUser {
         /// The user, as typed.
         user: String,
@@ -18,7 +18,7 @@ pub enum SandboxError {
         source: Errno,
     },
     /// The process does not run as root, which alone can become another user.
-    #[error("{user}: only root can become another user")]
+    #[error("{user}: only root can switch to another user")]
     NotRoot {
         /// The user, as typed.
         user: String,
@@ -38,7 +38,7 @@ pub enum SandboxError {
 #[non_exhaustive]
 pub enum UserError {
     /// The number is the reserved one (-1), which means no user.
-    #[error("this is not the number of a user")]
+    #[error("this is not a valid user ID")]
     Invalid,
     /// The name contains a NUL byte.
     #[error("a name cannot contain a NUL")]

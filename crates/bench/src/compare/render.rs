@@ -84,7 +84,7 @@ fn summary(comparison: &Comparison) -> String {
     let chance = all as f64 * (1.0 - CONFIDENCE) / 2.0;
     let chance = match chance >= 0.5 {
         true => format!(
-            "Of {all} comparisons up to {chance:.0} can seem better and as many worse by chance.\n"
+            "Of {all} comparisons, up to {chance:.0} may differ by chance in either direction.\n"
         ),
         false => String::new(),
     };

@@ -207,7 +207,7 @@ pub(crate) const USER_SPACE: Metric = metric! { "user-space": "Bytes through use
 };
 
 /// Responses, counted by their bytes.
-pub(crate) const RATE: Metric = metric! { "rate": "Responses in a second", "in a second", Count, Finding, more;
+pub(crate) const RATE: Metric = metric! { "rate": "Responses per second", "per second", Count, Finding, more;
     |record, sample| Some(answered(record, sample)? / requested(sample)?.elapsed_s)
 };
 

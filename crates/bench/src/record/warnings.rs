@@ -42,7 +42,7 @@ fn too_short(record: &Record) -> Option<String> {
         let wall = record.median(index, |sample| Some(sample.wall_s));
         wall.is_some_and(|wall| wall < MIN_TIME_S)
     })?;
-    Some(format!("too short, under {:.0} ms, to be exact: {cells}", MIN_TIME_S * 1e3))
+    Some(format!("too short to be exact (under {:.0} ms): {cells}", MIN_TIME_S * 1e3))
 }
 
 fn noisy(record: &Record) -> Option<String> {
@@ -118,7 +118,7 @@ fn exhausted_load(record: &Record) -> Option<String> {
         };
         record.about.saturates && median(&LOAD_BUSY) > EXHAUSTED && median(&SERVER_BUSY) < EXHAUSTED
     })?;
-    Some(format!("requests in a second are as many as the load could make: {cells}"))
+    Some(format!("requests per second are limited by the load: {cells}"))
 }
 
 /// Names cells whose servers hardly worked: the kernel updates the processor time of a running

@@ -68,7 +68,7 @@ impl CallTracer {
         let deadline = Instant::now() + MAX_WAIT;
         while !processes.iter().all(|process| is_watched(*process)) {
             if Instant::now() >= deadline {
-                return Err(failed("strace may not watch a server"));
+                return Err(failed("strace is not permitted to trace a server"));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -115,7 +115,7 @@ fn read(file: &Path) -> Result<Vec<NamedCall>> {
             return Ok(calls);
         }
         if Instant::now() >= deadline {
-            return Err(failed("strace has left no summary"));
+            return Err(failed("strace wrote no summary"));
         }
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -198,7 +198,7 @@ pub(super) const FAIRNESS: Description = Description {
     caption: |record| {
         let setting = record.arguments.serve.unwrap_or_default();
         format!(
-            "Latency of a hot file, {}: alone, and beside {} clients that stream a {} file of {} each",
+            "Latency of a hot file, {}: alone, and while {} clients stream a {} file of {} each",
             connections_of(record),
             setting.streams.unwrap_or(0),
             if record.arguments.cold { "cold" } else { "warm" },
@@ -224,7 +224,7 @@ pub(super) const FAIRNESS: Description = Description {
             "max beside", Seconds, Table;
             |_, sample| Some(beside(sample)?.max_s)),
         &metric! {
-            "streams": "Bytes of large files in a second", "streams B/s", Bytes, Main, more;
+            "streams": "Bytes of large files per second", "streams B/s", Bytes, Main, more;
             |_, sample| match sample.served? {
                 Served::Fairness { beside, streamed_bytes, .. } =>
                     Some(streamed_bytes as f64 / beside.elapsed_s),

@@ -218,7 +218,7 @@ pub(super) const IDLE: Description = Description {
         let (idle, slow) = (setting.idle.unwrap_or(0), setting.slow.unwrap_or(0));
         format!(
             "Memory of all processes of the server together: after one request, with {idle} idle \
-             connections, and with {slow} slow downloads besides; then from connecting to the end \
+             connections, and with {slow} slow downloads added; then the time from connecting to the end \
              of a small file, one after the other"
         )
     },

@@ -37,7 +37,10 @@ fn each_reason_is_named_with_what_it_is_about() {
         (|record| record.environment.optimized = false, "without optimization"),
         (|record| record.arguments.runs = 2, "fewer than 3 rounds"),
         (|record| record.arguments.warmup = 0, "no round to warm up"),
-        (|record| set_times(record, |_| 0.001), "under 5 ms, to be exact: 1M sendfile 64K"),
+        (
+            |record| set_times(record, |_| 0.001),
+            "too short to be exact (under 5 ms): 1M sendfile 64K",
+        ),
         (
             |record| set_times(record, |round| f64::from(round * round)),
             "noisy, the slowest sample over 2 times the fastest: 1M sendfile 64K",
@@ -82,7 +85,7 @@ fn what_speaks_against_a_run_with_servers_is_named() {
         let load = sample.peer.as_mut().and_then(|peer| peer.thread.as_mut()).unwrap();
         load.system_s = 1.9;
     });
-    let words = "requests in a second are as many as the load could make: 1K underpass";
+    let words = "requests per second are limited by the load: 1K underpass";
     assert!(warnings(&record).iter().any(|warning| warning == words), "{record:?}");
     of_ours(&mut record, |sample| sample.measured.process.as_mut().unwrap().cpu_s = 0.1);
     let words = "under 400 ms of processor time in a sample: 1K underpass";
@@ -113,6 +116,6 @@ fn what_is_true_of_all_cells_of_a_size_is_said_once() {
     }
     record.samples[3].wall_s = 0.1;
     let found = warnings(&record);
-    let words = "too short, under 5 ms, to be exact: 1 all; 2 one buffer";
+    let words = "too short to be exact (under 5 ms): 1 all; 2 one buffer";
     assert!(found.iter().any(|warning| warning == words), "{found:?}");
 }

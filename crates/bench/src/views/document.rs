@@ -61,7 +61,7 @@ pub(crate) fn place(record: &Record) -> String {
 pub(crate) fn reading(record: &Record) -> String {
     let rounds = |count: u32| format!("{count} {}", if count == 1 { "round" } else { "rounds" });
     format!(
-        "Medians of {}, {} before to warm up, with ranges from the least to the most; x is the \
+        "Medians of {} after {} of warm-up, with minimum and maximum below; x is the \
          median of the ratios to {} in the same round.",
         rounds(record.arguments.runs),
         rounds(record.arguments.warmup),
@@ -72,7 +72,7 @@ pub(crate) fn reading(record: &Record) -> String {
 pub(crate) fn baseline(record: &Record) -> String {
     let label = record.baseline.label();
     match record.baseline.contender {
-        Contender::Only(_) => format!("the traditional {label}"),
+        Contender::Only(_) => format!("traditional {label}"),
         _ => label,
     }
 }
@@ -91,7 +91,7 @@ pub(crate) fn conditions(record: &Record) -> Vec<(&'static str, String)> {
 }
 
 /// The line for a record without warnings.
-pub(crate) const NO_DOUBT: &str = "Nothing was found that speaks against these figures.";
+pub(crate) const NO_DOUBT: &str = "No caveats.";
 
 /// Returns what was run, a line for each contender.
 pub(crate) fn commands(record: &Record) -> Vec<String> {
@@ -211,7 +211,7 @@ fn against_each(record: &Record) -> Option<Table> {
             lines.push(line);
         }
     }
-    let title = "What ours takes of what each of the others takes in the same round".to_owned();
+    let title = "Ratio of ours to each other contender in the same round".to_owned();
     (!lines.is_empty()).then_some(Table { title, headings, lines, words: 3 })
 }
 
@@ -293,8 +293,8 @@ pub(crate) fn calls(record: &Record) -> Option<Table> {
     headings.extend(is_served.then_some(share.as_str()));
     headings.extend(["errors", "ms", "usecs/call", "of the time"]);
     let headings = headings.into_iter().map(str::to_owned).collect();
-    let title = "System calls by name. Counted in a pass of its own, where each takes longer for \
-         being watched; those that only wait are left out"
+    let title = "System calls by name, counted in a separate pass, in which tracing slows each \
+         of them; those that only wait are left out"
         .to_owned();
     let words = 2 + usize::from(has_sides);
     let mut table = Table { title, headings, lines: Vec::new(), words };

@@ -45,7 +45,9 @@ impl Record {
             None => Ok(record),
             Some(stray) => {
                 let cell = stray.cell;
-                Err(format!("not a record of a bench: a sample of cell {cell}, which it has not"))
+                Err(format!(
+                    "not a record of a bench: a sample of cell {cell}, which does not exist"
+                ))
             }
         }
     }

@@ -35,14 +35,14 @@ fn one(record: &Record) -> String {
             let _ = write!(text, "\n### {heading}\n\n{items}");
         }
     };
-    list("What was run", commands(record));
+    list("Commands", commands(record));
     let mut ways: Vec<_> =
         paths(record).iter().map(|path| format!("{}: {}", path.title, path.sentence())).collect();
     let uncounted = uncounted(record);
     ways.extend((!uncounted.is_empty()).then(|| format!("Not counted: {}.", uncounted.join(", "))));
-    list("The way of the bytes", ways);
+    list("Data path", ways);
     let named = conditions(record).into_iter().map(|(name, value)| format!("{name}: {value}"));
-    list("Where it was measured", named.collect());
+    list("Environment", named.collect());
     let mut doubts = warnings(record);
     if doubts.is_empty() {
         doubts.push(NO_DOUBT.to_owned());

@@ -79,10 +79,10 @@ fn article(index: usize, (name, record): &Named, is_one_of_many: bool) -> Markup
             h2 { "Caveats" }
             @let doubts = warnings(record);
             @if doubts.is_empty() { p { (NO_DOUBT) } } @else { ul.notes { @for doubt in doubts { li { (doubt) } } } }
-            h2 { "Where it was measured" }
+            h2 { "Environment" }
             dl { @for (name, value) in conditions(record) { dt { (name) } dd { (value) } } }
             details {
-                summary { "All figures as a table of text" }
+                summary { "All figures as a table" }
                 pre tabindex="0" { (figures(record)) }
             }
         }
@@ -140,7 +140,7 @@ fn tables_of(record: &Record) -> Markup {
         }
         @let commands = commands(record);
         @if !commands.is_empty() {
-            h2 { "What was run" }
+            h2 { "Commands" }
             ul { @for command in commands { li { code { (command) } } } }
         }
     }
@@ -151,7 +151,7 @@ fn paths_of(id: &str, record: &Record) -> Markup {
     let (paths, uncounted) = (paths(record), uncounted(record));
     html! {
         @if !paths.is_empty() {
-            h2 { "The way of the bytes" }
+            h2 { "Data path" }
             p.quiet {
                 "Counted in one sample each, that of middle time, at the largest size. Orange passes \
                  through the memory of the program, green stays in the kernel, blue is shared and \

@@ -6,7 +6,7 @@ use crate::record::{
     ThreadCost, Unit, counted, served_amount, served_in, sum,
 };
 
-/// The way of the bytes in one sample.
+/// The data path of one sample.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Path {
     /// Its name in the names of files and in anchors.

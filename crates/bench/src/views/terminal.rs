@@ -43,7 +43,7 @@ pub(crate) fn figures(record: &Record) -> String {
     parts.extend(tables(record).iter().map(|table| format!("{}\n{}", table.title, draw(table))));
     let commands = commands(record);
     if !commands.is_empty() {
-        parts.push(format!("What was run\n{}\n", commands.join("\n")));
+        parts.push(format!("Commands\n{}\n", commands.join("\n")));
     }
     parts.push(match warnings(record).as_slice() {
         [] => format!("{NO_DOUBT}\n"),

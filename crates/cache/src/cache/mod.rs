@@ -101,7 +101,7 @@ impl Cache {
         self.shared.folder.path()
     }
 
-    /// Returns by which name this node recognizes its own requests (RFC 8586).
+    /// Returns the name by which this node recognizes its own requests in `CDN-Loop` (RFC 8586).
     #[must_use]
     pub fn id(&self) -> &str {
         &self.shared.origins.id

@@ -68,7 +68,7 @@ pub(crate) struct Shared {
 
 type CacheObserver = Box<dyn Fn(&CacheEvent<'_>) + Send + Sync>;
 
-/// Something that happened in a cache.
+/// An event of a cache.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum CacheEvent<'e> {
@@ -109,11 +109,11 @@ pub struct FillReport<'r> {
     pub origin: &'r str,
     /// The mechanisms that moved the bytes.
     pub report: &'r Report,
-    /// The time that it took.
+    /// The duration of the fill.
     pub elapsed: Duration,
     /// Whether they were relayed to a client instead of being stored.
     pub is_relay: bool,
-    /// Why it was given up, if it was.
+    /// The reason why it failed; `None` if it succeeded.
     pub error: Option<CacheError>,
 }
 

@@ -40,7 +40,7 @@ pub(crate) fn note_integrity(show: ShowArgs, receipt: &Receipt) {
             continue;
         };
         let held = &receipt.integrity;
-        error_line(&format!("underpass: {level} was refused ({errno}: {reason}); {held} held"));
+        error_line(&format!("underpass: {level} was refused ({errno}: {reason}); using {held}"));
     }
 }
 

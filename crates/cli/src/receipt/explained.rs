@@ -33,8 +33,8 @@ pub(crate) fn explained(receipt: &Receipt, alphabet: Alphabet) -> String {
     }
     if let Some(tls) = &receipt.tls {
         let place = match &tls.why {
-            None => "the kernel encrypted".to_owned(),
-            Some(why) => format!("encrypted in user space ({why})"),
+            None => "in the kernel".to_owned(),
+            Some(why) => format!("in user space ({why})"),
         };
         let resumed = if tls.resumed { ", resumed" } else { "" };
         line("tls", format!("{}, {}{resumed}: {place}", tls.version, tls.suite));

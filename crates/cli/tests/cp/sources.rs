@@ -21,8 +21,8 @@ fn folders_of_one_name_become_one_and_none_of_their_files_is_replaced() {
     let finished = cp_in(here.path(), &["-r", "a/x", "b/x", "d"]);
     assert_eq!(finished.code(), Some(1));
     for says in [
-        "b/x/deep/f would replace d/x/deep/f, which was just made",
-        "b/x/link would replace d/x/link, which was just made",
+        "b/x/deep/f would replace d/x/deep/f, which this command has just created",
+        "b/x/link would replace d/x/link, which this command has just created",
         "2 items",
     ] {
         assert!(finished.stderr.contains(says), "{}", finished.stderr);
@@ -74,7 +74,11 @@ fn a_path_from_the_root_and_one_from_here_are_two() {
         if code == 0 {
             assert_eq!(copied(&f), absolute.to_str().unwrap());
         } else {
-            assert!(finished.stderr.contains("which was just made"), "{}", finished.stderr);
+            assert!(
+                finished.stderr.contains("which this command has just created"),
+                "{}",
+                finished.stderr
+            );
         }
         assert_eq!(copied(&g), below.join("g").to_str().unwrap());
         fs::remove_dir_all(&target).unwrap();

@@ -92,7 +92,7 @@ fn what_is_in_the_place_of_a_folder_or_a_file_is_to_be_removed() {
     for options in [&["--force"][..], &["--update"], &[]] {
         let said = get(&url, target.path(), options).failed(1, &["lacks"]).stderr;
         for line in [
-            "folder is left out: a file is where its folder should be: remove it",
+            "folder is left out: a file has the name of its folder: remove it",
             "file is left out: a folder of that name exists: remove it",
         ] {
             assert!(said.contains(line), "{options:?}: {said}");

@@ -198,7 +198,7 @@ fn a_file_that_became_a_folder_is_replaced_where_others_are_removed() {
             let failed = update(&peer.url, &here, args).failed(1, &[]);
             assert!(failed.stderr.contains(words), "{}", failed.stderr);
         };
-        fails(&[], "a is left out: a file is where its folder should be");
+        fails(&[], "a is left out: a file has the name of its folder");
         fails(&["--delete", "--max-delete", "3"], "4 entries that are here");
         // What has to stay keeps its folder.
         fails(&["--delete", "--exclude", "deep"], "b is left out: a folder of that name");

@@ -100,7 +100,7 @@ fn an_upload_goes_on_after_the_network_the_page_and_patience_were_lost() {
     has_sent(1 << 20);
 
     relay.set_down(true);
-    browser.wait("/trying again/.test(document.querySelector('#uploads .state').textContent)");
+    browser.wait("/retrying/.test(document.querySelector('#uploads .state').textContent)");
     relay.set_down(false);
     relay.allow(2 << 20);
     has_sent(3 << 20);

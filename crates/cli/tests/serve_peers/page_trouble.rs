@@ -169,7 +169,7 @@ fn names_do_not_turn_around_what_is_shown() {
     browser.enter("#files", site.target(trick).to_str().unwrap());
     browser.wait("document.querySelector('dialog p')");
     let told = browser.text("document.querySelector('dialog').textContent");
-    assert!(told.contains("\u{fffd}gpj.exe is there already"), "{told}");
+    assert!(told.contains("\u{fffd}gpj.exe already exists"), "{told}");
     browser.click("dialog button[value=replace]");
     wait_for_uploads(&browser, 1);
     assert_eq!(fs::read(site.source(trick)).unwrap(), b"new");

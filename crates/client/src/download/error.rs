@@ -21,7 +21,7 @@ pub(super) type Result<T, E = DownloadError> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum DownloadError {
     /// Another process is fetching the same file to the same place.
-    #[error("another process is fetching it to the same place")]
+    #[error("another process is downloading to the same file")]
     Busy,
     /// The file on the server changed too often while it was fetched, or changed after a part had
     /// been written to a stream.
@@ -48,7 +48,7 @@ pub enum DownloadError {
         source: io::Error,
     },
     /// The server sends no digest to verify the file by.
-    #[error("the server sends no digest to verify it by")]
+    #[error("the server sends no digest, so the file cannot be verified")]
     NoDigest,
     /// The file system has not enough space.
     #[error("it needs {needed} bytes, but only {free} are free")]

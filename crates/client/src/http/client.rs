@@ -25,7 +25,7 @@ pub struct HttpClient<'a> {
     pub connect_timeout: Duration,
     /// The time limit without progress.
     pub timeout: Duration,
-    /// The moment at which every connection and every answer in memory has to be there; `None` for
+    /// The deadline for every connection and every response that is read into memory; `None` for
     /// never.
     pub deadline: Option<Instant>,
     /// The maximum number of redirects.

@@ -21,7 +21,7 @@ pub fn without_credentials(url: &Url) -> Url {
     url
 }
 
-/// Signs requests to an object store, and learns from its answers.
+/// Signs requests to an object store, and adopts region and time from its responses.
 pub trait Sign: fmt::Debug + Send + Sync {
     /// Returns the URL at which the store has this one, if that is another.
     fn locate(&self, url: &Url) -> Option<Url>;
@@ -46,7 +46,7 @@ pub trait Sign: fmt::Debug + Send + Sync {
     fn failure(&self) -> Option<String>;
 }
 
-/// The fields added to a request, and the facts about the store that they rest on.
+/// The fields added to a request, and the region, clock and keys that they were made with.
 #[derive(Clone, Default)]
 pub struct Signature {
     /// The fields; none if there are no keys.

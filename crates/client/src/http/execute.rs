@@ -102,7 +102,7 @@ impl<'a> HttpClient<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`execute`](Self::execute), but for those about redirects.
+    /// As [`execute`](Self::execute), except for the errors about redirects.
     pub fn execute_without_redirects(
         &self,
         idle: Option<Connection<'a>>,

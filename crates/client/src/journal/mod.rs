@@ -177,8 +177,8 @@ impl<S: Clone + Serialize> Journal<S> {
         }
     }
 
-    /// Forgets a range, no piece of which still makes progress, and syncs that to the disk:
-    /// afterwards its bytes may go.
+    /// Removes a range, no piece of which may be in progress, and syncs the journal to the disk:
+    /// afterwards its bytes may be removed from the file.
     ///
     /// # Errors
     ///

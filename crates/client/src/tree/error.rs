@@ -14,7 +14,7 @@ use crate::backoff::Retryable;
 use crate::download::DownloadError;
 use crate::error::ClientError;
 
-/// The way by which a folder is fetched.
+/// The method by which a folder is fetched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TreeMethod {
     /// As an archive.
@@ -39,8 +39,8 @@ pub struct TreeDone {
     pub links: u64,
     /// The number of files, folders and links left out, each reported as an event.
     pub left_out: u64,
-    /// Why files have other permissions or times than on the server, if a file system refused
-    /// these.
+    /// The error with which a file system refused the server's permissions or times, if one
+    /// did so.
     pub refused: Option<Errno>,
     /// The number of files, links and folders that were removed here.
     pub removed: u64,
@@ -124,7 +124,7 @@ pub enum TreeError {
     #[error("the bucket has no key with this prefix")]
     NotThere,
     /// Everything was fetched, and nothing was removed.
-    #[error("everything was fetched, but nothing removed: {reason}")]
+    #[error("everything was fetched, but nothing was removed: {reason}")]
     NothingRemoved {
         /// Why.
         reason: String,
@@ -147,7 +147,7 @@ pub enum TreeError {
 }
 
 impl TreeError {
-    /// Checks whether the same may succeed later.
+    /// Checks whether a retry may succeed.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Client(error) if error.is_temporary())
@@ -184,13 +184,13 @@ pub(super) fn explain(errno: Errno) -> String {
     match errno {
         Errno::EXIST => "a different one exists, which only --force replaces".to_owned(),
         Errno::ISDIR => "a folder of that name exists: remove it".to_owned(),
-        Errno::NOTDIR => "a file is where its folder should be: remove it".to_owned(),
+        Errno::NOTDIR => "a file has the name of its folder: remove it".to_owned(),
         Errno::NOTUNIQ => {
             "another file of this download has its name in another case, which this file system ignores"
                 .to_owned()
         }
         Errno::NXIO => "a device, FIFO or socket of that name exists: remove it".to_owned(),
-        Errno::LOOP => "a link is where its folder should be: remove it".to_owned(),
+        Errno::LOOP => "a link has the name of its folder: remove it".to_owned(),
         errno => Plain(&errno.into()).to_string(),
     }
 }

@@ -86,7 +86,7 @@ pub enum UploadError {
     #[error("{0}")]
     Source(#[source] Box<Error>),
     /// The target must not exist, an attempt broke off, and now something is there.
-    #[error("the target exists now; it may be a part that an earlier attempt left")]
+    #[error("the target exists now, and may be an incomplete file from an earlier attempt")]
     PartlyThere,
     /// The target is not the version to be replaced.
     #[error("{}", precondition_text(.found.as_deref()))]
@@ -95,7 +95,7 @@ pub enum UploadError {
         found: Option<String>,
     },
     /// Whether the target exists is not known: the server has led to a page, such as one to log in.
-    #[error("the server redirects to {url}, a page that does not tell whether the target is there")]
+    #[error("the server redirects to {url}, so it is unknown whether the target exists")]
     Page {
         /// Its URL, without a password.
         url: String,
@@ -104,16 +104,16 @@ pub enum UploadError {
     #[error("the server answered 200 with a page, but it does not have the file")]
     NotStored,
     /// The target is the whole file, but the server has said that it failed.
-    #[error("the server has the whole file, but it failed: {failure}")]
+    #[error("the server received the whole file and then failed: {failure}")]
     Unconfirmed {
         /// The server's refusal.
         failure: String,
     },
     /// The bytes of a stream are needed again, which gives them only once.
-    #[error("it has to be sent again, but a stream can be read only once")]
+    #[error("the upload has to start over, but a stream can be read only once")]
     Spent,
     /// The length of the bytes is not known, and an object store has to know it.
-    #[error("its length is not known, which the store needs")]
+    #[error("its length is unknown, and object stores require it")]
     NoLength,
     /// Another process is uploading the same file to the same place.
     #[error("another process is uploading it to the same address")]
@@ -130,7 +130,7 @@ pub enum UploadError {
 }
 
 impl UploadError {
-    /// Checks whether the same may succeed later.
+    /// Checks whether a retry may succeed.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         match self {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use globset::{GlobBuilder, GlobMatcher};
 
-/// A pattern of what is left out.
+/// A glob pattern of entries to leave out.
 #[derive(Clone, Debug)]
 pub struct ExcludePattern {
     glob: GlobMatcher,
@@ -66,7 +66,7 @@ impl ExcludePattern {
     }
 }
 
-/// Why a text is not a pattern.
+/// The reason why a text is not a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PatternError(String);

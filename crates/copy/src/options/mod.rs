@@ -43,7 +43,7 @@ pub enum LinkKind {
     Symbolic,
 }
 
-/// When something is done.
+/// The condition for an optional step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum When {
     /// Where the file system supports it.
@@ -55,7 +55,7 @@ pub enum When {
     Never,
 }
 
-/// Where a copy is read from when it is compared with its original.
+/// The place from which a copy is read to compare it with its original.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verify {
     /// The page cache.
@@ -99,9 +99,9 @@ pub struct CopyOptions {
     pub verify: Option<Verify>,
     /// Returns only when everything is on the disk.
     pub sync: bool,
-    /// Writes into files that exist, instead of replacing them when the copy is whole.
+    /// Writes into files that exist, instead of replacing them when the copy is complete.
     pub in_place: bool,
-    /// Goes on with an interrupted copy.
+    /// Resumes an interrupted copy.
     pub resume: bool,
     /// The number of threads that copy; at least 1.
     pub jobs: usize,
@@ -125,13 +125,13 @@ pub struct CopyOptions {
     /// Copies nothing, and calls [`CopyObserver::would_copy`](crate::CopyObserver::would_copy)
     /// for each file instead.
     pub dry_run: bool,
-    /// Which mechanisms move the bytes.
+    /// The policy by which mechanisms are chosen.
     pub policy: Policy,
-    /// The level of certainty that the bytes are of one version of a file.
+    /// The level of protection against mixing two versions of a file.
     pub integrity: Integrity,
     /// Bytes requested in one system call; `None` leaves that to the mechanism.
     pub step: Option<usize>,
-    /// The permissions that copies of devices and FIFOs do not get. Copies of files have those of
+    /// The umask for copies of devices and FIFOs. Copies of files have the permissions of
     /// their originals, whatever the umask of the process is; with a umask of 0 that costs a call
     /// less for each file.
     pub umask: u32,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use underpass_engine::hint::{Action, Hint, Hinted, Plain};
 
-/// Why two ends could not be examined. A problem of the ends themselves is a finding, not an
+/// The reason why two ends were not examined. A problem of the ends themselves is a finding, not an
 /// error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

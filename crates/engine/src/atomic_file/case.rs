@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use super::names::for_each_name;
 use crate::integrity::FileId;
 
-/// Returns whether what has this name in a folder is found by it in the other case, too, as on a
+/// Returns whether an entry of a folder is also found by its name in the other case, as on a
 /// file system that ignores case; `None` if that cannot be told: the name may be gone, have no
 /// case, or letters whose case is not everywhere the same.
 pub fn ignores_case(folder: impl AsFd, name: &[u8]) -> Option<bool> {
@@ -34,7 +34,7 @@ pub fn ignores_case(folder: impl AsFd, name: &[u8]) -> Option<bool> {
     }
 }
 
-/// Returns the name that a folder lists for what is found by this one, if that is another one: the
+/// Returns the listed name of the entry that is found by this name, if the two differ: the
 /// file system ignores the case of names there, or other differences.
 pub fn listed_name(folder: impl AsFd, name: &[u8]) -> Option<Vec<u8>> {
     let folder = folder.as_fd();

@@ -7,12 +7,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::fs::{Gid, Mode, Stat, Uid, fchmod, fchown, fgetxattr, fstat, getxattr};
 use rustix::io::Errno;
 
-/// Whose a file is that replaces another one.
+/// The owner of a file that replaces another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeptOwner {
-    /// That of the old one, where this user may give files away.
+    /// The owner of the old file, if this process may change owners (chown(2)).
     Old,
-    /// That of the process.
+    /// The user of the process.
     Own,
 }
 

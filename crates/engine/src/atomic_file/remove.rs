@@ -19,7 +19,7 @@ use crate::integrity::is_folder;
 ///
 /// # On failure
 ///
-/// What was not removed yet stays, and all that is mounted in it.
+/// Entries that were not removed yet stay, and so does everything that is mounted below.
 pub fn remove_folder(parent: impl AsFd, name: &CStr) -> Result<(), Errno> {
     let parent = parent.as_fd();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -42,7 +42,7 @@ pub fn remove_folder(parent: impl AsFd, name: &CStr) -> Result<(), Errno> {
     unlinkat(parent, name, AtFlags::REMOVEDIR)
 }
 
-/// Returns whether a folder is one where a file system is mounted, or a part of one, and not just
+/// Returns whether a folder is a mount point, also of a bind mount, and not just
 /// an entry of `parent`.
 ///
 /// # Errors

@@ -35,8 +35,8 @@ const HELP: [(&str, &str, &str); 48] = [
     ("copy_file_range", "EACCES", "a security module's answer"),
     ("copy_file_range", "EAGAIN", "OpenZFS, for blocks that are not on the disk yet"),
     ("copy_file_range", "EBADF", "the sink is opened with O_APPEND"),
-    ("copy_file_range", "EFBIG", "offsets near the end of what an offset can express"),
-    ("copy_file_range", "EINVAL", "an end that is not a regular file; OpenZFS at times"),
+    ("copy_file_range", "EFBIG", "the range ends beyond the largest offset"),
+    ("copy_file_range", "EINVAL", "an end that is not a regular file; sometimes OpenZFS"),
     (
         "copy_file_range",
         "EIO",
@@ -55,13 +55,9 @@ const HELP: [(&str, &str, &str); 48] = [
     ("sendfile", "EOVERFLOW", "the sink cannot hold such offsets"),
     ("sendfile", "EPERM", "a container's seccomp filter"),
     ("sendfile", "ESPIPE", "a source that has no offsets"),
-    ("splice", "EINVAL", "an end without a way to splice, or a sink opened with O_APPEND"),
+    ("splice", "EINVAL", "an end that does not support splice, or a sink opened with O_APPEND"),
     ("splice", "EMFILE", "pipe2(2): the process has no descriptor left"),
-    (
-        "splice",
-        "ENFILE",
-        "pipe2(2): the system has no descriptor left; any other error of pipe2(2) is taken in the same way",
-    ),
+    ("splice", "ENFILE", "pipe2(2): the system has no descriptor left"),
     ("splice", "ENOSYS", "a seccomp filter"),
     ("splice", "EOPNOTSUPP", "some sockets and FUSE file systems"),
     ("splice", "EPERM", "a container's seccomp filter"),
@@ -80,7 +76,7 @@ const HELP: [(&str, &str, &str); 48] = [
 ];
 
 /// The text for a refusal that is not an error.
-const NOTHING: &str = "it claimed that nothing was left, as on some network file systems";
+const NOTHING: &str = "it reported the end of the file too early, as some network file systems do";
 
 #[cfg(test)]
 mod tests {

@@ -9,13 +9,13 @@ use std::io;
 
 use rustix::io::Errno;
 
-/// A few words about what can be done, such as `the quota is used up`.
+/// A short text for users about the cause or a remedy, such as `the quota is used up`.
 ///
 /// The words name options of the `underpass` program. A hint can only be printed, not compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Hint(&'static str);
 
-/// An error that can tell what people can do about it.
+/// An error that may have a hint for users.
 pub trait Hinted: std::error::Error {
     /// Returns a hint, if there is one.
     fn hint(&self) -> Option<Hint>;
@@ -58,11 +58,13 @@ impl Hint {
         Some(Self(match Errno::from_io_error(error)? {
             Errno::ADDRINUSE => "another program listens there: choose another port",
             Errno::ADDRNOTAVAIL => "this machine does not have that address",
-            Errno::AFNOSUPPORT => "this machine has no such addresses: leave it out",
+            Errno::AFNOSUPPORT => {
+                "this address family is not available here (IPv6 may be disabled)"
+            }
             Errno::CONNREFUSED => "nothing listens there: start the other side first",
             Errno::ACCESS => "ports below 1024 need a privilege: choose a higher one",
             Errno::INVAL => "a link-local address needs its interface, such as fe80::1%eth0",
-            Errno::NOTSOCK => "something else has that name: choose another path",
+            Errno::NOTSOCK => "the path exists and is not a socket: choose another path",
             _ => return None,
         }))
     }
@@ -84,10 +86,12 @@ impl Action {
             (Self::Reading, Errno::ISDIR) => {
                 "pack a folder with tar: tar -c FOLDER | underpass send - ..."
             }
-            (Self::ReadingFolder, Errno::ISDIR) => "-r copies folders, with everything in them",
-            (Self::Replacing, Errno::ISDIR) => "a folder is in the way",
-            (Self::ReplacingByFolder, Errno::NOTDIR) => "something else is in the way",
-            (Self::Following, Errno::LOOP) => "the link leads back to a folder that it is in",
+            (Self::ReadingFolder, Errno::ISDIR) => "add -r to copy folders",
+            (Self::Replacing, Errno::ISDIR) => "a folder has that name",
+            (Self::ReplacingByFolder, Errno::NOTDIR) => {
+                "something that is not a folder has that name"
+            }
+            (Self::Following, Errno::LOOP) => "the link points to a folder that contains it",
             (Self::Creating, Errno::PERM) => {
                 "the folder may be immutable (see lsattr), or was removed meanwhile"
             }
@@ -95,7 +99,7 @@ impl Action {
                 "it may be immutable (see lsattr), or be another user's in a folder like /tmp"
             }
             (Self::Creating, Errno::EXIST) => "something else has that name: choose another one",
-            (_, Errno::TXTBSY) => "it is running: leave out --in-place, or add --force",
+            (_, Errno::TXTBSY) => "the program is running: leave out --in-place, or add --force",
             (_, Errno::EXIST) => "it exists already: --force replaces it",
             (_, Errno::NOSPC) => DISK_FULL,
             (_, Errno::DQUOT) => "the quota is used up",
@@ -117,7 +121,7 @@ impl fmt::Display for Action {
             Self::Creating => "creating",
             Self::Following => "following",
             Self::Reading => "reading",
-            Self::ReadingFolder => "reading folder",
+            Self::ReadingFolder => "reading the folder",
             Self::Replacing => "replacing",
             Self::ReplacingByFolder => "replacing by a folder",
             Self::Serving => "serving",
@@ -127,8 +131,8 @@ impl fmt::Display for Action {
     }
 }
 
-/// An error of the system without what std adds: `(os error 2)` at the end, and a few words before
-/// the reason why a name has no address.
+/// A system error, displayed without what std adds: `(os error 2)` at the end, and the prefix of
+/// name resolution errors.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain<'e>(pub &'e io::Error);
 

@@ -125,7 +125,11 @@ impl fmt::Display for Error {
             Self::Answered { .. } => write!(f, "the peer closed its end after {moved} bytes"),
             Self::Cancelled { .. } => write!(f, "interrupted after {moved} bytes"),
             Self::Declined { mechanism, refusal, .. } => {
-                write!(f, "{mechanism} is not offered for these two ends ({})", refusal.name())
+                write!(
+                    f,
+                    "{mechanism} is not available between these two ends ({})",
+                    refusal.name()
+                )
             }
             Self::IntegrityDeclined { level, refusal, .. } => {
                 let reason = level.reason(*refusal);
@@ -140,11 +144,11 @@ impl fmt::Display for Error {
             Self::SourceChanged { level: Integrity::Lease, .. } => {
                 write!(
                     f,
-                    "a writer claimed the source after {moved} bytes, before the whole was moved"
+                    "a program opened the source for writing after {moved} bytes, before the end"
                 )
             }
             Self::SourceChanged { .. } => {
-                write!(f, "the source changed while its {moved} bytes were moved")
+                write!(f, "the source changed during the transfer, after {moved} bytes")
             }
             Self::SourceEnded { expected, .. } => {
                 write!(f, "the source ended after {moved} of {} bytes", Grouped(*expected))
@@ -174,10 +178,10 @@ impl Hinted for Error {
             Self::Declined { .. } => "leave out --mechanism to use what the kernel offers",
             Self::IntegrityDeclined { .. } => "leave out --mechanism to fall back to detect",
             Self::SourceChanged { level: Integrity::Lease, .. } => {
-                "the peer was too slow for the writer: send again, or use --integrity snapshot"
+                "the transfer outlasted the lease: try again, or use --integrity snapshot"
             }
             Self::SourceChanged { .. } => {
-                "try again when nothing writes to it, or use --integrity fast"
+                "try again when no program writes to it, or use --integrity fast"
             }
             Self::SourceEnded { .. } => "the source was truncated, or the sender stopped",
             Self::Io { source, .. } => match Errno::from_io_error(source)? {

@@ -37,7 +37,7 @@ pub fn mtime(stat: &Stat) -> Timespec {
     Timespec { tv_sec: stat.st_mtime as i64, tv_nsec: stat.st_mtime_nsec as i64 }
 }
 
-/// Returns the time from 1970 on; none of a time before.
+/// Returns the time since 1970; `None` for an earlier time.
 #[must_use]
 pub fn since_1970(time: Timespec) -> Duration {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);

@@ -64,7 +64,7 @@ impl Integrity {
         }
     }
 
-    /// Returns what a refusal of this level means, in words.
+    /// Returns an explanation of a refusal of this level.
     #[must_use]
     pub fn reason(self, refusal: DeclineReason) -> &'static str {
         let DeclineReason::Errno(errno) = refusal else { return "nothing was cloned" };

@@ -82,13 +82,13 @@ impl Version {
         Self { device, inode, size: size.cast_signed(), modified, changed, links }
     }
 
-    /// Returns the number of the file system.
+    /// Returns the device number of the file system (`st_dev`).
     #[must_use]
     pub const fn device(&self) -> u64 {
         self.device
     }
 
-    /// Returns the file's number on its file system.
+    /// Returns the inode number (`st_ino`).
     #[must_use]
     pub const fn inode(&self) -> u64 {
         self.inode
@@ -100,19 +100,19 @@ impl Version {
         self.size.unsigned_abs()
     }
 
-    /// Returns when the contents were last changed. Every process that may write to it can set it.
+    /// Returns the modification time (`st_mtime`), which any writer of the file can set.
     #[must_use]
     pub const fn modified(&self) -> Timespec {
         self.modified
     }
 
-    /// Returns when the file or its metadata were last changed. No process can set it.
+    /// Returns the change time (`st_ctime`), which no process can set.
     #[must_use]
     pub const fn changed(&self) -> Timespec {
         self.changed
     }
 
-    /// Returns how many names the file has; none once the last was removed.
+    /// Returns the number of hard links (`st_nlink`); 0 once the last name was removed.
     #[must_use]
     pub const fn links(&self) -> u64 {
         self.links

@@ -58,7 +58,7 @@ pub enum Writers {
 }
 
 impl WriterCheck {
-    /// Creates a check that has not looked at the file yet.
+    /// Creates a check; nothing is examined before [`check`](Self::check) is called.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -21,7 +21,7 @@ pub struct Support {
 }
 
 impl Support {
-    /// Returns the answer of a kernel that supports nothing of it.
+    /// Returns the features of a kernel without TLS.
     #[must_use]
     pub const fn none(errno: Errno) -> Self {
         Self {
@@ -31,7 +31,7 @@ impl Support {
         }
     }
 
-    /// Checks whether connections of this version and cipher can go into the kernel.
+    /// Checks whether the kernel supports connections of this version and cipher.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ fn place<T: PartialEq>(all: &[T], what: T) -> usize {
 ///
 /// # Errors
 ///
-/// If there can be no connection over loopback to try it with.
+/// If no connection over loopback can be made for the probe.
 pub fn probe() -> io::Result<Support> {
     let pair = loopback_pair()?;
     if let Err(errno) = attach(&pair.0) {

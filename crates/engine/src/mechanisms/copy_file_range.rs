@@ -56,7 +56,7 @@ pub(crate) fn declines(errno: Errno, is_first: bool) -> bool {
         | Errno::AGAIN // OpenZFS, for blocks that are not on the disk yet
         | Errno::BADF // sink opened with O_APPEND
         | Errno::FBIG // offsets near the end of the range that loff_t can hold
-        | Errno::INVAL // an end that is not a regular file; OpenZFS at times
+        | Errno::INVAL // an end that is not a regular file; sometimes OpenZFS
         | Errno::NOENT // fuse-overlayfs and CIFS
         | Errno::NOSYS // kernel before 4.5, or a seccomp filter
         | Errno::OPNOTSUPP // NFS and some FUSE file systems

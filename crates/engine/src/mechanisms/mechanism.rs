@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 /// A mechanism that moves bytes from a source to a sink.
 ///
-/// The order is by the work that they leave to the processor, the least first.
+/// The variants are ordered by processor time, the least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mechanism {
     /// The sink shares the source's blocks: ioctl_ficlonerange(2). No byte moves at all.

@@ -54,20 +54,20 @@ pub enum Wait {
     Writer,
 }
 
-/// The answer by which a mechanism was declined.
+/// The reason why a mechanism was declined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeclineReason {
     /// With an error.
     Errno(Errno),
-    /// By reporting that nothing was left to move although the promised length was not reached,
+    /// The call returned 0 although the promised length was not reached,
     /// as copy_file_range(2) does on procfs and on some network and overlay file systems, and
     /// sendfile(2) and splice(2) on FUSE.
     Nothing,
-    /// Not at all: the caller excludes it ([`Options::unshared`](crate::Options::unshared)).
+    /// The caller excludes it ([`Options::unshared`](crate::Options::unshared)); no call was made.
     Excluded,
-    /// Not at all: bytes have to pass through TLS of this process.
+    /// This process encrypts (TLS in user space); no call was made.
     UserSpaceTls,
-    /// Not at all: an end has no offset, or another property that the mechanism needs is missing.
+    /// An end has no offset, or lacks another property that the mechanism needs; no call was made.
     UnsuitableEnds,
 }
 

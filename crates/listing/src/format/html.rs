@@ -31,9 +31,9 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      style-src 'sha256-TGe4yHG4uHn7eI7P4EVgMp0gzqpsnQ3kXQZYOreDkJw=' \
      'sha256-067pDGH8VmDlltDXHYdVZc/aRdeAMeQmVd93tEA0Z3I=' \
      'sha256-0maO9yFdh0o0fvpUdKK8spkanSO3sB90tZD3wmHMDbw='; \
-     script-src 'sha256-MlFvpFoq5YsGb3uKSGawkdJgNEG6Bz5Kja0WfAYD3Z8=' \
+     script-src 'sha256-/yvw8tYyPE8HN9JKijGk1EtEV0nxJv0JOJPWouhliWE=' \
      'sha256-fud49AQYcxG6BE2sIQOd4GYv13/79Ae7EaSelU5YhkI=' \
-     'sha256-7/V2+3wA8nCmMac2vZh7RLlq1EMIRdALz1Jnqp8BXpQ='; \
+     'sha256-iMzHyPRvp1jxvekTtJuapDke7aSXkJl+OiNyWG4Pho8='; \
      img-src 'self' data:; connect-src 'self'; form-action 'self'; media-src 'self'; frame-src 'self'; \
      base-uri 'none'; frame-ancestors 'self'";
 
@@ -106,7 +106,7 @@ impl<'l> HtmlForm<'l> {
         let Outline { tally, before, total, .. } = self.outline;
         let Some(tally) = tally else {
             return html! {
-                p.summary { "More entries than can be sorted at once; as the file system has them." }
+                p.summary { "Too many entries to sort; shown in the order of the file system." }
             };
         };
         let shown = tally.folders + tally.files;
@@ -125,7 +125,7 @@ impl<'l> HtmlForm<'l> {
                     ". "
                     @match self.outline.incomplete {
                         Some(Incomplete::Limit(limit)) => {
-                            "There are more; these are the first " (grouped(limit)) " found. "
+                            "There are more; the first " (grouped(limit)) " are shown. "
                         }
                         Some(Incomplete::Walk) => {
                             "There may be more: not all folders below were searched. "
@@ -168,7 +168,7 @@ impl<'l> HtmlForm<'l> {
                         button name="below" value="1" title="Search this folder and those below" {
                             "Search"
                         }
-                        button.here { "Only here" }
+                        button.here { "This folder only" }
                     } @else {
                         button { "Search" }
                     }
@@ -328,7 +328,7 @@ impl<'l> HtmlForm<'l> {
         html! {
             @if is_empty {
                 p.empty {
-                    @if self.listing.query.search.is_some() { "No name here contains this text." }
+                    @if self.listing.query.search.is_some() { "No names match." }
                     @else { "This folder is empty." }
                 }
             }

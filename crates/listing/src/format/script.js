@@ -32,7 +32,7 @@
     });
     none.hidden = shown > 0 || !rows.length;
     none.textContent = none.hidden ? ''
-      : `Nothing on this page has that in its name. Press Enter to search ${further}.`;
+      : `No names on this page match. Press Enter to search ${further}.`;
   };
   const asked = box.value;
 

@@ -84,7 +84,7 @@ page.selection = (() => {
   const post = (names, whole) => {
     const fields = names.map((value) => element('input', { type: 'hidden', name: 'entry', value }));
     if (names.join('\r\nentry=').length > MAX_BODY - 16) {
-      throw new Error('Too many for one archive: take the whole folder, or fewer');
+      throw new Error('Too many entries for one archive: select fewer, or download the whole folder');
     }
     // To get the same address again must not give the whole folder.
     const action = new URL(`${whole}&entry=`, folder);

@@ -72,10 +72,10 @@
     if (forAll) return forAll === 'replace';
     const answer = await ask({
       title: 'Replace this file?',
-      text: `${visible(path)} is there already.`,
+      text: `${visible(path)} already exists.`,
       isOpen: true,
-      all: 'The same for all others',
-      choices: [['skip', 'Keep the old one'], ['replace', 'Replace', 'danger']],
+      all: 'Do this for all others',
+      choices: [['skip', 'Keep existing file'], ['replace', 'Replace', 'danger']],
     });
     if (answer?.all) forAll = answer.value;
     return answer?.value === 'replace';
@@ -160,10 +160,10 @@
         } catch (fault) {
           if (this.state !== 'running') return;
           if (fault.status === 412 && !this.replaces) {
-            this.text.textContent = 'There is a file of this name already';
+            this.text.textContent = 'A file of this name already exists';
             const isMeant = await mayReplace(this.path);
             if (this.state !== 'running') return;
-            if (!isMeant) return this.finish('skipped', 'Kept the old one');
+            if (!isMeant) return this.finish('skipped', 'Existing file kept');
             this.replaces = true;
             this.forget();
             continue;
@@ -178,7 +178,7 @@
 
     // Waits a while, or until the network is back.
     async rest(seconds, why) {
-      this.text.textContent = `${why}; trying again`;
+      this.text.textContent = `${why}; retrying`;
       await new Promise((done) => {
         this.wake = done;
         addEventListener('online', done, { once: true });
@@ -418,7 +418,7 @@
   };
 
   const complain = (error) => ask({
-    title: 'Not everything can be uploaded', text: error.message, choices: [['yes', 'All right']],
+    title: 'Not everything can be uploaded', text: error.message, choices: [['yes', 'OK']],
   });
 
   addEventListener('drop', async (event) => {
@@ -483,7 +483,7 @@
       bar.setAttribute('aria-label', `Upload of ${name}`);
       const line = element('li', {}, element('bdi', { textContent: name }), bar,
         element('span', { className: 'state', textContent:
-          `Interrupted at ${size(offset)} of ${size(bytes)}: choose the same file to go on` }), drop);
+          `Interrupted at ${size(offset)} of ${size(bytes)}: select the same file to resume` }), drop);
       Object.assign(line.dataset, { state: 'interrupted', key });
       drop.addEventListener('click', () => {
         memory.remove(key);

@@ -58,7 +58,7 @@ impl MetricsPage<'_> {
         let accepted = self.sum(|worker| &worker.accepted);
         let refused = self.sum(|worker| &worker.refused);
         self.counter("connections_accepted_total", "Connections accepted.", accepted);
-        self.counter("connections_refused_total", "Connections turned away.", refused);
+        self.counter("connections_refused_total", "Connections refused.", refused);
         let evicted = self.sum(|worker| &worker.evicted);
         let help = "Idle connections closed to make room for others.";
         self.counter("connections_evicted_total", help, evicted);
@@ -69,7 +69,7 @@ impl MetricsPage<'_> {
     /// Writes where TLS was encrypted, and the results of handshakes.
     fn tls(&mut self) {
         let name = "tls_connections_total";
-        let help = "TLS connections, by who encrypts and why it is not the kernel.";
+        let help = "TLS connections, by where they are encrypted and why not in the kernel.";
         self.family(name, "counter", help);
         for ((mode, reason), count) in self.rare(|worker| &worker.secured) {
             self.sample(name, &[("mode", mode), ("reason", &reason)], count);
@@ -110,7 +110,7 @@ impl MetricsPage<'_> {
         }
         self.durations();
         let name = "responses_failed_total";
-        self.family(name, "counter", "Responses that were not sent as promised, by reason.");
+        self.family(name, "counter", "Responses that failed, by reason.");
         for ((failure, _), count) in self.rare(|worker| &worker.failures) {
             self.sample(name, &[("reason", failure)], count);
         }
@@ -119,7 +119,8 @@ impl MetricsPage<'_> {
     /// Writes the histogram of durations.
     fn durations(&mut self) {
         let name = "request_duration_seconds";
-        let help = "Time from the request to the last byte acknowledged, or given up.";
+        let help =
+            "Time from the request until the last byte was acknowledged or the response failed.";
         self.family(name, "histogram", help);
         let mut counts = [0; BOUNDS.len() + 1];
         let mut nanoseconds = 0;

@@ -61,9 +61,9 @@ pub(super) fn reloading(title: &str, content: &Markup) -> String {
 /// Returns the heading.
 fn heading(transfers: usize) -> String {
     match transfers {
-        0 => "Nothing under way".into(),
-        1 => "1 transfer under way".into(),
-        _ => format!("{transfers} transfers under way"),
+        0 => "No transfers".into(),
+        1 => "1 transfer".into(),
+        _ => format!("{transfers} transfers"),
     }
 }
 
@@ -81,7 +81,7 @@ fn entry(view: &View) -> Markup {
             p.how {
                 span {
                     (size(view.bytes)) " of " (size(facts.expected)) ", "
-                    @if view.rate > 0 { (size(view.rate)) "/s" } @else { em { "standing still" } }
+                    @if view.rate > 0 { (size(view.rate)) "/s" } @else { em { "stalled" } }
                 }
                 span { "for " (duration(view.elapsed.as_secs())) (left(view)) }
             }

@@ -63,7 +63,7 @@ impl FromStr for Algorithm {
 
 /// The name is not that of an [`Algorithm`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("digests are sha-256 and sha-512")]
+#[error("the supported digests are sha-256 and sha-512")]
 pub struct UnknownAlgorithm;
 
 /// A digest: equal for equal files, and different for all different files ever found.

@@ -47,7 +47,7 @@ pub enum BadDestination {
     #[error("the Destination has a query; a ? in a name is written %3F")]
     Query,
     /// `Overwrite` is neither `T` nor `F`, or there are several.
-    #[error("Overwrite is T or F")]
+    #[error("Overwrite must be T or F")]
     Overwrite,
 }
 

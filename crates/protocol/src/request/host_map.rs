@@ -102,7 +102,7 @@ impl<T> HostMap<T> {
     /// Returns the value for the host of an authority, with or without a port: that of the name
     /// itself, or else that of the longest wildcard above it.
     ///
-    /// Names have no case, and may end in a dot (RFC 9110 4.2.3, RFC 1034 3.1). Nothing is
+    /// Names ignore case, and may end in a dot (RFC 9110 4.2.3, RFC 1034 3.1). Nothing is
     /// allocated.
     #[must_use]
     pub fn get(&self, authority: &[u8]) -> Option<&T> {

@@ -166,7 +166,12 @@ fn not_modified(facts: &Representation, now: SystemTime) -> ResponsePlan {
 
 /// Plans a 412 (RFC 9110 15.5.13).
 fn failed(facts: &Representation) -> ResponsePlan {
-    message(412, Vec::new(), facts, "the file is not the requested version\n")
+    message(
+        412,
+        Vec::new(),
+        facts,
+        "412 Precondition Failed: the file is not the requested version\n",
+    )
 }
 
 /// Plans a 416, which names the length of the file (RFC 9110 15.5.17).
@@ -175,7 +180,12 @@ fn unsatisfiable(facts: &Representation) -> ResponsePlan {
     fields.extend_from_slice(b"Content-Range: bytes */");
     push_decimal(&mut fields, facts.len);
     fields.extend_from_slice(b"\r\n");
-    message(416, fields, facts, "the file has none of the requested bytes\n")
+    message(
+        416,
+        fields,
+        facts,
+        "416 Range Not Satisfiable: the file has none of the requested bytes\n",
+    )
 }
 
 /// Returns an answer that is not the file.
@@ -223,7 +233,8 @@ fn push_vary(fields: &mut Vec<u8>, facts: &Representation) {
 }
 
 /// The answer to a client that would append to the beginning of another version.
-const REPLACED: &str = "the file has changed since your download was interrupted: start over\n";
+const REPLACED: &str =
+    "409 Conflict: the file has changed since your download was interrupted: start over\n";
 
 /// The length of the lines of a usual response, which are allocated once.
 const FIELDS_CAPACITY: usize = 320;

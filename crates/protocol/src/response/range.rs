@@ -42,9 +42,9 @@ pub(crate) fn one_part(request: &Request) -> Option<(u64, Option<u64>)> {
     }
 }
 
-/// Returns the first range that this request asks for, of a file whose length is not known yet: up
-/// to `u64::MAX` if it has no end, and empty if only the length tells where it lies, or that it is
-/// nowhere. `None` without a range that is well formed.
+/// Returns the first requested range of a file whose length is not known yet: up
+/// to `u64::MAX` if it has no end, and empty if it depends on the length (`bytes=-N`) or is
+/// unsatisfiable. `None` without a well-formed range (RFC 9110 14.1.2).
 #[must_use]
 pub fn first_of_request(request: &Request) -> Option<Range<u64>> {
     let list = request.single("range").and_then(of_bytes)?;

@@ -121,7 +121,7 @@ pub enum BadRedirect {
     #[error("write a path, an address and a status: /old https://example.org/new 301")]
     Form,
     /// The first word is not a path.
-    #[error("the path begins with a slash, and only its end may be *: /old/*")]
+    #[error("the path must begin with a slash, and * is allowed only at its end: /old/*")]
     From,
     /// The second word is not an address.
     #[error(
@@ -130,7 +130,7 @@ pub enum BadRedirect {
     )]
     To,
     /// The third word is not a status of a redirect.
-    #[error("the status is 301, 302, 307 or 308")]
+    #[error("the status must be 301, 302, 307 or 308")]
     Status,
 }
 

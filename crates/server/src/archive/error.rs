@@ -22,7 +22,7 @@ pub enum ArchiveError {
     #[error("too many archives are requested at once; try again soon")]
     Busy,
     /// The archive is no longer wanted.
-    #[error("the archive is no longer wanted")]
+    #[error("all clients of the archive have left")]
     Cancelled,
     /// A file is no longer the one with which the archive was laid out.
     #[error("{} changed while it was archived", QuotedPath(.path))]
@@ -45,7 +45,7 @@ pub enum ArchiveError {
         limit: usize,
     },
     /// Folders are nested more deeply than the caller allows.
-    #[error("{} is nested more than {limit} folders deep", QuotedPath(.path))]
+    #[error("{} is more than {limit} folders deep", QuotedPath(.path))]
     TooDeep {
         /// The first folder that is too deep.
         path: Vec<u8>,

@@ -149,7 +149,7 @@ impl Change {
         // What is at the path may be another link than when the request was checked.
         let source = reached.as_deref().unwrap_or(&self.path);
         if !site.settings.access.can_all(self.user.as_deref(), source, Right::Read) {
-            return Err(ChangeRefusal::new(403, "there is something in it that you may not read"));
+            return Err(ChangeRefusal::new(403, "it contains entries that you may not read"));
         }
         let stat = fstat(&from)?;
         self.check(&stat)?;
@@ -396,7 +396,7 @@ fn move_across(
     if now.is_none_or(|now| Version::from_stat(&now) != Version::from_stat(stat)) {
         return Err(ChangeRefusal::new(
             409,
-            "the file was replaced while it was copied; both are there",
+            "the file was replaced while it was moved; both copies remain",
         ));
     }
     removal::remove(folder.as_fd(), name)?;

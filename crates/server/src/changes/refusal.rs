@@ -44,7 +44,7 @@ impl ChangeRefusal {
 
     /// Creates the response to a change that was made, but not without this flaw.
     pub(crate) fn made(flaw: impl Display) -> Self {
-        Self { is_made: true, ..Self::new(500, format!("it is done, but {flaw}")) }
+        Self { is_made: true, ..Self::new(500, format!("the change was made, but {flaw}")) }
     }
 
     /// Creates the response to a change that failed because of these entries, of which there is at
@@ -104,7 +104,7 @@ impl From<Errno> for ChangeRefusal {
             Errno::EXIST => (412, "this name is already taken"),
             Errno::NOTEMPTY => (409, "another program is writing into the folder; try again"),
             // There was a file when it was checked.
-            Errno::ISDIR => (409, "something else has the name now; try again"),
+            Errno::ISDIR => (409, "the name was taken meanwhile; try again"),
             Errno::BUSY => (409, "it is in use as a mount point"),
             Errno::NAMETOOLONG => (400, "the name is too long for the file system"),
             Errno::NOSPC => (507, "no space is left"),

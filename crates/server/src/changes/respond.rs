@@ -266,7 +266,7 @@ fn check_rights(ctx: &RequestContext<'_>, path: &[u8], what: &ChangeKind) -> Opt
     let access = &site.settings.access;
     let user = ctx.user.as_deref();
     if takes_away && !access.can_all(user, path, Right::Write) {
-        return Some(ctx.error(403, "there is something in it that you may not change"));
+        return Some(ctx.error(403, "it contains entries that you may not change"));
     }
     if site.root.hides(path) || destination.is_some_and(|to| site.root.hides(&to.path)) {
         return Some(ctx.error(403, "such names are hidden here"));

@@ -412,14 +412,14 @@ impl<'a> Slow<'a> {
 
     /// Returns whether the response is still worth sending.
     fn should_continue(&mut self) -> bool {
-        if self.peer.is_given_up() {
+        if self.peer.is_given_up.get() {
             self.fail(if self.peer.is_expired() {
                 SendFailure::Stalled
             } else {
                 SendFailure::Left
             });
         }
-        !self.peer.is_given_up()
+        !self.peer.is_given_up.get()
     }
 
     /// Has helpers bring in the pages of the next turn, if they are missing.

@@ -48,7 +48,7 @@ pub(crate) async fn resolve(
     let resolving = spawn_blocking(move || ResolvedPath::new(&site.root, &helper_path));
     let resolved = resolving.await.map_err(|_| ctx.error(500, ""))?;
     let may = |path: &[u8], right| !ctx.site().root.hides(path) && ctx.can(path, right);
-    let forbidden = || ctx.error(403, "this leads to a place where you may not do this");
+    let forbidden = || ctx.error(403, "this leads to a path where you lack permission");
     let target = resolved.target.as_deref().filter(|_| is_followed);
     if target.is_some_and(|target| resolved.hides_target || !may(target, Right::Read)) {
         return Err(forbidden());

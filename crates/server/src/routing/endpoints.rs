@@ -72,7 +72,7 @@ impl Endpoint {
         let is_private =
             matches!(self, Self::Transfers | Self::Cache | Self::Popular) && !ctx.is_from_here();
         is_private
-            .then(|| ctx.error(403, "only this machine may see this, unless users have passwords"))
+            .then(|| ctx.error(403, "without --auth, only clients on this machine may see this"))
     }
 
     /// Returns the response of the endpoint.
@@ -92,7 +92,7 @@ impl Endpoint {
             }
         };
         if self == Self::Health && ctx.site().root.is_removed() {
-            return ctx.error(503, "the folder that is served was removed: start the server again");
+            return ctx.error(503, "the served folder was removed: restart the server");
         }
         let (media_type, body) = self.content(ctx, target);
         let mut response = Response::memory(200, media_type, body.into_bytes(), is_head);

@@ -22,7 +22,7 @@ pub(crate) async fn respond(
 ) -> Response {
     // A page of another site can send this without asking first.
     if ctx.request.has("origin") || ctx.request.has("sec-fetch-site") {
-        return ctx.error(403, "browsers may not do this");
+        return ctx.error(403, "requests from web pages are refused");
     }
     match &*target.path {
         b".underpass/expire" => expire(ctx, cache, target).await,
@@ -73,7 +73,7 @@ async fn expire(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) ->
             let text = "stale: validated before it is used again\n";
             Response::memory(200, PLAIN_TEXT, text.as_bytes(), false)
         }
-        _ => ctx.error(500, "it is stale until the server is restarted: recording it failed"),
+        _ => ctx.error(500, "saving this failed: it holds only until the server is restarted"),
     }
 }
 
@@ -199,7 +199,12 @@ pub(crate) fn metrics(cache: &Cache) -> String {
             counters.collapsed,
         ),
         ("origin_bytes_total", "counter", "Bytes received from origins.", counters.origin_bytes),
-        ("relayed_bytes_total", "counter", "Bytes passed on unstored.", counters.relayed_bytes),
+        (
+            "relayed_bytes_total",
+            "counter",
+            "Bytes relayed to clients without being stored.",
+            counters.relayed_bytes,
+        ),
         ("evicted_total", "counter", "Objects and extents removed to make room.", counters.evicted),
         ("changed_total", "counter", "Objects found changed at the origin.", counters.changed),
         ("damaged_total", "counter", "Objects the disk failed to read.", counters.damaged),
@@ -217,8 +222,7 @@ pub(crate) fn metrics(cache: &Cache) -> String {
 }
 
 /// Why a fill is refused that would leave nothing.
-const NOT_KEPT: &str =
-    "the node does not keep it: the origin forbids that, or does not say where it ends";
+const NOT_KEPT: &str = "not cached: the origin forbids it, or sends no length";
 
 /// The number of paths that are listed if the request names none.
 const MAX_POPULAR: usize = 1000;

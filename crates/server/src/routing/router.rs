@@ -101,7 +101,7 @@ pub(crate) async fn respond(ctx: &mut RequestContext<'_>) -> Response {
 fn misdirected(ctx: &RequestContext<'_>) -> Option<Response> {
     let detail = match ctx.selection.misdirected? {
         Misdirected::Unknown if endpoints::is_health(ctx.settings(), &ctx.request) => return None,
-        Misdirected::Unknown => "no site here has this name",
+        Misdirected::Unknown => "no site has this host name",
         Misdirected::OtherSite => "this connection belongs to another site: use a new one",
     };
     Some(ctx.error(421, detail))

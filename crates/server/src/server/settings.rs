@@ -24,7 +24,7 @@ pub struct Settings {
     /// The certificate for TLS, if TLS is used: at all addresses except unix sockets. It is shown
     /// to clients that ask for no site with a certificate of its own.
     pub tls: Option<Credentials>,
-    /// The proxies whose word about their clients is believed.
+    /// The proxies whose headers about their clients are trusted.
     pub trusted_proxies: TrustedProxies,
     /// Whether connections of these proxies begin with a header of the PROXY protocol.
     pub proxy_protocol: bool,
@@ -162,7 +162,7 @@ impl ServeError {
     }
 }
 
-/// Why sites cannot be served by one server.
+/// The reason why sites cannot be served by one server.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SitesError {

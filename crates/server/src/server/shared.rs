@@ -153,7 +153,7 @@ impl Shared {
                 self.report(ServerEvent::CannotStore { folder, error });
             }
             CacheEvent::Lost { key, error } => {
-                let reason = format!("dropped from the cache, whose disk failed: {error}");
+                let reason = format!("removed from the cache after a disk error: {error}");
                 self.report(ServerEvent::Failed { target: (*key).to_owned(), reason });
             }
             CacheEvent::OriginFailed { origin, key, reason } => {

@@ -89,7 +89,7 @@ impl UploadRefusal {
 
     /// Creates the refusal of a body for which there is no room (RFC 4918 11.5).
     pub(crate) fn full() -> Self {
-        Self::new(507, "there is no space for it")
+        Self::new(507, "not enough space")
     }
 }
 
@@ -175,8 +175,7 @@ impl IncompleteBody {
             AbortReason::TooSlow => {
                 let rate = site.settings.changes.min_rate;
                 let window = site.shared.settings.timeout.as_secs();
-                let detail =
-                    format!("fewer than {rate} bytes per second arrived within {window} seconds");
+                let detail = format!("slower than {rate} bytes per second over {window} seconds");
                 (broken(IncompleteCause::TooSlow), UploadRefusal::new(408, detail))
             }
             AbortReason::Full => (broken(IncompleteCause::Full), UploadRefusal::full()),

@@ -93,7 +93,7 @@ pub enum HandshakeError {
     #[error("the peer does not speak TLS")]
     PlainHttp,
     /// An authority has checked the answer to its challenge, for which alone it connected.
-    #[error("the peer only checked the answer to its challenge")]
+    #[error("the connection was only an ACME challenge")]
     Challenge,
     /// The peer disconnected before the handshake was done.
     #[error("the peer closed the connection in the middle of the TLS handshake")]
@@ -163,7 +163,7 @@ impl Hinted for HandshakeError {
         Some(Hint::new(match self {
             error if error.is_no_tls() => "is that the port for it?",
             Self::NotPinned { .. } => {
-                "it has a new key, or another program answers there: ask its owner"
+                "the server has a new key, or this is another server: ask its administrator"
             }
             _ => return None,
         }))
@@ -178,7 +178,7 @@ fn fmt_untrusted(
 ) -> fmt::Result {
     match error {
         _ if *is_self_signed => f.write_str(
-            "the server's certificate is self-signed, so no authority vouches for it: name it with \
+            "the server's certificate is self-signed and not trusted: name it with \
              --cacert, or its key with --pin",
         ),
         CertificateError::ExpiredContext { not_after, .. } => {
@@ -204,7 +204,7 @@ fn fmt_untrusted(
         }
         // A bad signature in a chain is reported as an untrusted issuer.
         CertificateError::BadSignature => {
-            f.write_str("the server does not have the key of the certificate that it shows")
+            f.write_str("the server does not have the private key of its certificate")
         }
         CertificateError::Revoked => f.write_str("the server's certificate has been revoked"),
         CertificateError::BadEncoding => {
@@ -231,9 +231,9 @@ fn fmt_reason(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Error::AlertReceived(Alert::HandshakeFailure) => f.write_str(
             "the peer refuses the TLS handshake: it has no cipher suite in common with us",
         ),
-        Error::AlertReceived(Alert::ProtocolVersion) => {
-            f.write_str("the peer refuses the TLS handshake: it knows neither TLS 1.2 nor TLS 1.3")
-        }
+        Error::AlertReceived(Alert::ProtocolVersion) => f.write_str(
+            "the peer refuses the TLS handshake: it supports neither TLS 1.2 nor TLS 1.3",
+        ),
         Error::AlertReceived(
             Alert::UnknownCA | Alert::BadCertificate | Alert::CertificateUnknown,
         ) => f.write_str("the peer rejected our certificate as untrusted"),
@@ -244,7 +244,7 @@ fn fmt_reason(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("the server has no certificate for this name")
         }
         Error::AlertReceived(Alert::CertificateRequired) => {
-            f.write_str("the server wants a certificate of its clients, which is not supported")
+            f.write_str("the server requires a client certificate, which is not supported")
         }
         Error::AlertReceived(alert) => {
             write!(f, "the peer refuses the TLS handshake: {alert:?}")
@@ -258,9 +258,7 @@ fn fmt_reason(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             | PeerIncompatible::SupportedVersionsExtensionRequired,
         ) => f.write_str("the peer knows neither TLS 1.2 nor TLS 1.3"),
         Error::PeerIncompatible(_) => write!(f, "no TLS in common with the peer: {error}"),
-        Error::NoApplicationProtocol => {
-            f.write_str("the peer wants another protocol than HTTP/1.1")
-        }
+        Error::NoApplicationProtocol => f.write_str("the peer does not offer HTTP/1.1 (ALPN)"),
         other => write!(f, "the TLS handshake failed: {other}"),
     }
 }

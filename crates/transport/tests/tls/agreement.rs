@@ -149,7 +149,7 @@ fn http_is_agreed_on_with_those_who_ask() {
             Ok(session) => converse_with_peer(&Ours(session, socket)),
             Err(error) => {
                 assert!(is_refused);
-                let told = "the peer wants another protocol than HTTP/1.1";
+                let told = "the peer does not offer HTTP/1.1 (ALPN)";
                 assert_eq!(error.to_string(), told);
             }
         }

@@ -84,7 +84,7 @@ fn times_are_checked() {
 #[test]
 fn strangers_are_not_believed_unless_everybody_is() {
     let (certificate, other) = (Certificate::new(), Certificate::new());
-    let told = "the server's certificate is self-signed, so no authority vouches for it: name it with \
+    let told = "the server's certificate is self-signed and not trusted: name it with \
                 --cacert, or its key with --pin";
     assert_eq!(says(try_with(&certificate, &other.trust(), "localhost")), told);
     let signed = signed_by_stranger();
@@ -144,7 +144,7 @@ fn insecure_still_wants_to_see_the_key() {
             server_peer(Arc::new(config), |peer| peer.conn.complete_io(&mut peer.sock).is_err());
         let error = connect(&socket, &Connector::new(&trust).unwrap()).unwrap_err();
         drop(socket);
-        let told = "the server does not have the key of the certificate that it shows";
+        let told = "the server does not have the private key of its certificate";
         assert_eq!(error.to_string(), told);
         assert!(peer.join().unwrap());
     }

@@ -393,7 +393,7 @@ pub(super) const CP: Description = Description {
     caption,
     metrics: &[
         &TIME,
-        &metric!("files": "Files in a second", "files/s", Count, Table, more;
+        &metric!("files": "Files per second", "files/s", Count, Table, more;
             |record, sample| Some(record.copies.as_ref()?.files as f64 / sample.wall_s)),
         // Holes have not to be moved.
         &Metric {

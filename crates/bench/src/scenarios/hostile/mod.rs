@@ -231,8 +231,8 @@ pub(super) const HOSTILE: Description = Description {
     caption: |record| {
         let connections = record.arguments.serve.map_or(0, |setting| setting.connections);
         format!(
-            "A good client, alone and beside up to {connections} connections of bad ones; the floor \
-             is beside the same load at a server that does nothing but accept and close"
+            "A good client, alone and among up to {connections} connections of bad ones; the floor \
+             is the same load at a server that only accepts and closes"
         )
     },
     metrics: &[

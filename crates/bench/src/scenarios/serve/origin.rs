@@ -30,22 +30,22 @@ pub struct OriginArgs {
     #[arg(default_value = "nginx,nginx-slice,squid,ats,underpass,varnish")]
     server: Vec<Contender>,
 
-    /// Size of the object that the crowd asks for
+    /// Size of the object that all clients request at once
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = bytes)]
     size: u64,
 
-    /// Clients of the crowd
+    /// Number of clients that request the object at once
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = number(1))]
     clients: u32,
 
-    /// Bytes in a second that the origin sends to the crowd
+    /// Bytes per second that the origin sends to each of these clients
     ///
-    /// Times the number of clients, it has to be less than this machine can send to itself: else
-    /// the crowd is slower than one client with any cache.
+    /// Times the number of clients, it has to be less than this machine can send to itself;
+    /// otherwise the clients are slower than a single one, with any cache.
     #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = bytes)]
     origin_rate: u64,
 
-    /// Size of the object of which ranges are asked for
+    /// Size of the object of which ranges are requested
     #[arg(long, value_name = "SIZE", default_value = "10G", value_parser = bytes_from(RANGE))]
     large: u64,
 
@@ -296,9 +296,9 @@ pub(in crate::scenarios) const ORIGIN: Description = Description {
         let clients = record.arguments.serve.unwrap_or_default().connections;
         let size = record.sizes().first().map_or_else(String::new, |size| short_size(*size));
         format!(
-            "A crowd of {clients} clients asks a cache for {size} that it does not have, and once \
+            "{clients} clients request one object of {size} that the cache does not have, and once \
              more; ranges of 1 MiB at random, where less than the whole object is fetched; a hot \
-             set of half the budget beside a scan of ten times the budget"
+             set of half the budget during a scan of ten times the budget"
         )
     },
     metrics: &[

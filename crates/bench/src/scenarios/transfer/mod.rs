@@ -227,8 +227,8 @@ fn caption(record: &Record) -> String {
         PinnedSides::None => "Server and client are on any core".to_owned(),
     };
     let memory = match transfers.memory {
-        MemoryState::Found => "the memory is as the client before has left it",
-        MemoryState::Even => "all find the memory alike",
+        MemoryState::Found => "memory is as the previous client left it",
+        MemoryState::Even => "memory is in the same state for all",
     };
     let what = match transfers.files {
         Some(files) => {
@@ -240,7 +240,7 @@ fn caption(record: &Record) -> String {
     };
     format!(
         "{what}Time from the start of the client's process to its end, and processor time of the \
-         whole of it. {cores}; {memory}"
+         whole process. {cores}; {memory}"
     )
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn draw(path: &Path) -> Drawing {
     };
     Drawing {
         title: path.title.clone(),
-        note: "The way of the bytes as it was counted in this run".to_owned(),
+        note: "The data path as counted in this run".to_owned(),
         description: path.sentence(),
         height: FACTS + path.facts.len() as f64 * 18.0 - 12.0,
         body,

@@ -46,7 +46,7 @@ pub(crate) enum ScenarioArgs {
     /// Measure what one well-behaved client gets from the file server among thousands of hostile
     /// ones
     Hostile(Box<Run<HostileArgs>>),
-    /// Measure caches in front of an origin under a crowd, hits, ranges and a scan, compared with
+    /// Measure caches in front of an origin: parallel misses, hits, ranges, a scan; compared with
     /// nginx, Varnish, Squid and Traffic Server
     Origin(Run<OriginArgs>),
     /// Measure throughput, processor time and memory of the file server by connections and file

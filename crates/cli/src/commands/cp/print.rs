@@ -127,11 +127,13 @@ fn notes(receipt: &CopyReceipt, outcome: &CopyOutcome) -> Vec<String> {
     }
     if receipt.links_copied > 0 {
         let names = counted(receipt.links_copied, "further name", "further names");
-        notes.push(format!("{names} of files became copies: there are no hard links there"));
+        notes.push(format!(
+            "{names} of files became copies: the target file system has no hard links"
+        ));
     }
     if receipt.without_attributes > 0 {
         let copies = counted(receipt.without_attributes, "copy", "copies");
-        notes.push(format!("{copies} lost attributes, which could not be kept there"));
+        notes.push(format!("{copies} lost attributes that the target file system cannot store"));
     }
     notes
 }
@@ -165,5 +167,5 @@ pub(super) fn in_place(path: &Path, count: u64) -> String {
         0 | 1 => format!("{path} was"),
         count => format!("{} files, such as {path}, were", HumanCount(count)),
     };
-    format!("{subject} written in place, as it may not be replaced there")
+    format!("{subject} written in place, because it cannot be replaced")
 }

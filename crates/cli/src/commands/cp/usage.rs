@@ -7,12 +7,12 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CpError {
     #[error(
-        "-i reads answers from standard input, which is also what is copied: leave out -i, or name a file"
+        "-i reads answers from standard input, which is also the source: leave out -i, or name a file"
     )]
     AnswersFromSource,
-    #[error("--in-place writes into the files that --backup would keep")]
+    #[error("--backup cannot be combined with --in-place, which overwrites the old files")]
     BackupInPlace,
-    #[error("--backup is for files that are replaced, and -n and --update=none replace none")]
+    #[error("--backup cannot be combined with -n or --update=none, which replace nothing")]
     BackupWithoutReplacement,
     #[error("-Z and --context are for kernels without SELinux: use chcon or restorecon here")]
     Context,
@@ -20,11 +20,11 @@ pub(super) enum CpError {
     Control(OsString),
     #[error("--delete would remove the files that --backup keeps")]
     DeleteWithBackup,
-    #[error("--delete is for folders: add -r")]
+    #[error("--delete needs -r")]
     DeleteWithoutFolders,
     #[error("a copy that shares blocks has the holes of its original: leave out {instead}")]
     HolesOfSharedBlocks { instead: &'static str },
-    #[error("name what to copy, and where to")]
+    #[error("a source and a target are required")]
     Incomplete,
     #[error("{} is a folder: name a file in it", .0.display())]
     InputToFolder(PathBuf),

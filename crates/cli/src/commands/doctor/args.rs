@@ -13,12 +13,12 @@ use crate::failure::{Failure, Result};
 /// The arguments of `doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// What would be copied or sent: a file, or a folder of such files [default: the current
+    /// The source: a file, or a folder with files like those to be moved [default: the current
     /// folder]
     #[arg(long, value_name = "PATH")]
     pub(super) from: Option<PathBuf>,
 
-    /// Where to: the new file or its folder, - for standard output, a host, or unix:PATH
+    /// The target: the new file or its folder, - for standard output, a host, or unix:PATH
     /// [default: any host]
     #[arg(long, value_name = "PATH | HOST[:PORT]", value_hint = clap::ValueHint::AnyPath)]
     pub(super) to: Option<OsString>,

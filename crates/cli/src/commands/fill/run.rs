@@ -187,7 +187,9 @@ impl Filler<'_> {
             });
             let error = match answered {
                 Ok(body) => {
-                    let bad = |_| Failure::line(format!("{} is no node", shown(&self.args.node)));
+                    let bad = |_| {
+                        Failure::line(format!("{} is not a cache node", shown(&self.args.node)))
+                    };
                     return serde_json::from_slice(&body).map_err(bad).map_err(FillStop::All);
                 }
                 Err(error) => error,

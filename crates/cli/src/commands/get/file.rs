@@ -160,14 +160,14 @@ fn report(show: ShowArgs, event: &DownloadEvent<'_>) {
         DownloadEvent::SourceDropped { url, error } => {
             let reason = match error {
                 DownloadError::Changed => {
-                    "it has another file, or one that is not known to be the same"
+                    "it has a different file, or one without a strong ETag to compare"
                 }
                 error => &error.to_string(),
             };
             output::note(&format!("{} is left out: {reason}", shown(url)));
         }
         DownloadEvent::SourcesDisagree => output::note(
-            "the parts of several servers have a wrong digest together: fetching it from one server after the other",
+            "the parts from several servers do not match the digest: fetching the file from one server at a time",
         ),
         DownloadEvent::StartingOver => {
             output::note("the file on the server has changed: starting over")

@@ -8,7 +8,7 @@ use crate::output::{ProgressPosition, counted};
 /// Returns how far a file is.
 pub(super) fn file(gauge: &Gauge) -> ProgressPosition {
     let note = match (gauge.is_checking(), gauge.connections()) {
-        (true, _) => "making its digest".to_owned(),
+        (true, _) => "computing the digest".to_owned(),
         (false, count) => counted(count.into(), "connection", "connections"),
     };
     // In this order: what is there before a round of requests is set before what is there now.

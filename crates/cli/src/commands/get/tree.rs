@@ -152,7 +152,7 @@ fn report(show: ShowArgs, event: &TreeEvent<'_>) {
             output::note(&format!("{} is left out: {reason}", path.escape_ascii()));
         }
         TreeEvent::ListingCut { url } => {
-            output::note(&format!("{url}: the listing has no end, so something may be missing"));
+            output::note(&format!("{url}: the listing is truncated, so entries may be missing"));
         }
         TreeEvent::NothingRemoved => {
             output::note("nothing is removed, because something was left out");

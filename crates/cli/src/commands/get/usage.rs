@@ -14,7 +14,7 @@ pub(super) enum GetError {
     #[error("{0} is a bucket: name a key, or fetch all of them with -r")]
     Bucket(String),
     #[error(
-        "{0} has no name, so --delete would remove what is in the current folder: say with -d DIR which folder is its mirror"
+        "{0} is the root of a server, so --delete would remove files from the current folder: name the mirror with -d DIR"
     )]
     DeleteHere(String),
     #[error("with --delete, two of the URLs cannot share the folder {}: use a command and -d DIR for each", .0.display())]
@@ -31,7 +31,7 @@ pub(super) enum GetError {
     NotAName(PathBuf),
     #[error("--digest checks one file: give one URL")]
     OneDigest,
-    #[error("--mirror names another place of one file: give exactly one URL")]
+    #[error("--mirror needs exactly one URL")]
     OneMirrored,
     #[error("-o FILE is one file for one URL: use -d DIR for several")]
     OneOutput,

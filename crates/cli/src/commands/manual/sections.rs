@@ -122,7 +122,7 @@ const CP: ManualEntries = &[
 
 const FILL: ManualEntries = &[
     (
-        "Fill a node at night with what is popular on another one:",
+        "Prefetch the popular files of another node at night:",
         "underpass fill --node http://cache2:5000 --manifest popular --rate 150M --between 02:00-06:00",
     ),
     ("Fetch one file:", "underpass fill --node http://localhost:5000 --manifest - -q"),
@@ -160,7 +160,7 @@ const COPY: ManualEntries = &[
 ];
 
 const SERVER: ManualEntries = &[
-    ("0", "The server was asked to end, by SIGTERM or SIGINT, even if transfers were cut off."),
+    ("0", "The server was stopped by SIGTERM, SIGINT or SIGQUIT, even if transfers were cut off."),
     ("1", "The server could not start, or failed."),
     ("2", "An option is wrong, on the command line, in the environment or in the configuration."),
 ];
@@ -196,8 +196,8 @@ const COMPARED: ManualEntries = &[
 const SERVE_FILES: ManualEntries = &[
     ("/etc/underpass/underpass.toml", "The options of underpass.service, by their long names."),
     ("/etc/underpass/NAME.toml", "The options of underpass@NAME.service."),
-    ("/var/log/underpass/", "Where the unit may write an access log (log-file)."),
-    ("/run/underpass/", "Where the unit may create a Unix socket (bind)."),
+    ("/var/log/underpass/", "The access log of the unit (log-file)."),
+    ("/run/underpass/", "The Unix socket of the unit (bind)."),
     ("/var/lib/underpass/", "The folder that the packages serve until the configuration changes."),
     ("/var/lib/underpass-keys/", "The account and certificates of --acme, for the unit."),
     (
@@ -207,15 +207,15 @@ const SERVE_FILES: ManualEntries = &[
 ];
 
 const GET_FILES: ManualEntries = &[
-    ("FILE.part", "A download that is not complete."),
-    ("FILE.part.journal", "Which ranges of which version FILE.part has, for the next attempt."),
+    ("FILE.part", "An incomplete download."),
+    ("FILE.part.journal", "The version and ranges that FILE.part contains, used to resume."),
     ("~/.netrc", "Users and passwords by host; NETRC and --netrc-file name another file."),
 ];
 
 const PUT_FILES: ManualEntries = &[
     (
         "$XDG_STATE_HOME/underpass/uploads/",
-        "What is known of unfinished uploads; ~/.local/state/underpass/uploads/ by default.",
+        "Journals of unfinished uploads; ~/.local/state/underpass/uploads/ by default.",
     ),
     ("~/.netrc", "Users and passwords by host; NETRC and --netrc-file name another file."),
 ];
@@ -233,7 +233,7 @@ const PROGRAM_FILES: ManualEntries = &[
     ("~/.netrc", "Users and passwords by host, for requests."),
     (
         "$XDG_STATE_HOME/underpass/",
-        "What is kept between calls; ~/.local/state/underpass/ by default.",
+        "State kept between runs; ~/.local/state/underpass/ by default.",
     ),
 ];
 
@@ -252,7 +252,7 @@ const FILL_FILES: ManualEntries =
 
 const DOCTOR_FILES: ManualEntries = &[
     ("underpass-doctor", "A temporary file in the folder of --to, which is removed at the end."),
-    ("/proc, /sys", "Where it reads what the kernel offers."),
+    ("/proc, /sys", "Read to examine the kernel."),
 ];
 
 const EXPLAIN_FILES: ManualEntries = &[(

@@ -191,7 +191,7 @@ impl PutWalk {
         if facts.is_symlink() {
             return Ok(PutStep::Skipped {
                 path,
-                reason: "left out: it is a link, -L follows them",
+                reason: "left out: it is a link (-L follows links)",
             });
         }
         if facts.is_dir() {
@@ -219,7 +219,10 @@ impl PutWalk {
         }
         let identity = (facts.dev(), facts.ino());
         if above.contains(&identity) {
-            return Ok(PutStep::Skipped { path, reason: "left out: it leads back to where it is" });
+            return Ok(PutStep::Skipped {
+                path,
+                reason: "left out: the link points to a folder that contains it",
+            });
         }
         above.push(identity);
         if !url.path().ends_with('/') {

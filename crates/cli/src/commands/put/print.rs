@@ -12,7 +12,7 @@ pub(crate) fn event(event: &UploadEvent<'_>) -> Option<String> {
         UploadEvent::StartedOver { reason } => format!("starting over: {reason}"),
         UploadEvent::Redirected { to } => format!("the server redirects to {to}"),
         UploadEvent::Again { error, wait, resumes } => {
-            let how = if *resumes { "resuming from there" } else { "sending it once more" };
+            let how = if *resumes { "resuming from there" } else { "starting over" };
             format!("{error}; {how} in {:.1} s", wait.as_secs_f64())
         }
         UploadEvent::PartsLeft { upload, error } => format!(

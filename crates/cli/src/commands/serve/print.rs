@@ -113,7 +113,7 @@ pub(crate) fn event(event: &ServerEvent, is_quiet: bool) {
         // What was cut off stands in the summary, which follows.
         ServerEvent::Drained { .. } | ServerEvent::Draining { open: 0 } => {}
         ServerEvent::Draining { open } => note(&format!(
-            "{open} {} left, no new ones are accepted; a second signal ends all at once",
+            "{open} {} still running; new connections are refused, and a second signal stops at once",
             if *open == 1 { "transfer is" } else { "transfers are" }
         )),
         ServerEvent::AcceptFailed(error) => {
@@ -126,7 +126,7 @@ pub(crate) fn event(event: &ServerEvent, is_quiet: bool) {
             let by = report.main_mechanism().map_or("nothing", Mechanism::name);
             let seconds = elapsed.as_secs_f64();
             let end = match failure {
-                Some(failure) => format!("; given up: {failure}"),
+                Some(failure) => format!("; failed: {failure}"),
                 None => String::new(),
             };
             error_line(&format!(

@@ -153,7 +153,7 @@ fn serve(
     let line = move |line: &[u8]| lines.iter().for_each(|log| log.line(line));
     let outcome = server.run(control, line, move |note| print::event(&note, is_quiet));
     if !log.iter().all(LogBuffer::end) {
-        note("the last lines of the log are lost: nothing takes them");
+        note("standard output is blocked: the last log lines were lost");
     }
     watch.end();
     timer.into_iter().for_each(Timer::end);

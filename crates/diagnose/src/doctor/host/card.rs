@@ -110,7 +110,7 @@ fn of_route(route: &std::result::Result<HostRoute, Errno>) -> Finding {
                 .remedy("let filters (seccomp) allow socket(2) with AF_NETLINK")
         }
         Err(errno) => Finding::closed("route")
-            .finding(format!("there is none ({})", errno::name(*errno)))
+            .finding(format!("no route to the host ({})", errno::name(*errno)))
             .consequence("no connection to it can be made")
             .remedy("see: ip route, ip link"),
     }
@@ -120,7 +120,7 @@ fn of_mtu(route: &HostRoute) -> Finding {
     let HostRoute { mtu, .. } = route;
     Finding::best("mtu")
         .finding(format!("packets have at most {mtu} bytes"))
-        .consequence(format!("1 GiB takes {} of them", (1_u64 << 30).div_ceil(segment(*mtu))))
+        .consequence(format!("1 GiB takes {} packets", (1_u64 << 30).div_ceil(segment(*mtu))))
 }
 
 /// Returns how many bytes of a file a packet carries, without the headers of IP and TCP and its
@@ -144,7 +144,7 @@ fn gathers(card: &Offloads, at: &str) -> Finding {
     let finding = format!("scatter-gather is {}, packet checksums are {}", what[0], what[1]);
     if both == [Offload::On; 2] {
         return Finding::best("card_gathers").finding(finding).consequence(
-            "the Linux Journal's condition for true zero copy: the card reads the file's pages directly",
+            "the card can read the file's pages directly from the page cache (true zero copy)",
         );
     }
     let limited = Finding::limited("card_gathers")

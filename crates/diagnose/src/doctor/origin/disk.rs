@@ -30,7 +30,7 @@ pub fn examine_disk(folder: &Path) -> Finding {
                     "{rate} MiB/s written and synced, {free:.1} GiB free, {holes}{missing}"
                 ))
                 .consequence(
-                    "fills are no faster than this; reading hits needs the page cache or the same",
+                    "fills are limited to this rate, and so are hits that are not in the page cache",
                 )
         }
         Err(error) => Finding::closed(name)

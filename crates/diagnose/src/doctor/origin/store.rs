@@ -104,7 +104,7 @@ fn region(store: &Store) -> Finding {
 fn clock(contact: &Contact) -> Finding {
     let Some(theirs) = contact.response.fields.get("date").and_then(parse_date) else {
         return Finding::limited("clock")
-            .finding("the store does not say what time it is")
+            .finding("the store sends no Date")
             .consequence("a wrong clock only shows when signatures are refused");
     };
     let (side, gap) = match theirs.duration_since(SystemTime::now()) {
@@ -115,7 +115,7 @@ fn clock(contact: &Contact) -> Finding {
     let seconds = gap.as_secs();
     if seconds <= MAX_SKEW {
         return Finding::best("clock")
-            .finding("this clock and the store's agree")
+            .finding("the clocks of this machine and of the store agree")
             .consequence("signatures are valid, and ages are right");
     }
     Finding::limited("clock")

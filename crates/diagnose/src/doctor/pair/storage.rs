@@ -94,7 +94,7 @@ fn pipe(info: &StorageInfo) -> Finding {
     match granted {
         Ok(bytes) if bytes >= FULL => Finding::best("pipe")
             .finding(format!("a pipe of {bytes} bytes was granted{max}"))
-            .consequence("splice moves the most that it can in each call"),
+            .consequence("splice moves up to that much in each call"),
         Ok(bytes) => Finding::limited("pipe")
             .finding(format!("only a pipe of {bytes} bytes was granted{max}"))
             .consequence("splice needs more calls, as in uploads and recv")
@@ -110,10 +110,11 @@ fn pipe(info: &StorageInfo) -> Finding {
 }
 
 fn nowait(info: &StorageInfo) -> Finding {
-    let refused = |errno| format!("a read cannot be asked not to wait ({})", errno::name(errno));
+    let refused =
+        |errno| format!("reads without waiting are not supported ({})", errno::name(errno));
     match (info.nowait, info.cachestat) {
         (Ok(()), _) => Finding::best("rwf_nowait")
-            .finding("a read can be asked not to wait (RWF_NOWAIT)")
+            .finding("reads without waiting are supported (RWF_NOWAIT)")
             .consequence("serve knows which reads would wait, and leaves them to a helper"),
         (Err(errno), Ok(_)) => Finding::unneeded("rwf_nowait")
             .finding(refused(errno))
@@ -170,7 +171,7 @@ fn unnamed(landed: Result<bool, Errno>, has_proc: bool) -> Finding {
                 "a copy appears only when it is complete; an interrupted one leaves nothing",
             ),
         Ok(false) => Finding::limited(name)
-            .finding("files need a name while they are written")
+            .finding("unnamed files are not supported (O_TMPFILE)")
             .consequence(
                 "a copy has a hidden name until it is complete; a killed one leaves a file behind",
             )

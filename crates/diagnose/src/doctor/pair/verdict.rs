@@ -55,8 +55,8 @@ fn open_way(trials: &PairTrials) -> Finding {
         0 if report.bytes() == 0 => "there was nothing to move",
         0 => "no byte of the file enters user space",
         _ if is_buffered => "a file this small goes through a buffer, which takes the fewest calls",
-        1 => "each byte of the file crosses into the kernel once more than it has to",
-        _ => "each byte of the file crosses into user space and back",
+        1 => "each byte of the file is copied once from user space into the kernel",
+        _ => "each byte of the file is copied into user space and back",
     };
     let state = match (crossings > 0 && !is_buffered, declined.is_empty()) {
         (true, _) => FindingState::Closed,

@@ -102,7 +102,7 @@ async fn create(
         }
         return Ok(granted(ctx, if is_new { 201 } else { 200 }, added.keep()));
     }
-    Err(ctx.busy(503, "it is changing all the time"))
+    Err(ctx.busy(503, "it keeps changing; try again later"))
 }
 
 /// Refuses a lock of what the client may not change, at the path itself or where a link leads.
@@ -113,10 +113,10 @@ fn refuse(ctx: &RequestContext<'_>, paths: &LockPaths, depth: Depth) -> Option<R
             return Some(ctx.error(403, "such names are hidden here"));
         }
         if !ctx.can(path, Right::Write) {
-            return Some(ctx.error(403, "a link leads to a place where you may not do this"));
+            return Some(ctx.error(403, "a link leads to a path where you lack permission"));
         }
         if depth == Depth::Infinity && !access.can_all(user, path, Right::Write) {
-            return Some(ctx.error(403, "there is something in it that you may not change"));
+            return Some(ctx.error(403, "it contains entries that you may not change"));
         }
     }
     None

@@ -55,7 +55,7 @@ pub(crate) struct Peer {
     /// Whether it was closed for lack of progress.
     is_expired: Cell<bool>,
     /// Whether the response that it was sending is given up.
-    is_given_up: Cell<bool>,
+    pub(crate) is_given_up: Cell<bool>,
     /// Whether it ended abnormally.
     is_reset: Cell<bool>,
     /// The download that is being sent, or was sent last, if it could be resumed.
@@ -303,11 +303,6 @@ impl Peer {
     /// Returns whether it was closed for lack of progress.
     pub(crate) fn is_expired(&self) -> bool {
         self.is_expired.get()
-    }
-
-    /// Returns whether the response that it was sending is given up.
-    pub(crate) fn is_given_up(&self) -> bool {
-        self.is_given_up.get()
     }
 
     /// Returns the bytes written to the socket that the peer's kernel has acknowledged.

@@ -18,7 +18,7 @@ use underpass_transport::tls::Identity;
 pub struct SiteSettings {
     /// The names for which it answers.
     pub names: Vec<HostPattern>,
-    /// Whether it also answers requests that name no site, or none that there is.
+    /// Whether it also answers requests without a host name, or with one that no site has.
     pub is_default: bool,
     /// The folder whose files are served, or a single file; `None` if there are none, as for a
     /// site that redirects everything.
@@ -31,7 +31,7 @@ pub struct SiteSettings {
     pub is_ordered: bool,
     /// The paths that are redirected; the first that matches counts.
     pub redirects: Vec<Redirect>,
-    /// The checks that ensure that the bytes of a response are of one version of the file.
+    /// The level of protection against mixing two versions of a file in a response.
     pub integrity: Integrity,
     /// The access rules for users and paths.
     pub access: Access,

@@ -60,7 +60,7 @@ impl UploadTarget {
         if (upload.is_folder || path.is_empty()) && !root.is_file() {
             let detail = match path.is_empty() || root.hides(path) || root.stat(path).is_ok() {
                 true => "a file cannot replace a folder",
-                false => "a name that ends in a slash is that of a folder, which MKCOL makes",
+                false => "a name that ends in a slash is a folder: create it with MKCOL",
             };
             return Err(UploadRefusal::new(405, detail).with("Allow", "GET, HEAD, OPTIONS, MKCOL"));
         }

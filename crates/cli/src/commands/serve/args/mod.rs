@@ -184,7 +184,7 @@ pub(super) struct PlaceArgs {
     #[arg(long, value_name = "CIDR")]
     pub(super) trusted_proxy: Vec<String>,
 
-    /// Make unix sockets with these permissions, in octal: who may write may connect [default:
+    /// Create unix sockets with this mode, in octal: write permission allows connecting [default:
     /// those that the umask leaves]
     #[arg(long, value_name = "MODE", value_parser = socket_mode)]
     pub(super) socket_mode: Option<u32>,

@@ -30,7 +30,7 @@ pub(in super::super) enum OptionsError {
     #[error("the keys of --acme would be served: {} is in {}; give another folder with --acme-state", .folder.display(), .root.display())]
     KeysServed { folder: PathBuf, root: PathBuf },
     #[error(
-        "--mechanism {0} works between files only, and clients are behind sockets: choose sendfile, splice, mmap or read_write, or --prefer"
+        "--mechanism {0} works only between files: choose sendfile, splice, mmap or read_write, or use --prefer"
     )]
     MechanismOfFiles(Mechanism),
     #[error("{option} needs {other}")]
@@ -38,13 +38,15 @@ pub(in super::super) enum OptionsError {
     #[cfg(feature = "tls")]
     #[error("--acme needs a folder for its certificates: give one with --acme-state")]
     NoStateFolder,
-    #[error("no certificate is named any more: HTTPS ends only with a restart of the server")]
+    #[error(
+        "the certificate was removed from the configuration: restart the server to disable HTTPS"
+    )]
     NoTlsLater,
     #[error("--{0} can be given on the command line only")]
     OnlyTyped(String),
     #[error("--redirect-http needs an address with a port: give one with --bind")]
     RedirectWithoutPort,
-    #[error("the sandbox was made without {0}: restart the server")]
+    #[error("the running sandbox does not allow {0}: restart the server")]
     Sandboxed(String),
     #[error("--tls self makes a certificate: leave out --tls-cert and --tls-key")]
     SelfSignedAndFiles,
@@ -56,7 +58,7 @@ pub(in super::super) enum OptionsError {
     SiteWithoutFiles,
     #[error("this site needs names = [\"files.example.org\"], or default = true")]
     SiteWithoutNames,
-    #[error("HTTPS takes effect only after a restart of the server")]
+    #[error("restart the server to enable HTTPS")]
     TlsLater,
     #[error("there is no option --{name} ({})", hint(near.as_deref()))]
     Unknown { name: String, near: Option<String> },

@@ -157,7 +157,7 @@ impl Certificate {
             Ok(identity) => {
                 let warning = identity.warning().map(str::to_owned);
                 self.credentials.renew(identity);
-                output::note(&format!("{} is read again", files.certificates.display()));
+                output::note(&format!("reloaded {}", files.certificates.display()));
                 warning.iter().for_each(|warning| output::note(warning));
             }
             Err(error) => output::note(&format!("{error}; the previous certificate stays in use")),

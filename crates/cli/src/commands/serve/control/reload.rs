@@ -38,9 +38,7 @@ impl Reload {
         let outcome = self.sites();
         self.certificate.iter().for_each(Certificate::renew);
         match outcome {
-            Ok(number) => {
-                note(&format!("{} read again", counted(number as u64, "site is", "sites are")))
-            }
+            Ok(number) => note(&format!("reloaded {}", counted(number as u64, "site", "sites"))),
             Err(failure) => note(&format!("{failure}; the previous sites stay in use")),
         }
     }

@@ -76,7 +76,7 @@ fn append(path: &Path) -> io::Result<File> {
     match openat2(folder, inside, flags, Mode::from_raw_mode(0o640), ResolveFlags::NO_SYMLINKS) {
         Err(Errno::LOOP) => {
             let folder = shared.display();
-            let why = format!("others can change {folder}, and no link in it is followed");
+            let why = format!("other users can change {folder}, so links in it are not followed");
             Err(io::Error::other(why))
         }
         opened => Ok(opened?.into()),

@@ -122,7 +122,7 @@ impl Writer {
             self.write(&todo.pending);
             if todo.lost > 0 {
                 let (name, lost) = (&self.file.name, todo.lost);
-                output::note(&format!("{name} is too slow: {lost} lines are lost"));
+                output::note(&format!("{name} is too slow: {lost} log lines were dropped"));
             }
             if todo.reopens {
                 self.reopen();

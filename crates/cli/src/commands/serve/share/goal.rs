@@ -129,7 +129,7 @@ impl ShareGoal {
     pub(crate) fn announce(&self) {
         if self.goal == Goal::Folder {
             output::note(
-                "a folder is fetched whole as its archive: add ?archive=zip or ?archive=tar to the address",
+                "the whole folder is downloaded as an archive: add ?archive=zip or ?archive=tar to the address",
             );
         }
     }
@@ -147,8 +147,8 @@ impl ShareGoal {
             return false;
         }
         let (bytes, did) = match self.goal {
-            Goal::Uploads => (entry.received, "has sent a file"),
-            Goal::File | Goal::Folder => (entry.body_len, "has all of it"),
+            Goal::Uploads => (entry.received, "uploaded a file"),
+            Goal::File | Goal::Folder => (entry.body_len, "downloaded all of it"),
         };
         let peer = &entry.peer;
         let bytes = BinaryBytes(bytes);
@@ -230,7 +230,7 @@ impl ShareReceipt {
         let count = match goal {
             Goal::Uploads => counted(self.uploads, "file received", "files received"),
             Goal::File | Goal::Folder => {
-                counted(self.downloads, "whole download", "whole downloads")
+                counted(self.downloads, "complete download", "complete downloads")
             }
         };
         output::error_line(&format!(
@@ -246,7 +246,7 @@ impl ShareReceipt {
             count if count >= times.unwrap_or(1) => Ok(()),
             0 => Err(Failure::line("the share ended before a transfer was complete")),
             count => Err(Failure::line(format!(
-                "it ended after {count} of {} transfers",
+                "the share ended after {count} of {} transfers",
                 times.unwrap_or(1)
             ))),
         }
