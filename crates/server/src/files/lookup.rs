@@ -65,8 +65,9 @@ pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Served
         FoundEntry::Folder(folder, _) => ServedEntry::Folder(folder),
         FoundEntry::Unsized(file, _) => ServedEntry::Unsized(file),
         FoundEntry::File(served) => {
-            let served = Rc::from(served);
-            if ctx.shared().changes() == changes {
+            let served: Rc<ServedFile> = Rc::from(served);
+            // A link may lead elsewhere at any moment, which the file itself does not show.
+            if served.reached.is_none() && ctx.shared().changes() == changes {
                 ctx.selection.site.files.borrow_mut().put(path, &served, ctx.started);
             }
             ServedEntry::File(served)

@@ -29,7 +29,7 @@ fn site() -> Running {
         ("in/to_hidden", "../hidden"),
         ("in/to_h", "../hidden/h"),
         ("in/to_own", "own"),
-        ("in/plain2.gz", "../private/s"),
+        ("in/plain2.br", "../private/s"),
         ("in/to_nothing", "own/nothing"),
         ("in/to_gone", "../private/gone"),
         ("in/to_gone_by_link", "to_private/gone"),
@@ -81,7 +81,7 @@ fn what_may_not_be_read_is_not_read_through_a_link() {
         assert_eq!(site.ask("GET", path, &[ALICE]).status, 404, "{path}");
     }
     assert_eq!(site.ask("GET", "/in/to_own/none", &[BOB]).status, 404);
-    let packed = site.ask("GET", "/in/plain2", &[BOB, "Accept-Encoding: gzip"]);
+    let packed = site.ask("GET", "/in/plain2", &[BOB, "Accept-Encoding: br"]);
     assert_eq!((packed.status, packed.text().as_str()), (200, "plain"));
     for (path, contents) in
         [("/in/to_k", "kept"), ("/in/to_kept/k", "kept"), ("/in/to_own/o", "own")]
@@ -91,15 +91,31 @@ fn what_may_not_be_read_is_not_read_through_a_link() {
 }
 
 #[test]
+fn a_link_that_leads_elsewhere_is_seen_by_the_next_request() {
+    use std::os::unix::fs::symlink;
+    let site = Site::of(&[("v1/a", b"one"), ("v2/a", b"two")]);
+    symlink("v1", site.path("current")).unwrap();
+    let site = site.start();
+    for version in ["v2", "v1", "v2"] {
+        let before = site.get("/current/a").text();
+        symlink(version, site.path("new")).unwrap();
+        fs::rename(site.path("new"), site.path("current")).unwrap();
+        assert_ne!(site.get("/current/a").text(), before);
+    }
+    fs::remove_file(site.path("current")).unwrap();
+    assert_eq!(site.get("/current/a").status, 404);
+}
+
+#[test]
 fn an_archive_has_the_links_that_a_listing_has() {
     let site = site();
     for (user, told, untold) in [
         (
             BOB,
             &["to_kept", "to_k", "to_own"][..],
-            &["private", "to_secret", "to_deep", "gz", "hidden", "gone"][..],
+            &["private", "to_secret", "to_deep", "plain2.br", "hidden", "gone"][..],
         ),
-        (ALICE, &["to_private", "to_deep", "../private/s", "plain2.gz"], &[]),
+        (ALICE, &["to_private", "to_deep", "../private/s", "plain2.br"], &[]),
     ] {
         let has = |archive: &[u8], text: &str| {
             archive.windows(text.len()).any(|window| window == text.as_bytes())
@@ -132,7 +148,7 @@ fn a_listing_tells_nothing_of_what_may_not_be_read_behind_a_link() {
         for link in ["to_kept", "to_k", "to_own"] {
             assert!(bob.contains(link) && alice.contains(link), "{query}: {link}: {bob}");
         }
-        for link in ["to_private", "to_secret", "plain2.gz", "to_h"] {
+        for link in ["to_private", "to_secret", "plain2.br", "to_h"] {
             assert!(!bob.contains(link), "{query}: {link}: {bob}");
         }
         assert!(alice.contains("to_secret") && !alice.contains("to_h\""), "{query}: {alice}");

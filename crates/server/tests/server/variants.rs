@@ -2,28 +2,36 @@
 
 use std::fs;
 
-use super::rig::{Running, Site, age, request};
+use super::rig::{Running, Site, age, request, text};
+
+/// The contents of a neighbour, which ends in the length of its file as gzip does.
+const GZIPPED: &str = "gzipped\x0e\0\0\0";
 
 /// A page with a neighbour for each coding.
 fn packed() -> Running {
     let site = Site::of(&[("page.html", b"the plain page"), ("other.txt", b"other")]);
     age(&site.path("page.html"), 60);
-    for (name, bytes) in [("br", "brotli"), ("zst", "zstandard"), ("gz", "gzipped")] {
-        site.write(&format!("page.html.{name}"), bytes.as_bytes());
-    }
+    site.write("page.html.br", b"brotli");
+    site.write("page.html.zst", &zstandard(14));
+    site.write("page.html.gz", GZIPPED.as_bytes());
     site.start()
+}
+
+/// The head of a frame of Zstandard for contents of this length, and something behind it.
+fn zstandard(len: u8) -> Vec<u8> {
+    [&[0x28, 0xb5, 0x2f, 0xfd, 0x20, len], b"zstandard".as_slice()].concat()
 }
 
 #[test]
 fn a_packed_neighbour_is_sent_to_whom_can_unpack_it() {
     let site = packed();
     for (accept, coding, text) in [
-        ("gzip", Some("gzip"), "gzipped"),
-        ("GZIP, deflate", Some("gzip"), "gzipped"),
-        ("x-gzip", Some("gzip"), "gzipped"),
-        ("br;q=0.5, gzip", Some("gzip"), "gzipped"),
+        ("gzip", Some("gzip"), GZIPPED),
+        ("GZIP, deflate", Some("gzip"), GZIPPED),
+        ("x-gzip", Some("gzip"), GZIPPED),
+        ("br;q=0.5, gzip", Some("gzip"), GZIPPED),
         ("gzip, deflate, br, zstd", Some("br"), "brotli"),
-        ("zstd", Some("zstd"), "zstandard"),
+        ("zstd", Some("zstd"), &text(&zstandard(14))),
         ("gzip;q=0", None, "the plain page"),
         ("identity", None, "the plain page"),
         ("deflate", None, "the plain page"),
@@ -46,7 +54,7 @@ fn each_coding_is_a_file_of_its_own() {
     let site = packed();
     let accept = "Accept-Encoding: gzip";
     let (plain, gzip) = (site.get("/page.html"), site.ask("GET", "/page.html", &[accept]));
-    assert_eq!(gzip.field("Content-Length"), Some("7"));
+    assert_eq!(gzip.field("Content-Length"), Some("11"));
     assert_ne!(gzip.field("ETag"), plain.field("ETag"));
     assert_ne!(gzip.field("Last-Modified"), plain.field("Last-Modified"));
     let tag = |reply: &super::rig::Reply| reply.field("ETag").unwrap().to_owned();
@@ -57,7 +65,7 @@ fn each_coding_is_a_file_of_its_own() {
     let head = site.ask("HEAD", "/page.html", &[accept]);
     assert_eq!(
         (head.field("Content-Length"), head.field("Content-Encoding")),
-        (Some("7"), Some("gzip"))
+        (Some("11"), Some("gzip"))
     );
 }
 
@@ -82,7 +90,7 @@ fn a_range_is_one_of_the_file_unless_it_continues_a_packed_one() {
     let head = site.ask("HEAD", "/page.html", &[accept, "Range: bytes=2-4"]);
     assert_eq!((head.status, head.field("Content-Length")), (200, Some("14")));
     // Browsers have the beginning of the packed file, and say so.
-    for (coding, place, text) in [("gzip", "bytes 2-4/7", "ipp"), ("br", "bytes 2-4/6", "otl")] {
+    for (coding, place, text) in [("gzip", "bytes 2-4/11", "ipp"), ("br", "bytes 2-4/6", "otl")] {
         let tag = tag(&[&format!("Accept-Encoding: {coding}")]);
         for field in ["If-Range", "If-Match"] {
             let part = ask(&[&format!("{field}: {tag}")]);
@@ -105,7 +113,7 @@ fn a_neighbour_older_than_the_file_was_made_from_something_else() {
     let site = packed();
     let mut client = site.connect();
     let mut ask = || client.ask("GET", "/page.html", &["Accept-Encoding: gzip"]);
-    assert_eq!(ask().text(), "gzipped");
+    assert_eq!(ask().text(), GZIPPED);
     fs::write(site.path("page.html"), b"a newer page").unwrap();
     for name in ["br", "zst", "gz"] {
         age(&site.path(&format!("page.html.{name}")), 3600);
@@ -113,8 +121,54 @@ fn a_neighbour_older_than_the_file_was_made_from_something_else() {
     let reply = ask();
     assert_eq!((reply.text().as_str(), reply.field("Vary")), ("a newer page", None));
     // Made again, it is used again, from the moment the file is looked at again.
-    fs::write(site.path("page.html.gz"), b"gzipped again").unwrap();
-    super::rig::wait_until("the new one is used", || ask().text() == "gzipped again");
+    let again = "gzipped again\x0c\0\0\0";
+    fs::write(site.path("page.html.gz"), again).unwrap();
+    super::rig::wait_until("the new one is used", || ask().text() == again);
+}
+
+#[test]
+fn a_neighbour_of_the_same_second_is_compared_by_finer_times() {
+    let site = packed();
+    let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(1_000_000_000_500);
+    let set = |name: &str, time| {
+        fs::File::open(site.path(name)).unwrap().set_modified(time).unwrap();
+    };
+    let ask = || site.ask("GET", "/page.html", &["Accept-Encoding: gzip"]).text();
+    let millisecond = std::time::Duration::from_millis(1);
+    set("page.html", at);
+    for (time, expected) in
+        [(at, GZIPPED), (at - millisecond, "the plain page"), (at - 500 * millisecond, GZIPPED)]
+    {
+        set("page.html.gz", time);
+        super::rig::wait_until("it is looked at again", || ask() == expected);
+    }
+}
+
+#[test]
+fn what_is_not_the_whole_of_the_file_in_a_form_for_all_is_no_neighbour() {
+    let site = packed();
+    let mut open = fs::File::options().append(true).open(site.path("page.html.br")).unwrap();
+    std::io::Write::write_all(&mut open, b"half").unwrap();
+    // Half of it, two members, the frame of another file, and too large a window.
+    let window = [0x28, 0xb5, 0x2f, 0xfd, 0, 14 << 3];
+    for (coding, name, contents) in [
+        ("br", "br", None),
+        ("gzip", "gz", Some(b"gzip".to_vec())),
+        ("gzip", "gz", Some(b"first\x07\0\0\0last\x07\0\0\0".to_vec())),
+        ("zstd", "zst", Some(zstandard(15))),
+        ("zstd", "zst", Some([&window, [0; 20].as_slice()].concat())),
+        ("zstd", "zst", Some(b"other".to_vec())),
+    ] {
+        if let Some(contents) = &contents {
+            fs::write(site.path(&format!("page.html.{name}")), contents).unwrap();
+        }
+        let reply = site.ask("GET", "/page.html", &[&format!("Accept-Encoding: {coding}")]);
+        assert_eq!(
+            (reply.text().as_str(), reply.field("Content-Encoding")),
+            ("the plain page", None),
+            "{coding}: {contents:?}"
+        );
+    }
 }
 
 #[test]
@@ -122,9 +176,9 @@ fn a_changed_neighbour_is_seen_by_the_next_request() {
     let site = packed();
     let mut client = site.connect();
     let mut ask = || client.ask("GET", "/page.html", &["Accept-Encoding: gzip"]).text();
-    assert_eq!(ask(), "gzipped");
-    fs::write(site.path("page.html.gz"), b"changed").unwrap();
-    assert_eq!(ask(), "changed");
+    assert_eq!(ask(), GZIPPED);
+    fs::write(site.path("page.html.gz"), "changed\x0e\0\0\0").unwrap();
+    assert_eq!(ask(), "changed\x0e\0\0\0");
     fs::remove_file(site.path("page.html.gz")).unwrap();
     assert_eq!(ask(), "the plain page");
 }
@@ -133,7 +187,7 @@ fn a_changed_neighbour_is_seen_by_the_next_request() {
 fn a_packed_file_asked_for_by_its_own_name_is_just_a_file() {
     let site = packed();
     let reply = site.ask("GET", "/page.html.gz", &["Accept-Encoding: gzip"]);
-    assert_eq!((reply.text().as_str(), reply.field("Content-Encoding")), ("gzipped", None));
+    assert_eq!((reply.text().as_str(), reply.field("Content-Encoding")), (GZIPPED, None));
 }
 
 #[test]
@@ -142,20 +196,20 @@ fn a_neighbour_with_rights_of_its_own_stands_for_itself_alone() {
     let site = Site::of(&files).with(|settings| settings.sites[0].changes.upload = true);
     age(&site.path("dl/app"), 60);
     age(&site.path("pub/a"), 60);
-    site.write("pub/a.gz", b"packed");
+    site.write("pub/a.gz", b"packed\x05\0\0\0");
     let site = site.auth(&["bob:pw@/dl:rw,/dl/app", "u:p@/", "@/pub/a,/dl"]).start();
     let gzip = ["Accept-Encoding: gzip"];
     let bob = ["Authorization: Basic Ym9iOnB3"];
     for name in ["app", "other"] {
         let mut client = site.connect();
-        let fields = [bob[0], "Content-Length: 4"];
+        let fields = [bob[0], "Content-Length: 8"];
         client.send(request("PUT", &format!("/dl/{name}.gz"), &fields));
-        client.send("evil");
+        client.send("evil\x05\0\0\0");
         assert_eq!(client.reply().status, 201);
     }
     assert_eq!(site.ask("PUT", "/dl/app", &[bob[0], "Content-Length: 0"]).status, 403);
     assert_eq!(site.ask("GET", "/dl/app", &gzip).text(), "good", "bob may not write to it");
-    assert_eq!(site.ask("GET", "/dl/other", &gzip).text(), "evil", "bob may write to it");
+    assert_eq!(site.ask("GET", "/dl/other", &gzip).text(), "evil\x05\0\0\0", "bob may write to it");
     assert_eq!(site.get("/pub/a.gz").status, 401);
     assert_eq!(site.ask("GET", "/pub/a", &gzip).text(), "plain");
 }

@@ -7,6 +7,8 @@
 //! that does not touch the file itself, such as a renamed parent folder, is noticed after
 //! [`LIFETIME`]; if a request made it, the next request to any worker notices it.
 
+mod packed;
+
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
@@ -18,7 +20,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::fs::{FileType, Stat, Timespec, fstat, fstatfs};
 use rustix::io::Errno;
 use underpass_engine::wait::lock;
-use underpass_engine::{Integrity, Version, is_file, is_resident, since_1970};
+use underpass_engine::{Integrity, Version, is_resident, since_1970};
 
 use crate::digest::stored;
 use crate::files::root::{DiskWait, Root};
@@ -279,7 +281,7 @@ pub(crate) fn open(
         ServedFile { reached, ..ServedFile::new(file, checked, root.media_type(name)) };
     for coding in Coding::ALL {
         if let Some(packed) =
-            open_packed((root, stable_versions), path, coding, &served, disk_wait, checks)?
+            packed::open((root, stable_versions), path, coding, &served, disk_wait, checks)?
         {
             served.packed.push((coding, packed));
         }
@@ -304,45 +306,6 @@ pub(crate) fn open_at_once(
         Err(Errno::INVAL | AGAIN_LATER) => Err(Errno::AGAIN),
         found => found,
     }
-}
-
-/// Opens the neighbour with the same contents compressed, unless it is older than the file: then it
-/// was made from another version.
-fn open_packed(
-    (root, stable_versions): (&Root, &StableVersions),
-    path: &[u8],
-    coding: Coding,
-    original: &ServedFile,
-    disk_wait: DiskWait,
-    checks: &mut WriterChecks,
-) -> Result<Option<ServedFile>, Errno> {
-    let name = [path, coding.extension().as_bytes()].concat();
-    let (file, reached) = match root.open_reached(&name, disk_wait) {
-        Ok(opened) => opened,
-        Err(Errno::AGAIN) if disk_wait == DiskWait::Never => return Err(Errno::AGAIN),
-        Err(_) => return Ok(None),
-    };
-    let stat = fstat(&file)?;
-    // A link could lead to a path that the client may not read.
-    let is_neighbour = match (&original.reached, reached) {
-        (None, None) => true,
-        (Some(original), Some(reached)) => {
-            reached == [original.as_slice(), coding.extension().as_bytes()].concat()
-        }
-        _ => false,
-    };
-    if !is_neighbour || !is_file(&stat) {
-        return Ok(None);
-    }
-    let checked = match checks.check(stable_versions, &name, &file, &stat, disk_wait) {
-        Ok(checked) => checked,
-        // The neighbour is being compressed again.
-        Err(Errno::BUSY) => return Ok(None),
-        Err(errno) => return Err(errno),
-    };
-    let packed = ServedFile::new(file, checked, original.media_type.clone());
-    let is_current = packed.version.modified().tv_sec >= original.version.modified().tv_sec;
-    Ok((is_current && packed.len() > 0).then_some(packed))
 }
 
 /// Returns whether the contents may be generated: procfs reports a size of zero, sysfs a page, and
