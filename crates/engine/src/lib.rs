@@ -50,8 +50,8 @@ pub use chain::{
 };
 pub use error::{Error, errno, hint};
 pub use integrity::{
-    FileId, Integrity, UnknownIntegrity, Version, WriterCheck, Writers, await_writes, is_file,
-    is_folder, kept_time, mtime, session, since_1970, times_of_new,
+    FileId, Integrity, UnknownIntegrity, Version, WriterCheck, Writers, announce_attribute,
+    await_writes, is_file, is_folder, kept_time, mtime, session, since_1970, times_of_new,
 };
 pub use mechanisms::{
     DeclineReason, Mechanism, PipePool, Policy, SMALL_TRANSFER, UnknownMechanism, Wait,

@@ -1,6 +1,9 @@
 //! The metadata that distinguishes one file from another, and one version of a file from another.
 
+use std::collections::VecDeque;
+use std::ops::Range;
 use std::os::fd::AsFd;
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{FileType, Stat, Timespec, fstat};
 
@@ -123,11 +126,109 @@ impl Version {
     /// A file that loses its name because another was renamed over it, or gains a second one, has
     /// a new ctime but the same contents: replacing a file is the right way to publish a new
     /// version and must not break transfers of the old one. So a ctime alone shows a change only
-    /// while the number of names is the same.
+    /// while the number of names is the same, and only if this process did not
+    /// [announce](crate::announce_attribute) that it sets an attribute.
     #[must_use]
     pub fn differs_from(&self, other: &Self) -> bool {
         let same_contents = (self.device, self.inode, self.size, self.modified)
             == (other.device, other.inode, other.size, other.modified);
-        !same_contents || (self.changed != other.changed && self.links == other.links)
+        if !same_contents || self.changed == other.changed || self.links != other.links {
+            return !same_contents;
+        }
+        let is_later = |time: Timespec| (time.tv_sec, time.tv_nsec);
+        match is_later(self.changed) < is_later(other.changed) {
+            true => !explain(self, other),
+            false => !explain(other, self),
+        }
+    }
+}
+
+/// A change of an attribute by this process, after which a file has a ctime within `changed`, in nanoseconds since 1970.
+#[derive(Debug)]
+struct OwnChange {
+    before: Version,
+    changed: Range<i128>,
+}
+
+impl OwnChange {
+    /// Returns whether a later version may be the result of this change.
+    fn leads_to(&self, now: &Version) -> bool {
+        nanoseconds(&self.before) < nanoseconds(now) && self.changed.contains(&nanoseconds(now))
+    }
+}
+
+/// The latest changes of the process.
+static CHANGES: Mutex<VecDeque<OwnChange>> = Mutex::new(VecDeque::new());
+
+/// Announces that this process is about to set an attribute of a file in this version, which gives
+/// it a ctime within `changed` (nanoseconds since 1970) and changes nothing else. Transfers then
+/// take both versions for the same. Of all announcements the last 256 count.
+pub fn announce_attribute(before: Version, changed: Range<i64>) {
+    let changed = changed.start.into()..changed.end.into();
+    let mut changes = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
+    if changes.len() >= MAX_CHANGES {
+        changes.pop_front();
+    }
+    changes.push_back(OwnChange { before, changed });
+}
+
+/// Returns whether changes that were announced lead from one version to another, which differs from
+/// it in the ctime alone.
+fn explain(before: &Version, now: &Version) -> bool {
+    let changes = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
+    leads(&changes, before, now)
+}
+
+fn leads(changes: &VecDeque<OwnChange>, before: &Version, now: &Version) -> bool {
+    // Each step goes to an earlier ctime, so it ends.
+    let same_file = |change: &&OwnChange| {
+        (change.before.device(), change.before.inode()) == (now.device(), now.inode())
+            && change.leads_to(now)
+    };
+    changes
+        .iter()
+        .filter(same_file)
+        .any(|change| change.before == *before || leads(changes, before, &change.before))
+}
+
+fn nanoseconds(version: &Version) -> i128 {
+    let changed = version.changed();
+    i128::from(changed.tv_sec) * 1_000_000_000 + i128::from(changed.tv_nsec)
+}
+
+/// The maximum number of changes remembered: far more than are made while a small file is sent.
+const MAX_CHANGES: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::Timespec;
+
+    use super::*;
+
+    fn version(inode: u64, changed: i64) -> Version {
+        let time = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
+        Version::from_parts(1, inode, 5, time(7), time(changed), 1)
+    }
+
+    #[test]
+    fn only_what_was_announced_leaves_the_contents() {
+        let (first, second) = (version(91, 100), version(91, 205));
+        assert!(second.differs_from(&first));
+        announce_attribute(first, 200..210);
+        announce_attribute(second, 200..210);
+        for (changed, differs) in
+            [(100, false), (199, true), (205, false), (209, false), (210, true)]
+        {
+            let now = version(91, changed);
+            assert_eq!(now.differs_from(&first), differs, "{changed}");
+            assert_eq!(first.differs_from(&now), differs, "{changed}");
+        }
+        // What it led to was changed again by something else, and announced once more after that.
+        announce_attribute(version(91, 300), 400..410);
+        assert!(version(91, 405).differs_from(&first));
+        assert!(!version(91, 405).differs_from(&version(91, 300)));
+        announce_attribute(second, 500..510);
+        assert!(!version(91, 505).differs_from(&first));
+        assert!(version(92, 205).differs_from(&version(92, 100)));
     }
 }

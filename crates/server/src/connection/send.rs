@@ -15,9 +15,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{sleep, timeout};
-use underpass_engine::{
-    Chain, Confirm, Error, Integrity, Report, Status, Usage, Version, Wait, socket,
-};
+use underpass_engine::{Chain, Confirm, Error, Integrity, Report, Status, Usage, Wait, socket};
 
 use crate::connection::outcome::{SendFailure, SendOutcome};
 use crate::connection::peer::{Activity, Peer};
@@ -27,7 +25,6 @@ use crate::connection::send::unread::Unread;
 use crate::connection::turn::{
     SendTransfer, advance, has_to_wait, poll_interval, record_short_response, transfer, turn,
 };
-use crate::digest::known as digests;
 use crate::files::drop_behind::DropBehind;
 use crate::files::open_files::ResidentSince;
 use crate::files::prefetch::{MissingRange, Residency};
@@ -68,7 +65,7 @@ impl<'a> Sending<'a> {
         facts: impl FnOnce() -> TransferFacts,
     ) -> Self {
         let ((worker, peer), head_len) = (at, head.len() as u64);
-        let (mut resident_since, mut version) = (None, None);
+        let mut resident_since = None;
         let (chain, checks) = match body {
             Body::Nothing => (Chain::new().bytes(head), ChainChecks::NONE),
             Body::Memory(bytes) => {
@@ -84,33 +81,29 @@ impl<'a> Sending<'a> {
                     if head.is_empty() && file.len == 0 {
                         return Self::sent(worker, peer, (head, now), report);
                     }
-                    let slow = Slow::new(at, integrity, head_len, Some(file.version()), facts());
+                    let slow = Slow::new(at, integrity, head_len, facts());
                     let checks = ChainChecks::of(&file);
                     return Self::Slow(slow.after(report, file.chain(head), checks));
                 }
                 let checks = ChainChecks::of(&file);
                 resident_since = file.resident_since();
-                version = Some(file.version());
                 (file.chain(head), checks)
             }
             Body::Cached(body) => {
                 return Self::begin_cached(worker, peer, (head, now), body, facts);
             }
             body => {
-                let mut slow = Slow::new(at, integrity, head_len, None, facts());
-                if let Body::Archive(_) = body {
-                    slow.unchanged = Some(worker.shared.digests.archive());
-                }
+                let slow = Slow::new(at, integrity, head_len, facts());
                 return Self::Slow(Box::pin(slow.pieces(head, body)));
             }
         };
         if !checks.is_resident {
-            let slow = Slow::new(at, integrity, head_len, version, facts());
+            let slow = Slow::new(at, integrity, head_len, facts());
             return Self::Slow(Box::pin(slow.whole(chain, checks, resident_since)));
         }
         let transfer = transfer(worker, peer, chain, (integrity, checks.confirm), now);
         Self::advance(worker, peer, transfer, now, |usage| {
-            Slow::new(at, integrity, head_len, version, facts()).spent(usage)
+            Slow::new(at, integrity, head_len, facts()).spent(usage)
         })
     }
 
@@ -126,7 +119,7 @@ impl<'a> Sending<'a> {
         let integrity = Integrity::Fast; // what is in the cache never changes
         // What is read stays in the cache until its last byte is sent.
         let slow =
-            |reads| Slow { reads, ..Slow::new((worker, peer), integrity, head_len, None, facts()) };
+            |reads| Slow { reads, ..Slow::new((worker, peer), integrity, head_len, facts()) };
         match send_cached(worker, peer, &mut head, &mut body) {
             Err(error) => {
                 body.failed(&error);
@@ -217,8 +210,6 @@ struct Slow<'a> {
     ahead: Option<(MissingRange, JoinHandle<bool>)>,
     /// The parts of the present chain that were brought in from the disk.
     drop_behind: DropBehind,
-    /// The registration that keeps attributes of the file unchanged meanwhile.
-    unchanged: Option<digests::WatchedTransfer<'a>>,
     /// The files of an archive's earlier chains, which have to be compared before its end.
     unread: Option<Unread>,
     /// The time since which it waits for acknowledgements, if it does.
@@ -228,12 +219,11 @@ struct Slow<'a> {
 }
 
 impl<'a> Slow<'a> {
-    /// Creates the state for a response, with its file if it has one.
+    /// Creates the state for a response.
     fn new(
         (worker, peer): (&'a Worker, &'a Peer),
         integrity: Integrity,
         head_len: u64,
-        version: Option<Version>,
         facts: TransferFacts,
     ) -> Self {
         let handle = worker.shared.transfers.register(facts);
@@ -248,7 +238,6 @@ impl<'a> Slow<'a> {
             met_missing: false,
             ahead: None,
             drop_behind: DropBehind::default(),
-            unchanged: version.map(|version| worker.shared.digests.transfer(&version)),
             unread: None,
             waiting_since: None,
             reads: None,

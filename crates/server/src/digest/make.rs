@@ -96,7 +96,7 @@ impl PartialDigest {
         match outcome {
             Ok(()) if is_made => {
                 let digest = self.hasher.clone().finish();
-                shared.digests.remember(Arc::clone(file), *version, vec![digest]);
+                shared.digests.remember(file, *version, &[digest]);
                 Some(Ok(()))
             }
             Ok(()) if is_unchanged => {

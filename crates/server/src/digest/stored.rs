@@ -11,13 +11,14 @@
 //! Linux 6.13. If setting the attribute takes longer than the window, it is set again.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{Timespec, XattrFlags, fgetxattr, fsetxattr, fstatfs};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use sha2::{Digest as _, Sha256};
-use underpass_engine::Version;
+use underpass_engine::{Version, announce_attribute};
 
 use crate::files::version::etag_since;
 use underpass_protocol::digest::{Algorithm, Digest};
@@ -75,7 +76,7 @@ pub fn etag(file: impl AsFd, version: &Version) -> String {
 /// Stores digests with their file, and returns its new version, which differs only in the ctime.
 /// Returns `None` if the file is not in the version that the digests are of.
 ///
-/// A transfer that compares versions takes this for a change, so it must not run during one.
+/// Transfers of this process take both versions for the same, those of others do not.
 ///
 /// # Errors
 ///
@@ -99,6 +100,7 @@ pub fn store(
         if Version::of(file)? != expected {
             return Ok(None);
         }
+        announce_attribute(expected, record.window());
         fsetxattr(file, NAME, &record.bytes(), XattrFlags::empty())?;
         let present = Version::of(file)?;
         if !differs_only_in_ctime(version, &present) {
@@ -106,6 +108,9 @@ pub fn store(
         }
         if record.is_valid_for(&present) {
             return Ok(Some(present));
+        }
+        if let Some(changed) = nanoseconds(present.changed()) {
+            announce_attribute(expected, changed..changed + 1);
         }
         expected = present;
     }
@@ -170,11 +175,15 @@ impl DigestRecord {
         bytes
     }
 
+    /// Returns the ctimes that setting it may give to the file.
+    fn window(&self) -> Range<i64> {
+        self.set_at..self.set_at.saturating_add(WINDOW)
+    }
+
     /// Returns whether nothing was changed since it was set.
     fn is_valid_for(&self, version: &Version) -> bool {
-        let changed = nanoseconds(version.changed());
-        let after = changed.and_then(|changed| changed.checked_sub(self.set_at));
-        after.is_some_and(|after| (0..WINDOW).contains(&after)) && self.check == check(version)
+        nanoseconds(version.changed()).is_some_and(|changed| self.window().contains(&changed))
+            && self.check == check(version)
     }
 }
 

@@ -231,10 +231,6 @@ async fn sweep(worker: Rc<Worker>) {
             uploads::tick(&worker.shared, &worker.published.get(), now);
             worker.shared.layouts.expire();
         }
-        if worker.index == 0 && worker.shared.digests.has_unkept() {
-            let shared = Arc::clone(&worker.shared);
-            tokio::task::spawn_blocking(move || shared.digests.store_pending());
-        }
         // Asking the kernel about thousands of connections takes milliseconds.
         for ids in worker.peer_ids().chunks(PEERS_AT_ONCE) {
             for peer in ids.iter().filter_map(|id| worker.peer(*id)) {

@@ -1,7 +1,6 @@
 //! Verifies the digests that come with a file (RFC 9530): it gets its name only if they are right.
 
 use std::fs::File;
-use std::sync::Arc;
 
 use underpass_engine::Version;
 
@@ -44,9 +43,9 @@ impl ActiveUpload<'_> {
     }
 
     /// Remembers the digests of a file that has its name now, for later requests.
-    pub(crate) fn remember(&self, file: File, version: Version, digests: Vec<Digest>) {
+    pub(crate) fn remember(&self, file: File, version: Version, digests: &[Digest]) {
         if !digests.is_empty() {
-            self.site.shared.digests.remember(Arc::new(file.into()), version, digests);
+            self.site.shared.digests.remember(&file.into(), version, digests);
         }
     }
 }

@@ -102,7 +102,7 @@ pub(crate) fn finish(
     }
     response.has_stored = true;
     let version = add_version_fields(&mut response, &file)?;
-    upload.remember(file, version, digests);
+    upload.remember(file, version, &digests);
     Ok(response)
 }
 
