@@ -26,6 +26,8 @@ pub(crate) enum DigestError {
     Unreadable,
     /// Too many digests are requested at once.
     Busy,
+    /// The client has closed the connection, or its side of it.
+    Left,
 }
 
 /// A digest that waits to be made, or is being made.

@@ -68,6 +68,7 @@ pub(crate) async fn hash(
         Err(DigestError::Busy) => {
             ctx.busy(503, "too many digests are requested at once; try again soon")
         }
+        Err(DigestError::Left) => ctx.error(400, "keep the connection open for the digest"),
     })
 }
 
@@ -94,7 +95,7 @@ async fn digest(
     let request = DigestRequest { file, version: served.version, algorithm };
     let making = make::make(shared, client, request);
     // This can take minutes for a large file, so it stops if the client leaves.
-    ctx.peer.while_connected(making).await.unwrap_or(Err(DigestError::Busy))?;
+    ctx.peer.while_connected(making).await.unwrap_or(Err(DigestError::Left))?;
     // Storing it with the file has changed the file's version.
     known().ok_or(DigestError::Changing)
 }

@@ -262,17 +262,21 @@ async fn index(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     };
     match find(ctx, &index).await {
         Ok(ServedEntry::File(served)) => file::respond(ctx, target, &index, served).await,
+        Err(errno) if !is_missing(errno) => ctx.refused(errno),
         _ => ctx.error(404, ""),
     }
 }
 
 /// Answers for a missing path: with the application's page if there is one, otherwise with 404.
 async fn missing(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
-    if ctx.settings().renders_spa
-        && ctx.can(INDEX, Right::Read)
-        && let Ok(ServedEntry::File(served)) = find(ctx, INDEX).await
-    {
-        return file::respond(ctx, target, INDEX, served).await;
+    if ctx.settings().renders_spa && ctx.can(INDEX, Right::Read) {
+        match find(ctx, INDEX).await {
+            Ok(ServedEntry::File(served)) => {
+                return file::respond(ctx, target, INDEX, served).await;
+            }
+            Err(errno) if !is_missing(errno) => return ctx.refused(errno),
+            _ => {}
+        }
     }
     if is_icon(ctx, target) {
         let is_head = ctx.request.method == Method::Head;

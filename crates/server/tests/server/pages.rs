@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::rig::Site;
 
@@ -54,6 +55,25 @@ fn an_application_without_its_page_answers_404() {
     let site = site.start();
     assert_eq!(site.get("/nothing").status, 404);
     assert_eq!(site.get("/").status, 404);
+}
+
+#[test]
+fn a_page_that_is_being_written_is_not_missing() {
+    let site = site().with(|settings| settings.sites[0].renders_spa = true).start();
+    let page = site.path("index.html");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                fs::write(&page, "<p>home").unwrap();
+            }
+        });
+        for path in ["/", "/nothing", "/index.html"] {
+            let reply = site.get(path);
+            assert!(matches!(reply.status, 200 | 503), "{path}: {}", reply.status);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
 }
 
 #[test]
