@@ -8,7 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use underpass_client::environment::{self, variable};
 use underpass_client::{Credentials, HttpClient, Proxies, TlsSetup, Url, input};
-use underpass_engine::{Mechanism, Policy};
+use underpass_engine::Policy;
 use underpass_transport::tls::{Pin, Trust};
 
 use crate::options::{invalid, parse, seconds};
@@ -78,14 +78,7 @@ impl HttpOptions {
         };
         let pins = self.pins.iter().map(|pin| parse::<Pin>("pins", pin));
         let pins = pins.collect::<PyResult<Vec<_>>>()?;
-        // The owner of the key is the server that was meant, whatever else its certificate says.
-        let is_pin_enough = self.cacert.is_none() && !pins.is_empty();
-        let tls = TlsSetup::new(Trust {
-            authorities: self.cacert,
-            insecure: self.insecure || is_pin_enough,
-            pins,
-            kernel: policy != Policy::Require(Mechanism::ReadWrite),
-        });
+        let tls = TlsSetup::new(Trust::new(self.cacert, self.insecure, pins, policy));
         Ok(HttpSettings {
             headers: self.headers.iter().map(field).collect::<PyResult<_>>()?,
             credentials,

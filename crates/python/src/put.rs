@@ -19,7 +19,7 @@ use underpass_engine::{Integrity, Kind, Source};
 use underpass_protocol::digest::{Algorithm, write_digests};
 use underpass_protocol::encode_segment;
 use underpass_receipt::{EndKind, Receipt, shown};
-use underpass_transport::digest::{ComputeError, Computed, compute};
+use underpass_transport::digest::{Computed, compute};
 
 use crate::callbacks::{Callbacks, Cancel, TransferProgress, run_with};
 use crate::http::{HttpOptions, HttpSettings, url};
@@ -140,11 +140,7 @@ fn digest(
 ) -> io::Result<Computed> {
     let (at, len) = (source.offset().unwrap_or(0), source.promised().unwrap_or(0));
     let wanted = |_| !cancel.load(Ordering::Relaxed);
-    match compute(source.fd(), at..at + len, &[algorithm], wanted) {
-        Ok(computed) => Ok(computed),
-        Err(ComputeError::Io(error)) => Err(error),
-        Err(_) => Err(rustix::io::Errno::INTR.into()),
-    }
+    Ok(compute(source.fd(), at..at + len, &[algorithm], wanted)?)
 }
 
 /// Returns the URL of the file: this URL, or in it the name of the file if it is that of a folder.

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
+use underpass_engine::Policy;
 
 const PREFIX: &str = "sha256//";
 
@@ -21,6 +22,22 @@ pub struct Trust {
     pub pins: Vec<Pin>,
     /// Whether the kernel encrypts where it can.
     pub kernel: bool,
+}
+
+impl Trust {
+    /// Returns what the options of a client mean.
+    #[must_use]
+    pub fn new(
+        authorities: Option<PathBuf>,
+        insecure: bool,
+        pins: Vec<Pin>,
+        policy: Policy,
+    ) -> Self {
+        // The owner of the key is the server that was meant, whatever else its certificate says.
+        let is_pin_enough = authorities.is_none() && !pins.is_empty();
+        let insecure = insecure || is_pin_enough;
+        Self { authorities, insecure, pins, kernel: policy.allows_kernel_tls() }
+    }
 }
 
 /// The SHA-256 digest of a public key (a SubjectPublicKeyInfo in DER), written as curl writes it:

@@ -15,7 +15,7 @@ use underpass_transport::tls::{
 };
 
 use super::address::{Stream, StreamAddress, StreamError};
-use super::tls_trust::{TlsTrustArgs, uses_kernel};
+use super::tls_trust::TlsTrustArgs;
 use crate::failure::{Failure, Result};
 
 /// The TLS options of `send` and `recv`.
@@ -80,7 +80,7 @@ impl StreamTlsArgs {
                 }
                 let (identity, is_known) = self.identity()?;
                 let pin = (!is_known).then(|| identity.pin());
-                let acceptor = Acceptor::new(identity, uses_kernel(policy));
+                let acceptor = Acceptor::new(identity, policy.allows_kernel_tls());
                 let acceptor = acceptor.map_err(Failure::line)?.for_streams();
                 Ok(Some(StreamTls::Accepts(acceptor, pin)))
             }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use underpass_client::TlsSetup;
-use underpass_engine::{Mechanism, Policy};
+use underpass_engine::Policy;
 use underpass_transport::tls::{Pin, Trust};
 
 use crate::failure::{Failure, Result};
@@ -39,26 +39,11 @@ impl TlsTrustArgs {
         if self.insecure && self.pins.is_empty() {
             output::note("--insecure: certificates are not checked");
         }
-        let setup = TlsSetup::new(self.trust(policy));
+        let trust = Trust::new(self.cacert.clone(), self.insecure, self.pins.clone(), policy);
+        let setup = TlsSetup::new(trust);
         if self.cacert.is_some() {
             setup.connector().map_err(Failure::line)?;
         }
         Ok(setup)
     }
-
-    fn trust(&self, policy: Policy) -> Trust {
-        // The owner of the key is the server that was meant, whatever else its certificate says.
-        let is_pin_enough = self.cacert.is_none() && !self.pins.is_empty();
-        Trust {
-            authorities: self.cacert.clone(),
-            insecure: self.insecure || is_pin_enough,
-            pins: self.pins.clone(),
-            kernel: uses_kernel(policy),
-        }
-    }
-}
-
-/// Returns whether the kernel may encrypt: unless everything has to be copied through user space.
-pub(crate) fn uses_kernel(policy: Policy) -> bool {
-    policy != Policy::Require(Mechanism::ReadWrite)
 }

@@ -17,6 +17,15 @@ pub enum Policy {
     Require(Mechanism),
 }
 
+impl Policy {
+    /// Returns whether the kernel may encrypt: unless everything has to be copied through user
+    /// space.
+    #[must_use]
+    pub fn allows_kernel_tls(self) -> bool {
+        self != Self::Require(Mechanism::ReadWrite)
+    }
+}
+
 /// The mechanisms still to be tried for one segment, cheapest first.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidates {

@@ -29,6 +29,15 @@ pub enum ComputeError {
     Io(#[source] io::Error),
 }
 
+impl From<ComputeError> for io::Error {
+    fn from(error: ComputeError) -> Self {
+        match error {
+            ComputeError::Cancelled => Errno::INTR.into(),
+            ComputeError::Io(error) => error,
+        }
+    }
+}
+
 /// Computes the digests of a range of a file, reading it once.
 ///
 /// After each piece, `go_on` is called with the number of bytes read so far; if it returns false,

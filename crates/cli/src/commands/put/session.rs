@@ -16,7 +16,7 @@ use underpass_client::{ClientError, Connection, HttpClient, TlsSetup, Url};
 use underpass_engine::hint::Action;
 use underpass_engine::{Declined, Kind, PipePool, Report, Source};
 use underpass_protocol::digest::{Algorithm, write_digests};
-use underpass_transport::digest::{ComputeError, Computed, compute};
+use underpass_transport::digest::{Computed, compute};
 
 use super::args::PutArgs;
 use super::plan::PutStep;
@@ -295,11 +295,8 @@ impl<'s> PutSession<'s> {
         if self.bucket.is_some() && algorithm != Algorithm::Sha256 {
             return Err(PutError::DigestOfStore.into());
         }
-        match compute(source.fd(), at..at + len, &[algorithm], wanted) {
-            Ok(computed) => Ok(Some(computed)),
-            Err(ComputeError::Io(error)) => Err(error).with_path(Action::Reading, input.path()),
-            Err(_) => Err(rustix::io::Errno::INTR).with_path(Action::Reading, input.path()),
-        }
+        let computed = compute(source.fd(), at..at + len, &[algorithm], wanted);
+        computed.map(Some).with_path(Action::Reading, input.path())
     }
 
     fn condition(&self) -> Condition<'s> {

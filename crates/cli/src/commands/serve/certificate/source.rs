@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 
-use underpass_engine::{Mechanism, Policy};
 use underpass_sandbox::User;
 use underpass_server::server::Credentials;
 use underpass_transport::tls::{Acceptor, Identities, Identity, Pin, TlsError};
@@ -83,7 +82,7 @@ impl Certificate {
     ) -> Result<Option<(Self, Option<Orders>)>> {
         check(args)?;
         let TlsArgs { tls, tls_zero_copy, .. } = &args.tls;
-        let in_kernel = args.engine.policy() != Policy::Require(Mechanism::ReadWrite);
+        let in_kernel = args.engine.policy().allows_kernel_tls();
         let files = default_files(args)?;
         let identity = match &files {
             Some(files) => Some(files.load()?),
