@@ -360,31 +360,16 @@ impl<'a> CopyContext<'a> {
     }
 
     /// Merges a folder that is done into another one, if another process has taken its name
-    /// meanwhile. What is not whole stays as after a kill.
+    /// meanwhile.
     fn merge_into_target(&self, folder: &DirPair) {
-        if self.is_cut_short() {
-            return;
-        }
-        let mut hidden = lock(&folder.chain.hidden);
-        let (Some(name), Some(parent)) = (&*hidden, &folder.parent) else { return };
-        let mut problems = Vec::new();
-        let merged = self
-            .merge_into(folder, parent, &mut problems)
-            .and_then(|()| unlinkat(&parent.target, name, AtFlags::REMOVEDIR));
-        for problem in problems {
-            self.problem(problem);
-        }
-        match merged {
-            Ok(()) => *hidden = None,
-            Err(errno) => {
-                let path = parent.target_path(&folder.chain.target);
-                self.problem(CopyError::Path {
-                    action: "naming".into(),
-                    path,
-                    source: errno.into(),
-                });
-            }
-        }
+        self.name_hidden(folder, |parent, hidden| {
+            let mut problems = Vec::new();
+            let merged = self
+                .merge_into(folder, parent, &mut problems)
+                .and_then(|()| unlinkat(&parent.target, hidden, AtFlags::REMOVEDIR));
+            problems.into_iter().for_each(|problem| self.problem(problem));
+            merged.map(|()| true)
+        });
     }
 
     /// Moves what is in a hidden folder to where its name was taken. Why something there stays
@@ -426,27 +411,34 @@ impl<'a> CopyContext<'a> {
         self.may_replace(to)
     }
 
-    /// Gives a folder its name, if it has a hidden one until now. One that lacks entries because
-    /// the copy was cut short keeps the hidden one, as after a kill.
+    /// Gives a folder its name, if it has a hidden one until now.
     fn give_name(&self, folder: &DirPair) {
+        self.name_hidden(folder, |parent, hidden| {
+            match rename_new(parent, hidden, &folder.chain.target) {
+                // Another process was faster: see `merge_into_target`.
+                Err(Errno::EXIST | Errno::NOTEMPTY) => Ok(false),
+                renamed => renamed.map(|()| true),
+            }
+        });
+    }
+
+    /// Calls `rename` with the parent and the hidden name of a folder, if it has one; `rename`
+    /// returns whether that name is gone. A folder that lacks entries because the copy was cut
+    /// short keeps the hidden name, as after a kill.
+    fn name_hidden(
+        &self,
+        folder: &DirPair,
+        rename: impl FnOnce(&DirPair, &CStr) -> Result<bool, Errno>,
+    ) {
         if self.is_cut_short() {
             return;
         }
         let mut hidden = lock(&folder.chain.hidden);
         let (Some(name), Some(parent)) = (&*hidden, &folder.parent) else { return };
-        let target = &folder.chain.target;
-        match rename_new(parent, name, target) {
-            Ok(()) => *hidden = None,
-            // Another process was faster: see `merge_into_target`.
-            Err(Errno::EXIST | Errno::NOTEMPTY) => {}
-            Err(errno) => {
-                let path = parent.target_path(target);
-                self.problem(CopyError::Path {
-                    action: "naming".into(),
-                    path,
-                    source: errno.into(),
-                });
-            }
+        match rename(parent, name).at("naming", || parent.target_path(&folder.chain.target)) {
+            Ok(true) => *hidden = None,
+            Ok(false) => {}
+            Err(failure) => self.problem(failure),
         }
     }
 }
