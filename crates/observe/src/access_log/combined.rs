@@ -61,13 +61,7 @@ pub(super) fn push_protocol(out: &mut Vec<u8>, entry: &AccessEntry) {
 
 /// Appends the names of the mechanisms in the order of their first use.
 pub(super) fn push_mechanisms(out: &mut Vec<u8>, entry: &AccessEntry) {
-    if entry.mechanisms.is_empty() {
-        out.push(b'-');
-    }
-    for (index, (name, _)) in entry.mechanisms.iter().enumerate() {
-        if index > 0 {
-            out.push(b'+');
-        }
+    escape::push_joined(out, &entry.mechanisms, b"+", |out, (name, _)| {
         out.extend_from_slice(name.as_bytes());
-    }
+    });
 }

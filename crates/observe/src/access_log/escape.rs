@@ -45,6 +45,24 @@ pub(super) fn push_or_dash(out: &mut Vec<u8>, text: &[u8], place: Quoting) {
     }
 }
 
+/// Appends each item by `push_item`, with `separator` between them, or `-` if there are none.
+pub(super) fn push_joined<T>(
+    out: &mut Vec<u8>,
+    items: &[T],
+    separator: &[u8],
+    push_item: impl Fn(&mut Vec<u8>, &T),
+) {
+    if items.is_empty() {
+        out.push(b'-');
+    }
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
+            out.extend_from_slice(separator);
+        }
+        push_item(out, item);
+    }
+}
+
 /// Appends the inside of a JSON string. Bytes that are not UTF-8 become `\xXX` as text, because
 /// JSON cannot represent them.
 pub(super) fn push_json(out: &mut Vec<u8>, text: &[u8]) {

@@ -188,32 +188,20 @@ fn push_tls(out: &mut Vec<u8>, entry: &AccessEntry, part: fn(&Secured) -> &'stat
 
 /// Appends the bytes and calls of each mechanism, `sendfile:1048576/3`, or `-`.
 fn push_moved(out: &mut Vec<u8>, entry: &AccessEntry) {
-    if entry.mechanisms.is_empty() {
-        out.push(b'-');
-    }
-    for (index, (name, tally)) in entry.mechanisms.iter().enumerate() {
-        if index > 0 {
-            out.push(b'+');
-        }
+    escape::push_joined(out, &entry.mechanisms, b"+", |out, (name, tally)| {
         out.extend_from_slice(name.as_bytes());
         out.push(b':');
         escape::push_number(out, tally.bytes);
         out.push(b'/');
         escape::push_number(out, tally.calls);
-    }
+    });
 }
 
 /// Appends the operations that the kernel declined, or `-`.
 fn push_declined(out: &mut Vec<u8>, entry: &AccessEntry) {
-    if entry.declined.is_empty() {
-        out.push(b'-');
-    }
-    for (index, decline) in entry.declined.iter().enumerate() {
-        if index > 0 {
-            out.extend_from_slice(b", ");
-        }
+    escape::push_joined(out, &entry.declined, b", ", |out, decline| {
         escape::push(out, decline.as_bytes(), Quoting::Quoted);
-    }
+    });
 }
 
 /// The error of a text that is not a [`Template`].
