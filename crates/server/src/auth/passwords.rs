@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 use underpass_engine::wait::{lock, unpoison};
 
+use crate::auth::users::Client;
 use crate::auth::{AccessDecision, CheckMemory, PendingCheck};
 use crate::connection::peer::Peer;
 use crate::server::limits::priority::step_back;
@@ -47,10 +48,6 @@ struct PasswordCheck {
     /// Closed when the connection has ended.
     answer: oneshot::Sender<AccessDecision>,
 }
-
-/// The owner of a turn: an IPv4 address, the first half of an IPv6 address, because a customer has
-/// all addresses with the same half, or all clients of unix sockets together.
-type Client = Option<IpAddr>;
 
 /// The history of a client.
 #[derive(Debug)]

@@ -79,7 +79,9 @@ struct VerifiedPassword {
     until: Instant,
 }
 
-/// The address whose passwords count together; `None` for clients of unix sockets.
+/// The address whose passwords count together and which takes turns: an IPv4 address, the first
+/// half of an IPv6 address, because a customer has all addresses with the same half, or `None` for
+/// all clients of unix sockets together.
 pub(super) type Client = Option<IpAddr>;
 
 /// The time for which a right password is not checked again after its last use. Nothing can change
