@@ -32,7 +32,7 @@ use task::TreeFetch;
 
 pub use dest::ignores_case;
 pub use error::{TreeDone, TreeError, TreeFailed, TreeMethod};
-pub use options::{OnEvent, PathFilter, Reason, TreeEvent, TreeGauge, TreeOptions};
+pub use options::{OnEvent, PathFilter, TreeEvent, TreeGauge, TreeOptions};
 pub use paths::{EntryRefusal, check_target, name_of, relative};
 
 /// Fetches everything beneath `url` into the folder `path`, which is created if it is missing.

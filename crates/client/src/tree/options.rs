@@ -132,7 +132,7 @@ pub enum TreeEvent<'e> {
         /// Its path, or its URL if it has no path.
         path: &'e [u8],
         /// Why.
-        reason: &'e dyn Reason,
+        reason: &'e str,
     },
     /// A listing has no end, and so may lack something.
     ListingCut {
@@ -163,11 +163,6 @@ pub enum TreeEvent<'e> {
     /// Nothing is removed, because something was left out.
     NothingRemoved,
 }
-
-/// A reason that can be printed.
-pub trait Reason: fmt::Display + fmt::Debug {}
-
-impl<T: fmt::Display + fmt::Debug> Reason for T {}
 
 /// The observer of events.
 pub type OnEvent<'t> = &'t (dyn Fn(&TreeEvent<'_>) + Sync);

@@ -17,7 +17,7 @@ use super::stream::{ArchiveStream, receive_options};
 use crate::http::OpenResponse;
 use crate::tree::dest::{DestOutcome, FolderAttrs};
 use crate::tree::error::{Result, TreeError, explain, is_about_name, local};
-use crate::tree::options::{Reason, TreeEvent};
+use crate::tree::options::TreeEvent;
 use crate::tree::paths::{EntryRefusal, as_path, check_target, relative};
 use crate::tree::tar::{Decoder, MemberKind, TarError, TarEvent, TarMember};
 use crate::tree::task::TreeFetch;
@@ -187,7 +187,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         let path = match self.path(member) {
             Ok(path) => path,
             Err(refusal) => {
-                self.leave_out(&member.path, &refusal);
+                self.leave_out(&member.path, &refusal.to_string());
                 return self.pass(stream, data, member.padded());
             }
         };
@@ -416,7 +416,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         Ok(())
     }
 
-    fn leave_out(&mut self, path: &[u8], reason: &dyn Reason) {
+    fn leave_out(&mut self, path: &[u8], reason: &str) {
         self.tree.done.left_out += 1;
         (self.tree.on_event)(&TreeEvent::LeftOut { path, reason });
     }

@@ -1,7 +1,6 @@
 //! Fetches one file of a listing, unless it is here.
 
 use std::ffi::OsStr;
-use std::fmt;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -69,7 +68,9 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
                 (task.entry.facts.size, answer.response.framing)
             && listed != sent
         {
-            self.leave_out(path, &Redirected { listed, sent });
+            // Such as to a page to log in.
+            let reason = format!("a redirect leads to {sent} bytes, but the listing says {listed}");
+            self.leave_out(path, &reason);
             return Ok(());
         }
         let facts = completed(&answer.response, task.entry.facts);
@@ -307,21 +308,6 @@ pub(super) fn is_elsewhere(answered: &Url, requested: &Url) -> bool {
 fn is_same_path(one: &str, other: &str) -> bool {
     let bytes = |name| percent_decode_str(name).collect::<Vec<u8>>();
     one.split('/').map(bytes).eq(other.split('/').map(bytes))
-}
-
-/// The reason why a file is left out that a redirect has led away from, such as to a page to log
-/// in.
-#[derive(Debug)]
-struct Redirected {
-    listed: u64,
-    sent: u64,
-}
-
-impl fmt::Display for Redirected {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { listed, sent } = self;
-        write!(f, "a redirect leads to {sent} bytes, but the listing says {listed}")
-    }
 }
 
 /// Checks whether the URL that answered is that of a folder of the same name.

@@ -28,7 +28,7 @@ impl CrawlWorker<'_, '_, '_, '_> {
             return Ok(());
         }
         if task.depth > MAX_DEPTH {
-            self.leave_out(&task.entry.path, &"folders are nested too deeply");
+            self.leave_out(&task.entry.path, "folders are nested too deeply");
             return Ok(());
         }
         let is_root = task.depth == 0;
@@ -53,7 +53,7 @@ impl CrawlWorker<'_, '_, '_, '_> {
             lock(&crawl.folders).push((task.entry.path.clone(), facts));
         }
         for (name, refusal) in &listing.refused {
-            self.leave_out(&joined(&task.entry.path, name), refusal);
+            self.leave_out(&joined(&task.entry.path, name), &refusal.to_string());
         }
         if listing.is_cut {
             self.done.left_out += 1;

@@ -11,7 +11,7 @@ use crate::download::DownloadError;
 use crate::error::{ClientError, InvalidResponse};
 use crate::http::{Connection, OpenResponse, Request, Response};
 use crate::tree::error::{Result, TreeDone, TreeError, explain, is_about_name};
-use crate::tree::options::{Reason, TreeEvent};
+use crate::tree::options::TreeEvent;
 use crate::tree::retry::Retry;
 
 /// Fetches with a connection of its own until nothing is left.
@@ -53,17 +53,17 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
     fn give_up(&mut self, task: &CrawlTask, error: TreeError) -> Result<()> {
         match error {
             TreeError::Client(ref source) if task.depth > 0 && self.is_of_one(source) => {
-                self.leave_out(&task.entry.path, &error);
+                self.leave_out(&task.entry.path, &error.to_string());
                 Ok(())
             }
             TreeError::Download { ref source, .. }
                 if source.is_about_name() || self.is_of_one_file(source) =>
             {
-                self.leave_out(&task.entry.path, source);
+                self.leave_out(&task.entry.path, &source.to_string());
                 Ok(())
             }
             TreeError::NotAFolder { .. } if task.depth > 0 => {
-                self.leave_out(&task.entry.path, &error);
+                self.leave_out(&task.entry.path, &error.to_string());
                 Ok(())
             }
             TreeError::Io { ref source, .. } => {
@@ -107,7 +107,7 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         }
     }
 
-    pub(super) fn leave_out(&mut self, path: &[u8], reason: &dyn Reason) {
+    pub(super) fn leave_out(&mut self, path: &[u8], reason: &str) {
         self.done.left_out += 1;
         (self.crawl.tree.on_event)(&TreeEvent::LeftOut { path, reason });
     }
