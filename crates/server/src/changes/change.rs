@@ -14,7 +14,7 @@ use underpass_engine::{FileId, Report, Version};
 
 use crate::auth::Right;
 use crate::changes::dav::tags::TagConditions;
-use crate::changes::dest_entry::{DestEntry, hidden_name, remove_folder};
+use crate::changes::dest_entry::{DestEntry, hidden_name, remove_checked};
 use crate::changes::refusal::{ChangeRefusal, Result};
 use crate::changes::removal;
 use crate::changes::tree;
@@ -88,7 +88,7 @@ impl Change {
         self.check_hidden(site, &stat)?;
         check_contents(site, &folder, &name, &stat, &self.path, None)?;
         if tree::kind(&stat) == FileType::Directory {
-            let removed = remove_folder((&folder, &name), &stat, || site.shared.names_changed());
+            let removed = remove_checked(&folder, &name, &stat, || site.shared.names_changed());
             removed.map_err(|refusal| refusal.beneath(&self.path))?;
         } else {
             let _names = self.hold_names(site, false)?;

@@ -95,8 +95,9 @@ impl DestEntry {
 /// Its name goes first and in one step: no client sees a part of it, and a request that moves it at
 /// the same time moves all of it or nothing. If the server is killed meanwhile, the rest has a
 /// hidden name. If the system refuses to remove something, the rest gets its name back.
-pub(crate) fn remove_folder(
-    (parent, name): (&OwnedFd, &CStr),
+pub(crate) fn remove_checked(
+    parent: &OwnedFd,
+    name: &CStr,
     checked: &Stat,
     on_gone: impl FnOnce(),
 ) -> Result<()> {
