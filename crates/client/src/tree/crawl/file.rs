@@ -14,7 +14,7 @@ use underpass_engine::hint::Action;
 use underpass_transport::incoming::{BodyFraming, ReceiveOptions};
 use url::Url;
 
-use super::state::CrawlTask;
+use super::queue::CrawlTask;
 use super::worker::CrawlWorker;
 use crate::download::interpret::{StrongValidator, modified};
 use crate::download::version_attr;

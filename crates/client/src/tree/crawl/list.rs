@@ -9,7 +9,7 @@ use underpass_engine::wait::lock;
 use url::Url;
 
 use super::file::is_elsewhere;
-use super::state::CrawlTask;
+use super::queue::CrawlTask;
 use super::worker::CrawlWorker;
 use crate::download::{PARTIAL_ENDS, partial_names};
 use crate::s3;

@@ -6,25 +6,36 @@ use std::sync::{Condvar, Mutex};
 use underpass_engine::wait::{lock, unpoison};
 
 use crate::tree::error::{Result, TreeError};
+use crate::tree::listing::ListingEntry;
+
+/// A file or folder to be fetched.
+#[derive(Debug)]
+pub(super) struct CrawlTask {
+    pub(super) entry: ListingEntry,
+    /// Its depth.
+    pub(super) depth: u32,
+    /// Whether its folder has something with a name that it would have until it is complete.
+    pub(super) has_rival: bool,
+}
 
 /// A work queue, to which its workers add.
 #[derive(Debug)]
-pub(super) struct CrawlQueue<T> {
-    state: Mutex<QueueState<T>>,
+pub(super) struct CrawlQueue {
+    state: Mutex<QueueState>,
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct QueueState<T> {
-    waiting: VecDeque<T>,
+struct QueueState {
+    waiting: VecDeque<CrawlTask>,
     /// Busy workers, each of which may find more.
     at_work: usize,
     /// The error that stops all workers.
     failed: Option<TreeError>,
 }
 
-impl<T> CrawlQueue<T> {
-    pub(super) fn new(first: T) -> Self {
+impl CrawlQueue {
+    pub(super) fn new(first: CrawlTask) -> Self {
         let waiting = VecDeque::from([first]);
         let state = Mutex::new(QueueState { waiting, at_work: 0, failed: None });
         Self { state, changed: Condvar::new() }
@@ -32,7 +43,7 @@ impl<T> CrawlQueue<T> {
 
     /// Takes the next task; waits while another worker may find one. `None` once everything is done
     /// or has failed.
-    pub(super) fn take(&self) -> Option<T> {
+    pub(super) fn take(&self) -> Option<CrawlTask> {
         let mut state = lock(&self.state);
         loop {
             if state.failed.is_some() {
@@ -50,7 +61,7 @@ impl<T> CrawlQueue<T> {
     }
 
     /// Adds tasks: `first` before all that wait, `last` after them.
-    pub(super) fn add(&self, first: Vec<T>, last: Vec<T>) {
+    pub(super) fn add(&self, first: Vec<CrawlTask>, last: Vec<CrawlTask>) {
         let mut state = lock(&self.state);
         first.into_iter().rev().for_each(|each| state.waiting.push_front(each));
         state.waiting.extend(last);

@@ -13,22 +13,12 @@ use underpass_engine::PipePool;
 use underpass_engine::wait::lock;
 
 use super::prune::{IfOtherKind, Prune};
-use super::queue::CrawlQueue;
+use super::queue::{CrawlQueue, CrawlTask};
 use crate::tree::dest::{DestFolder, IfExists};
 use crate::tree::error::{Result, TreeDone, TreeError, explain};
 use crate::tree::listing::{EntryFacts, ListingEntry};
 use crate::tree::options::TreeEvent;
 use crate::tree::task::TreeFetch;
-
-/// A file or folder to be fetched.
-#[derive(Debug)]
-pub(super) struct CrawlTask {
-    pub(super) entry: ListingEntry,
-    /// Its depth.
-    pub(super) depth: u32,
-    /// Whether its folder has something with a name that it would have until it is complete.
-    pub(super) has_rival: bool,
-}
 
 /// The state that the workers share.
 pub(super) struct Crawl<'c, 'j, 'a> {
@@ -36,7 +26,7 @@ pub(super) struct Crawl<'c, 'j, 'a> {
     pub(super) dest: DestFolder,
     /// The folders that this run has created to have that one, the innermost first.
     created: Vec<PathBuf>,
-    pub(super) queue: CrawlQueue<CrawlTask>,
+    pub(super) queue: CrawlQueue,
     /// URLs of folders that were listed.
     pub(super) seen: Mutex<HashSet<String>>,
     /// Folders whose permissions and times are set at the end.

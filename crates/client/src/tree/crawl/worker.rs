@@ -6,7 +6,8 @@ use rustix::io::Errno;
 use underpass_transport::incoming::ReceiveError;
 use url::Url;
 
-use super::state::{Crawl, CrawlTask};
+use super::queue::CrawlTask;
+use super::state::Crawl;
 use crate::download::DownloadError;
 use crate::error::{ClientError, InvalidResponse};
 use crate::http::{Connection, OpenResponse, Request, Response};
