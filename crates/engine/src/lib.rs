@@ -48,7 +48,7 @@ pub mod wait;
 pub use chain::{
     Chain, EndKind, Memory, Segment, Sink, Source, data_ranges, is_absent, is_resident, next_data,
 };
-pub use error::{Error, errno, hint};
+pub use error::{Error, errno, hint, printable};
 pub use integrity::{
     FileId, Integrity, UnknownIntegrity, Version, WriterCheck, Writers, announce_attribute,
     await_writes, is_file, is_folder, kept_time, mtime, session, since_1970, times_of_new,

@@ -7,6 +7,5 @@
 #![forbid(unsafe_code)]
 
 pub mod access_log;
-mod controls;
 pub mod metrics;
 pub mod transfers;

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::Value;
+use underpass_engine::printable::changes_display;
 
 use crate::error::{BenchError, Result, WithPath};
 use crate::record::{Record, SCHEMA};
@@ -97,17 +98,7 @@ fn tame(value: &mut Value) -> bool {
     }
 }
 
-/// Controls, what turns the direction of a line around, and what is not a character.
+/// Returns whether a character changes how others are shown, or is none.
 const fn is_wild(letter: char) -> bool {
-    matches!(
-        letter,
-        '\0'..='\x1f'
-            | '\x7f'..='\u{9f}'
-            | '\u{200e}'
-            | '\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2066}'..='\u{2069}'
-            | '\u{fffe}'
-            | '\u{ffff}'
-    )
+    changes_display(letter) || matches!(letter, '\u{fffe}' | '\u{ffff}')
 }

@@ -154,7 +154,7 @@ static LOST: OnceLock<Error> = OnceLock::new();
 
 /// Returns a value as one line of JSON.
 pub(crate) fn json(value: &impl serde::Serialize) -> String {
-    printable::json(&serde_json::to_string(value).unwrap_or_default())
+    underpass_engine::printable::json(&serde_json::to_string(value).unwrap_or_default())
 }
 
 /// Prints a value as one line of JSON on standard output.

@@ -4,7 +4,7 @@
 //! drive the terminal, a line feed could forge a line, and a bidirectional control could reverse
 //! the end of a name. Everything that is printed goes through here; see `output.rs`.
 
-use std::fmt::Write;
+use underpass_engine::printable::changes_display;
 
 /// Returns a text in one line: control characters and those that change the order of others are
 /// escaped.
@@ -20,7 +20,7 @@ pub(crate) fn lines(text: &str) -> String {
 fn escaped(text: &str, is_kept: impl Fn(char) -> bool) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
-        match is_harmful(letter) && !is_kept(letter) {
+        match changes_display(letter) && !is_kept(letter) {
             true => out.extend(letter.escape_default()),
             false => out.push(letter),
         }
@@ -28,39 +28,10 @@ fn escaped(text: &str, is_kept: impl Fn(char) -> bool) -> String {
     out
 }
 
-/// Returns JSON in which the same characters are escaped. It means the same, because they only
-/// occur in strings.
-pub(crate) fn json(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        if is_harmful(letter) {
-            for unit in letter.encode_utf16(&mut [0; 2]) {
-                // Writing to a string does not fail.
-                let _ = write!(out, "\\u{unit:04x}");
-            }
-        } else {
-            out.push(letter);
-        }
-    }
-    out
-}
-
-/// Returns whether a character controls a terminal, breaks a line, or changes how others are
-/// shown.
-fn is_harmful(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter,
-            '\u{61c}' // Arabic letter mark
-            | '\u{200e}' | '\u{200f}' // left-to-right and right-to-left mark
-            | '\u{2028}'..='\u{202e}' // line and paragraph separator, embeddings, overrides
-            | '\u{2066}'..='\u{2069}' // isolates
-            | '\u{feff}' // byte order mark
-            | '\u{fff9}'..='\u{fffb}' // interlinear annotations
-            | '\u{e0000}'..='\u{e007f}') // tags
-}
-
 #[cfg(test)]
 mod tests {
+    use underpass_engine::printable::json;
+
     use super::*;
 
     #[test]
@@ -86,7 +57,7 @@ mod tests {
     fn json_means_the_same() {
         let text = "a\u{9b}b\u{202e}c\u{e0041}d\u{7f}\n\x1b";
         let written = json(&serde_json::to_string(text).expect("a string"));
-        assert!(written.chars().all(|letter| !is_harmful(letter)), "{written}");
+        assert!(written.chars().all(|letter| !changes_display(letter)), "{written}");
         assert_eq!(serde_json::from_str::<String>(&written).expect("JSON"), text);
     }
 }

@@ -3,6 +3,7 @@
 pub mod errno;
 pub(crate) mod errno_help;
 pub mod hint;
+pub mod printable;
 
 use std::fmt;
 use std::io;

@@ -1,6 +1,6 @@
 //! Appends untrusted text with escapes, and numbers.
 
-use crate::controls::is_trick;
+use underpass_engine::printable::changes_display;
 
 /// The surroundings of a text, which decide about the bytes that would end it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(super) fn push(out: &mut Vec<u8>, text: &[u8], place: Quoting) {
             let bytes = character.encode_utf8(&mut buffer).as_bytes();
             let is_plain = match bytes {
                 [byte] => is_plain_ascii(*byte, place),
-                _ => !is_trick(character),
+                _ => !changes_display(character),
             };
             if is_plain {
                 out.extend_from_slice(bytes);
@@ -75,7 +75,7 @@ pub(super) fn push_json(out: &mut Vec<u8>, text: &[u8]) {
             let mut buffer = [0; 4];
             match character {
                 '"' | '\\' => out.extend_from_slice(&[b'\\', character as u8]),
-                _ if character.is_control() || is_trick(character) => {
+                _ if changes_display(character) => {
                     let mut units = [0; 2];
                     for unit in character.encode_utf16(&mut units) {
                         out.extend_from_slice(b"\\u");

@@ -2,8 +2,7 @@
 
 use maud::{Markup, html};
 use serde::Serialize;
-
-use crate::controls;
+use underpass_engine::printable;
 
 use super::page::{path, percent, reloading, size};
 
@@ -25,7 +24,7 @@ pub struct CacheRow {
 /// Renders objects as a JSON array.
 #[must_use]
 pub fn cache_json(rows: &[CacheRow]) -> String {
-    controls::json(&serde_json::to_string(rows).expect("text and numbers always make JSON"))
+    printable::json(&serde_json::to_string(rows).expect("text and numbers always make JSON"))
 }
 
 /// Renders the first of these objects as a page that reloads itself, below the number of stored

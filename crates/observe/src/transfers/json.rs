@@ -1,8 +1,8 @@
 //! The transfers as JSON. The names of the fields are stable.
 
 use serde::Serialize;
+use underpass_engine::printable;
 
-use crate::controls;
 use crate::transfers::View;
 
 /// One transfer.
@@ -37,7 +37,7 @@ struct TransferRow<'v> {
 /// Renders all transfers as an array.
 pub(super) fn render(views: &[View]) -> String {
     let entries: Vec<_> = views.iter().map(entry).collect();
-    controls::json(&serde_json::to_string(&entries).expect("text and numbers always make JSON"))
+    printable::json(&serde_json::to_string(&entries).expect("text and numbers always make JSON"))
 }
 
 /// Returns the entry of one transfer.

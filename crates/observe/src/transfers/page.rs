@@ -2,8 +2,8 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use percent_encoding::percent_decode;
+use underpass_engine::printable::changes_display;
 
-use crate::controls;
 use crate::transfers::View;
 
 /// The maximum number of transfers shown: they fit into 20 KiB even if each name has to be escaped.
@@ -119,7 +119,8 @@ pub(super) fn percent(bytes: u64, expected: u64) -> u64 {
 
 /// Returns the path in readable form, with escapes such as `%20` decoded.
 pub(super) fn path(target: &[u8]) -> String {
-    middle_cut(&controls::replaced(&percent_decode(target).decode_utf8_lossy()), MAX_PATH)
+    let path = percent_decode(target).decode_utf8_lossy();
+    middle_cut(&path.replace(changes_display, "\u{fffd}"), MAX_PATH)
 }
 
 /// Leaves out the middle of a long text: both ends of a path say more than its middle.
