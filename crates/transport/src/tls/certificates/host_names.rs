@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use rustix::system::uname;
 
 /// Returns the names of this machine: its host name, `localhost`, and the addresses of its
@@ -12,8 +13,13 @@ pub(super) fn names_of_this_host() -> Vec<String> {
     if !host.is_empty() && host != "localhost" && host != "(none)" {
         names.insert(0, host);
     }
-    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
-    let mut addresses: Vec<IpAddr> = interfaces.iter().map(if_addrs::Interface::ip).collect();
+    let address = |interface: InterfaceAddress| {
+        let address = interface.address?;
+        let v4 = address.as_sockaddr_in().map(|v4| v4.ip().into());
+        v4.or_else(|| address.as_sockaddr_in6().map(|v6| v6.ip().into()))
+    };
+    let mut addresses: Vec<IpAddr> =
+        getifaddrs().into_iter().flatten().filter_map(address).collect();
     addresses.extend([IpAddr::from([127, 0, 0, 1]), IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1])]);
     addresses.retain(|address| match address {
         IpAddr::V4(v4) => !v4.is_link_local() && !v4.is_unspecified(),
