@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -35,13 +34,7 @@ pub(crate) struct HttpOptions {
 /// The settings of requests to one URL.
 #[derive(Debug)]
 pub(crate) struct HttpSettings {
-    headers: Vec<(String, String)>,
-    credentials: Credentials,
-    proxies: Proxies,
-    tls: TlsSetup,
-    timeout: Duration,
-    connect_timeout: Duration,
-    max_redirects: u32,
+    client: HttpClient<'static>,
     /// The number of attempts in a row that may fail.
     pub(crate) retries: u32,
 }
@@ -78,35 +71,24 @@ impl HttpOptions {
         };
         let pins = self.pins.iter().map(|pin| parse::<Pin>("pins", pin));
         let pins = pins.collect::<PyResult<Vec<_>>>()?;
-        let tls = TlsSetup::new(Trust::new(self.cacert, self.insecure, pins, policy));
-        Ok(HttpSettings {
+        let client = HttpClient {
             headers: self.headers.iter().map(field).collect::<PyResult<_>>()?,
             credentials,
             proxies,
-            tls,
+            tls: TlsSetup::new(Trust::new(self.cacert, self.insecure, pins, policy)),
             timeout: seconds("timeout", self.timeout)?,
             connect_timeout: seconds("connect_timeout", self.connect_timeout)?,
             max_redirects: self.max_redirects,
-            retries: self.retries,
-        })
+            ..HttpClient::default()
+        };
+        Ok(HttpSettings { client, retries: self.retries })
     }
 }
 
 impl HttpSettings {
     /// Returns the client for these requests.
     pub(crate) fn client<'a>(&self, cancel: &'a AtomicBool) -> HttpClient<'a> {
-        HttpClient {
-            user_agent: concat!("underpass/", env!("CARGO_PKG_VERSION")).to_owned(),
-            headers: self.headers.clone(),
-            credentials: self.credentials.clone(),
-            proxies: self.proxies.clone(),
-            tls: self.tls.clone(),
-            connect_timeout: self.connect_timeout,
-            timeout: self.timeout,
-            deadline: None,
-            max_redirects: self.max_redirects,
-            cancel: Some(cancel),
-        }
+        HttpClient { cancel: Some(cancel), ..self.client.clone() }
     }
 }
 

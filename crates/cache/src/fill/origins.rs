@@ -10,7 +10,6 @@ use underpass_client::{
     ClientError, Connection, HttpClient, NetworkAction, OpenResponse, Request, Url,
     without_credentials,
 };
-use underpass_client::{Credentials, Proxies};
 use underpass_engine::wait::lock;
 use underpass_transport::incoming::BodyFraming;
 
@@ -88,17 +87,13 @@ pub(super) struct OriginFailure {
 impl Origins {
     pub(crate) fn new(options: &CacheOptions) -> Self {
         let client = HttpClient {
-            user_agent: concat!("underpass/", env!("CARGO_PKG_VERSION")).to_owned(),
             // A response in another coding is forwarded unchanged all the same.
             headers: vec![("Accept-Encoding".to_owned(), "identity".to_owned())],
-            credentials: Credentials::None,
-            proxies: Proxies::default(),
             tls: options.tls.clone(),
             connect_timeout: options.timeout.min(MAX_CONNECT_TIME),
             timeout: options.timeout,
-            deadline: None,
             max_redirects: 0,
-            cancel: None,
+            ..HttpClient::default()
         };
         let origin = |OriginOptions { url, credentials, bucket }: &OriginOptions| {
             let shown = without_credentials(url);

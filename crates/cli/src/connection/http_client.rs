@@ -83,16 +83,15 @@ impl HttpClientArgs {
         cancel: &'a AtomicBool,
     ) -> Result<HttpClient<'a>> {
         Ok(HttpClient {
-            user_agent: concat!("underpass/", env!("CARGO_PKG_VERSION")).to_owned(),
             headers: self.headers.clone(),
             credentials: self.credentials(url, cancel)?,
             proxies: self.proxies()?,
             tls: tls.clone(),
             connect_timeout: self.connect_timeout,
             timeout: self.timeout,
-            deadline: None,
             max_redirects: self.max_redirects,
             cancel: Some(cancel),
+            ..HttpClient::default()
         })
     }
 
