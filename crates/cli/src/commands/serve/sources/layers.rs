@@ -12,13 +12,15 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches};
 use strsim::damerau_levenshtein;
 use underpass_server::server::{BadHost, HostPattern};
 
-use super::super::args::{OptionsError, ServeArgs, SiteArgs};
+use super::super::args::{LimitArgs, LoggingArgs, OptionsError, PlaceArgs, ServeArgs, SiteArgs};
+use super::super::certificate::args::TlsArgs;
 use super::super::settings;
 use super::config::{self, ConfigFile, ConfigKey, SiteTable};
+use crate::args::EngineArgs;
 use crate::cli::with_negative_numbers;
 use crate::failure::{Failure, Result, clap_message};
 use crate::output;
@@ -57,20 +59,36 @@ pub(crate) fn complete(words: &[OsString]) -> Result<ServeArgs> {
     let layers = [typed, environment, keys];
     let sites = sites.into_iter().map(|table| site(&command, table, &layers, orders));
     args.sites = sites.collect::<Result<_>>()?;
-    args.of_server = of_server(&layers);
+    args.of_server = of_server(&command, &layers);
     args.setup.config = file;
     args.typed = words.to_vec();
     args.is_config_empty = is_config_empty;
     Ok(args)
 }
 
-/// Returns what the sources say about the options of the whole server.
-fn of_server(layers: &[Vec<ConfigKey>]) -> Vec<(String, Vec<OsString>)> {
-    let find = |name: &&str| {
-        let key = layers.iter().find_map(|layer| layer.iter().find(|key| key.name == **name));
-        key.map(|key| ((*name).to_owned(), key.values.clone()))
+/// Returns what the sources say about the options of the whole server; the first of a name counts.
+fn of_server(command: &Command, layers: &[Vec<ConfigKey>]) -> Vec<(String, Vec<OsString>)> {
+    let is_certificate = |name: &str| matches!(name, "tls-cert" | "tls-key");
+    let keys = layers.iter().flatten();
+    let keys = keys.filter(|key| is_certificate(&key.name) || is_of_server(command, &key.name));
+    keys.map(|key| (key.name.clone(), key.values.clone())).collect()
+}
+
+/// Returns whether an option of this name is the same for all sites.
+fn is_of_server(command: &Command, wanted: &str) -> bool {
+    let argument = command.get_arguments().find(|each| name(each) == wanted);
+    let Some(id) = argument.map(Arg::get_id) else { return false };
+    let groups = [
+        EngineArgs::group_id(),
+        LimitArgs::group_id(),
+        LoggingArgs::group_id(),
+        PlaceArgs::group_id(),
+        TlsArgs::group_id(),
+    ];
+    let has = |group: &ArgGroup| {
+        groups.contains(&Some(group.get_id().clone())) && group.get_args().any(|it| it == id)
     };
-    OF_SERVER.iter().chain(&["tls-cert", "tls-key"]).filter_map(find).collect()
+    (command.get_groups().any(has) && !OF_SITE.contains(&wanted)) || OF_SERVER.contains(&wanted)
 }
 
 /// Warns of variables whose names are nearly those of options of the server.
@@ -112,7 +130,7 @@ fn site(
                     return Err(wrong(&key, "gets certificates: leave out tls-cert and tls-key"));
                 }
             }
-            name if OF_SERVER.contains(&name) => {
+            name if is_of_server(command, name) => {
                 return Err(wrong(&key, "is for all sites: write it before the first [[site]]"));
             }
             _ => own.push(key),
@@ -382,39 +400,11 @@ const CERTIFICATES: [&[&str]; 3] = [
     &["acme", "acme_ca", "acme_directory", "acme_email", "acme_state"],
 ];
 
-/// The options that the whole server has.
-const OF_SERVER: [&str; 30] = [
-    "acme-ca",
-    "acme-directory",
-    "acme-email",
-    "acme-state",
-    "bind",
-    "drain",
-    "drop-behind",
-    "log-file",
-    "log-format",
-    "max-archive-entries",
-    "max-connections",
-    "max-per-address",
-    "mechanism",
-    "no-sandbox",
-    "no-zero-copy",
-    "port",
-    "prefer",
-    "proxy-protocol",
-    "qr",
-    "quiet",
-    "rate",
-    "redirect-http",
-    "socket-mode",
-    "step",
-    "timeout",
-    "tls",
-    "tls-zero-copy",
-    "trusted-proxy",
-    "user",
-    "workers",
-];
+/// Options in groups of the whole server that each site may set for itself.
+const OF_SITE: [&str; 4] = ["acme", "path-prefix", "tls-cert", "tls-key"];
+
+/// Options of the whole server that are in none of its groups.
+const OF_SERVER: [&str; 2] = ["no-sandbox", "user"];
 
 /// The options of a cache, which a site with a folder of its own does not take over.
 const OF_ORIGIN: [&str; 7] =
