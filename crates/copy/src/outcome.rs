@@ -25,13 +25,15 @@ pub struct CopyOutcome {
     pub jobs: usize,
 }
 
-/// Counts of what was copied, and by which mechanisms.
-#[derive(Debug, Default)]
+/// Counts of what was copied, and by which mechanisms. The names of the counts in JSON are stable.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct CopyTotals {
     /// Files that were copied.
     pub files: u64,
     /// The kinds of what was read for these, each once, unless folders were copied.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub source_kinds: Vec<Kind>,
     /// Folders that were walked.
     pub folders: u64,
@@ -69,13 +71,15 @@ pub struct CopyTotals {
     /// Further names that were copied because they could not be linked.
     pub links_copied: u64,
     /// The copied files by file systems.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub systems: Vec<BetweenSystems>,
     /// The resources that the threads used.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub usage: Usage,
 }
 
 /// The files copied from one type of file system to another.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct BetweenSystems {
     /// The type of the originals' file system, such as `ext4`.

@@ -1,7 +1,7 @@
 //! The receipt of copied files and folders.
 
 use serde::Serialize;
-use underpass_copy::{BetweenSystems, CopyError, CopyOptions, CopyOutcome};
+use underpass_copy::{BetweenSystems, CopyError, CopyOptions, CopyOutcome, CopyTotals};
 use underpass_engine::{EndKind, Integrity};
 
 use crate::transfer::{MechanismReceipt, Receipt};
@@ -12,42 +12,9 @@ pub struct CopyReceipt {
     /// The receipt that every transfer has.
     #[serde(flatten)]
     pub receipt: Receipt,
-    /// Files that were copied.
-    pub files: u64,
-    /// Folders that were walked.
-    pub folders: u64,
-    /// The number of symbolic links that were created.
-    pub links: u64,
-    /// Hard links that were made to files copied before.
-    pub hard_links: u64,
-    /// Devices, FIFOs and sockets.
-    pub specials: u64,
-    /// Files that were not replaced because of `--no-clobber` or `--update`.
-    pub kept: u64,
-    /// Files that an earlier run had copied.
-    pub resumed: u64,
-    /// Bytes that an earlier run had copied.
-    pub resumed_bytes: u64,
-    /// Entries that `--exclude` left out.
-    pub excluded: u64,
-    /// Files and folders that `--delete` removed.
-    pub deleted: u64,
-    /// Bytes of holes, which were not copied.
-    pub hole_bytes: u64,
-    /// Copies that were compared with their originals.
-    pub verified: u64,
-    /// The bytes of these copies.
-    pub verified_bytes: u64,
-    /// Copies whose owner is not that of their originals.
-    pub without_owner: u64,
-    /// Copies that lack an attribute or an ACL.
-    pub without_attributes: u64,
-    /// Files that were written in place because they could not be replaced.
-    pub in_place: u64,
-    /// Files that were copied twice because they changed meanwhile.
-    pub copied_again: u64,
-    /// Further names of files that became separate copies because they could not be linked.
-    pub links_copied: u64,
+    /// The counts.
+    #[serde(flatten)]
+    pub totals: CopyTotals,
     /// The number of threads that copied.
     pub jobs: usize,
     /// The copied files by file systems.
@@ -111,24 +78,7 @@ impl CopyReceipt {
         };
         Self {
             receipt,
-            files: totals.files,
-            folders: totals.folders,
-            links: totals.links,
-            hard_links: totals.hard_links,
-            specials: totals.specials,
-            kept: totals.kept,
-            resumed: totals.resumed,
-            resumed_bytes: totals.resumed_bytes,
-            excluded: totals.excluded,
-            deleted: totals.deleted,
-            hole_bytes: totals.hole_bytes,
-            verified: totals.verified,
-            verified_bytes: totals.verified_bytes,
-            without_owner: totals.without_owner,
-            without_attributes: totals.without_attributes,
-            in_place: totals.in_place,
-            copied_again: totals.copied_again,
-            links_copied: totals.links_copied,
+            totals: totals.clone(),
             jobs: outcome.jobs,
             file_systems: totals.systems.iter().map(SystemReceipt::from).collect(),
             failed: outcome.problem_count,
@@ -142,7 +92,9 @@ impl CopyReceipt {
     pub fn of_stream(receipt: Receipt) -> Self {
         let errors: Vec<_> = receipt.error.iter().cloned().collect();
         let failed = errors.len();
-        Self { receipt, files: u64::from(failed == 0), jobs: 1, failed, errors, ..Self::default() }
+        let mut totals = CopyTotals::default();
+        totals.files = u64::from(failed == 0);
+        Self { receipt, totals, jobs: 1, failed, errors, ..Self::default() }
     }
 }
 

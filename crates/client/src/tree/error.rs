@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
+use serde::Serialize;
 use underpass_engine::hint::{Action, Plain};
 use underpass_engine::{Error, Report};
 use underpass_transport::incoming::ReceiveError;
@@ -14,8 +15,9 @@ use crate::backoff::Retryable;
 use crate::download::DownloadError;
 use crate::error::ClientError;
 
-/// The method by which a folder is fetched.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The way by which a folder is fetched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum TreeMethod {
     /// As an archive.
     #[default]
@@ -24,10 +26,11 @@ pub enum TreeMethod {
     Listing,
 }
 
-/// The result of fetching a folder.
-#[derive(Clone, Debug, Default)]
+/// The result of fetching a folder. The names of the counts in JSON are stable.
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct TreeDone {
     /// The way by which it was fetched.
+    #[serde(rename = "way")]
     pub method: TreeMethod,
     /// Files that were fetched.
     pub files: u64,
@@ -39,18 +42,21 @@ pub struct TreeDone {
     pub links: u64,
     /// The number of files, folders and links left out, each reported as an event.
     pub left_out: u64,
-    /// The error with which a file system refused the server's permissions or times, if one
-    /// did so.
+    /// Why files have other permissions or times than on the server, if a file system refused
+    /// these.
+    #[serde(skip)]
     pub refused: Option<Errno>,
     /// The number of files, links and folders that were removed here.
     pub removed: u64,
-    /// Bytes of the archive, or of large files, from earlier runs.
-    pub resumed_at: u64,
     /// The number of connections used.
     pub connections: u32,
+    /// Bytes of the archive, or of large files, from earlier runs.
+    pub resumed_at: u64,
     /// The bytes moved, and how.
+    #[serde(skip)]
     pub report: Report,
     /// The TLS of the last connection, if there was any.
+    #[serde(skip)]
     pub tls: Option<SessionFacts>,
 }
 

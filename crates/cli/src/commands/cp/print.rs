@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 
 use indicatif::HumanCount;
-use underpass_copy::{CopyOptions, CopyOutcome};
+use underpass_copy::{CopyOptions, CopyOutcome, CopyTotals};
 use underpass_engine::Report;
 use underpass_receipt::{CopyReceipt, EndKind, Receipt};
 
@@ -22,13 +22,13 @@ pub(super) fn outcome(
 ) -> Result<()> {
     let show = args.movement.show;
     let receipt = CopyReceipt::new(options, &outcome, elapsed_s);
-    if outcome.problem_count == 1 && !options.recursive && receipt.files == 0 {
+    if outcome.problem_count == 1 && !options.recursive && receipt.totals.files == 0 {
         // A single error also reports what was done before it.
         if let Some(error) = outcome.problems.pop() {
             return Err(failure(Failure::copy(error, show), show, receipt));
         }
     }
-    let notes = notes(&receipt, &outcome);
+    let notes = notes(&outcome);
     for error in outcome.problems {
         output::problem(&Failure::copy(error, show));
     }
@@ -72,10 +72,11 @@ pub(super) fn stream_failure(failed: Failure, show: ShowArgs, ends: (EndKind, En
 
 /// Prints the receipt of a copy.
 pub(super) fn copied(show: ShowArgs, receipt: &CopyReceipt) {
+    let totals = &receipt.totals;
     output::note_integrity(show, &receipt.receipt);
     let is_shown = show.progress || receipt.dry_run || std::io::stderr().is_terminal();
     if is_shown && !show.quiet && !show.json {
-        let (counts, summary) = (counts(receipt), output::summary(&receipt.receipt));
+        let (counts, summary) = (counts(totals), output::summary(&receipt.receipt));
         let line = match (receipt.dry_run, counts.is_empty()) {
             (true, true) => "would copy nothing".to_owned(),
             // No bytes have moved.
@@ -87,22 +88,22 @@ pub(super) fn copied(show: ShowArgs, receipt: &CopyReceipt) {
     }
     output::print_receipt(ShowArgs { json: false, ..show }, &receipt.receipt);
     if show.explain {
-        output::error_line(&format!("  {:<12} {}", "copied", counts(receipt)));
+        output::error_line(&format!("  {:<12} {}", "copied", counts(totals)));
         for system in &receipt.file_systems {
             let files = counted(system.files, "file", "files");
             let bytes = counted(system.bytes, "byte", "bytes");
             let between = format!("{} to {}", system.from, system.to);
             output::error_line(&format!("  {:<12} {between}: {files}, {bytes}", "systems"));
         }
-        let lacks = [(receipt.without_owner, "owners"), (receipt.without_attributes, "attributes")];
+        let lacks = [(totals.without_owner, "owners"), (totals.without_attributes, "attributes")];
         for (count, what) in lacks.iter().filter(|(count, _)| *count > 0) {
             output::error_line(&format!("  {:<12} {what} of {}", "not kept", HumanCount(*count)));
         }
-        if receipt.hole_bytes > 0 {
+        if totals.hole_bytes > 0 {
             output::error_line(&format!(
                 "  {:<12} {} bytes",
                 "holes",
-                HumanCount(receipt.hole_bytes)
+                HumanCount(totals.hole_bytes)
             ));
         }
     }
@@ -110,14 +111,15 @@ pub(super) fn copied(show: ShowArgs, receipt: &CopyReceipt) {
 }
 
 /// Returns what was done differently than requested, one line each.
-fn notes(receipt: &CopyReceipt, outcome: &CopyOutcome) -> Vec<String> {
+fn notes(outcome: &CopyOutcome) -> Vec<String> {
+    let totals = &outcome.totals;
     let mut notes = Vec::new();
     if let Some(path) = &outcome.in_place {
-        notes.push(in_place(path, receipt.in_place));
+        notes.push(in_place(path, totals.in_place));
     }
     if let Some(path) = &outcome.copied_again {
         let path = plain_path(path);
-        notes.push(match receipt.copied_again {
+        notes.push(match totals.copied_again {
             0 | 1 => format!("{path} changed while it was copied: copied again"),
             count => format!(
                 "{} files, such as {path}, changed while they were copied: copied again",
@@ -125,32 +127,30 @@ fn notes(receipt: &CopyReceipt, outcome: &CopyOutcome) -> Vec<String> {
             ),
         });
     }
-    if receipt.links_copied > 0 {
-        let names = counted(receipt.links_copied, "further name", "further names");
-        notes.push(format!(
-            "{names} of files became copies: the target file system has no hard links"
-        ));
+    if totals.links_copied > 0 {
+        let names = counted(totals.links_copied, "further name", "further names");
+        notes.push(format!("{names} of files became copies: there are no hard links there"));
     }
-    if receipt.without_attributes > 0 {
-        let copies = counted(receipt.without_attributes, "copy", "copies");
-        notes.push(format!("{copies} lost attributes that the target file system cannot store"));
+    if totals.without_attributes > 0 {
+        let copies = counted(totals.without_attributes, "copy", "copies");
+        notes.push(format!("{copies} lost attributes, which could not be kept there"));
     }
     notes
 }
 
 /// Returns the counts of the copy in words: `50,000 files, 500 folders, 3 kept`.
-fn counts(receipt: &CopyReceipt) -> String {
+fn counts(totals: &CopyTotals) -> String {
     let counts = [
-        (receipt.files, "file", "files"),
-        (receipt.folders, "folder", "folders"),
-        (receipt.links, "link", "links"),
-        (receipt.hard_links, "further name", "further names"),
-        (receipt.specials, "device, FIFO or socket", "devices, FIFOs and sockets"),
-        (receipt.kept, "left as it was", "left as they were"),
-        (receipt.resumed, "there already", "there already"),
-        (receipt.excluded, "excluded", "excluded"),
-        (receipt.deleted, "deleted", "deleted"),
-        (receipt.verified, "compared", "compared"),
+        (totals.files, "file", "files"),
+        (totals.folders, "folder", "folders"),
+        (totals.links, "link", "links"),
+        (totals.hard_links, "further name", "further names"),
+        (totals.specials, "device, FIFO or socket", "devices, FIFOs and sockets"),
+        (totals.kept, "left as it was", "left as they were"),
+        (totals.resumed, "there already", "there already"),
+        (totals.excluded, "excluded", "excluded"),
+        (totals.deleted, "deleted", "deleted"),
+        (totals.verified, "compared", "compared"),
     ];
     let parts: Vec<_> = counts
         .iter()

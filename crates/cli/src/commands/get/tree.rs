@@ -24,17 +24,18 @@ use underpass_receipt::{TreeReceipt, shown};
 
 /// Returns the summary: `20,003 files: 1.00 GiB in 1.13 s (906 MiB/s) by splice, read_write`.
 fn summary(receipt: &TreeReceipt) -> String {
-    if receipt.files == 0 && receipt.here > 0 && receipt.removed == 0 {
-        let here = output::counted(receipt.here, "file is", "files are");
+    let done = &receipt.done;
+    if done.files == 0 && done.here > 0 && done.removed == 0 {
+        let here = output::counted(done.here, "file is", "files are");
         return format!("nothing to fetch: {here} here already");
     }
-    let mut text = output::counted(receipt.files, "file", "files");
+    let mut text = output::counted(done.files, "file", "files");
     let mut more = Vec::new();
-    if receipt.here > 0 {
-        more.push(format!("{} more were here already", HumanCount(receipt.here)));
+    if done.here > 0 {
+        more.push(format!("{} more were here already", HumanCount(done.here)));
     }
-    if receipt.removed > 0 {
-        more.push(format!("{} removed", HumanCount(receipt.removed)));
+    if done.removed > 0 {
+        more.push(format!("{} removed", HumanCount(done.removed)));
     }
     if !more.is_empty() {
         text += &format!(" ({})", more.join(", "));
