@@ -1,7 +1,7 @@
 //! The metadata of a file from which validators and archives are made.
 
 /// A time of a file, counted from the beginning of 1970; before that, `seconds` is negative.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileTime {
     /// The whole seconds.
     pub seconds: i64,
@@ -10,7 +10,7 @@ pub struct FileTime {
 }
 
 /// A version of a file, as fstat(2) describes it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FileVersion {
     /// The device number of the file system (`st_dev`).
     pub device: u64,

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use underpass_engine::wait::lock;
 use underpass_protocol::FileVersion;
 
 use super::checksum::{ChecksumRequest, ChecksumResult, PartialSum};
 use super::checksums::ChecksumKey;
+use crate::server::limits::batches::answer_all;
 use crate::server::limits::disk_queue::ClientNet;
 use crate::server::shared::Shared;
 
@@ -27,23 +27,23 @@ pub(crate) fn begin(
     request: ChecksumRequest,
 ) -> ChecksumTask {
     let ChecksumRequest { path, file, version } = request;
-    let (waiter, made) = oneshot::channel();
-    let key = ChecksumKey::of(&version);
-    let mut waiters = lock(&shared.checksum_jobs.waiters);
-    // A job remembers its result before it forgets those that wait.
-    if let Some(checksum) = shared.checksums.get(&version) {
-        let _ = waiter.send(Ok(checksum));
-        return ChecksumTask { path, version, made };
-    }
-    let waiting = waiters.entry(key).or_default();
-    waiting.push(waiter);
-    if waiting.len() == 1 {
-        let (task, sum) = (Arc::clone(shared), PartialSum::new(file, version));
-        let step = move || step(&task, client, sum);
-        if shared.checksum_jobs.queue.resume(client, step).is_err() {
-            waiters.remove(&key);
+    let jobs = &shared.checksum_jobs;
+    let joined = jobs.batches.join(&ChecksumKey::of(&version), || {
+        // A job remembers its result before it forgets those that wait.
+        if let Some(checksum) = shared.checksums.get(&version) {
+            return Err(Some(checksum));
         }
-    }
+        let (task, sum) = (Arc::clone(shared), PartialSum::new(file, version));
+        jobs.queue.resume(client, move || step(&task, client, sum)).map_err(|_| None)
+    });
+    let made = joined.unwrap_or_else(|known| {
+        let (waiter, made) = oneshot::channel();
+        // Without a checksum the sender is dropped, and the client gets an error.
+        if let Some(checksum) = known {
+            let _ = waiter.send(Ok(checksum));
+        }
+        made
+    });
     ChecksumTask { path, version, made }
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn begin(
 fn step(shared: &Arc<Shared>, client: ClientNet, mut sum: PartialSum) {
     let key = ChecksumKey::of(&sum.version);
     let jobs = &shared.checksum_jobs;
-    if !jobs.is_wanted(key) {
+    if !jobs.batches.is_wanted(&key) {
         return;
     }
     let before = sum.at;
@@ -60,15 +60,12 @@ fn step(shared: &Arc<Shared>, client: ClientNet, mut sum: PartialSum) {
     let Some(made) = made else {
         let task = Arc::clone(shared);
         if jobs.queue.resume(client, move || step(&task, client, sum)).is_err() {
-            lock(&jobs.waiters).remove(&key);
+            drop(jobs.batches.begin(&key));
         }
         return;
     };
     if let Ok(checksum) = made {
         shared.checksums.keep(&sum.version, checksum);
     }
-    for waiter in lock(&jobs.waiters).remove(&key).unwrap_or_default() {
-        // The client may have left.
-        let _ = waiter.send(made);
-    }
+    answer_all(jobs.batches.begin(&key), &made);
 }

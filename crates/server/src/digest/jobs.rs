@@ -1,13 +1,13 @@
-//! Digests that wait to be made, and those that are being made.
+//! Requests for digests, and their results.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use tokio::sync::oneshot;
 use underpass_engine::Version;
-use underpass_engine::wait::lock;
-
+use underpass_protocol::FileVersion;
 use underpass_protocol::digest::Algorithm;
+
+use crate::files::version::facts;
 
 /// A requested digest.
 #[derive(Clone, Debug)]
@@ -15,6 +15,15 @@ pub(crate) struct DigestRequest {
     pub(crate) file: Arc<OwnedFd>,
     pub(crate) version: Version,
     pub(crate) algorithm: Algorithm,
+}
+
+/// What requests for the same digest have in common.
+pub(crate) type DigestKey = (FileVersion, Algorithm);
+
+impl DigestRequest {
+    pub(super) fn key(&self) -> DigestKey {
+        (facts(&self.version), self.algorithm)
+    }
 }
 
 /// The reason why there is no digest.
@@ -30,25 +39,5 @@ pub(crate) enum DigestError {
     Left,
 }
 
-/// A digest that waits to be made, or is being made.
-#[derive(Debug)]
-pub(crate) struct DigestJob {
-    pub(crate) request: DigestRequest,
-    /// The senders of all requests that wait for the result.
-    pub(crate) waiters: Mutex<Vec<oneshot::Sender<DigestResult>>>,
-}
-
-/// The result of a job: the digest is remembered, or there is none.
+/// The result of a request: the digest is remembered, or there is none.
 pub(crate) type DigestResult = Result<(), DigestError>;
-
-impl DigestJob {
-    /// Returns whether it makes the requested digest.
-    pub(crate) fn is_for(&self, request: &DigestRequest) -> bool {
-        self.request.version == request.version && self.request.algorithm == request.algorithm
-    }
-
-    /// Returns whether a client still waits for it.
-    pub(crate) fn is_wanted(&self) -> bool {
-        lock(&self.waiters).iter().any(|waiter| !waiter.is_closed())
-    }
-}

@@ -8,32 +8,49 @@ use std::sync::{Arc, Mutex};
 use underpass_engine::Version;
 use underpass_engine::wait::lock;
 
-use crate::digest::jobs::DigestJob;
+use crate::digest::jobs::{DigestKey, DigestResult};
 use crate::digest::stored;
+use crate::server::limits::batches::Batches;
 use crate::server::limits::disk_queue::DiskQueue;
 use underpass_protocol::digest::{Algorithm, Digest};
 
 /// The digests that all workers share.
 #[derive(Debug)]
 pub(crate) struct Digests {
-    pub(super) state: Mutex<KnownDigests>,
+    state: Mutex<KnownDigests>,
+    /// The digests that wait to be made or are being made.
+    pub(super) jobs: Batches<DigestKey, DigestResult>,
     /// The steps of the jobs.
     pub(super) queue: Arc<DiskQueue>,
 }
 
-/// The known digests, the jobs and the transfers.
+/// The known digests and the transfers.
 #[derive(Debug, Default)]
-pub(crate) struct KnownDigests {
+struct KnownDigests {
     /// The digests by inode; the version tells files of two file systems apart.
     known: HashMap<u64, (Version, Vec<Digest>)>,
-    /// The digests that wait to be made or are being made.
-    pub(super) jobs: Vec<Arc<DigestJob>>,
+    /// The number of transfers of each file, by inode: for two files with the same inode number the
+    /// count is too high, which only delays storing.
+    transfers: HashMap<u64, usize>,
+    /// The number of transfers of archives, each of many files.
+    archives: usize,
+    /// The digests to store with their file once no transfer of it is under way.
+    unkept: Vec<UnstoredDigests>,
+}
+
+/// Digests that are known and not stored with their file yet.
+#[derive(Debug)]
+struct UnstoredDigests {
+    file: Arc<OwnedFd>,
+    version: Version,
+    digests: Vec<Digest>,
 }
 
 impl Default for Digests {
     fn default() -> Self {
         let queue = DiskQueue::new("digest", MAX_THREADS, MAX_WAITING);
-        Self { state: Mutex::default(), queue }
+        let (state, jobs) = (Mutex::default(), Batches::default());
+        Self { state, jobs, queue, unkept: AtomicUsize::default() }
     }
 }
 

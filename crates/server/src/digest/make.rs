@@ -1,16 +1,15 @@
 //! Makes digests on threads of their own, a slice at a time, in which clients take turns: they read
 //! whole files, which takes minutes, and on the helper threads they would delay all other requests.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use tokio::sync::oneshot;
 use underpass_engine::Version;
-use underpass_engine::wait::lock;
 use underpass_protocol::digest::Hasher;
 use underpass_transport::digest::{ComputeError, add_range};
 
-use crate::digest::jobs::{DigestError, DigestJob, DigestRequest, DigestResult};
+use crate::digest::jobs::{DigestError, DigestRequest, DigestResult};
 use crate::digest::settle::wait_for_writes;
+use crate::server::limits::batches::answer_all;
 use crate::server::limits::disk_queue::{ClientNet, SLICE};
 use crate::server::shared::Shared;
 
@@ -21,52 +20,31 @@ pub(crate) async fn make(
     client: ClientNet,
     request: DigestRequest,
 ) -> DigestResult {
-    let Some(answer) = enqueue(shared, client, request) else { return Err(DigestError::Busy) };
-    answer.await.unwrap_or(Err(DigestError::Busy))
-}
-
-/// Begins a job, or joins those that wait for it already.
-fn enqueue(
-    shared: &Arc<Shared>,
-    client: ClientNet,
-    request: DigestRequest,
-) -> Option<oneshot::Receiver<DigestResult>> {
-    let (waiter, answer) = oneshot::channel();
-    let jobs = &mut lock(&shared.digests.state).jobs;
-    if let Some(job) = jobs.iter().find(|job| job.is_for(&request)) {
-        lock(&job.waiters).push(waiter);
-        return Some(answer);
-    }
-    let hasher = Hasher::new(request.algorithm);
-    let job = Arc::new(DigestJob { request, waiters: Mutex::new(vec![waiter]) });
-    let digest = PartialDigest { job: Arc::clone(&job), hasher, at: 0 };
+    let key = request.key();
+    let digest = PartialDigest { hasher: Hasher::new(request.algorithm), request, at: 0 };
     let task = Arc::clone(shared);
-    shared.digests.queue.submit(client, move || step(&task, client, digest)).ok()?;
-    jobs.push(job);
-    Some(answer)
+    let submit = || shared.digests.queue.submit(client, move || step(&task, client, digest));
+    let Ok(answer) = shared.digests.jobs.join(&key, submit) else { return Err(DigestError::Busy) };
+    answer.await.unwrap_or(Err(DigestError::Busy))
 }
 
 /// Reads the next slice of a file, and submits the one after it.
 fn step(shared: &Arc<Shared>, client: ClientNet, mut digest: PartialDigest) {
-    let job = Arc::clone(&digest.job);
+    let key = digest.request.key();
     let result = digest.read_slice(shared).or_else(|| {
         let task = Arc::clone(shared);
         let next = shared.digests.queue.resume(client, move || step(&task, client, digest));
         next.err().map(|_| Err(DigestError::Busy))
     });
     if let Some(result) = result {
-        let mut state = lock(&shared.digests.state);
-        state.jobs.retain(|known| !Arc::ptr_eq(known, &job));
-        // The lock is held meanwhile: a later request finds the result, or starts over.
-        for waiter in lock(&job.waiters).drain(..) {
-            let _ = waiter.send(result);
-        }
+        // Later requests find what was remembered, or start over.
+        answer_all(shared.digests.jobs.begin(&key), &result);
     }
 }
 
 /// A digest of the first bytes of a file.
 struct PartialDigest {
-    job: Arc<DigestJob>,
+    request: DigestRequest,
     hasher: Hasher,
     /// The number of bytes that were read.
     at: u64,
@@ -76,7 +54,8 @@ impl PartialDigest {
     /// Reads a slice; returns the result if that was the last one. A digest is remembered, unless
     /// that was done meanwhile.
     fn read_slice(&mut self, shared: &Shared) -> Option<DigestResult> {
-        let DigestRequest { file, version, algorithm } = &self.job.request;
+        let key = self.request.key();
+        let DigestRequest { file, version, algorithm } = &self.request;
         if self.at == 0 {
             if shared.digests.get(version, &[*algorithm]).is_some() {
                 return Some(Ok(()));
@@ -88,7 +67,7 @@ impl PartialDigest {
         let mut read_bytes = 0;
         let outcome = add_range(&mut self.hasher, file, self.at..end, |read| {
             read_bytes = read;
-            self.job.is_wanted() && is_current()
+            shared.digests.jobs.is_wanted(&key) && is_current()
         });
         let is_unchanged = is_current();
         let is_made = outcome.is_ok() && is_unchanged && end == version.size();

@@ -9,7 +9,9 @@ use underpass_engine::wait::lock;
 
 /// Work that waits for its turn, by key.
 ///
-/// A request joins only work that has not begun: the result is never older than the request.
+/// A request joins only work that has not called [`begin`](Self::begin). Where a result must not be
+/// older than the request, that is the first thing the work does; where it cannot grow old, as that
+/// of one version of a file, it is the last.
 #[derive(Debug)]
 pub(crate) struct Batches<K, T> {
     waiting: Mutex<HashMap<K, Vec<oneshot::Sender<T>>>>,
@@ -47,8 +49,19 @@ impl<K: Eq + Hash + Clone, T> Batches<K, T> {
         submitted.map(|()| answer)
     }
 
-    /// Returns the senders of all that wait, at the moment in which the work begins: later requests
-    /// wait for the next run. It includes every request that has not gone away.
+    /// Returns whether a request still waits for the work of `key`; forgets the work otherwise.
+    pub(crate) fn is_wanted(&self, key: &K) -> bool {
+        let mut waiting = lock(&self.waiting);
+        let is_wanted =
+            waiting.get(key).is_some_and(|all| all.iter().any(|waiter| !waiter.is_closed()));
+        if !is_wanted {
+            waiting.remove(key);
+        }
+        is_wanted
+    }
+
+    /// Returns the senders of all that wait; later requests wait for the next run. It includes
+    /// every request that has not gone away.
     pub(crate) fn begin(&self, key: &K) -> Vec<oneshot::Sender<T>> {
         let mut waiters = lock(&self.waiting).remove(key).unwrap_or_default();
         waiters.retain(|waiter| !waiter.is_closed());
