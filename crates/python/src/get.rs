@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -16,8 +17,7 @@ use underpass_client::tree::{self, TreeError, TreeGauge, TreeOptions};
 use underpass_client::{ClientError, Url};
 use underpass_engine::atomic_file;
 use underpass_engine::atomic_file::folder_of;
-use underpass_engine::hint::{Action, Hint, Hinted, Plain};
-use underpass_receipt::{GetReceipt, Receipt, TreeReceipt, shown};
+use underpass_receipt::{GetReceipt, TreeReceipt, shown};
 
 use crate::callbacks::{Callbacks, Cancel, run_with};
 use crate::http::{HttpOptions, url};
@@ -90,27 +90,27 @@ pub(crate) fn get(
     let gauge = Gauge::default();
     let callbacks = Callbacks { cancel, progress: progress.as_ref() };
     run_with(py, &callbacks, &|| (gauge.done(), gauge.total()), |cancel| {
-        let (folder, name) = match destination(path, name) {
-            Ok(destination) => destination,
-            Err(failed) => {
-                let line = format!("fetching {}: {failed}", shown(&url));
-                let receipt = Receipt { error: Some(failed.to_string()), ..Receipt::default() };
-                return Outcome::failed(&receipt, line, &failed);
+        let parent = folder_of(&path);
+        let folder = match open_folder(parent) {
+            Ok(folder) => folder,
+            Err(error) => {
+                let action = format!("opening {}", parent.display());
+                return Outcome::not_begun(&format!("fetching {}", shown(&url)), &action, &error);
             }
         };
-        let target = Target::Named { folder: &folder.fd, name: &name, if_exists };
+        let target = Target::Named { folder: &folder, name: &name, if_exists };
         let started = Instant::now();
         let downloader = Downloader::new(http.client(cancel), downloads);
         let outcome = downloader.fetch(&url, &target, &gauge, &|_| {});
-        let (elapsed, path) = (started.elapsed(), &folder.path);
+        let elapsed = started.elapsed();
         match outcome {
-            Ok(done) => Outcome::of(&GetReceipt::new(&shown(&url), path, &done, elapsed)),
+            Ok(done) => Outcome::of(&GetReceipt::new(&shown(&url), &path, &done, elapsed)),
             Err(failed) => {
                 let mut line = format!("fetching {} to {}: {failed}", shown(&url), path.display());
                 if let Some(PartialInfo { name, bytes }) = &failed.kept {
                     line += &format!("; {} keeps {bytes} bytes", name.display());
                 }
-                let receipt = GetReceipt::of_failed(&shown(&url), path, &failed, elapsed);
+                let receipt = GetReceipt::of_failed(&shown(&url), &path, &failed, elapsed);
                 Outcome::failed(&receipt, line, &failed).status(status(&failed.error))
             }
         }
@@ -198,41 +198,10 @@ fn status(error: &DownloadError) -> Option<u16> {
     }
 }
 
-/// The folder of the new file, and the path of the file in it.
-struct TargetFolder {
-    fd: OwnedFd,
-    path: PathBuf,
-}
-
 /// Opens the folder of a new file.
-fn destination(path: PathBuf, name: OsString) -> Result<(TargetFolder, OsString), OpenFolderError> {
-    let parent = folder_of(&path).to_owned();
+fn open_folder(folder: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    match openat(CWD, &parent, flags, Mode::empty()) {
-        Ok(fd) => Ok((TargetFolder { fd, path }, name)),
-        Err(error) => Err(OpenFolderError { path: parent, source: error.into() }),
-    }
-}
-
-/// The failure to open a folder.
-#[derive(Debug)]
-struct OpenFolderError {
-    path: PathBuf,
-    source: std::io::Error,
-}
-
-impl std::fmt::Display for OpenFolderError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "opening {}: {}", self.path.display(), Plain(&self.source))
-    }
-}
-
-impl std::error::Error for OpenFolderError {}
-
-impl Hinted for OpenFolderError {
-    fn hint(&self) -> Option<Hint> {
-        Action::from("opening").hint(&self.source)
-    }
+    Ok(openat(CWD, folder, flags, Mode::empty())?)
 }
 
 /// Returns the path of the new file: this path, or in it if it is a folder the name that the URL

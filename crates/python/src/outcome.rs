@@ -1,9 +1,12 @@
 //! The result of a transfer as the Python package takes it.
 
+use std::io;
+
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use serde::Serialize;
-use underpass_engine::hint::Hinted;
+use underpass_engine::hint::{Action, Hinted, Plain};
+use underpass_receipt::Receipt;
 
 /// The receipt of a transfer, and why it failed if it did.
 #[derive(Debug)]
@@ -26,6 +29,14 @@ impl Outcome {
     pub(crate) fn failed(receipt: &impl Serialize, line: String, error: &impl Hinted) -> Self {
         let hint = error.hint().map(|hint| hint.to_string());
         Self { failure: Some((line, hint)), ..Self::of(receipt) }
+    }
+
+    /// Creates the outcome of a transfer that did not begin, because the system refused `action`.
+    pub(crate) fn not_begun(what: &str, action: &str, error: &io::Error) -> Self {
+        let reason = format!("{action}: {}", Plain(error));
+        let hint = Action::Other("opening").hint(error).map(|hint| hint.to_string());
+        let receipt = Receipt { error: Some(reason.clone()), ..Receipt::default() };
+        Self { failure: Some((format!("{what}: {reason}"), hint)), ..Self::of(&receipt) }
     }
 
     /// Creates the outcome of a transfer that failed for several reasons.

@@ -14,7 +14,6 @@ use underpass_client::environment::journal_path;
 use underpass_client::upload::{
     Condition, RESUMABLE_FROM, SendOptions, Upload, UploadEvent, upload,
 };
-use underpass_engine::hint::{Action, Hint, Hinted, Plain};
 use underpass_engine::{Integrity, Kind, Source};
 use underpass_protocol::digest::{Algorithm, write_digests};
 use underpass_protocol::encode_segment;
@@ -68,9 +67,8 @@ pub(crate) fn put(
         let how = UploadSettings { send, condition, algorithm };
         let outcome = transfer(&http, &path, &url, how, journal, cancel, &position);
         outcome.unwrap_or_else(|error| {
-            let line = format!("sending {} to {}: {error}", path.display(), shown(&url));
-            let receipt = Receipt { error: Some(error.to_string()), ..Receipt::default() };
-            Outcome::failed(&receipt, line, &error)
+            let what = format!("sending {} to {}", path.display(), shown(&url));
+            Outcome::not_begun(&what, "reading it", &error)
         })
     })
 }
@@ -91,7 +89,7 @@ fn transfer(
     journal: impl FnOnce() -> Option<PathBuf>,
     cancel: &AtomicBool,
     position: &TransferProgress,
-) -> Result<Outcome, ReadError> {
+) -> io::Result<Outcome> {
     let name = path.display().to_string();
     let file = File::open(path)?;
     let source = Source::of(&file)?;
@@ -149,28 +147,4 @@ fn beneath(mut url: Url, path: &Path) -> Url {
         url.set_path(&format!("{}{}", url.path(), encode_segment(name.as_bytes())));
     }
     url
-}
-
-/// The failure to read the file.
-#[derive(Debug)]
-struct ReadError(io::Error);
-
-impl From<io::Error> for ReadError {
-    fn from(error: io::Error) -> Self {
-        Self(error)
-    }
-}
-
-impl std::fmt::Display for ReadError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "reading it: {}", Plain(&self.0))
-    }
-}
-
-impl std::error::Error for ReadError {}
-
-impl Hinted for ReadError {
-    fn hint(&self) -> Option<Hint> {
-        Action::from("reading").hint(&self.0)
-    }
 }
