@@ -6,10 +6,10 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use underpass_engine::Mechanism;
 
-/// Declares the contenders, each with its name in records, its name for people, and the programs
-/// that it needs besides this one.
+/// Declares the contenders, each with its group, its name in records, its name for people, and the
+/// programs that it needs besides this one.
 macro_rules! contenders {
-    ($($variant:ident $name:literal $label:literal [$($program:literal),*])*) => {
+    ($($variant:ident $group:ident $name:literal $label:literal [$($program:literal),*])*) => {
         /// A program, or a way of one, that takes part in a measurement.
         #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
         #[serde(into = "String", try_from = "String")]
@@ -19,95 +19,100 @@ macro_rules! contenders {
             $($variant,)*
         }
 
-        const ENTRIES: &[Entry] = &[$((Contender::$variant, $name, $label, &[$($program),*])),*];
+        const ENTRIES: &[Entry] = &[$(Entry {
+            contender: Contender::$variant,
+            group: Group::$group,
+            name: $name,
+            label: $label,
+            programs: &[$($program),*],
+        }),*];
     };
 }
 
-type Entry = (Contender, &'static str, &'static str, &'static [&'static str]);
-
-contenders! {
-    Aria2 "aria2c" "aria2c" ["aria2c"]
-    Auto "auto" "auto" []
-    BareClient "bare_client" "bare client" ["cc"]
-    BareLoop "bare_loop" "bare loop" ["cc"]
-    BareSendfile "bare_sendfile" "bare_sendfile" []
-    CMmap "c_mmap" "c_mmap" ["cc"]
-    CMmapLease "c_mmap_lease" "c_mmap_lease" ["cc"]
-    CReadWrite "c_read_write" "c_read_write" ["cc"]
-    CSendfile "c_sendfile" "c_sendfile" ["cc"]
-    Cp "cp" "cp" ["cp"]
-    CpArchive "cp_a" "cp -a" ["cp"]
-    Curl "curl" "curl" ["curl"]
-    CurlToDufs "curl_to_dufs" "curl to dufs" ["curl", "dufs"]
-    CurlToNginx "curl_to_nginx" "curl to nginx" ["curl", "nginx"]
-    CurlToUnderpass "curl_to_underpass" "curl to underpass" ["curl"]
-    Dufs "dufs" "dufs" ["dufs"]
-    Fcp "fcp" "fcp" ["fcp"]
-    H2o "h2o" "h2o" ["h2o"]
-    Iperf3 "iperf3" "iperf3" ["iperf3"]
-    JavaStream "java_stream" "java_stream" ["javac", "java"]
-    JavaTransferTo "java_transfer_to" "java_transfer_to" ["javac", "java"]
-    Lighttpd "lighttpd" "lighttpd" ["lighttpd"]
-    MemoryCopy "memory_copy" "memory_copy" []
-    Miniserve "miniserve" "miniserve" ["miniserve"]
-    Nc "nc" "nc" ["nc"]
-    Nginx "nginx" "nginx" ["nginx"]
-    NginxAio "nginx_aio" "nginx, aio threads" ["nginx"]
-    NginxCache "nginx_cache" "nginx, proxy_cache" ["nginx"]
-    NginxDirect "nginx_direct" "nginx, directio" ["nginx"]
-    NginxSlice "nginx_slice" "nginx, slice 1m" ["nginx"]
-    OneBuffer "one_buffer" "one buffer" []
-    PythonSendall "python_sendall" "python_sendall" ["python3"]
-    PythonSendfile "python_sendfile" "python_sendfile" ["python3"]
-    Rsync "rsync_a" "rsync -a" ["rsync"]
-    Squid "squid" "Squid" ["squid"]
-    Tar "tar" "tar" ["tar"]
-    TrafficServer "traffic_server" "Traffic Server" ["traffic_server"]
-    Underpass "underpass" "underpass" []
-    UnderpassDense "underpass_dense" "underpass, without holes" []
-    UnderpassSynced "underpass_synced" "underpass synced" []
-    Varnish "varnish" "Varnish" ["varnishd"]
-    Wget "wget" "wget" ["wget"]
-    Xcp "xcp" "xcp" ["xcp"]
+struct Entry {
+    contender: Contender,
+    group: Group,
+    name: &'static str,
+    label: &'static str,
+    programs: &'static [&'static str],
 }
 
-/// The contenders of the articles, and those that move bytes without HTTP.
-pub(crate) const PEERS: [Contender; 12] = {
-    use Contender as C;
-    [
-        C::BareSendfile,
-        C::CMmap,
-        C::CMmapLease,
-        C::CReadWrite,
-        C::CSendfile,
-        C::Iperf3,
-        C::JavaStream,
-        C::JavaTransferTo,
-        C::MemoryCopy,
-        C::Nc,
-        C::PythonSendall,
-        C::PythonSendfile,
-    ]
-};
+#[derive(PartialEq)]
+enum Group {
+    Ours,
+    Peer,
+    Other,
+}
+
+contenders! {
+    Aria2 Other "aria2c" "aria2c" ["aria2c"]
+    Auto Ours "auto" "auto" []
+    BareClient Other "bare_client" "bare client" ["cc"]
+    BareLoop Other "bare_loop" "bare loop" ["cc"]
+    BareSendfile Peer "bare_sendfile" "bare_sendfile" []
+    CMmap Peer "c_mmap" "c_mmap" ["cc"]
+    CMmapLease Peer "c_mmap_lease" "c_mmap_lease" ["cc"]
+    CReadWrite Peer "c_read_write" "c_read_write" ["cc"]
+    CSendfile Peer "c_sendfile" "c_sendfile" ["cc"]
+    Cp Other "cp" "cp" ["cp"]
+    CpArchive Other "cp_a" "cp -a" ["cp"]
+    Curl Other "curl" "curl" ["curl"]
+    CurlToDufs Other "curl_to_dufs" "curl to dufs" ["curl", "dufs"]
+    CurlToNginx Other "curl_to_nginx" "curl to nginx" ["curl", "nginx"]
+    CurlToUnderpass Ours "curl_to_underpass" "curl to underpass" ["curl"]
+    Dufs Other "dufs" "dufs" ["dufs"]
+    Fcp Other "fcp" "fcp" ["fcp"]
+    H2o Other "h2o" "h2o" ["h2o"]
+    Iperf3 Peer "iperf3" "iperf3" ["iperf3"]
+    JavaStream Peer "java_stream" "java_stream" ["javac", "java"]
+    JavaTransferTo Peer "java_transfer_to" "java_transfer_to" ["javac", "java"]
+    Lighttpd Other "lighttpd" "lighttpd" ["lighttpd"]
+    MemoryCopy Peer "memory_copy" "memory_copy" []
+    Miniserve Other "miniserve" "miniserve" ["miniserve"]
+    Nc Peer "nc" "nc" ["nc"]
+    Nginx Other "nginx" "nginx" ["nginx"]
+    NginxAio Other "nginx_aio" "nginx, aio threads" ["nginx"]
+    NginxCache Other "nginx_cache" "nginx, proxy_cache" ["nginx"]
+    NginxDirect Other "nginx_direct" "nginx, directio" ["nginx"]
+    NginxSlice Other "nginx_slice" "nginx, slice 1m" ["nginx"]
+    OneBuffer Ours "one_buffer" "one buffer" []
+    PythonSendall Peer "python_sendall" "python_sendall" ["python3"]
+    PythonSendfile Peer "python_sendfile" "python_sendfile" ["python3"]
+    Rsync Other "rsync_a" "rsync -a" ["rsync"]
+    Squid Other "squid" "Squid" ["squid"]
+    Tar Other "tar" "tar" ["tar"]
+    TrafficServer Other "traffic_server" "Traffic Server" ["traffic_server"]
+    Underpass Ours "underpass" "underpass" []
+    UnderpassDense Ours "underpass_dense" "underpass, without holes" []
+    UnderpassSynced Ours "underpass_synced" "underpass synced" []
+    Varnish Other "varnish" "Varnish" ["varnishd"]
+    Wget Other "wget" "wget" ["wget"]
+    Xcp Other "xcp" "xcp" ["xcp"]
+}
 
 impl Contender {
+    /// Returns the articles' programs, and the others that move bytes without HTTP.
+    pub(crate) fn peers() -> impl Iterator<Item = Self> {
+        ENTRIES.iter().map(|entry| entry.contender).filter(|it| it.is_peer())
+    }
+
     /// Returns its name in records.
     pub(crate) fn name(self) -> &'static str {
-        self.entry().map_or_else(|mechanism| mechanism.name(), |entry| entry.1)
+        self.entry().map_or_else(|mechanism| mechanism.name(), |entry| entry.name)
     }
 
     /// Returns its name for people.
     pub(crate) fn label(self) -> &'static str {
-        self.entry().map_or_else(|mechanism| mechanism.name(), |entry| entry.2)
+        self.entry().map_or_else(|mechanism| mechanism.name(), |entry| entry.label)
     }
 
     pub(crate) fn programs(self) -> &'static [&'static str] {
-        self.entry().map_or(&[], |entry| entry.3)
+        self.entry().map_or(&[], |entry| entry.programs)
     }
 
     /// Returns its entry, or the mechanism that it is.
     fn entry(self) -> Result<&'static Entry, Mechanism> {
-        let entry = ENTRIES.iter().find(|entry| entry.0 == self);
+        let entry = ENTRIES.iter().find(|entry| entry.contender == self);
         match self {
             Self::Only(mechanism) => Err(mechanism),
             _ => Ok(entry.expect("every contender has an entry")),
@@ -117,15 +122,12 @@ impl Contender {
     /// Returns whether it is one of the articles' programs, or another one that moves bytes
     /// without HTTP.
     pub(crate) fn is_peer(self) -> bool {
-        PEERS.contains(&self)
+        self.entry().is_ok_and(|entry| entry.group == Group::Peer)
     }
 
     /// Returns whether `underpass` moves the bytes, on one side at least.
     pub(crate) fn is_ours(self) -> bool {
-        use Contender as C;
-        let named = [C::Auto, C::CurlToUnderpass, C::OneBuffer, C::Underpass];
-        let more = [C::UnderpassDense, C::UnderpassSynced];
-        matches!(self, C::Only(_)) || named.contains(&self) || more.contains(&self)
+        self.entry().map_or(true, |entry| entry.group == Group::Ours)
     }
 
     /// Returns whether a step can be chosen: a clone is one call, and the others choose
@@ -149,8 +151,8 @@ impl FromStr for Contender {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match ENTRIES.iter().find(|entry| entry.1 == text) {
-            Some(entry) => Ok(entry.0),
+        match ENTRIES.iter().find(|entry| entry.name == text) {
+            Some(entry) => Ok(entry.contender),
             None => text.parse().map(Self::Only).map_err(|_| "no such way".to_owned()),
         }
     }
@@ -176,7 +178,7 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_written() {
-        let named = ENTRIES.iter().map(|entry| entry.0);
+        let named = ENTRIES.iter().map(|entry| entry.contender);
         for contender in named.chain([Contender::Only(Mechanism::Sendfile)]) {
             assert_eq!(contender.name().parse(), Ok(contender));
         }

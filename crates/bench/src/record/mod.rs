@@ -19,7 +19,7 @@ mod warnings;
 use serde::{Deserialize, Serialize};
 use underpass_engine::{Mechanism, Report, Tally, Usage};
 
-pub(crate) use contender::{Contender, PEERS};
+pub(crate) use contender::Contender;
 pub(crate) use counted::{Counted, MissingContender, NamedCall};
 pub(crate) use description::{Cpu, Description, ExpectedProgram};
 pub(crate) use metric::{

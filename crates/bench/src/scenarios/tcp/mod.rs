@@ -15,8 +15,8 @@ use crate::options::{Measure, StepArgs, SystemArgs, bytes, mechanisms};
 use crate::peers::PeerPrograms;
 use crate::record::{
     Arguments, CALLS, CPU, Choice, Contender, Cpu, Description, FAULTS, Metric, NetworkKind,
-    PEER_CPU, PEERS, Receivers, Record, Role, SPEED, SWITCHES, SinkKind, Step, TIME, USER_SPACE,
-    Variant, at_steps, chosen, once,
+    PEER_CPU, Receivers, Record, Role, SPEED, SWITCHES, SinkKind, Step, TIME, USER_SPACE, Variant,
+    at_steps, chosen, once,
 };
 use crate::run::{Link, RunPlan, SampleEnds, Start, file_system};
 
@@ -137,7 +137,8 @@ struct ArticleArgs {
 
 fn peer(text: &str) -> std::result::Result<Contender, String> {
     let found = text.parse().ok().filter(|peer: &Contender| peer.is_peer());
-    found.ok_or_else(|| format!("peers are {}", PEERS.map(Contender::name).join(", ")))
+    let known = || Contender::peers().map(Contender::name).collect::<Vec<_>>().join(", ");
+    found.ok_or_else(|| format!("peers are {}", known()))
 }
 
 impl Measure for NetArgs {
