@@ -63,7 +63,8 @@ pub struct CacheEntry {
     object: Arc<CachedObject>,
     generation: Arc<Generation>,
     head: Arc<StoredHead>,
-    freshness: Freshness,
+    /// Its times.
+    pub freshness: Freshness,
     /// The cache's handling of the request.
     pub cache: CacheStatus,
     cdn_loop: String,
@@ -208,18 +209,6 @@ impl CacheEntry {
         let fields =
             fields.filter(move |(name, _)| is_forwarded(name) && !(is_part && is_of_content(name)));
         fields.map(|(name, value)| (name.as_str(), value.as_str()))
-    }
-
-    /// Returns its age in seconds, for `Age`.
-    #[must_use]
-    pub fn age(&self, now: SystemTime) -> u64 {
-        self.freshness.age(now).as_secs()
-    }
-
-    /// Returns the time at which the origin generated the response, for `Date`.
-    #[must_use]
-    pub fn date(&self) -> SystemTime {
-        self.freshness.date()
     }
 
     /// Returns how many bytes of a range are present in the file.

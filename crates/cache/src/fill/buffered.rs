@@ -21,7 +21,8 @@ pub struct BufferedResponse {
     pub content: Option<ResponseContent>,
     /// When it was requested: milliseconds since 1970.
     pub(crate) requested: u64,
-    freshness: Freshness,
+    /// Its times.
+    pub freshness: Freshness,
     /// Whether clients that have waited for the same fetch may get it, too.
     pub(crate) is_for_all: bool,
     until: Option<Instant>,
@@ -79,18 +80,6 @@ impl BufferedResponse {
     /// Returns whether it may be reused.
     pub(crate) fn is_fresh(&self) -> bool {
         self.until.is_some_and(|until| Instant::now() < until)
-    }
-
-    /// Returns its age in seconds, for `Age`.
-    #[must_use]
-    pub fn age(&self, now: SystemTime) -> u64 {
-        self.freshness.age(now).as_secs()
-    }
-
-    /// Returns the time at which the origin generated it.
-    #[must_use]
-    pub fn date(&self) -> SystemTime {
-        self.freshness.date()
     }
 }
 

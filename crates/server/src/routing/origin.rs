@@ -256,7 +256,7 @@ fn response(
         (None, _) => Body::Nothing,
     };
     let mut response = Response::new(plan.status, plan.fields, body, len);
-    response.date = Some(entry.date());
+    response.date = Some(entry.freshness.date());
     let waited = Duration::ZERO;
     response.cache = Some(CacheFacts { label: cache.label(), origin_bytes, waited });
     response
@@ -300,7 +300,7 @@ fn push_fields(
         if let Some(value) = own {
             push_field(fields, "Cache-Control", value.as_bytes());
         }
-        push_number_field(fields, "Age", entry.age(ctx.now));
+        push_number_field(fields, "Age", entry.freshness.age(ctx.now).as_secs());
     }
     push_field(fields, "Via", b"1.1 underpass");
     push_field(fields, "Cache-Status", cache.to_string().as_bytes());
@@ -346,11 +346,11 @@ fn relay_response(
     if has_body {
         push_number_field(&mut fields, "Content-Length", text.len() as u64);
     }
-    push_number_field(&mut fields, "Age", received.age(ctx.now));
+    push_number_field(&mut fields, "Age", received.freshness.age(ctx.now).as_secs());
     let is_sent = has_body && ctx.request.method != Method::Head;
     let body = if is_sent { Body::Memory(text.to_vec().into()) } else { Body::Nothing };
     let mut response = Response::new(received.status, fields, body, Some(text.len() as u64));
-    response.date = Some(received.date());
+    response.date = Some(received.freshness.date());
     add_cache_fields(response, cache)
 }
 
