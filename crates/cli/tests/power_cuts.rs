@@ -322,7 +322,7 @@ fn a_cache_has_no_wrong_byte_after_a_power_cut_while_parts_leave() {
         .for_each(|(at, page)| page[..8].copy_from_slice(&at.to_le_bytes()));
     let object = Object::new(bytes, "a");
     let bytes = object.bytes.clone();
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let (mut moment, mut evicted, mut fetched) = (u64::from(std::process::id()), 0, 0);
     for round in 0..rounds() {
         let kind = ["ext4", "xfs"][round as usize % 2];

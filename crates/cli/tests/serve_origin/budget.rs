@@ -21,11 +21,10 @@ pub fn used(node: &Node) -> u64 {
 #[test]
 fn old_objects_make_room_for_new_ones() {
     let object = Object::new(noise(MIB), "a");
-    let bytes = object.bytes.clone();
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &["--cache-size", "8M"]);
     for number in 0..40 {
-        node.get(&format!("/{number}")).is(200, &bytes);
+        node.get(&format!("/{number}")).is(200, &object.bytes);
         let used = used(&node);
         assert!(used < 9 * MIB as u64, "{used}");
     }
@@ -35,7 +34,7 @@ fn old_objects_make_room_for_new_ones() {
     // After a start it counts what it finds, and has less room.
     let node = node.again(&origin.url(), &["--cache-size", "4M"]);
     until("a count of what is there", || matches!(node.metric("objects"), 1..=3));
-    node.get("/new").is(200, &bytes);
+    node.get("/new").is(200, &object.bytes);
     assert!(used(&node) < 5 * MIB as u64);
 }
 
@@ -43,7 +42,7 @@ fn old_objects_make_room_for_new_ones() {
 fn long_fields_count_as_room() {
     let lines = format!("Cache-Control: max-age=1000{}", "\nX-Long: 0123456789".repeat(50));
     let object = Object::new(b"hello".to_vec(), "a").with(&lines.replace("789", &"9".repeat(1000)));
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &["--cache-size", "8M"]);
     (0..300).for_each(|number| node.get(&format!("/{number}")).is(200, b"hello"));
     let folders = 2 * MIB as u64;
@@ -55,34 +54,32 @@ fn long_fields_count_as_room() {
 #[test]
 fn a_smaller_budget_holds_from_the_start_on() {
     let object = Object::new(noise(MIB), "a");
-    let bytes = object.bytes.clone();
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &["--cache-size", "40M"]);
-    (0..30).for_each(|number| node.get(&format!("/{number}")).is(200, &bytes));
+    (0..30).for_each(|number| node.get(&format!("/{number}")).is(200, &object.bytes));
     until("all of them", || node.metric("used_bytes") >= 30 * MIB as u64);
     let node = node.again(&origin.url(), &["--cache-size", "8M"]);
     // Without a request.
     until("room", || used(&node) < 9 * MIB as u64);
     let asked = origin.asked().len();
     assert_eq!(asked, 30);
-    (0..30).for_each(|number| node.get(&format!("/{number}")).is(200, &bytes));
+    (0..30).for_each(|number| node.get(&format!("/{number}")).is(200, &object.bytes));
     assert!(used(&node) < 9 * MIB as u64, "{}", used(&node));
 }
 
 #[test]
 fn what_is_used_often_stays_when_everything_is_asked_for_once() {
     let object = Object::new(noise(MIB / 4), "a");
-    let bytes = object.bytes.clone();
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &["--cache-size", "10M"]);
     let hot = || (0..20).map(|number| format!("/hot/{number}"));
     for _ in 0..3 {
-        hot().for_each(|path| node.get(&path).is(200, &bytes));
+        hot().for_each(|path| node.get(&path).is(200, &object.bytes));
     }
     for number in 0..150 {
-        node.get(&format!("/scan/{number}")).is(200, &bytes);
+        node.get(&format!("/scan/{number}")).is(200, &object.bytes);
         if number % 10 == 0 {
-            hot().for_each(|path| node.get(&path).is(200, &bytes));
+            hot().for_each(|path| node.get(&path).is(200, &object.bytes));
         }
     }
     let asked = origin.asked();
@@ -93,22 +90,21 @@ fn what_is_used_often_stays_when_everything_is_asked_for_once() {
 #[test]
 fn what_does_not_fit_is_passed_on_past_the_disk() {
     let object = Object::new(noise(4 * MIB), "a");
-    let bytes = object.bytes.clone();
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &["--cache-size", "1M"]);
     let whole = node.get("/a");
-    whole.is(200, &bytes);
+    whole.is(200, &object.bytes);
     assert!(whole.cache().starts_with("underpass; fwd=uri-miss; fwd-status=200; "), "{whole:?}");
     assert!(whole.cache().ends_with("; stored=?0; detail=no-room"), "{}", whole.cache());
     assert_eq!(origin.sent(), 4 * MIB as u64);
     // A part for which there is room is kept, and the rest of the whole is not.
-    node.range("/b", "5-99").is(206, &bytes[5..100]);
+    node.range("/b", "5-99").is(206, &object.bytes[5..100]);
     until("a part in the cache", || node.metric("used_bytes") == MIB as u64);
     let part = node.range("/b", &format!("{}-{}", 2 * MIB + 5, 3 * MIB));
-    part.is(206, &bytes[2 * MIB + 5..=3 * MIB]);
+    part.is(206, &object.bytes[2 * MIB + 5..=3 * MIB]);
     assert!(part.cache().contains("; fwd=partial; "), "{}", part.cache());
     assert!(part.cache().ends_with("; stored=?0; detail=no-room"), "{}", part.cache());
-    node.get("/b").is(200, &bytes);
+    node.get("/b").is(200, &object.bytes);
     let several = node.range("/c", &format!("0-9,{}-{}", MIB, 2 * MIB));
     assert_eq!((several.status, several.end), (206, End::Closed));
     assert!(used(&node) < 2 * MIB as u64);
@@ -124,8 +120,7 @@ fn what_does_not_fit_is_passed_on_past_the_disk() {
 #[test]
 fn one_network_does_not_take_all_relays() {
     let object = Object::new(noise(4 * MIB), "a");
-    let bytes = object.bytes.clone();
-    let (origin, gate) = Origin::holding(object, MIB, |_| true);
+    let (origin, gate) = Origin::holding(&object, MIB, |_| true);
     let node = Node::new(&origin.url(), &["--cache-size", "1M", "--trusted-proxy", "127.0.0.1"]);
     let client = |network: &str, number: usize| {
         let from = format!("X-Forwarded-For: 2001:db8:0:{network}::{number}");
@@ -137,7 +132,7 @@ fn one_network_does_not_take_all_relays() {
     clients.push(client("2", 0));
     clients[16].read_head();
     gate.open();
-    clients.into_iter().for_each(|client| client.finish().is(200, &bytes));
+    clients.into_iter().for_each(|client| client.finish().is(200, &object.bytes));
 }
 
 #[test]
@@ -192,8 +187,7 @@ fn a_body_without_a_length_has_the_room_of_others_and_is_passed_on_beyond_it() {
 #[test]
 fn bodies_that_are_not_kept_take_no_more_than_the_room_of_the_cache() {
     let object = Object::new(noise(16 * MIB), "a").with("Cache-Control: no-store");
-    let bytes = object.bytes.clone();
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &["--cache-size", "40M"]);
     // None of them reads on, so that the files without names stay.
     let clients = [0, 1, 2].map(|_| {
@@ -203,7 +197,7 @@ fn bodies_that_are_not_kept_take_no_more_than_the_room_of_the_cache() {
     });
     for (number, client) in clients.into_iter().enumerate() {
         let reply = client.finish();
-        reply.is(200, &bytes);
+        reply.is(200, &object.bytes);
         assert_eq!(reply.cache().ends_with("detail=no-room"), number == 2, "{}", reply.cache());
     }
     until("room", || node.metric("reserved_bytes") == 0);
@@ -216,7 +210,7 @@ fn old_objects_make_room_where_there_are_no_inodes() {
         Command::new("mount").args(["-o", "remount,nr_inodes=60"]).arg(disk.root()).status();
     assert!(remounted.unwrap().success());
     let object = Object::new(b"hello".to_vec(), "a");
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let cache = tempfile::tempdir_in(disk.root()).unwrap();
     let node = Node::on(cache, &origin.url(), &["--cache-free", "1M"]);
     for number in 0..40 {
@@ -259,26 +253,24 @@ fn objects_without_bytes_take_room_too() {
 #[test]
 fn a_relay_is_as_slow_as_its_client_and_no_other() {
     let object = Object::new(noise(24 * MIB), "a");
-    let bytes = object.bytes.clone();
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &["--cache-size", "1M", "--timeout", "60"]);
     let mut slow = node.client("GET", "/a", &[]);
     slow.read_body(1);
     for _ in 0..3 {
-        node.get("/a").is(200, &bytes);
+        node.get("/a").is(200, &object.bytes);
     }
     // A client that leaves ends its relay.
     let mut left = node.client("GET", "/a", &[]);
     left.read_body(1);
     drop(left);
-    slow.finish().is(200, &bytes);
+    slow.finish().is(200, &object.bytes);
 }
 
 #[test]
 fn relays_are_a_bounded_number() {
     let object = Object::new(noise(2 * MIB), "a");
-    let bytes = object.bytes.clone();
-    let (origin, gate) = Origin::holding(object, 1000, |_| true);
+    let (origin, gate) = Origin::holding(&object, 1000, |_| true);
     let node = Node::new(&origin.url(), &["--cache-size", "1M"]);
     let mut clients: Vec<_> = (0..64).map(|_| node.client("GET", "/a", &[])).collect();
     clients.iter_mut().for_each(|client| client.read_body(1000));
@@ -286,7 +278,7 @@ fn relays_are_a_bounded_number() {
     assert_eq!(refused.status, 503, "{}", refused.head);
     assert_eq!(refused.field("retry-after"), Some("1"));
     gate.open();
-    clients.into_iter().for_each(|client| client.finish().is(200, &bytes));
+    clients.into_iter().for_each(|client| client.finish().is(200, &object.bytes));
 }
 
 /// A disk of 8 MiB that others fill up, and an object of 6 MiB of which 2 MiB have come.
@@ -294,25 +286,24 @@ fn relays_are_a_bounded_number() {
 fn objects_stay_where_they_would_not_make_room() {
     let Some(disk) = Mounted::new(FileSystem::Tmpfs, 16) else { return };
     let object = Object::new(noise(MIB), "a");
-    let bytes = object.bytes.clone();
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let cache = tempfile::tempdir_in(disk.root()).unwrap();
     let node = Node::on(cache, &origin.url(), &["--cache-free", "6M"]);
     for path in ["/1", "/2"] {
-        node.get(path).is(200, &bytes);
+        node.get(path).is(200, &object.bytes);
     }
     until_stored(&node, 2 * MIB as u64);
     // Less than both of them and the new one would make free.
     let other = disk.root().join("other");
     fs::write(&other, vec![1; 12 * MIB]).unwrap();
-    node.get("/3").is(200, &bytes);
+    node.get("/3").is(200, &object.bytes);
     assert_eq!((node.metric("evicted_total"), node.metric("objects")), (0, 2));
     let asked = origin.asked().len();
-    node.get("/1").is(200, &bytes);
+    node.get("/1").is(200, &object.bytes);
     assert_eq!(origin.asked().len(), asked);
     // One of them is enough now.
     fs::write(&other, vec![1; 15 * MIB / 2]).unwrap();
-    node.get("/4").is(200, &bytes);
+    node.get("/4").is(200, &object.bytes);
     until("another object", || node.metric("evicted_total") == 1);
     drop(node);
 }

@@ -49,7 +49,7 @@ fn an_origin_that_hangs_is_left_alone_while_another_one_answers() {
     let held = gate.clone();
     let hanging = Origin::new(move |_, _| held.wait());
     let object = Object::new(b"hello".to_vec(), "a");
-    let other = Origin::new(move |asked, sending| object.send(asked, sending));
+    let other = Origin::of(&object);
     let node = Node::new(&hanging.url(), &["--timeout", "1", "--origin", &other.url()]);
     for number in 0..4 {
         node.get(&format!("/{number}")).is(200, b"hello");

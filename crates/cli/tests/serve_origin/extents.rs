@@ -37,7 +37,7 @@ fn parts_of_a_large_object_leave_for_others_of_it() {
     const SIZE: &str = "140M";
     let object = Object::new(bytes(260), "a");
     let bytes = Arc::clone(&object.bytes);
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &["--cache-size", SIZE]);
     check(&node, &bytes, 0..64 * MIB);
     check(&node, &bytes, 64 * MIB..128 * MIB);
@@ -69,7 +69,7 @@ fn parts_of_a_large_object_leave_for_others_of_it() {
 fn what_is_read_while_parts_leave_stays_right() {
     let object = Object::new(bytes(256), "a");
     let bytes = Arc::clone(&object.bytes);
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &["--cache-size", "140M"]);
     thread::scope(|scope| {
         for number in 1..4_usize {
@@ -96,7 +96,7 @@ fn what_is_read_while_parts_leave_stays_right() {
 fn what_a_slow_client_still_has_to_get_does_not_leave() {
     let object = Object::new(bytes(200), "a");
     let bytes = Arc::clone(&object.bytes);
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &["--cache-size", "70M"]);
     let read = 5 * MIB..6 * MIB;
     check(&node, &bytes, read.clone());
@@ -129,7 +129,7 @@ fn room_that_no_journal_lists_is_given_back() {
     let args = ["--cache-size", "140M"];
     let object = Object::new(bytes(230), "a");
     let bytes = Arc::clone(&object.bytes);
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     for is_asked_for in [false, true] {
         let mut node = Node::new(&origin.url(), &args);
         check(&node, &bytes, 0..100 * MIB);
@@ -154,7 +154,7 @@ fn nodes_killed_while_parts_leave_keep_no_wrong_byte() {
     let args = ["--cache-size", "140M"];
     let object = Object::new(bytes(256), "a");
     let bytes = Arc::clone(&object.bytes);
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let mut node = Node::new(&origin.url(), &args);
     let (mut evicted, mut moment) = (0, u64::from(std::process::id()));
     for kill in 0..kills {

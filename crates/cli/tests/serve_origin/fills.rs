@@ -16,11 +16,10 @@ const LEN: usize = 3 << 20;
 #[test]
 fn the_second_client_gets_the_bytes_from_the_disk_and_both_from_the_kernel() {
     let object = Object::new(noise(LEN), "a");
-    let bytes = object.bytes.clone();
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &[]);
     let first = node.get("/a/b%20c?d=e");
-    first.is(200, &bytes);
+    first.is(200, &object.bytes);
     assert!(
         first.cache().starts_with("underpass; fwd=uri-miss; fwd-status=200; ttl="),
         "{first:?}"
@@ -31,13 +30,13 @@ fn the_second_client_gets_the_bytes_from_the_disk_and_both_from_the_kernel() {
     assert_eq!(first.field("cache-control"), Some("max-age=1000"));
     until_stored(&node, LEN as u64);
     let second = node.get("/a/b%20c?d=e");
-    second.is(200, &bytes);
+    second.is(200, &object.bytes);
     assert!(second.cache().starts_with("underpass; hit; ttl="), "{}", second.cache());
     assert!(second.field("age").is_some());
     let head = node.ask("HEAD", "/a/b%20c?d=e", &[]);
     assert_eq!(head.field("content-length"), Some(&*LEN.to_string()));
     node.ask("GET", "/a/b%20c?d=e", &["If-None-Match: \"a\""]).is(304, b"");
-    node.range("/a/b%20c?d=e", "-5").is(206, &bytes[LEN - 5..]);
+    node.range("/a/b%20c?d=e", "-5").is(206, &object.bytes[LEN - 5..]);
     let asked = origin.asked();
     assert_eq!(asked.len(), 1, "{asked:?}");
     assert_eq!(asked[0].path, "/a/b%20c?d=e");
@@ -55,7 +54,7 @@ fn the_second_client_gets_the_bytes_from_the_disk_and_both_from_the_kernel() {
 #[test]
 fn a_fill_is_spliced() {
     let object = Object::new(noise(LEN), "a");
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &[]);
     node.get("/a");
     until_stored(&node, LEN as u64);
@@ -99,14 +98,13 @@ fn a_client_without_a_place_resets_no_other_one() {
 #[test]
 fn clients_get_what_has_come_and_one_request_serves_them_all() {
     let object = Object::new(noise(LEN), "a");
-    let bytes = object.bytes.clone();
-    let (origin, gate) = Origin::holding(object, LEN / 2, |_| true);
+    let (origin, gate) = Origin::holding(&object, LEN / 2, |_| true);
     let node = Node::new(&origin.url(), &[]);
     let mut clients: Vec<_> = (0..16).map(|_| node.client("GET", "/a", &[])).collect();
     // The origin has sent a half, and each client gets it before the other one is sent.
     clients.iter_mut().for_each(|client| client.read_body(LEN / 2));
     gate.open();
-    clients.into_iter().for_each(|client| client.finish().is(200, &bytes));
+    clients.into_iter().for_each(|client| client.finish().is(200, &object.bytes));
     assert_eq!(origin.asked().len(), 1);
     assert_eq!(origin.sent(), LEN as u64);
 }
@@ -114,16 +112,15 @@ fn clients_get_what_has_come_and_one_request_serves_them_all() {
 #[test]
 fn neither_a_slow_client_nor_one_that_leaves_holds_up_a_fill() {
     let object = Object::new(noise(4 * LEN), "a");
-    let bytes = object.bytes.clone();
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &[]);
     let mut slow = node.client("GET", "/a", &[]);
     slow.read_body(1);
-    until_stored(&node, bytes.len() as u64);
-    slow.finish().is(200, &bytes);
+    until_stored(&node, object.bytes.len() as u64);
+    slow.finish().is(200, &object.bytes);
     drop(node.client("GET", "/b", &[]));
-    until_stored(&node, 2 * bytes.len() as u64);
-    node.get("/b").is(200, &bytes);
+    until_stored(&node, 2 * object.bytes.len() as u64);
+    node.get("/b").is(200, &object.bytes);
     assert_eq!(origin.asked().len(), 2);
 }
 
@@ -343,8 +340,7 @@ fn a_fill_over_tls_is_checked_and_every_byte_arrives() {
 #[test]
 fn a_tier_is_another_node() {
     let object = Object::new(noise(8 * LEN), "a");
-    let bytes = object.bytes.clone();
-    let (origin, gate) = Origin::holding(object, LEN, |_| true);
+    let (origin, gate) = Origin::holding(&object, LEN, |_| true);
     let parent = Node::new(&origin.url(), &[]);
     let nodes: Vec<_> = (0..3).map(|_| Node::new(&parent.url(), &[])).collect();
     let mut clients: Vec<_> = nodes.iter().map(|node| node.client("GET", "/a", &[])).collect();
@@ -353,30 +349,29 @@ fn a_tier_is_another_node() {
     gate.open();
     for client in clients {
         let reply = client.finish();
-        reply.is(200, &bytes);
+        reply.is(200, &object.bytes);
         assert_eq!(reply.field("etag"), Some("\"a\""));
         assert!(reply.field("age").is_some());
     }
-    nodes[0].range("/a", "5-99").is(206, &bytes[5..100]);
-    assert_eq!((origin.asked().len(), origin.sent()), (1, bytes.len() as u64));
+    nodes[0].range("/a", "5-99").is(206, &object.bytes[5..100]);
+    assert_eq!((origin.asked().len(), origin.sent()), (1, object.bytes.len() as u64));
     assert!(origin.asked()[0].field("cdn-loop").unwrap().split(", ").count() == 2);
     // A parent that is gone is no reason to forget; another one goes on where the first was.
     drop(parent);
-    nodes[1].get("/a").is(200, &bytes);
+    nodes[1].get("/a").is(200, &object.bytes);
 }
 
 #[test]
 fn a_parent_that_dies_in_the_middle_is_gone_on_after() {
     let object = Object::new(noise(4 * LEN), "a");
-    let bytes = object.bytes.clone();
-    let (origin, gate) = Origin::holding(object, LEN, |_| true);
+    let (origin, gate) = Origin::holding(&object, LEN, |_| true);
     let (one, other) = (Node::new(&origin.url(), &[]), Node::new(&origin.url(), &[]));
     let node = Node::new(&one.url(), &["--origin", &other.url()]);
     let mut client = node.client("GET", "/a", &[]);
     client.read_body(LEN);
     drop(one);
     gate.open();
-    client.finish().is(200, &bytes);
+    client.finish().is(200, &object.bytes);
 }
 
 #[test]

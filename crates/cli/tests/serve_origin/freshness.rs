@@ -16,7 +16,7 @@ fn object(lines: &str) -> Object {
 #[test]
 fn what_is_stale_is_validated_and_sent_once() {
     let object = object("Cache-Control: no-cache\nX-Other: 1\nContent-Language: en");
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &[]);
     let first = node.get("/a");
     first.is(200, b"hello");
@@ -119,7 +119,7 @@ fn an_answer_without_an_age_is_new() {
 fn what_does_not_say_how_long_it_is_fresh_is_so_for_the_time_given() {
     for (args, expected) in [(&["--fresh", "1h"][..], 1), (&[][..], 2)] {
         let object = object("Content-Type: text/plain");
-        let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+        let origin = Origin::of(&object);
         let node = Node::new(&origin.url(), args);
         node.get("/a").is(200, b"hello");
         until_stored(&node, 5);
@@ -131,7 +131,7 @@ fn what_does_not_say_how_long_it_is_fresh_is_so_for_the_time_given() {
 #[test]
 fn a_stale_object_is_served_while_it_is_validated() {
     let object = object("Cache-Control: max-age=0, stale-while-revalidate=1000");
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &[]);
     node.get("/a").is(200, b"hello");
     until_stored(&node, 5);
@@ -180,7 +180,7 @@ fn what_is_for_one_client_is_passed_on_and_not_stored() {
         "Cache-Control: max-age=1000\nVary: Cookie",
     ] {
         let object = object(line);
-        let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+        let origin = Origin::of(&object);
         let node = Node::new(&origin.url(), &[]);
         for _ in 0..2 {
             let reply = node.get("/a");
@@ -196,7 +196,7 @@ fn what_is_for_one_client_is_passed_on_and_not_stored() {
 #[test]
 fn an_origin_that_is_gone_is_no_reason_to_forget() {
     let object = object("Cache-Control: max-age=0");
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &["--stale-if-error", "1d"]);
     node.get("/a").is(200, b"hello");
     until_stored(&node, 5);
@@ -255,7 +255,7 @@ fn a_version_that_breaks_off_does_not_replace_a_whole_one_while_the_origin_fails
 #[test]
 fn what_must_not_be_used_stale_is_not() {
     let object = object("Cache-Control: max-age=0, must-revalidate");
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &["--stale-if-error", "1d"]);
     node.get("/a").is(200, b"hello");
     until_stored(&node, 5);
@@ -361,7 +361,7 @@ fn the_next_origin_answers_for_one_that_fails() {
     let gone = Origin::new(|_, _| {});
     gone.end();
     let broken = Origin::new(|_, sending| sending.answer("HTTP/1.1 503 No", b""));
-    let good = Origin::new(move |asked, sending| object.send(asked, sending));
+    let good = Origin::of(&object);
     let (second, third) = (broken.url(), good.url());
     let node = Node::new(&gone.url(), &["--origin", &second, "--origin", &third]);
     for path in ["/a", "/b", "/c"] {
@@ -394,7 +394,7 @@ fn fields_of_the_origin_are_passed_on_but_for_those_of_its_connection_and_host()
                  X-Hop: 2\nServer: other\nX-Content-Type-Options: other\nX-Own: other\n\
                  Strict-Transport-Security: max-age=1\nx-amz-id-2: 3\nKeep-Alive: 4";
     let object = object(lines);
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &["--header", "X-Own: mine"]);
     let reply = node.get("/a");
     reply.is(200, b"hello");
@@ -415,7 +415,7 @@ fn fields_of_the_origin_are_passed_on_but_for_those_of_its_connection_and_host()
 fn a_crowd_is_answered_by_one_validation() {
     let object = object("Cache-Control: max-age=0");
     let count = Arc::new(AtomicUsize::new(0));
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &[]);
     node.get("/a").is(200, b"hello");
     until_stored(&node, 5);

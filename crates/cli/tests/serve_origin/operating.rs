@@ -12,7 +12,7 @@ use crate::scripted_origin::{Gate, Object, Origin};
 
 fn hello() -> Origin {
     let object = Object::new(b"hello".to_vec(), "a");
-    Origin::new(move |asked, sending| object.send(asked, sending))
+    Origin::of(&object)
 }
 
 fn post(node: &Node, target: &str, lines: &[&str]) -> u16 {

@@ -14,20 +14,20 @@ const MIB: usize = 1 << 20;
 #[test]
 fn a_range_is_fetched_in_whole_mib_and_the_rest_later() {
     let object = Object::new(noise(10 * MIB), "a");
-    let bytes = object.bytes.clone();
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &[]);
     let part = node.range("/a", &format!("{}-{}", 5 * MIB + 7, 5 * MIB + 99));
-    part.is(206, &bytes[5 * MIB + 7..5 * MIB + 100]);
+    part.is(206, &object.bytes[5 * MIB + 7..5 * MIB + 100]);
     assert_eq!(part.field("content-range"), Some("bytes 5242887-5242979/10485760"));
     until_stored(&node, MIB as u64);
     assert_eq!(origin.sent(), MIB as u64);
     // The same and its neighbours are here.
-    node.range("/a", &format!("{}-{}", 5 * MIB, 6 * MIB - 1)).is(206, &bytes[5 * MIB..6 * MIB]);
+    node.range("/a", &format!("{}-{}", 5 * MIB, 6 * MIB - 1))
+        .is(206, &object.bytes[5 * MIB..6 * MIB]);
     assert_eq!(origin.asked().len(), 1);
-    node.range("/a", "-3").is(206, &bytes[10 * MIB - 3..]);
+    node.range("/a", "-3").is(206, &object.bytes[10 * MIB - 3..]);
     node.range("/a", "0-0,9999999-9999999");
-    node.get("/a").is(200, &bytes);
+    node.get("/a").is(200, &object.bytes);
     until_stored(&node, 10 * MIB as u64);
     assert_eq!(origin.sent(), 10 * MIB as u64, "{:#?}", origin.asked());
     let asked = origin.asked();
@@ -37,7 +37,7 @@ fn a_range_is_fetched_in_whole_mib_and_the_rest_later() {
 #[test]
 fn a_range_beyond_every_file_is_none() {
     let object = Object::new(noise(100), "a");
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &[]);
     let last = u64::MAX;
     for (path, range) in [
@@ -60,14 +60,13 @@ fn a_range_beyond_every_file_is_none() {
 #[test]
 fn a_range_far_ahead_of_a_fill_does_not_wait_for_it() {
     let object = Object::new(noise(20 * MIB), "a");
-    let bytes = object.bytes.clone();
-    let (origin, gate) = Origin::holding(object, MIB, |asked| asked.field("range").is_none());
+    let (origin, gate) = Origin::holding(&object, MIB, |asked| asked.field("range").is_none());
     let node = Node::new(&origin.url(), &[]);
     let mut whole = node.client("GET", "/a", &[]);
     whole.read_body(MIB);
-    node.range("/a", &format!("{}-", 15 * MIB)).is(206, &bytes[15 * MIB..]);
+    node.range("/a", &format!("{}-", 15 * MIB)).is(206, &object.bytes[15 * MIB..]);
     gate.open();
-    whole.finish().is(200, &bytes);
+    whole.finish().is(200, &object.bytes);
 }
 
 #[test]
@@ -112,8 +111,7 @@ fn an_empty_object_and_ranges_beyond_the_end_have_their_answers() {
 #[test]
 fn ranges_at_random_are_slices_of_the_object() {
     let object = Object::new(noise(30 * MIB + 12345), "a");
-    let bytes = object.bytes.clone();
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &[]);
     let mut state = 7_u64;
     let mut next = |most: usize| {
@@ -122,15 +120,15 @@ fn ranges_at_random_are_slices_of_the_object() {
     };
     std::thread::scope(|scope| {
         for _ in 0..60 {
-            let start = next(bytes.len());
-            let end = (start + 1 + next(3 * MIB)).min(bytes.len());
-            let (node, bytes) = (&node, &bytes);
+            let start = next(object.bytes.len());
+            let end = (start + 1 + next(3 * MIB)).min(object.bytes.len());
+            let (node, bytes) = (&node, &object.bytes);
             scope.spawn(move || {
                 node.range("/a", &format!("{start}-{}", end - 1)).is(206, &bytes[start..end]);
             });
         }
     });
-    node.get("/a").is(200, &bytes);
+    node.get("/a").is(200, &object.bytes);
 }
 
 #[test]
@@ -141,11 +139,10 @@ fn hits_are_whole_for_a_client_that_reads_late() {
         [3_000, 100_000, 700_000].map(|len| [(len, "json"), (len, "combined")]).concat()
     {
         let object = Object::new(noise(len), "a").with("Cache-Control: max-age=1000");
-        let bytes = object.bytes.clone();
-        let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+        let origin = Origin::of(&object);
         // What a response costs is measured for the log in JSON, by a transfer.
         let node = Node::new(&origin.url(), &["--log-format", format]);
-        node.get("/a").is(200, &bytes);
+        node.get("/a").is(200, &object.bytes);
         until_stored(&node, len as u64);
         let mut stream = TcpStream::connect(node.address()).unwrap();
         for round in 0..ROUNDS {
@@ -161,7 +158,7 @@ fn hits_are_whole_for_a_client_that_reads_late() {
             let head = rest.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
             let fields = String::from_utf8_lossy(&rest[..head]);
             assert!(fields.starts_with("HTTP/1.1 206 ") && fields.contains("; hit"), "{fields}");
-            let body = &bytes[round..];
+            let body = &object.bytes[round..];
             assert!(rest[head..].starts_with(body), "{len} {round}");
             rest = &rest[head + body.len()..];
         }
@@ -180,7 +177,7 @@ fn a_digest_of_the_whole_or_of_a_part_is_not_sent_with_another_part() {
     let digests = "Content-Digest: sha-256=:AAAA:\nContent-MD5: BBBB\nRepr-Digest: sha-256=:CCCC:";
     let lines = format!("Cache-Control: max-age=1000\n{digests}");
     let object = Object::new(noise(3 * MIB), "a").with(&lines);
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &[]);
     let is_named = |reply: &Reply| {
         ["content-digest", "content-md5", "repr-digest"].map(|name| reply.field(name).is_some())

@@ -16,7 +16,7 @@ fn redirecting(to: impl Fn(&str) -> String + Send + Sync + 'static) -> Origin {
 fn redirects_to_a_named_host_are_followed_without_secrets() {
     let bytes = noise(3 << 20);
     let object = Object::new(bytes.clone(), "a");
-    let store = Origin::new(move |asked, sending| object.send(asked, sending));
+    let store = Origin::of(&object);
     let base = store.address.clone();
     let origin = redirecting(move |path| format!("http://x:y@{base}/store{path}"));
     let args = ["--origin-redirect", &store.address, "--vary-on", "X-Kind"];

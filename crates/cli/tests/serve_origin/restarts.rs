@@ -30,34 +30,38 @@ pub fn files(cache: &Path, ending: &str) -> Vec<PathBuf> {
 #[test]
 fn a_killed_node_goes_on_where_it_was() {
     let object = Object::new(noise(LEN), "a");
-    let bytes = object.bytes.clone();
     let is_held = |asked: &Asked| asked.path == "/b" && asked.field("range").is_none();
     // The gate stays closed: the node that asks is gone before the rest can be sent.
-    let (origin, _gate) = Origin::holding(object, LEN / 2, is_held);
+    let (origin, _gate) = Origin::holding(&object, LEN / 2, is_held);
     let node = Node::new(&origin.url(), &[]);
-    node.get("/a").is(200, &bytes);
+    node.get("/a").is(200, &object.bytes);
     until_stored(&node, LEN as u64);
     node.client("GET", "/b", &[]).read_body(LEN / 2);
     let before = origin.sent();
     let node = node.again(&origin.url(), &[]);
     let whole = node.get("/a");
-    whole.is(200, &bytes);
+    whole.is(200, &object.bytes);
     assert!(whole.cache().starts_with("underpass; hit"), "{}", whole.cache());
     assert_eq!(origin.sent(), before, "{:#?}", origin.asked());
-    node.get("/b").is(200, &bytes);
+    node.get("/b").is(200, &object.bytes);
     // What had come is not fetched again, but for what the journal did not note yet.
     let fetched = origin.sent() - before;
     assert!(fetched <= (LEN / 2 + (2 << 20)) as u64, "{fetched}");
 }
 
+/// An origin, a node that has stored `/a` of this length, and the bytes of that.
+fn stored(len: usize) -> (Origin, Node, Arc<Vec<u8>>) {
+    let object = Object::new(noise(len), "a");
+    let origin = Origin::of(&object);
+    let node = Node::new(&origin.url(), &[]);
+    node.get("/a").is(200, &object.bytes);
+    until_stored(&node, len as u64);
+    (origin, node, object.bytes)
+}
+
 /// An origin, a node that was killed after it had stored `/a`, and the bytes of that.
 fn stored_and_killed() -> (Origin, Node, Arc<Vec<u8>>) {
-    let object = Object::new(noise(LEN), "a");
-    let bytes = object.bytes.clone();
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
-    let mut node = Node::new(&origin.url(), &[]);
-    node.get("/a").is(200, &bytes);
-    until_stored(&node, LEN as u64);
+    let (origin, mut node, bytes) = stored(LEN);
     node.server.child.kill().unwrap();
     node.server.child.wait().unwrap();
     (origin, node, bytes)
@@ -95,7 +99,7 @@ fn after_a_power_cut_only_what_is_on_the_disk_counts() {
 fn files_of_an_origin_that_is_no_longer_given_are_not_used() {
     let origin_of = |byte| {
         let object = Object::new(vec![byte; LEN], "a").with("Cache-Control: max-age=1000");
-        Origin::new(move |asked, sending| object.send(asked, sending))
+        Origin::of(&object)
     };
     let (one, other) = (origin_of(1), origin_of(2));
     let node = Node::new(&one.url(), &[]);
@@ -119,11 +123,7 @@ fn files_of_an_origin_that_is_no_longer_given_are_not_used() {
 
 #[test]
 fn what_broken_processes_have_left_is_removed() {
-    let object = Object::new(noise(LEN), "a");
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
-    let node = Node::new(&origin.url(), &[]);
-    node.get("/a");
-    until_stored(&node, LEN as u64);
+    let (origin, node, _) = stored(LEN);
     let journal = files(node.cache.path(), ".json").remove(0);
     fs::remove_file(journal).unwrap();
     let node = node.again(&origin.url(), &[]);
@@ -133,12 +133,7 @@ fn what_broken_processes_have_left_is_removed() {
 
 #[test]
 fn a_damaged_file_is_fetched_again() {
-    let object = Object::new(noise(LEN), "a");
-    let bytes = object.bytes.clone();
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
-    let node = Node::new(&origin.url(), &[]);
-    node.get("/a").is(200, &bytes);
-    until_stored(&node, LEN as u64);
+    let (origin, node, bytes) = stored(LEN);
     for path in files(node.cache.path(), "") {
         if path.extension().unwrap() != "json" {
             fs::File::options().write(true).open(path).unwrap().set_len(1000).unwrap();
@@ -151,12 +146,7 @@ fn a_damaged_file_is_fetched_again() {
 #[test]
 fn a_file_that_is_truncated_while_it_is_open_is_fetched_again() {
     for (len, rest) in [(LEN, 1000), (LEN, 0), (5000, 1000), (5000, 0)] {
-        let object = Object::new(noise(len), "a");
-        let bytes = object.bytes.clone();
-        let origin = Origin::new(move |asked, sending| object.send(asked, sending));
-        let node = Node::new(&origin.url(), &[]);
-        node.get("/a").is(200, &bytes);
-        until_stored(&node, len as u64);
+        let (origin, node, bytes) = stored(len);
         node.get("/a").is(200, &bytes);
         for path in files(node.cache.path(), "") {
             if path.extension().unwrap() != "json" {
@@ -176,7 +166,7 @@ fn a_file_that_is_truncated_while_it_is_open_is_fetched_again() {
 #[test]
 fn a_folder_is_for_one_process_and_for_nothing_else() {
     let object = Object::new(b"hello".to_vec(), "a");
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &[]);
     let start = |cache: &Path| {
         let mut command = underpass();
@@ -196,12 +186,7 @@ fn a_folder_is_for_one_process_and_for_nothing_else() {
 /// So it was found after a power cut when the format was not synced before the objects.
 #[test]
 fn a_cache_whose_format_is_empty_keeps_its_objects() {
-    let object = Object::new(noise(LEN), "a");
-    let bytes = object.bytes.clone();
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
-    let node = Node::new(&origin.url(), &[]);
-    node.get("/a").is(200, &bytes);
-    until_stored(&node, LEN as u64);
+    let (origin, node, bytes) = stored(LEN);
     let format = node.cache.path().join("format");
     fs::write(&format, "").unwrap();
     let node = node.again(&origin.url(), &[]);
@@ -305,25 +290,24 @@ fn what_the_disk_cannot_read_is_fetched_again() {
 
 fn is_fetched_again(errno: &str) {
     let object = Object::new(noise(LEN), "a");
-    let bytes = object.bytes.clone();
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let inject = format!("inject=sendfile:error={errno}:when=2..4");
     let strace = ["-e", "trace=sendfile", "-e", &inject];
     let args = ["--step", "1M", "--workers", "1"];
     let node = Node::traced_on(folder(), &strace, &origin.url(), &args);
     let first = node.get("/a");
     assert_eq!(first.end, End::Reset);
-    assert!(bytes.starts_with(&first.body));
+    assert!(object.bytes.starts_with(&first.body));
     until("a damaged object", || node.metric("damaged_total") == 1);
     // It fails twice more, and then nothing is stored for an hour.
     until("an alarm", || {
         let reply = node.get("/a");
-        assert!(bytes.starts_with(&reply.body));
+        assert!(object.bytes.starts_with(&reply.body));
         assert!(reply.end == End::Reset || reply.body.len() == LEN);
         node.metric("read_only") == 1
     });
     let relayed = node.get("/a");
-    relayed.is(200, &bytes);
+    relayed.is(200, &object.bytes);
     assert!(relayed.cache().ends_with("; stored=?0; detail=no-room"), "{}", relayed.cache());
     assert_eq!(node.metric("damaged_total"), 3);
 }
@@ -334,17 +318,16 @@ fn what_could_not_be_synced_is_fetched_again() {
         return;
     }
     let object = Object::new(noise(LEN), "a");
-    let bytes = object.bytes.clone();
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let strace = ["-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO:when=1"];
     let node = Node::traced_on(folder(), &strace, &origin.url(), &[]);
-    node.get("/a").is(200, &bytes);
+    node.get("/a").is(200, &object.bytes);
     let sent = origin.asked().len();
     until("a sync that fails", || node.metric("damaged_total") == 1);
-    node.get("/a").is(200, &bytes);
+    node.get("/a").is(200, &object.bytes);
     assert!(origin.asked().len() > sent, "it may have lost its bytes");
     until_stored(&node, LEN as u64);
-    node.get("/a").is(200, &bytes);
+    node.get("/a").is(200, &object.bytes);
 }
 
 #[test]
@@ -352,12 +335,7 @@ fn a_client_that_has_nothing_yet_notices_no_failing_disk() {
     if !has("strace") {
         return;
     }
-    let object = Object::new(noise(LEN), "a");
-    let bytes = object.bytes.clone();
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
-    let node = Node::new(&origin.url(), &[]);
-    node.get("/a").is(200, &bytes);
-    until_stored(&node, LEN as u64);
+    let (origin, node, bytes) = stored(LEN);
     drop(node.server);
     let mut files = files(node.cache.path(), "").into_iter();
     let body = files.find(|path| path.extension().unwrap() != "json").unwrap();
@@ -381,7 +359,7 @@ fn a_client_that_has_nothing_yet_notices_no_failing_disk() {
 #[test]
 fn a_folder_whose_contents_are_removed_is_used_again() {
     let object = Object::new(b"hello".to_vec(), "a");
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &[]);
     node.get("/a").is(200, b"hello");
     until_stored(&node, 5);
@@ -413,7 +391,7 @@ fn a_disk_that_has_become_read_only_is_reported_once() {
     let Some(disk) = Mounted::new(FileSystem::Ext4, 16) else { return };
     let object = Object::new(b"hello".to_vec(), "a");
     let object = object.with("Cache-Control: max-age=1000");
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let node = Node::on(tempfile::tempdir_in(disk.root()).unwrap(), &origin.url(), &[]);
     node.get("/a").is(200, b"hello");
     until_stored(&node, 5);
@@ -436,24 +414,23 @@ fn a_disk_that_has_become_read_only_is_reported_once() {
 fn what_is_whole_is_served_from_a_disk_that_others_have_filled() {
     let Some(disk) = Mounted::new(FileSystem::Tmpfs, 16) else { return };
     let object = Object::new(noise(LEN), "a");
-    let bytes = object.bytes.clone();
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let cache = tempfile::tempdir_in(disk.root()).unwrap();
     let node = Node::on(cache, &origin.url(), &[]);
-    node.get("/a").is(200, &bytes);
+    node.get("/a").is(200, &object.bytes);
     until_stored(&node, LEN as u64);
     let mut filler = fs::File::create(disk.root().join("filler")).unwrap();
     while filler.write_all(&[0; 4096]).is_ok() {}
     origin.end();
     let reply = node.again(&origin.url(), &[]).get("/a");
-    reply.is(200, &bytes);
+    reply.is(200, &object.bytes);
     assert!(reply.cache().starts_with("underpass; hit"), "{}", reply.cache());
 }
 
 #[test]
 fn a_folder_that_is_removed_is_reported_once() {
     let object = Object::new(b"hello".to_vec(), "a");
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &[]);
     node.get("/a").is(200, b"hello");
     until_stored(&node, 5);

@@ -106,14 +106,20 @@ impl Origin {
         Self { address, shared }
     }
 
+    /// Sends an object.
+    pub fn of(object: &Object) -> Self {
+        let object = object.clone();
+        Self::new(move |asked, sending| object.send(asked, sending))
+    }
+
     /// Sends an object, but of what `holds` applies to no more than `at` bytes until the gate is open.
     pub fn holding(
-        object: Object,
+        object: &Object,
         at: usize,
         holds: impl Fn(&Asked) -> bool + Send + Sync + 'static,
     ) -> (Self, Gate) {
         let gate = Gate::default();
-        let held = gate.clone();
+        let (object, held) = (object.clone(), gate.clone());
         let origin = Self::new(move |asked, sending| {
             let (head, body) = object.answer(asked);
             let first = if holds(asked) { at } else { body.len() };

@@ -41,7 +41,7 @@ fn wrong_usage_is_one_line() {
 fn rules_hold_before_anything_is_looked_up() {
     let object = Object::new(b"hello".to_vec(), "a");
     let object = object.with("Cache-Control: max-age=1000\nContent-Type: Text/HTML");
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let args = ["--auth", "a:b@/:rw", "--auth", "r:r@/", "--auth", "@/open"];
     let node = Node::new(&origin.url(), &args);
     for path in ["/a", "/open/../a", "/open/%2e%2e/a", "//a"] {
@@ -69,7 +69,7 @@ fn rules_hold_before_anything_is_looked_up() {
 #[test]
 fn the_methods_that_are_told_are_those_that_are_allowed() {
     let object = Object::new(b"hello".to_vec(), "a");
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let open = Node::new(&origin.url(), &[]);
     let with_users = Node::new(&origin.url(), &["--auth", "a:b@/:rw", "--auth", "@/"]);
     let far = "X-Forwarded-For: 192.0.2.1";
@@ -90,7 +90,7 @@ fn the_methods_that_are_told_are_those_that_are_allowed() {
 #[test]
 fn a_purged_object_is_fetched_again() {
     let object = Object::new(b"hello".to_vec(), "a");
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &[]);
     node.get("/a").is(200, b"hello");
     until_stored(&node, 5);

@@ -178,7 +178,7 @@ fn chunks_that_are_none_are_no_end_of_a_body() {
 #[test]
 fn requests_that_come_back_end() {
     let object = Object::new(b"hello".to_vec(), "a");
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &[]);
     let before = "underpass-0123456789abcdef";
     node.ask("GET", "/a", &[&format!("CDN-Loop: {before}; x=1")]).is(200, b"hello");
@@ -191,8 +191,7 @@ fn requests_that_come_back_end() {
 #[test]
 fn no_client_makes_the_next_cache_refuse_what_is_fetched_for_all() {
     let object = Object::new(noise(3 * MIB), "a");
-    let bytes = object.bytes.clone();
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::of(&object);
     let parent = Node::new(&origin.url(), &[]);
     let node = Node::new(&parent.url(), &[]);
     for (path, passed, names) in [
@@ -202,9 +201,9 @@ fn no_client_makes_the_next_cache_refuse_what_is_fetched_for_all() {
         ("/c", vec!["underpass-0123456789abcdef"; 36].join(", "), 18),
     ] {
         let line = format!("CDN-Loop: {passed}");
-        node.ask("GET", path, &[&line, "Range: bytes=0-9"]).is(206, &bytes[..10]);
+        node.ask("GET", path, &[&line, "Range: bytes=0-9"]).is(206, &object.bytes[..10]);
         // What begins a fill for all is no other request.
-        node.ask("GET", path, &[&line]).is(200, &bytes);
+        node.ask("GET", path, &[&line]).is(200, &object.bytes);
         for asked in origin.asked().iter().filter(|asked| asked.path == path) {
             let list = asked.field("cdn-loop").unwrap();
             assert_eq!(list.matches("underpass-").count(), names, "{list}");
