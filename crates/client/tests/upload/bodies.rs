@@ -18,14 +18,12 @@ fn every_length_arrives_behind_one_head() {
             assert_eq!(field(&head, "content-length"), Some(expected.len().to_string().as_str()));
             assert_eq!(field(&head, "expect"), None);
             assert_eq!(field(&head, "transfer-encoding"), None);
-            assert!(conn.take(expected.len()) == expected);
-            conn.answer("201 Created", &[]);
+            conn.accept(&expected);
             assert!(conn.rest().0.is_empty(), "more than was announced");
         });
         let done = sample.put(&server.url("/a/b%20c?q=1#fragment")).done();
         assert_eq!((done.status, done.resumed_at, done.is_resumable), (201, 0, false));
         assert_eq!(payload(&done.report), len as u64);
-        server.finish();
     }
 }
 
@@ -36,7 +34,7 @@ fn a_large_file_never_surfaces_and_waits_for_leave() {
     let server = Scripted::one(move |mut conn| {
         let head = conn.head();
         assert_eq!(field(&head, "expect"), Some("100-continue"));
-        conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+        conn.say_continue();
         assert!(conn.take(expected.len()) == expected);
         conn.answer("204 No Content", &[]);
     });
@@ -44,7 +42,6 @@ fn a_large_file_never_surfaces_and_waits_for_leave() {
     assert_eq!(done.status, 204);
     assert_eq!(done.report.user_space_bytes(), 0);
     assert_eq!(done.report.by(Mechanism::Sendfile).bytes, 5 << 20);
-    server.finish();
 }
 
 #[test]
@@ -56,7 +53,7 @@ fn a_stream_goes_in_chunks_by_splice() {
         let head = conn.head();
         assert_eq!(field(&head, "transfer-encoding"), Some("chunked"));
         assert_eq!(field(&head, "content-length"), None);
-        conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+        conn.say_continue();
         assert!(conn.chunks() == expected);
         conn.answer("201 Created", &[]);
         assert!(conn.rest().0.is_empty());
@@ -73,7 +70,6 @@ fn a_stream_goes_in_chunks_by_splice() {
     assert_eq!(payload(&done.report), 3 << 20);
     assert_eq!(done.report.by(Mechanism::Splice).bytes, 3 << 20);
     assert_eq!(done.report.user_space_bytes(), 0);
-    server.finish();
 }
 
 #[test]
@@ -82,13 +78,12 @@ fn an_empty_stream_is_an_empty_file() {
     drop(writer);
     let server = Scripted::one(|mut conn| {
         conn.head();
-        conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+        conn.say_continue();
         assert!(conn.chunks().is_empty());
         conn.answer("201 Created", &[]);
     });
     let file = File::from(std::os::fd::OwnedFd::from(reader));
     assert_eq!(put(&file, &server.url("/stream"), |_| {}).done().status, 201);
-    server.finish();
 }
 
 #[test]
@@ -97,14 +92,13 @@ fn what_has_no_size_is_read_and_counted_so() {
     let len = expected.len() as u64;
     let server = Scripted::one(move |mut conn| {
         conn.head();
-        conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+        conn.say_continue();
         assert!(conn.chunks() == expected);
         conn.answer("201 Created", &[]);
     });
     let file = File::open("/proc/version").unwrap();
     let done = put(&file, &server.url("/version"), |_| {}).done();
     assert_eq!(done.report.user_space_bytes(), 2 * len);
-    server.finish();
 }
 
 #[test]
@@ -113,9 +107,8 @@ fn progress_counts_the_body_alone() {
     let expected = sample.bytes.clone();
     let server = Scripted::one(move |mut conn| {
         conn.head();
-        conn.say("HTTP/1.1 100 Continue\r\n\r\n");
-        assert!(conn.take(expected.len()) == expected);
-        conn.answer("201 Created", &[]);
+        conn.say_continue();
+        conn.accept(&expected);
     });
     let (sender, seen) = std::sync::mpsc::channel();
     sample
@@ -126,5 +119,4 @@ fn progress_counts_the_body_alone() {
     let seen: Vec<_> = seen.into_iter().collect();
     assert!(seen.is_sorted(), "{seen:?}");
     assert_eq!(seen.last(), Some(&(3 << 20)));
-    server.finish();
 }

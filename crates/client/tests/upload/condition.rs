@@ -37,7 +37,6 @@ fn what_is_there_is_not_even_offered_to_be_replaced() {
         let done = put_new(&Sample::of(LEN), &server).done();
         assert!(done.was_there && !done.may_have_replaced);
         assert_eq!(done.report.bytes(), 0);
-        server.finish();
     }
 }
 
@@ -53,7 +52,6 @@ fn a_page_to_log_in_is_not_what_is_there() {
     let failed = put_new(&Sample::of(LEN), &server).failed();
     assert!(matches!(failed.error, UploadError::Page { .. }), "{failed}");
     assert!(failed.to_string().contains("/login"), "{failed}");
-    server.finish();
     // What is stored elsewhere is there, be it a page itself.
     for (place, media_type) in [("/store/file", "text/html"), ("/store/1234", "image/png")] {
         let server = Scripted::one(move |mut conn| {
@@ -62,7 +60,6 @@ fn a_page_to_log_in_is_not_what_is_there() {
             conn.answer("200 OK", &[&format!("Content-Type: {media_type}")]);
         });
         assert!(put_new(&Sample::of(LEN), &server).done().was_there, "{place}");
-        server.finish();
     }
 }
 
@@ -82,7 +79,6 @@ fn a_redirect_that_does_not_tell_what_is_there_sends_nothing() {
                 .put_with(&server.url("/file"), |options| options.condition = condition);
             let failed = put.failed();
             assert!(matches!(failed.error, UploadError::Page { .. }), "{status}: {failed}");
-            server.finish();
         }
     }
     // In circles, and to nowhere.
@@ -99,7 +95,6 @@ fn a_redirect_that_does_not_tell_what_is_there_sends_nothing() {
         });
         let error = put_new(&Sample::of(LEN), &server).failed().error;
         assert!(matches!(error, UploadError::Client(_)), "{error}");
-        server.finish();
     }
 }
 
@@ -126,7 +121,6 @@ fn a_page_that_answers_everything_has_not_stored_the_file() {
                 assert!(matches!(error, UploadError::NotStored), "{head}: {error}");
             }
         }
-        server.finish();
     }
 }
 
@@ -151,7 +145,6 @@ fn what_is_not_there_is_sent_with_the_condition() {
             (false, may_have_replaced),
             "{head} {status}"
         );
-        server.finish();
     }
 }
 
@@ -162,7 +155,6 @@ fn the_server_may_know_better_than_its_answer_to_head() {
         taken(&mut conn, "if-none-match", "*", "412 Precondition Failed");
     });
     assert!(put_new(&Sample::of(LEN), &server).done().was_there);
-    server.finish();
 }
 
 #[test]
@@ -172,7 +164,6 @@ fn whoever_wants_a_password_gets_no_file_first() {
         assert!(conn.rest().0.is_empty());
     });
     assert_eq!(put_new(&Sample::of(LEN), &server).refused().0, 401);
-    server.finish();
 }
 
 #[test]
@@ -185,7 +176,6 @@ fn a_server_that_is_busy_is_asked_again() {
         }),
     ]);
     assert_eq!(put_new(&Sample::of(LEN), &server).done().status, 201);
-    server.finish();
 }
 
 #[test]
@@ -204,7 +194,6 @@ fn what_a_broken_attempt_has_left_is_not_taken_for_the_file() {
     ]);
     let error = put_new(&Sample::of(LEN), &server).failed().error;
     assert!(matches!(error, UploadError::PartlyThere), "{error}");
-    server.finish();
 }
 
 #[test]
@@ -226,7 +215,6 @@ fn only_the_version_that_was_named_is_replaced() {
             UploadError::Precondition { found: tag } => assert_eq!(tag.as_deref(), found),
             error => panic!("{error}"),
         }
-        server.finish();
     }
     for (head, fields, tag, status, may_have_replaced) in [
         ("200 OK", &["ETag: \"old\""][..], "\"old\"", "204 No Content", false),
@@ -244,6 +232,5 @@ fn only_the_version_that_was_named_is_replaced() {
             may_have_replaced,
             "{head} {status}"
         );
-        server.finish();
     }
 }

@@ -9,9 +9,7 @@ const LEN: usize = 32 << 20;
 fn a_server_that_wants_no_more_is_heard_in_the_middle() {
     let sample = Sample::of(LEN);
     let server = Scripted::one(|mut conn| {
-        conn.head();
-        conn.say("HTTP/1.1 100 Continue\r\n\r\n");
-        conn.take(1 << 20);
+        conn.head_and_body(1 << 20);
         conn.refuse("413 Content Too Large", "no more than a megabyte\n");
         // Whoever goes on sending would fill the buffers and wait here forever.
         let (rest, _) = conn.rest();
@@ -21,7 +19,6 @@ fn a_server_that_wants_no_more_is_heard_in_the_middle() {
     assert!(payload(&failed.report) < LEN as u64);
     assert_eq!(failed.error.status(), Some(413));
     assert!(failed.error.to_string().contains("no more than a megabyte"), "{}", failed.error);
-    server.finish();
 }
 
 #[test]
@@ -36,7 +33,6 @@ fn interim_answers_without_end_are_a_failure() {
         let failed = sample.put(&server.url("/file")).failed();
         let text = failed.error.to_string();
         assert!(text.contains("too many interim answers"), "{len}: {text}");
-        server.finish();
     }
 }
 
@@ -49,45 +45,37 @@ fn another_protocol_is_told_at_once() {
     });
     let failed = sample.put(&server.url("/file")).failed();
     assert!(failed.error.to_string().contains("is not HTTP"), "{}", failed.error);
-    server.finish();
 }
 
 #[test]
 fn the_last_words_before_a_reset_are_heard() {
     let sample = Sample::of(LEN);
     let server = Scripted::one(|mut conn| {
-        conn.head();
-        conn.say("HTTP/1.1 100 Continue\r\n\r\n");
-        conn.take(1 << 20);
+        conn.head_and_body(1 << 20);
         conn.refuse("507 Insufficient Storage", "the disk is full\n");
         // Closed with bytes unread: the client's next ones meet a reset.
     });
     let (status, text) = sample.put(&server.url("/file")).refused();
     assert_eq!(status, 507);
     assert!(text.contains("the disk is full"), "{text}");
-    server.finish();
 }
 
 /// Uploads to a server that announces success too early and takes no more.
 fn refused_as_early(sample: &Sample, server: Scripted) {
     let failed = sample.put(&server.url("/file")).failed();
     assert!(matches!(failed.error, UploadError::Early { status: 201 }), "{}", failed.error);
-    server.finish();
 }
 
 /// Uploads to a server that announces success early and takes all.
 fn accepted(sample: &Sample, server: Scripted) {
     assert_eq!(sample.put(&server.url("/file")).done().status, 201);
-    server.finish();
 }
 
 #[test]
 fn success_before_the_end_is_none_unless_the_end_is_taken() {
     let sample = Sample::of(LEN);
     let server = Scripted::one(|mut conn| {
-        conn.head();
-        conn.say("HTTP/1.1 100 Continue\r\n\r\n");
-        conn.take(1 << 20);
+        conn.head_and_body(1 << 20);
         conn.answer("201 Created", &[]);
         conn.reset();
     });
@@ -95,9 +83,7 @@ fn success_before_the_end_is_none_unless_the_end_is_taken() {
 
     let expected = sample.bytes.clone();
     let server = Scripted::one(move |mut conn| {
-        conn.head();
-        conn.say("HTTP/1.1 100 Continue\r\n\r\n");
-        let begin = conn.take(1 << 20);
+        let begin = conn.head_and_body(1 << 20);
         conn.answer("201 Created", &[]);
         conn.fall_silent();
         let rest = conn.take(LEN - (1 << 20));
@@ -141,6 +127,5 @@ fn what_is_no_answer_is_told() {
         });
         let error = sample.put_with(&server.url("/"), |it| it.retries = 0).failed().error;
         assert!(error.to_string().contains(words), "{error}");
-        server.finish();
     }
 }

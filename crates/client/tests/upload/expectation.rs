@@ -10,11 +10,9 @@ fn a_server_that_never_gives_leave_gets_the_body_after_a_moment() {
     let expected = sample.bytes.clone();
     let server = Scripted::one(move |mut conn| {
         assert_eq!(field(&conn.head(), "expect"), Some("100-continue"));
-        assert!(conn.take(LEN) == expected);
-        conn.answer("201 Created", &[]);
+        conn.accept(&expected);
     });
     assert_eq!(sample.put(&server.url("/file")).done().status, 201);
-    server.finish();
 }
 
 #[test]
@@ -31,7 +29,6 @@ fn leave_that_comes_late_is_no_answer() {
         conn.answer("201 Created", &[]);
     });
     assert_eq!(sample.put(&server.url("/file")).done().status, 201);
-    server.finish();
 }
 
 #[test]
@@ -41,11 +38,9 @@ fn interim_answers_and_leave_may_come_in_one_piece() {
     let server = Scripted::one(move |mut conn| {
         conn.head();
         conn.say("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n");
-        assert!(conn.take(LEN) == expected);
-        conn.answer("201 Created", &[]);
+        conn.accept(&expected);
     });
     assert_eq!(sample.put(&server.url("/file")).done().status, 201);
-    server.finish();
 }
 
 #[test]
@@ -72,7 +67,6 @@ fn a_refusal_before_the_body_costs_no_byte_of_it() {
         assert_eq!(payload(&failed.report), 0);
         assert_eq!(failed.error.status(), Some(number));
         assert!(failed.error.to_string().ends_with(": because of this"), "{}", failed.error);
-        server.finish();
     }
 }
 
@@ -87,12 +81,10 @@ fn a_failed_expectation_is_tried_without() {
         }),
         script(move |mut conn| {
             assert_eq!(field(&conn.head(), "expect"), None);
-            assert!(conn.take(LEN) == expected);
-            conn.answer("201 Created", &[]);
+            conn.accept(&expected);
         }),
     ]);
     assert_eq!(sample.put(&server.url("/file")).done().status, 201);
-    server.finish();
 }
 
 #[test]
@@ -110,14 +102,12 @@ fn redirects_before_the_body_are_followed_with_it() {
                 let head = conn.head();
                 assert!(head.starts_with("PUT /there/file HTTP/1.1"), "{head}");
                 assert_eq!(field(&head, "authorization"), Some("Basic dTpw"));
-                conn.say("HTTP/1.1 100 Continue\r\n\r\n");
-                assert!(conn.take(LEN) == expected);
-                conn.answer("201 Created", &[]);
+                conn.say_continue();
+                conn.accept(&expected);
             }),
         ]);
         let outcome = sample.put_with(&server.url("/file"), |it| it.user = Some(("u", "p")));
         assert_eq!(outcome.done().url.path(), "/there/file");
-        server.finish();
     }
 }
 
@@ -128,8 +118,7 @@ fn another_server_does_not_hear_the_password() {
     let second = Scripted::one(move |mut conn| {
         let head = conn.head();
         assert_eq!(field(&head, "authorization"), None);
-        assert!(conn.take(100) == expected);
-        conn.answer("201 Created", &[]);
+        conn.accept(&expected);
     });
     let to = format!("Location: {}", second.url("/file"));
     let first = Scripted::one(move |mut conn| {
@@ -138,8 +127,6 @@ fn another_server_does_not_hear_the_password() {
         conn.answer("307 Temporary Redirect", &[&to]);
     });
     sample.put_with(&first.url("/file"), |it| it.user = Some(("u", "p"))).done();
-    first.finish();
-    second.finish();
 }
 
 #[test]
@@ -162,4 +149,5 @@ fn redirects_end() {
     );
     let error = sample.put(&server.url("/")).failed().error;
     assert!(error.to_string().contains("redirects"), "{error}");
+    server.abandon();
 }

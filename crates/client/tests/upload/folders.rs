@@ -36,6 +36,5 @@ fn each_answer_has_its_meaning() {
         };
         let made = make_folder(&agent, &server.url("/new/"), None);
         assert_eq!(made.ok().map(|(made, _)| made), expected, "{status}");
-        server.finish();
     }
 }

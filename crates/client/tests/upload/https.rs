@@ -27,16 +27,14 @@ fn a_file_arrives_whole_and_the_receipt_says_how() {
         let head = conn.head();
         assert_eq!(field(&head, "expect"), Some("100-continue"));
         assert!(field(&head, "host").unwrap().starts_with("localhost:"), "{head}");
-        conn.say("HTTP/1.1 100 Continue\r\n\r\n");
-        assert!(conn.take(LEN) == expected);
-        conn.answer("201 Created", &[]);
+        conn.say_continue();
+        conn.accept(&expected);
     });
     let (front, url) = front(&server);
     let done = sample.put_with(&url, |it| it.tls = front.trusted()).done();
     assert_eq!((done.status, payload(&done.report)), (201, LEN as u64));
     assert!(done.report.user_space_bytes() >= 2 * LEN as u64);
     assert_eq!(done.tls.unwrap().encrypted_by, EncryptedBy::UserSpace(KernelTlsObstacle::Unwanted));
-    server.finish();
 }
 
 #[test]
@@ -46,7 +44,7 @@ fn a_stream_goes_in_chunks() {
     let expected = bytes.clone();
     let server = Scripted::one(move |mut conn| {
         conn.head();
-        conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+        conn.say_continue();
         assert!(conn.chunks() == expected);
         conn.answer("201 Created", &[]);
     });
@@ -59,16 +57,13 @@ fn a_stream_goes_in_chunks() {
     let source = File::from(std::os::fd::OwnedFd::from(read));
     put(&source, &url, |it| it.tls = front.trusted()).done();
     feeder.join().unwrap();
-    server.finish();
 }
 
 #[test]
 fn a_server_that_wants_no_more_is_heard_in_the_middle() {
     let sample = Sample::of(LEN);
     let server = Scripted::one(|mut conn| {
-        conn.head();
-        conn.say("HTTP/1.1 100 Continue\r\n\r\n");
-        conn.take(1 << 20);
+        conn.head_and_body(1 << 20);
         conn.say("HTTP/1.1 102 Processing\r\n\r\n");
         conn.take(1 << 20);
         conn.refuse("413 Content Too Large", "no more than two megabytes\n");
@@ -81,7 +76,6 @@ fn a_server_that_wants_no_more_is_heard_in_the_middle() {
     let (status, text) = outcome.refused();
     assert_eq!(status, 413);
     assert!(text.contains("no more than two megabytes"), "{text}");
-    server.finish();
 }
 
 #[test]
@@ -94,7 +88,7 @@ fn a_server_that_is_gone_in_the_middle_gets_the_rest_later() {
             conn.answer("204 No Content", &["Upload-Limit: min-size=0"]);
             assert!(conn.head().starts_with("PUT "));
             conn.say("HTTP/1.1 104 x\r\nLocation: /file?upload=7\r\n\r\n");
-            conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+            conn.say_continue();
             conn.take(half);
             conn.reset();
         }),
@@ -103,7 +97,7 @@ fn a_server_that_is_gone_in_the_middle_gets_the_rest_later() {
             let offset = format!("Upload-Offset: {half}");
             conn.say(&format!("HTTP/1.1 204 x\r\n{offset}\r\nUpload-Complete: ?0\r\n\r\n"));
             assert!(conn.head().starts_with("PATCH /file?upload=7 "));
-            conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+            conn.say_continue();
             assert!(conn.take(expected.len() - half) == expected[half..]);
             conn.answer("201 Created", &["Upload-Complete: ?1"]);
         }),
@@ -118,7 +112,6 @@ fn a_server_that_is_gone_in_the_middle_gets_the_rest_later() {
     assert_eq!(outcome.told[1..], [format!("resumed at {half}")]);
     assert!(outcome.done().is_resumable);
     assert_eq!((front.connections(), front.resumed()), (2, 1));
-    server.finish();
 }
 
 #[test]
@@ -131,5 +124,4 @@ fn who_is_not_believed_gets_nothing() {
     let UploadError::Client(error) = &failed.error else { panic!("{}", failed.error) };
     assert!(error.to_string().contains("certificate"), "{error}");
     assert!(!error.is_temporary());
-    server.finish();
 }

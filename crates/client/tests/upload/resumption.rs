@@ -26,7 +26,7 @@ fn begin(conn: &mut Conn) -> Vec<u8> {
     assert_eq!(field(&head, "upload-length"), Some(LEN.to_string().as_str()));
     assert_eq!(field(&head, "expect"), Some("100-continue"));
     conn.say("HTTP/1.1 104 Upload Resumption Supported\r\nLocation: /file?upload=7\r\n\r\n");
-    conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+    conn.say_continue();
     conn.take(HALF)
 }
 
@@ -47,7 +47,7 @@ fn append(conn: &mut Conn, offset: usize) -> Vec<u8> {
     assert_eq!(field(&head, "upload-complete"), Some("?1"));
     assert_eq!(field(&head, "content-length"), Some((LEN - offset).to_string().as_str()));
     if field(&head, "expect").is_some() {
-        conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+        conn.say_continue();
     }
     conn.take(LEN - offset)
 }
@@ -81,7 +81,6 @@ fn a_broken_upload_goes_on_in_the_same_process() {
     assert!(done.is_resumable);
     assert_eq!(done.resumed_at, 0, "this process has sent all of it");
     assert!(!sample.journal().exists(), "the journal is left");
-    server.finish();
 }
 
 #[test]
@@ -113,7 +112,6 @@ fn a_broken_upload_goes_on_in_another_process() {
     assert_eq!(done.resumed_at, HALF as u64);
     assert_eq!(payload(&done.report), HALF as u64);
     assert!(!sample.journal().exists());
-    server.finish();
 }
 
 /// Leaves a broken upload behind; what is done with it is up to the second connection.
@@ -158,7 +156,6 @@ fn a_file_that_has_changed_since_is_sent_anew_and_the_old_part_thrown_away() {
     assert_eq!(outcome.done().resumed_at, 0);
     assert!(*seen.lock().unwrap() == other);
     assert!(!sample.journal().exists());
-    server.finish();
 }
 
 #[test]
@@ -183,7 +180,6 @@ fn a_file_that_was_new_before_a_power_cut_is_sent_anew() {
     let outcome = sample.put_resumably(&server.url("/file"));
     assert_eq!(outcome.told, ["started over: the file has changed since"]);
     assert_eq!(outcome.done().resumed_at, 0);
-    server.finish();
 }
 
 #[test]
@@ -210,7 +206,6 @@ fn an_upload_that_the_server_has_forgotten_begins_anew() {
     let outcome = sample.put_resumably(&server.url("/file"));
     assert_eq!(outcome.told, ["started over: the server no longer knows the upload"]);
     outcome.done();
-    server.finish();
 }
 
 #[test]
@@ -232,7 +227,6 @@ fn what_the_server_forgets_after_it_has_told_of_it_does_not_count_as_resumed() {
         ],
     );
     assert_eq!(sample.put_resumably(&server.url("/file")).done().resumed_at, 0);
-    server.finish();
 }
 
 #[test]
@@ -256,7 +250,6 @@ fn a_server_that_has_less_than_it_said_is_asked_again() {
         ],
     );
     sample.put_resumably(&server.url("/file")).done();
-    server.finish();
 }
 
 #[test]
@@ -272,7 +265,6 @@ fn an_upload_of_which_only_the_end_is_missing_sends_none() {
     );
     let done = sample.put_resumably(&server.url("/file")).done();
     assert_eq!((done.resumed_at, payload(&done.report)), (LEN as u64, 0));
-    server.finish();
 }
 
 #[test]
@@ -284,7 +276,6 @@ fn two_at_once_do_not_work_on_the_same_upload() {
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let error = sample.put_resumably(&url).failed().error;
     assert!(matches!(error, UploadError::UnderWay), "{error}");
-    server.finish();
 }
 
 #[test]
@@ -295,7 +286,7 @@ fn a_file_that_changes_while_it_is_sent_is_cancelled_on_the_server() {
             can_resume(&mut conn);
             conn.head();
             conn.say("HTTP/1.1 104 x\r\nLocation: /file?upload=7\r\n\r\n");
-            conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+            conn.say_continue();
             conn.rest();
         }),
         script(|mut conn| {
@@ -319,7 +310,6 @@ fn a_file_that_changes_while_it_is_sent_is_cancelled_on_the_server() {
         .failed();
     assert!(matches!(failed.error, UploadError::Source(_)), "{}", failed.error);
     assert!(!failed.is_kept && !sample.journal().exists());
-    server.finish();
 }
 
 #[test]
@@ -332,13 +322,11 @@ fn a_server_that_cannot_resume_is_not_asked_to() {
         let head = conn.head();
         assert!(head.starts_with("PUT "), "{head}");
         assert_eq!(field(&head, "upload-complete"), None);
-        conn.say("HTTP/1.1 100 Continue\r\n\r\n");
-        assert!(conn.take(LEN) == expected);
-        conn.answer("201 Created", &[]);
+        conn.say_continue();
+        conn.accept(&expected);
     });
     let done = sample.put_resumably(&server.url("/file")).done();
     assert!(!done.is_resumable && !sample.journal().exists());
-    server.finish();
 }
 
 #[test]
@@ -361,7 +349,6 @@ fn passwords_are_not_written_down() {
         options.retries = 0;
     });
     assert!(outcome.failed().is_kept);
-    server.finish();
 }
 
 #[test]
@@ -371,7 +358,7 @@ fn an_upload_that_never_gets_any_further_is_given_up() {
         script(|mut conn: Conn| {
             offset(&mut conn, 5);
             assert!(conn.head().starts_with("PATCH "));
-            conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+            conn.say_continue();
             conn.take(1000);
             conn.reset();
         })
@@ -385,7 +372,6 @@ fn an_upload_that_never_gets_any_further_is_given_up() {
     let server = Scripted::new(vec![begun, stuck(), stuck(), stuck()]);
     let failed = sample.put_resumably(&server.url("/file")).failed();
     assert!(failed.error.is_temporary() && failed.is_kept, "{}", failed.error);
-    server.finish();
 }
 
 /// Answers what the target is.
@@ -434,7 +420,6 @@ fn a_condition_is_checked_again_before_the_rest_is_sent() {
             let error = last.failed().error;
             assert!(matches!(error, UploadError::Precondition { .. }), "{error}");
         }
-        server.finish();
     }
 }
 
@@ -448,7 +433,7 @@ fn a_body_that_never_comes_is_not_waited_for() {
         }),
         script(|mut conn| {
             assert!(conn.head().starts_with("PUT /file "));
-            conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+            conn.say_continue();
             conn.take(LEN);
             conn.answer("201 Created", &[]);
         }),
@@ -460,7 +445,6 @@ fn a_body_that_never_comes_is_not_waited_for() {
         wishes.timeout = Duration::from_secs(600);
     });
     put.done();
-    server.finish();
 }
 
 #[test]
@@ -471,7 +455,7 @@ fn a_server_that_claims_to_have_more_than_was_sent_is_not_believed() {
             can_resume(&mut conn);
             assert!(conn.head().starts_with("PUT /file "));
             conn.say("HTTP/1.1 104 Upload\r\nLocation: /file?upload=7\r\n\r\n");
-            conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+            conn.say_continue();
             conn.take(1);
             conn.reset();
         }),
@@ -480,11 +464,10 @@ fn a_server_that_claims_to_have_more_than_was_sent_is_not_believed() {
             assert!(conn.head().starts_with("DELETE /file?upload=7 "));
             conn.answer("204 No Content", &[]);
             assert!(conn.head().starts_with("PUT /file "));
-            conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+            conn.say_continue();
             conn.take(32 << 20);
             done(&mut conn);
         }),
     ]);
     sample.put_resumably(&server.url("/file")).done();
-    server.finish();
 }

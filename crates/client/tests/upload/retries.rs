@@ -14,29 +14,23 @@ fn a_connection_that_breaks_is_replaced_and_everything_sent_anew() {
     let expected = sample.bytes.clone();
     let server = Scripted::new(vec![
         script(|mut conn| {
-            conn.head();
-            conn.say("HTTP/1.1 100 Continue\r\n\r\n");
-            conn.take(LEN / 2);
+            conn.head_and_body(LEN / 2);
             conn.answer("503 Service Unavailable", &["Retry-After: 0", "Connection: close"]);
         }),
         script(|mut conn| {
-            conn.head();
-            conn.say("HTTP/1.1 100 Continue\r\n\r\n");
-            conn.take(LEN / 2);
+            conn.head_and_body(LEN / 2);
             conn.reset();
         }),
         script(move |mut conn| {
             conn.head();
-            conn.say("HTTP/1.1 100 Continue\r\n\r\n");
-            assert!(conn.take(LEN) == expected);
-            conn.answer("201 Created", &[]);
+            conn.say_continue();
+            conn.accept(&expected);
         }),
     ]);
     let outcome = sample.put(&server.url("/file"));
     assert_eq!(outcome.told.len(), 2, "{:?}", outcome.told);
     assert!(outcome.told.iter().all(|told| told.starts_with("again (false)")));
     outcome.done();
-    server.finish();
 }
 
 #[test]
@@ -53,7 +47,6 @@ fn it_is_given_up_in_the_end() {
     let outcome = sample.put(&server.url("/file"));
     assert_eq!(outcome.told.len(), 2);
     assert_eq!(outcome.refused().0, 503);
-    server.finish();
 }
 
 #[test]
@@ -67,7 +60,6 @@ fn whoever_asks_for_an_hour_is_not_asked_again() {
     let outcome = sample.put(&server.url("/file"));
     assert!(outcome.told.is_empty());
     assert_eq!(outcome.refused().0, 503);
-    server.finish();
 }
 
 #[test]
@@ -75,7 +67,7 @@ fn nobody_at_the_address_is_told_at_once() {
     let sample = Sample::of(10);
     let server = Scripted::new(Vec::new());
     let url = server.url("/");
-    server.finish();
+    drop(server);
     let outcome = sample.put(&url);
     assert!(outcome.told.is_empty(), "{:?}", outcome.told);
     assert!(outcome.failed().error.to_string().contains("connecting to"));
@@ -85,9 +77,7 @@ fn nobody_at_the_address_is_told_at_once() {
 fn a_stream_that_was_begun_is_not_sent_again() {
     let (reader, mut writer) = std::io::pipe().unwrap();
     let server = Scripted::one(|mut conn| {
-        conn.head();
-        conn.say("HTTP/1.1 100 Continue\r\n\r\n");
-        conn.take(100);
+        conn.head_and_body(100);
         conn.reset();
     });
     let feeder = std::thread::spawn(move || {
@@ -100,7 +90,6 @@ fn a_stream_that_was_begun_is_not_sent_again() {
     assert!(outcome.failed().error.is_temporary());
     drop(file);
     feeder.join().unwrap();
-    server.finish();
 }
 
 #[test]
@@ -108,7 +97,7 @@ fn a_server_that_takes_nothing_is_given_up() {
     let sample = Sample::of(64 << 20);
     let server = Scripted::one(|mut conn| {
         conn.head();
-        conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+        conn.say_continue();
         // As long as the client bears with it.
         conn.wait_for_the_end();
     });
@@ -117,7 +106,6 @@ fn a_server_that_takes_nothing_is_given_up() {
         options.retries = 0;
     });
     assert!(outcome.failed().error.to_string().contains("no progress"));
-    server.finish();
 }
 
 #[test]
@@ -126,7 +114,7 @@ fn a_slow_server_is_not_a_stalled_one() {
     let expected = sample.bytes.clone();
     let server = Scripted::one(move |mut conn| {
         conn.head();
-        conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+        conn.say_continue();
         let mut body = Vec::new();
         while body.len() < expected.len() {
             std::thread::sleep(Duration::from_millis(50));
@@ -140,7 +128,6 @@ fn a_slow_server_is_not_a_stalled_one() {
         it.retries = 0;
     });
     outcome.done();
-    server.finish();
 }
 
 #[test]
@@ -148,7 +135,7 @@ fn a_stream_cannot_be_sent_to_another_address_once_begun() {
     let (reader, mut writer) = std::io::pipe().unwrap();
     let server = Scripted::one(|mut conn| {
         conn.head();
-        conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+        conn.say_continue();
         conn.chunks();
         conn.answer("307 Temporary Redirect", &["Location: /there"]);
     });
@@ -157,5 +144,4 @@ fn a_stream_cannot_be_sent_to_another_address_once_begun() {
     let file = File::from(std::os::fd::OwnedFd::from(reader));
     let error = put(&file, &server.url("/stream"), |_| {}).failed().error;
     assert!(error.to_string().contains("only once"), "{error}");
-    server.finish();
 }

@@ -44,6 +44,20 @@ impl Conn {
         bytes
     }
 
+    /// Reads a head, says to continue, and reads exactly this many bytes of the body.
+    pub fn head_and_body(&mut self, len: usize) -> Vec<u8> {
+        self.head();
+        self.say_continue();
+        self.take(len)
+    }
+
+    /// Reads a body, which must be this one, and answers that it was stored.
+    #[track_caller]
+    pub fn accept(&mut self, expected: &[u8]) {
+        assert!(self.take(expected.len()) == expected);
+        self.answer("201 Created", &[]);
+    }
+
     /// Reads all chunks.
     pub fn chunks(&mut self) -> Vec<u8> {
         let mut body = Vec::new();
@@ -77,6 +91,10 @@ impl Conn {
 
     pub fn say(&mut self, text: &str) {
         self.stream.write_all(text.as_bytes()).unwrap();
+    }
+
+    pub fn say_continue(&mut self) {
+        self.say("HTTP/1.1 100 Continue\r\n\r\n");
     }
 
     /// Says something, unless the client has left.
@@ -139,9 +157,18 @@ impl Scripted {
         Url::parse(&format!("http://{}{path}", self.address)).unwrap()
     }
 
-    /// The script has come to its end, and all it found was as it should be.
-    pub fn finish(mut self) {
-        self.thread.take().unwrap().join().unwrap();
+    /// Lets it go on without the test, which needs no more of its scripts.
+    pub fn abandon(mut self) {
+        self.thread = None;
+    }
+}
+
+impl Drop for Scripted {
+    /// Waits for the end of the script, which must have found everything as it should be.
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take_if(|_| !std::thread::panicking()) {
+            thread.join().unwrap();
+        }
     }
 }
 

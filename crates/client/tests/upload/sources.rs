@@ -16,7 +16,7 @@ const LEN: u64 = 32 << 20;
 fn taking_a_part() -> Scripted {
     Scripted::one(|mut conn| {
         conn.head();
-        conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+        conn.say_continue();
         let (body, is_in_order) = conn.rest();
         assert!((body.len() as u64) < LEN, "the whole length arrived");
         assert!(!is_in_order, "an orderly end");
@@ -40,7 +40,6 @@ fn a_file_cut_short_is_reset() {
     let UploadError::Source(error) = &error else { panic!("{error}") };
     let is_cut = matches!(**error, Error::SourceEnded { .. } | Error::SourceChanged { .. });
     assert!(is_cut, "{error}");
-    server.finish();
 }
 
 #[test]
@@ -60,7 +59,6 @@ fn a_file_written_to_is_reset_before_its_last_byte() {
     let error = outcome.failed().error;
     let UploadError::Source(error) = &error else { panic!("{error}") };
     assert!(matches!(**error, Error::SourceChanged { .. }), "{error}");
-    server.finish();
 }
 
 #[test]
@@ -70,7 +68,7 @@ fn a_socket_that_is_reset_has_not_ended() {
     let source = File::from(OwnedFd::from(listener.accept().unwrap().0));
     let server = Scripted::one(move |mut conn| {
         conn.head();
-        conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+        conn.say_continue();
         sender.write_all(b"part").unwrap();
         assert_eq!(conn.take(7), b"4\r\npart");
         underpass_engine::socket::arm_reset(&sender).unwrap();
@@ -81,5 +79,4 @@ fn a_socket_that_is_reset_has_not_ended() {
     let error = put(&source, &server.url("/file"), |_| {}).failed().error;
     assert!(matches!(error, UploadError::Source(_)), "{error}");
     assert!(error.to_string().contains("reset"), "{error}");
-    server.finish();
 }
