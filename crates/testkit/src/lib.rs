@@ -122,6 +122,27 @@ pub fn skip(reason: &str) {
     let _ = writeln!(terminal, "skipped: {reason}");
 }
 
+/// Returns whether a program is installed.
+#[must_use]
+pub fn is_installed(program: &str) -> bool {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders).any(|folder| folder.join(program).is_file())
+}
+
+/// Returns whether a program is installed, and reports that a test cannot run here if it is not.
+///
+/// # Panics
+///
+/// If it is not installed in CI, as [`skip`] does.
+#[must_use]
+pub fn has(program: &str) -> bool {
+    let found = is_installed(program);
+    if !found {
+        skip(&format!("{program} is not installed"));
+    }
+    found
+}
+
 /// Returns a port on loopback that is free, and that no other call returns while this process
 /// lasts, on the whole machine: tests run side by side, and a server that finds its port taken by
 /// that of another test would leave both with one server.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 pub use underpass_testkit::{
-    folder, free_port, names, noise, noise_file, skip, wait_until as until,
+    folder, free_port, has, is_installed, names, noise, noise_file, skip, wait_until as until,
 };
 
 /// The program.
@@ -265,29 +265,14 @@ pub fn tar_header(name: &[u8], kind: u8) -> [u8; 512] {
     block
 }
 
-/// Whether a program is there. If it has to be and is not, the test fails; elsewhere it says so.
-pub fn has(program: &str) -> bool {
-    let found = is_installed(program);
-    if !found {
-        skip(&format!("{program} is not installed"));
-    }
-    found
-}
-
-/// The same for a program that is in no distribution and takes minutes to build: nowhere has it to
-/// be there.
+/// Whether a program is there that is in no distribution and takes minutes to build: nowhere has it
+/// to be there.
 pub fn has_rare(program: &str) -> bool {
     let found = is_installed(program);
     if !found {
         tell(&format!("{program} is not installed, and is no package of Debian"));
     }
     found
-}
-
-/// Whether a program is there.
-pub fn is_installed(program: &str) -> bool {
-    std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
-        .any(|folder| folder.join(program).is_file())
 }
 
 /// Not captured by the test harness, so that nobody takes the test for passed.

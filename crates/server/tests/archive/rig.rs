@@ -18,7 +18,7 @@ use underpass_server::archive::{
     ArchivePiece, Layout, WalkOptions, engine_version, open_member, walk,
 };
 
-pub use underpass_testkit::{folder, noise};
+pub use underpass_testkit::{folder, has, noise};
 
 /// The descriptor of a folder.
 pub fn opened(path: &Path) -> OwnedFd {
@@ -215,17 +215,4 @@ pub fn fed(command: &mut Command, input: &[u8]) -> Output {
         scope.spawn(move || stdin.write_all(input).is_ok());
         child.wait_with_output().unwrap()
     })
-}
-
-/// Whether a program is there. If it has to be and is not, the test fails; elsewhere it says so.
-pub fn has(program: &str) -> bool {
-    let found = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
-        .any(|folder| folder.join(program).is_file());
-    if !found {
-        assert!(std::env::var_os("CI").is_none(), "{program} is not installed");
-        // Not captured by the test harness, so that nobody takes the test for passed.
-        let mut errors = File::options().append(true).open("/dev/stderr").unwrap();
-        let _ = writeln!(errors, "skipped: {program} is not installed");
-    }
-    found
 }

@@ -1,6 +1,5 @@
 //! OpenSSL's programs as peers, which can say what rustls does not: other keys, another handshake.
 
-use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -9,22 +8,10 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use underpass_engine::TlsTransport;
+use underpass_testkit::has;
 use underpass_transport::tls::Connector;
 
 use crate::rig::{Certificate, Ours, accept, connect};
-
-/// Whether OpenSSL is there. In CI it has to be; elsewhere a test without it says so.
-fn is_there() -> bool {
-    let found = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
-        .any(|folder| folder.join("openssl").is_file());
-    if !found {
-        assert!(std::env::var_os("CI").is_none(), "openssl is not installed");
-        // Not captured by the test harness, so that nobody takes the test for passed.
-        let mut errors = File::options().append(true).open("/dev/stderr").unwrap();
-        let _ = writeln!(errors, "skipped: openssl is not installed");
-    }
-    found
-}
 
 /// A program that is ended with the test.
 struct Program(Child);
@@ -80,7 +67,7 @@ fn line(ours: &Ours) -> String {
 
 #[test]
 fn openssl_changes_its_keys_and_asks_for_ours() {
-    if !is_there() {
+    if !has("openssl") {
         return;
     }
     let certificate = Certificate::new();
@@ -102,7 +89,7 @@ fn openssl_changes_its_keys_and_asks_for_ours() {
 
 #[test]
 fn there_is_no_other_handshake_on_a_connection() {
-    if !is_there() {
+    if !has("openssl") {
         return;
     }
     let certificate = Certificate::new();
@@ -117,7 +104,7 @@ fn there_is_no_other_handshake_on_a_connection() {
 
 #[test]
 fn a_client_of_ours_reads_what_openssl_serves() {
-    if !is_there() {
+    if !has("openssl") {
         return;
     }
     let certificate = Certificate::new();
