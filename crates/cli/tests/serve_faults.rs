@@ -19,6 +19,7 @@ use rustix::fs::OFlags;
 use tempfile::TempDir;
 
 use rig::{Running, end, folder, has, noise, noise_file, run, underpass, until};
+use underpass_testkit::KilledOnDrop;
 use underpass_testkit::mounts::{FileSystem, Mounted};
 
 const LEN: usize = 40 << 20;
@@ -253,7 +254,7 @@ fn a_server_serves_though_nothing_takes_its_messages() {
     let mut command = underpass();
     command.args(["serve", "-p", "0", "-q", "--workers", "1", "--log-file", "/dev/null"]);
     command.arg(served.path()).stderr(writer.try_clone().unwrap());
-    let mut server = Ended(command.spawn().unwrap());
+    let mut server = KilledOnDrop(command.spawn().unwrap());
     let mut lines = BufReader::new(&reader).lines().map(|line| line.unwrap());
     // This is all that it says at the start.
     let line = lines.find(|line| line.contains(" at http://")).unwrap();
@@ -266,22 +267,11 @@ fn a_server_serves_though_nothing_takes_its_messages() {
     download.read_exact(&mut [0; 1000]).unwrap();
     File::options().write(true).open(file).unwrap().set_len(LEN as u64 - 1).unwrap();
     let _ = download.read_to_end(&mut Vec::new());
-    signal(&server.0, "HUP");
+    signal(&server, "HUP");
     let got = run(["get", "-q", "-o", "-", "--timeout", "60", &format!("{address}small")]);
     assert_eq!(got.succeeded().stdout, b"text");
-    signal(&server.0, "TERM");
-    assert!(server.0.wait().unwrap().success());
-}
-
-/// A process that ends with the test.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        // It has ended already, or is not wanted any more.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    signal(&server, "TERM");
+    assert!(server.wait().unwrap().success());
 }
 
 fn signal(child: &Child, name: &str) {

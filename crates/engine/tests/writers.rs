@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -15,9 +15,8 @@ use rustix::fs::Timespec;
 use underpass_engine::{
     Error, Integrity, Options, Sink, Source, Transfer, Version, WriterCheck, Writers, await_writes,
 };
-use underpass_testkit::folder;
 use underpass_testkit::mounts::{FileSystem, Mounted};
-use underpass_testkit::skip;
+use underpass_testkit::{KilledOnDrop, folder, skip};
 
 const LEN: usize = 4 << 20;
 
@@ -38,7 +37,7 @@ for line in sys.stdin:
 
 /// A process with a mapping of a file.
 struct Mapper {
-    child: Child,
+    _child: KilledOnDrop,
     orders: ChildStdin,
     told: BufReader<std::process::ChildStdout>,
 }
@@ -57,7 +56,7 @@ impl Mapper {
         };
         let orders = child.stdin.take().unwrap();
         let told = BufReader::new(child.stdout.take().unwrap());
-        let mut mapper = Self { child, orders, told };
+        let mut mapper = Self { _child: KilledOnDrop(child), orders, told };
         mapper.hear("mapped\n");
         Some(mapper)
     }
@@ -75,13 +74,6 @@ impl Mapper {
     fn write(&mut self, letter: &str) {
         self.order(letter);
         self.hear("written\n");
-    }
-}
-
-impl Drop for Mapper {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -11,11 +11,12 @@ use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
+use std::process::Child;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -141,6 +142,31 @@ pub fn has(program: &str) -> bool {
         skip(&format!("{program} is not installed"));
     }
     found
+}
+
+/// A process that is killed where it is dropped, unless it has ended.
+#[derive(Debug)]
+pub struct KilledOnDrop(pub Child);
+
+impl Deref for KilledOnDrop {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for KilledOnDrop {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for KilledOnDrop {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// Returns a port on loopback that is free, and that no other call returns while this process

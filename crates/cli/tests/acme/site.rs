@@ -2,10 +2,11 @@
 
 use std::fs::{self, File};
 use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+use underpass_testkit::KilledOnDrop;
 
 use crate::authority::Authority;
 use crate::rig::{Finished, Running, folder, underpass};
@@ -19,7 +20,7 @@ pub struct Site {
 
 /// A running server, whose messages go to a file.
 pub struct Server {
-    pub child: Child,
+    pub child: KilledOnDrop,
     log: PathBuf,
 }
 
@@ -48,7 +49,7 @@ impl Site {
             .stderr(File::create(&log).unwrap())
             .spawn()
             .unwrap();
-        let server = Server { child, log };
+        let server = Server { child: KilledOnDrop(child), log };
         server.says("serving ");
         server
     }
@@ -95,13 +96,5 @@ impl Server {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-s", "TERM", &pid]).status().unwrap().success());
         assert!(self.child.wait().unwrap().success(), "{}", self.log());
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Ended already, or not wanted any more.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

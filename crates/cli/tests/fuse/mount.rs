@@ -2,15 +2,15 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
-use underpass_testkit::{folder, is_root, skip, wait_until};
+use underpass_testkit::{KilledOnDrop, folder, is_root, skip, wait_until};
 
 /// The file system, unmounted when it is dropped.
 pub(crate) struct Fuse {
+    _program: KilledOnDrop,
     folder: TempDir,
-    program: Child,
 }
 
 impl Fuse {
@@ -30,7 +30,7 @@ impl Fuse {
         command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fuse/mount.py"));
         command.args(["store", "root", "faults"].map(|name| folder.path().join(name)));
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        let this = Self { program: command.spawn().unwrap(), folder };
+        let this = Self { _program: KilledOnDrop(command.spawn().unwrap()), folder };
         let is_mounted = || {
             let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
             mounts.contains(this.root().to_str().unwrap())
@@ -60,7 +60,5 @@ impl Fuse {
 impl Drop for Fuse {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(self.root()).status();
-        let _ = self.program.kill();
-        let _ = self.program.wait();
     }
 }

@@ -3,17 +3,17 @@
 use std::fs;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
-use underpass_testkit::free_port;
+use underpass_testkit::{KilledOnDrop, free_port};
 
 use crate::rig::{Finished, Running, folder, has_rare, underpass, until};
 
 /// A running store with one bucket, `bucket`.
 pub struct Store {
+    _program: KilledOnDrop,
     folder: TempDir,
-    child: Child,
     pub url: String,
 }
 
@@ -34,20 +34,20 @@ impl Store {
         fs::create_dir(folder.path().join("bucket")).unwrap();
         let port = free_port();
         let address = format!("127.0.0.1:{port}");
-        let mut child = Command::new(program)
+        let child = Command::new(program)
             .args(["--port", &address, "--quiet", "posix"])
             .arg(folder.path())
             .env("ROOT_ACCESS_KEY", ID)
             .env("ROOT_SECRET_KEY", SECRET)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+            .spawn();
+        let mut program = KilledOnDrop(child.unwrap());
         until("a store that listens", || {
-            assert!(child.try_wait().unwrap().is_none(), "the store has ended");
+            assert!(program.try_wait().unwrap().is_none(), "the store has ended");
             TcpStream::connect(&address).is_ok()
         });
-        Some(Self { folder, child, url: format!("http://{address}") })
+        Some(Self { _program: program, folder, url: format!("http://{address}") })
     }
 
     /// The path of an object in the folder of the store.
@@ -61,13 +61,6 @@ impl Store {
 
     pub fn command(&self, at: &Path, args: &[&str]) -> Command {
         command(&self.url, at, args)
-    }
-}
-
-impl Drop for Store {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -7,12 +7,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use underpass_server::server::{Address, Control, Server};
+use underpass_testkit::KilledOnDrop;
 
 use super::rig::{Client, Site, pattern, request, settings, wait_until};
 
@@ -184,15 +185,6 @@ fn server_with_few_descriptors() {
     eprintln!("notes: {:?}", site.notes());
 }
 
-struct Served(Child);
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn a_server_without_descriptors_left_goes_on_when_it_has_some_again() {
     let child = Command::new(std::env::current_exe().unwrap())
@@ -202,8 +194,8 @@ fn a_server_without_descriptors_left_goes_on_when_it_has_some_again() {
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn();
-    let mut served = Served(child.unwrap());
-    let mut said = BufReader::new(served.0.stderr.take().unwrap());
+    let mut served = KilledOnDrop(child.unwrap());
+    let mut said = BufReader::new(served.stderr.take().unwrap());
     let mut line = String::new();
     while !line.starts_with("listening on ") {
         line.clear();
@@ -228,7 +220,7 @@ fn a_server_without_descriptors_left_goes_on_when_it_has_some_again() {
     wait_until("it serves as before", || {
         connect().try_ask("GET", "/a", &[]).is_ok_and(|reply| reply.text() == "first")
     });
-    drop(served.0.stdin.take());
+    drop(served.stdin.take());
     let mut rest = String::new();
     said.read_to_string(&mut rest).unwrap();
     assert!(rest.contains("AcceptFailed"), "{rest}");

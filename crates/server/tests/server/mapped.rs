@@ -5,11 +5,12 @@ use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use underpass_engine::Integrity;
+use underpass_testkit::KilledOnDrop;
 
 use super::rig::{FileSystem, Mounted, Running, Site, skip};
 
@@ -29,35 +30,23 @@ while True:
         if rest: time.sleep(rest)
 ";
 
-/// A child process that is ended with the test.
-struct Writer(Child);
-
-impl Writer {
-    /// Begins to write, and returns once the mapping exists; `None` where there is no Python.
-    fn start(path: &Path, rest: f64) -> Option<Self> {
-        let child = Command::new("python3")
-            .args(["-c", WRITER])
-            .arg(path)
-            .arg(rest.to_string())
-            .stdout(Stdio::piped())
-            .spawn();
-        let Ok(mut child) = child else {
-            skip("python3 is not installed");
-            return None;
-        };
-        let mut said = String::new();
-        let out = OwnedFd::from(child.stdout.take().unwrap());
-        BufReader::new(fs::File::from(out)).read_line(&mut said).unwrap();
-        assert_eq!(said, "begun\n");
-        Some(Self(child))
-    }
-}
-
-impl Drop for Writer {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Begins to write, and returns once the mapping exists; `None` where there is no Python.
+fn start_writer(path: &Path, rest: f64) -> Option<KilledOnDrop> {
+    let child = Command::new("python3")
+        .args(["-c", WRITER])
+        .arg(path)
+        .arg(rest.to_string())
+        .stdout(Stdio::piped())
+        .spawn();
+    let Ok(mut child) = child else {
+        skip("python3 is not installed");
+        return None;
+    };
+    let mut said = String::new();
+    let out = OwnedFd::from(child.stdout.take().unwrap());
+    BufReader::new(fs::File::from(out)).read_line(&mut said).unwrap();
+    assert_eq!(said, "begun\n");
+    Some(KilledOnDrop(child))
 }
 
 /// What two clients saw in some time.
@@ -115,7 +104,7 @@ const LENGTHS: [usize; 4] = [12 << 10, 100 << 10, 1 << 20, 6 << 20];
 fn serve_while_written(site: &Running, path: &Path) {
     for len in LENGTHS {
         fs::write(path, vec![b'A'; len]).unwrap();
-        let Some(writer) = Writer::start(path, 0.0) else { return };
+        let Some(writer) = start_writer(path, 0.0) else { return };
         let seen = ask_twice(site, len, Duration::from_millis(1500), usize::MAX);
         drop(writer);
         println!("{len} bytes: {seen:?}");
@@ -138,7 +127,7 @@ fn a_file_written_through_a_mapping_now_and_then_is_served_in_whole_versions() {
         for len in LENGTHS {
             let path = site.path("file");
             fs::write(&path, vec![b'A'; len]).unwrap();
-            let Some(writer) = Writer::start(&path, 1.5) else { return };
+            let Some(writer) = start_writer(&path, 1.5) else { return };
             let seen = ask_twice(&site, len, Duration::from_secs(60), 8);
             drop(writer);
             println!("{level}, {len} bytes: {seen:?}");

@@ -3,25 +3,18 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::io::Errno;
 use underpass_engine::TlsTransport;
-use underpass_testkit::has;
+use underpass_testkit::{KilledOnDrop, has};
 use underpass_transport::tls::Connector;
 
 use crate::rig::{Certificate, Ours, accept, connect};
 
 /// A program that is ended with the test.
-struct Program(Child);
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+struct Program(KilledOnDrop);
 
 impl Program {
     /// Types something, and waits until it has been read: commands count only by themselves.
@@ -48,7 +41,7 @@ fn client(certificate: &Certificate, arguments: &[&str]) -> (Ours, Program) {
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn();
-    let program = Program(program.unwrap());
+    let program = Program(KilledOnDrop(program.unwrap()));
     let (socket, _) = listener.accept().unwrap();
     socket.set_nonblocking(true).unwrap();
     (Ours(accept(&socket, &certificate.acceptor()).unwrap(), socket), program)
@@ -142,7 +135,7 @@ fn server(certificate: &Certificate, version: &str) -> (Program, u16) {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
-        let mut program = Program(program.unwrap());
+        let mut program = Program(KilledOnDrop(program.unwrap()));
         while program.0.try_wait().unwrap().is_none() {
             // It says nothing about a connection that ends at once.
             if TcpStream::connect(("127.0.0.1", port)).is_ok() {
