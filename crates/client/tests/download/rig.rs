@@ -275,12 +275,7 @@ impl Client {
     }
 
     pub fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(self.folder.path()).unwrap();
-        let name = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name();
-        let mut names: Vec<_> =
-            entries.map(|entry| name(entry).to_string_lossy().into_owned()).collect();
-        names.sort();
-        names
+        underpass_testkit::names(self.folder.path())
     }
 
     /// How often it was told of this.

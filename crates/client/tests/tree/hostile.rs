@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use tar::EntryType;
 use tempfile::TempDir;
 use underpass_client::tree::{TreeDone, TreeEvent, TreeFailed, TreeGauge, TreeOptions, fetch};
 use underpass_client::{Credentials, HttpClient, Proxies, TlsSetup, Url};
+use underpass_testkit::names;
 
 use crate::tar_reader::{blocks, header, pax};
 
@@ -114,14 +114,6 @@ pub(crate) fn attempt_again(place: TempDir, wishes: &TreeOptions, url: &Url) -> 
 /// How many names an unfinished folder has: itself and its journal.
 fn unfinished(place: &TempDir) -> usize {
     if place.path().join("x.part").exists() { 2 } else { 0 }
-}
-
-fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).unwrap();
-    let mut names: Vec<_> =
-        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    names
 }
 
 fn archive(members: &[Vec<u8>]) -> Url {

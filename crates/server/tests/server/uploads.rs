@@ -29,11 +29,7 @@ pub(crate) fn send(client: &mut Client, verb: &str, path: &str, fields: &[&str],
 
 /// All names in the server's folder, sorted.
 pub(crate) fn names(server: &Running) -> Vec<String> {
-    let entries = fs::read_dir(server.path("")).unwrap();
-    let mut names: Vec<_> =
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
+    underpass_testkit::names(&server.path(""))
 }
 
 /// Leaves, and waits until the server has noticed: whoever asks earlier how far it is ends it there.

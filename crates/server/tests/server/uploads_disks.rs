@@ -18,11 +18,7 @@ fn mounted(kind: FileSystem, mebibytes: u64) -> Option<(Running, Mounted)> {
 
 /// All names in the folder that is served, but what a file system puts there itself.
 fn names(disk: &Mounted) -> Vec<String> {
-    let entries = fs::read_dir(disk.root().join("folder")).unwrap();
-    let mut names: Vec<_> =
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
+    underpass_testkit::names(&disk.root().join("folder"))
 }
 
 #[test]

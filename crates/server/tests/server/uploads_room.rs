@@ -116,6 +116,5 @@ fn what_is_to_stay_free_on_the_disk_does() {
 
 /// All names in the folder that is served.
 fn names_of(disk: &Mounted) -> Vec<String> {
-    let entries = fs::read_dir(disk.root().join("folder")).unwrap();
-    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    underpass_testkit::names(&disk.root().join("folder"))
 }
