@@ -289,14 +289,5 @@ fn quiet_says_nothing_and_explain_tells_the_way() {
 
 #[test]
 fn the_guide_tells_every_option() {
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cp.md");
-    let guide = fs::read_to_string(guide).unwrap();
-    let help = run(["cp", "--help"]).succeeded().text();
-    let options = help.split_whitespace().filter(|word| word.starts_with("--"));
-    for option in options.map(|word| {
-        let end = word.find(|c: char| !c.is_ascii_alphanumeric() && c != '-');
-        &word[..end.unwrap_or(word.len())]
-    }) {
-        assert!(guide.contains(&format!("`{option}")), "{option} is not in docs/cp.md");
-    }
+    rig::assert_guide_has_options("cp");
 }

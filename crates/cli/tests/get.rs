@@ -17,8 +17,7 @@ use tempfile::TempDir;
 use underpass_testkit::mounts::{FileSystem, Mounted};
 
 use rig::{
-    Finished, Running, bytes_by, folder, free_port, has, names, noise, noise_file, run, underpass,
-    until,
+    Finished, Running, bytes_by, folder, free_port, has, names, noise, noise_file, underpass, until,
 };
 
 const LEN: usize = 40 << 20;
@@ -449,16 +448,7 @@ fn progress_is_a_line_each_second_where_it_is_asked_for() {
 
 #[test]
 fn the_guide_tells_every_option() {
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/get.md");
-    let guide = fs::read_to_string(guide).unwrap();
-    let help = run(["get", "--help"]).succeeded().text();
-    let options = help.split_whitespace().filter(|word| word.starts_with("--"));
-    for option in options.map(|word| {
-        let end = word.find(|c: char| !c.is_ascii_alphanumeric() && c != '-');
-        &word[..end.unwrap_or(word.len())]
-    }) {
-        assert!(guide.contains(&format!("`{option}")), "{option} is not in docs/get.md");
-    }
+    rig::assert_guide_has_options("get");
 }
 
 #[test]

@@ -355,12 +355,7 @@ fn the_help_is_what_it_was() {
 
 #[test]
 fn the_guide_tells_every_option() {
-    let guide = fs::read_to_string(project("docs/serve.md")).unwrap();
-    let help = run(["serve", "--help"]).succeeded().text();
-    let options = help.split_whitespace().filter(|word| word.starts_with("--"));
-    for option in options.map(|word| word.trim_end_matches([',', '.', ':'])) {
-        assert!(guide.contains(&format!("`{option}")), "{option} is not in docs/serve.md");
-    }
+    rig::assert_guide_has_options("serve");
 }
 
 #[test]

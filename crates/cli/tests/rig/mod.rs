@@ -265,6 +265,19 @@ pub fn tar_header(name: &[u8], kind: u8) -> [u8; 512] {
     block
 }
 
+/// Checks that the guide of a command has every option of its help.
+#[track_caller]
+pub fn assert_guide_has_options(command: &str) {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/{command}.md"));
+    let guide = fs::read_to_string(guide).unwrap();
+    let help = run([command, "--help"]).succeeded().text();
+    for word in help.split_whitespace().filter(|word| word.starts_with("--")) {
+        let end = word.find(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+        let option = &word[..end.unwrap_or(word.len())];
+        assert!(guide.contains(&format!("`{option}")), "{option} is not in docs/{command}.md");
+    }
+}
+
 /// Whether a program is there that is in no distribution and takes minutes to build: nowhere has it
 /// to be there.
 pub fn has_rare(program: &str) -> bool {
