@@ -3,26 +3,8 @@
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use super::rig::{
-    Certificate, Client, Running, Site, narrow, pattern, request, wait_for, wait_until,
-};
-
-const LEN: usize = 12 << 20;
-
-fn site() -> Site {
-    let site = Site::of(&[("a", b"first")]);
-    site.write("large", &pattern(LEN));
-    site
-}
-
-/// A client in the middle of a response, which cannot end before it reads.
-fn begun(site: &Running) -> Client {
-    let mut client = site.connect_narrow();
-    client.send(request("GET", "/large", &[]));
-    assert_eq!(client.head().unwrap().status, 200);
-    client.take(100_000).unwrap();
-    client
-}
+use super::limits::{LEN, begun, site};
+use super::rig::{Certificate, Client, narrow, pattern, request, wait_for, wait_until};
 
 #[test]
 fn silent_connections_do_not_shut_out_those_who_ask() {

@@ -7,16 +7,17 @@ use underpass_engine::Integrity;
 
 use super::rig::{Client, Running, Site, narrow, pattern, request, wait_until};
 
-const LEN: usize = 12 << 20;
+pub(crate) const LEN: usize = 12 << 20;
 
-fn site() -> Site {
+/// A small file, and `large` of that length.
+pub(crate) fn site() -> Site {
     let site = Site::of(&[("a", b"first")]);
     site.write("large", &pattern(LEN));
     site
 }
 
 /// A client in the middle of a response, which cannot end before it reads.
-fn begun(site: &Running) -> Client {
+pub(crate) fn begun(site: &Running) -> Client {
     let mut client = site.connect_narrow();
     client.send(request("GET", "/large", &[]));
     assert_eq!(client.head().unwrap().status, 200);
