@@ -139,20 +139,10 @@ fn other_servers_are_asked_as_well() {
     }
     let port = free_port();
     if has("nginx") {
-        let own = place.path().display();
-        let conf = format!(
-            "daemon off; pid {own}/pid; error_log stderr; worker_processes 1;\n\
-             events {{}}\nhttp {{ access_log off; client_body_temp_path {own}/b;\n\
-             proxy_temp_path {own}/p; fastcgi_temp_path {own}/f; uwsgi_temp_path {own}/u;\n\
-             scgi_temp_path {own}/s; server {{ listen 127.0.0.1:{port}; root {}; }} }}",
-            served.path().display()
-        );
-        // The worker may be another user, who has to get there.
-        let conf = format!("user root;\n{conf}");
-        fs::write(place.path().join("conf"), conf).unwrap();
-        let mut nginx = Command::new("nginx");
-        nginx.args(["-p"]).arg(place.path()).arg("-c").arg(place.path().join("conf"));
-        servers.push((nginx, port));
+        let root = served.path().display();
+        let http = format!("server {{ listen 127.0.0.1:{port}; root {root}; }}");
+        let config = rig::nginx::config(place.path(), &http);
+        servers.push((rig::nginx::command("nginx", &config), port));
     }
     for (mut command, port) in servers {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -7,7 +7,7 @@ mod rig;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -364,28 +364,15 @@ fn nginx(stage: &Path) -> Option<(Running, String)> {
         return None;
     }
     let port = free_port();
-    let at = stage.display();
-    fs::create_dir(stage.join("root")).unwrap();
-    // Its workers may run as somebody else.
-    for path in [stage.to_owned(), stage.join("root")] {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
-    }
-    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-        .iter()
-        .map(|kind| format!("{kind}_temp_path {at}/{kind};"))
-        .collect();
-    let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
-    let configuration = format!(
-        "daemon off; pid {at}/pid; error_log {at}/errors; {user} events {{}}
-         http {{ access_log off; {temporary}
-         server {{ listen 127.0.0.1:{port}; root {at}/root; client_max_body_size 20m;
-         dav_methods PUT MKCOL; create_full_put_path on; }} }}"
+    let root = stage.join("root");
+    fs::create_dir(&root).unwrap();
+    let http = format!(
+        "server {{ listen 127.0.0.1:{port}; root {}; client_max_body_size 20m;
+         dav_methods PUT MKCOL; create_full_put_path on; }}",
+        root.display()
     );
-    fs::write(stage.join("nginx.conf"), configuration).unwrap();
-    let mut command = Command::new("nginx");
-    command.arg("-c").arg(stage.join("nginx.conf")).arg("-e").arg(stage.join("errors"));
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let server = Running::start(command);
+    let config = rig::nginx::config(stage, &http);
+    let server = Running::start(rig::nginx::command("nginx", &config));
     let address = format!("127.0.0.1:{port}");
     until("nginx listens", || TcpStream::connect(&address).is_ok());
     Some((server, format!("http://{address}")))

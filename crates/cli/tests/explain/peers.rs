@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::rig::{has, noise};
+use crate::rig::{has, nginx, noise};
 use crate::scene::{Scene, by_call, crossed, end, fetch, free_port, moved, python};
 
 const LEN: usize = 3_000_000;
@@ -15,18 +15,13 @@ fn nginx_sends_by_sendfile() {
     }
     let scene = Scene::new(LEN);
     let port = free_port();
-    let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
-    let here = scene.folder.path().display();
-    let configuration = format!(
-        "daemon off; {user} pid {here}/pid; error_log {here}/errors; events {{}}
-         http {{ access_log off; sendfile on; client_body_temp_path {here}/t; proxy_temp_path {here}/t;
-         fastcgi_temp_path {here}/t; uwsgi_temp_path {here}/t; scgi_temp_path {here}/t;
-         server {{ listen 127.0.0.1:{port}; root {here}; }} }}"
-    );
-    fs::write(scene.path("nginx.conf"), configuration).unwrap();
-    let nginx = nginx();
-    let conf = scene.path("nginx.conf");
-    let words = [nginx.as_str(), "-p", ".", "-e", "errors", "-c", conf.to_str().unwrap()];
+    let root = scene.folder.path();
+    let http =
+        format!("sendfile on; server {{ listen 127.0.0.1:{port}; root {}; }}", root.display());
+    let config = nginx::config(root, &http);
+    let (program, errors) = (program(), scene.path("errors"));
+    let [config, errors] = [&config, &errors].map(|path| path.to_str().unwrap());
+    let words = [&program, "-c", config, "-e", errors];
     let server = scene.serve(&words, port);
     fetch(port, "source", &scene.path("target"));
     server.signal("TERM");
@@ -141,7 +136,7 @@ reader.join()
     assert!(receipt["threads"].as_u64().unwrap() >= 2);
 }
 
-fn nginx() -> String {
+fn program() -> String {
     let places = ["/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/bin/nginx"];
     let found = places.iter().find(|path| std::path::Path::new(path).is_file());
     (*found.unwrap_or(&"nginx")).to_owned()
@@ -149,5 +144,5 @@ fn nginx() -> String {
 
 fn nginx_is_here() -> bool {
     // Debian keeps it where only root looks.
-    std::path::Path::new(&nginx()).is_file() || has("nginx")
+    std::path::Path::new(&program()).is_file() || has("nginx")
 }

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::rig::{Running, folder, has, has_rare, names, skip, underpass, until};
+use crate::rig::{Running, folder, has, has_rare, names, nginx, skip, underpass, until};
 use crate::site::{Peer, awkward, contents, files, get, same};
 
 /// Fetches the awkward folder of a server twice; the second time nothing may be fetched.
@@ -95,23 +95,12 @@ fn nginx_with_pages_and_with_json() {
         let state = folder();
         fetch(&format!("nginx {format}"), &[], |root| {
             Some(Peer::start(|port| {
-                let at = |name: &str| state.path().join(name).display().to_string();
-                let text = format!(
-                    "daemon off; master_process off; pid {pid}; error_log {log}; events {{}}\n\
-                     http {{ access_log off; client_body_temp_path {temp}; proxy_temp_path {temp};\n\
-                     fastcgi_temp_path {temp}; uwsgi_temp_path {temp}; scgi_temp_path {temp};\n\
-                     server {{ listen 127.0.0.1:{port}; root {root}; autoindex on;\n\
-                     autoindex_format {format}; }} }}\n",
-                    pid = at("pid"),
-                    log = at("log"),
-                    temp = at("temp"),
-                    root = root.display(),
+                let http = format!(
+                    "server {{ listen 127.0.0.1:{port}; root {root}; autoindex on;\n\
+                     autoindex_format {format}; }}",
+                    root = root.display()
                 );
-                let config = state.path().join("conf");
-                fs::write(&config, text).unwrap();
-                let mut command = Command::new(&program);
-                command.arg("-c").arg(config).arg("-e").arg(at("log"));
-                command
+                nginx::command(&program, &nginx::config(state.path(), &http))
             }))
         });
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tempfile::TempDir;
 
-use crate::rig::{folder, free_port, has, underpass, until};
+use crate::rig::{folder, free_port, has, nginx, underpass, until};
 
 /// A server with a log. Ended when dropped.
 pub(crate) struct Peer {
@@ -46,21 +46,13 @@ impl Peer {
     pub(crate) fn nginx(root: &Path, format: &str) -> Option<Self> {
         has("nginx").then(|| {
             Self::start("nginx", |port, state| {
-                let (own, root) = (state.display(), root.display());
-                // The worker may be another user, who has to get there.
-                let text = format!(
-                    "user root; daemon off; pid {own}/pid; error_log {own}/errors;\n\
-                     worker_processes 1; events {{}}\n\
-                     http {{ access_log /dev/stderr; client_body_temp_path {own}/b;\n\
-                     proxy_temp_path {own}/p; fastcgi_temp_path {own}/f; uwsgi_temp_path {own}/u;\n\
-                     scgi_temp_path {own}/s; client_max_body_size 0;\n\
-                     server {{ listen 127.0.0.1:{port}; root {root}; autoindex on;\n\
-                     autoindex_format {format}; dav_methods PUT DELETE MKCOL; }} }}"
+                let http = format!(
+                    "server {{ listen 127.0.0.1:{port}; root {root}; access_log /dev/stderr;\n\
+                     autoindex on; autoindex_format {format}; client_max_body_size 0;\n\
+                     dav_methods PUT DELETE MKCOL; }}",
+                    root = root.display()
                 );
-                fs::write(state.join("conf"), text).unwrap();
-                let mut command = Command::new("nginx");
-                command.arg("-p").arg(state).arg("-c").arg(state.join("conf"));
-                command
+                nginx::command("nginx", &nginx::config(state, &http))
             })
         })
     }

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, unused_imports)] // each test file uses its part
 
+pub mod nginx;
+
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;

@@ -1,16 +1,20 @@
 //! HAProxy and nginx in front of the server, which learns who asks.
 
 use std::fs;
+use std::process::Command;
 
 use serde_json::Value;
 
-use crate::rig::{Running, has};
+use crate::rig::{self, Running, has};
 use crate::site::Site;
 
 use underpass_testkit::{free_port, until_listening};
 
 /// The client, which proxies see at an address of its own.
 const CLIENT: &str = "127.0.0.2";
+
+/// The arguments of HAProxy with a configuration among the fetched files.
+const HAPROXY: [&str; 3] = ["-db", "-f", "haproxy.cfg"];
 
 /// Fetches through a proxy; the status.
 fn fetch(site: &Site, url: &str, more: &[&str]) -> String {
@@ -32,8 +36,8 @@ fn lines(site: Site) -> Vec<Value> {
 }
 
 /// Starts a proxy that listens on these ports.
-fn start(site: &Site, program: &str, args: &[&str], ports: &[u16]) -> Running {
-    let proxy = Running::start(site.peer(program, args));
+fn start(command: Command, ports: &[u16]) -> Running {
+    let proxy = Running::start(command);
     ports.iter().for_each(|port| until_listening(*port));
     proxy
 }
@@ -41,22 +45,14 @@ fn start(site: &Site, program: &str, args: &[&str], ports: &[u16]) -> Running {
 /// Starts nginx in front of the site, with further directives.
 pub(crate) fn nginx(site: &Site, listening: u16, further: &str) -> Running {
     let server = port(site);
-    // As nobody in particular: it may not become another user, and has its files here.
-    let here = site.target("");
-    let here = here.display();
-    let config = format!(
-        "daemon off; master_process off; pid {here}/nginx.pid; error_log stderr; events {{}}\n\
-         http {{ access_log off;\n\
-         client_body_temp_path {here}/1; proxy_temp_path {here}/2; fastcgi_temp_path {here}/3;\n\
-         uwsgi_temp_path {here}/4; scgi_temp_path {here}/5;\n\
-         server {{ listen 127.0.0.1:{listening}; location / {{ {further}\n\
+    let http = format!(
+        "server {{ listen 127.0.0.1:{listening}; location / {{ {further}\n\
          proxy_pass http://127.0.0.1:{server}; proxy_set_header Forwarded \"\";\n\
          proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;\n\
-         proxy_set_header X-Forwarded-Proto $scheme; }} }} }}\n"
+         proxy_set_header X-Forwarded-Proto $scheme; }} }}"
     );
-    fs::write(site.target("nginx.conf"), config).unwrap();
-    let config = format!("{here}/nginx.conf");
-    start(site, "nginx", &["-e", "stderr", "-c", &config], &[listening])
+    let config = rig::nginx::config(&site.target(""), &http);
+    start(rig::nginx::command("nginx", &config), &[listening])
 }
 
 /// Ends a proxy.
@@ -81,7 +77,7 @@ fn haproxy_tells_by_the_proxy_protocol_of_both_versions() {
              listen two\n bind 127.0.0.1:{two}\n server s 127.0.0.1:{server} send-proxy-v2\n"
         );
         fs::write(site.target("haproxy.cfg"), config).unwrap();
-        let proxy = start(&site, "haproxy", &["-db", "-f", "haproxy.cfg"], &[one, two]);
+        let proxy = start(site.peer("haproxy", &HAPROXY), &[one, two]);
         let scheme = if tls.is_empty() { "http" } else { "https" };
         for port in [one, two] {
             assert_eq!(fetch(&site, &format!("{scheme}://127.0.0.1:{port}/file"), &[]), "200");
@@ -107,7 +103,7 @@ fn haproxy_and_nginx_tell_by_fields() {
          listen one\n bind 127.0.0.1:{one}\n option forwardfor\n server s 127.0.0.1:{server}\n"
     );
     fs::write(site.target("haproxy.cfg"), config).unwrap();
-    let haproxy = start(&site, "haproxy", &["-db", "-f", "haproxy.cfg"], &[one]);
+    let haproxy = start(site.peer("haproxy", &HAPROXY), &[one]);
     let nginx = nginx(&site, two, "");
     // What the client says itself is not believed.
     for forged in [&[][..], &["-H", "X-Forwarded-For: 192.0.2.1"]] {

@@ -1,14 +1,13 @@
 //! An authority of the test's own, and servers with its certificates.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
-use crate::rig::{Finished, Running, folder, has, underpass};
+use crate::rig::{Finished, Running, folder, has, nginx, underpass};
 
 /// An authority and what it has signed.
 pub struct Authority {
@@ -83,38 +82,23 @@ impl Nginx {
             return None;
         }
         let stage = folder();
-        let at = stage.path().display().to_string();
-        fs::create_dir(stage.path().join("root")).unwrap();
-        // Its workers may run as somebody else.
-        for path in [stage.path().to_owned(), stage.path().join("root")] {
-            fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
-        }
-        let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-            .iter()
-            .map(|kind| format!("{kind}_temp_path {at}/{kind};"))
-            .collect();
-        let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
+        let root = stage.path().join("root");
+        fs::create_dir(&root).unwrap();
+        let root = root.display();
         let servers: String = servers
             .iter()
             .map(|(port, (certificate, key), words)| {
                 let (certificate, key) = (certificate.display(), key.display());
                 format!(
                     "server {{ listen 127.0.0.1:{port} ssl; ssl_certificate {certificate};
-                     ssl_certificate_key {key}; root {at}/root; autoindex on; {words} }}"
+                     ssl_certificate_key {key}; root {root}; autoindex on; {words} }}"
                 )
             })
             .collect();
-        let configuration = format!(
-            "daemon off; pid {at}/pid; error_log {at}/errors; {user} events {{}}
-             http {{ access_log off; {temporary} client_max_body_size 20m;
-             dav_methods PUT MKCOL; create_full_put_path on; {servers} }}"
-        );
-        fs::write(stage.path().join("nginx.conf"), configuration).unwrap();
-        let mut command = Command::new("nginx");
-        command.arg("-c").arg(stage.path().join("nginx.conf"));
-        command.arg("-e").arg(stage.path().join("errors"));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Some(Self { stage, running: Some(Running::start(command)) })
+        let takes = "client_max_body_size 20m; dav_methods PUT MKCOL; create_full_put_path on;";
+        let config = nginx::config(stage.path(), &format!("{takes} {servers}"));
+        let running = Running::start(nginx::command("nginx", &config));
+        Some(Self { stage, running: Some(running) })
     }
 
     pub fn root(&self) -> PathBuf {
