@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rig::{folder, has, names, run, underpass};
 use serde_json::{Value, json};
+use underpass_testkit::Content;
 
 /// A committed record.
 fn committed(name: &str) -> String {
@@ -49,15 +50,12 @@ fn views(folder: &Path, records: &[String]) {
 
 /// Every file below a folder with its contents.
 fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
-    let mut found = Vec::new();
-    for name in names(folder) {
-        let path = folder.join(&name);
-        match path.is_dir() {
-            true => found.extend(contents(&path)),
-            false => found.push((name, fs::read(path).unwrap())),
-        }
-    }
-    found
+    let entries = underpass_testkit::tree(folder).into_iter();
+    let files = entries.filter_map(|(path, entry)| match entry.content {
+        Content::File(bytes) => Some((path.display().to_string(), bytes)),
+        _ => None,
+    });
+    files.collect()
 }
 
 /// Whether every element of files is closed: SVG as XML, pages but for those that never are.

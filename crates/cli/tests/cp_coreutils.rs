@@ -16,11 +16,10 @@ mod rig;
 mod users;
 
 use std::ffi::OsString;
-use std::fs;
 use std::io::{Seek, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -28,58 +27,46 @@ use rustix::fs::{XattrFlags, lgetxattr, setxattr};
 
 use cases::{CASES, Case};
 use rig::{Finished, Running, folder};
-use underpass_testkit::{is_root, skip};
+use underpass_testkit::{Content, TreeEntry, is_root, skip};
 use users::{NOBODY, cp_as_user, give_to_user};
 
 /// What is there after a copy: a line for each name.
 fn tree(root: &Path, with_times: bool) -> Vec<String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let mut found = Vec::new();
-    let mut open = vec![PathBuf::new()];
-    while let Some(at) = open.pop() {
-        for entry in fs::read_dir(root.join(&at)).unwrap() {
-            let entry = entry.unwrap();
-            let path = at.join(entry.file_name());
-            let facts = entry.metadata().unwrap();
-            let kind = facts.file_type();
-            let content = if kind.is_dir() {
-                open.push(path.clone());
-                "folder".to_owned()
-            } else if kind.is_symlink() {
-                format!("link to {}", fs::read_link(entry.path()).unwrap().display())
-            } else if kind.is_file() {
-                let bytes = fs::read(entry.path()).unwrap();
+    for (path, TreeEntry { content, facts }) in underpass_testkit::tree(root) {
+        let kind = facts.file_type();
+        let content = match content {
+            Content::Folder => "folder".to_owned(),
+            Content::Link(target) => format!("link to {}", target.display()),
+            Content::File(bytes) => {
                 let sum = bytes
                     .iter()
                     .fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
                 let has_holes = facts.blocks() * 512 + 65_536 < facts.len();
                 format!("file {} {sum:x} holes {has_holes} names {}", facts.len(), facts.nlink())
-            } else if kind.is_fifo() {
-                "fifo".to_owned()
-            } else if kind.is_socket() {
-                "socket".to_owned()
-            } else {
-                format!("device {:x}", facts.rdev())
-            };
-            let mode = if kind.is_symlink() { 0 } else { facts.mode() & 0o7777 };
-            let owner = (facts.uid(), facts.gid());
-            let attributes = ["user.colour", "system.posix_acl_access", "system.posix_acl_default"]
-                .map(|name| {
-                    let mut value = [0; 200];
-                    let len = lgetxattr(entry.path(), name, &mut value[..]).unwrap_or(0);
-                    value[..len].iter().map(|byte| format!("{byte:02x}")).collect::<String>()
-                });
-            // The folder that is copied into has the time at which that was done.
-            let is_target = path == Path::new("t");
-            let time = facts.mtime().cast_unsigned();
-            // One that was not copied is that of the copy, and the copies are made one after the
-            // other.
-            let is_new = time.abs_diff(now) < 3600;
-            let time = if with_times && !is_target && !is_new { time } else { 0 };
-            let line =
-                format!("{} {content} {mode:o} {owner:?} {time} {attributes:?}", path.display());
-            found.push(line);
-        }
+            }
+            Content::Other if kind.is_fifo() => "fifo".to_owned(),
+            Content::Other if kind.is_socket() => "socket".to_owned(),
+            Content::Other => format!("device {:x}", facts.rdev()),
+        };
+        let mode = if kind.is_symlink() { 0 } else { facts.mode() & 0o7777 };
+        let owner = (facts.uid(), facts.gid());
+        let attributes = ["user.colour", "system.posix_acl_access", "system.posix_acl_default"]
+            .map(|name| {
+                let mut value = [0; 200];
+                let len = lgetxattr(root.join(&path), name, &mut value[..]).unwrap_or(0);
+                value[..len].iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+            });
+        // The folder that is copied into has the time at which that was done.
+        let is_target = path == Path::new("t");
+        let time = facts.mtime().cast_unsigned();
+        // One that was not copied is that of the copy, and the copies are made one after the
+        // other.
+        let is_new = time.abs_diff(now) < 3600;
+        let time = if with_times && !is_target && !is_new { time } else { 0 };
+        let line = format!("{} {content} {mode:o} {owner:?} {time} {attributes:?}", path.display());
+        found.push(line);
     }
     found.sort();
     found

@@ -19,8 +19,8 @@ use rustix::fs::OFlags;
 use tempfile::TempDir;
 
 use rig::{Running, end, folder, has, noise, noise_file, run, underpass, until};
-use underpass_testkit::KilledOnDrop;
 use underpass_testkit::mounts::{FileSystem, Mounted};
+use underpass_testkit::{Content, KilledOnDrop};
 
 const LEN: usize = 40 << 20;
 
@@ -329,15 +329,12 @@ fn no_byte_of_a_large_file_is_read_or_written() {
 
 /// All files beneath a folder, hidden ones too, with their contents.
 fn files(folder: &Path) -> Vec<(PathBuf, String)> {
-    let mut all = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => all.extend(files(&path)),
-            false => all.push((path.clone(), fs::read_to_string(&path).unwrap())),
-        }
-    }
-    all
+    let entries = underpass_testkit::tree(folder).into_iter();
+    let files = entries.filter_map(|(path, entry)| match entry.content {
+        Content::File(bytes) => Some((path, String::from_utf8(bytes).unwrap())),
+        _ => None,
+    });
+    files.collect()
 }
 
 /// Makes the folders and the file that a move or copy puts in the place of `old`.

@@ -1,4 +1,5 @@
-//! Helpers for the tests of several crates: bytes, folders, file systems, ports, waiting.
+//! Helpers for the tests of several crates: bytes, folders and what is in them, file systems, ports,
+//! programs, waiting.
 //!
 //! Every function panics on failure: a failure of the kit is a failure of the test.
 
@@ -6,6 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 pub mod mounts;
+mod tree;
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
@@ -22,6 +24,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use underpass_sys::{release_lease, take_read_lease};
+
+pub use tree::{AWKWARD_NAMES, Content, TreeEntry, tree};
 
 /// Returns `len` bytes in which no two offsets share a pattern, always the same ones.
 #[must_use]

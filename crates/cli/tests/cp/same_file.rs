@@ -6,6 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use underpass_testkit::{Content, tree};
+
 use crate::rig::{Finished, Running, folder, has, underpass};
 
 /// Makes the files of a case.
@@ -16,25 +18,13 @@ fn prepare(script: &str, here: &Path) {
 
 /// Everything below a folder: of files the bytes, of links where they lead to.
 fn contents(root: &Path) -> BTreeMap<PathBuf, String> {
-    let mut found = BTreeMap::new();
-    let mut open = vec![root.to_owned()];
-    while let Some(at) = open.pop() {
-        for entry in fs::read_dir(&at).unwrap().map(Result::unwrap) {
-            let (path, kind) = (entry.path(), entry.file_type().unwrap());
-            let what = if kind.is_symlink() {
-                format!("-> {}", fs::read_link(&path).unwrap().display())
-            } else if kind.is_dir() {
-                open.push(path.clone());
-                "folder".to_owned()
-            } else if kind.is_file() {
-                fs::read_to_string(&path).unwrap()
-            } else {
-                "special".to_owned()
-            };
-            found.insert(path.strip_prefix(root).unwrap().to_owned(), what);
-        }
-    }
-    found
+    let text = |content| match content {
+        Content::Folder => "folder".to_owned(),
+        Content::File(bytes) => String::from_utf8(bytes).unwrap(),
+        Content::Link(target) => format!("-> {}", target.display()),
+        Content::Other => "special".to_owned(),
+    };
+    tree(root).into_iter().map(|(path, entry)| (path, text(entry.content))).collect()
 }
 
 /// Runs a command line of `cp` in a folder, through a shell.

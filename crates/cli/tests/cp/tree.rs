@@ -1,6 +1,6 @@
 //! `cp` of trees: what goes where, and what belongs to it.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::cp_in;
 use crate::rig::{folder, names, noise, noise_file};
 use tempfile::TempDir;
+use underpass_testkit::Content;
 
 /// A tree `a`, with everything that needs no privilege, in a folder of the test's own.
 fn tree() -> TempDir {
@@ -28,30 +29,12 @@ fn tree() -> TempDir {
 }
 
 /// Everything below a folder, by its path: kind, mode, time, and bytes or what a link leads to.
-fn contents(root: &Path) -> Vec<(OsString, u32, i64, i64, Vec<u8>)> {
-    let mut found = Vec::new();
-    let mut open = vec![PathBuf::new()];
-    while let Some(at) = open.pop() {
-        for entry in fs::read_dir(root.join(&at)).unwrap() {
-            let entry = entry.unwrap();
-            let path = at.join(entry.file_name());
-            let facts = entry.metadata().unwrap();
-            let bytes = match facts.file_type() {
-                kind if kind.is_dir() => {
-                    open.push(path.clone());
-                    Vec::new()
-                }
-                kind if kind.is_symlink() => {
-                    fs::read_link(entry.path()).unwrap().as_os_str().as_bytes().to_vec()
-                }
-                kind if kind.is_file() => fs::read(entry.path()).unwrap(),
-                _ => Vec::new(),
-            };
-            found.push((path.into(), facts.mode(), facts.mtime(), facts.mtime_nsec(), bytes));
-        }
-    }
-    found.sort();
-    found
+fn contents(root: &Path) -> Vec<(PathBuf, u32, i64, i64, Content)> {
+    let entries = underpass_testkit::tree(root).into_iter().map(|(path, entry)| {
+        let facts = entry.facts;
+        (path, facts.mode(), facts.mtime(), facts.mtime_nsec(), entry.content)
+    });
+    entries.collect()
 }
 
 #[test]

@@ -1,16 +1,18 @@
 //! Folders to be fetched, servers that have them, and what has arrived.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Debug;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::TcpStream;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use underpass_testkit::{AWKWARD_NAMES, Content, TreeEntry, tree};
 
 use crate::rig::{Finished, Running, free_port, noise, run, underpass, until};
 
@@ -20,28 +22,24 @@ pub(crate) enum Found {
     /// Permissions, time, length and hash of the contents.
     File(u32, SystemTime, (usize, u64)),
     Folder(u32, SystemTime),
-    Link(Vec<u8>, i64, i64),
+    Link(OsString, i64, i64),
 }
 
 /// Everything in a folder by its path, itself included.
 pub(crate) fn contents(root: &Path) -> BTreeMap<Vec<u8>, Found> {
-    let mut found = BTreeMap::new();
-    let mut left = vec![root.to_path_buf()];
-    while let Some(path) = left.pop() {
-        let facts = fs::symlink_metadata(&path).unwrap();
-        let (mode, kind) = (facts.mode() & 0o7777, facts.file_type());
-        let what = if kind.is_dir() {
-            left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
-            Found::Folder(mode, facts.modified().unwrap())
-        } else if kind.is_symlink() {
-            let target = fs::read_link(&path).unwrap();
-            Found::Link(target.as_os_str().as_bytes().to_vec(), facts.mtime(), facts.mtime_nsec())
-        } else {
-            Found::File(mode, facts.modified().unwrap(), hash(&fs::read(&path).unwrap()))
+    let own = TreeEntry { content: Content::Folder, facts: fs::metadata(root).unwrap() };
+    let entries = tree(root).into_iter().chain([(PathBuf::new(), own)]);
+    let found = entries.map(|(path, TreeEntry { content, facts })| {
+        let (mode, time) = (facts.mode() & 0o7777, facts.modified().unwrap());
+        let found = match content {
+            Content::Folder => Found::Folder(mode, time),
+            Content::File(bytes) => Found::File(mode, time, hash(&bytes)),
+            Content::Link(target) => Found::Link(target, facts.mtime(), facts.mtime_nsec()),
+            Content::Other => panic!("neither a file, a folder nor a link: {}", path.display()),
         };
-        found.insert(path.strip_prefix(root).unwrap().as_os_str().as_bytes().to_vec(), what);
-    }
-    found
+        (path.into_os_string().into_vec(), found)
+    });
+    found.collect()
 }
 
 /// Contents that can be told apart, short enough to be shown.
@@ -76,38 +74,11 @@ pub(crate) fn files(root: &Path) -> BTreeMap<Vec<u8>, Option<(usize, u64)>> {
 
 /// Names that have gone wrong somewhere, with contents of all sizes.
 pub(crate) fn awkward(root: &Path) {
-    let mut names: Vec<Vec<u8>> = [
-        "plain",
-        "with space",
-        " ",
-        "new\nline",
-        "tab\t",
-        "\"quotes'`",
-        "-rf",
-        "--help",
-        "back\\slash",
-        "*?[a]",
-        "\u{e4}\u{1f600}",
-        "a:b",
-        ":colon",
-        "%41",
-        "100%",
-        "~",
-        "#hash",
-        "?query=1",
-        "a&amp;b",
-        "<b>",
-        "a;b",
-        "a+b",
-        "a@b",
-    ]
-    .iter()
-    .map(|name| name.as_bytes().to_vec())
-    .collect();
-    names.push("n".repeat(255).into_bytes());
-    for (index, name) in names.iter().enumerate() {
+    let long = "n".repeat(255);
+    let more = ["100%", "?query=1", "a&amp;b", "<b>", "a;b", "a+b", "a@b", &long];
+    for (index, name) in AWKWARD_NAMES.into_iter().chain(more).enumerate() {
         let len = [0, 1, 511, 512, 513, 8_193, 70_000, 200_000][index % 8];
-        put(root, name, &noise(len), index as u64);
+        put(root, name.as_bytes(), &noise(len), index as u64);
     }
     fs::create_dir_all(root.join("empty folder")).unwrap();
     let inner = root.join("folder %2F \"x\"").join("in ner");

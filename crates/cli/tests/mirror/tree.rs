@@ -239,16 +239,9 @@ fn patterns_choose_what_is_fetched() {
     }
     let peer = Peer::ours(root.path());
     let all = |dir: &Path| {
-        let mut found = Vec::new();
-        let mut left = vec![dir.to_path_buf()];
-        while let Some(path) = left.pop() {
-            match path.is_dir() {
-                true => left.extend(fs::read_dir(&path).unwrap().map(|it| it.unwrap().path())),
-                false => found.push(path.strip_prefix(dir).unwrap().display().to_string()),
-            }
-        }
-        found.sort();
-        found.join(" ")
+        let entries = underpass_testkit::tree(dir).into_iter();
+        let files = entries.filter(|(_, entry)| !entry.facts.is_dir());
+        files.map(|(path, _)| path.display().to_string()).collect::<Vec<_>>().join(" ")
     };
     for (args, expected) in [
         (vec!["--include", "*.iso"], "a.iso one/c.iso one/tmp/f.iso tmp/e.iso"),

@@ -2,12 +2,13 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
+use underpass_testkit::Content;
 
 use crate::rig::{Finished, Running, folder, has, underpass};
 
@@ -110,23 +111,15 @@ pub(crate) fn assert_same(one: &Path, other: &Path) {
 
 /// What is in a folder: each path with its contents, folders without.
 pub(crate) fn tree(folder: &Path) -> Vec<(String, Option<Vec<u8>>)> {
-    fn walk(base: &Path, folder: &Path, found: &mut Vec<(String, Option<Vec<u8>>)>) {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.strip_prefix(base).unwrap().as_os_str().as_bytes();
-            let name = name.escape_ascii().to_string();
-            if path.is_dir() {
-                found.push((name, None));
-                walk(base, &path, found);
-            } else {
-                found.push((name, Some(fs::read(&path).unwrap())));
-            }
-        }
-    }
-    let mut found = Vec::new();
-    walk(folder, folder, &mut found);
-    found.sort();
-    found
+    let entries = underpass_testkit::tree(folder).into_iter().map(|(path, entry)| {
+        let contents = match entry.content {
+            Content::Folder | Content::Other => None,
+            Content::File(bytes) => Some(bytes),
+            Content::Link(target) => Some(target.into_vec()),
+        };
+        (path.as_os_str().as_bytes().escape_ascii().to_string(), contents)
+    });
+    entries.collect()
 }
 
 /// A name from bytes.

@@ -3,13 +3,13 @@
 
 #![allow(unreachable_pub)] // as in the other rigs
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,6 +17,8 @@ use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat, symlinkat};
 use underpass_server::archive::{
     ArchivePiece, Layout, WalkOptions, engine_version, open_member, walk,
 };
+
+use underpass_testkit::{AWKWARD_NAMES, Content, TreeEntry, tree};
 
 pub use underpass_testkit::{folder, has, noise};
 
@@ -67,36 +69,9 @@ pub fn read(layout: &Layout, folder: &OwnedFd, range: std::ops::Range<u64>) -> V
 
 /// A folder with one of everything that has gone wrong somewhere.
 pub fn awkward(root: &Path) {
-    let mut names: Vec<Vec<u8>> = [
-        "plain",
-        "with space",
-        " ",
-        "new\nline",
-        "tab\t",
-        "\"quotes'`",
-        "-rf",
-        "--help",
-        "back\\slash",
-        "*?[a]",
-        "\u{e4}\u{1f600}",
-        "a:b",
-        ":colon",
-        "%41",
-        "~",
-        "#hash",
-        ".hidden",
-        "...",
-        "trailing.",
-        "a",
-        "a-",
-        "a.",
-        "a0",
-        "\u{1b}[31m",
-        "1 path=x",
-    ]
-    .iter()
-    .map(|name| name.as_bytes().to_vec())
-    .collect();
+    let more = [".hidden", "...", "trailing.", "a", "a-", "a.", "a0", "\u{1b}[31m", "1 path=x"];
+    let names = AWKWARD_NAMES.into_iter().chain(more);
+    let mut names: Vec<_> = names.map(|name| name.as_bytes().to_vec()).collect();
     names.push(b"\xff\xfe latin-1 \xe4".to_vec());
     names.push("\u{e4}".repeat(60).into_bytes());
     names.push(b"\xff\n= ".repeat(40));
@@ -177,32 +152,22 @@ pub enum Found {
     /// Permissions, time.
     Folder(u32, SystemTime),
     /// Target, and its time: seconds and nanoseconds.
-    Link(Vec<u8>, i64, i64),
+    Link(OsString, i64, i64),
 }
 
 /// Everything in a folder by path, but what has no place in an archive.
-pub fn contents(root: &Path) -> Vec<(Vec<u8>, Found)> {
-    let mut found = Vec::new();
-    let mut left = vec![root.to_path_buf()];
-    while let Some(path) = left.pop() {
-        let facts = fs::symlink_metadata(&path).unwrap();
-        let (mode, kind) = (facts.mode() & 0o7777, facts.file_type());
-        let what = if kind.is_dir() {
-            left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
-            Found::Folder(mode, facts.modified().unwrap())
-        } else if kind.is_symlink() {
-            let target = fs::read_link(&path).unwrap();
-            Found::Link(target.as_os_str().as_bytes().to_vec(), facts.mtime(), facts.mtime_nsec())
-        } else if kind.is_file() {
-            Found::File(mode, facts.modified().unwrap(), fs::read(&path).unwrap())
-        } else {
-            continue;
+pub fn contents(root: &Path) -> Vec<(PathBuf, Found)> {
+    let entries = tree(root).into_iter().filter_map(|(path, TreeEntry { content, facts })| {
+        let (mode, time) = (facts.mode() & 0o7777, facts.modified().unwrap());
+        let found = match content {
+            Content::Folder => Found::Folder(mode, time),
+            Content::File(bytes) => Found::File(mode, time, bytes),
+            Content::Link(target) => Found::Link(target, facts.mtime(), facts.mtime_nsec()),
+            Content::Other => return None,
         };
-        let relative = path.strip_prefix(root).unwrap().as_os_str().as_bytes().to_vec();
-        found.push((relative, what));
-    }
-    found.sort_by(|a, b| a.0.cmp(&b.0));
-    found
+        Some((path, found))
+    });
+    entries.collect()
 }
 
 /// Runs a program with this input.

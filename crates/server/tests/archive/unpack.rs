@@ -32,7 +32,7 @@ fn unpacks(program: &str, locale: &str) {
     assert!(output.status.success() && unknown.is_empty(), "{program}: {unknown:?}");
     let (expected, found) = (contents(root.path()), contents(&target.path().join("top")));
     for (expected, found) in expected.iter().zip(&found) {
-        assert_eq!(found, expected, "{}", String::from_utf8_lossy(&expected.0));
+        assert_eq!(found, expected, "{}", expected.0.display());
     }
     assert_eq!(found.len(), expected.len());
 }

@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
+use underpass_testkit::Content;
 
 use super::changes_delete::{open_site, statuses};
 use super::rig::{FileSystem, Mounted, Site, age};
@@ -236,23 +238,10 @@ fn between_file_systems_all_of_it_is_copied_before_it_is_removed() {
     assert_eq!(fs::read_dir(&to).unwrap().count(), 2);
 }
 
-/// Every path in a folder, with the contents of files.
-fn tree(folder: &std::path::Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() && !path.is_symlink() {
-                folders.push(path.clone());
-            }
-            // Reading a pipe would wait for a writer.
-            let bytes = if path.is_file() { fs::read(&path).unwrap() } else { Vec::new() };
-            found.push((path.clone(), bytes));
-        }
-    }
-    found.sort();
-    found
+/// Every path in a folder, with what it leads to.
+fn tree(folder: &Path) -> Vec<(PathBuf, Content)> {
+    let entries = underpass_testkit::tree(folder).into_iter();
+    entries.map(|(path, entry)| (path, entry.content)).collect()
 }
 
 #[test]
