@@ -4,9 +4,9 @@
 
 mod rig;
 
-use std::time::Duration;
+use std::path::Path;
 
-use rig::{Running, bench, folder, has, names, run, underpass, until};
+use rig::{bench, folder, has, interrupt_bench, names, run};
 use serde_json::Value;
 
 /// Each cell as `way step`.
@@ -212,15 +212,6 @@ fn a_record_that_is_damaged_or_missing_is_one_clear_line() {
 
 #[test]
 fn a_signal_ends_a_run_and_leaves_nothing() {
-    let folder = folder();
-    let mut command = underpass();
-    command.args(["bench", "net", "--sizes", "64M", "--dir"]).arg(folder.path());
-    let running = Running::start(command);
-    until("the first file", || !names(folder.path()).is_empty());
-    std::thread::sleep(Duration::from_millis(100));
-    running.signal("INT");
-    let finished = running.finish();
-    assert_eq!(finished.code(), Some(1), "{}", finished.stderr);
-    assert!(finished.stderr.contains("interrupted"), "{}", finished.stderr);
-    assert!(names(folder.path()).is_empty());
+    let has_file = |folder: &Path| !names(folder).is_empty();
+    interrupt_bench(&["net", "--sizes", "64M"], has_file, (100, "INT"));
 }

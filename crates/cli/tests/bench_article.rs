@@ -10,7 +10,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use rig::{Running, bench, folder, has, names, run, skip, underpass, until};
+use rig::{Running, bench, folder, has, interrupt_bench, names, run, skip, underpass, until};
 use serde_json::Value;
 
 fn text(value: &Value) -> &str {
@@ -292,25 +292,11 @@ fn a_signal_ends_what_is_being_measured_and_counted() {
     if !has_all(&["cc", "strace"]) {
         return;
     }
-    let folder = folder();
-    let mut command = underpass();
-    command.args(["bench", "article-copy", "--sizes", "16M", "--runs", "1", "--dir"]);
-    let running = Running::start({
-        command.arg(folder.path());
-        command
-    });
-    let run_folder = || {
-        let names = names(folder.path());
-        names.first().map(|name| folder.path().join(name))
+    // The summary of a counted copy.
+    let has_calls = |folder: &Path| {
+        names(folder).first().is_some_and(|name| folder.join(name).join("copier.calls").exists())
     };
-    until("the summary of a counted copy", || {
-        run_folder().is_some_and(|path| path.join("copier.calls").exists())
-    });
-    running.signal("TERM");
-    let finished = running.finish();
-    assert_eq!(finished.code(), Some(1), "{}", finished.stderr);
-    assert!(finished.stderr.contains("interrupted"), "{}", finished.stderr);
-    assert!(names(folder.path()).is_empty());
+    interrupt_bench(&["article-copy", "--sizes", "16M", "--runs", "1"], has_calls, (0, "TERM"));
 }
 
 #[test]

@@ -6,9 +6,8 @@ mod rig;
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
-use rig::{Running, bench, folder, has, names, run, underpass, until};
+use rig::{bench, folder, has, interrupt_bench, run};
 use serde_json::Value;
 
 /// Whether `underpass serve` is in this program.
@@ -161,20 +160,8 @@ fn a_signal_ends_the_server_too() {
     if !has("nginx") {
         return;
     }
-    let folder = folder();
-    let mut command = underpass();
-    command.args(["bench", "serve", "--server", "nginx", "--sizes", "1K", "--dir"]);
-    let running = Running::start({
-        command.arg(folder.path());
-        command
-    });
-    until("the server's process", || is_in_use(folder.path()));
-    std::thread::sleep(Duration::from_millis(300));
-    running.signal("INT");
-    let finished = running.finish();
-    assert_eq!(finished.code(), Some(1), "{}", finished.stderr);
-    assert!(finished.stderr.contains("interrupted"), "{}", finished.stderr);
-    assert!(names(folder.path()).is_empty());
+    let args = ["serve", "--server", "nginx", "--sizes", "1K"];
+    let folder = interrupt_bench(&args, is_in_use, (300, "INT"));
     assert!(!is_in_use(folder.path()));
 }
 

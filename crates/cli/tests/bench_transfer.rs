@@ -4,9 +4,9 @@
 
 mod rig;
 
-use std::time::Duration;
+use std::path::Path;
 
-use rig::{Running, bench, folder, has, names, underpass, until};
+use rig::{bench, folder, has, interrupt_bench, names};
 use serde_json::Value;
 
 /// The ways of a record's cells.
@@ -156,20 +156,9 @@ fn a_signal_ends_client_and_server_and_leaves_nothing() {
     if !has("curl") {
         return;
     }
-    let folder = folder();
-    let mut command = underpass();
-    command.args(["bench", "get", "--sizes", "64M", "--client", "curl", "--runs", "1000"]);
-    command.arg("--dir").arg(folder.path());
-    let running = Running::start(command);
-    let target = || {
-        let made = names(folder.path());
-        made.first().is_some_and(|name| folder.path().join(name).join("target").exists())
+    let args = ["get", "--sizes", "64M", "--client", "curl", "--runs", "1000"];
+    let has_target = |folder: &Path| {
+        names(folder).first().is_some_and(|name| folder.join(name).join("target").exists())
     };
-    until("the first download", target);
-    std::thread::sleep(Duration::from_millis(100));
-    running.signal("INT");
-    let finished = running.finish();
-    assert_eq!(finished.code(), Some(1), "{}", finished.stderr);
-    assert!(finished.stderr.contains("interrupted"), "{}", finished.stderr);
-    assert!(names(folder.path()).is_empty());
+    interrupt_bench(&args, has_target, (100, "INT"));
 }

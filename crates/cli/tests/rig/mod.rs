@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use tempfile::TempDir;
 
 pub use underpass_testkit::{
     folder, free_port, has, is_installed, names, noise, noise_file, skip, wait_until as until,
@@ -225,6 +226,27 @@ pub fn bench(folder: &Path, args: &[&str]) -> (Finished, Value) {
     let shown = run(["bench", "show", record.to_str().unwrap()]).succeeded();
     assert_eq!(shown.text(), finished.text());
     (finished, serde_json::from_str(&text).unwrap())
+}
+
+/// Starts a bench, sends it a signal a while after it has begun, and returns its folder, in which
+/// it must have left nothing.
+pub fn interrupt_bench(
+    args: &[&str],
+    is_begun: impl Fn(&Path) -> bool,
+    (millis, signal): (u64, &str),
+) -> TempDir {
+    let folder = folder();
+    let mut command = underpass();
+    command.arg("bench").args(args).arg("--dir").arg(folder.path());
+    let running = Running::start(command);
+    until("a bench that has begun", || is_begun(folder.path()));
+    std::thread::sleep(Duration::from_millis(millis));
+    running.signal(signal);
+    let finished = running.finish();
+    assert_eq!(finished.code(), Some(1), "{}", finished.stderr);
+    assert!(finished.stderr.contains("interrupted"), "{}", finished.stderr);
+    assert!(names(folder.path()).is_empty());
+    folder
 }
 
 /// A receiver that listens on a free port, with these arguments in front of its target.
