@@ -243,7 +243,8 @@ fn copies_are_those_of_the_systems_cp() {
     }
     let mut wrong = Vec::new();
     let mut seen: Vec<OsString> = Vec::new();
-    for case in CASES.iter().chain(options::CASES) {
+    let abbreviations: Vec<_> = options::abbreviations().collect();
+    for case in CASES.iter().chain(options::CASES).chain(&abbreviations) {
         assert!(!seen.iter().any(|name| name.as_bytes() == case.name.as_bytes()), "{}", case.name);
         seen.push(case.name.into());
         let has_selinux = Path::new("/sys/fs/selinux/enforce").exists();

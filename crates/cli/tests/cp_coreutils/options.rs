@@ -102,39 +102,7 @@ pub(crate) const CASES: &[Case] = &[
         "mkdir a t; echo x >a/f; chmod 600 a/f; echo long >t/f",
         "-aT --attributes-only a t",
     ),
-    // Abbreviations, and contexts.
-    case("--reflink=au as an abbreviation", KEPT, "--reflink=au f n"),
-    case("--reflink=a as an abbreviation", KEPT, "--reflink=a f n"),
-    case("--reflink=n as an abbreviation", KEPT, "--reflink=n f n"),
-    case("--reflink= as an abbreviation", KEPT, "--reflink= f n"),
-    case("--sparse=al as an abbreviation", KEPT, "--sparse=al f n"),
-    case("--sparse=a as an abbreviation", KEPT, "--sparse=a f n"),
-    case("--sparse=ne as an abbreviation", KEPT, "--sparse=ne f n"),
-    case("--sparse= as an abbreviation", KEPT, "--sparse= f n"),
-    case("--preserve=mo as an abbreviation", KEPT, "--preserve=mo f n"),
-    case("--preserve=a as an abbreviation", KEPT, "--preserve=a f n"),
-    case("--preserve=ti,ow as an abbreviation", KEPT, "--preserve=ti,ow f n"),
-    case("--preserve=l,m as an abbreviation", KEPT, "--preserve=l,m f n"),
-    case("--preserve=x as an abbreviation", KEPT, "--preserve=x f n"),
-    case("--preserve=u as an abbreviation", KEPT, "--preserve=u f n"),
-    case("--preserve= as an abbreviation", KEPT, "--preserve= f n"),
-    case("--preserve=mode, as an abbreviation", KEPT, "--preserve=mode, f n"),
-    case("--preserve=Mode as an abbreviation", KEPT, "--preserve=Mode f n"),
-    case("--no-preserve=mo as an abbreviation", KEPT, "--no-preserve=mo f n"),
-    case("--no-preserve=a as an abbreviation", KEPT, "--no-preserve=a f n"),
-    case("-a --no-preserve=t as an abbreviation", KEPT, "-a --no-preserve=t f n"),
-    case("--backup=t as an abbreviation", PAIR, "--backup=t f g"),
-    case("--backup=s as an abbreviation", PAIR, "--backup=s f g"),
-    case("--backup=n as an abbreviation", PAIR, "--backup=n f g"),
-    case("--backup=ne as an abbreviation", PAIR, "--backup=ne f g"),
-    case("--backup=nu as an abbreviation", PAIR, "--backup=nu f g"),
-    case("--backup=ni as an abbreviation", PAIR, "--backup=ni f g"),
-    case("--backup=no as an abbreviation", PAIR, "--backup=no f g"),
-    case("--backup=o as an abbreviation", PAIR, "--backup=o f g"),
-    case("--backup=e as an abbreviation", PAIR, "--backup=e f g"),
-    case("--backup= as an abbreviation", PAIR, "--backup= f g"),
-    case("--backup=N as an abbreviation", PAIR, "--backup=N f g"),
-    case("--backup=nones as an abbreviation", PAIR, "--backup=nones f g"),
+    // Contexts, and abbreviations.
     case("-Z without SELinux", KEPT, "-Z f n"),
     case("--context without SELinux", KEPT, "--context f n"),
     case(
@@ -407,3 +375,26 @@ pub(crate) const CASES: &[Case] = &[
     case("--parents -v", "mkdir -p a/b t; echo x >a/b/f", "-v --parents a/b/f t")
         .differs("coreutils prints the folders above without quotes"),
 ];
+
+/// Values that are abbreviated, some of them ambiguous or none at all.
+pub(crate) fn abbreviations() -> impl Iterator<Item = Case> {
+    let options: [(_, &[_], _, _); 6] = [
+        ("--reflink", &["au", "a", "n", ""], KEPT, "f n"),
+        ("--sparse", &["al", "a", "ne", ""], KEPT, "f n"),
+        ("--preserve", &["mo", "a", "ti,ow", "l,m", "x", "u", "", "mode,", "Mode"], KEPT, "f n"),
+        ("--no-preserve", &["mo", "a"], KEPT, "f n"),
+        ("-a --no-preserve", &["t"], KEPT, "f n"),
+        (
+            "--backup",
+            &["t", "s", "n", "ne", "nu", "ni", "no", "o", "e", "", "N", "nones"],
+            PAIR,
+            "f g",
+        ),
+    ];
+    options.into_iter().flat_map(|(option, values, setup, names)| {
+        values.iter().map(move |value| {
+            let name = format!("{option}={value} as an abbreviation");
+            case(name.leak(), setup, format!("{option}={value} {names}").leak())
+        })
+    })
+}
