@@ -4,15 +4,13 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "cp_coreutils/cases.rs"]
 mod cases;
-#[path = "cp_coreutils/options.rs"]
 mod options;
-#[path = "cp_coreutils/product.rs"]
 mod product;
+#[path = "../rig/mod.rs"]
 mod rig;
 #[allow(dead_code)] // another test file uses the rest
-#[path = "cp/users.rs"]
+#[path = "../cp/users.rs"]
 mod users;
 
 use std::ffi::OsString;

@@ -3,8 +3,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "fuse/mount.rs"]
 mod mount;
+#[path = "../rig/mod.rs"]
 mod rig;
 
 use std::fs;

@@ -1,43 +1,27 @@
-//! `cp`: here of one file or special source, in `cp/` of everything else.
+//! `cp`: here of one file or special source, in the modules of everything else.
 //!
-//! `UNDERPASS_TEST_FOLDER` is a folder to do all this in; `cp/file_systems.rs` sets it.
+//! `UNDERPASS_TEST_FOLDER` is a folder to do all this in; `file_systems.rs` sets it.
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "cp/backups.rs"]
 mod backups;
-#[path = "cp/bytes.rs"]
 mod bytes;
-#[path = "cp/changing.rs"]
 mod changing;
-#[path = "cp/choices.rs"]
 mod choices;
-#[path = "cp/fallbacks.rs"]
 mod fallbacks;
-#[path = "cp/file_systems.rs"]
 mod file_systems;
-#[path = "cp/kills.rs"]
 mod kills;
-#[path = "cp/mirror.rs"]
 mod mirror;
-#[path = "cp/modes.rs"]
 mod modes;
-#[path = "cp/power.rs"]
 mod power;
+#[path = "../rig/mod.rs"]
 mod rig;
-#[path = "cp/same_file.rs"]
 mod same_file;
-#[path = "cp/sources.rs"]
 mod sources;
-#[path = "cp/kept.rs"]
 mod stored;
-#[path = "cp/takeover.rs"]
 mod takeover;
-#[path = "cp/tree.rs"]
 mod tree;
-#[path = "cp/unfinished.rs"]
 mod unfinished;
-#[path = "cp/users.rs"]
 mod users;
 
 use std::fs;

@@ -3,10 +3,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "doctor/agrees.rs"]
 mod agrees;
-#[path = "doctor/confined.rs"]
 mod confined;
+#[path = "../rig/mod.rs"]
 mod rig;
 
 use std::fs;
