@@ -6,12 +6,17 @@ use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::rig::{Running, Site, folder, pattern, request, skip};
+use super::rig::{Running, Site, folder, pattern, request, skip, wait_until};
 use super::uploads::{open_site, send};
 
-fn site() -> Site {
+const LARGE: usize = (5 << 20) + 3;
+
+/// The bytes of all files in [`site`]'s folder.
+pub(crate) const BYTES: f64 = (LARGE + 100_001 + 5) as f64;
+
+pub(crate) fn site() -> Site {
     let site = Site::of(&[("folder/a.txt", b"first"), ("folder/empty", b""), ("other", b"x")]);
-    site.write("folder/large", &pattern(3 << 20));
+    site.write("folder/large", &pattern(LARGE));
     site.write("folder/deep/er/file", &pattern(100_001));
     site.write("folder/.hidden", b"hidden");
     fs::create_dir(site.path("folder/nothing")).unwrap();
@@ -19,115 +24,140 @@ fn site() -> Site {
     site
 }
 
-const TAR: &str = "/folder/?archive=tar";
+pub(crate) const TAR: &str = "/folder/?archive=tar";
 
-/// Unpacks an archive with this program.
-fn unpack(program: &str, archive: &[u8], into: &Path) {
-    let file = into.join("archive.tar");
-    fs::write(&file, archive).unwrap();
+/// Runs a program on an archive; returns whether it is installed.
+fn unpack(program: &str, option: &str, archive: &[u8], into: &Path) -> bool {
+    fs::write(into.join("archive"), archive).unwrap();
     let mut command = Command::new(program);
-    command.arg("-xf").arg(&file).arg("-C").arg(into).stdin(Stdio::null());
-    match command.output() {
+    command.args([option, "archive"]).current_dir(into).stdin(Stdio::null());
+    let output = command.output();
+    match &output {
         Ok(output) => assert!(output.status.success(), "{program}: {output:?}"),
         Err(why) => skip(&format!("{program}: {why}")),
     }
+    output.is_ok()
 }
 
-#[test]
-fn a_folder_is_an_archive_of_known_length_that_unpacks_to_itself() {
-    let site = site().start();
-    let head = site.ask("HEAD", TAR, &[]);
-    let reply = site.get(TAR);
-    assert_eq!((reply.status, reply.field("Content-Type")), (200, Some("application/x-tar")));
-    assert_eq!(head.field("Content-Length"), reply.field("Content-Length"));
+/// Checks the head of a whole archive, and what programs with these options unpack; returns its
+/// bytes.
+pub(crate) fn check_whole(site: &Running, url: &str, programs: [(&str, &str); 2]) -> Vec<u8> {
+    let head = site.ask("HEAD", url, &[]);
+    let reply = site.get(url);
+    assert_eq!(reply.status, 200);
+    for name in ["Content-Type", "Content-Length", "Content-Disposition", "ETag"] {
+        assert_eq!(head.field(name), reply.field(name));
+    }
     assert_eq!(reply.field("Accept-Ranges"), Some("bytes"));
-    assert_eq!(reply.field("Content-Disposition"), Some("attachment; filename=\"folder.tar\""));
-    for program in ["tar", "bsdtar"] {
+    for (program, option) in programs {
         let into = folder();
-        unpack(program, &reply.body, into.path());
-        if !into.path().join("folder").exists() {
+        if !unpack(program, option, &reply.body, into.path()) {
             continue;
         }
         let at = |name: &str| into.path().join("folder").join(name);
         assert_eq!(fs::read(at("a.txt")).unwrap(), b"first");
-        assert!(fs::read(at("large")).unwrap() == pattern(3 << 20));
+        assert!(fs::read(at("large")).unwrap() == pattern(LARGE));
         assert!(fs::read(at("deep/er/file")).unwrap() == pattern(100_001));
         assert_eq!(fs::read(at("empty")).unwrap(), b"");
         assert!(at("nothing").is_dir());
         assert_eq!(fs::read_link(at("link")).unwrap(), Path::new("a.txt"));
         assert!(!at(".hidden").exists());
     }
-    assert!(site.metric("sent_bytes_total{mechanism=\"sendfile\"}") >= (3 << 20) as f64);
+    assert!(site.metric("sent_bytes_total{mechanism=\"sendfile\"}") >= LARGE as f64);
+    reply.body
 }
 
-#[test]
-fn ranges_of_an_archive_are_those_of_the_whole() {
-    let site = site().start();
-    let whole = site.get(TAR).body;
+/// Checks ranges of an archive, these among them, and returns all of it.
+pub(crate) fn check_ranges(site: &Running, url: &str, ranges: &[(usize, usize)]) -> Vec<u8> {
+    let head = site.ask("HEAD", url, &[]);
+    let len: usize = head.field("Content-Length").unwrap().parse().unwrap();
     let mut client = site.connect();
-    let mut ask = |range: &str| client.ask("GET", TAR, &[&format!("Range: bytes={range}")]);
+    let mut ask = |range: &str| client.ask("GET", url, &[&format!("Range: bytes={range}")]);
     let mut joined = Vec::new();
-    while joined.len() < whole.len() {
+    while joined.len() < len {
         let reply = ask(&format!("{}-{}", joined.len(), joined.len() + 500_002));
         assert_eq!(reply.status, 206);
         joined.extend(reply.body);
     }
+    let whole = site.get(url).body;
     assert!(joined == whole);
-    for (from, to) in [(0, 1), (511, 513), (1000, 3_200_000), (whole.len() - 1, whole.len())] {
+    for (from, to) in ranges.iter().copied().chain([(0, 1), (len - 1, len)]) {
         assert!(ask(&format!("{from}-{}", to - 1)).body == whole[from..to], "{from} {to}");
     }
-    assert_eq!(ask("-100").body, whole[whole.len() - 100..]);
-    let behind = ask(&format!("{}-", whole.len()));
+    assert_eq!(ask("-100").body, whole[len - 100..]);
+    let behind = ask(&format!("{len}-"));
     assert_eq!(behind.status, 416);
-    assert_eq!(behind.field("Content-Range"), Some(format!("bytes */{}", whole.len()).as_str()));
+    assert_eq!(behind.field("Content-Range"), Some(format!("bytes */{len}").as_str()));
     let two = ask("0-99,2000000-2000099").body;
     let has = |part: &[u8]| two.windows(part.len()).any(|window| window == part);
     assert!(has(&whole[..100]) && has(&whole[2_000_000..2_000_100]));
+    whole
+}
+
+/// Checks that an archive is resumed until a file in it has changed; returns its first tag.
+pub(crate) fn check_resumption(site: &Running, url: &str) -> String {
+    let first = site.get(url);
+    let tag = first.field("ETag").unwrap().to_owned();
+    let fields = ["Range: bytes=1000000-", &format!("If-Range: {tag}")];
+    let rest = site.ask("GET", url, &fields);
+    assert!(rest.status == 206 && rest.body == first.body[1_000_000..]);
+    assert_eq!(site.ask("GET", url, &[&format!("If-None-Match: {tag}")]).status, 304);
+    fs::write(site.path("folder/a.txt"), b"other").unwrap();
+    // What was laid out a moment ago is kept for a second.
+    wait_until("the change is seen", || {
+        site.connect().try_ask("GET", url, &fields).is_ok_and(|reply| reply.status == 200)
+    });
+    assert_ne!(site.ask("GET", url, &fields).field("ETag"), Some(tag.as_str()));
+    tag
+}
+
+/// Checks that an archive in which a member changes ends in a reset.
+pub(crate) fn check_changing_members(url: &str) {
+    for (changed, in_place) in [("folder/a", true), ("folder/z", false)] {
+        let site = Site::new();
+        site.write("folder/a", &pattern(24 << 20));
+        site.write("folder/z", &pattern(1000));
+        let site = site.start();
+        let mut client = site.connect_narrow();
+        client.send(request("GET", url, &[]));
+        assert_eq!(client.head().unwrap().status, 200);
+        client.take(1 << 20).unwrap();
+        if in_place {
+            let file = fs::File::options().write(true).open(site.path(changed)).unwrap();
+            file.write_all_at(b"other", 0).unwrap();
+        } else {
+            fs::write(site.path(changed), "shorter").unwrap();
+        }
+        let end = client.end().map_err(|error| error.kind());
+        assert_eq!(end, Err(io::ErrorKind::ConnectionReset), "{changed}");
+        wait_until("it is logged", || {
+            site.lines().iter().any(|line| line.contains("\"failure\":\"changed\""))
+        });
+    }
+}
+
+#[test]
+fn a_folder_is_an_archive_of_known_length_that_unpacks_to_itself() {
+    let site = site().start();
+    let reply = site.ask("HEAD", TAR, &[]);
+    assert_eq!(reply.field("Content-Type"), Some("application/x-tar"));
+    assert_eq!(reply.field("Content-Disposition"), Some("attachment; filename=\"folder.tar\""));
+    check_whole(&site, TAR, [("tar", "-xf"), ("bsdtar", "-xf")]);
+}
+
+#[test]
+fn ranges_of_an_archive_are_those_of_the_whole() {
+    check_ranges(&site().start(), TAR, &[(511, 513), (1000, 3_200_000)]);
 }
 
 #[test]
 fn a_broken_download_of_an_archive_is_resumed_only_if_nothing_changed() {
-    let site = site().start();
-    let first = site.get(TAR);
-    let tag = first.field("ETag").unwrap().to_owned();
-    let resume = || site.ask("GET", TAR, &["Range: bytes=1000000-", &format!("If-Range: {tag}")]);
-    let rest = resume();
-    assert!(rest.status == 206 && rest.body == first.body[1_000_000..]);
-    let unchanged = site.ask("GET", TAR, &[&format!("If-None-Match: {tag}")]);
-    assert_eq!(unchanged.status, 304);
-    fs::write(site.path("folder/a.txt"), b"other").unwrap();
-    // What was laid out a moment ago is kept for a second.
-    super::rig::wait_until("the change is seen", || {
-        let mut client = site.connect();
-        let fields = ["Range: bytes=1000000-", &format!("If-Range: {tag}")];
-        client.try_ask("GET", TAR, &fields).is_ok_and(|reply| reply.status == 200)
-    });
-    assert_ne!(resume().field("ETag"), Some(tag.as_str()));
+    check_resumption(&site().start(), TAR);
 }
 
 #[test]
 fn a_member_that_changes_in_mid_archive_resets_the_connection() {
-    let site = Site::new();
-    let len = 24 << 20;
-    site.write("folder/a", &pattern(len));
-    site.write("folder/z", &pattern(1000));
-    let site = site.start();
-    for (changed, contents) in [("folder/a", &b"other"[..]), ("folder/z", b"shorter")] {
-        let mut client = site.connect_narrow();
-        client.send(request("GET", TAR, &[]));
-        assert_eq!(client.head().unwrap().status, 200);
-        client.take(1 << 20).unwrap();
-        if changed == "folder/a" {
-            let file = fs::File::options().write(true).open(site.path(changed)).unwrap();
-            file.write_all_at(contents, 0).unwrap();
-        } else {
-            fs::write(site.path(changed), contents).unwrap();
-        }
-        let end = client.end().map_err(|error| error.kind());
-        assert_eq!(end, Err(io::ErrorKind::ConnectionReset), "{changed}");
-        std::thread::sleep(std::time::Duration::from_millis(1100)); // until it is laid out again
-    }
-    assert!(site.lines().iter().any(|line| line.contains("\"failure\":\"changed\"")));
+    check_changing_members(TAR);
 }
 
 #[test]
