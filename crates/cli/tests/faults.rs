@@ -245,7 +245,7 @@ fn a_server_that_is_refused_threads_while_it_runs_goes_on() {
     let mut said = BufReader::new(strace.stderr.take().unwrap());
     said.read_line(&mut attached).unwrap();
     assert!(attached.contains("attached"), "{attached}");
-    let address = server.address.trim_start_matches("http://").trim_end_matches('/');
+    let address = server.host();
     let list = |number: usize| {
         let mut stream = TcpStream::connect(address).unwrap();
         let request = format!("PROPFIND /{number}/ HTTP/1.0\r\nHost: localhost\r\nDepth: 0\r\n");

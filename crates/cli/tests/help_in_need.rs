@@ -32,8 +32,7 @@ fn client(folder: &Path, args: &[&str]) -> Finished {
 
 /// The answer to a request for the file, by this method.
 fn ask(server: &Running, method: &str) -> String {
-    let host = server.address.trim_start_matches("http://").trim_end_matches('/');
-    let mut stream = TcpStream::connect(host).unwrap();
+    let mut stream = server.connect();
     let head = format!("{method} /file HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(head.as_bytes()).unwrap();
     let mut answer = String::new();

@@ -38,8 +38,7 @@ fn ask(server: &Running, fields: &str) -> TcpStream {
 
 /// Sends a request with this method and path.
 fn send(server: &Running, line: &str, fields: &str) -> TcpStream {
-    let host = server.address.trim_start_matches("http://").trim_end_matches('/');
-    let mut stream = TcpStream::connect(host).unwrap();
+    let (host, mut stream) = (server.host(), server.connect());
     stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
     let head = format!("{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{fields}\r\n");
     stream.write_all(head.as_bytes()).unwrap();
@@ -101,8 +100,7 @@ fn a_page_of_another_name_gets_nothing_on_loopback() {
     fs::write(folder.path().join("a"), "contents").unwrap();
     let status = |server: &Running, host: &str| {
         // Every address is told with an example behind it.
-        let address = server.address.trim_start_matches("http://").split('/').next().unwrap();
-        let address = address.replace("0.0.0.0", "127.0.0.1");
+        let address = server.host().replace("0.0.0.0", "127.0.0.1");
         let mut stream = TcpStream::connect(address).unwrap();
         let head = format!("GET /a HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         stream.write_all(head.as_bytes()).unwrap();
@@ -136,9 +134,9 @@ fn a_confined_server_follows_links_and_knows_where_they_lead() {
     symlink("real", folder.path().join("link")).unwrap();
     symlink(".hidden", folder.path().join("shown")).unwrap();
     let server = serve(folder.path(), &["-A"]);
-    let host = server.address.trim_start_matches("http://").trim_end_matches('/');
+    let host = server.host();
     let status = |verb: &str, path: &str| {
-        let mut stream = TcpStream::connect(host).unwrap();
+        let mut stream = server.connect();
         let head = format!(
             "{verb} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
         );

@@ -332,8 +332,7 @@ fn a_log_that_cannot_be_opened_again_goes_on_where_it_was() {
     fs::rename(&place, &moved).unwrap();
     server.signal("HUP");
     // A line that is not a request is logged as it is.
-    let address = server.address.trim_start_matches("http://").trim_end_matches('/');
-    let mut stream = TcpStream::connect(address).unwrap();
+    let mut stream = server.connect();
     stream.write_all(b"nonsense of a client\r\n\r\n").unwrap();
     stream.read_to_end(&mut Vec::new()).unwrap();
     let said = end(server).stderr;

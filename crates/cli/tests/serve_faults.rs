@@ -154,8 +154,7 @@ fn a_listing_that_ends_with_the_connection_is_reset_when_the_server_is_killed() 
         let mut command = underpass();
         command.args(["serve", "--port", "0"]).arg(folder.path());
         let mut server = Running::listening(command);
-        let address = server.address.trim_start_matches("http://").trim_end_matches('/');
-        let mut client = TcpStream::connect(address).unwrap();
+        let mut client = server.connect();
         client.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
         client.read_exact(&mut [0; 1000]).unwrap();
         if is_killed {
@@ -508,9 +507,8 @@ fn a_change_that_waits_is_checked_again_and_ends_with_its_client() {
     // Eight changes of one client run at once, and the others wait for them.
     let strace = ["-e", "trace=mkdirat", "-e", "inject=mkdirat:delay_enter=3000000"];
     let server = stage.serve(&strace, &["--allow-all", "-a", "me:pw@/in:rw"]);
-    let address = server.address.trim_start_matches("http://").trim_end_matches('/');
     let begin = |request: &str| {
-        let mut stream = TcpStream::connect(address).unwrap();
+        let mut stream = server.connect();
         let fields = "Host: localhost\r\nAuthorization: Basic bWU6cHc=\r\nConnection: close";
         let (line, more) = request.split_once('\n').unwrap_or((request, "X: y"));
         write!(stream, "{line} HTTP/1.1\r\n{fields}\r\n{more}\r\n\r\n").unwrap();

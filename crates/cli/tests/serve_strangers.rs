@@ -21,11 +21,6 @@ fn serve(args: &[&str]) -> (tempfile::TempDir, Running) {
     (folder, Running::listening(command))
 }
 
-fn connect(server: &Running) -> TcpStream {
-    let address = server.address.trim_start_matches("http://").trim_start_matches("https://");
-    TcpStream::connect(address.trim_end_matches('/')).unwrap()
-}
-
 /// The most memory that a process has had resident so far, in MiB.
 fn peak_mib(server: &Running) -> u64 {
     server.peak_kib().unwrap() / 1024
@@ -33,7 +28,7 @@ fn peak_mib(server: &Running) -> u64 {
 
 /// Whether the server still answers another client.
 fn answers(server: &Running) -> bool {
-    let mut client = connect(server);
+    let mut client = server.connect();
     client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     client.write_all(b"GET /a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     let mut reply = String::new();
@@ -49,7 +44,7 @@ fn unread_responses_are_limited() {
     let (query, agent) = ("q".repeat(20_000), "u".repeat(10_000));
     let request =
         format!("GET /a?{query} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: {agent}\r\n\r\n");
-    let mut client = connect(&server);
+    let mut client = server.connect();
     client.set_nonblocking(true).unwrap();
     let (mut sent, mut last) = (0, Instant::now());
     while sent < 60 << 20 && last.elapsed() < Duration::from_secs(1) {
@@ -77,7 +72,7 @@ fn requests_that_are_not_complete_have_a_bound_together() {
     let mut refused = 0;
     let mut clients: Vec<_> = (0..3000)
         .filter_map(|_| {
-            let mut client = connect(&server);
+            let mut client = server.connect();
             // Those that came too late are refused, which may be before all of it is sent.
             match client.write_all(head.as_bytes()) {
                 Ok(()) => Some(client),
@@ -109,7 +104,7 @@ fn archives_leave_descriptors_to_others() {
     let server = Running::listening(command);
     let mut clients: Vec<_> = (0..250)
         .map(|_| {
-            let mut client = connect(&server);
+            let mut client = server.connect();
             client.write_all(b"GET /?archive=tar HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
             client
         })
@@ -125,7 +120,7 @@ fn archives_leave_descriptors_to_others() {
     assert!(open < 250 + 150, "{open} descriptors for {statuses:?} archives");
     assert!(answers(&server));
     // A response without files needs none.
-    let mut head = connect(&server);
+    let mut head = server.connect();
     head.write_all(b"HEAD /?archive=tar HTTP/1.0\r\n\r\n").unwrap();
     let mut reply = String::new();
     head.read_to_string(&mut reply).unwrap();
@@ -133,7 +128,7 @@ fn archives_leave_descriptors_to_others() {
     // What they had is given back.
     drop(clients);
     until("an archive is sent again", || {
-        let mut client = connect(&server);
+        let mut client = server.connect();
         client.write_all(b"GET /?archive=tar HTTP/1.0\r\n\r\n").unwrap();
         let mut reply = Vec::new();
         client.read_to_end(&mut reply).unwrap();
@@ -155,7 +150,7 @@ fn each_connection_can_be_sent_a_file_of_its_own() {
     let server = Running::listening(command);
     // Files that nobody is sent stay open for a while.
     for number in 0..600 {
-        let mut head = connect(&server);
+        let mut head = server.connect();
         head.write_all(format!("HEAD /{number} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
         let mut reply = String::new();
         head.read_to_string(&mut reply).unwrap();
@@ -163,7 +158,7 @@ fn each_connection_can_be_sent_a_file_of_its_own() {
     }
     let clients: Vec<_> = (0..600)
         .map(|number| {
-            let mut client = connect(&server);
+            let mut client = server.connect();
             let request = format!("GET /{number} HTTP/1.1\r\nHost: localhost\r\n\r\n");
             // A connection too many is refused at once.
             let _ = client.write_all(request.as_bytes());
@@ -191,7 +186,7 @@ fn each_connection_can_be_sent_a_file_of_its_own() {
 
 /// Sends a request with a body over a connection of its own.
 fn send(server: &Running, head: &str, body: &str) -> TcpStream {
-    let mut client = connect(server);
+    let mut client = server.connect();
     client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let length = body.len();
     let head = format!("{head}\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
@@ -268,7 +263,7 @@ fn uploads_of_one_address_leave_descriptors_for_others() {
     let server = Running::listening(command);
     let (mut refused, mut clients) = (0, Vec::new());
     for number in 0..140 {
-        let mut client = connect(&server);
+        let mut client = server.connect();
         let head =
             format!("PUT /u{number} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n");
         client.write_all(head.as_bytes()).unwrap();

@@ -327,7 +327,7 @@ fn a_server_outlives_an_upload_over_the_limit_of_a_file() {
     assert!(answer.ends_with("413"), "{answer}");
     assert!(names(stage.served.path()).is_empty());
     let small = noise_file(stage.other.path(), "small", 1000);
-    let url = format!("http://{}/small", server.address.trim_start_matches("http://"));
+    let url = format!("http://{}/small", server.host());
     let put = Command::new("curl").args(["-fsS", "-T"]).arg(small).arg(url).status().unwrap();
     assert!(put.success());
     server.signal("TERM");
@@ -339,13 +339,9 @@ fn a_server_outlives_an_upload_over_the_limit_of_a_file() {
 #[test]
 fn an_upload_outlives_a_server_that_is_killed() {
     let Some(stage) = Stage::new(&[]) else { return };
-    let connect = |server: &Running| {
-        let address = server.address.trim_start_matches("http://").trim_end_matches('/');
-        TcpStream::connect(address).unwrap()
-    };
     let mut server = stage.serve(&[], &[]);
     let all = noise(LEN);
-    let mut stream = connect(&server);
+    let mut stream = server.connect();
     let head = format!(
         "PUT /file HTTP/1.1\r\nHost: localhost\r\nUpload-Complete: ?1\r\nContent-Length: {LEN}\r\n\
          Upload-Draft-Interop-Version: 8\r\n\r\n"
@@ -357,7 +353,7 @@ fn an_upload_outlives_a_server_that_is_killed() {
     drop(server);
     assert!(!stage.served.path().join("file").exists());
     let server = stage.serve(&[], &[]);
-    let mut stream = connect(&server);
+    let mut stream = server.connect();
     let head = format!("HEAD {location} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let said = exchange(&mut stream, &head, " 204 ");
     let at: usize = field(&said, "Upload-Offset").parse().unwrap();

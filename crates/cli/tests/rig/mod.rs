@@ -6,6 +6,7 @@ pub mod nginx;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
@@ -174,6 +175,16 @@ impl Running {
             })
         });
         Self { child, address, stdout, stderr: Some(stderr) }
+    }
+
+    /// The host and the port where it listens.
+    pub fn host(&self) -> &str {
+        let address = self.address.trim_start_matches("http://").trim_start_matches("https://");
+        address.split('/').next().unwrap()
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.host()).unwrap()
     }
 
     /// Waits for its end.

@@ -68,7 +68,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 fn random_ranges_fetch_at_most_twice_what_was_asked_for() {
     let (len, count) = (sized(1 << 30, 10 << 30), sized(64, 1000));
     let (_here, origin) = sparse(len);
-    let address = origin.address.trim_start_matches("http://").trim_end_matches('/').to_owned();
+    let address = origin.host().to_owned();
     let node = Node::new(&format!("http://{address}/"), &[]);
     let (mut of_origin, mut of_node) = (Vec::new(), Vec::new());
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;

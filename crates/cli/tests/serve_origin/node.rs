@@ -62,7 +62,7 @@ impl Node {
     }
 
     pub fn address(&self) -> &str {
-        self.server.address.trim_start_matches("http://").split('/').next().unwrap()
+        self.server.host()
     }
 
     pub fn get(&self, path: &str) -> Reply {
