@@ -15,7 +15,7 @@ use crate::backoff::Retryable;
 use crate::download::DownloadError;
 use crate::error::ClientError;
 
-/// The way by which a folder is fetched.
+/// The method by which a folder is fetched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TreeMethod {
@@ -42,8 +42,8 @@ pub struct TreeDone {
     pub links: u64,
     /// The number of files, folders and links left out, each reported as an event.
     pub left_out: u64,
-    /// Why files have other permissions or times than on the server, if a file system refused
-    /// these.
+    /// The error with which a file system refused the server's permissions or times, if one
+    /// did so.
     #[serde(skip)]
     pub refused: Option<Errno>,
     /// The number of files, links and folders that were removed here.

@@ -24,33 +24,18 @@ pub(crate) struct Digests {
     pub(super) queue: Arc<DiskQueue>,
 }
 
-/// The known digests and the transfers.
+/// The known digests.
 #[derive(Debug, Default)]
 struct KnownDigests {
     /// The digests by inode; the version tells files of two file systems apart.
     known: HashMap<u64, (Version, Vec<Digest>)>,
-    /// The number of transfers of each file, by inode: for two files with the same inode number the
-    /// count is too high, which only delays storing.
-    transfers: HashMap<u64, usize>,
-    /// The number of transfers of archives, each of many files.
-    archives: usize,
-    /// The digests to store with their file once no transfer of it is under way.
-    unkept: Vec<UnstoredDigests>,
-}
-
-/// Digests that are known and not stored with their file yet.
-#[derive(Debug)]
-struct UnstoredDigests {
-    file: Arc<OwnedFd>,
-    version: Version,
-    digests: Vec<Digest>,
 }
 
 impl Default for Digests {
     fn default() -> Self {
         let queue = DiskQueue::new("digest", MAX_THREADS, MAX_WAITING);
         let (state, jobs) = (Mutex::default(), Batches::default());
-        Self { state, jobs, queue, unkept: AtomicUsize::default() }
+        Self { state, jobs, queue }
     }
 }
 

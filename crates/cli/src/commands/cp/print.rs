@@ -129,11 +129,13 @@ fn notes(outcome: &CopyOutcome) -> Vec<String> {
     }
     if totals.links_copied > 0 {
         let names = counted(totals.links_copied, "further name", "further names");
-        notes.push(format!("{names} of files became copies: there are no hard links there"));
+        notes.push(format!(
+            "{names} of files became copies: the target file system has no hard links"
+        ));
     }
     if totals.without_attributes > 0 {
         let copies = counted(totals.without_attributes, "copy", "copies");
-        notes.push(format!("{copies} lost attributes, which could not be kept there"));
+        notes.push(format!("{copies} lost attributes that the target file system cannot store"));
     }
     notes
 }
