@@ -75,8 +75,8 @@ const fn verdict(verdict: Difference) -> &'static str {
 
 /// Returns how many of what, and how many of them chance alone would make.
 fn summary(comparison: &Comparison) -> String {
-    let all = comparison.lines.len();
     let count = |verdict| comparison.with_verdict(verdict);
+    let all = comparison.lines.len() - count(Difference::Few);
     let few = match count(Difference::Few) {
         0 => String::new(),
         few => format!(", {few} with too few rounds to tell (4 on both sides are enough)"),

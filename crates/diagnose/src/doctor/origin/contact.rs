@@ -82,13 +82,14 @@ impl Contact {
 
     fn encryption(&self, url: &Url) -> Finding {
         match self.encrypted_by {
-            None => Finding::unneeded("origin-tls")
+            None => Finding::limited("origin-tls")
                 .finding(format!("{} is not encrypted", url.scheme()))
-                .consequence("any machine on the network path can read and change what is cached"),
+                .consequence("any machine on the network path can read and change what is cached")
+                .remedy("an https URL"),
             Some("the kernel") => Finding::best("origin-tls")
                 .finding("the certificate is valid, and the kernel decrypts")
                 .consequence("cache fills go from the socket to the disk by splice"),
-            Some(by) => Finding::closed("origin-tls")
+            Some(by) => Finding::limited("origin-tls")
                 .finding(format!("the certificate is valid, and {by} decrypts"))
                 .consequence("the bytes of fills pass through user space")
                 .remedy("modprobe tls"),
