@@ -122,7 +122,7 @@ async fn receive(
             return Ok(body);
         }
         let held = kind.weight * body.len() + READ_LEN;
-        if !ctx.shared().requests.hold(&ctx.peer.requests, held) {
+        if !ctx.shared().requests.hold(&ctx.peer.requests, ctx.peer.address(), held) {
             return Err(ctx.busy(503, "too many large requests at once; try again soon"));
         }
         if !read_more(ctx, &mut buffer).await {

@@ -62,7 +62,7 @@ async fn run_handshake(
             HandshakeProgress::Reads => READABLE,
             HandshakeProgress::Writes => Interest::WRITABLE,
         };
-        if !worker.shared.requests.hold(&peer.requests, stepping.kept()) {
+        if !worker.shared.requests.hold(&peer.requests, peer.address(), stepping.kept()) {
             // No response would be worth the memory.
             return Err(HandshakeError::Io(io::ErrorKind::OutOfMemory.into()));
         }

@@ -406,7 +406,8 @@ impl<'a> Connection<'a> {
     /// returns whether that many are allowed.
     fn holds(&self, bytes: usize) -> bool {
         let encrypted = self.peer.session().map_or(0, |session| session.kept());
-        self.worker.shared.requests.hold(&self.peer.requests, bytes + encrypted)
+        let Self { worker, peer, .. } = self;
+        worker.shared.requests.hold(&peer.requests, peer.address(), bytes + encrypted)
     }
 
     /// Keeps the bytes after a request until it is answered.

@@ -144,7 +144,8 @@ pub(crate) fn has_room(worker: &Worker, peer: &Peer) -> bool {
     let pending = peer.pending.borrow();
     let bytes = pending.iter().map(|pending| pending.entry.memory()).sum();
     // One response is always allowed, whatever other connections hold.
-    let is_within_budget = worker.shared.entries.hold(&peer.entries, bytes) || pending.is_empty();
+    let is_within_budget =
+        worker.shared.entries.hold(&peer.entries, peer.address(), bytes) || pending.is_empty();
     is_within_budget && pending.len() < MAX_PENDING && bytes < MAX_PENDING_BYTES
 }
 

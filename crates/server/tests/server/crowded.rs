@@ -1,5 +1,6 @@
 //! A server that has more clients than it may have at once.
 
+use std::io::Write;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
@@ -232,4 +233,32 @@ fn queued_to(port: u16) -> u64 {
         .find(|line| line.split_whitespace().nth(2).is_some_and(|remote| remote.ends_with(&peer)));
     let queues = line.and_then(|line| line.split_whitespace().nth(4)).unwrap_or("0:0");
     u64::from_str_radix(queues.split(':').next().unwrap(), 16).unwrap()
+}
+
+#[test]
+fn requests_of_one_address_leave_memory_to_others() {
+    const LEN: usize = 2_000_000;
+    let site = Site::of(&[("file", b"x")]).start();
+    let length = format!("Content-Length: {LEN}");
+    let begin = |mut client: Client| {
+        client.send(request("POST", "/?archive=zip", &[&length]));
+        // The server may stop reading.
+        let _ = client.stream.write_all(&b"entry=aa\n".repeat(LEN)[..LEN - 1]);
+        client
+    };
+    // The names take several times their length.
+    let greedy = [(); 2].map(|()| begin(site.connect()));
+    for client in &greedy {
+        client.stream.set_nonblocking(true).unwrap();
+    }
+    let is_answered = |client: &Client| client.stream.peek(&mut [0]).is_ok_and(|len| len > 0);
+    wait_until("one is refused", || greedy.iter().any(is_answered));
+    for mut client in greedy.into_iter().filter(is_answered) {
+        client.stream.set_nonblocking(false).unwrap();
+        let reply = client.head().unwrap();
+        assert_eq!((reply.status, reply.field("Retry-After").is_some()), (503, true));
+    }
+    let mut other = begin(site.connect_from([127, 0, 0, 9].into()));
+    other.send("\n");
+    assert_eq!(other.reply().status, 404, "none of these names is there");
 }

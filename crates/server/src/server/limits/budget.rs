@@ -2,55 +2,67 @@
 //! connections together.
 //!
 //! Each connection may hold a small amount in any case. Beyond that it needs a share of a budget,
-//! and is refused if the budget is used up.
+//! and is refused if the budget, or the part of it that one client may have, is used up.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::server::limits::client_budget::{ClientBudget, Reservation};
+use crate::server::limits::disk_queue::ClientNet;
 
 /// The bytes that all connections together may hold beyond the free amount of each.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    held: AtomicUsize,
-    limit: usize,
+    memory: Arc<ClientBudget>,
     /// The number of bytes that each connection may always hold.
     free: usize,
 }
 
-/// The bytes of one connection, less than 4 GiB. They must be given back with [`Budget::release`].
-#[derive(Debug, Default)]
-pub(crate) struct BudgetShare(Cell<u32>);
+/// The bytes of one connection. They are given back with [`Budget::release`], or when this is
+/// dropped.
+#[derive(Default)]
+pub(crate) struct BudgetShare(Cell<Option<Box<Reservation>>>);
 
 impl Budget {
-    pub(crate) const fn new(limit: usize, free: usize) -> Self {
-        Self { held: AtomicUsize::new(0), limit, free }
+    /// Creates a budget of `limit` bytes, of which all connections of one client may have a
+    /// quarter.
+    pub(crate) fn new(limit: usize, free: usize) -> Self {
+        Self { memory: ClientBudget::new(limit as u64, limit as u64 / 4), free }
     }
 
-    /// Notes that a connection holds `bytes` now; returns whether it may.
-    pub(crate) fn hold(&self, share: &BudgetShare, bytes: usize) -> bool {
-        let Ok(kept) = u32::try_from(bytes.saturating_sub(self.free)) else { return false };
-        let (wanted, had) = (kept as usize, share.0.get() as usize);
-        if wanted == had {
+    /// Notes that a connection holds `bytes` now, for the client with this address; returns whether
+    /// it may.
+    pub(crate) fn hold(
+        &self,
+        share: &BudgetShare,
+        address: Option<SocketAddr>,
+        bytes: usize,
+    ) -> bool {
+        let wanted = bytes.saturating_sub(self.free) as u64;
+        let held = share.0.take();
+        if held.as_ref().map_or(0, |held| held.len()) == wanted {
+            share.0.set(held);
             return true;
         }
-        if wanted < had {
-            self.held.fetch_sub(had - wanted, Ordering::Relaxed);
-        } else {
-            let more = wanted - had;
-            if self.held.fetch_add(more, Ordering::Relaxed) + more > self.limit {
-                self.held.fetch_sub(more, Ordering::Relaxed);
-                return false;
-            }
-        }
-        share.0.set(kept);
-        true
+        let mut held =
+            held.unwrap_or_else(|| Box::new(self.memory.reserve(ClientNet::of(address))));
+        let is_allowed = held.resize(wanted);
+        // The next request may be of another client, behind the same proxy.
+        share.0.set((held.len() > 0).then_some(held));
+        is_allowed
     }
 
     /// Notes that a connection no longer holds anything.
     pub(crate) fn release(&self, share: &BudgetShare) {
-        let had = share.0.take() as usize;
-        if had > 0 {
-            self.held.fetch_sub(had, Ordering::Relaxed);
-        }
+        share.0.take();
+    }
+}
+
+impl fmt::Debug for BudgetShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BudgetShare").finish_non_exhaustive()
     }
 }
 
@@ -58,19 +70,34 @@ impl Budget {
 mod tests {
     use super::*;
 
+    fn client(last: u8) -> Option<SocketAddr> {
+        Some(([192, 0, 2, last], 1).into())
+    }
+
     #[test]
     fn a_budget_is_shared_and_a_little_is_free() {
-        let budget = Budget::new(100, 10);
+        let budget = Budget::new(400, 10);
         let (one, two) = (BudgetShare::default(), BudgetShare::default());
-        assert!(budget.hold(&one, 90) && budget.hold(&two, 30));
-        assert!(!budget.hold(&two, 31), "all of it is held");
-        assert!(budget.hold(&BudgetShare::default(), 10), "this much is free");
+        assert!(budget.hold(&one, client(1), 90) && budget.hold(&two, client(1), 30));
+        assert!(!budget.hold(&two, client(1), 31), "all that the client may have is held");
+        assert!(budget.hold(&BudgetShare::default(), client(1), 10), "this much is free");
         budget.release(&one);
-        assert!(budget.hold(&two, 110));
-        assert!(!budget.hold(&two, 111));
-        assert!(budget.hold(&two, 0) && budget.hold(&one, 110));
-        budget.release(&one);
-        budget.release(&two);
-        assert_eq!(budget.held.load(Ordering::Relaxed), 0);
+        assert!(budget.hold(&two, client(1), 110));
+        assert!(!budget.hold(&two, client(1), 111));
+        assert!(budget.hold(&two, client(1), 0) && budget.hold(&one, client(1), 110));
+        drop((one, two));
+        assert_eq!(budget.memory.room(ClientNet::of(client(1))), 100);
+    }
+
+    #[test]
+    fn a_client_with_many_connections_leaves_most_to_others() {
+        let budget = Budget::new(400, 10);
+        let shares: Vec<_> = (0..50).map(|_| BudgetShare::default()).collect();
+        let held = shares.iter().filter(|share| budget.hold(share, client(1), 20)).count();
+        assert_eq!(held, 10);
+        for other in 2..5 {
+            assert!(budget.hold(&shares[40 + usize::from(other)], client(other), 110));
+        }
+        assert!(!budget.hold(&shares[45], client(5), 11), "all of it is held");
     }
 }
