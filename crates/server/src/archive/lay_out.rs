@@ -36,7 +36,7 @@ pub(crate) async fn lay_out(
             }
         })
     };
-    match layouts.batches.join(&key, submit) {
+    match layouts.batches.join(&key, client, submit) {
         Ok(answer) => answer.await.unwrap_or_else(|_| busy()),
         Err(_) => busy(),
     }

@@ -60,7 +60,7 @@ pub(crate) async fn list(
         let folder = ListedFolder { source: folder, request: key.1.clone() };
         queue.submit(client, move || make(&site, client, &key, folder))
     };
-    let answer = listings.batches.join(&key, submit).map_err(|_| Errno::AGAIN)?;
+    let answer = listings.batches.join(&key, client, submit).map_err(|_| Errno::AGAIN)?;
     let (head, text) = answer.await.map_err(|_| Errno::AGAIN)??;
     let pieces = match text {
         Text::None => return Ok((head, None)),

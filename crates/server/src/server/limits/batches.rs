@@ -7,6 +7,8 @@ use std::sync::Mutex;
 use tokio::sync::oneshot;
 use underpass_engine::wait::lock;
 
+use crate::server::limits::disk_queue::ClientNet;
+
 /// Work that waits for its turn, by key.
 ///
 /// A request joins only work that has not called [`begin`](Self::begin). Where a result must not be
@@ -14,7 +16,15 @@ use underpass_engine::wait::lock;
 /// of one version of a file, it is the last.
 #[derive(Debug)]
 pub(crate) struct Batches<K, T> {
-    waiting: Mutex<HashMap<K, Vec<oneshot::Sender<T>>>>,
+    waiting: Mutex<HashMap<K, Batch<T>>>,
+}
+
+/// The requests that wait for the same work.
+#[derive(Debug)]
+struct Batch<T> {
+    waiters: Vec<oneshot::Sender<T>>,
+    /// The clients in whose lines the work stands.
+    clients: Vec<ClientNet>,
 }
 
 impl<K, T> Default for Batches<K, T> {
@@ -24,7 +34,8 @@ impl<K, T> Default for Batches<K, T> {
 }
 
 impl<K: Eq + Hash + Clone, T> Batches<K, T> {
-    /// Waits for the work of `key`; if none is waiting yet, `submit` is called to submit it.
+    /// Waits for the work of `key`. Unless it stands in the line of this client, `submit` is called
+    /// to submit it: the work is done when its first turn comes, in whichever line.
     ///
     /// # Errors
     ///
@@ -32,38 +43,42 @@ impl<K: Eq + Hash + Clone, T> Batches<K, T> {
     pub(crate) fn join<E>(
         &self,
         key: &K,
+        client: ClientNet,
         submit: impl FnOnce() -> Result<(), E>,
     ) -> Result<oneshot::Receiver<T>, E> {
         let (waiter, answer) = oneshot::channel();
         let mut waiting = lock(&self.waiting);
-        if let Some(waiters) = waiting.get_mut(key) {
-            waiters.push(waiter);
+        // The lock is held meanwhile: the work cannot begin before its submission is decided.
+        if let Some(batch) = waiting.get_mut(key) {
+            batch.waiters.push(waiter);
+            // If there is no place left in its line, it waits in that of another client.
+            if !batch.clients.contains(&client) && submit().is_ok() {
+                batch.clients.push(client);
+            }
             return Ok(answer);
         }
-        waiting.insert(key.clone(), vec![waiter]);
-        // The lock is held meanwhile: the work cannot begin before its submission is decided.
-        let submitted = submit();
-        if submitted.is_err() {
-            waiting.remove(key);
-        }
-        submitted.map(|()| answer)
+        submit()?;
+        waiting.insert(key.clone(), Batch { waiters: vec![waiter], clients: vec![client] });
+        Ok(answer)
     }
 
     /// Returns whether a request still waits for the work of `key`; forgets the work otherwise.
     pub(crate) fn is_wanted(&self, key: &K) -> bool {
         let mut waiting = lock(&self.waiting);
         let is_wanted =
-            waiting.get(key).is_some_and(|all| all.iter().any(|waiter| !waiter.is_closed()));
+            waiting.get(key).is_some_and(|batch| batch.waiters.iter().any(|it| !it.is_closed()));
         if !is_wanted {
             waiting.remove(key);
         }
         is_wanted
     }
 
-    /// Returns the senders of all that wait; later requests wait for the next run. It includes
-    /// every request that has not gone away.
+    /// Returns the senders of all that wait, at the moment in which the work begins: later requests
+    /// wait for the next run. It includes every request that has not gone away. There are none if
+    /// the work was begun in the line of another client.
     pub(crate) fn begin(&self, key: &K) -> Vec<oneshot::Sender<T>> {
-        let mut waiters = lock(&self.waiting).remove(key).unwrap_or_default();
+        let batch = lock(&self.waiting).remove(key);
+        let mut waiters = batch.map(|batch| batch.waiters).unwrap_or_default();
         waiters.retain(|waiter| !waiter.is_closed());
         waiters
     }
@@ -74,5 +89,31 @@ pub(crate) fn answer_all<T: Clone>(waiters: Vec<oneshot::Sender<T>>, outcome: &T
     for waiter in waiters {
         // The receiver may have gone away.
         let _ = waiter.send(outcome.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_stands_once_in_the_line_of_each_client_that_waits() {
+        let batches = Batches::<&str, u8>::default();
+        let client = |last| ClientNet::of(Some(([192, 0, 2, last], 1).into()));
+        let mut submitted = Vec::new();
+        let mut join = |last: u8, is_full: bool| {
+            batches.join(&"key", client(last), || {
+                submitted.push(last);
+                if is_full { Err(()) } else { Ok(()) }
+            })
+        };
+        assert!(join(1, true).is_err());
+        let waiting = [(1, false), (1, false), (2, false), (2, false), (3, true)];
+        let mut answers: Vec<_> =
+            waiting.map(|(last, is_full)| join(last, is_full).unwrap()).into();
+        assert_eq!(submitted, [1, 1, 2, 3]);
+        answer_all(batches.begin(&"key"), &7);
+        assert!(answers.iter_mut().all(|answer| answer.try_recv() == Ok(7)));
+        assert!(batches.begin(&"key").is_empty(), "it was done in the other line");
     }
 }
