@@ -129,11 +129,12 @@ impl Layouts {
     /// half of them.
     pub(crate) fn new(max_members: usize, max_connections: usize) -> Self {
         let files = (max_connections as u64 / 4).max(2 * MIN_FILES);
-        let max = (max_members as u64).saturating_mul(MEMBER_BYTES).max(MEMORY);
+        let share = (max_members as u64).saturating_mul(MEMBER_BYTES).max(MEMORY / 2);
+        let max = share.saturating_add(share / 2).max(MEMORY);
         Self {
             batches: Batches::default(),
             queue: DiskQueue::new("archive", THREADS, MAX_WAITING),
-            memory: ClientBudget::new(max, max),
+            memory: ClientBudget::new(max, share),
             files: ClientBudget::new(files, files / 2),
             kept: Mutex::default(),
             changes: AtomicU64::new(0),
@@ -224,7 +225,8 @@ const THREADS: usize = 2;
 /// The maximum number of folders that wait to be walked.
 const MAX_WAITING: usize = 64;
 
-/// The maximum number of bytes of all layouts kept or sent, unless a single one may need more.
+/// The maximum number of bytes of all layouts kept or sent, unless those of one client may need
+/// more than two thirds of it.
 const MEMORY: u64 = 512 << 20;
 
 /// The bytes of a member with a name of 255 bytes and a short link, or with an ordinary name twice.
@@ -239,3 +241,22 @@ const MAX_FILES: u64 = 128;
 
 /// One more archive may have this fraction of the files that are left open: an eighth.
 const DIVISOR: u64 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_client_leaves_memory_to_others() {
+        let client = |last| ClientNet::of(Some(([192, 0, 2, last], 1).into()));
+        for max_members in [1, 1_000_000, 50_000_000] {
+            let layouts = Layouts::new(max_members, 100);
+            let mut largest = layouts.memory.reserve(client(1));
+            assert!(largest.resize(max_members as u64 * MEMBER_BYTES));
+            let mut more = layouts.memory.reserve(client(1));
+            assert!(more.resize(layouts.memory.room(client(1))));
+            let room = layouts.memory.room(client(2));
+            assert!(room >= MEMORY / 3, "{max_members}: {room}");
+        }
+    }
+}

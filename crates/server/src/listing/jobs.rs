@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use underpass_cache::FolderListing;
 use underpass_dav::request::Propfind;
 use underpass_engine::FileId;
@@ -136,7 +136,7 @@ pub(crate) struct Listings {
     pub(crate) walks: Arc<DiskQueue>,
     pub(crate) memory: Arc<ClientBudget>,
     /// The number of clients that may be sent a text of their own.
-    pub(crate) streams: Arc<Semaphore>,
+    pub(crate) streams: Arc<ClientBudget>,
 }
 
 impl Default for Listings {
@@ -147,7 +147,7 @@ impl Default for Listings {
             long: DiskQueue::new("long-listing", LONG_THREADS, LONG_WAITING),
             walks: DiskQueue::new("walk", WALK_THREADS, WALKS_WAITING),
             memory: ClientBudget::new(MEMORY, MEMORY / 2),
-            streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+            streams: ClientBudget::new(MAX_STREAMS, MAX_STREAMS / 4),
         }
     }
 }
@@ -174,4 +174,20 @@ const WALKS_WAITING: usize = 64;
 pub(crate) const MEMORY: u64 = 256 << 20;
 
 /// The maximum number of clients that are sent a text of their own.
-const MAX_STREAMS: usize = 512;
+const MAX_STREAMS: u64 = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::limits::disk_queue::ClientNet;
+
+    #[test]
+    fn one_client_leaves_places_for_texts_to_others() {
+        let client = |last| ClientNet::of(Some(([192, 0, 2, last], 1).into()));
+        let streams = Listings::default().streams;
+        let mut places: Vec<_> = (0..MAX_STREAMS).map(|_| streams.reserve(client(1))).collect();
+        let taken = places.iter_mut().filter_map(|place| place.resize(1).then_some(())).count();
+        assert_eq!(taken as u64, MAX_STREAMS / 4);
+        assert!(streams.reserve(client(2)).resize(1));
+    }
+}

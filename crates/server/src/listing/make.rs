@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rustix::fs::fstat;
 use rustix::io::Errno;
-use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use underpass_engine::{FileId, Memory};
 use underpass_listing::{Entries, Listing, Prepared, Unsorted};
 
@@ -66,8 +66,10 @@ pub(crate) async fn list(
         Text::None => return Ok((head, None)),
         Text::Shared(made) => ListingPieces::Shared { made, next: 0 },
         Text::Own(folder) => {
-            let permit = Arc::clone(&listings.streams).try_acquire_owned();
-            let _permit = permit.map_err(|_| Errno::AGAIN)?;
+            let mut place = listings.streams.reserve(client);
+            if !place.resize(1) {
+                return Err(Errno::AGAIN.into());
+            }
             let site = Arc::clone(&site);
             let packer = Some(Packer::new(folder.request.packing, false));
             ListingPieces::Own(Box::new(ListingStream {
@@ -77,7 +79,7 @@ pub(crate) async fn list(
                 unsorted: None,
                 packer,
                 excess: listings.memory.reserve(client),
-                _permit,
+                _place: place,
             }))
         }
     };
@@ -108,7 +110,7 @@ pub(crate) struct ListingStream {
     packer: Option<Packer>,
     /// The memory for what a piece is longer than usual.
     excess: Reservation,
-    _permit: OwnedSemaphorePermit,
+    _place: Reservation,
 }
 
 impl ListingPieces {
