@@ -220,6 +220,14 @@ fn selection<'q>(
     Ok((!names.is_empty()).then(|| ChosenNames::of(&names)))
 }
 
+/// Refuses an archive where folders have none, or are not listed: it has all the names that a
+/// listing has.
+pub(crate) fn refuse_archive(ctx: &RequestContext<'_>, target: &Target<'_>) -> Option<Response> {
+    let settings = ctx.settings();
+    let has_archive = settings.archive && is_listed(settings, &target.path);
+    (!has_archive).then(|| ctx.error(403, "this folder cannot be downloaded as an archive"))
+}
+
 /// Answers with the archive of a folder or of some of its entries, or with ranges of it.
 async fn archive(
     ctx: &RequestContext<'_>,
@@ -227,9 +235,11 @@ async fn archive(
     folder: OwnedFd,
     only: Option<ChosenNames>,
 ) -> Response {
+    if let Some(refusal) = refuse_archive(ctx, target) {
+        return refusal;
+    }
     let name = target.query.get("archive").unwrap_or_default();
-    let format = ArchiveFormat::of_name(&name).filter(|_| ctx.settings().archive);
-    let Some(format) = format else {
+    let Some(format) = ArchiveFormat::of_name(&name) else {
         return ctx.error(400, "folders can be downloaded as ?archive=tar or ?archive=zip only");
     };
     let path = &*target.path;

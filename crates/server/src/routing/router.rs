@@ -232,6 +232,9 @@ async fn archive_of_names(ctx: &RequestContext<'_>, target: &Target<'_>) -> Resp
         Ok(_) => return ctx.error(404, ""),
         Err(errno) => return ctx.refused(errno),
     };
+    if let Some(refusal) = folder::refuse_archive(ctx, target) {
+        return refusal;
+    }
     match body::read(ctx, &body::NAMES).await {
         Ok(body) => folder::respond_to_names(ctx, target, folder, body).await,
         Err(refusal) => refusal,

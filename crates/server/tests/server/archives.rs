@@ -223,8 +223,15 @@ fn links_that_leave_the_root_are_members_where_they_are_followed() {
 #[test]
 fn archives_can_be_refused_and_other_formats_are() {
     let site = site().with(|settings| settings.sites[0].archive = false).start();
-    assert_eq!(site.get(TAR).status, 400);
-    assert_eq!(site.get("/folder/?archive=zip").status, 400);
+    assert_eq!(site.get(TAR).status, 403);
+    assert_eq!(site.get("/folder/?archive=zip").status, 403);
+    let mut client = site.connect();
+    client.send(request(
+        "POST",
+        "/folder/?archive=zip",
+        &["Content-Length: 9", "Expect: 100-continue"],
+    ));
+    assert_eq!(client.reply().status, 403, "before the names have come");
     assert!(
         !site.ask("GET", "/folder/", &["Accept: text/html"]).text().contains("name=\"archive\"")
     );
@@ -232,6 +239,30 @@ fn archives_can_be_refused_and_other_formats_are() {
     assert_eq!(site.get("/folder/?archive=rar").status, 400);
     assert_eq!(site.get("/folder/?archive").status, 400);
     assert_eq!(site.get("/folder?archive=tar").field("Location"), Some("./folder/?archive=tar"));
+}
+
+#[test]
+fn folders_that_are_not_listed_have_no_archives() {
+    type Change = fn(&mut underpass_server::server::Settings);
+    let changes: [(Change, u16); 3] = [
+        (|settings| settings.sites[0].listing = false, 403),
+        (|settings| settings.sites[0].renders_index = true, 403),
+        // Only the root has another page.
+        (|settings| settings.sites[0].renders_spa = true, 200),
+    ];
+    for (change, below) in changes {
+        let site = site().with(change).start();
+        for target in ["/?archive=tar", "/?archive=zip&entry=folder"] {
+            let reply = site.get(target);
+            assert_eq!(reply.status, 403, "{target}");
+            assert!(!reply.text().contains("other"), "{target}");
+        }
+        assert_eq!(site.get("/folder/?archive=tar").status, below);
+        let mut client = site.connect();
+        client.send(request("POST", "/?archive=tar", &["Content-Length: 12"]));
+        client.send("entry=folder");
+        assert_eq!(client.reply().status, 403);
+    }
 }
 
 #[test]

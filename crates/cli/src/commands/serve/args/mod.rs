@@ -280,7 +280,7 @@ pub(super) struct PageArgs {
     #[arg(long)]
     pub(super) render_spa: bool,
 
-    /// Disable directory listings
+    /// Disable directory listings, and archives of folders
     #[arg(long)]
     pub(super) no_listing: bool,
 
