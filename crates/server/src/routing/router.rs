@@ -69,7 +69,7 @@ pub(crate) async fn respond(ctx: &mut RequestContext<'_>) -> Response {
     // For another site's page, a browser sends a preflight request before any credentials.
     let is_preflight = settings.cors && ctx.request.has("origin");
     if ctx.request.method == Method::Options && (ctx.request.target == b"*" || is_preflight) {
-        return options(ctx);
+        return options(ctx, false);
     }
     let target = match Target::parse(ctx.request.target, settings.path_prefix.as_bytes()) {
         Ok(target) => target,
@@ -85,7 +85,7 @@ pub(crate) async fn respond(ctx: &mut RequestContext<'_>) -> Response {
     if ctx.request.method == Method::Options {
         // Browsers send this without credentials, before they send a request with them to another
         // site.
-        return options(ctx);
+        return options(ctx, takes_names(&target));
     }
     if let Some(response) = redirected(ctx, &target) {
         return response;
@@ -139,7 +139,7 @@ async fn route(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
         return partial(ctx, target).await;
     }
     let method = ctx.request.method;
-    if ctx.request.verb == "POST" && target.query.has("archive") && target.is_folder {
+    if ctx.request.verb == "POST" && takes_names(target) {
         return archive_of_names(ctx, target).await;
     }
     if method == Method::Other {
@@ -223,6 +223,11 @@ async fn path(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     }
 }
 
+/// Returns whether a POST may send the names of entries to be archived.
+fn takes_names(target: &Target<'_>) -> bool {
+    target.query.has("archive") && target.is_folder
+}
+
 /// Answers a POST with the archive of the entries that its body names. It reads and changes
 /// nothing, so it needs the rights of a GET, and pages of other sites may send it as they may link
 /// here.
@@ -304,13 +309,14 @@ fn slash(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
 }
 
 /// Answers OPTIONS.
-fn options(ctx: &RequestContext<'_>) -> Response {
+fn options(ctx: &RequestContext<'_>, takes_names: bool) -> Response {
     let mut response = Response::empty(204);
     let changes = &ctx.settings().changes;
     if ctx.settings().cache.is_some() {
         response.add_field("Allow", operate::methods(ctx));
     } else {
-        response.add_field("Allow", changes::methods(changes));
+        let more = if takes_names { ", POST" } else { "" };
+        response.add_field("Allow", &[changes::methods(changes), more].concat());
         // Class 2 are the locks, which only those need that can write.
         response.add_field("DAV", if changes.upload { "1, 2" } else { "1" });
         // Clients of Windows prefer another protocol otherwise.

@@ -172,6 +172,8 @@ fn options_says_what_can_be_asked() {
         assert_eq!(reply.field("Allow"), Some("GET, HEAD, OPTIONS, PROPFIND"), "{target}");
         assert_eq!(reply.field("Content-Length"), None, "RFC 9110, section 8.6");
     }
+    let reply = client.ask("OPTIONS", "/folder/?archive=zip", &[]);
+    assert_eq!(reply.field("Allow"), Some("GET, HEAD, OPTIONS, PROPFIND, POST"));
 }
 
 #[test]
