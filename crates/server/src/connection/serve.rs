@@ -146,6 +146,7 @@ impl<'a> Connection<'a> {
             if let Some(next) = self.parse_buffered(bytes, self.started) {
                 return Some(next);
             }
+            self.peer.begins_request(Instant::now());
         }
         loop {
             if self.worker.is_draining() && self.buffer.is_empty() && self.peer.is_done() {

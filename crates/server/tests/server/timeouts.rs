@@ -39,6 +39,10 @@ fn an_incomplete_request_times_out_with_408() {
         assert_eq!((reply.status, reply.field("Connection")), (408, Some("close")));
         assert!(client.is_closed());
     }
+    // One that came with the request before it is no idle connection.
+    let mut ahead = site.connect();
+    ahead.send(request("GET", "/a", &[]) + "GET /b");
+    assert_eq!((ahead.reply().status, ahead.reply().status), (200, 408));
     let targets = parts.map(|part| part.lines().next().unwrap().to_owned());
     for target in targets {
         site.line(&format!("\"target\":\"{target}\""));
