@@ -425,6 +425,7 @@ fn total_of(tally: &PageCounts) -> String {
     let folders = counted(tally.folders, "folder", "folders");
     let files = counted(tally.files, "file", "files");
     match tally {
+        PageCounts { files: 0, folders: 0, .. } => counted(0, "entry", "entries"),
         PageCounts { files: 0, .. } => folders,
         PageCounts { folders: 0, bytes, .. } => format!("{files}, {}", human_size(*bytes)),
         PageCounts { bytes, .. } => format!("{folders}, {files}, {}", human_size(*bytes)),
