@@ -73,6 +73,7 @@ pub use format::html::{CONTENT_SECURITY_POLICY, ICON};
 pub use format::multistatus::Describe;
 pub use page::{Prepared, Unsorted};
 pub use readme::Readme;
+use underpass_protocol::listing::PageCursor;
 pub use underpass_protocol::listing::{
     BadQuery, Format, ListingQuery, MAX_ENTRIES, Order, SortDirection, SortKey,
 };
@@ -134,6 +135,15 @@ impl<'a> Listing<'a> {
             return name.to_vec();
         }
         [self.path, name].join(&b'/')
+    }
+
+    /// Returns the position after which the listing starts. Programs that page by the names in JSON
+    /// leave out the slash of a folder's cursor, so the entry of this name says what it is.
+    fn start(&self) -> Option<PageCursor<'_>> {
+        let start = self.query.start()?;
+        let is_by_name = self.query.order.key == SortKey::Name;
+        let is_folder = start.is_folder || (is_by_name && scan::is_folder(self, start.name));
+        Some(PageCursor { is_folder, ..start })
     }
 
     /// Returns the maximum number of entries, or `None` for all.

@@ -19,7 +19,7 @@ pub(super) struct PageStart<'l> {
 impl<'l> PageStart<'l> {
     /// Returns the start of this listing.
     pub(super) fn new(listing: &'l Listing<'_>) -> Self {
-        Self { order: listing.query.order, place: listing.query.start() }
+        Self { order: listing.query.order, place: listing.start() }
     }
 
     /// Returns whether the entry belongs to a previous page.

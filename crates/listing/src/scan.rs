@@ -278,6 +278,23 @@ fn read_attributes(listing: &Listing<'_>, name: &[u8]) -> Option<(bool, Attribut
     attributes.is_served().then_some((is_symlink, attributes))
 }
 
+/// Returns whether the listing shows a folder of this name, or a link to one.
+pub(super) fn is_folder(listing: &Listing<'_>, name: &[u8]) -> bool {
+    let wanted = EntrySelection::new(listing);
+    if !wanted.has_name(name) || wanted.hides_name(name, true) {
+        return false;
+    }
+    match listing.entries {
+        Entries::Folder { .. } => {
+            read_attributes(listing, name).is_some_and(|(_, attributes)| attributes.is_folder())
+        }
+        Entries::Named(entries) => {
+            let mut all = (0..).map_while(|index| entries.get(index));
+            all.find(|entry| entry.name == name).is_some_and(|entry| entry.is_folder)
+        }
+    }
+}
+
 /// Opens the folder again for a cursor of its own, because the descriptor may be in use elsewhere.
 pub(super) fn reopen(folder: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

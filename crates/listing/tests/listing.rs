@@ -270,7 +270,8 @@ fn an_array_of_nothing_is_still_an_array() -> Result<()> {
     assert_eq!(root.json("")?, Vec::<Value>::new());
     assert_eq!(root.text("", "ndjson")?, "");
     assert_eq!(root.text("", "simple")?, "");
-    assert!(root.text("", "")?.contains("This folder is empty."));
+    let page = root.text("", "")?;
+    assert!(page.contains("This folder is empty.") && page.contains("0 entries"), "{page}");
     Ok(())
 }
 
@@ -330,6 +331,33 @@ fn each_order_has_folders_first_and_both_directions() -> Result<()> {
     ] {
         assert_eq!(root.names(query)?, expected, "{query}");
     }
+    Ok(())
+}
+
+#[test]
+fn pages_that_begin_after_a_name_in_json_are_together_the_whole() -> Result<()> {
+    let mut root = Root::with_files(["p", "q", "r"])?;
+    for name in ["a", "b", "c", "d", ".e"] {
+        fs::create_dir(root.path(name.as_bytes()))?;
+    }
+    symlink("a", root.path(b"link"))?;
+    root.shows_hidden = false;
+    for order in ["", "&order=desc", "&q="] {
+        let whole = root.json(&format!("json{order}"))?;
+        let (mut pages, mut query) = (Vec::new(), format!("limit=2{order}"));
+        loop {
+            let page = root.json(&query)?;
+            let Some(last) = page.last() else { break };
+            let last = last["name"].as_str().ok_or("no name")?;
+            query = format!("limit=2{order}&after={last}");
+            pages.extend(page);
+            assert!(pages.len() <= whole.len(), "{order}: {pages:?}");
+        }
+        assert_eq!(pages, whole, "{order}");
+    }
+    // What is not shown is not told either.
+    assert_eq!(root.json("after=.e")?, root.json("after=.f")?);
+    assert_eq!(root.json("after=b")?, root.json("after=b/")?);
     Ok(())
 }
 
