@@ -30,9 +30,11 @@ pub fn forwarded(
     request: &Request<'_, '_>,
     is_trusted: impl Fn(IpAddr) -> bool,
 ) -> Result<Forwarded, Contradiction> {
-    let standard = request.has("forwarded").then(|| {
-        let elements = request.fields("forwarded").flat_map(|field| split(field, b','));
-        let elements: Vec<_> = elements.collect();
+    let elements = request.fields("forwarded").flat_map(|field| split(field, b','));
+    let elements: Vec<_> = elements.collect();
+    // One that names no client, such as `proto=https`, does not contradict the other field.
+    let names_client = elements.iter().any(|element| parameter(element, "for").is_some());
+    let standard = names_client.then(|| {
         let names = elements.iter().rev().map(|element| parameter(element, "for"));
         let (client, hops) = last_untrusted(names, &is_trusted);
         // The proxy that named the client is the one that knows the scheme.
@@ -58,7 +60,7 @@ pub fn forwarded(
         (Some(standard), None) => standard,
         (None, client) => Forwarded { client: client.flatten(), is_https: None },
     };
-    if !request.has("forwarded") {
+    if !names_client {
         found.is_https = proto.and_then(is_https);
     }
     Ok(found)

@@ -50,6 +50,7 @@ fn the_last_address_that_is_not_trusted_is_the_client() {
         (&["Forwarded: for=_hidden"], None),
         (&["Forwarded: for=192.0.2.1, for=unknown, for=10.0.0.1"], at("10.0.0.1:0")),
         (&["Forwarded: by=10.0.0.1"], None),
+        (&["Forwarded: host=a;proto=https", "X-Forwarded-For: 192.0.2.1"], at("192.0.2.1:0")),
         (&["Forwarded: for=\"192.0.2.1"], None),
         // A client has opened a quote that it does not close.
         (&["Forwarded: for=\"198.51.100.9, for=192.0.2.1"], at("192.0.2.1:0")),
@@ -73,6 +74,7 @@ fn the_scheme_is_that_of_the_proxy_that_met_the_client() {
         (&["Forwarded: proto=http;for=192.0.2.1;, for=10.0.0.1;proto=https"], Some(false)),
         (&["Forwarded: for=192.0.2.1;proto=\"https\""], Some(true)),
         (&["Forwarded: for=192.0.2.1", "X-Forwarded-Proto: https"], None),
+        (&["Forwarded: proto=http", "X-Forwarded-Proto: https"], Some(true)),
     ] {
         assert_eq!(read(fields).unwrap().is_https, expected, "{fields:?}");
     }
