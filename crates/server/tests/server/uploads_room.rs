@@ -108,7 +108,11 @@ fn what_is_to_stay_free_on_the_disk_does() {
         assert_eq!(first.reply().status, 201);
         // Nor can it be copied as often as one likes.
         assert_eq!(server.ask("COPY", "/first", &["Destination: /copy"]).status, 507);
+        // A change makes a copy, too.
+        let update = ["X-Update-Range: append", "Content-Length: 0"];
+        assert_eq!(server.ask("PATCH", "/first", &update).status, 507);
         assert_eq!(put(&server, "/small", &[], b"small").status, 201);
+        assert_eq!(server.ask("PATCH", "/small", &update).status, 204);
         assert!(free(&disk) >= KEPT, "{kind:?}");
         drop(server);
     }

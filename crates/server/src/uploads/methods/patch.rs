@@ -5,6 +5,7 @@
 use std::os::fd::AsFd;
 
 use underpass_engine::atomic_file::AtomicFile;
+use underpass_engine::wait::lock;
 use underpass_engine::{Error, Sink, Source, Transfer};
 
 use crate::routing::response::Response;
@@ -76,10 +77,16 @@ impl PatchedFile {
             return Err(UploadRefusal::new(400, NO_FIT));
         }
         let body = upload.expected().unwrap_or(upload.received());
-        upload.check_size(len.max(start.saturating_add(body)))?;
-        upload.check_room(target, body)?;
+        let end = len.max(start.saturating_add(body));
+        upload.check_size(end)?;
         let folder = target.folder.as_fd().try_clone_to_owned()?;
         let file = AtomicFile::create_in(folder, &target.name, target.mode())?;
+        {
+            // The copy takes room, too. The next upload is checked when this one has its own.
+            let _alone = lock(&upload.site.shared.uploads.reserving);
+            upload.check_room(target, end)?;
+            file.reserve(end)?;
+        }
         copy_existing(upload, file.file(), len)?;
         Ok(Self { file, base: present.etag, start })
     }
