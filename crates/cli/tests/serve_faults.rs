@@ -477,6 +477,37 @@ fn a_change_of_which_only_the_sync_fails_is_not_said_to_be_undone() {
 }
 
 #[test]
+fn the_slow_disk_of_one_site_delays_no_upload_to_another() {
+    let Some(stage) = Stage::new() else { return };
+    let roots = [folder(), folder()];
+    let site = |name: &str, root: &TempDir, sync: &str| {
+        let root = root.path().display();
+        format!(
+            "[[site]]\nnames = ['{name}']\nroot = '{root}'\nallow_upload = true\nsync = '{sync}'\n"
+        )
+    };
+    let config = stage.other.path().join("underpass.toml");
+    fs::write(&config, site("slow", &roots[0], "on") + &site("quick", &roots[1], "off")).unwrap();
+    let slow = roots[0].path().to_str().unwrap();
+    let delay = "inject=fsync:delay_enter=20000000";
+    let mut command = rig::traced(&stage.trace(), &["-P", slow, "-e", "trace=fsync", "-e", delay]);
+    command.args(["serve", "-p", "0", "--config"]).arg(&config);
+    let server = Running::listening(command);
+    let put = |host: &str| {
+        let mut curl = Command::new("curl");
+        curl.args(["-sSf", "--noproxy", "*", "-m", "15", "-X", "PUT", "-H", "If-None-Match: *"]);
+        curl.args(["-H", "Content-Length: 0", "-H", &format!("Host: {host}")]);
+        curl.arg(format!("{}file", server.address)).stderr(Stdio::null());
+        curl.spawn().unwrap()
+    };
+    let mut first = put("slow");
+    until("the file has its name", || roots[0].path().join("file").exists());
+    assert!(put("quick").wait().unwrap().success());
+    first.kill().unwrap();
+    first.wait().unwrap();
+}
+
+#[test]
 fn a_move_is_not_said_to_be_undone_if_what_it_replaced_cannot_be_removed() {
     let Some(stage) = Stage::new() else { return };
     let served = stage.served.path();

@@ -96,6 +96,12 @@ pub(crate) fn finish(
         let _names = site.shared.hold_names(is_conditional);
         name(upload, target, new_file, options)?
     };
+    if site.settings.changes.sync {
+        // The name, and what has changed since the bytes were synced: the mode and the properties.
+        // This is done without the lock, because a slow disk must not delay those of other sites.
+        fsync(&file).map_err(UploadRefusal::unsynced)?;
+        sync_folder(&target.folder, fsync).map_err(UploadRefusal::unsynced)?;
+    }
     let mut response = Response::empty(if replaced { 204 } else { 201 });
     if is_timed {
         response.add_field("X-OC-MTime", "accepted");
@@ -166,16 +172,8 @@ fn name(
         }
     }
     let _lock = part.map(|part| part.complete(target, &mut new_file)).transpose()?;
-    let is_synced = upload.site.settings.changes.sync;
-    if is_synced {
-        // What has changed since the bytes were synced: the mode and the properties.
-        new_file.sync()?;
-    }
     new_file.commit(if keeps { Existing::Keep } else { Existing::Replace })?;
     upload.site.shared.layouts.forget_all();
-    if is_synced {
-        sync_folder(&target.folder, fsync).map_err(UploadRefusal::unsynced)?;
-    }
     Ok(present.is_some())
 }
 
