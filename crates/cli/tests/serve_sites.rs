@@ -936,6 +936,47 @@ cache_free = '0'
 }
 
 #[test]
+fn no_site_serves_or_changes_the_cache_of_another() {
+    let origin = Sites::with("", &["b"], two_roots);
+    let config = format!(
+        "
+[[site]]
+names = ['a.test']
+root = 'DIR'
+allow_all = true
+
+[[site]]
+names = ['b.test']
+origin = '{}'
+cache = 'DIR/a/cache'
+cache_free = '0'
+auth = ['me:secret@/']
+",
+        origin.server.address
+    );
+    let sites = Sites::new(&config, two_roots);
+    assert_eq!(sites.status("b.test", "/same"), 401);
+    let known = sites.get_with("b.test", "/same", "Authorization: Basic bWU6c2VjcmV0\r\n");
+    assert_eq!((known.status, &*known.body), (200, "of b\n"));
+    assert!(sites.path("a/cache/objects").is_dir());
+    for path in ["/a/cache", "/a/cache/", "/a/cache/objects/", "/a/cache/objects/?json"] {
+        assert_eq!(sites.status("a.test", path), 404, "{path}");
+    }
+    for path in ["/a/?simple", "/?q=cache&below&simple", "/a/?archive=tar"] {
+        let body = sites.body("a.test", path);
+        assert!(!body.contains("cache") && !body.contains("of b"), "{path}: {body}");
+    }
+    assert_eq!(sites.change("a.test", "PUT /a/cache/objects/new"), 403);
+    assert_eq!(sites.change("a.test", "DELETE /a/"), 403);
+    // A root in the cache would have nothing but what is in it.
+    sites.reload(&config.replace("root = 'DIR'", "root = 'DIR/a/cache/objects'"));
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    assert_eq!(sites.body("a.test", "/a/same"), "of a\n");
+    let notes = sites.end().0;
+    assert!(notes.contains("is the cache of another site"), "{notes}");
+}
+
+#[test]
 fn other_options_of_a_cache_need_a_restart() {
     let origin = Sites::with("", &["b"], two_roots);
     let config = format!(

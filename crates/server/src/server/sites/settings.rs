@@ -87,9 +87,9 @@ impl SiteSettings {
         Self { root: Some(root), is_default: true, ..Self::nowhere() }
     }
 
-    /// Hides a file of the server itself if it lies below the root, such as its key or its log, as
-    /// a pattern of [`hide`](Self::hide) does. The file need not exist yet. It is hidden at
-    /// this absolute path only, which may not lead through links.
+    /// Hides a file or a folder of the server itself if it lies below the root, such as its key,
+    /// its log or a cache, as a pattern of [`hide`](Self::hide) does. It need not exist yet. It is
+    /// hidden at this absolute path only, which may not lead through links.
     pub fn hide_file(&mut self, path: &Path) {
         // The folder of a cache has no files of its own to serve.
         let Some(root) = self.root.as_deref().filter(|_| self.cache.is_none()) else { return };

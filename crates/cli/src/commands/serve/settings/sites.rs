@@ -79,7 +79,8 @@ impl OpenSites {
             self.of_server = of_server;
         }
         outcome?;
-        let own = own_files(args);
+        let mut own = own_files(args);
+        own.extend(self.caches.iter().map(|open| open.cache.folder().to_owned()));
         for site in &mut opened.sites {
             own.iter().for_each(|path| site.hide_file(path));
         }
@@ -114,7 +115,20 @@ impl OpenSites {
             let (names, is_default, is_ordered) = (names.clone(), *is_default, *is_ordered);
             opened.sites.push(SiteSettings { names, is_default, is_ordered, ..site });
         }
+        for (SiteArgs { place, .. }, site) in args.sites.iter().zip(&opened.sites) {
+            self.refuse_cache_as_root(site).map_err(|error| Failure::value(place, error))?;
+        }
         Ok(())
+    }
+
+    /// Refuses a site that would serve what a cache has stored, whoever may read that.
+    fn refuse_cache_as_root(&self, site: &SiteSettings) -> std::result::Result<(), OptionsError> {
+        let root = site.root.as_deref().filter(|_| site.cache.is_none());
+        let mut folders = self.caches.iter().map(|open| open.cache.folder());
+        match folders.find(|folder| root.is_some_and(|root| root.starts_with(folder))) {
+            Some(folder) => Err(OptionsError::CacheServed(folder.to_owned())),
+            None => Ok(()),
+        }
     }
 
     /// Opens what one site needs.
