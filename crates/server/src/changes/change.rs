@@ -4,8 +4,6 @@ use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::thread;
-use std::time::SystemTime;
 
 use rustix::fs::{AtFlags, FileType, Mode, Stat, fstat, fsync, mkdirat, syncfs, unlinkat};
 use rustix::io::Errno;
@@ -13,19 +11,22 @@ use underpass_engine::atomic_file::{AtomicFile, Existing, sync_folder};
 use underpass_engine::{FileId, Report, Version};
 
 use crate::auth::Right;
+use crate::changes::checks::{
+    c_name, check_contents, check_depth, hidden, open_dest, parent_of, root_itself,
+};
 use crate::changes::dav::tags::TagConditions;
 use crate::changes::dest_entry::{DestEntry, hidden_name, remove_checked};
 use crate::changes::refusal::{ChangeRefusal, Result};
 use crate::changes::removal;
+use crate::changes::removal::CopiedEntries;
 use crate::changes::tree;
-use crate::changes::tree::{TreeCheck, TreeCopy};
-use crate::digest::settle::TICKS;
+use crate::changes::tree::TreeCopy;
 use crate::files::root::DiskWait;
 use crate::server::settings::MinFree;
 use crate::server::shared::NamesGuard;
 use crate::server::sites::site::Site;
 use crate::uploads::has_room;
-use underpass_protocol::request::destination::{Depth, Destination, Overwrite};
+use underpass_protocol::request::destination::{Depth, Destination};
 
 /// A change that the access rules allow.
 #[derive(Debug)]
@@ -267,99 +268,6 @@ impl Change {
     }
 }
 
-/// Refuses a `Depth` that excludes the content of a folder (RFC 4918 9.6.1, 9.9.2). It has no
-/// meaning for a file.
-fn check_depth(stat: &Stat, depth: Depth) -> Result<()> {
-    if tree::kind(stat) == FileType::Directory && depth == Depth::Zero {
-        return Err(ChangeRefusal::new(400, "a folder can only be removed or moved as a whole"));
-    }
-    Ok(())
-}
-
-/// Opens the destination of a move or copy, if it is allowed.
-fn open_dest(site: &Site, to: &Destination, source: &Stat, is_folder: bool) -> Result<DestEntry> {
-    let no_folder =
-        || ChangeRefusal::new(409, "the Destination ends in a slash, but this is no folder");
-    let is_file_to_folder = to.is_folder && !is_folder;
-    if is_file_to_folder && to.overwrite != Overwrite::Allowed {
-        return Err(no_folder());
-    }
-    if is_folder && site.root.hides_entry(&to.path, true) {
-        return Err(hidden());
-    }
-    let (folder, name) = match is_file_to_folder {
-        // Nothing is made for it: the folder that it replaces is there, or it is refused.
-        true => existing_parent_of(site, &to.path)?,
-        false => parent_of(site, &to.path)?,
-    };
-    let existing = tree::stat_entry(&folder, &name)?;
-    let dest = DestEntry { folder, name, existing };
-    if is_file_to_folder && !dest.is_folder() {
-        return Err(no_folder());
-    }
-    let Some(existing) = &dest.existing else { return Ok(dest) };
-    if FileId::of(existing) == FileId::of(source) {
-        return Err(ChangeRefusal::new(403, "this is the same file or folder"));
-    }
-    if to.overwrite == Overwrite::Forbidden {
-        return Err(Errno::EXIST.into());
-    }
-    match tree::kind(existing) {
-        // Others mean the folder to put the file in: mv(1) would put it there.
-        FileType::Directory if !is_folder && to.overwrite != Overwrite::Allowed => {
-            return Err(ChangeRefusal::new(409, "a file replaces a folder only with Overwrite: T"));
-        }
-        FileType::Directory => check_removal(site, &dest, existing, &to.path)?,
-        FileType::RegularFile | FileType::Symlink => {}
-        _ => {
-            return Err(ChangeRefusal::new(409, "the Destination is neither a file nor a folder"));
-        }
-    }
-    Ok(dest)
-}
-
-/// Refuses to replace a folder that the client could not delete.
-fn check_removal(site: &Site, dest: &DestEntry, existing: &Stat, path: &[u8]) -> Result<()> {
-    if !site.settings.changes.delete {
-        return Err(ChangeRefusal::new(
-            403,
-            "a folder can be replaced only where it can be deleted",
-        ));
-    }
-    if site.root.hides_entry(path, true) {
-        return Err(hidden());
-    }
-    check_contents(site, &dest.folder, &dest.name, existing, path, None)
-}
-
-/// Refuses a folder with an entry that no client here may see: it must not be removed, nor be moved
-/// to a path at which it is not hidden.
-fn check_contents(
-    site: &Site,
-    folder: &OwnedFd,
-    name: &CString,
-    stat: &Stat,
-    path: &[u8],
-    new_path: Option<&[u8]>,
-) -> Result<()> {
-    if tree::kind(stat) != FileType::Directory {
-        return Ok(());
-    }
-    let is_kept = |inside: &[u8], is_folder| {
-        if !site.root.hides_entry(inside, is_folder) {
-            return false;
-        }
-        let Some(new_path) = new_path else { return true };
-        let there = [new_path, &inside[path.len()..]].concat();
-        // An entry that only a folder pattern hides is a folder, or a link to one.
-        let as_folder = is_folder || !site.root.hides(inside);
-        !if as_folder { site.root.hides_entry(&there, true) } else { site.root.hides(&there) }
-    };
-    // A mount point moves along with a folder above it, but would be emptied with it too.
-    let check = TreeCheck { is_kept: &is_kept, crosses_mounts: new_path.is_some() };
-    check.run(folder, name, path)
-}
-
 /// Moves an entry to another file system: copies all of it, gives the copy its name, and removes
 /// the original. Returns the hidden name of a folder that was replaced.
 fn move_across(
@@ -371,25 +279,34 @@ fn move_across(
     dest: &DestEntry,
 ) -> Result<(Option<CString>, Report)> {
     let fits = |to: BorrowedFd<'_>, len: u64| fits(site, to, len);
-    let mut copying = TreeCopy::new(&|_, _| false, &fits, true);
     let copy = UnnamedCopy::new(site, dest)?;
     let (to, new_name) = (dest.folder.as_fd(), &copy.name);
     let is_folder = tree::kind(stat) == FileType::Directory;
-    let began = SystemTime::now();
-    if is_folder {
-        // Whatever is changed from now on has a later time than what was changed before.
-        thread::sleep(TICKS);
-        let from = tree::open_folder(folder.as_fd(), name).map_err(ChangeRefusal::of_reading)?;
-        let copied = copying.folder(&from, Some(b""), to, new_name);
-        copied.map_err(|refusal| refusal.beneath(&change.path))?;
-    } else {
-        copying.leaf(folder.as_fd(), name, stat, to, new_name)?;
-    }
+    let copied = is_folder.then(CopiedEntries::new);
+    let report = match &copied {
+        Some(copied) => {
+            let from =
+                tree::open_folder(folder.as_fd(), name).map_err(ChangeRefusal::of_reading)?;
+            let note = |path: &[u8], _| {
+                copied.note(from.as_fd(), &path[1..]);
+                false
+            };
+            let mut copying = TreeCopy::new(&note, &fits, true);
+            let moved = copying.folder(&from, Some(b""), to, new_name);
+            moved.map_err(|refusal| refusal.beneath(&change.path))?;
+            copying.report
+        }
+        None => {
+            let mut copying = TreeCopy::new(&|_, _| false, &fits, true);
+            copying.leaf(folder.as_fd(), name, stat, to, new_name)?;
+            copying.report
+        }
+    };
     let aside = copy.publish(change, site, is_folder)?;
-    if is_folder {
-        let removed = removal::remove_copied(folder.as_fd(), name, began);
+    if let Some(copied) = &copied {
+        let removed = removal::remove_copied(folder.as_fd(), name, copied);
         removed.map_err(|refusal| refusal.beneath(&change.path))?;
-        return Ok((aside, copying.report));
+        return Ok((aside, report));
     }
     let _names = site.shared.hold_names(true);
     let now = tree::stat_entry(folder, name)?;
@@ -400,7 +317,7 @@ fn move_across(
         ));
     }
     removal::remove(folder.as_fd(), name)?;
-    Ok((aside, copying.report))
+    Ok((aside, report))
 }
 
 /// Copies a file to a new one, which has no name yet.
@@ -456,35 +373,6 @@ impl Drop for UnnamedCopy<'_> {
 /// only the file system can tell: a copy that shares its blocks takes no space.
 fn fits(site: &Site, folder: BorrowedFd<'_>, len: u64) -> bool {
     site.settings.changes.min_free == MinFree::Bytes(0) || has_room(site, folder, len)
-}
-
-/// Returns the folder for a new entry, and the name in it.
-fn parent_of(site: &Site, path: &[u8]) -> Result<(OwnedFd, CString)> {
-    let changes = &site.settings.changes;
-    if changes.create_parents {
-        site.root.make_parents(path, changes.sync).map_err(ChangeRefusal::at_target)?;
-    }
-    existing_parent_of(site, path)
-}
-
-/// Returns the same without making the folder.
-fn existing_parent_of(site: &Site, path: &[u8]) -> Result<(OwnedFd, CString)> {
-    let parent = site.root.parent_of(path).map_err(ChangeRefusal::at_target)?;
-    let (folder, name) = parent.ok_or_else(root_itself)?;
-    Ok((folder, c_name(name)))
-}
-
-fn hidden() -> ChangeRefusal {
-    ChangeRefusal::new(403, "such names are hidden here")
-}
-
-fn root_itself() -> ChangeRefusal {
-    ChangeRefusal::new(403, "the served folder or file itself cannot be changed")
-}
-
-/// Returns a name from a path as a C string; it has no NUL.
-fn c_name(name: &OsStr) -> CString {
-    CString::new(name.as_bytes()).unwrap_or_default()
 }
 
 fn is_synced(site: &Site) -> bool {

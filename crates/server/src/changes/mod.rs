@@ -2,6 +2,7 @@
 
 pub(crate) mod body;
 pub(crate) mod change;
+pub(crate) mod checks;
 pub(crate) mod dav;
 pub(crate) mod dest_entry;
 pub(crate) mod refusal;

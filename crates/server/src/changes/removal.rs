@@ -2,16 +2,21 @@
 
 use std::collections::HashSet;
 use std::ffi::CStr;
+use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, FileType, Stat, Timespec, statat, unlinkat};
+use rustix::fs::{AtFlags, FileType, OFlags, Stat, Timespec, fstat, statat, unlinkat};
 use rustix::io::Errno;
+use underpass_engine::wait::lock;
 use underpass_engine::{FileId, Version};
+use underpass_sys::open_beneath;
 
 use crate::changes::refusal::{ChangeRefusal, FailedEntry, Result};
 use crate::changes::tree::{kind, names, open_folder, open_inside, push_inside, stat_entry};
+use crate::digest::settle::TICKS;
 
 /// Removes the entry of a name, a folder with everything in it.
 ///
@@ -24,33 +29,89 @@ use crate::changes::tree::{kind, names, open_folder, open_inside, push_inside, s
 /// A part of it may be gone; entries that the system refused to remove, and the folders above them,
 /// remain.
 pub(crate) fn remove(parent: BorrowedFd<'_>, name: &CStr) -> Result<()> {
-    remove_unless(parent, name, &mut |_| false)
+    remove_unless(parent, name, &mut |_, _| false)
 }
 
-/// Removes the original of a copy that was begun at this time. What was changed since then, or came
-/// since then, may not be in the copy: it remains, and so do the folders above it.
-pub(crate) fn remove_copied(parent: BorrowedFd<'_>, name: &CStr, began: SystemTime) -> Result<()> {
-    let began = began.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let began = Timespec::try_from(began).unwrap_or_default();
+/// Removes the original of a copy. What is not in it as it is now remains, and so do the folders
+/// above it.
+pub(crate) fn remove_copied(
+    parent: BorrowedFd<'_>,
+    name: &CStr,
+    copied: &CopiedEntries,
+) -> Result<()> {
     let mut linked = HashSet::new();
-    let mut is_changed = |stat: &Stat| {
+    remove_unless(parent, name, &mut |inside, stat| !copied.has(inside, stat, &mut linked))
+}
+
+/// The entries that the copy of a folder has.
+///
+/// Each is noted before it is copied, so that one that is changed meanwhile is not the noted one
+/// any more. One that is moved there is not noted, whatever its times are.
+#[derive(Debug)]
+pub(crate) struct CopiedEntries {
+    began: Timespec,
+    /// Hashes of what was noted, for trees of any size; no client can choose two that are equal.
+    noted: Mutex<HashSet<u64>>,
+    hasher: RandomState,
+}
+
+impl CopiedEntries {
+    /// Begins to note entries. What is changed from now on has a later time than what was changed
+    /// before.
+    pub(crate) fn new() -> Self {
+        let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let began = Timespec::try_from(began).unwrap_or_default();
+        thread::sleep(TICKS);
+        Self { began, noted: Mutex::default(), hasher: RandomState::new() }
+    }
+
+    /// Notes the entry `inside` a folder, which is about to be copied.
+    pub(crate) fn note(&self, top: BorrowedFd<'_>, inside: &[u8]) {
+        let entry = open_beneath(top, inside, OFlags::PATH | OFlags::NOFOLLOW);
+        // Whatever cannot be looked at is not removed.
+        let Ok(stat) = entry.and_then(fstat) else { return };
+        let changed = Version::from_stat(&stat).changed();
+        let mut noted = lock(&self.noted);
+        noted.insert(self.hash(inside, &stat, Some(changed)));
+        if stat.st_nlink > 1 {
+            noted.insert(self.hash(inside, &stat, None));
+        }
+    }
+
+    /// Returns whether an entry is one that was noted. `linked` has the files of which it was said
+    /// for another name.
+    fn has(&self, inside: &[u8], stat: &Stat, linked: &mut HashSet<FileId>) -> bool {
         let version = Version::from_stat(stat);
         // Removing one name of a file changes the ctime of the others.
         let is_known = linked.contains(&FileId::of(stat));
-        if version.links() > 1 {
+        let changed = Some(version.changed()).filter(|_| !is_known);
+        let is_later = changed.unwrap_or_else(|| version.modified()) > self.began;
+        let is_folder = kind(stat) == FileType::Directory;
+        let has = lock(&self.noted).contains(&self.hash(inside, stat, changed))
+            && (is_folder || !is_later);
+        if has && version.links() > 1 {
             linked.insert(FileId::of(stat));
         }
-        (if is_known { version.modified() } else { version.changed() }) > began
-    };
-    remove_unless(parent, name, &mut is_changed)
+        has
+    }
+
+    fn hash(&self, inside: &[u8], stat: &Stat, changed: Option<Timespec>) -> u64 {
+        let (version, id) = (Version::from_stat(stat), (stat.st_dev, stat.st_ino));
+        if kind(stat) == FileType::Directory {
+            return self.hasher.hash_one((inside, id));
+        }
+        let parts = |time: Timespec| (time.tv_sec, time.tv_nsec);
+        let times = (parts(version.modified()), changed.map(parts));
+        self.hasher.hash_one((inside, id, version.size(), times))
+    }
 }
 
-/// Removes an entry, in a folder all but the files and links that `keeps` returns true for. What
-/// cannot be removed does not keep it from removing the rest.
+/// Removes an entry, in a folder all but what `keeps` returns true for. What cannot
+/// be removed does not keep it from removing the rest.
 fn remove_unless(
     parent: BorrowedFd<'_>,
     name: &CStr,
-    keeps: &mut dyn FnMut(&Stat) -> bool,
+    keeps: &mut dyn FnMut(&[u8], &Stat) -> bool,
 ) -> Result<()> {
     let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
     if kind(&stat) != FileType::Directory {
@@ -77,8 +138,8 @@ fn remove_unless(
 /// The state of removing all in a folder.
 struct Removal<'r> {
     top: BorrowedFd<'r>,
-    /// Returns whether a file or link is kept.
-    keeps: &'r mut dyn FnMut(&Stat) -> bool,
+    /// Returns whether the entry of this path is kept, a folder with all that is in it.
+    keeps: &'r mut dyn FnMut(&[u8], &Stat) -> bool,
     /// The entries that could not be removed, and not the folders above them.
     failed: Vec<FailedEntry>,
     /// The number of those that are folders into which something was put meanwhile.
@@ -98,21 +159,24 @@ impl Removal<'_> {
         let len = inside.len();
         // An abandoned copy may be one level deeper than its original.
         for name in names(&folder, depth.saturating_sub(1))? {
-            let removed = match stat_entry(&folder, &name) {
+            push_inside(inside, &name);
+            let (removed, is_folder) = match stat_entry(&folder, &name) {
+                Ok(Some(stat)) if (self.keeps)(inside, &stat) => {
+                    let is_folder = kind(&stat) == FileType::Directory;
+                    (Err(ChangeRefusal::new(409, CHANGED)), is_folder)
+                }
                 Ok(Some(stat)) if kind(&stat) == FileType::Directory => {
                     folders.push(name);
-                    continue;
+                    (Ok(()), true)
                 }
-                Ok(Some(stat)) if (self.keeps)(&stat) => Err(ChangeRefusal::new(409, CHANGED)),
-                Ok(Some(_)) => ignore_missing(unlinkat(&folder, &name, AtFlags::empty())),
-                Ok(None) => Ok(()),
-                Err(errno) => Err(errno.into()),
+                Ok(Some(_)) => (ignore_missing(unlinkat(&folder, &name, AtFlags::empty())), false),
+                Ok(None) => (Ok(()), false),
+                Err(errno) => (Err(errno.into()), false),
             };
             if let Err(refusal) = removed {
-                push_inside(inside, &name);
-                is_empty = self.fail(inside, false, refusal);
-                inside.truncate(len);
+                is_empty = self.fail(inside, is_folder, refusal);
             }
+            inside.truncate(len);
         }
         drop(folder);
         for name in folders {
@@ -181,7 +245,10 @@ mod tests {
         fs::write(at("old/inner/file"), "x").unwrap();
         let parent = fs::File::open(folder.path()).unwrap();
         let mut count = 0;
-        let mut uploads = |_: &Stat| {
+        let mut uploads = |_: &[u8], stat: &Stat| {
+            if kind(stat) == FileType::Directory {
+                return false;
+            }
             count += 1;
             let name = if count % 2 == 0 { "old" } else { "old/inner" };
             if count < 3 {
@@ -202,19 +269,27 @@ mod tests {
         fs::hard_link(at("original/file"), at("original/link")).unwrap();
         fs::write(at("original/inner/file"), "y").unwrap();
         let parent = fs::File::open(folder.path()).unwrap();
-        let began = SystemTime::now();
+        let original = open_folder(parent.as_fd(), c"original").unwrap();
+        fs::create_dir_all(at("elsewhere/deep")).unwrap();
+        fs::write(at("elsewhere/deep/file"), "moved").unwrap();
         // Files get the time of the last tick of the clock.
         thread::sleep(Duration::from_millis(25));
+        let copied = CopiedEntries::new();
+        for path in ["file", "link", "inner", "inner/file"] {
+            copied.note(original.as_fd(), path.as_bytes());
+        }
         fs::write(at("original/inner/new"), "z").unwrap();
-        let outcome = remove_copied(parent.as_fd(), c"original", began);
+        // The times of what is in a folder do not tell when it was moved.
+        fs::rename(at("elsewhere"), at("original/moved")).unwrap();
+        let outcome = remove_copied(parent.as_fd(), c"original", &copied);
         let failed = outcome.unwrap_err().failed;
-        assert_eq!(failed.len(), 1, "{failed:?}");
-        assert_eq!((&*failed[0].path, failed[0].status), (&b"inner/new"[..], 409));
+        let failed: Vec<_> = failed.iter().map(|it| (&*it.path, it.is_folder, it.status)).collect();
+        assert_eq!(failed, [(&b"moved"[..], true, 409), (&b"inner/new"[..], false, 409)]);
+        assert_eq!(fs::read(at("original/moved/deep/file")).unwrap(), b"moved");
         assert_eq!(fs::read(at("original/inner/new")).unwrap(), b"z");
         assert!(!at("original/file").exists() && !at("original/link").exists());
         assert!(!at("original/inner/file").exists());
-        let now = SystemTime::now() + Duration::from_secs(1);
-        remove_copied(parent.as_fd(), c"original", now).unwrap();
+        remove(parent.as_fd(), c"original").unwrap();
         assert!(!at("original").exists());
     }
 }

@@ -1,0 +1,143 @@
+//! Checks whether an entry may be removed, moved or replaced.
+
+use std::ffi::{CString, OsStr};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::fs::{FileType, Stat};
+use rustix::io::Errno;
+use underpass_engine::FileId;
+
+use crate::changes::dest_entry::DestEntry;
+use crate::changes::refusal::{ChangeRefusal, Result};
+use crate::changes::tree;
+use crate::changes::tree::TreeCheck;
+use crate::server::sites::site::Site;
+use underpass_protocol::request::destination::{Depth, Destination, Overwrite};
+
+/// Refuses a `Depth` that excludes the content of a folder (RFC 4918 9.6.1, 9.9.2). It has no
+/// meaning for a file.
+pub(super) fn check_depth(stat: &Stat, depth: Depth) -> Result<()> {
+    if tree::kind(stat) == FileType::Directory && depth == Depth::Zero {
+        return Err(ChangeRefusal::new(400, "a folder can only be removed or moved as a whole"));
+    }
+    Ok(())
+}
+
+/// Opens the destination of a move or copy, if it is allowed.
+pub(super) fn open_dest(
+    site: &Site,
+    to: &Destination,
+    source: &Stat,
+    is_folder: bool,
+) -> Result<DestEntry> {
+    let no_folder =
+        || ChangeRefusal::new(409, "the Destination ends in a slash, but this is no folder");
+    let is_file_to_folder = to.is_folder && !is_folder;
+    if is_file_to_folder && to.overwrite != Overwrite::Allowed {
+        return Err(no_folder());
+    }
+    if is_folder && site.root.hides_entry(&to.path, true) {
+        return Err(hidden());
+    }
+    let (folder, name) = match is_file_to_folder {
+        // Nothing is made for it: the folder that it replaces is there, or it is refused.
+        true => existing_parent_of(site, &to.path)?,
+        false => parent_of(site, &to.path)?,
+    };
+    let existing = tree::stat_entry(&folder, &name)?;
+    let dest = DestEntry { folder, name, existing };
+    if is_file_to_folder && !dest.is_folder() {
+        return Err(no_folder());
+    }
+    let Some(existing) = &dest.existing else { return Ok(dest) };
+    if FileId::of(existing) == FileId::of(source) {
+        return Err(ChangeRefusal::new(403, "this is the same file or folder"));
+    }
+    if to.overwrite == Overwrite::Forbidden {
+        return Err(Errno::EXIST.into());
+    }
+    match tree::kind(existing) {
+        // Others mean the folder to put the file in: mv(1) would put it there.
+        FileType::Directory if !is_folder && to.overwrite != Overwrite::Allowed => {
+            return Err(ChangeRefusal::new(409, "a file replaces a folder only with Overwrite: T"));
+        }
+        FileType::Directory => check_removal(site, &dest, existing, &to.path)?,
+        FileType::RegularFile | FileType::Symlink => {}
+        _ => {
+            return Err(ChangeRefusal::new(409, "the Destination is neither a file nor a folder"));
+        }
+    }
+    Ok(dest)
+}
+
+/// Refuses to replace a folder that the client could not delete.
+fn check_removal(site: &Site, dest: &DestEntry, existing: &Stat, path: &[u8]) -> Result<()> {
+    if !site.settings.changes.delete {
+        return Err(ChangeRefusal::new(
+            403,
+            "a folder can be replaced only where it can be deleted",
+        ));
+    }
+    if site.root.hides_entry(path, true) {
+        return Err(hidden());
+    }
+    check_contents(site, &dest.folder, &dest.name, existing, path, None)
+}
+
+/// Refuses a folder with an entry that no client here may see: it must not be removed, nor be moved
+/// to a path at which it is not hidden.
+pub(super) fn check_contents(
+    site: &Site,
+    folder: &OwnedFd,
+    name: &CString,
+    stat: &Stat,
+    path: &[u8],
+    new_path: Option<&[u8]>,
+) -> Result<()> {
+    if tree::kind(stat) != FileType::Directory {
+        return Ok(());
+    }
+    let is_kept = |inside: &[u8], is_folder| {
+        if !site.root.hides_entry(inside, is_folder) {
+            return false;
+        }
+        let Some(new_path) = new_path else { return true };
+        let there = [new_path, &inside[path.len()..]].concat();
+        // An entry that only a folder pattern hides is a folder, or a link to one.
+        let as_folder = is_folder || !site.root.hides(inside);
+        !if as_folder { site.root.hides_entry(&there, true) } else { site.root.hides(&there) }
+    };
+    // A mount point moves along with a folder above it, but would be emptied with it too.
+    let check = TreeCheck { is_kept: &is_kept, crosses_mounts: new_path.is_some() };
+    check.run(folder, name, path)
+}
+
+/// Returns the folder for a new entry, and the name in it.
+pub(super) fn parent_of(site: &Site, path: &[u8]) -> Result<(OwnedFd, CString)> {
+    let changes = &site.settings.changes;
+    if changes.create_parents {
+        site.root.make_parents(path, changes.sync).map_err(ChangeRefusal::at_target)?;
+    }
+    existing_parent_of(site, path)
+}
+
+/// Returns the same without making the folder.
+fn existing_parent_of(site: &Site, path: &[u8]) -> Result<(OwnedFd, CString)> {
+    let parent = site.root.parent_of(path).map_err(ChangeRefusal::at_target)?;
+    let (folder, name) = parent.ok_or_else(root_itself)?;
+    Ok((folder, c_name(name)))
+}
+
+pub(super) fn hidden() -> ChangeRefusal {
+    ChangeRefusal::new(403, "such names are hidden here")
+}
+
+pub(super) fn root_itself() -> ChangeRefusal {
+    ChangeRefusal::new(403, "the served folder or file itself cannot be changed")
+}
+
+/// Returns a name from a path as a C string; it has no NUL.
+pub(super) fn c_name(name: &OsStr) -> CString {
+    CString::new(name.as_bytes()).unwrap_or_default()
+}
