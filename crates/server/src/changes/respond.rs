@@ -18,7 +18,7 @@ use crate::changes::dav::{describe, guard, lock, proppatch};
 use crate::changes::refusal::{ChangeRefusal, Result};
 use crate::files::links;
 use crate::files::lookup::{ServedEntry, find_current};
-use crate::files::open_files::modified;
+use crate::files::open_files::{is_missing, modified};
 use crate::files::root::is_reserved;
 use crate::routing::context::RequestContext;
 use crate::routing::response::{Body, RETRY_SOON, Response};
@@ -77,9 +77,7 @@ async fn run(
     should_continue: bool,
 ) -> Result<Response, Response> {
     let expected = match ctx.request.method {
-        Method::Lock | Method::Unlock | Method::Proppatch => {
-            check_conditions(ctx, target).await.map_err(|refusal| refused(ctx, &refusal))?
-        }
+        Method::Lock | Method::Unlock | Method::Proppatch => check_conditions(ctx, target).await?,
         _ => None,
     };
     match ctx.request.method {
@@ -170,7 +168,7 @@ async fn change(
     if let Some(refusal) = check_rights(ctx, &target.path, &what) {
         return Err(refusal);
     }
-    let expected = check_conditions(ctx, target).await.map_err(refused)?;
+    let expected = check_conditions(ctx, target).await?;
     let changing = begin(ctx, &target.path, &what, &tokens).await?;
     let (path, is_folder) = (target.path.to_vec(), target.is_folder);
     let change = Change { what, path, is_folder, user: ctx.user.clone(), expected, tags };
@@ -301,10 +299,11 @@ fn unauthorized(ctx: &RequestContext<'_>) -> Response {
 }
 
 /// Checks the client's conditions (RFC 9110 13); returns the version of a file for which they hold.
+/// They cannot be checked for what is there and cannot be opened now.
 async fn check_conditions(
     ctx: &RequestContext<'_>,
     target: &Target<'_>,
-) -> Result<Option<Version>> {
+) -> Result<Option<Version>, Response> {
     let request = &ctx.request;
     if !is_conditional(request) {
         return Ok(None);
@@ -320,11 +319,12 @@ async fn check_conditions(
             let stat = stat.map(|modified| Validators { etag: "", modified: Some(modified) });
             (evaluate(request, stat.ok()), None)
         }
-        Err(_) => (evaluate(request, None), None),
+        Err(errno) if is_missing(errno) => (evaluate(request, None), None),
+        Err(errno) => return Err(ctx.refused(errno)),
     };
     match condition {
         PreconditionResult::Holds => Ok(version),
-        _ => Err(ChangeRefusal::new(412, "the conditions of the request do not hold")),
+        _ => Err(ctx.error(412, "the conditions of the request do not hold")),
     }
 }
 

@@ -134,3 +134,16 @@ fn what_cannot_move_to_another_file_system_is_named() {
     assert_eq!(fs::read(folder.join("root/fixed/ro/k")).unwrap(), b"fixed/ro/k");
     permit("fixed/ro", 0o755);
 }
+
+#[test]
+fn conditions_on_what_cannot_be_opened_do_not_hold() {
+    let site = start(open_site(&[("secret", b"s")]));
+    permit(&site, "secret", 0o000);
+    let to = "Destination: /moved";
+    for field in ["If-Unmodified-Since: Sun, 06 Nov 1994 08:49:37 GMT", "If-None-Match: *"] {
+        let rows: [(&str, &str, &[&str], u16); 2] =
+            [("DELETE", "/secret", &[field], 403), ("MOVE", "/secret", &[field, to], 403)];
+        statuses(&site, &rows);
+    }
+    statuses(&site, &[("DELETE", "/secret", &[], 204)]);
+}
