@@ -14,6 +14,7 @@ use underpass_engine::atomic_file::rename_new;
 use crate::changes::refusal::{ChangeRefusal, Result};
 use crate::changes::removal;
 use crate::changes::tree;
+use underpass_protocol::upload::is_partial_name;
 
 /// A name in a folder, and the entry that has it now.
 #[derive(Debug)]
@@ -27,10 +28,10 @@ impl DestEntry {
     /// Gives the name to the entry that has `name` in the folder `from`; returns the hidden name
     /// under which a folder that had it is now, for [`remove`](Self::remove).
     ///
-    /// A file replaces a file in one step, and where the file system can, a folder and what
-    /// replaces it change places in one: whenever the server is killed, the whole old or the whole
-    /// new entry has the name. Otherwise the old one is moved aside, and back if the new one cannot
-    /// follow.
+    /// A file replaces a file in one step, and where the file system can, a folder and the copy
+    /// that replaces it change places in one. An entry that clients can name does not: if the
+    /// server were killed then, its name would have what it should replace. So the old folder is
+    /// moved aside first, and back if the new entry cannot follow.
     ///
     /// # Errors
     ///
@@ -50,20 +51,24 @@ impl DestEntry {
             return renameat(from, name, folder, own).map(|()| None);
         }
         let aside = hidden_name(own);
-        match renameat_with(from, name, folder, own, RenameFlags::EXCHANGE) {
-            Ok(()) => rename_new(from, name, folder, &*aside).inspect_err(|_| {
+        let is_exchanged = is_partial_name(name.to_bytes())
+            && renameat_with(from, name, folder, own, RenameFlags::EXCHANGE).is_ok();
+        if is_exchanged {
+            rename_new(from, name, folder, &*aside).inspect_err(|_| {
                 let _ = renameat_with(from, name, folder, own, RenameFlags::EXCHANGE);
-            })?,
-            Err(Errno::XDEV) => return Err(Errno::XDEV),
-            // The file system cannot, or not for a folder of another user.
-            Err(_) => {
-                rename_new(folder, own, folder, &*aside)?;
-                rename_new(from, name, folder, own).inspect_err(|_| {
-                    // If the name was taken meanwhile, the old entry is kept under the hidden one.
-                    let _ = rename_new(folder, &*aside, folder, own);
-                })?;
-            }
+            })?;
+            return Ok(Some(aside));
         }
+        match rename_new(from, name, folder, own) {
+            Err(Errno::EXIST) => {}
+            // The name is free by now, or the entry cannot be moved here.
+            renamed => return renamed.map(|()| None),
+        }
+        rename_new(folder, own, folder, &*aside)?;
+        rename_new(from, name, folder, own).inspect_err(|_| {
+            // If the name was taken meanwhile, the old entry is kept under the hidden one.
+            let _ = rename_new(folder, &*aside, folder, own);
+        })?;
         Ok(Some(aside))
     }
 
@@ -94,7 +99,8 @@ impl DestEntry {
 ///
 /// Its name goes first and in one step: no client sees a part of it, and a request that moves it at
 /// the same time moves all of it or nothing. If the server is killed meanwhile, the rest has a
-/// hidden name. If the system refuses to remove something, the rest gets its name back.
+/// hidden name. If the system refuses to remove something, the rest gets its name back, unless that
+/// was taken meanwhile.
 pub(crate) fn remove_checked(
     parent: &OwnedFd,
     name: &CStr,
@@ -116,9 +122,11 @@ pub(crate) fn remove_checked(
     } else {
         Err(ChangeRefusal::replaced())
     };
-    removed.inspect_err(|_| {
-        // If another request or program took the name meanwhile, the rest keeps the hidden one.
-        let _ = rename_new(parent, &*aside, parent, name);
+    removed.map_err(|refusal| match rename_new(parent, &*aside, parent, name) {
+        Ok(()) => refusal,
+        // Another request or program took the name meanwhile. By any other name, the rest might be
+        // seen by clients that may not see it.
+        Err(_) => refusal.adding("; its name was taken meanwhile, and it has a hidden one"),
     })
 }
 
@@ -144,10 +152,13 @@ const SUFFIX_LEN: usize = 1 + 32 + 7;
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::mem::MaybeUninit;
+    use std::os::unix::fs::PermissionsExt;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
 
-    use rustix::fs::{CWD, Mode, OFlags, openat};
+    use rustix::fs::{CWD, Mode, OFlags, inotify, openat};
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
     use super::*;
 
@@ -179,6 +190,49 @@ mod tests {
                 assert_eq!(removed, Ok(false));
             });
         }
+    }
+
+    #[test]
+    fn a_folder_that_moves_over_another_one_never_changes_places_with_it() {
+        let parent = tempfile::tempdir().unwrap();
+        for path in ["from/new/file", "to/old/file"] {
+            fs::create_dir_all(parent.path().join(path)).unwrap();
+        }
+        let open = |name: &str| OwnedFd::from(fs::File::open(parent.path().join(name)).unwrap());
+        let existing = Some(rustix::fs::fstat(open("to/old")).unwrap());
+        let dest = DestEntry { folder: open("to"), name: c"old".into(), existing };
+        // A name comes into the folder of the source if it gets what is replaced.
+        let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+        let flags = inotify::WatchFlags::MOVED_TO;
+        inotify::add_watch(&watch, parent.path().join("from"), flags).unwrap();
+        let aside = dest.give(true, &open("from"), c"new").unwrap();
+        let mut buffer = [MaybeUninit::uninit(); 512];
+        let event = inotify::Reader::new(&watch, &mut buffer).next().map(|event| event.events());
+        assert_eq!(event.unwrap_err(), Errno::AGAIN);
+        assert_eq!(dest.remove(aside), Ok(false));
+        assert!(parent.path().join("to/old/file").exists());
+        assert!(!parent.path().join("from/new").exists());
+    }
+
+    #[test]
+    fn what_is_left_of_a_folder_says_that_its_name_was_taken() {
+        let parent = tempfile::tempdir().unwrap();
+        let at = |name: &str| parent.path().join(name);
+        fs::create_dir_all(at("folder/kept/file")).unwrap();
+        fs::set_permissions(at("folder/kept"), fs::Permissions::from_mode(0o555)).unwrap();
+        let folder = OwnedFd::from(fs::File::open(parent.path()).unwrap());
+        let stat = tree::stat_entry(&folder, c"folder").unwrap().unwrap();
+        let remove = || {
+            let mut own = capabilities(None).unwrap();
+            own.effective -= CapabilitySet::DAC_OVERRIDE;
+            set_capabilities(None, own).unwrap();
+            let taken = || fs::create_dir(at("folder")).unwrap();
+            remove_folder((&folder, c"folder"), &stat, taken)
+        };
+        let removed = thread::scope(|scope| scope.spawn(remove).join().unwrap());
+        let failed = removed.unwrap_err().failed;
+        assert_eq!(failed.len(), 1);
+        assert!(failed[0].detail.contains("its name was taken meanwhile"), "{failed:?}");
     }
 
     #[test]

@@ -63,6 +63,13 @@ impl ChangeRefusal {
         self
     }
 
+    /// Returns it with more said about it, and about each entry.
+    pub(crate) fn adding(mut self, more: &str) -> Self {
+        let entries = self.failed.iter_mut().map(|entry| &mut entry.detail);
+        entries.chain([&mut self.detail]).for_each(|detail| detail.to_mut().push_str(more));
+        self
+    }
+
     /// Creates the refusal for an error of reading.
     pub(crate) fn of_reading(errno: Errno) -> Self {
         match errno {
