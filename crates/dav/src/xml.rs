@@ -156,10 +156,19 @@ impl Element {
         })
     }
 
-    /// Returns the elements directly in it as owned values.
+    /// Returns the elements directly in it as owned values. They keep the language that they have in
+    /// it (RFC 4918 4.3).
     pub fn into_elements(self) -> impl Iterator<Item = Self> {
-        self.content.into_iter().filter_map(|node| match node {
-            Node::Element(element) => Some(element),
+        let is_language =
+            |(name, _): &(Name, String)| &*name.space == XML && &*name.local == "lang";
+        let language = self.attributes.into_iter().find(is_language);
+        self.content.into_iter().filter_map(move |node| match node {
+            Node::Element(mut element) => {
+                if !element.attributes.iter().any(is_language) {
+                    element.attributes.extend(language.clone());
+                }
+                Some(element)
+            }
             Node::Text(_) => None,
         })
     }
@@ -312,7 +321,7 @@ fn read_attributes(
 ) -> Result<Vec<(Name, String)>, BadXml> {
     let mut attributes = Vec::new();
     for (index, attribute) in start.attributes().enumerate() {
-        if index == MAX_ATTRIBUTES {
+        if index == MAX_WRITTEN {
             return Err(BadXml::TooLarge);
         }
         let attribute = attribute.map_err(|_| BadXml::Malformed)?;
@@ -323,6 +332,9 @@ fn read_attributes(
             }
             Some(_) => continue,
             None => {}
+        }
+        if attributes.len() == MAX_ATTRIBUTES {
+            return Err(BadXml::TooLarge);
         }
         let (space, local) = reader.resolver().resolve_attribute(attribute.key);
         let name = Name::new(&space, local.into_inner())?;
@@ -374,6 +386,10 @@ const MAX_ELEMENTS: usize = 1024;
 
 /// The maximum number of attributes of an element, each of which is compared with those before it.
 const MAX_ATTRIBUTES: usize = 32;
+
+/// The same with the declarations of namespaces. [`Element::write`] makes one for each attribute,
+/// one for the name, and one for `D`.
+const MAX_WRITTEN: usize = 2 * MAX_ATTRIBUTES + 2;
 
 /// The maximum length of a namespace, and of a name in it, in bytes.
 const MAX_NAME: usize = 255;

@@ -156,6 +156,33 @@ fn what_is_stored_is_read_again() {
 }
 
 #[test]
+fn attributes_are_as_many_when_they_are_read_again() {
+    let attributes: String = (0..32).map(|number| format!(" q:a{number}='{number}'")).collect();
+    let element = format!("<q:many xmlns:q='urn:q'{attributes}/>");
+    let element = Element::parse(element.as_bytes()).unwrap();
+    let mut stored = Vec::new();
+    Element::stored(vec![element.clone()]).write(&mut stored);
+    let again: Vec<_> = Element::parse(&stored).unwrap().into_elements().collect();
+    assert_eq!(again, [element]);
+}
+
+#[test]
+fn a_property_keeps_the_language_that_is_in_scope() {
+    let body = "<D:propertyupdate xmlns:D='DAV:' xml:lang='en'>\
+        <D:set><D:prop xml:lang='de'><a/><b xml:lang='fr'/></D:prop></D:set>\
+        <D:set><D:prop><c/></D:prop></D:set></D:propertyupdate>";
+    let patches = Patch::parse(body.as_bytes()).unwrap();
+    let written = patches.iter().map(|patch| {
+        let Patch::Set(property) = patch else { panic!("{patch:?}") };
+        let mut out = Vec::new();
+        property.write(&mut out);
+        String::from_utf8(out).unwrap()
+    });
+    let expected = ["<a xml:lang=\"de\"/>", "<b xml:lang=\"fr\"/>", "<c xml:lang=\"en\"/>"];
+    assert_eq!(written.collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn a_document_in_utf_16_is_read() {
     let text = "<?xml version='1.0' encoding='UTF-16'?><a><b>\u{e9}\u{20ac}\u{1f600}</b></a>";
     let encode = |to_bytes: fn(u16) -> [u8; 2]| -> Vec<u8> {

@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 
+use rustix::fs::{XattrFlags, getxattr, setxattr};
+
 use super::changes_delete::{open_site, statuses};
 use super::rig::{FileSystem, Mounted, Reply, Running, Site, age, request};
 
@@ -308,4 +310,31 @@ fn stored_properties_stay_with_their_file() {
     symlink("copy", site.path("link")).unwrap();
     assert_eq!(patch(&site, "/link", set).status, 403);
     assert_eq!(patch(&site, "/nothing", set).status, 404);
+}
+
+#[test]
+fn properties_that_cannot_be_read_are_not_replaced() {
+    let site = open_site(&[("file", b"x")]).start();
+    let set = |property: &str| {
+        let set = format!("<D:set><D:prop>{property}</D:prop></D:set>");
+        patch(&site, "/file", &set)
+    };
+    if !set("<x:keep>kept</x:keep>").text().contains("200 OK") {
+        return super::rig::skip("this file system has no extended attributes");
+    }
+    let attributes: String = (0..32).map(|number| format!(" x:a{number}='1'")).collect();
+    assert!(set(&format!("<x:many{attributes}/>")).text().contains("200 OK"));
+    // One more that comes from the language around it cannot be stored.
+    let more = format!("<D:set xml:lang='de'><D:prop><x:more{attributes}/></D:prop></D:set>");
+    assert!(patch(&site, "/file", &more).text().contains("507 "));
+    let found = site.ask("PROPFIND", "/file", &["Depth: 0"]).text();
+    assert!(found.contains(">kept</x:keep>") && found.contains("<x:many "), "{found}");
+    let (name, foreign) = ("user.underpass.properties", b"another program's");
+    setxattr(site.path("file"), name, foreign, XattrFlags::REPLACE).unwrap();
+    assert_eq!(set("<x:new/>").status, 409);
+    let time = "<D:getlastmodified>Sun, 06 Nov 1994 08:49:37 GMT</D:getlastmodified>";
+    assert!(set(time).text().contains("200 OK"));
+    let mut bytes = [0; 64];
+    let len = getxattr(site.path("file"), name, &mut bytes[..]).unwrap();
+    assert_eq!(&bytes[..len], foreign);
 }

@@ -86,7 +86,13 @@ fn change(
     if expected.as_ref().is_some_and(is_other) || !tags.hold(site) {
         return Err(ChangeRefusal::new(412, "the file was changed meanwhile"));
     }
-    let before = dead_properties::load(&file);
+    // Times can be set whatever is stored.
+    let before = match patches.iter().all(is_time) {
+        true => Vec::new(),
+        false => dead_properties::load_all(&file).map_err(|_| {
+            ChangeRefusal::new(409, "the stored properties cannot be read, and are not replaced")
+        })?,
+    };
     let mut change = PropertyChange { stored: before.clone(), ..PropertyChange::default() };
     let mut faults: Vec<_> = patches.iter().map(|patch| change.add(patch).err()).collect();
     if faults.iter().any(Option::is_some) {
@@ -103,7 +109,9 @@ fn change(
         && let Err(_denied) = set_times(&file, &change)
     {
         // All is as it was before.
-        dead_properties::store(&file, before)?;
+        if change.stored != before {
+            dead_properties::store(&file, before)?;
+        }
         return Ok(patches.iter().map(|patch| is_time(patch).then_some(403)).collect());
     }
     drop(alone);
