@@ -138,7 +138,7 @@ impl<'a> TreeCopy<'a> {
             mkdirat(parent, name, Mode::RWXU)?;
             let folder = open_folder(parent, name)?;
             dead_properties::copy(from, &folder);
-            return Ok(finish(&folder, &fstat(from)?)?);
+            return Ok(finish(from.as_fd(), &folder)?);
         };
         let options = CopyOptions {
             recursive: true,
@@ -197,7 +197,7 @@ impl<'a> TreeCopy<'a> {
         let options = Options::default().integrity(Integrity::Detect).reserve();
         let transfer = Transfer::new(source, Sink::of(to.as_fd())?).options(options);
         self.report.add(&transfer.run()?);
-        fchmod(&to, Mode::from_raw_mode(stat.st_mode & 0o1777))?;
+        fchmod(&to, mode_of(from.as_fd(), &stat))?;
         dead_properties::copy(&from, &to);
         futimens(&to, &times(&stat))?;
         Ok(check_writes(&to)?)
@@ -277,10 +277,16 @@ impl CopyObserver for Rules<'_> {
 }
 
 /// Gives a new folder the mode and times of its original.
-fn finish(to: &OwnedFd, stat: &Stat) -> Result<(), Errno> {
+fn finish(from: BorrowedFd<'_>, to: &OwnedFd) -> Result<(), Errno> {
+    let stat = fstat(from)?;
     // Set-group-id is not copied: the new folder inherits it from its parent if needed.
-    fchmod(to, Mode::from_raw_mode(stat.st_mode & 0o1777))?;
-    futimens(to, &times(stat))
+    fchmod(to, mode_of(from, &stat))?;
+    futimens(to, &times(&stat))
+}
+
+/// Returns the mode of a copy, which has another owner and no ACL of its original.
+fn mode_of(from: BorrowedFd<'_>, stat: &Stat) -> Mode {
+    Mode::from_raw_mode(atomic_file::without_acl(from, stat.st_mode) & 0o1777)
 }
 
 /// Opens a folder below another one without following links. Folders are opened again by their path

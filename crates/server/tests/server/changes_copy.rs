@@ -5,8 +5,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::process::Command;
 
+use rustix::fs::{XattrFlags, setxattr};
+
 use super::changes_delete::{open_site, statuses};
-use super::rig::{FileSystem, Mounted, Site, age, pattern};
+use super::rig::{FileSystem, Mounted, Site, age, pattern, request};
 
 #[test]
 fn a_copy_has_the_bytes_the_mode_and_the_times_of_the_original() {
@@ -136,4 +138,52 @@ fn where_files_can_share_their_blocks_a_copy_is_made_of_them() {
     assert_eq!(fs::read(root.join("c/a")).unwrap(), pattern(1 << 20));
     // A folder can be replaced only where it could be removed.
     statuses(&site, &[("COPY", "/folder", &["Destination: /c"], 403)]);
+}
+
+/// An ACL by which another user may read and write, and the group of the file may not.
+const FOR_ONE_USER: [u16; 22] = [
+    2, 0, // version
+    1, 6, 0xffff, 0xffff, // owner
+    2, 6, 1000, 0, // user 1000
+    4, 0, 0xffff, 0xffff, // group
+    16, 6, 0xffff, 0xffff, // mask
+    32, 0, 0xffff, 0xffff, // others
+];
+
+#[test]
+fn a_copy_gives_the_group_no_more_than_the_acl_of_the_original_does() {
+    let site = open_site(&[("secret", b"s"), ("folder/file", b"f"), ("old", b"old")]);
+    let acl = FOR_ONE_USER.map(u16::to_le_bytes).concat();
+    for name in ["secret", "folder", "old"] {
+        let mode = if name == "folder" { 0o700 } else { 0o600 };
+        fs::set_permissions(site.path(name), fs::Permissions::from_mode(mode)).unwrap();
+        let set = setxattr(site.path(name), "system.posix_acl_access", &acl, XattrFlags::empty());
+        if set.is_err() {
+            return super::rig::skip("this file system has no ACLs");
+        }
+        assert_eq!(fs::metadata(site.path(name)).unwrap().mode() & 0o070, 0o060, "the mask");
+    }
+    let site = site.start();
+    statuses(
+        &site,
+        &[
+            ("COPY", "/secret", &["Destination: /copy"], 201),
+            ("COPY", "/folder/", &["Destination: /bare/", "Depth: 0"], 201),
+            ("COPY", "/folder/", &["Destination: /whole/"], 201),
+        ],
+    );
+    for name in ["copy", "bare", "whole"] {
+        assert_eq!(fs::metadata(site.path(name)).unwrap().mode() & 0o077, 0, "{name}");
+    }
+    // Nor may the group read a new version that is not complete.
+    let fields = ["Upload-Complete: ?0", "Upload-Draft-Interop-Version: 8", "Content-Length: 3"];
+    let mut client = site.connect();
+    client.send(request("PUT", "/old", &fields) + "new");
+    assert_eq!((client.head().unwrap().status, client.reply().status), (104, 201));
+    let entries = fs::read_dir(site.path("")).unwrap().map(|entry| entry.unwrap());
+    let parts: Vec<_> = entries
+        .filter(|entry| entry.file_name().as_encoded_bytes().ends_with(b".upload"))
+        .map(|entry| entry.metadata().unwrap().mode() & 0o077)
+        .collect();
+    assert_eq!(parts, [0]);
 }

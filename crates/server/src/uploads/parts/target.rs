@@ -2,12 +2,13 @@
 //! now.
 
 use std::ffi::OsString;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::SystemTime;
 
 use rustix::fs::{AtFlags, FileType, Stat, statat};
 use rustix::io::Errno;
 use underpass_engine::Version;
+use underpass_engine::atomic_file::without_acl;
 
 use crate::digest::stored;
 use crate::files::open_files;
@@ -40,7 +41,7 @@ pub(crate) struct ExistingFile {
     modified: SystemTime,
     /// The size in bytes.
     pub(crate) len: u64,
-    /// The permission bits.
+    /// The permission bits that a new file without its ACL may have.
     pub(crate) mode: u32,
 }
 
@@ -114,7 +115,7 @@ impl UploadTarget {
             _ => stat,
         };
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Ok(Some(ExistingFile::new(&stat, self.etag(root, &stat)))),
+            FileType::RegularFile => Ok(Some(self.existing(root, &stat))),
             FileType::Directory if root.hides_entry(&self.path, true) => {
                 Err(UploadRefusal::new(403, "such names are hidden here"))
             }
@@ -123,12 +124,20 @@ impl UploadTarget {
         }
     }
 
-    /// Returns the tag that readers see: storing a digest with the file does not change it.
-    fn etag(&self, root: &Root, stat: &Stat) -> String {
+    /// Returns the file with these attributes, with the tag that readers see: storing a digest with
+    /// the file does not change it.
+    fn existing(&self, root: &Root, stat: &Stat) -> ExistingFile {
         let version = Version::from_stat(stat);
         let file = root.open(&self.path, DiskWait::Allowed).ok();
-        let same = file.filter(|file| Version::of(file).is_ok_and(|now| now == version));
-        same.map_or_else(|| etag(&facts(&version)), |file| stored::etag(file, &version))
+        let same = file.as_ref().filter(|file| Version::of(file).is_ok_and(|now| now == version));
+        let etag = same.map_or_else(|| etag(&facts(&version)), |file| stored::etag(file, &version));
+        // One that the server may not read has an ACL, too.
+        let mode = match file.map_or_else(|| root.open_path(&self.path), Ok) {
+            Ok(file) => without_acl(file.as_fd(), stat.st_mode),
+            Err(_) => stat.st_mode & !0o070,
+        };
+        let modified = open_files::modified(&version);
+        ExistingFile { etag, modified, len: version.size(), mode: mode & 0o777 }
     }
 }
 
@@ -151,14 +160,6 @@ pub(crate) fn check_version(replaces: Option<u64>, present: Option<&ExistingFile
 
 fn unexpected_version() -> UploadRefusal {
     UploadRefusal::new(412, "the file is not the expected version")
-}
-
-impl ExistingFile {
-    fn new(stat: &Stat, etag: String) -> Self {
-        let version = Version::from_stat(stat);
-        let modified = open_files::modified(&version);
-        Self { etag, modified, len: version.size(), mode: stat.st_mode & 0o777 }
-    }
 }
 
 /// Returns the path of a name in a folder.
