@@ -44,7 +44,7 @@ pub enum LockError {
     Conflict(Box<Lock>),
     /// The client has too many locks, or all clients together have, or the path has.
     TooMany,
-    /// A change that may take the path away has begun and not ended.
+    /// A change of what it would hold for has begun and not ended.
     Changing,
 }
 
@@ -114,7 +114,13 @@ impl LockTable {
 
     /// Checks that nothing at a path or below it stands in the way of a lock.
     fn check_new(&self, lock: &Lock, now: Instant) -> Result<(), LockError> {
-        if self.changing.iter().any(|path| is_beneath(&lock.root, path)) {
+        // It holds for the names in a folder, too (RFC 4918 7.4).
+        let meets = |path: &[u8]| {
+            is_beneath(&lock.root, path)
+                || parent(path) == Some(&*lock.root)
+                || lock.is_deep && is_beneath(path, &lock.root)
+        };
+        if self.changing.iter().any(|path| meets(path)) {
             return Err(LockError::Changing);
         }
         let conflicts = |other: &&Lock| lock.is_exclusive || other.is_exclusive;
@@ -177,7 +183,8 @@ impl LockTable {
         Ok(())
     }
 
-    /// Begins a change at a path and below: until [`LockTable::end_change`] no lock is given there.
+    /// Begins a change at a path and below: until [`LockTable::end_change`] no lock is given there,
+    /// or above if it would hold for the path.
     pub fn begin_change(&mut self, path: &[u8]) {
         self.changing.push(path.into());
     }

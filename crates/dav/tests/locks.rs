@@ -63,14 +63,19 @@ fn exclusive_locks_exclude_and_shared_ones_do_not() {
 fn a_path_that_is_changing_gets_no_lock() {
     let now = Instant::now();
     let mut table = LockTable::default();
-    let may = |table: &mut LockTable, root: &str| {
-        !matches!(table.add(lock(root, root, false, false, now), now), Err(LockError::Changing))
+    let add = |table: &mut LockTable, root: &str, is_deep| {
+        !matches!(table.add(lock(root, root, is_deep, false, now), now), Err(LockError::Changing))
     };
+    let may = |table: &mut LockTable, root: &str| add(table, root, false);
     for path in ["a/b", "a/b", "c"] {
         table.begin_change(path.as_bytes());
     }
     assert!(!may(&mut table, "a/b") && !may(&mut table, "a/b/x") && !may(&mut table, "c"));
-    assert!(may(&mut table, "a") && may(&mut table, "a/bb"));
+    assert!(may(&mut table, "a/bb"));
+    // Nor does a folder whose names or contents are changing.
+    assert!(!may(&mut table, "a") && !may(&mut table, "") && !add(&mut table, "a", true));
+    table.begin_change(b"d/deep/er");
+    assert!(may(&mut table, "d") && !add(&mut table, "d", true) && !may(&mut table, "d/deep"));
     table.end_change(b"a/b");
     assert!(!may(&mut table, "a/b"), "there is another change");
     table.end_change(b"a/b");

@@ -94,7 +94,9 @@ async fn run(
         },
         Method::Proppatch => match guard::check_write(ctx, &tokens, &target.path).await {
             Some(refusal) => Err(refusal),
-            None => Ok(proppatch::respond(ctx, target, (expected, tags)).await),
+            None => {
+                Ok(proppatch::respond(ctx, target, expected, Conditions { tokens, tags }).await)
+            }
         },
         _ => change(ctx, target, Conditions { tokens, tags }).await,
     }

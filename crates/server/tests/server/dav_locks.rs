@@ -9,7 +9,7 @@ use underpass_server::server::SiteSettings;
 
 use super::changes_delete::{open_site, statuses};
 use super::dav::send;
-use super::rig::{Reply, Running};
+use super::rig::{Reply, Running, request};
 
 const ALICE: &str = "Authorization: Basic YWxpY2U6c2VjcmV0MQ=="; // alice:secret1
 const BOB: &str = "Authorization: Basic Ym9iOnNlY3JldDI="; // bob:secret2
@@ -407,4 +407,23 @@ fn a_lock_holds_at_all_sites_that_serve_the_file() {
             ("PUT", "http://users.test/file", &[BOB, &own, empty], 204),
         ],
     );
+}
+
+#[test]
+fn a_lock_that_is_granted_while_properties_come_holds() {
+    let site = open_site(&[("file", b"x")]).start();
+    let body = "<D:propertyupdate xmlns:D='DAV:'><D:set><D:prop><a/></D:prop></D:set>\
+                </D:propertyupdate>";
+    let mut client = site.connect();
+    let length = format!("Content-Length: {}", body.len());
+    client.send(request("PROPPATCH", "/file", &[&length]) + &body[..20]);
+    let token = token(&site, "/file", &[]);
+    client.send(&body[20..]);
+    assert_eq!(client.reply().status, 423);
+    let own = format!("If: ({token})");
+    assert_eq!(send(&site, "PROPPATCH", "/file", &[&own], body).status, 207);
+    // A lock is given once: what is refreshed has a token.
+    let refreshed = site.ask("LOCK", "/file", &[&own]);
+    assert_eq!((refreshed.status, refreshed.field("Lock-Token")), (200, None));
+    assert!(refreshed.text().contains(&token[1..token.len() - 1]));
 }

@@ -57,7 +57,7 @@ async fn refresh(ctx: &RequestContext<'_>, target: &Target<'_>, tokens: &[&str])
     let lock = paths.iter().find_map(|path| table.refresh(path, submitted, wanted, Instant::now()));
     drop(table);
     match lock {
-        Some(lock) => granted(ctx, 200, lock),
+        Some(lock) => described(ctx, 200, lock),
         None => ctx.error(412, "If must name a lock of this path; it may have ended"),
     }
 }
@@ -90,7 +90,7 @@ async fn create(
         let added = AddedLock::add(site, lock).map_err(|error| match error {
             LockError::Conflict(other) => locked(ctx, &other, "no-conflicting-lock"),
             LockError::TooMany => ctx.busy(503, "too many locks are held"),
-            LockError::Changing => ctx.error(423, "this is being deleted, moved or replaced"),
+            LockError::Changing => ctx.error(423, "this, or something in it, is being changed"),
         })?;
         // From here on no change begins that has not named the lock. One may have ended before.
         if find(ctx, target).await? != present || LockPaths::find(ctx, path).await != paths {
@@ -227,14 +227,20 @@ async fn make_file(site: &Arc<Site>, path: &[u8]) -> Result<()> {
     made.await.unwrap_or_else(|_| Err(Errno::IO.into()))
 }
 
-/// Returns the response with a lock that the client has now.
+/// Returns the response with a lock that the client has got.
 fn granted(ctx: &RequestContext<'_>, status: u16, lock: Lock) -> Response {
     let token = format!("<{}>", lock.token);
-    let held = held(ctx.site(), lock, Instant::now());
-    let properties = Properties { locks: vec![held], ..Properties::default() };
-    let mut response = xml(status, multistatus::locked(&properties));
+    let mut response = described(ctx, status, lock);
     response.add_field("Lock-Token", &token);
     response
+}
+
+/// Returns the response with a lock that the client has. Of one that is refreshed, there is no
+/// `Lock-Token` (RFC 4918 9.10.2).
+fn described(ctx: &RequestContext<'_>, status: u16, lock: Lock) -> Response {
+    let held = held(ctx.site(), lock, Instant::now());
+    let properties = Properties { locks: vec![held], ..Properties::default() };
+    xml(status, multistatus::locked(&properties))
 }
 
 /// Answers an UNLOCK. The caller must have checked the right to write.

@@ -17,6 +17,7 @@ use underpass_engine::Version;
 use crate::changes::body;
 use crate::changes::dav::dead_properties;
 use crate::changes::dav::describe::link;
+use crate::changes::dav::guard::{Conditions, check_write};
 use crate::changes::dav::propfind::xml;
 use crate::changes::dav::tags::TagConditions;
 use crate::changes::refusal::{ChangeRefusal, Result};
@@ -29,13 +30,15 @@ use underpass_protocol::request::target::Target;
 use underpass_protocol::response::validator::parse_date;
 
 /// The version of a file, and the entity tags, for which the client's conditions held.
-pub(crate) type Expected = (Option<Version>, TagConditions);
+type Expected = (Option<Version>, TagConditions);
 
-/// Answers a PROPPATCH. The caller must have checked the right to write, locks and conditions.
+/// Answers a PROPPATCH. The caller must have checked the right to write and the conditions, which
+/// held for this version.
 pub(crate) async fn respond(
     ctx: &RequestContext<'_>,
     target: &Target<'_>,
-    expected: Expected,
+    version: Option<Version>,
+    Conditions { tokens, tags }: Conditions<'_>,
 ) -> Response {
     let patches = match body::read(ctx, &body::XML).await {
         Ok(body) => Patch::parse(&body),
@@ -57,6 +60,11 @@ pub(crate) async fn respond(
     let site = Arc::clone(ctx.site());
     let slot = ctx.peer.while_connected(site.shared.changing.take(ctx.owner())).await;
     let Some(slot) = slot else { return ctx.error(408, "") };
+    // A lock may have been given while the body came.
+    if let Some(refusal) = check_write(ctx, &tokens, &target.path).await {
+        return refusal;
+    }
+    let expected = (version, tags);
     let (helper, path) = (Arc::clone(&site), target.path.to_vec());
     let work = move || {
         let _slot = slot;
