@@ -10,6 +10,7 @@ use underpass_cache::{
     ObjectRequest, Reader, ResponseContent,
 };
 use underpass_protocol::caching::{CacheStatus, Forward, has_passed};
+use underpass_protocol::encode_path;
 use underpass_protocol::request::target::Target;
 use underpass_protocol::request::{Method, Request};
 use underpass_protocol::response::head::{PLAIN_TEXT, push_field, push_number_field};
@@ -332,7 +333,7 @@ fn relay_response(
     let lines = known.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     push_replayed(ctx, &mut fields, lines.clone().filter(|(name, value)| !is_local(name, value)));
     if let Some((_, path)) = lines.clone().find(|(name, value)| is_local(name, value)) {
-        let path = format!("{}{path}", ctx.settings().path_prefix);
+        let path = encode_path(ctx.settings().path_prefix.as_bytes()) + path;
         push_field(&mut fields, "Location", path.as_bytes());
     }
     let media_type = lines.clone().find(|(name, _)| *name == "content-type");

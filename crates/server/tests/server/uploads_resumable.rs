@@ -468,3 +468,15 @@ fn many_connections_that_go_on_at_once_make_one_whole_file() {
     assert!(fs::read(server.path("file")).unwrap() == pattern(TOTAL));
     assert_eq!(parts(&server), 0);
 }
+
+#[test]
+fn the_address_of_an_upload_is_a_link_whatever_the_prefix() {
+    let site = open_site();
+    let server = site.with(|settings| settings.sites[0].path_prefix = "/caf\u{e9}".into()).start();
+    let fields = ["Upload-Complete: ?0", "Content-Length: 1"];
+    let (mut client, location) = begin(&server, "/caf%C3%A9/new", &fields);
+    client.send("x");
+    assert_eq!(client.reply().field("Location"), Some(location.as_str()));
+    assert!(location.starts_with("/caf%C3%A9/new?upload="), "{location}");
+    assert_eq!(offset(&server, &location), Some(1));
+}

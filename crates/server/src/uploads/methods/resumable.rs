@@ -258,8 +258,8 @@ fn limits(upload: &ActiveUpload<'_>) -> UploadLimits {
 
 /// Returns the address of an upload.
 fn location(upload: &ActiveUpload<'_>, id: UploadId) -> String {
-    let path = encode_path(&upload.params.path);
-    format!("{}/{path}?upload={id}", upload.site.settings.path_prefix)
+    let [prefix, path] = [upload.site.settings.path_prefix.as_bytes(), &*upload.params.path];
+    format!("{}/{}?upload={id}", encode_path(prefix), encode_path(path))
 }
 
 /// Returns the id of an upload's part, which includes the client as its owner.
