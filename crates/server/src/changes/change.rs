@@ -5,14 +5,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FileType, Mode, Stat, fstat, fsync, mkdirat, syncfs, unlinkat};
+use rustix::fs::{
+    Access, AtFlags, FileType, Mode, Stat, accessat, fstat, fsync, mkdirat, syncfs, unlinkat,
+};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{AtomicFile, Existing, sync_folder};
 use underpass_engine::{FileId, Report, Version};
 
 use crate::auth::Right;
 use crate::changes::checks::{
-    c_name, check_contents, check_depth, hidden, open_dest, parent_of, root_itself,
+    c_name, check_contents, check_depth, find_existing, hidden, open_dest, parent_of, root_itself,
 };
 use crate::changes::dav::tags::TagConditions;
 use crate::changes::dest_entry::{DestEntry, hidden_name, remove_checked};
@@ -118,7 +120,7 @@ impl Change {
         check_depth(&stat, depth)?;
         self.check_hidden(site, &stat)?;
         let is_folder = tree::kind(&stat) == FileType::Directory;
-        let dest = open_dest(site, to, &stat, is_folder)?;
+        let mut dest = open_dest(site, to, &stat)?;
         self.refuse_own_target(site, &stat, &dest)?;
         check_contents(site, &folder, &name, &stat, &self.path, Some(&to.path))?;
         let given = {
@@ -126,10 +128,13 @@ impl Change {
             let _names = self.hold_names(site, is_folder)?;
             self.check_again(&folder, &name)?;
             self.check_dest(site, &dest)?;
+            if dest.existing.is_none() {
+                find_existing(site, to, &mut dest, &stat)?;
+            }
             dest.give(is_folder, &folder, &name)
         };
         let (aside, report) = match given {
-            Err(Errno::XDEV) => move_across(self, site, &folder, &name, &stat, &dest)?,
+            Err(Errno::XDEV) => move_across(self, site, &folder, &name, &stat, (&mut dest, to))?,
             Err(Errno::INVAL) => {
                 return Err(ChangeRefusal::new(
                     403,
@@ -154,8 +159,7 @@ impl Change {
         }
         let stat = fstat(&from)?;
         self.check(&stat)?;
-        let is_folder = tree::kind(&stat) == FileType::Directory;
-        let dest = open_dest(site, to, &stat, is_folder)?;
+        let mut dest = open_dest(site, to, &stat)?;
         let hides = |path: &[u8], is_folder| {
             site.root.hides_reached(path, is_folder, &self.path, reached.as_deref())
         };
@@ -169,23 +173,26 @@ impl Change {
         let is_new = if is_file && !dest.is_folder() {
             let name = OsStr::from_bytes(dest.name.to_bytes());
             let new_file = copied(site, &mut copying, &from, &dest.folder, name)?;
-            let replaces = dest.existing.is_some();
             let _names = self.hold_names(site, false)?;
             self.check_dest(site, &dest)?;
+            find_existing(site, to, &mut dest, &stat)?;
+            let replaces = dest.existing.is_some();
             new_file.commit(if replaces { Existing::Replace } else { Existing::Keep })?;
             !replaces
         } else {
-            let copy = UnnamedCopy::new(site, &dest)?;
+            let copy = UnnamedCopy::new(site, &mut dest)?;
+            let folder = &copy.dest.folder;
             if is_file {
                 let name = OsStr::from_bytes(copy.name.to_bytes());
-                let new_file = copied(site, &mut copying, &from, &dest.folder, name)?;
+                let new_file = copied(site, &mut copying, &from, folder, name)?;
                 new_file.commit(Existing::Keep)?;
             } else {
                 let contents = (depth == Depth::Infinity).then_some(self.path.as_slice());
-                let copied = copying.folder(&from, contents, dest.folder.as_fd(), &copy.name);
+                let copied = copying.folder(&from, contents, folder.as_fd(), &copy.name);
                 copied.map_err(|refusal| refusal.beneath(&self.path))?;
             }
-            dest.remove(copy.publish(self, site, is_folder)?)?
+            let aside = copy.publish(self, site, to, &stat)?;
+            dest.remove(aside)?
         };
         sync(site, &dest.folder)?;
         Ok(Changed { is_new, report: copying.report })
@@ -276,11 +283,13 @@ fn move_across(
     folder: &OwnedFd,
     name: &CStr,
     stat: &Stat,
-    dest: &DestEntry,
+    (dest, to): (&mut DestEntry, &Destination),
 ) -> Result<(Option<CString>, Report)> {
+    // What could not be removed afterwards is not copied.
+    accessat(folder, c".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)?;
     let fits = |to: BorrowedFd<'_>, len: u64| fits(site, to, len);
     let copy = UnnamedCopy::new(site, dest)?;
-    let (to, new_name) = (dest.folder.as_fd(), &copy.name);
+    let (new_folder, new_name) = (copy.dest.folder.as_fd(), &copy.name);
     let is_folder = tree::kind(stat) == FileType::Directory;
     let copied = is_folder.then(CopiedEntries::new);
     let report = match &copied {
@@ -292,17 +301,17 @@ fn move_across(
                 false
             };
             let mut copying = TreeCopy::new(&note, &fits, true);
-            let moved = copying.folder(&from, Some(b""), to, new_name);
+            let moved = copying.folder(&from, Some(b""), new_folder, new_name);
             moved.map_err(|refusal| refusal.beneath(&change.path))?;
             copying.report
         }
         None => {
             let mut copying = TreeCopy::new(&|_, _| false, &fits, true);
-            copying.leaf(folder.as_fd(), name, stat, to, new_name)?;
+            copying.leaf(folder.as_fd(), name, stat, new_folder, new_name)?;
             copying.report
         }
     };
-    let aside = copy.publish(change, site, is_folder)?;
+    let aside = copy.publish(change, site, to, stat)?;
     if let Some(copied) = &copied {
         let removed = removal::remove_copied(folder.as_fd(), name, copied);
         removed.map_err(|refusal| refusal.beneath(&change.path))?;
@@ -316,7 +325,10 @@ fn move_across(
             "the file was replaced while it was moved; both copies remain",
         ));
     }
-    removal::remove(folder.as_fd(), name)?;
+    removal::remove(folder.as_fd(), name).map_err(|refusal| {
+        let reason = refusal.detail;
+        ChangeRefusal::made(format_args!("the original cannot be removed: {reason}"))
+    })?;
     Ok((aside, report))
 }
 
@@ -339,25 +351,34 @@ fn copied(
 
 /// A new entry under a temporary hidden name. It is removed if it is dropped before it has its own.
 struct UnnamedCopy<'a> {
-    dest: &'a DestEntry,
+    dest: &'a mut DestEntry,
     name: CString,
     /// Opened for syncfs(2), which may report errors only to what was open when they occurred.
     system: Option<OwnedFd>,
 }
 
 impl<'a> UnnamedCopy<'a> {
-    fn new(site: &Site, dest: &'a DestEntry) -> Result<Self> {
+    fn new(site: &Site, dest: &'a mut DestEntry) -> Result<Self> {
         // The folder was opened without the right to read, which syncfs(2) needs.
         let open = || tree::open_folder(dest.folder.as_fd(), c".");
         let system = is_synced(site).then(open).transpose()?;
-        Ok(Self { dest, name: hidden_name(&dest.name), system })
+        Ok(Self { name: hidden_name(&dest.name), dest, system })
     }
 
     /// Gives it its name; returns the hidden name of a folder that was replaced.
-    fn publish(&self, change: &Change, site: &Site, is_folder: bool) -> Result<Option<CString>> {
+    fn publish(
+        self,
+        change: &Change,
+        site: &Site,
+        to: &Destination,
+        source: &Stat,
+    ) -> Result<Option<CString>> {
         self.system.as_ref().map_or(Ok(()), syncfs)?;
+        // It may have come, or have got something in it, while the source was copied.
+        find_existing(site, to, self.dest, source)?;
         let _names = change.hold_names(site, false)?;
         change.check_dest(site, self.dest)?;
+        let is_folder = tree::kind(source) == FileType::Directory;
         Ok(self.dest.give(is_folder, &self.dest.folder, &self.name)?)
     }
 }

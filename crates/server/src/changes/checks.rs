@@ -25,14 +25,8 @@ pub(super) fn check_depth(stat: &Stat, depth: Depth) -> Result<()> {
 }
 
 /// Opens the destination of a move or copy, if it is allowed.
-pub(super) fn open_dest(
-    site: &Site,
-    to: &Destination,
-    source: &Stat,
-    is_folder: bool,
-) -> Result<DestEntry> {
-    let no_folder =
-        || ChangeRefusal::new(409, "the Destination ends in a slash, but this is no folder");
+pub(super) fn open_dest(site: &Site, to: &Destination, source: &Stat) -> Result<DestEntry> {
+    let is_folder = tree::kind(source) == FileType::Directory;
     let is_file_to_folder = to.is_folder && !is_folder;
     if is_file_to_folder && to.overwrite != Overwrite::Allowed {
         return Err(no_folder());
@@ -45,12 +39,24 @@ pub(super) fn open_dest(
         true => existing_parent_of(site, &to.path)?,
         false => parent_of(site, &to.path)?,
     };
-    let existing = tree::stat_entry(&folder, &name)?;
-    let dest = DestEntry { folder, name, existing };
-    if is_file_to_folder && !dest.is_folder() {
+    let mut dest = DestEntry { folder, name, existing: None };
+    find_existing(site, to, &mut dest, source)?;
+    Ok(dest)
+}
+
+/// Finds what has the name of the destination now, and refuses what may not be replaced.
+pub(super) fn find_existing(
+    site: &Site,
+    to: &Destination,
+    dest: &mut DestEntry,
+    source: &Stat,
+) -> Result<()> {
+    dest.existing = tree::stat_entry(&dest.folder, &dest.name)?;
+    let is_folder = tree::kind(source) == FileType::Directory;
+    if to.is_folder && !is_folder && !dest.is_folder() {
         return Err(no_folder());
     }
-    let Some(existing) = &dest.existing else { return Ok(dest) };
+    let Some(existing) = &dest.existing else { return Ok(()) };
     if FileId::of(existing) == FileId::of(source) {
         return Err(ChangeRefusal::new(403, "this is the same file or folder"));
     }
@@ -60,15 +66,12 @@ pub(super) fn open_dest(
     match tree::kind(existing) {
         // Others mean the folder to put the file in: mv(1) would put it there.
         FileType::Directory if !is_folder && to.overwrite != Overwrite::Allowed => {
-            return Err(ChangeRefusal::new(409, "a file replaces a folder only with Overwrite: T"));
+            Err(ChangeRefusal::new(409, "a file replaces a folder only with Overwrite: T"))
         }
-        FileType::Directory => check_removal(site, &dest, existing, &to.path)?,
-        FileType::RegularFile | FileType::Symlink => {}
-        _ => {
-            return Err(ChangeRefusal::new(409, "the Destination is neither a file nor a folder"));
-        }
+        FileType::Directory => check_removal(site, dest, existing, &to.path),
+        FileType::RegularFile | FileType::Symlink => Ok(()),
+        _ => Err(ChangeRefusal::new(409, "the Destination is neither a file nor a folder")),
     }
-    Ok(dest)
 }
 
 /// Refuses to replace a folder that the client could not delete.
@@ -127,6 +130,10 @@ fn existing_parent_of(site: &Site, path: &[u8]) -> Result<(OwnedFd, CString)> {
     let parent = site.root.parent_of(path).map_err(ChangeRefusal::at_target)?;
     let (folder, name) = parent.ok_or_else(root_itself)?;
     Ok((folder, c_name(name)))
+}
+
+fn no_folder() -> ChangeRefusal {
+    ChangeRefusal::new(409, "the Destination ends in a slash, but this is no folder")
 }
 
 pub(super) fn hidden() -> ChangeRefusal {

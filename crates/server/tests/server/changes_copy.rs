@@ -8,7 +8,7 @@ use std::process::Command;
 use rustix::fs::{XattrFlags, setxattr};
 
 use super::changes_delete::{open_site, statuses};
-use super::rig::{FileSystem, Mounted, Site, age, pattern, request};
+use super::rig::{FileSystem, Mounted, Running, Site, age, pattern, request, wait_until};
 
 #[test]
 fn a_copy_has_the_bytes_the_mode_and_the_times_of_the_original() {
@@ -186,4 +186,44 @@ fn a_copy_gives_the_group_no_more_than_the_acl_of_the_original_does() {
         .map(|entry| entry.metadata().unwrap().mode() & 0o077)
         .collect();
     assert_eq!(parts, [0]);
+}
+
+/// Copies a large folder to `/to`, and does something as soon as the copy has begun; returns the
+/// status of the first round that gets the expected one.
+fn copied_while(site: &Running, expected: u16, act: impl Fn()) -> u16 {
+    let mut status = 0;
+    for _ in 0..8 {
+        std::thread::scope(|scope| {
+            let fields = ["Destination: /to/copy/", "Overwrite: T"];
+            let copy = scope.spawn(move || site.ask("COPY", "/from/", &fields).status);
+            wait_until("the copy", || {
+                fs::read_dir(site.path("to")).unwrap().any(|entry| {
+                    let name = entry.unwrap().file_name();
+                    name.as_encoded_bytes().ends_with(b".upload")
+                }) || copy.is_finished()
+            });
+            act();
+            status = copy.join().unwrap();
+        });
+        if status == expected {
+            break;
+        }
+        fs::remove_dir_all(site.path("to")).unwrap();
+        fs::create_dir_all(site.path("to/copy")).unwrap();
+    }
+    status
+}
+
+#[test]
+fn what_comes_while_a_folder_is_copied_is_replaced_only_as_before() {
+    let site = open_site(&[("to/copy/old", b"old")]);
+    (0..500).for_each(|i| site.write(&format!("from/{i}"), b"x"));
+    let site = site.start();
+    let hidden = || fs::write(site.path("to/copy/.hidden"), "kept").unwrap();
+    assert_eq!(copied_while(&site, 403, hidden), 403);
+    assert_eq!(fs::read(site.path("to/copy/.hidden")).unwrap(), b"kept");
+    fs::remove_dir_all(site.path("to/copy")).unwrap();
+    let taken = || drop(fs::create_dir(site.path("to/copy")));
+    assert_eq!(copied_while(&site, 204, taken), 204);
+    assert!(site.path("to/copy/499").exists());
 }

@@ -119,6 +119,7 @@ fn what_cannot_move_to_another_file_system_is_named() {
     };
     permit("unread/secret", 0o000);
     permit("fixed/ro", 0o555);
+    fs::write(folder.join("root/old"), "old").unwrap();
     let site = start(Site::new().with(|settings| {
         settings.sites[0].root = Some(folder.clone());
         settings.sites[0].changes.upload = true;
@@ -132,6 +133,9 @@ fn what_cannot_move_to_another_file_system_is_named() {
     assert_eq!(named(&found), [("/fixed/ro/k", UNCHANGEABLE)]);
     assert!(!folder.join("fixed/a").exists());
     assert_eq!(fs::read(folder.join("root/fixed/ro/k")).unwrap(), b"fixed/ro/k");
+    // What could not be removed is not moved.
+    statuses(&site, &[("MOVE", "/fixed/ro/k", &["Destination: /root/old"], 403)]);
+    assert_eq!(fs::read(folder.join("root/old")).unwrap(), b"old");
     permit("fixed/ro", 0o755);
 }
 
