@@ -84,6 +84,11 @@ impl ChangeRefusal {
         Self::made(format_args!("may not survive a power cut; the system says: {error}"))
     }
 
+    /// Creates the refusal of the copy of a file that is changing.
+    pub(crate) fn written_to() -> Self {
+        Self::new(409, "the file was written to while it was copied; try again")
+    }
+
     /// Creates the refusal of a change of what has been replaced since it was checked.
     pub(crate) fn replaced() -> Self {
         Errno::ISDIR.into()
@@ -149,9 +154,7 @@ impl From<Error> for ChangeRefusal {
     fn from(error: Error) -> Self {
         match error {
             Error::Io { source, .. } => source.into(),
-            Error::SourceChanged { .. } | Error::SourceEnded { .. } => {
-                Self::new(409, "the file was written to while it was copied; try again")
-            }
+            Error::SourceChanged { .. } | Error::SourceEnded { .. } => Self::written_to(),
             error => Self::new(500, error.to_string()),
         }
     }

@@ -8,8 +8,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, StatxFlags, fchmod, fstat, futimens, mkdirat, openat,
-    readlinkat, statat, statx, symlinkat, utimensat,
+    AtFlags, FileType, Mode, OFlags, Stat, StatxFlags, fchmod, fstat, ftruncate, futimens, mkdirat,
+    openat, readlinkat, statat, statx, symlinkat, utimensat,
 };
 use rustix::io::Errno;
 use underpass_copy::{
@@ -18,7 +18,7 @@ use underpass_copy::{
 };
 use underpass_engine::atomic_file::{self, check_writes};
 use underpass_engine::wait::{lock, unpoison};
-use underpass_engine::{Integrity, Options, Report, Sink, Source, Transfer};
+use underpass_engine::{Integrity, Options, Report, Sink, Source, Transfer, Version, data_ranges};
 use underpass_sys::open_beneath;
 
 use crate::changes::dav::dead_properties;
@@ -190,17 +190,41 @@ impl<'a> TreeCopy<'a> {
     /// set-user-id and set-group-id are not kept.
     pub(crate) fn file(&mut self, from: impl AsFd, to: impl AsFd) -> Result<()> {
         let stat = fstat(&from)?;
-        if !(self.has_room)(to.as_fd(), u64::try_from(stat.st_size).unwrap_or(0)) {
+        let version = Version::from_stat(&stat);
+        let len = version.size();
+        let has_holes = u64::try_from(stat.st_blocks).unwrap_or(0) * 512 < len;
+        let ranges = || data_ranges(from.as_fd(), len);
+        let needed = match has_holes {
+            true => ranges().try_fold(0, |sum, range| range.map(|(_, len)| sum + len))?,
+            false => len,
+        };
+        if !(self.has_room)(to.as_fd(), needed) {
             return Err(Errno::NOSPC.into());
         }
-        let source = Source::of(from.as_fd())?;
-        let options = Options::default().integrity(Integrity::Detect).reserve();
-        let transfer = Transfer::new(source, Sink::of(to.as_fd())?).options(options);
-        self.report.add(&transfer.run()?);
+        let (source, sink) = (Source::of(from.as_fd())?, Sink::of(to.as_fd())?);
+        if has_holes {
+            for range in ranges() {
+                let (at, len) = range?;
+                let source = source.clone().at(at).len(len).version(version);
+                self.transfer(source, sink.clone().at(at))?;
+            }
+            ftruncate(&to, len)?;
+            if Version::of(&from)?.differs_from(&version) {
+                return Err(ChangeRefusal::written_to());
+            }
+        } else {
+            self.transfer(source, sink)?;
+        }
         fchmod(&to, mode_of(from.as_fd(), &stat))?;
         dead_properties::copy(&from, &to);
         futimens(&to, &times(&stat))?;
         Ok(check_writes(&to)?)
+    }
+
+    fn transfer(&mut self, source: Source<impl AsFd>, sink: Sink<impl AsFd>) -> Result<()> {
+        let options = Options::default().integrity(Integrity::Detect).reserve();
+        self.report.add(&Transfer::new(source, sink).options(options).run()?);
+        Ok(())
     }
 }
 

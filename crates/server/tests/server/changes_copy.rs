@@ -1,7 +1,7 @@
 //! COPY: by the kernel, whole, and without what nobody may see.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::process::Command;
 
@@ -226,4 +226,27 @@ fn what_comes_while_a_folder_is_copied_is_replaced_only_as_before() {
     let taken = || drop(fs::create_dir(site.path("to/copy")));
     assert_eq!(copied_while(&site, 204, taken), 204);
     assert!(site.path("to/copy/499").exists());
+}
+
+#[test]
+fn a_copy_has_the_holes_of_the_original() {
+    let site = open_site(&[("sparse", b"begin"), ("hole", b"")]);
+    for name in ["sparse", "hole"] {
+        fs::File::options().write(true).open(site.path(name)).unwrap().set_len(32 << 20).unwrap();
+    }
+    let file = fs::File::options().write(true).open(site.path("sparse")).unwrap();
+    file.write_all_at(b"middle", 16 << 20).unwrap();
+    drop(file);
+    let allocated = |name: &str| fs::metadata(site.path(name)).unwrap().blocks() * 512;
+    if allocated("sparse") > 1 << 20 {
+        return super::rig::skip("this file system has no holes");
+    }
+    let site = site.start();
+    for name in ["sparse", "hole"] {
+        let to = format!("Destination: /copy-{name}");
+        statuses(&site, &[("COPY", &format!("/{name}"), &[&to], 201)]);
+        let copy = site.path(&format!("copy-{name}"));
+        assert!(fs::metadata(&copy).unwrap().blocks() * 512 <= 1 << 20, "{name}");
+        assert!(fs::read(copy).unwrap() == fs::read(site.path(name)).unwrap(), "{name}");
+    }
 }
