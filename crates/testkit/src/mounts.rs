@@ -18,6 +18,8 @@ pub enum FileSystem {
     NoCase,
     /// overlayfs over a tmpfs.
     Overlay,
+    /// ramfs, which has no attributes, and no limit.
+    Ramfs,
     /// tmpfs.
     Tmpfs,
     /// ext4 with inodes so small that times are whole seconds.
@@ -79,7 +81,7 @@ impl Mounted {
             FileSystem::NoCase => Some(("mkfs.ntfs", ["-q", "-F", "-Q"].as_slice())),
             FileSystem::WholeSeconds => Some(("mkfs.ext4", ["-q", "-F", "-I", "128"].as_slice())),
             FileSystem::Xfs => Some(("mkfs.xfs", ["-q", "-m", "reflink=1"].as_slice())),
-            FileSystem::Overlay | FileSystem::Tmpfs => None,
+            FileSystem::Overlay | FileSystem::Ramfs | FileSystem::Tmpfs => None,
         };
         if let Some((tool, arguments)) = make {
             let min = if kind == FileSystem::Xfs { 300 } else { 1 };
@@ -93,6 +95,7 @@ impl Mounted {
                 let size = format!("size={mebibytes}m");
                 command.args(["-t", "tmpfs", "-o", &size, "tmpfs"])
             }
+            (FileSystem::Ramfs, _) => command.args(["-t", "ramfs", "ramfs"]),
             (FileSystem::Overlay, Some(below)) => {
                 let layer = |name: &str| {
                     let path = below.root().join(name);

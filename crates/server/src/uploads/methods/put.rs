@@ -32,7 +32,7 @@ pub(crate) fn put(upload: &mut ActiveUpload<'_>) -> Result<Response> {
     if let Some(len) = expected {
         upload.reserve(&target, &new_file, 0, len)?;
     }
-    part::forget_part(upload, &target);
+    let newest = part::forget_part(upload, &target)?;
     upload.send_continue()?;
     match upload.body(new_file.file(), 0, changes.limit) {
         Ok(_) => finish(upload, &target, new_file, FinishOptions::default()),
@@ -42,7 +42,7 @@ pub(crate) fn put(upload: &mut ActiveUpload<'_>) -> Result<Response> {
                 && received >= WORTH_KEEPING
                 && upload.is_cut_off()
             {
-                part::keep_part(upload, &target, new_file, received..total);
+                part::keep_part(upload, &target, &newest, new_file, received..total);
             }
             Err(refusal)
         }

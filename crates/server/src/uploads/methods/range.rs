@@ -9,7 +9,6 @@ use crate::uploads::methods::put::{FinishOptions, finish};
 use crate::uploads::parts::part::{
     PartialUpload, copy_existing, name_at_site, part_len, part_version, record_synced,
 };
-use crate::uploads::parts::part_version::PartVersion;
 use crate::uploads::parts::target::UploadTarget;
 use crate::uploads::refusal::{Result, UploadRefusal};
 use crate::uploads::state::disk_space;
@@ -53,9 +52,9 @@ pub(crate) fn put(upload: &mut ActiveUpload<'_>, range: ContentRange) -> Result<
 pub(crate) fn respond(upload: &mut ActiveUpload<'_>) -> Result<Response> {
     let target = upload.target()?;
     let id = part_id(upload, &target);
-    let is_stale =
-        part_version(&target, id)?.is_some_and(|of| of != PartVersion::new(&target, of.total));
-    let len = if is_stale { None } else { part_len(upload, &target, id)? };
+    let version = part_version(upload, &target, id)?;
+    let is_current = version.is_some_and(|of| of == target.part_version(of.total));
+    let len = if is_current { part_len(upload, &target, id)? } else { None };
     let Some(len) = len else {
         return Err(UploadRefusal::new(404, "there is no unfinished upload of this file"));
     };
@@ -73,17 +72,17 @@ fn begin<'a, 't>(
     range: ContentRange,
 ) -> Result<(PartialUpload<'a>, AtomicFile, Option<&'t str>)> {
     let part = PartialUpload::take(upload, target, part_id(upload, target))?;
-    let version = PartVersion::new(target, range.total);
+    let version = target.part_version(range.total);
+    let have = part.len(target)?;
     let have = match part.version(target)? {
-        Some(other) if other != version && range.first > 0 => {
-            if other.total == version.total || other.replaces == version.replaces {
-                let detail = "the unfinished upload is of another version: send the whole file";
-                return Err(UploadRefusal::new(409, detail));
-            }
-            // Another version has been stored since, and this request continues that one.
-            None
+        _ if have.is_none() || range.first == 0 => have,
+        Some(known) if known == version => have,
+        // Another version has been stored since, and this request continues that one.
+        Some(known) if known.total != version.total && known.replaces != version.replaces => None,
+        _ => {
+            let detail = "the unfinished upload is of another version: send the whole file";
+            return Err(UploadRefusal::new(409, detail));
         }
-        _ => part.len(target)?,
     };
     let present = target.present.as_ref().map_or(0, |present| present.len);
     let is_copied = have.is_none() && range.first > 0;
@@ -95,7 +94,7 @@ fn begin<'a, 't>(
     upload.check_room(target, if is_copied { range.total } else { range.total - range.first })?;
     let kept = if is_copied { 0 } else { range.first };
     let new_file = part.open(target, kept)?;
-    version.record(new_file.file());
+    upload.site.shared.uploads.versions.record(new_file.file(), version);
     let prepared =
         if is_copied { copy_existing(upload, new_file.file(), range.first) } else { Ok(()) };
     let end = range.first + range.len;

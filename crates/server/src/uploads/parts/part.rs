@@ -19,11 +19,11 @@ use crate::files::root::DiskWait;
 use crate::routing::response::RETRY_SOON;
 use crate::server::sites::site::Site;
 use crate::uploads::active_upload::ActiveUpload;
-use crate::uploads::parts::part_version::{self, PartVersion};
 use crate::uploads::parts::stale_uploads;
 use crate::uploads::parts::target::UploadTarget;
 use crate::uploads::refusal::{Result, UploadRefusal};
-use crate::uploads::state::locks::UploadLock;
+use crate::uploads::state::locks::{NewestUpload, UploadLock};
+use crate::uploads::state::part_versions::PartVersion;
 use crate::uploads::state::sync_tracker;
 use underpass_protocol::upload::{PartId, partial_name};
 
@@ -98,7 +98,7 @@ impl<'a> PartialUpload<'a> {
         let lock = locks.take_free(&target.folder, &self.complete, &target.folder);
         new_file.rename_partial(OsStr::from_bytes(&self.complete))?;
         sync_tracker::remove_record(new_file.file());
-        part_version::remove_note(new_file.file());
+        self.site.shared.uploads.versions.remove(new_file.file());
         Ok(lock)
     }
 
@@ -109,7 +109,7 @@ impl<'a> PartialUpload<'a> {
 
     /// Returns the version of the file that the part is of, if that is known.
     pub(crate) fn version(&self, target: &UploadTarget) -> Result<Option<PartVersion>> {
-        version_of(target, &self.name)
+        version_of(self.site, target, &self.name)
     }
 
     /// Opens or makes the part, cut to the `len` bytes at its front that are to be kept.
@@ -167,13 +167,17 @@ pub(crate) fn part_len(
 }
 
 /// Returns the version of the file that a part is of, if that is known.
-pub(crate) fn part_version(target: &UploadTarget, id: PartId) -> Result<Option<PartVersion>> {
-    version_of(target, &partial_name(target.name.as_bytes(), id))
+pub(crate) fn part_version(
+    upload: &ActiveUpload<'_>,
+    target: &UploadTarget,
+    id: PartId,
+) -> Result<Option<PartVersion>> {
+    version_of(upload.site, target, &partial_name(target.name.as_bytes(), id))
 }
 
-fn version_of(target: &UploadTarget, name: &[u8]) -> Result<Option<PartVersion>> {
+fn version_of(site: &Site, target: &UploadTarget, name: &[u8]) -> Result<Option<PartVersion>> {
     let Some(part) = open_part(target, name)? else { return Ok(None) };
-    Ok(PartVersion::of(&part)?)
+    Ok(site.shared.uploads.versions.of(&part)?)
 }
 
 /// Returns whether a connection holds a part, which may have no name yet: it gets that with its
@@ -233,21 +237,32 @@ pub(crate) fn record_synced(
 
 /// Removes what an earlier upload of a file has left, now that another one begins from the front:
 /// it may be of another version, and the rest of this one must not be appended to it.
-pub(crate) fn forget_part(upload: &ActiveUpload<'_>, target: &UploadTarget) {
+///
+/// The returned value tells whether this one is still the newest.
+pub(crate) fn forget_part<'a>(
+    upload: &ActiveUpload<'a>,
+    target: &UploadTarget,
+) -> Result<NewestUpload<'a>> {
     let id = upload.params.owner.part_of_name(&name_at_site(upload.site, target));
     let name = partial_name(target.name.as_bytes(), id);
     let locks = &upload.site.shared.uploads.locks;
+    let newest = locks.begin(&target.folder, &name)?;
     // One that another connection resumes is left to it.
-    let Some(_lock) = locks.take_free(&target.folder, &name, upload.connection()) else { return };
-    if unlinkat(&target.folder, OsStr::from_bytes(&name), AtFlags::empty()).is_ok() {
+    let lock = locks.take_free(&target.folder, &name, upload.connection());
+    if lock.is_some()
+        && unlinkat(&target.folder, OsStr::from_bytes(&name), AtFlags::empty()).is_ok()
+    {
         upload.site.unfinished.remove(&target.path_of(&name));
     }
+    Ok(newest)
 }
 
-/// Keeps the received part of a file, so that its client can resume it with the `missing` range.
+/// Keeps the received part of a file, so that its client can resume it with the `missing` range,
+/// unless a newer upload has begun: what that leaves may be of another version.
 pub(crate) fn keep_part(
     upload: &ActiveUpload<'_>,
     target: &UploadTarget,
+    newest: &NewestUpload<'_>,
     new_file: AtomicFile,
     missing: Range<u64>,
 ) {
@@ -258,6 +273,9 @@ pub(crate) fn keep_part(
     let Some(_lock) = uploads.locks.take_free(&target.folder, &name, upload.connection()) else {
         return;
     };
+    if !newest.is_newest() {
+        return;
+    }
     let partial = OsStr::from_bytes(&name);
     let Ok(file) = new_file.file().try_clone() else { return };
     // This gives back the space that was reserved for the rest, and removes an older part.
@@ -265,7 +283,7 @@ pub(crate) fn keep_part(
     if file.set_len(len).is_err() {
         return;
     }
-    PartVersion::new(target, missing.end).record(&file);
+    uploads.versions.record(&file, target.part_version(missing.end));
     uploads.synced.record(&file, 0);
     let _ = unlinkat(&target.folder, partial, AtFlags::empty());
     // If it cannot be kept, the client has to start over.

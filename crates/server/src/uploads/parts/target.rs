@@ -17,6 +17,7 @@ use crate::files::version::facts;
 use crate::server::settings::Changes;
 use crate::uploads::refusal::{Result, UploadRefusal};
 use crate::uploads::request::UploadRequest;
+use crate::uploads::state::part_versions::PartVersion;
 use underpass_protocol::request::Request;
 use underpass_protocol::response::conditional;
 use underpass_protocol::response::conditional::{PreconditionResult, Validators};
@@ -91,6 +92,12 @@ impl UploadTarget {
     /// They are no wider than those of the file that it replaces.
     pub(crate) fn mode(&self) -> u32 {
         self.present.as_ref().map_or(NEW_FILE, |present| present.mode & NEW_FILE | 0o600)
+    }
+
+    /// Returns the version of an upload of `total` bytes that begins now.
+    pub(crate) fn part_version(&self, total: u64) -> PartVersion {
+        let present = self.present.as_ref();
+        PartVersion { total, replaces: present.map_or_else(String::new, |file| file.etag.clone()) }
     }
 
     /// Returns the path of another name in the same folder, from the root.

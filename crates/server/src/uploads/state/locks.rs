@@ -19,6 +19,8 @@ use underpass_engine::wait::{lock, unpoison};
 #[derive(Debug, Default)]
 pub(crate) struct UploadLocks {
     holders: Mutex<HashMap<LockName, LockHolder>>,
+    /// The newest of those uploads that hold nothing, but may leave something under the name.
+    newest: Mutex<HashMap<LockName, Arc<AtomicBool>>>,
     freed: Condvar,
 }
 
@@ -41,6 +43,14 @@ pub(crate) struct UploadLock<'a> {
     locks: &'a UploadLocks,
     key: LockName,
     is_superseded: Arc<AtomicBool>,
+}
+
+/// An upload that may leave something under a name, as long as no newer one has begun.
+#[derive(Debug)]
+pub(crate) struct NewestUpload<'a> {
+    locks: &'a UploadLocks,
+    key: LockName,
+    is_newest: Arc<AtomicBool>,
 }
 
 /// The reason why an upload cannot be taken over.
@@ -73,6 +83,7 @@ impl UploadLocks {
         let key = LockName::new(folder, name)?;
         let connection = connection.as_fd().try_clone_to_owned()?;
         let deadline = Instant::now() + MAX_WAIT;
+        self.supersede(&key, None);
         let mut holders = lock(&self.holders);
         while let Some(holder) = holders.get(&key) {
             holder.is_superseded.store(true, Ordering::Relaxed);
@@ -86,6 +97,28 @@ impl UploadLocks {
             holders = unpoison(self.freed.wait_timeout(holders, left)).0;
         }
         Ok(self.insert(holders, key, connection))
+    }
+
+    /// Begins an upload that may leave something under the name, and is the newest one now.
+    ///
+    /// # Errors
+    ///
+    /// As fstat(2).
+    pub(crate) fn begin(&self, folder: impl AsFd, name: &[u8]) -> Result<NewestUpload<'_>, Errno> {
+        let key = LockName::new(folder, name)?;
+        let is_newest = Arc::new(AtomicBool::new(true));
+        self.supersede(&key, Some(&is_newest));
+        Ok(NewestUpload { locks: self, key, is_newest })
+    }
+
+    /// Notes that another upload is the newest one of a name; `None` for one that holds the name.
+    fn supersede(&self, key: &LockName, by: Option<&Arc<AtomicBool>>) {
+        let mut newest = lock(&self.newest);
+        let older = match by {
+            Some(by) => newest.insert(key.clone(), Arc::clone(by)),
+            None => newest.remove(key),
+        };
+        older.inspect(|older| older.store(false, Ordering::Relaxed));
     }
 
     /// Takes an upload that no connection holds.
@@ -123,6 +156,22 @@ impl UploadLock<'_> {
     /// Returns a flag that becomes true when another connection wants to resume the upload.
     pub(crate) fn superseded(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_superseded)
+    }
+}
+
+impl NewestUpload<'_> {
+    /// Returns whether no newer one has begun.
+    pub(crate) fn is_newest(&self) -> bool {
+        self.is_newest.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for NewestUpload<'_> {
+    fn drop(&mut self) {
+        let mut newest = lock(&self.locks.newest);
+        if self.is_newest() {
+            newest.remove(&self.key);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub(crate) mod disk_space;
 pub(crate) mod locks;
+pub(crate) mod part_versions;
 mod patch_turns;
 pub(crate) mod random;
 pub(crate) mod slots;

@@ -6,6 +6,7 @@ use rustix::process::{Resource, getrlimit};
 use underpass_engine::PipePool;
 
 use crate::uploads::state::locks::UploadLocks;
+use crate::uploads::state::part_versions::PartVersions;
 use crate::uploads::state::patch_turns::PatchTurns;
 use crate::uploads::state::slots::Slots;
 use crate::uploads::state::sync_tracker::SyncTracker;
@@ -20,6 +21,8 @@ pub(crate) struct Uploads {
     pub(crate) pipes: PipePool,
     /// The order in which changes of one file are made.
     pub(crate) turns: PatchTurns,
+    /// Tells of which version of a file a part is.
+    pub(crate) versions: PartVersions,
     /// Tells how much of a part is on the disk.
     pub(crate) synced: SyncTracker,
 }
@@ -33,6 +36,7 @@ impl Uploads {
             reserving: Mutex::default(),
             pipes: PipePool::default(),
             turns: PatchTurns::default(),
+            versions: PartVersions::default(),
             synced: SyncTracker::new(),
         }
     }

@@ -1,0 +1,76 @@
+//! Records which version of a file a part belongs to. The name of a part without an address tells
+//! only its owner and the name of the file, and bytes of another version must not be appended to it.
+
+use std::collections::HashMap;
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::sync::Mutex;
+
+use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr, fstat};
+use rustix::io::Errno;
+use underpass_engine::FileId;
+use underpass_engine::wait::lock;
+
+/// The version of a file that is uploaded, as far as the server knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PartVersion {
+    /// The length of the complete file.
+    pub(crate) total: u64,
+    /// The entity tag of the file that had the name when the upload began; empty if none had it.
+    pub(crate) replaces: String,
+}
+
+impl PartVersion {
+    fn parse(note: &[u8]) -> Option<Self> {
+        let (total, replaces) = str::from_utf8(note).ok()?.split_once(' ')?;
+        Some(Self { total: total.parse().ok()?, replaces: replaces.to_owned() })
+    }
+}
+
+/// The versions of parts, which their attributes have, or where there are none, this server until
+/// it ends.
+#[derive(Debug, Default)]
+pub(crate) struct PartVersions(Mutex<HashMap<FileId, PartVersion>>);
+
+impl PartVersions {
+    /// Returns the version of a part; `None` if it is unknown.
+    pub(crate) fn of(&self, part: &File) -> io::Result<Option<PartVersion>> {
+        let mut buffer = [0; MAX_NOTE];
+        match fgetxattr(part, ATTRIBUTE, &mut buffer[..]) {
+            Ok(len) => Ok(PartVersion::parse(&buffer[..len])),
+            Err(Errno::OPNOTSUPP | Errno::NODATA | Errno::RANGE) => {
+                Ok(lock(&self.0).get(&FileId::of(&fstat(part)?)).cloned())
+            }
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Notes the version of a part.
+    pub(crate) fn record(&self, part: &File, version: PartVersion) {
+        let text = format!("{} {}", version.total, version.replaces);
+        let is_noted = fsetxattr(part, ATTRIBUTE, text.as_bytes(), XattrFlags::empty()).is_ok();
+        if let (false, Ok(stat)) = (is_noted, fstat(part)) {
+            let mut versions = lock(&self.0);
+            if versions.len() >= MAX_VERSIONS {
+                // Those parts have to be sent anew.
+                versions.clear();
+            }
+            versions.insert(FileId::of(&stat), version);
+        }
+    }
+
+    /// Removes the note: a complete file does not have it.
+    pub(crate) fn remove(&self, part: &File) {
+        let _ = fremovexattr(part, ATTRIBUTE);
+        let _ = fstat(part).map(|stat| lock(&self.0).remove(&FileId::of(&stat)));
+    }
+}
+
+const ATTRIBUTE: &CStr = c"user.underpass.upload";
+
+/// The maximum length of a note: a number and an entity tag of this server.
+const MAX_NOTE: usize = 256;
+
+/// The maximum number of versions in memory, as many as parts may wait.
+const MAX_VERSIONS: usize = 4096;

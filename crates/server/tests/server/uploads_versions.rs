@@ -1,0 +1,85 @@
+//! A file that is uploaded in several requests has bytes of one version, or none.
+
+use std::fs;
+
+use rustix::fs::removexattr;
+
+use super::rig::{Client, FileSystem, Mounted, Reply, Running, request, wait_until};
+use super::uploads::{leave, names, open_site, put, send};
+
+const MIB: usize = 1 << 20;
+
+/// Begins a PUT of 4 MiB of a version, of which so many have come.
+fn begin(server: &Running, version: u8, mebibytes: usize) -> Client {
+    let mut client = server.connect();
+    client.send(request("PUT", "/file", &["Content-Length: 4194304", "Expect: 100-continue"]));
+    assert_eq!(client.head().unwrap().status, 100);
+    client.send(vec![version; mebibytes * MIB]);
+    client
+}
+
+/// Sends what belongs into a range of the file.
+fn put_range(server: &Running, fields: &[&str], range: &str, body: &[u8]) -> Reply {
+    let range = format!("Content-Range: bytes {range}");
+    put(server, "/file", &[&[range.as_str()], fields].concat(), body)
+}
+
+fn kept(server: &Running) -> Option<usize> {
+    let reply = server.ask("HEAD", "/file?partial", &[]);
+    assert!(matches!(reply.status, 204 | 404), "{reply:?}");
+    reply.field("Upload-Offset").map(|offset| offset.parse().unwrap())
+}
+
+#[test]
+fn an_older_upload_does_not_take_the_place_of_what_a_newer_one_has_left() {
+    let server = open_site().start();
+    let older = begin(&server, b'A', 2);
+    let newer = begin(&server, b'B', 3);
+    leave(&server, newer);
+    wait_until("a part is kept", || kept(&server) == Some(3 * MIB));
+    leave(&server, older);
+    assert_eq!(kept(&server), Some(3 * MIB));
+    let rest = vec![b'B'; MIB];
+    assert_eq!(put_range(&server, &[], "3145728-4194303/4194304", &rest).status, 201);
+    assert!(server.get("/file").body == vec![b'B'; 4 * MIB]);
+    // Nor of what has come in pieces.
+    fs::remove_file(server.path("file")).unwrap();
+    let older = begin(&server, b'A', 2);
+    assert_eq!(put_range(&server, &[], "0-1/4194304", b"BB").status, 202);
+    leave(&server, older);
+    assert_eq!(kept(&server), Some(2));
+}
+
+#[test]
+fn without_attributes_a_part_is_continued_by_its_version_only() {
+    let Some(disk) = Mounted::new(FileSystem::Ramfs, 0) else { return };
+    let site = open_site().with(|settings| settings.sites[0].root = Some(disk.root()));
+    let server = site.start();
+    leave(&server, begin(&server, b'A', 2));
+    wait_until("a part is kept", || kept(&server) == Some(2 * MIB));
+    let rest = vec![b'A'; 2 * MIB];
+    assert_eq!(put_range(&server, &[], "2097152-2097156/2097157", b"other").status, 409);
+    let mut other = server.connect_from([127, 0, 0, 2].into());
+    send(&mut other, "PUT", "/file", &[], b"theirs");
+    assert_eq!(other.reply().status, 201);
+    assert_eq!(put_range(&server, &[], "2097152-4194303/4194304", &rest).status, 409);
+    assert_eq!(server.get("/file").text(), "theirs");
+    fs::remove_file(disk.root().join("file")).unwrap();
+    assert_eq!(put_range(&server, &[], "2097152-4194303/4194304", &rest).status, 201);
+    assert!(server.get("/file").body == vec![b'A'; 4 * MIB]);
+    drop(server);
+}
+
+#[test]
+fn a_part_of_an_unknown_version_is_not_continued() {
+    let server = open_site().start();
+    leave(&server, begin(&server, b'A', 2));
+    wait_until("a part is kept", || kept(&server) == Some(2 * MIB));
+    let part = server.path(&names(&server)[0]);
+    if removexattr(part, "user.underpass.upload").is_err() {
+        return;
+    }
+    let rest = vec![b'A'; 2 * MIB];
+    assert_eq!(put_range(&server, &[], "2097152-4194303/4194304", &rest).status, 409);
+    assert_eq!(put_range(&server, &[], "0-4/5", b"whole").status, 201);
+}
