@@ -250,6 +250,14 @@ impl<'a> ActiveUpload<'a> {
         Ok(target)
     }
 
+    /// Returns whether the conditions of the request, which hold, name the version that is there.
+    pub(crate) fn names_version(&self) -> bool {
+        let (request, params) = (&self.request, self.params);
+        request.field("if-match").is_some_and(|tags| tags != b"*")
+            || request.field("if-unmodified-since").is_some()
+            || params.tags.expect_one_of(&params.path)
+    }
+
     /// Invites a client that waits for it to send its body (RFC 9110 10.1.1).
     pub(crate) fn send_continue(&mut self) -> Result<()> {
         let waits = self.request.expects_continue() && self.framing.is_some();

@@ -83,3 +83,26 @@ fn a_part_of_an_unknown_version_is_not_continued() {
     assert_eq!(put_range(&server, &[], "2097152-4194303/4194304", &rest).status, 409);
     assert_eq!(put_range(&server, &[], "0-4/5", b"whole").status, 201);
 }
+
+#[test]
+fn a_part_does_not_begin_with_bytes_of_the_file_that_it_replaces() {
+    let server = open_site().start();
+    let stored = put(&server, "/file", &[], b"0123456789");
+    for range in ["3-3/4", "9-10/11", "11-11/12"] {
+        let end = if range == "9-10/11" { &b"ab"[..] } else { b"a" };
+        let refused = put_range(&server, &[], range, end);
+        let offset = refused.field("Upload-Offset");
+        assert_eq!((refused.status, offset), (416, Some("0")), "{range}");
+        let any = put_range(&server, &["If-Match: *"], range, end);
+        assert_eq!(any.status, 416, "{range}");
+    }
+    // What is appended, and a change of the version that the client names.
+    assert_eq!(put_range(&server, &[], "10-10/11", b"a").status, 204);
+    assert_eq!(server.get("/file").text(), "0123456789a");
+    let outdated = format!("If-Match: {}", stored.field("ETag").unwrap());
+    assert_eq!(put_range(&server, &[&outdated], "3-3/4", b"x").status, 412);
+    let present = format!("If-Match: {}", server.get("/file").field("ETag").unwrap());
+    assert_eq!(put_range(&server, &[&present], "3-3/4", b"x").status, 204);
+    assert_eq!(server.get("/file").text(), "012x");
+    assert_eq!(names(&server), ["file"]);
+}

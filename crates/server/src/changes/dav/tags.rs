@@ -38,6 +38,12 @@ impl TagConditions {
         self.lists.is_empty()
     }
 
+    /// Returns whether the file at a path must have one of the tags.
+    pub(crate) fn expect_one_of(&self, path: &[u8]) -> bool {
+        let is_expected = |one: &TagCondition| !one.is_not && one.path.as_deref() == Some(path);
+        self.lists.iter().flatten().any(is_expected)
+    }
+
     /// Returns whether the conditions hold. The caller must hold the names. It may wait for the
     /// disk.
     pub(crate) fn hold(&self, site: &Site) -> bool {

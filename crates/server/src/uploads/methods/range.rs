@@ -86,7 +86,9 @@ fn begin<'a, 't>(
     };
     let present = target.present.as_ref().map_or(0, |present| present.len);
     let is_copied = have.is_none() && range.first > 0;
-    let there = have.unwrap_or(present);
+    // The file of this name may be an older version of the one whose beginning was sent.
+    let is_continued = range.first == present || upload.names_version();
+    let there = have.unwrap_or(if is_continued { present } else { 0 });
     if range.first > there {
         let detail = "the bytes before this part are missing";
         return Err(UploadRefusal::new(416, detail).with("Upload-Offset", there));
