@@ -30,6 +30,22 @@ fn kept(server: &Running) -> Option<usize> {
     reply.field("Upload-Offset").map(|offset| offset.parse().unwrap())
 }
 
+/// Begins an upload that has an address; returns that.
+fn create(server: &Running, fields: &[&str]) -> String {
+    let created = server.ask("PUT", "/file", &[&["Upload-Complete: ?0"], fields].concat());
+    assert_eq!(created.status, 201, "{created:?}");
+    created.field("Location").unwrap().to_owned()
+}
+
+/// Sends the next bytes of such an upload, perhaps the last.
+fn patch(server: &Running, url: &str, at: usize, end: u8, fields: &[&str], body: &[u8]) -> Reply {
+    let mut client = server.connect();
+    let (at, end) = (format!("Upload-Offset: {at}"), format!("Upload-Complete: ?{end}"));
+    let own = [at.as_str(), &end, "Content-Type: application/partial-upload"];
+    send(&mut client, "PATCH", url, &[&own[..], fields].concat(), body);
+    client.reply()
+}
+
 #[test]
 fn an_older_upload_does_not_take_the_place_of_what_a_newer_one_has_left() {
     let server = open_site().start();
@@ -105,4 +121,40 @@ fn a_part_does_not_begin_with_bytes_of_the_file_that_it_replaces() {
     assert_eq!(put_range(&server, &[&present], "3-3/4", b"x").status, 204);
     assert_eq!(server.get("/file").text(), "012x");
     assert_eq!(names(&server), ["file"]);
+}
+
+#[test]
+fn conditions_of_webdav_hold_for_the_whole_upload() {
+    let server = open_site().start();
+    for form in ["([TAG])", "</file> ([TAG])"] {
+        let stored = put(&server, "/file", &[], b"old");
+        let condition = format!("If: {}", form.replace("TAG", stored.field("ETag").unwrap()));
+        let url = create(&server, &[&condition]);
+        assert_eq!(put(&server, "/file", &[], b"theirs").status, 204);
+        assert_eq!(patch(&server, &url, 0, 1, &[], b"ours").status, 412, "{form}");
+        assert_eq!(server.get("/file").text(), "theirs");
+    }
+}
+
+#[test]
+fn a_length_that_comes_later_is_that_of_the_upload() {
+    let server = open_site().start();
+    let url = create(&server, &[]);
+    let length = |len: usize| format!("Upload-Length: {len}");
+    assert_eq!(patch(&server, &url, 0, 0, &[&length(4)], b"ab").status, 204);
+    assert_eq!(server.ask("HEAD", &url, &[]).field("Upload-Length"), Some("4"));
+    assert_eq!(patch(&server, &url, 2, 0, &[&length(5)], b"c").status, 400);
+    assert_eq!(patch(&server, &url, 2, 1, &[], b"cde").status, 400);
+    // A last request that breaks off says the length, too.
+    assert_eq!(patch(&server, &url, 2, 1, &[], b"cd").status, 201);
+    let url = create(&server, &[]);
+    let mut client = server.connect();
+    let fields = ["Upload-Offset: 0", "Upload-Complete: ?1", "Content-Length: 9"];
+    let media_type = ["Content-Type: application/partial-upload"];
+    client.send(request("PATCH", &url, &[&fields[..], &media_type].concat()));
+    client.send("abc");
+    leave(&server, client);
+    assert_eq!(patch(&server, &url, 3, 1, &[], b"d").status, 400);
+    assert_eq!(patch(&server, &url, 3, 1, &[], b"defghi").status, 204);
+    assert_eq!(server.get("/file").text(), "abcdefghi");
 }

@@ -13,10 +13,13 @@ use crate::routing::response::Response;
 use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::interim;
 use crate::uploads::methods::put::{FinishOptions, finish};
-use crate::uploads::parts::part::{PartialUpload, is_begun, name_at_site, part_len, record_synced};
+use crate::uploads::parts::part::{
+    PartialUpload, is_begun, name_at_site, part_len, part_version, record_synced,
+};
 use crate::uploads::parts::target::{UploadTarget, check_version};
 use crate::uploads::refusal::{self, Result, UploadRefusal};
 use crate::uploads::state::disk_space;
+use crate::uploads::state::part_versions::PartVersion;
 use crate::uploads::state::random::random_bytes;
 use underpass_protocol::encode_path;
 use underpass_protocol::request::Method;
@@ -77,7 +80,8 @@ pub(crate) fn resume(upload: &mut ActiveUpload<'_>, id: &[u8]) -> Result<Respons
             let offset = part_len(upload, &target, id_of_part)?.or(begun).ok_or_else(unknown)?;
             let mut response = Response::empty(204);
             add_state(&mut response, upload, offset, false);
-            if let Some(length) = id.length {
+            let later = part_version(upload, &target, id_of_part)?.map(|version| version.total);
+            if let Some(length) = id.length.or(later) {
                 response.add_field("Upload-Length", &length.to_string());
             }
             response.add_field("Cache-Control", "no-store");
@@ -119,7 +123,8 @@ fn patch(upload: &mut ActiveUpload<'_>, target: &UploadTarget, id: UploadId) -> 
         let refusal = UploadRefusal::problem(problem).with("Upload-Offset", offset);
         return Err(refusal.with("Upload-Complete", "?0"));
     }
-    let length = length(upload, fields, is_complete, offset, id.length)?;
+    let known = id.length.or(part.version(target)?.map(|version| version.total));
+    let length = length(upload, fields, is_complete, offset, known)?;
     let end = upload.expected().map(|body| offset + body).or(length).unwrap_or(offset);
     upload.check_size(length.unwrap_or(end))?;
     upload.check_room(target, length.map_or(0, |length| length - offset))?;
@@ -127,6 +132,11 @@ fn patch(upload: &mut ActiveUpload<'_>, target: &UploadTarget, id: UploadId) -> 
     if let Err(refusal) = upload.reserve(target, &new_file, offset, end) {
         disk_space::release(new_file.file());
         return Err(refusal);
+    }
+    if let (None, Some(total)) = (known, length) {
+        // Section 4.1.3: a length that comes later holds from then on, too.
+        let version = PartVersion { total, replaces: String::new() };
+        upload.site.shared.uploads.versions.record(new_file.file(), version);
     }
     upload.superseded_by(part.superseded());
     upload.send_continue().inspect_err(|_| disk_space::release(new_file.file()))?;
@@ -239,10 +249,8 @@ fn length(
 /// Returns the version that is the only one to be replaced, if the request says so: its conditions
 /// hold for the present one now, and have to hold on completion.
 fn replaces(upload: &ActiveUpload<'_>, target: &UploadTarget) -> Option<u64> {
-    let request = &upload.request;
-    let is_one = request.field("if-match").is_some_and(|tags| tags != b"*")
-        || request.field("if-unmodified-since").is_some();
-    target.present.as_ref().filter(|_| is_one).map(|present| version_hash(&present.etag))
+    let present = target.present.as_ref().filter(|_| upload.names_version());
+    present.map(|present| version_hash(&present.etag))
 }
 
 /// Adds the fields about the state of an upload.
