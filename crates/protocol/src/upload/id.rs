@@ -4,13 +4,14 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use sha2::{Digest, Sha256};
+use sha2::{Digest as _, Sha256};
 
 use super::content_range::decimal;
 use super::partial::Token;
+use crate::digest::Digest;
 
 /// The part of an upload's address after `?upload=`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UploadId {
     /// The token of the upload.
     pub token: Token,
@@ -21,6 +22,8 @@ pub struct UploadId {
     /// The [hash](version_hash) of the entity tag of the only version that may be replaced on
     /// completion (`If-Match` and `If-Unmodified-Since`), if the upload began with one.
     pub replaces: Option<u64>,
+    /// The digest of the complete upload (`Repr-Digest`), if it began with one.
+    pub digest: Option<Digest>,
 }
 
 impl UploadId {
@@ -46,7 +49,13 @@ impl UploadId {
             replaces.filter(|hash| format!("{hash:016x}") == digits)?;
             next = parts.next();
         }
-        next.is_none().then_some(Self { token, length, keeps, replaces })
+        let mut digest = None;
+        if let Some(digits) = next.and_then(|part| part.strip_prefix('d')) {
+            digest = digits.parse().ok().filter(|digest: &Digest| digest.hex() == digits);
+            digest.as_ref()?;
+            next = parts.next();
+        }
+        next.is_none().then_some(Self { token, length, keeps, replaces, digest })
     }
 }
 
@@ -58,7 +67,8 @@ impl fmt::Display for UploadId {
             None => f.write_str("x")?,
         }
         f.write_str(if self.keeps { "-k" } else { "" })?;
-        self.replaces.iter().try_for_each(|hash| write!(f, "-m{hash:016x}"))
+        self.replaces.iter().try_for_each(|hash| write!(f, "-m{hash:016x}"))?;
+        self.digest.iter().try_for_each(|digest| write!(f, "-d{}", digest.hex()))
     }
 }
 

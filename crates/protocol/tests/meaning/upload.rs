@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use underpass_protocol::digest::{Algorithm, Digest};
 use underpass_protocol::upload::{
     ContentRange, Owner, Problem, Token, UpdateRange, UploadFields, UploadId, UploadLimits,
     is_partial_name, owner_tag, partial_name, without_tokens,
@@ -231,6 +232,8 @@ fn an_address_is_read_as_it_is_written() {
         "-x-k",
         "-5-m00000000000000ff",
         "-x-k-mffffffffffffffff",
+        &format!("-5-d{}", "0f".repeat(32)),
+        &format!("-5-k-m00000000000000ff-d{}", "0f".repeat(64)),
     ] {
         let text = format!("{digits}{text}");
         assert_eq!(UploadId::parse(text.as_bytes()).unwrap().to_string(), text);
@@ -250,6 +253,10 @@ fn an_address_is_read_as_it_is_written() {
         "-5-m00000000000000FF",
         "-5-m+0000000000000ff",
         "-5-m00000000000000ff-k",
+        "-5-d",
+        "-5-d0f",
+        &format!("-5-d{}", "0F".repeat(32)),
+        &format!("-5-d{}-k", "0f".repeat(32)),
     ] {
         assert_eq!(UploadId::parse(format!("{digits}{text}").as_bytes()), None, "{text}");
     }
@@ -268,7 +275,8 @@ proptest! {
         let token = Token::new(bytes);
         let partial = partial_name(&name, Owner::Local.part_of_token(token, &name));
         prop_assert!(partial.len() <= 255 && is_partial_name(&partial));
-        let id = UploadId { token, length, keeps, replaces };
+        let digest = replaces.and_then(|_| Digest::new(Algorithm::Sha256, [bytes, bytes].concat()));
+        let id = UploadId { token, length, keeps, replaces, digest };
         prop_assert_eq!(UploadId::parse(id.to_string().as_bytes()), Some(id));
     }
 

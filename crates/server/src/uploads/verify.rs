@@ -6,10 +6,16 @@ use underpass_engine::Version;
 
 use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::refusal::{Result, UploadRefusal};
-use underpass_protocol::digest::Digest;
+use underpass_protocol::digest::{Digest, parse_digests};
 use underpass_transport::digest::{ComputeError, Offer, OfferError};
 
 impl ActiveUpload<'_> {
+    /// Returns the digests of the file in the request.
+    pub(crate) fn digests(&self) -> Result<Vec<Digest>> {
+        let digests = parse_digests(self.request.fields("repr-digest"));
+        digests.map_err(|fault| UploadRefusal::new(400, fault.to_string()))
+    }
+
     /// Returns the digests in the request, of its file and of its own body.
     pub(crate) fn offer(&self) -> Result<Offer> {
         let (whole, content) =
@@ -19,11 +25,22 @@ impl ActiveUpload<'_> {
     }
 
     /// Compares a complete file, and the bytes that this request has brought, with the digests in
-    /// the request. The returned digests are to be [remembered](Self::remember).
-    ///
-    /// The file is read for that, from the page cache, which it has just entered.
-    pub(crate) fn verify(&self, file: &File) -> Result<Vec<Digest>> {
-        let offer = self.offer()?;
+    /// the request, and with that of an earlier one. The returned digests are to be
+    /// [remembered](Self::remember).
+    pub(crate) fn verify(&self, file: &File, earlier: Option<Digest>) -> Result<Vec<Digest>> {
+        self.check_digests(&self.offer()?.with(earlier), file)
+    }
+
+    /// Compares the bytes that this request has brought, after which others will follow, with their
+    /// digests in the request.
+    pub(crate) fn verify_content(&self, file: &File) -> Result<()> {
+        let offer = Offer::parse([], self.request.fields("content-digest"))
+            .map_err(|fault| UploadRefusal::new(400, fault.to_string()))?;
+        self.check_digests(&offer, file).map(drop)
+    }
+
+    /// Compares digests with the file, which is read from the page cache: it has just entered that.
+    fn check_digests(&self, offer: &Offer, file: &File) -> Result<Vec<Digest>> {
         if offer.is_empty() {
             return Ok(Vec::new());
         }

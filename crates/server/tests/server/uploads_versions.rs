@@ -3,6 +3,7 @@
 use std::fs;
 
 use rustix::fs::removexattr;
+use underpass_protocol::digest::{Algorithm, Hasher, write_digests};
 
 use super::rig::{Client, FileSystem, Mounted, Reply, Running, request, wait_until};
 use super::uploads::{leave, names, open_site, put, send};
@@ -44,6 +45,12 @@ fn patch(server: &Running, url: &str, at: usize, end: u8, fields: &[&str], body:
     let own = [at.as_str(), &end, "Content-Type: application/partial-upload"];
     send(&mut client, "PATCH", url, &[&own[..], fields].concat(), body);
     client.reply()
+}
+
+fn digest(field: &str, body: &[u8]) -> String {
+    let mut hasher = Hasher::new(Algorithm::Sha256);
+    hasher.update(body);
+    format!("{field}: {}", write_digests([&hasher.finish()]))
 }
 
 #[test]
@@ -121,6 +128,43 @@ fn a_part_does_not_begin_with_bytes_of_the_file_that_it_replaces() {
     assert_eq!(put_range(&server, &[&present], "3-3/4", b"x").status, 204);
     assert_eq!(server.get("/file").text(), "012x");
     assert_eq!(names(&server), ["file"]);
+}
+
+#[test]
+fn a_part_whose_digest_differs_is_not_kept() {
+    let server = open_site().start();
+    let (right, wrong) = (digest("Content-Digest", b"good"), digest("Content-Digest", b"bad!"));
+    let url = create(&server, &[]);
+    assert_eq!(patch(&server, &url, 0, 0, &[&right], b"good").status, 204);
+    assert_eq!(patch(&server, &url, 4, 0, &[&right], b"bad!").status, 400);
+    assert_eq!(server.ask("HEAD", &url, &[]).field("Upload-Offset"), Some("4"));
+    assert_eq!(patch(&server, &url, 4, 1, &[&wrong], b"bad!").status, 201);
+    assert_eq!(server.get("/file").text(), "goodbad!");
+    // With the first request, and by Content-Range.
+    assert_eq!(put(&server, "/file", &["Upload-Complete: ?0", &right], b"bad!").status, 400);
+    assert_eq!(put_range(&server, &[&right], "0-3/12", b"bad!").status, 400);
+    assert_eq!(kept(&server), None);
+    assert_eq!(put_range(&server, &[&right], "0-3/12", b"good").status, 202);
+    assert_eq!(put_range(&server, &[&right], "4-7/12", b"bad!").status, 400);
+    assert_eq!(kept(&server), Some(4));
+    assert_eq!(server.get("/file").text(), "goodbad!");
+}
+
+#[test]
+fn the_digest_of_the_first_request_is_that_of_the_whole_upload() {
+    let server = open_site().start();
+    let whole = digest("Repr-Digest", b"good");
+    let url = create(&server, &[&whole]);
+    assert_eq!(patch(&server, &url, 0, 0, &[], b"go").status, 204);
+    assert_eq!(patch(&server, &url, 2, 1, &[], b"ne").status, 400);
+    assert_eq!(names(&server), [""; 0]);
+    let url = create(&server, &[&whole]);
+    assert_eq!(patch(&server, &url, 0, 1, &[], b"good").status, 201);
+    // The client may have read the file anew since.
+    let url = create(&server, &[&whole]);
+    let other = digest("Repr-Digest", b"bad!");
+    assert_eq!(patch(&server, &url, 0, 1, &[&other], b"bad!").status, 400);
+    assert_eq!(server.get("/file").text(), "good");
 }
 
 #[test]

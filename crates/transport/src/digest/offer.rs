@@ -38,6 +38,13 @@ impl Offer {
         Ok(Self { whole: parse_digests(repr_digest)?, content: parse_digests(content_digest)? })
     }
 
+    /// Adds a digest of the whole file that was announced before.
+    #[must_use]
+    pub fn with(mut self, digest: Option<Digest>) -> Self {
+        self.whole.extend(digest);
+        self
+    }
+
     /// Returns whether no digest was announced.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -18,6 +18,7 @@ use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::parts::part::{self, PartialUpload};
 use crate::uploads::parts::target::{UploadTarget, check, check_version};
 use crate::uploads::refusal::{Result, UploadRefusal};
+use underpass_protocol::digest::Digest;
 use underpass_protocol::response::conditional::is_conditional;
 use underpass_protocol::response::validator::{etag, last_modified, push_date};
 
@@ -50,7 +51,7 @@ pub(crate) fn put(upload: &mut ActiveUpload<'_>) -> Result<Response> {
 }
 
 /// Options for giving a complete file its name.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct FinishOptions<'f> {
     /// The part that it is until then, if any.
     pub(crate) part: Option<&'f PartialUpload<'f>>,
@@ -62,6 +63,8 @@ pub(crate) struct FinishOptions<'f> {
     /// The entity tag of the existing file of which the new one is made, if any: another one must
     /// not be replaced.
     pub(crate) base: Option<&'f str>,
+    /// The digest of the file, if an earlier request of the upload said so.
+    pub(crate) digest: Option<Digest>,
 }
 
 /// Gives a complete file its name, and adds its version to the response.
@@ -69,10 +72,10 @@ pub(crate) fn finish(
     upload: &ActiveUpload<'_>,
     target: &UploadTarget,
     mut new_file: AtomicFile,
-    options: FinishOptions<'_>,
+    mut options: FinishOptions<'_>,
 ) -> Result<Response> {
     let site = upload.site;
-    let digests = match upload.verify(new_file.file()) {
+    let digests = match upload.verify(new_file.file(), options.digest.take()) {
         Ok(digests) => digests,
         Err(refusal) => {
             // Resuming it would only lead to the same refusal.

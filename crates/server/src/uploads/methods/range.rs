@@ -7,7 +7,8 @@ use crate::routing::response::Response;
 use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::methods::put::{FinishOptions, finish};
 use crate::uploads::parts::part::{
-    PartialUpload, copy_existing, name_at_site, part_len, part_version, record_synced,
+    PartialUpload, check_content, copy_existing, name_at_site, part_len, part_version,
+    record_synced,
 };
 use crate::uploads::parts::target::UploadTarget;
 use crate::uploads::refusal::{Result, UploadRefusal};
@@ -32,6 +33,9 @@ pub(crate) fn put(upload: &mut ActiveUpload<'_>, range: ContentRange) -> Result<
         return outcome.and_then(|_| Err(UploadRefusal::new(400, MISSING)));
     }
     let is_whole = matches!(outcome, Ok(len) if len == range.len) && range.is_last();
+    if outcome.is_ok() && !is_whole {
+        new_file = check_content(upload, new_file, range.first)?;
+    }
     let synced = if is_whole { Ok(()) } else { record_synced(upload, &mut new_file, written) };
     let received = outcome?;
     synced?;

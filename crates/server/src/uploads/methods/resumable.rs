@@ -14,7 +14,7 @@ use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::interim;
 use crate::uploads::methods::put::{FinishOptions, finish};
 use crate::uploads::parts::part::{
-    PartialUpload, is_begun, name_at_site, part_len, part_version, record_synced,
+    PartialUpload, check_content, is_begun, name_at_site, part_len, part_version, record_synced,
 };
 use crate::uploads::parts::target::{UploadTarget, check_version};
 use crate::uploads::refusal::{self, Result, UploadRefusal};
@@ -35,10 +35,12 @@ pub(crate) fn create(upload: &mut ActiveUpload<'_>, is_complete: bool) -> Result
     let length = length(upload, fields, is_complete, 0, None)?;
     upload.check_size(length.or(upload.expected()).unwrap_or(0))?;
     let keeps = upload.request.field("if-none-match") == Some(b"*");
+    // One is enough.
+    let digest = upload.digests()?.into_iter().next();
     let token = upload.params.owner.token(random_bytes()?);
-    let id = UploadId { token, length, keeps, replaces: replaces(upload, &target) };
-    let location = location(upload, id);
-    let part = PartialUpload::take(upload, &target, part_id(upload, &target, id))?;
+    let id = UploadId { token, length, keeps, replaces: replaces(upload, &target), digest };
+    let location = location(upload, &id);
+    let part = PartialUpload::take(upload, &target, part_id(upload, &target, &id))?;
     upload.superseded_by(part.superseded());
     upload.check_room(&target, length.unwrap_or(0))?;
     if !upload.has_body() {
@@ -49,7 +51,7 @@ pub(crate) fn create(upload: &mut ActiveUpload<'_>, is_complete: bool) -> Result
             &target,
             &part,
             new_file,
-            UploadStep { id, offset: 0, is_complete },
+            UploadStep { id: &id, offset: 0, is_complete },
         );
     }
     // The file has no name until the first byte: without the address, no client could resume it.
@@ -64,7 +66,7 @@ pub(crate) fn create(upload: &mut ActiveUpload<'_>, is_complete: bool) -> Result
     upload.send_continue()?;
     upload.first_byte()?;
     let new_file = part.name(&target, new_file)?;
-    append(upload, &target, &part, new_file, UploadStep { id, offset: 0, is_complete })
+    append(upload, &target, &part, new_file, UploadStep { id: &id, offset: 0, is_complete })
 }
 
 /// Queries, resumes or cancels an upload (sections 4.3 to 4.5).
@@ -72,9 +74,9 @@ pub(crate) fn resume(upload: &mut ActiveUpload<'_>, id: &[u8]) -> Result<Respons
     let Some(id) = UploadId::parse(id) else { return Err(unknown()) };
     let target = upload.target()?;
     match upload.request.method {
-        Method::Patch => patch(upload, &target, id),
+        Method::Patch => patch(upload, &target, &id),
         Method::Head | Method::Get => {
-            let id_of_part = part_id(upload, &target, id);
+            let id_of_part = part_id(upload, &target, &id);
             // This is asked for first: an upload that begins later does not count.
             let begun = is_begun(upload, &target, id_of_part).then_some(0);
             let offset = part_len(upload, &target, id_of_part)?.or(begun).ok_or_else(unknown)?;
@@ -88,7 +90,7 @@ pub(crate) fn resume(upload: &mut ActiveUpload<'_>, id: &[u8]) -> Result<Respons
             Ok(response)
         }
         Method::Delete => {
-            let part = PartialUpload::take(upload, &target, part_id(upload, &target, id))?;
+            let part = PartialUpload::take(upload, &target, part_id(upload, &target, &id))?;
             if part.remove(&target)? { Ok(Response::empty(204)) } else { Err(unknown()) }
         }
         _ => {
@@ -99,7 +101,7 @@ pub(crate) fn resume(upload: &mut ActiveUpload<'_>, id: &[u8]) -> Result<Respons
 }
 
 /// Resumes an upload (section 4.4).
-fn patch(upload: &mut ActiveUpload<'_>, target: &UploadTarget, id: UploadId) -> Result<Response> {
+fn patch(upload: &mut ActiveUpload<'_>, target: &UploadTarget, id: &UploadId) -> Result<Response> {
     let media_type = upload.request.field("content-type").unwrap_or_default();
     let media_type = media_type.split(|byte| *byte == b';').next().unwrap_or_default();
     if !media_type.trim_ascii().eq_ignore_ascii_case(PARTIAL_UPLOAD.as_bytes()) {
@@ -140,19 +142,14 @@ fn patch(upload: &mut ActiveUpload<'_>, target: &UploadTarget, id: UploadId) -> 
     }
     upload.superseded_by(part.superseded());
     upload.send_continue().inspect_err(|_| disk_space::release(new_file.file()))?;
-    append(
-        upload,
-        target,
-        &part,
-        new_file,
-        UploadStep { id: UploadId { length, ..id }, offset, is_complete },
-    )
+    let id = &UploadId { length, ..id.clone() };
+    append(upload, target, &part, new_file, UploadStep { id, offset, is_complete })
 }
 
 /// One request of an upload.
 #[derive(Clone, Copy)]
-struct UploadStep {
-    id: UploadId,
+struct UploadStep<'i> {
+    id: &'i UploadId,
     /// The offset at which its body begins.
     offset: u64,
     /// Whether it completes the upload.
@@ -165,7 +162,7 @@ fn append(
     target: &UploadTarget,
     part: &PartialUpload<'_>,
     mut new_file: AtomicFile,
-    step: UploadStep,
+    step: UploadStep<'_>,
 ) -> Result<Response> {
     let limit = upload.site.settings.changes.limit;
     let max = step.id.length.or(limit).map(|max| max.saturating_sub(step.offset));
@@ -173,7 +170,12 @@ fn append(
     disk_space::release(new_file.file());
     let offset = step.offset + upload.received();
     match outcome {
-        Ok(_) => finish_step(upload, target, part, new_file, UploadStep { offset, ..step }),
+        Ok(_) => {
+            if !step.is_complete {
+                new_file = check_content(upload, new_file, step.offset)?;
+            }
+            finish_step(upload, target, part, new_file, UploadStep { offset, ..step })
+        }
         Err(refusal) => {
             // Section 4.4.2: an upload with more bytes than announced is invalid.
             let is_too_long = upload.is_too_long();
@@ -199,7 +201,7 @@ fn finish_step(
     target: &UploadTarget,
     part: &PartialUpload<'_>,
     mut new_file: AtomicFile,
-    step: UploadStep,
+    step: UploadStep<'_>,
 ) -> Result<Response> {
     let UploadStep { id, offset, is_complete } = step;
     if !is_complete {
@@ -218,8 +220,13 @@ fn finish_step(
         return Err(UploadRefusal::problem(Problem::Length).with("Upload-Offset", offset));
     }
     let refused = |refusal: UploadRefusal| refusal.with("Upload-Complete", "?1");
-    let options =
-        FinishOptions { part: Some(part), keeps: id.keeps, replaces: id.replaces, base: None };
+    let options = FinishOptions {
+        part: Some(part),
+        keeps: id.keeps,
+        replaces: id.replaces,
+        digest: id.digest.clone(),
+        base: None,
+    };
     let mut response = finish(upload, target, new_file, options).map_err(refused)?;
     response.add_field("Upload-Complete", "?1");
     Ok(response)
@@ -265,13 +272,13 @@ fn limits(upload: &ActiveUpload<'_>) -> UploadLimits {
 }
 
 /// Returns the address of an upload.
-fn location(upload: &ActiveUpload<'_>, id: UploadId) -> String {
+fn location(upload: &ActiveUpload<'_>, id: &UploadId) -> String {
     let [prefix, path] = [upload.site.settings.path_prefix.as_bytes(), &*upload.params.path];
     format!("{}/{}?upload={id}", encode_path(prefix), encode_path(path))
 }
 
 /// Returns the id of an upload's part, which includes the client as its owner.
-fn part_id(upload: &ActiveUpload<'_>, target: &UploadTarget, id: UploadId) -> PartId {
+fn part_id(upload: &ActiveUpload<'_>, target: &UploadTarget, id: &UploadId) -> PartId {
     upload.params.owner.part_of_token(id.token, &name_at_site(upload.site, target))
 }
 

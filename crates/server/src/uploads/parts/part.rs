@@ -25,6 +25,7 @@ use crate::uploads::refusal::{Result, UploadRefusal};
 use crate::uploads::state::locks::{NewestUpload, UploadLock};
 use crate::uploads::state::part_versions::PartVersion;
 use crate::uploads::state::sync_tracker;
+use underpass_protocol::request::Method;
 use underpass_protocol::upload::{PartId, partial_name};
 
 /// A part of a file, and the lock to resume it.
@@ -217,6 +218,24 @@ fn open_part(target: &UploadTarget, name: &[u8]) -> Result<Option<File>> {
         Ok(_) | Err(Errno::NOENT | Errno::LOOP) => Ok(None),
         Err(errno) => Err(errno.into()),
     }
+}
+
+/// Checks the digest of a body that more is to follow. One that differs is cut off again, from `at`
+/// on.
+pub(crate) fn check_content(
+    upload: &ActiveUpload<'_>,
+    new_file: AtomicFile,
+    at: u64,
+) -> Result<AtomicFile> {
+    if let Err(refusal) = upload.verify_content(new_file.file()) {
+        let is_begun = at > 0 || upload.request.method != Method::Put;
+        let synced = &upload.site.shared.uploads.synced;
+        if !is_begun || synced.truncate(new_file.file(), at).is_err() {
+            new_file.discard();
+        }
+        return Err(refusal);
+    }
+    Ok(new_file)
 }
 
 /// Notes how much of a part is on the disk when its connection stops; with `--sync on` that is all
