@@ -20,6 +20,7 @@ use crate::server::sites::published::Published;
 use crate::server::sites::site::Site;
 use crate::uploads::parts::target::join;
 use crate::uploads::state::disk_space;
+use crate::uploads::state::locks::UploadLock;
 use underpass_protocol::upload::{is_partial_name, owner_tag};
 
 /// Looks for stale uploads in a thread of its own, now, every hour and when the sites were
@@ -101,6 +102,7 @@ fn sweep(site: &Site, folder: impl AsFd, path: &[u8], inner: &mut dyn FnMut(&[u8
         if !is_partial_name(name) {
             continue;
         }
+        let Some(lock) = lock_idle(site, &folder, name) else { continue };
         match part_state(site, &folder, name) {
             PartState::Stale => {
                 let _ = removal::remove(folder.as_fd(), entry.file_name());
@@ -108,6 +110,7 @@ fn sweep(site: &Site, folder: impl AsFd, path: &[u8], inner: &mut dyn FnMut(&[u8
             PartState::Waiting(since) => {
                 // A server that was killed while it received has left its reservation.
                 give_back(&folder, name);
+                drop(lock);
                 add_part(site, join(path, name), name, since);
             }
             PartState::Other => {}
@@ -115,11 +118,16 @@ fn sweep(site: &Site, folder: impl AsFd, path: &[u8], inner: &mut dyn FnMut(&[u8
     }
 }
 
-/// The state of a part.
+/// Keeps connections from resuming a part; `None` if one resumes it now.
+fn lock_idle<'s>(site: &'s Site, folder: &OwnedFd, name: &[u8]) -> Option<UploadLock<'s>> {
+    site.shared.uploads.locks.take_free(folder, name, folder)
+}
+
+/// The state of a part that no connection resumes.
 enum PartState {
     /// It has waited too long for its rest.
     Stale,
-    /// It has waited since then, and no connection resumes it now.
+    /// It has waited since then.
     Waiting(SystemTime),
     Other,
 }
@@ -131,9 +139,6 @@ fn part_state(site: &Site, folder: &OwnedFd, name: &[u8]) -> PartState {
     let version = Version::from_stat(&stat);
     let age = |since| SystemTime::now().duration_since(since).unwrap_or_default();
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile if site.shared.uploads.locks.is_held(folder, name) => {
-            PartState::Other
-        }
         FileType::RegularFile => {
             let since = open_files::modified(&version);
             let is_over = age(since) >= site.settings.changes.expiry;
@@ -176,10 +181,16 @@ pub(crate) fn expire(site: &Site) {
     let expiry = site.settings.changes.expiry;
     while let Some(path) = site.unfinished.take_due(expiry) {
         let Ok(Some((folder, name))) = site.root.parent_of(&path) else { continue };
+        // A connection that resumes it adds it again.
+        let Some(lock) = lock_idle(site, &folder, name.as_bytes()) else { continue };
         match part_state(site, &folder, name.as_bytes()) {
-            PartState::Stale => remove(site, &path),
+            // A part that cannot be removed now is found again later.
+            PartState::Stale => drop(unlinkat(&folder, name, AtFlags::empty())),
             // Something was added to it after all.
-            PartState::Waiting(since) => add_part(site, path.clone(), name.as_bytes(), since),
+            PartState::Waiting(since) => {
+                drop(lock);
+                add_part(site, path.clone(), name.as_bytes(), since);
+            }
             PartState::Other => {}
         }
     }
@@ -188,8 +199,7 @@ pub(crate) fn expire(site: &Site) {
 /// Removes a part, unless a connection resumes it.
 fn remove(site: &Site, path: &[u8]) {
     let Ok(Some((folder, name))) = site.root.parent_of(path) else { return };
-    // The lock keeps connections from resuming it meanwhile.
-    let lock = site.shared.uploads.locks.take_free(&folder, name.as_bytes(), &folder);
+    let lock = lock_idle(site, &folder, name.as_bytes());
     if lock.is_some() {
         // A part that cannot be removed now is found again later.
         let _ = unlinkat(&folder, name, AtFlags::empty());
