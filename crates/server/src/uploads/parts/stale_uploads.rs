@@ -137,18 +137,23 @@ fn part_state(site: &Site, folder: &OwnedFd, name: &[u8]) -> PartState {
         return PartState::Other;
     };
     let version = Version::from_stat(&stat);
+    // The mtime of what is about to get its final name can be that of its original.
+    let changed = SystemTime::UNIX_EPOCH + since_1970(version.changed());
     let age = |since| SystemTime::now().duration_since(since).unwrap_or_default();
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => {
-            let since = open_files::modified(&version);
+            let since = open_files::modified(&version).max(changed);
             let is_over = age(since) >= site.settings.changes.expiry;
             if is_over { PartState::Stale } else { PartState::Waiting(since) }
         }
         // It is of a change that was killed. Only its ctime is its own, the other times are
         // those of the original.
         FileType::Directory => {
-            let since = SystemTime::UNIX_EPOCH + since_1970(version.changed());
-            if age(since) >= FOLDERS_EXPIRE { PartState::Stale } else { PartState::Other }
+            if age(changed) >= FOLDERS_EXPIRE {
+                PartState::Stale
+            } else {
+                PartState::Other
+            }
         }
         _ => PartState::Other,
     }
