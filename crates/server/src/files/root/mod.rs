@@ -59,6 +59,15 @@ impl Root {
         found.is_ok_and(|found| found.stx_nlink == 0)
     }
 
+    /// Returns whether one of two folders was the other one, or in it, when they were opened.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        let is_within = |inner: &[u8], outer: &[u8]| {
+            let rest = inner.strip_prefix(outer);
+            rest.is_some_and(|rest| outer.is_empty() || rest.is_empty() || rest[0] == b'/')
+        };
+        is_within(&self.place, &other.place) || is_within(&other.place, &self.place)
+    }
+
     /// Checks the patterns of the settings.
     pub(crate) fn check(settings: &SiteSettings) -> Result<(), ServeError> {
         HiddenNames::new(settings, false).map(drop)

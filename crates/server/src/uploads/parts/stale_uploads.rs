@@ -54,17 +54,23 @@ fn has_passed(at: Instant) -> bool {
 
 /// Checks all sites that allow changes: a folder that was being removed has such a name, too.
 fn walk_all(published: &Published, ended: &Receiver<()>) {
-    for site in &published.get().all {
+    let sites = published.get();
+    let changes = |site: &Site| {
         let changes = site.settings.changes;
-        if (changes.upload || changes.delete) && !site.root.is_file() {
-            walk(site, ended);
-        }
+        (changes.upload || changes.delete) && !site.root.is_file()
+    };
+    for site in sites.all.iter().filter(|site| changes(site)) {
+        // A part does not tell which site it is of.
+        let others = sites.all.iter().filter(|other| changes(other));
+        let others = others.filter(|other| site.root.overlaps(&other.root));
+        let expiry = others.map(|other| other.settings.changes.expiry).max();
+        walk(site, expiry.unwrap_or_default(), ended);
     }
 }
 
 /// Checks all folders unless the server has ended: by path, so that no level takes a descriptor,
 /// and as deep as a request can name.
-fn walk(site: &Site, ended: &Receiver<()>) {
+fn walk(site: &Site, expiry: Duration, ended: &Receiver<()>) {
     let (mut pending, mut len) = (vec![Vec::new()], 0);
     while let Some(path) = pending.pop() {
         len -= path.len();
@@ -72,7 +78,7 @@ fn walk(site: &Site, ended: &Receiver<()>) {
             return;
         }
         let Ok(folder) = site.root.open_folder(&path) else { continue };
-        sweep(site, folder, &path, &mut |name| {
+        sweep(site, expiry, folder, &path, &mut |name| {
             if len < MAX_PENDING {
                 let inner = join(&path, name);
                 len += inner.len();
@@ -82,11 +88,17 @@ fn walk(site: &Site, ended: &Receiver<()>) {
     }
 }
 
-/// Removes stale parts in a folder, notes parts that still wait for their rest, and passes the
-/// names of the folders in it to `inner`.
+/// Removes parts in a folder that have waited for `expiry`, notes others, unless another site keeps
+/// them for longer, and passes the names of the folders in it to `inner`.
 ///
 /// Entries that cannot be read or removed are skipped: the next check is in an hour.
-fn sweep(site: &Site, folder: impl AsFd, path: &[u8], inner: &mut dyn FnMut(&[u8])) {
+fn sweep(
+    site: &Site,
+    expiry: Duration,
+    folder: impl AsFd,
+    path: &[u8],
+    inner: &mut dyn FnMut(&[u8]),
+) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(folder) = openat(folder, ".", flags, Mode::empty()) else { return };
     let mut buffer = Vec::with_capacity(BUFFER);
@@ -103,7 +115,7 @@ fn sweep(site: &Site, folder: impl AsFd, path: &[u8], inner: &mut dyn FnMut(&[u8
             continue;
         }
         let Some(lock) = lock_idle(site, &folder, name) else { continue };
-        match part_state(site, &folder, name) {
+        match part_state(&folder, name, expiry) {
             PartState::Stale => {
                 let _ = removal::remove(folder.as_fd(), entry.file_name());
             }
@@ -111,7 +123,9 @@ fn sweep(site: &Site, folder: impl AsFd, path: &[u8], inner: &mut dyn FnMut(&[u8
                 // A server that was killed while it received has left its reservation.
                 give_back(&folder, name);
                 drop(lock);
-                add_part(site, join(path, name), name, since);
+                if expiry == site.settings.changes.expiry {
+                    add_part(site, join(path, name), name, since);
+                }
             }
             PartState::Other => {}
         }
@@ -132,7 +146,7 @@ enum PartState {
     Other,
 }
 
-fn part_state(site: &Site, folder: &OwnedFd, name: &[u8]) -> PartState {
+fn part_state(folder: &OwnedFd, name: &[u8], expiry: Duration) -> PartState {
     let Ok(stat) = statat(folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) else {
         return PartState::Other;
     };
@@ -143,8 +157,7 @@ fn part_state(site: &Site, folder: &OwnedFd, name: &[u8]) -> PartState {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => {
             let since = open_files::modified(&version).max(changed);
-            let is_over = age(since) >= site.settings.changes.expiry;
-            if is_over { PartState::Stale } else { PartState::Waiting(since) }
+            if age(since) >= expiry { PartState::Stale } else { PartState::Waiting(since) }
         }
         // It is of a change that was killed. Only its ctime is its own, the other times are
         // those of the original.
@@ -188,7 +201,7 @@ pub(crate) fn expire(site: &Site) {
         let Ok(Some((folder, name))) = site.root.parent_of(&path) else { continue };
         // A connection that resumes it adds it again.
         let Some(lock) = lock_idle(site, &folder, name.as_bytes()) else { continue };
-        match part_state(site, &folder, name.as_bytes()) {
+        match part_state(&folder, name.as_bytes(), expiry) {
             // A part that cannot be removed now is found again later.
             PartState::Stale => drop(unlinkat(&folder, name, AtFlags::empty())),
             // Something was added to it after all.
