@@ -170,7 +170,7 @@ fn claim<T>(
 
 /// Removes a leftover: a file of this user or of `owner` with this hidden name, no other name and
 /// no lock. Returns whether it is gone.
-fn remove_left_over(folder: &OwnedFd, hidden: &OsStr, owner: u32) -> bool {
+pub fn remove_left_over(folder: &OwnedFd, hidden: &OsStr, owner: u32) -> bool {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(file) = openat(folder, hidden, flags, Mode::empty()) else { return false };
     let is_own = fstat(&file).is_ok_and(|stat| {

@@ -23,7 +23,7 @@ use underpass_sys::open_beneath;
 
 use crate::changes::dav::dead_properties;
 use crate::changes::refusal::{ChangeRefusal, FailedEntry, Result};
-use underpass_protocol::upload::is_partial_name;
+use crate::files::root::is_incomplete;
 
 /// Checks a folder for entries that prevent its removal or move.
 pub(crate) struct TreeCheck<'a> {
@@ -69,7 +69,7 @@ impl CheckWalk<'_> {
         let mut folders = Vec::new();
         let len = self.path.len();
         for name in names(&folder, depth)? {
-            if is_partial_name(name.to_bytes()) {
+            if is_incomplete(name.to_bytes()) {
                 // It is a part of an upload, which will have no destination then.
                 continue;
             }

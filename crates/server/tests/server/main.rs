@@ -57,6 +57,7 @@ mod uploads_owned;
 mod uploads_power;
 mod uploads_resumable;
 mod uploads_room;
+mod uploads_stale;
 mod uploads_versions;
 mod variants;
 mod walks;

@@ -8,13 +8,14 @@ use std::path::Path;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::server::settings::{ServeError, SiteSettings};
+use underpass_engine::atomic_file::name_of_hidden;
 use underpass_protocol::upload::is_partial_name;
 
 /// The names that are not served.
 #[derive(Debug)]
 pub(super) struct HiddenNames {
     dot_files: bool,
-    /// Whether the partial files of uploads are hidden, too.
+    /// Whether files that are not complete yet are hidden, too.
     partial_files: bool,
     names: GlobSet,
     /// The patterns of paths, and of all that lies beneath such a path: each path is matched as a
@@ -74,12 +75,18 @@ impl HiddenNames {
         path.split(|byte| *byte == b'/').any(|name| {
             end += name.len() + usize::from(end > 0);
             (name.starts_with(b".")
-                && (self.dot_files || (self.partial_files && is_partial_name(name))))
+                && (self.dot_files || (self.partial_files && is_incomplete(name))))
                 || self.names.is_match(text(name))
                 || ((is_folder || end < path.len()) && self.folder_names.is_match(text(name)))
         }) || self.paths.is_match(text(path))
             || (is_folder && self.folder_paths.is_match(text(path)))
     }
+}
+
+/// Returns whether a name is that of a file of this program that is not complete yet: the part of an
+/// upload, or what is written where there are no unnamed files.
+pub(crate) fn is_incomplete(name: &[u8]) -> bool {
+    is_partial_name(name) || name_of_hidden(name).is_some()
 }
 
 /// Returns the pattern of what lies beneath the paths that a pattern matches, if that does not
@@ -95,12 +102,27 @@ fn beneath(pattern: &str, is_folder: bool) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use underpass_engine::atomic_file::hidden_name;
+
     use super::*;
 
     fn hidden(pattern: &str) -> HiddenNames {
         let mut settings = SiteSettings::new("/".into());
         settings.hide = vec![pattern.to_owned()];
         HiddenNames::new(&settings, false).expect("a pattern")
+    }
+
+    #[test]
+    fn files_of_this_program_that_are_not_whole_are_hidden_from_all() {
+        let mut settings = SiteSettings::new("/".into());
+        settings.shows_hidden = true;
+        let names = HiddenNames::new(&settings, false).expect("no pattern");
+        let part = hidden_name(OsStr::new("file"), Some(7));
+        assert!(names.matches(part.as_bytes(), false));
+        assert!(names.matches(b"a/.x.0123456789abcdef0123456789abcdef.upload", false));
+        for name in [".file", ".file.part", ".file.7.part", "file"] {
+            assert!(!names.matches(name.as_bytes(), false), "{name}");
+        }
     }
 
     #[test]

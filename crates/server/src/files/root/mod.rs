@@ -17,6 +17,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use self::hidden_names::HiddenNames;
+pub(crate) use self::hidden_names::is_incomplete;
 use crate::server::settings::{ServeError, SiteSettings};
 use underpass_engine::{FileId, atomic_file, is_folder};
 use underpass_protocol::response::media_types::MediaTypes;

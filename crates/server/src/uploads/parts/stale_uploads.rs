@@ -11,6 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, openat, statat, unlinkat};
+use rustix::process::geteuid;
+use underpass_engine::atomic_file::{name_of_hidden, remove_left_over};
 use underpass_engine::{Version, since_1970};
 
 use crate::changes::removal;
@@ -110,6 +112,12 @@ fn sweep(
                 inner(name);
             }
             _ => {}
+        }
+        if name_of_hidden(name).is_some()
+            && matches!(part_state(&folder, name, expiry), PartState::Stale)
+        {
+            // The file system has no unnamed files.
+            remove_left_over(&folder, OsStr::from_bytes(name), geteuid().as_raw());
         }
         if !is_partial_name(name) {
             continue;

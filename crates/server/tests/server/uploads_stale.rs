@@ -1,0 +1,82 @@
+//! What the search for stale uploads removes, and what it leaves.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+use rustix::fs::{FallocateFlags, fallocate};
+use underpass_engine::atomic_file::hidden_name;
+use underpass_server::server::SiteSettings;
+
+use super::rig::{Running, Site, age, wait_until};
+use super::uploads::open_site;
+
+const PART: &str = ".old.0123456789abcdef0123456789abcdef.upload";
+
+/// A site with a part whose space is given back when the folder above it has been searched.
+fn watched(site: Site) -> Option<Site> {
+    fs::create_dir(site.path("later")).unwrap();
+    let part = site.path("later").join(PART);
+    fs::write(&part, "x").unwrap();
+    let file = fs::File::options().write(true).open(&part).unwrap();
+    fallocate(&file, FallocateFlags::KEEP_SIZE, 0, 4 << 20).ok()?;
+    Some(site)
+}
+
+/// Waits for the end of the search of the served folder.
+fn searched(server: &Running) {
+    let part = server.path("later").join(PART);
+    wait_until("it was searched", || fs::metadata(&part).unwrap().blocks() * 512 < 1 << 20);
+}
+
+#[test]
+fn a_part_with_the_time_of_its_original_is_not_stale() {
+    let Some(site) = watched(open_site()) else { return };
+    fs::write(site.path(PART), "complete").unwrap();
+    age(&site.path(PART), 48 * 60 * 60);
+    let server = site.start();
+    searched(&server);
+    assert_eq!(fs::read(server.path(PART)).unwrap(), b"complete");
+}
+
+#[test]
+fn a_site_does_not_remove_what_another_site_of_its_folder_keeps() {
+    let Some(site) = watched(open_site()) else { return };
+    fs::create_dir(site.path("sub")).unwrap();
+    let parts = [site.path(PART), site.path("sub").join(PART)];
+    for part in &parts {
+        fs::write(part, "kept").unwrap();
+    }
+    let (root, sub) = (site.path(""), site.path("sub"));
+    let site = site.with(|settings| {
+        for (name, root) in [("same.test", root), ("sub.test", sub)] {
+            let mut short =
+                SiteSettings { root: Some(root), is_default: false, ..settings.sites[0].clone() };
+            short.names = vec![name.parse().unwrap()];
+            short.changes.expiry = Duration::ZERO;
+            settings.sites.insert(0, short);
+        }
+    });
+    let server = site.start();
+    searched(&server);
+    for part in parts {
+        assert_eq!(fs::read(&part).unwrap(), b"kept", "{part:?}");
+    }
+}
+
+#[test]
+fn what_a_killed_process_has_left_without_unnamed_files_is_removed() {
+    let site =
+        open_site().with(|settings| settings.sites[0].changes.expiry = Duration::from_secs(1));
+    let (own, other) = (hidden_name("file".as_ref(), Some(7)), ".file.7.part");
+    for name in [own.to_str().unwrap(), other] {
+        fs::write(site.path(name), "x").unwrap();
+    }
+    let made = fs::metadata(site.path(other)).unwrap().created();
+    let site = site.with(|settings| settings.sites[0].shows_hidden = true);
+    wait_until("it is old", || made.as_ref().is_ok_and(|at| at.elapsed().unwrap().as_secs() >= 2));
+    let server = site.start();
+    let own = server.path(own.to_str().unwrap());
+    wait_until("it is removed", || !own.exists());
+    assert!(server.path(other).exists());
+}
