@@ -68,14 +68,14 @@ impl Owner {
     }
 
     /// Returns the part of the upload of this file name that a token identifies. It belongs to
-    /// the user; an anonymous client may return from another address.
+    /// the user who began it; an anonymous client may return from another address, or as a user.
     #[must_use]
     pub fn part_of_token(&self, token: Token, name: &[u8]) -> PartId {
         let mut hash = Sha256::new();
         hash.update(b"part by token\0");
         match self {
-            Self::User(_) => self.hash_into(&mut hash),
-            Self::Address(_) | Self::Local => hash.update([0]),
+            Self::User(_) if token.tag() == self.tag() => self.hash_into(&mut hash),
+            _ => hash.update([0]),
         }
         hash.update(token.bytes());
         hash.update(name);

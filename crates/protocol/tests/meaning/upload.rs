@@ -170,6 +170,7 @@ fn the_part_of_a_token_is_that_of_one_user_and_one_name() {
     let other = Owner::new(None, Some([192, 0, 2, 2].into()));
     let token = one.token([7; 12]);
     assert_eq!(one.part_of_token(token, b"file"), other.part_of_token(token, b"file"));
+    assert_eq!(one.part_of_token(token, b"file"), me.part_of_token(token, b"file"));
     assert_eq!(id.to_string(), "dee7cae3dd8c6ab5e89123deb8adc6d9");
 }
 

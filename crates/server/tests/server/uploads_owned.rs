@@ -166,6 +166,22 @@ fn without_users_parts_belong_to_addresses() {
 }
 
 #[test]
+fn an_upload_begun_without_a_password_is_continued_with_one() {
+    let server = open_site().auth(&["me:secret@/:rw", "you:secret@/:rw", "@/:rw"]).start();
+    let (client, location) = begin(&server, &[], 500_000);
+    leave(&server, client);
+    let offset = server.ask("HEAD", &location, &[ME]);
+    assert_eq!(offset.field("Upload-Offset"), Some("500000"));
+    assert_eq!(go_on(&server, &location, 500_000, &[ME]).status, 201);
+    // That of a user is not for those without a password, nor for another user.
+    let (client, location) = begin(&server, &[ME], 500_000);
+    leave(&server, client);
+    assert_eq!(go_on(&server, &location, 500_000, &[]).status, 404);
+    assert_eq!(go_on(&server, &location, 500_000, &[YOU]).status, 404);
+    assert_eq!(go_on(&server, &location, 500_000, &[ME]).status, 204);
+}
+
+#[test]
 fn owners_of_parts_survive_a_restart() {
     let site = site();
     let (root, changes, access) =
@@ -185,6 +201,25 @@ fn owners_of_parts_survive_a_restart() {
     assert_eq!(put(&again, "/ranged", &rest, b"mine").status, 201);
     assert_eq!(go_on(&again, &location, 500_000, &[ME]).status, 201);
     assert!(again.get("/file").body == pattern(TOTAL));
+}
+
+#[test]
+fn an_upload_stays_that_of_its_site_whatever_the_order_of_its_names() {
+    let site = open_site();
+    let (root, changes) = (site.path(""), site.settings.sites[0].changes);
+    let named = |names: [&str; 2]| {
+        let site = Site::new().with(|settings| {
+            let site = &mut settings.sites[0];
+            (site.root, site.changes) = (Some(root.clone()), changes);
+            site.names = names.iter().map(|name| name.parse().unwrap()).collect();
+        });
+        site.start()
+    };
+    let server = named(["c.test", "a.test"]);
+    let created = server.ask("PUT", "http://c.test/file", &["Upload-Complete: ?0"]);
+    let location = format!("http://c.test{}", created.field("Location").unwrap());
+    let again = named(["a.test", "c.test"]);
+    assert_eq!(again.ask("HEAD", &location, &[]).field("Upload-Offset"), Some("0"));
 }
 
 #[test]

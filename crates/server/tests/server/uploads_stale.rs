@@ -40,6 +40,23 @@ fn a_part_with_the_time_of_its_original_is_not_stale() {
 }
 
 #[test]
+fn the_time_left_for_an_upload_is_told() {
+    let site =
+        open_site().with(|settings| settings.sites[0].changes.expiry = Duration::from_secs(3600));
+    let server = site.start();
+    let created = server.ask("PUT", "/file", &["Upload-Complete: ?0"]);
+    assert_eq!(created.field("Upload-Limit"), Some("min-size=0, max-age=3600"));
+    let location = created.field("Location").unwrap();
+    wait_until("some of it has passed", || {
+        let asked = server.ask("HEAD", location, &[]);
+        let left = asked.field("Upload-Limit").unwrap().split_once("max-age=").unwrap().1;
+        let left: u64 = left.parse().unwrap();
+        assert!(left <= 3600);
+        left < 3599
+    });
+}
+
+#[test]
 fn a_site_does_not_remove_what_another_site_of_its_folder_keeps() {
     let Some(site) = watched(open_site()) else { return };
     fs::create_dir(site.path("sub")).unwrap();

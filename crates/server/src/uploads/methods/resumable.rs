@@ -6,15 +6,18 @@
 //! nothing is lost when the server restarts.
 
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use underpass_engine::atomic_file::AtomicFile;
 
 use crate::routing::response::Response;
+use crate::server::settings::Changes;
 use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::interim;
 use crate::uploads::methods::put::{FinishOptions, finish};
 use crate::uploads::parts::part::{
-    PartialUpload, check_content, is_begun, name_at_site, part_len, part_version, record_synced,
+    PartialUpload, check_content, is_begun, name_at_site, part_age, part_len, part_version,
+    record_synced,
 };
 use crate::uploads::parts::target::{UploadTarget, check_version};
 use crate::uploads::refusal::{self, Result, UploadRefusal};
@@ -60,7 +63,7 @@ pub(crate) fn create(upload: &mut ActiveUpload<'_>, is_complete: bool) -> Result
     upload.reserve(&target, &new_file, 0, upload.expected().or(length).unwrap_or(0))?;
     let version = upload.request.single("upload-draft-interop-version");
     if upload.request.minor_version > 0 && version == Some(INTEROP_VERSION.as_bytes()) {
-        let limits = limits(upload);
+        let limits = limits(upload, Duration::ZERO);
         upload.send_interim(&interim::resumption_supported(&location, limits))?;
     }
     upload.send_continue()?;
@@ -81,7 +84,8 @@ pub(crate) fn resume(upload: &mut ActiveUpload<'_>, id: &[u8]) -> Result<Respons
             let begun = is_begun(upload, &target, id_of_part).then_some(0);
             let offset = part_len(upload, &target, id_of_part)?.or(begun).ok_or_else(unknown)?;
             let mut response = Response::empty(204);
-            add_state(&mut response, upload, offset, false);
+            let limits = limits(upload, part_age(&target, id_of_part));
+            add_state(&mut response, limits, offset, false);
             let later = part_version(upload, &target, id_of_part)?.map(|version| version.total);
             if let Some(length) = id.length.or(later) {
                 response.add_field("Upload-Length", &length.to_string());
@@ -213,7 +217,7 @@ fn finish_step(
         if is_new {
             response.add_field("Location", &location(upload, id));
         }
-        add_state(&mut response, upload, offset, false);
+        add_state(&mut response, limits(upload, Duration::ZERO), offset, false);
         return Ok(response);
     }
     if id.length.is_some_and(|length| length != offset) {
@@ -261,14 +265,16 @@ fn replaces(upload: &ActiveUpload<'_>, target: &UploadTarget) -> Option<u64> {
 }
 
 /// Adds the fields about the state of an upload.
-fn add_state(response: &mut Response, upload: &ActiveUpload<'_>, offset: u64, is_complete: bool) {
+fn add_state(response: &mut Response, limits: UploadLimits, offset: u64, is_complete: bool) {
     response.add_field("Upload-Complete", if is_complete { "?1" } else { "?0" });
     response.add_field("Upload-Offset", &offset.to_string());
-    response.add_field("Upload-Limit", &limits(upload).to_string());
+    response.add_field("Upload-Limit", &limits.to_string());
 }
 
-fn limits(upload: &ActiveUpload<'_>) -> UploadLimits {
-    refusal::limits(&upload.site.settings.changes)
+/// Returns the limits of an upload that has received nothing for this long.
+fn limits(upload: &ActiveUpload<'_>, waited: Duration) -> UploadLimits {
+    let changes = upload.site.settings.changes;
+    refusal::limits(&Changes { expiry: changes.expiry.saturating_sub(waited), ..changes })
 }
 
 /// Returns the address of an upload.

@@ -7,12 +7,12 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, Mode, OFlags, openat, statat, unlinkat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{AtomicFile, Existing, rename_new};
-use underpass_engine::{Sink, Source, Transfer};
+use underpass_engine::{Sink, Source, Transfer, Version};
 
 use crate::auth::Right;
 use crate::files::root::DiskWait;
@@ -167,6 +167,16 @@ pub(crate) fn part_len(
     complete.map(|part| Ok(part.metadata()?.len())).transpose()
 }
 
+/// Returns the time for which a part has waited for its rest; zero if there is none.
+pub(crate) fn part_age(target: &UploadTarget, id: PartId) -> Duration {
+    let name = partial_name(target.name.as_bytes(), id);
+    let stat = statat(&target.folder, OsStr::from_bytes(&name), AtFlags::SYMLINK_NOFOLLOW);
+    stat.map_or(Duration::ZERO, |stat| {
+        let since = stale_uploads::waiting_since(&Version::from_stat(&stat));
+        SystemTime::now().duration_since(since).unwrap_or_default()
+    })
+}
+
 /// Returns the version of the file that a part is of, if that is known.
 pub(crate) fn part_version(
     upload: &ActiveUpload<'_>,
@@ -192,8 +202,9 @@ pub(crate) fn is_begun(upload: &ActiveUpload<'_>, target: &UploadTarget, id: Par
 /// folder, so that of the site belongs to it. A slash is in neither.
 pub(crate) fn name_at_site(site: &Site, target: &UploadTarget) -> Vec<u8> {
     let file = target.name.as_bytes();
-    match site.settings.names.first() {
-        Some(name) => [name.to_string().as_bytes(), b"/", file].concat(),
+    // Their order may change.
+    match site.settings.names.iter().map(ToString::to_string).min() {
+        Some(name) => [name.as_bytes(), b"/", file].concat(),
         None => file.to_vec(),
     }
 }

@@ -154,27 +154,32 @@ enum PartState {
     Other,
 }
 
+/// Returns the time since which a part has waited. Its mtime can be that of its original, once it
+/// is about to get its final name.
+pub(crate) fn waiting_since(version: &Version) -> SystemTime {
+    open_files::modified(version).max(changed(version))
+}
+
+fn changed(version: &Version) -> SystemTime {
+    SystemTime::UNIX_EPOCH + since_1970(version.changed())
+}
+
 fn part_state(folder: &OwnedFd, name: &[u8], expiry: Duration) -> PartState {
     let Ok(stat) = statat(folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) else {
         return PartState::Other;
     };
     let version = Version::from_stat(&stat);
-    // The mtime of what is about to get its final name can be that of its original.
-    let changed = SystemTime::UNIX_EPOCH + since_1970(version.changed());
     let age = |since| SystemTime::now().duration_since(since).unwrap_or_default();
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => {
-            let since = open_files::modified(&version).max(changed);
+            let since = waiting_since(&version);
             if age(since) >= expiry { PartState::Stale } else { PartState::Waiting(since) }
         }
         // It is of a change that was killed. Only its ctime is its own, the other times are
         // those of the original.
         FileType::Directory => {
-            if age(changed) >= FOLDERS_EXPIRE {
-                PartState::Stale
-            } else {
-                PartState::Other
-            }
+            let since = changed(&version);
+            if age(since) >= FOLDERS_EXPIRE { PartState::Stale } else { PartState::Other }
         }
         _ => PartState::Other,
     }
