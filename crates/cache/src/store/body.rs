@@ -44,9 +44,17 @@ pub(super) fn is_usable(
     let (Ok(found), Some(size)) = (file.metadata(), head.size) else { return false };
     let is_same = found.ino() == head.inode
         && found.len() == size
+        && is_within_size(contents)
         && head.key == key
         && head.origins.iter().any(|origin| origins.contains(origin));
     is_same && (is_whole(contents) || head.version.is_some())
+}
+
+/// Returns whether no byte beyond the end of an object is said to be present, as in a journal that
+/// is damaged.
+pub(super) fn is_within_size(contents: &JournalContents<StoredHead>) -> bool {
+    let end = contents.present.last().map_or(0, |last| last.end);
+    contents.subject.size.is_none_or(|size| end <= size)
 }
 
 /// Returns whether all bytes of an object are present.

@@ -20,7 +20,9 @@ use underpass_client::journal::{self, Journal, JournalContents};
 use underpass_engine::wait::unpoison;
 use underpass_protocol::digest::hex;
 
-use super::body::{discard_unlisted, has_unlisted, is_usable, is_whole, lock_body, open_body};
+use super::body::{
+    discard_unlisted, has_unlisted, is_usable, is_whole, is_within_size, lock_body, open_body,
+};
 use super::head::{StoredHead, millis};
 use super::unit::{StoredUnit, is_divided, journal_unit, units};
 use crate::error::OpenError;
@@ -295,7 +297,7 @@ impl CacheFolder {
         let Ok(shard) = File::open(shard).map(OwnedFd::from) else { return };
         let read = || {
             let named = journal::read::<StoredHead>(&shard, name(&digest).as_ref());
-            named.filter(|named| *named.subject.body == *name_of_file)
+            named.filter(|named| *named.subject.body == *name_of_file && is_within_size(named))
         };
         let mut named = read();
         if number < self.first
@@ -402,24 +404,48 @@ mod tests {
         assert!(!place.path().join("target").exists());
     }
 
+    /// The metadata of `/a` of this length.
+    fn head(size: u64) -> StoredHead {
+        let now = millis(SystemTime::now());
+        StoredHead {
+            key: "/a".to_owned(),
+            origins: vec!["http://a".to_owned()],
+            body: String::new(),
+            inode: 0,
+            version: None,
+            size: Some(size),
+            fields: Vec::new(),
+            requested: now,
+            received: now,
+        }
+    }
+
+    #[test]
+    fn a_journal_of_bytes_beyond_the_end_counts_for_nothing() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = CacheFolder::open(&place.path().join("cache")).unwrap();
+        let (digest, size) = ([7; 32], 100 << 20);
+        let stored = folder.create(&digest, head(size)).unwrap();
+        let piece = stored.journal.begin(&(0..size));
+        stored.journal.record_progress(piece, size);
+        stored.journal.save(&stored.file).unwrap();
+        drop(stored);
+        let path = folder.path().join("objects/07").join(name(&digest));
+        let text = fs::read_to_string(&path).unwrap();
+        let damaged = text.replace("[[0,104857600]]", "[[0,105857600]]");
+        assert_ne!(text, damaged);
+        fs::write(&path, damaged).unwrap();
+        folder.scan(&mut |_, units| panic!("{} units", units.len()));
+        assert!(folder.load(&digest, "/a", &["http://a".to_owned()]).is_none());
+        assert!(!path.exists());
+    }
+
     #[test]
     fn an_object_is_opened_again_after_its_last_journal_was_written() {
         let place = tempfile::tempdir().unwrap();
         let folder = CacheFolder::open(&place.path().join("cache")).unwrap();
-        let (digest, now) = ([7; 32], millis(SystemTime::now()));
-        let origins = ["http://a".to_owned()];
-        let head = StoredHead {
-            key: "/a".to_owned(),
-            origins: origins.to_vec(),
-            body: String::new(),
-            inode: 0,
-            version: None,
-            size: Some(10),
-            fields: Vec::new(),
-            requested: now,
-            received: now,
-        };
-        let stored = folder.create(&digest, head).unwrap();
+        let (digest, origins) = ([7; 32], ["http://a".to_owned()]);
+        let stored = folder.create(&digest, head(10)).unwrap();
         let body = stored.journal.subject().body.clone();
         let shard = folder.shard(&digest).unwrap();
         let try_lock = || {
