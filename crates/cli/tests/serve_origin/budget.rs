@@ -204,6 +204,28 @@ fn bodies_that_are_not_kept_take_no_more_than_the_room_of_the_cache() {
 }
 
 #[test]
+fn nothing_makes_room_for_ranges_that_are_not_kept() {
+    let private = Object::new(noise(16 * MIB), "a").with("Cache-Control: no-store");
+    let small = Object::new(noise(MIB), "b");
+    let (bytes, small_bytes) = (private.bytes.clone(), small.bytes.clone());
+    let origin = Origin::new(move |asked, sending| match asked.path.as_str() {
+        "/private" => private.send(asked, sending),
+        _ => small.send(asked, sending),
+    });
+    let node = Node::new(&origin.url(), &["--cache-size", "24M"]);
+    (0..20).for_each(|number| node.get(&format!("/{number}")).is(200, &small_bytes));
+    let clients = [0, 1, 2].map(|_| {
+        let mut client = node.client("GET", "/private", &[&format!("Range: bytes={MIB}-")]);
+        client.read_body(2 * MIB);
+        client
+    });
+    assert!(node.metric("reserved_bytes") <= 24 * MIB as u64);
+    clients.into_iter().for_each(|client| client.finish().is(206, &bytes[MIB..]));
+    assert_eq!(node.metric("evicted_total"), 0);
+    until("room", || node.metric("reserved_bytes") == 0);
+}
+
+#[test]
 fn old_objects_make_room_where_there_are_no_inodes() {
     let Some(disk) = Mounted::new(FileSystem::Tmpfs, 16) else { return };
     let remounted =

@@ -59,7 +59,7 @@ pub(crate) fn fill_hole(
     cdn_loop: &str,
 ) {
     let mut fill = Fill::new(shared, object, generation, id, range.clone(), cdn_loop);
-    match shared.room_for(&range, true) {
+    match shared.room_for(&range, generation.is_stored()) {
         Ok(room) => {
             fill.room = room;
             fill.run(None);
