@@ -147,14 +147,18 @@ impl Fetch<'_> {
     /// Returns whether a 200 from an origin that ignores conditions has the stored version.
     fn is_same(&self, response: &Response, head: &StoredHead) -> bool {
         let version = StrongValidator::of(response);
-        let len = match response.framing {
-            BodyFraming::Length(len) => Some(len),
-            BodyFraming::Chunked | BodyFraming::UntilEnd => None,
+        let has_same_len = match response.framing {
+            BodyFraming::Length(len) => head.size.is_none_or(|size| len == size),
+            // A date is not enough without a length.
+            BodyFraming::Chunked | BodyFraming::UntilEnd => {
+                matches!(version, Some(StrongValidator::Tag(_)))
+            }
         };
         response.status == 200
             && version.is_some()
             && version == head.version
-            && len.zip(head.size).is_none_or(|(len, size)| len == size)
+            && has_same_len
+            && !head.is_denied_by(response)
             && !head.has_other_coding(response)
             && self.may_store(response)
     }

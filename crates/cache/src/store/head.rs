@@ -53,8 +53,8 @@ impl StoredHead {
         fields.find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns whether a 304 has a validator of another version, so that it says nothing about this
-    /// one (RFC 9111 4.3.4).
+    /// Returns whether a response has a validator of another version, so that it says nothing about
+    /// this one (RFC 9111 4.3.4).
     pub(crate) fn is_denied_by(&self, response: &Response) -> bool {
         let strong = |tag: &str| tag.trim_start_matches("W/").to_owned();
         let differs = |name: &str| {

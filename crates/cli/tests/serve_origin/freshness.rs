@@ -54,6 +54,32 @@ fn an_answer_that_has_the_same_version_again_changes_nothing() {
 }
 
 #[test]
+fn an_answer_with_another_weak_tag_is_another_version() {
+    // Both have the same date and length, as pages of a template do.
+    for (framing, tags) in [("Content-Length: 5", true), ("Transfer-Encoding: chunked", false)] {
+        let count = AtomicUsize::new(0);
+        let origin = Origin::new(move |_, sending| {
+            let (tag, bytes) = match count.fetch_add(1, Ordering::Relaxed) {
+                0 => (1, "hello"),
+                _ => (2, "world"),
+            };
+            let tag = if tags { format!("ETag: W/\"{tag}\"\n") } else { String::new() };
+            let lines = "Last-Modified: Mon, 01 Jan 2024 00:00:00 GMT\n\
+                         Date: Tue, 02 Jan 2024 00:00:00 GMT\nCache-Control: no-cache";
+            sending.head(&format!("HTTP/1.1 200 OK\n{tag}{lines}\n{framing}"));
+            let is_chunked = framing.ends_with("chunked");
+            sending.body(if is_chunked { b"5\r\n" } else { b"" });
+            sending.body(bytes.as_bytes());
+            sending.body(if is_chunked { b"\r\n0\r\n\r\n" } else { b"" });
+        });
+        let node = Node::new(&origin.url(), &[]);
+        node.get("/a").is(200, b"hello");
+        node.get("/a").is(200, b"world");
+        assert_eq!(node.metric("changed_total"), 1, "{framing}");
+    }
+}
+
+#[test]
 fn the_same_version_in_chunks_is_not_another_one() {
     let gate = Gate::default();
     let held = gate.clone();
