@@ -132,7 +132,7 @@ impl Fetch<'_> {
             }
             // The connection is dropped with its body, which is stored already.
             Ok(received) if self.is_same(&received.answer.response, &head) => {
-                current.describe(|head| head.freshen(&received.answer.response, self.requested));
+                current.describe(|head| head.renew(&received.answer.response, self.requested));
                 self.guard.finish(FetchOutcome::Valid(Arc::clone(current), 200));
             }
             // It confirms another version.

@@ -84,6 +84,12 @@ impl StoredHead {
         self.fields.extend(newer);
         (self.requested, self.received) = (millis(requested), millis(SystemTime::now()));
     }
+
+    /// Replaces the metadata by that of a 200 with the same version (RFC 9111 4.3.3).
+    pub(crate) fn renew(&mut self, response: &Response, requested: SystemTime) {
+        self.fields = stored_fields(response);
+        (self.requested, self.received) = (millis(requested), millis(SystemTime::now()));
+    }
 }
 
 /// Returns the fields of a response that are stored: all but those about the connection (RFC 9111

@@ -80,6 +80,28 @@ fn an_answer_with_another_weak_tag_is_another_version() {
 }
 
 #[test]
+fn an_answer_that_has_the_same_version_again_has_the_fields_from_then_on() {
+    let count = AtomicUsize::new(0);
+    let origin = Origin::new(move |_, sending| {
+        let lines = match count.fetch_add(1, Ordering::Relaxed) {
+            0 => "Cache-Control: no-cache\nContent-Disposition: attachment",
+            _ => "X-Other: 1\nExpires: Thu, 01 Jan 1970 00:00:00 GMT",
+        };
+        sending.answer(&format!("HTTP/1.1 200 OK\nETag: \"a\"\n{lines}"), b"hello");
+    });
+    let node = Node::new(&origin.url(), &[]);
+    node.get("/a").is(200, b"hello");
+    until_stored(&node, 5);
+    let again = node.get("/a");
+    again.is(200, b"hello");
+    assert_eq!(node.metric("changed_total"), 0);
+    assert_eq!(again.field("x-other"), Some("1"));
+    for withdrawn in ["content-disposition", "cache-control"] {
+        assert_eq!(again.field(withdrawn), None, "{}", again.head);
+    }
+}
+
+#[test]
 fn the_same_version_in_chunks_is_not_another_one() {
     let gate = Gate::default();
     let held = gate.clone();
