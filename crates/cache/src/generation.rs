@@ -25,7 +25,7 @@ pub(crate) struct Generation {
     version: Option<StrongValidator>,
     head: Mutex<Arc<StoredHead>>,
     /// `None` if the version is not stored, or not any more.
-    journal: Mutex<Option<Journal<StoredHead>>>,
+    journal: Mutex<Option<Arc<Journal<StoredHead>>>>,
     state: Mutex<GenerationState>,
     /// Whether the journal lags behind the file.
     is_dirty: AtomicBool,
@@ -93,7 +93,7 @@ impl Generation {
             file,
             version: head.version.clone(),
             head: Mutex::new(Arc::new(head)),
-            journal: Mutex::new(journal),
+            journal: Mutex::new(journal.map(Arc::new)),
             state: Mutex::new(state),
             is_dirty: AtomicBool::new(false),
             is_relayed: false,
@@ -228,9 +228,7 @@ impl Generation {
     }
 
     fn punch(&self, range: &Range<u64>) -> io::Result<()> {
-        // Held so that no other thread records what was on the disk before.
-        let journal = lock(&self.journal);
-        let Some(journal) = &*journal else { return Ok(()) };
+        let Some(journal) = self.journal() else { return Ok(()) };
         // A journal that survives a power failure must not call a hole data.
         journal.forget(range)?;
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -294,7 +292,7 @@ impl Generation {
 
     /// Registers a piece in the journal; returns its number.
     pub(crate) fn begin_piece(&self, range: &Range<u64>) -> Option<usize> {
-        lock(&self.journal).as_ref().map(|journal| journal.begin(range))
+        self.journal().map(|journal| journal.begin(range))
     }
 
     /// Records that the bytes of a range have arrived, and wakes readers.
@@ -313,7 +311,7 @@ impl Generation {
 
     /// Records in the journal how much of a piece is present.
     pub(crate) fn record_progress(&self, piece: Option<usize>, done: u64) {
-        if let (Some(journal), Some(piece)) = (&*lock(&self.journal), piece) {
+        if let (Some(journal), Some(piece)) = (self.journal(), piece) {
             journal.record_progress(piece, done);
         }
     }
@@ -334,37 +332,40 @@ impl Generation {
     /// Sets the length, which was unknown until the end of the body.
     pub(crate) fn set_len(&self, len: u64) {
         lock(&self.state).len = Some(len);
-        self.describe(|head| head.size = Some(len));
         self.wake();
+        self.describe(|head| head.size = Some(len));
     }
 
     /// Changes the metadata of the object, in memory and on the disk.
     pub(crate) fn describe(&self, change: impl FnOnce(&mut StoredHead)) {
-        let mut journal = lock(&self.journal);
-        let head = {
-            let mut head = lock(&self.head);
-            change(Arc::make_mut(&mut head));
-            Arc::clone(&head)
-        };
-        if let Some(journal) = &mut *journal {
+        change(Arc::make_mut(&mut lock(&self.head)));
+        if let Some(journal) = self.journal() {
             // If that fails, a later process validates the object again.
-            let _ = journal.describe(StoredHead::clone(&head));
+            let _ = journal.describe(|| StoredHead::clone(&self.head()));
         }
+    }
+
+    /// Returns the journal, unless the version is not stored. The disk is never waited for under the
+    /// lock.
+    fn journal(&self) -> Option<Arc<Journal<StoredHead>>> {
+        lock(&self.journal).clone()
     }
 
     /// Stops storing the version, of which no more bytes will arrive, unless it has changed: then
     /// what the running fills bring. Readers still get what is present. Returns whether it was
     /// stored.
     pub(crate) fn retire(&self, why: CacheErrorKind) -> bool {
-        let was_stored = lock(&self.journal).take().is_some();
+        let was_stored = self.detach();
         lock(&self.state).broken.get_or_insert(why);
         self.wake();
         was_stored
     }
 
-    /// Stops storing the version; its readers still get the rest.
-    pub(crate) fn detach(&self) {
-        *lock(&self.journal) = None;
+    /// Stops storing the version, whose journal is not written any more; its readers still get the
+    /// rest. Returns whether it was stored.
+    pub(crate) fn detach(&self) -> bool {
+        let journal = lock(&self.journal).take();
+        journal.inspect(|journal| journal.close()).is_some()
     }
 
     /// Records that the origin ignores ranges, or sends parts that cannot be used.
@@ -403,7 +404,7 @@ impl Generation {
         }
         // Without it a power cut costs more bytes.
         let Ok(file) = self.file.try_clone() else { return Ok(()) };
-        let saved = lock(&self.journal).as_ref().map(|journal| journal.save(&File::from(file)));
+        let saved = self.journal().map(|journal| journal.save(&File::from(file)));
         saved.unwrap_or(Ok(())).inspect_err(|_| lock(&self.state).present = RangeSet::default())
     }
 

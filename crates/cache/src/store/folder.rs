@@ -243,9 +243,9 @@ impl CacheFolder {
         discard_unlisted(&file, &contents.present);
         let is_known = contents.subject.origins == origins;
         contents.subject.origins = origins.to_vec();
-        let mut journal = Journal::reopen(shard, name(digest).as_ref(), contents.clone());
+        let journal = Journal::reopen(shard, name(digest).as_ref(), contents.clone());
         if !is_whole(&contents) || !is_known {
-            let written = journal.describe(contents.subject.clone());
+            let written = journal.describe(|| contents.subject.clone());
             // From a disk that takes no journal, what is whole is served all the same.
             written.ok().or_else(|| is_whole(&contents).then_some(()))?;
         }
@@ -446,7 +446,7 @@ mod tests {
         let folder = CacheFolder::open(&place.path().join("cache")).unwrap();
         let (digest, origins) = ([7; 32], ["http://a".to_owned()]);
         let stored = folder.create(&digest, head(10)).unwrap();
-        let body = stored.journal.subject().body.clone();
+        let body = stored.journal.subject().body;
         let shard = folder.shard(&digest).unwrap();
         let try_lock = || {
             let file = open_body(&shard, body.as_ref()).unwrap();

@@ -110,17 +110,17 @@ impl PartialFile<'_> {
         if subject.needs_digest {
             return Ok(());
         }
-        let subject = JournalSubject { needs_digest: true, ..subject.clone() };
-        kept.journal.describe(subject).map_err(DownloadError::local("keeping a journal of"))
+        let subject = JournalSubject { needs_digest: true, ..subject };
+        kept.journal.describe(|| subject).map_err(DownloadError::local("keeping a journal of"))
     }
 
     /// Notes how the file is left for a later process.
     pub(super) fn leave(&mut self) {
         let Self::Resumable(kept) = self else { return };
         let Ok(found) = kept.atomic.file().metadata() else { return };
-        let subject = kept.journal.subject().clone();
+        let subject = kept.journal.subject();
         // Without it the file is resumed as after a kill.
-        let _ = kept.journal.describe(JournalSubject { left: Some(left(&found)), ..subject });
+        let _ = kept.journal.describe(|| JournalSubject { left: Some(left(&found)), ..subject });
     }
 
     /// Returns the ranges that have arrived.

@@ -15,14 +15,14 @@ use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 use rustix::fs::{AtFlags, Mode, OFlags, fsync, openat, renameat, unlinkat};
 use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use underpass_engine::session;
-use underpass_engine::wait::{lock, unpoison};
+use underpass_engine::wait::lock;
 
 pub use piece::without;
 use piece::{JournalPiece, LINE, complete, merged};
@@ -46,13 +46,15 @@ struct JournalHead<S> {
 pub struct Journal<S> {
     folder: OwnedFd,
     name: OsString,
-    subject: S,
+    /// Held while a new file is written and synced. Progress does not wait for that.
+    writing: Mutex<()>,
     /// Boxed, for a download keeps its journal within an enum.
-    inner: Box<Mutex<JournalState>>,
+    inner: Box<Mutex<JournalState<S>>>,
 }
 
-#[derive(Debug, Default)]
-struct JournalState {
+#[derive(Debug)]
+struct JournalState<S> {
+    subject: S,
     /// `None` until it is written for the first time, see [`Journal::reopen`].
     file: Option<File>,
     /// The offset of the first piece's line.
@@ -64,6 +66,8 @@ struct JournalState {
     void: Vec<usize>,
     /// Whether a sync failed: nothing is added any more.
     has_failed: bool,
+    /// Whether the name is left to another journal.
+    is_closed: bool,
 }
 
 /// The contents of a journal.
@@ -84,7 +88,9 @@ impl<S: Clone + Serialize> Journal<S> {
     ///
     /// As openat(2), write(2) and renameat(2).
     pub fn create(folder: OwnedFd, name: &OsStr, subject: S) -> io::Result<Self> {
-        Self::write_new(folder, name, subject, Vec::new(), Vec::new())
+        let journal = Self::new(folder, name, subject, Vec::new(), Vec::new());
+        journal.write()?;
+        Ok(journal)
     }
 
     /// Creates a journal with the contents of an earlier one.
@@ -93,51 +99,61 @@ impl<S: Clone + Serialize> Journal<S> {
     ///
     /// As openat(2), write(2) and renameat(2).
     pub fn resume(folder: OwnedFd, name: &OsStr, known: JournalContents<S>) -> io::Result<Self> {
-        let pieces = complete(&known.present);
-        Self::write_new(folder, name, known.subject, pieces, known.safe)
+        let journal = Self::reopen(folder, name, known);
+        journal.write()?;
+        Ok(journal)
     }
 
     /// Opens a journal with the contents that were read from it. Nothing is written until they
     /// change.
     #[must_use]
     pub fn reopen(folder: OwnedFd, name: &OsStr, known: JournalContents<S>) -> Self {
-        let (pieces, safe) = (complete(&known.present), known.safe);
-        let state = JournalState { pieces, safe, ..JournalState::default() };
-        Self {
-            folder,
-            name: name.to_owned(),
-            subject: known.subject,
-            inner: Box::new(Mutex::new(state)),
-        }
+        Self::new(folder, name, known.subject, complete(&known.present), known.safe)
     }
 
-    fn write_new(
+    fn new(
         folder: OwnedFd,
         name: &OsStr,
         subject: S,
         pieces: Vec<JournalPiece>,
         safe: Vec<Range<u64>>,
-    ) -> io::Result<Self> {
-        let mut state = JournalState { pieces, safe, ..JournalState::default() };
-        state.write(&folder, name, &subject)?;
-        Ok(Self { folder, name: name.to_owned(), subject, inner: Box::new(Mutex::new(state)) })
+    ) -> Self {
+        let state = JournalState {
+            subject,
+            file: None,
+            pieces_at: 0,
+            pieces,
+            safe,
+            void: Vec::new(),
+            has_failed: false,
+            is_closed: false,
+        };
+        let (name, inner) = (name.to_owned(), Box::new(Mutex::new(state)));
+        Self { folder, name, writing: Mutex::default(), inner }
     }
 
     /// Returns the file that the ranges belong to.
     #[must_use]
-    pub fn subject(&self) -> &S {
-        &self.subject
+    pub fn subject(&self) -> S {
+        lock(&self.inner).subject.clone()
     }
 
-    /// Replaces what the journal says about the file.
+    /// Replaces what the journal says about the file. `subject` is called when the changes of other
+    /// threads are written.
     ///
     /// # Errors
     ///
     /// Those of [`create`](Self::create).
-    pub fn describe(&mut self, subject: S) -> io::Result<()> {
-        unpoison(self.inner.get_mut()).write(&self.folder, &self.name, &subject)?;
-        self.subject = subject;
-        Ok(())
+    pub fn describe(&self, subject: impl FnOnce() -> S) -> io::Result<()> {
+        let _writing = lock(&self.writing);
+        let before = std::mem::replace(&mut lock(&self.inner).subject, subject());
+        self.write().inspect_err(|_| lock(&self.inner).subject = before)
+    }
+
+    /// Leaves the name to another journal: this one is not written any more. Does not wait for the
+    /// disk.
+    pub fn close(&self) {
+        lock(&self.inner).is_closed = true;
     }
 
     /// Adds a piece that is about to be fetched; returns its number for
@@ -153,7 +169,7 @@ impl<S: Clone + Serialize> Journal<S> {
             Some(void) => *void = piece,
             None => inner.pieces.push(piece),
         }
-        self.write_piece(&mut inner, number);
+        self.write_piece(inner, number);
         number
     }
 
@@ -162,18 +178,22 @@ impl<S: Clone + Serialize> Journal<S> {
         let mut inner = lock(&self.inner);
         if !inner.has_failed {
             inner.pieces[number].done = done;
-            self.write_piece(&mut inner, number);
+            self.write_piece(inner, number);
         }
     }
 
     /// Writes the line of a piece. If that fails, the journal lists less than has arrived, which
     /// only costs some bytes after a crash.
-    fn write_piece(&self, state: &mut JournalState, number: usize) {
-        if let Some(file) = &state.file {
-            let at = state.pieces_at + (number * LINE) as u64;
-            let _ = file.write_at(state.pieces[number].line().as_bytes(), at);
-        } else {
-            let _ = state.write(&self.folder, &self.name, &self.subject);
+    fn write_piece(&self, inner: MutexGuard<'_, JournalState<S>>, number: usize) {
+        if let Some(file) = &inner.file {
+            let at = inner.pieces_at + (number * LINE) as u64;
+            let _ = file.write_at(inner.pieces[number].line().as_bytes(), at);
+            return;
+        }
+        drop(inner);
+        // Another thread that writes it writes this line too.
+        if let Ok(_writing) = self.writing.try_lock() {
+            let _ = self.write();
         }
     }
 
@@ -184,27 +204,10 @@ impl<S: Clone + Serialize> Journal<S> {
     ///
     /// As fsync(2), and those of [`create`](Self::create). An earlier journal may then count.
     pub fn forget(&self, range: &Range<u64>) -> io::Result<()> {
-        let mut inner = lock(&self.inner);
-        let inner = &mut *inner;
-        let mut after = Vec::new();
-        for (number, piece) in inner.pieces.iter_mut().enumerate() {
-            let present = piece.present();
-            if present.is_empty() || present.end <= range.start || range.end <= present.start {
-                continue;
-            }
-            if range.end < present.end {
-                let (start, end) = (range.end, present.end);
-                after.push(JournalPiece { start, end, done: end - start });
-            }
-            piece.end = piece.start.max(range.start);
-            piece.done = piece.end - piece.start;
-            if piece.done == 0 {
-                inner.void.push(number);
-            }
-        }
-        inner.pieces.extend(after);
-        inner.safe = without(&inner.safe, range);
-        inner.write(&self.folder, &self.name, &self.subject)?.sync_all()?;
+        // No other thread records what was on the disk before.
+        let _writing = lock(&self.writing);
+        lock(&self.inner).forget(range);
+        self.write()?;
         Ok(fsync(&self.folder)?)
     }
 
@@ -225,44 +228,103 @@ impl<S: Clone + Serialize> Journal<S> {
     /// The kernel reports such an error once, and any byte since the last sync may be lost: the
     /// journal forgets these bytes, and takes no more.
     pub fn save(&self, part: &File) -> io::Result<()> {
+        let _writing = lock(&self.writing);
         let safe = self.present();
         if safe == lock(&self.inner).safe {
             return Ok(());
         }
-        let synced = part.sync_data();
-        let mut inner = lock(&self.inner);
-        if let Err(error) = synced {
+        if let Err(error) = part.sync_data() {
             // Some file systems cannot sync.
             if error.kind() == io::ErrorKind::InvalidInput {
                 return Ok(());
             }
+            let mut inner = lock(&self.inner);
             inner.fail();
-            if inner.file.is_none() {
+            if inner.file.is_none() && !inner.is_closed {
                 // What it lists may be lost.
                 let _ = remove(&self.folder, &self.name);
             }
             return Err(error);
         }
-        let before = std::mem::replace(&mut inner.safe, safe);
-        if inner.write(&self.folder, &self.name, &self.subject).is_err() {
+        let before = std::mem::replace(&mut lock(&self.inner).safe, safe);
+        if self.write().is_err() {
             // A power cut costs more bytes.
-            inner.safe = before;
+            lock(&self.inner).safe = before;
         }
+        Ok(())
+    }
+
+    /// Writes all of it under a temporary name and renames it, unless it is closed. The caller holds
+    /// `writing`; progress is recorded meanwhile.
+    fn write(&self) -> io::Result<()> {
+        let new = new_name(&self.name);
+        let (mut file, head, is_synced) = {
+            let inner = lock(&self.inner);
+            if inner.is_closed {
+                return Ok(());
+            }
+            (create_new(&self.folder, &new)?, inner.head(&self.folder)?, !inner.safe.is_empty())
+        };
+        let written = file.write_all(head.as_bytes());
+        // Lines of pieces count only as long as the page cache has them.
+        let written = written.and_then(|()| if is_synced { file.sync_data() } else { Ok(()) });
+        let mut inner = lock(&self.inner);
+        if inner.is_closed {
+            // Another journal may have this temporary name, too.
+            return Ok(());
+        }
+        let lines: String = inner.pieces.iter().map(|piece| piece.line()).collect();
+        let written = written.and_then(|()| {
+            file.write_all_at(lines.as_bytes(), head.len() as u64)?;
+            Ok(renameat(&self.folder, &new, &self.folder, &self.name)?)
+        });
+        if let Err(error) = written {
+            // A disk so full that it has no room for a journal.
+            let _ = unlinkat(&self.folder, &new, AtFlags::empty());
+            return Err(error);
+        }
+        (inner.file, inner.pieces_at) = (Some(file), head.len() as u64);
         Ok(())
     }
 }
 
-impl JournalState {
-    /// Writes all of it into a new file, which replaces the one before; returns the file.
-    fn write<S: Clone + Serialize>(
-        &mut self,
-        folder: &OwnedFd,
-        name: &OsStr,
-        subject: &S,
-    ) -> io::Result<&File> {
-        let (file, pieces_at) = write(folder, name, subject, &self.pieces, &self.safe)?;
-        self.pieces_at = pieces_at;
-        Ok(self.file.insert(file))
+impl<S: Clone + Serialize> JournalState<S> {
+    /// Returns the first line.
+    fn head(&self, folder: &OwnedFd) -> io::Result<String> {
+        let head = JournalHead {
+            underpass_journal: FORMAT,
+            subject: self.subject.clone(),
+            session: session::current(folder).unwrap_or_default(),
+            safe: self.safe.iter().map(|range| (range.start, range.end)).collect(),
+        };
+        let mut text = serde_json::to_string(&head)?;
+        // No line crosses from one page to another, so that each is written whole or not at all.
+        let padded = (text.len() + 1).next_multiple_of(LINE);
+        text.extend(std::iter::repeat_n(' ', padded - 1 - text.len()));
+        text.push('\n');
+        Ok(text)
+    }
+
+    /// Removes a range.
+    fn forget(&mut self, range: &Range<u64>) {
+        let mut after = Vec::new();
+        for (number, piece) in self.pieces.iter_mut().enumerate() {
+            let present = piece.present();
+            if present.is_empty() || present.end <= range.start || range.end <= present.start {
+                continue;
+            }
+            if range.end < present.end {
+                let (start, end) = (range.end, present.end);
+                after.push(JournalPiece { start, end, done: end - start });
+            }
+            piece.end = piece.start.max(range.start);
+            piece.done = piece.end - piece.start;
+            if piece.done == 0 {
+                self.void.push(number);
+            }
+        }
+        self.pieces.extend(after);
+        self.safe = without(&self.safe, range);
     }
 
     /// Forgets everything that is not known to be on the disk, and takes no more.
@@ -277,43 +339,13 @@ impl JournalState {
     }
 }
 
-/// Writes a journal under a temporary name and renames it; returns the file and the offset of its
-/// first piece.
-fn write<S: Clone + Serialize>(
-    folder: &OwnedFd,
-    name: &OsStr,
-    subject: &S,
-    pieces: &[JournalPiece],
-    safe: &[Range<u64>],
-) -> io::Result<(File, u64)> {
-    let head = JournalHead {
-        underpass_journal: FORMAT,
-        subject: subject.clone(),
-        session: session::current(folder).unwrap_or_default(),
-        safe: safe.iter().map(|range| (range.start, range.end)).collect(),
-    };
-    let mut text = serde_json::to_string(&head)?;
-    // No line crosses from one page to another, so that each is written whole or not at all.
-    let padded = (text.len() + 1).next_multiple_of(LINE);
-    text.extend(std::iter::repeat_n(' ', padded - 1 - text.len()));
-    text.push('\n');
-    pieces.iter().for_each(|piece| text.push_str(&piece.line()));
-    let new = new_name(name);
-    let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+/// Creates the file of a journal that has no other name yet. What an ended process has left is
+/// removed, and nobody else writes to it.
+fn create_new(folder: &OwnedFd, new: &OsStr) -> io::Result<File> {
+    let _ = unlinkat(folder, new, AtFlags::empty());
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     // The address may hold secrets.
-    let mut file = File::from(openat(folder, &new, flags, Mode::RUSR | Mode::WUSR)?);
-    let written = file.write_all(text.as_bytes()).and_then(|()| {
-        if !safe.is_empty() {
-            file.sync_data()?;
-        }
-        Ok(renameat(folder, &new, folder, name)?)
-    });
-    if let Err(error) = written {
-        // A disk so full that it has no room for a journal.
-        let _ = unlinkat(folder, &new, AtFlags::empty());
-        return Err(error);
-    }
-    Ok((file, padded as u64))
+    Ok(File::from(openat(folder, new, flags, Mode::RUSR | Mode::WUSR)?))
 }
 
 /// Reads the journal of this name; `None` if there is none or it is damaged.

@@ -104,6 +104,25 @@ fn one_that_is_opened_again_is_written_when_it_changes() {
 }
 
 #[test]
+fn one_that_is_closed_leaves_the_name_to_the_next() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let name = OsStr::new("journal");
+    let (journal, part, piece) = saved_in_part(folder.path(), name);
+    journal.close();
+    let other = Subject { inode: 8, ..subject() };
+    let next = Journal::create(open(folder.path()), name, other.clone()).expect("a journal");
+    journal.save(&part).expect("saved");
+    journal.describe(subject).expect("nothing is written");
+    journal.forget(&(0..10)).expect("nothing is written");
+    journal.record_progress(piece, 95);
+    let known = read(&open(folder.path()), name).expect("it is there");
+    assert_eq!((known.subject, known.present), (other, vec![]));
+    let piece = next.begin(&(0..10));
+    next.record_progress(piece, 5);
+    assert_eq!(read(&open(folder.path()), name).expect("it is there").present, [0..5]);
+}
+
+#[test]
 fn after_a_failed_sync_only_what_was_saved_before_counts() {
     let folder = tempfile::tempdir().expect("a folder");
     let name = OsStr::new("journal");

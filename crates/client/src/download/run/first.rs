@@ -142,7 +142,7 @@ impl<'j, 'a> Download<'j, 'a> {
             return Ok(());
         };
         self.has_partial = true;
-        let subject = journal.subject().clone();
+        let subject = journal.subject();
         (self.version, self.total) = (Some(subject.version), subject.size);
         let modified = subject.modified.map(Duration::from_secs);
         self.modified = modified.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since));
