@@ -18,6 +18,9 @@ use crate::key::CacheKey;
 pub(crate) struct CachedObject {
     pub(crate) key: CacheKey,
     state: Mutex<ObjectState>,
+    /// Held while its files are created, opened or removed together with what memory has of them.
+    /// No other object's is locked meanwhile.
+    files: Mutex<()>,
 }
 
 /// The state of an object.
@@ -45,7 +48,12 @@ pub(crate) struct ObjectState {
 
 impl CachedObject {
     pub(crate) fn new(key: CacheKey) -> Self {
-        Self { key, state: Mutex::default() }
+        Self { key, state: Mutex::default(), files: Mutex::default() }
+    }
+
+    /// Keeps other threads from creating, opening or removing its files.
+    pub(crate) fn lock_files(&self) -> MutexGuard<'_, ()> {
+        lock(&self.files)
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, ObjectState> {

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
 use underpass_client::Response;
@@ -35,8 +35,8 @@ use crate::store::{
 pub(crate) fn load(shared: &Arc<Shared>, guard: FetchGuard, wanted: ObjectRequest, permit: Permit) {
     let object = &guard.object;
     let digest = object.key.digest();
-    let purges = object.state().purges;
     let origins = &shared.origins.names;
+    let files = object.lock_files();
     let loaded = shared.folder.load(digest, object.key.as_str(), origins);
     if let Some(LoadedFile { file, journal, contents }) = loaded {
         let present: RangeSet = contents.present.into_iter().collect();
@@ -45,11 +45,9 @@ pub(crate) fn load(shared: &Arc<Shared>, guard: FetchGuard, wanted: ObjectReques
         shared.quota.add_existing(digest, &units);
         let file = Arc::new(file.into());
         let generation = Generation::new(file, contents.subject, Some(journal), present);
-        let mut state = object.state();
-        if state.purges == purges {
-            state.current = Some(Arc::new(generation));
-        }
+        object.state().current = Some(Arc::new(generation));
     }
+    drop(files);
     let current = {
         let mut state = object.state();
         state.is_loaded = true;
@@ -340,8 +338,8 @@ impl Fetch<'_> {
         let Some(room) = room else { return self.relay(received, total, start..end) };
         let created = self.create_or_evict(&received.answer.response, total, is_stored);
         self.shared.note_stored(created.as_ref().map(drop));
-        let generation = match created {
-            Ok(generation) => Arc::new(generation),
+        let (generation, files) = match created {
+            Ok((generation, files)) => (Arc::new(generation), files),
             // The disk is full or broken.
             Err(_) => {
                 self.shared.quota.release(&room, &[]);
@@ -352,17 +350,12 @@ impl Fetch<'_> {
             generation.set_no_ranges();
         }
         let id = generation.begin_fill(start, (end != u64::MAX).then_some(end));
-        let mut fill = Fill::new(
-            self.shared,
-            self.object(),
-            &generation,
-            id,
-            start..end,
-            &self.wanted.cdn_loop,
-        )
-        .with_room(room);
+        let (object, cdn_loop) = (self.object(), &self.wanted.cdn_loop);
+        let fill = Fill::new(self.shared, object, &generation, id, start..end, cdn_loop);
+        let mut fill = fill.with_room(room);
         if is_stored {
             self.put(&generation);
+            drop(files);
         } else if !is_purged {
             self.shared.withdraw(self.object().key.digest());
             self.object().state().private_until = Some(Instant::now() + PRIVATE_TIME);
@@ -445,13 +438,14 @@ impl Fetch<'_> {
         }
     }
 
-    /// Creates a version, where necessary after the folder was restored, or others were evicted.
+    /// Creates a version, where necessary after the folder was restored, or others were evicted. The
+    /// files of a stored one stay locked until it has its place.
     fn create_or_evict(
         &self,
         response: &Response,
         size: Option<u64>,
         is_stored: bool,
-    ) -> io::Result<Generation> {
+    ) -> Created<'_> {
         let create = || self.create(response, size, is_stored);
         let mut created = match create() {
             Err(_) if self.shared.restore_folder() => create(),
@@ -468,24 +462,27 @@ impl Fetch<'_> {
         created
     }
 
-    fn create(
-        &self,
-        response: &Response,
-        size: Option<u64>,
-        is_stored: bool,
-    ) -> io::Result<Generation> {
+    fn create(&self, response: &Response, size: Option<u64>, is_stored: bool) -> Created<'_> {
         let mut head = self.head(response, size);
         let digest = self.object().key.digest();
         let nothing = RangeSet::default();
         if !is_stored {
             let file = self.shared.folder.create_unnamed(digest, &mut head)?;
-            return Ok(Generation::new(Arc::new(file.into()), head, None, nothing));
+            return Ok((Generation::new(Arc::new(file.into()), head, None, nothing), None));
+        }
+        let files = self.object().lock_files();
+        // Its journal has the same name.
+        if let Some(before) = self.object().current() {
+            before.detach();
         }
         let kept = self.shared.folder.create(digest, head)?;
-        let head = kept.journal.subject().clone();
-        Ok(Generation::new(Arc::new(kept.file.into()), head, Some(kept.journal), nothing))
+        let (file, head) = (Arc::new(kept.file.into()), kept.journal.subject());
+        Ok((Generation::new(file, head, Some(kept.journal), nothing), Some(files)))
     }
 }
+
+/// A new version, and the lock of its files if it is stored.
+type Created<'o> = io::Result<(Generation, Option<MutexGuard<'o, ()>>)>;
 
 /// The maximum number of objects that are evicted for the files of another one, for which there may
 /// be no inodes.

@@ -354,7 +354,8 @@ impl Shared {
     /// still get all of it.
     pub(crate) fn remove(&self, digest: &KeyDigest) -> io::Result<bool> {
         let object = lock(&self.objects).get(digest).cloned();
-        let was_open = object.is_some_and(|object| object.detach());
+        let _files = object.as_ref().map(|object| object.lock_files());
+        let was_open = object.as_ref().is_some_and(|object| object.detach());
         let was_counted = self.quota.removed(digest) > 0;
         Ok(self.folder.remove(digest)? || was_open || was_counted)
     }
@@ -383,7 +384,9 @@ impl Shared {
     /// Removes the files of a version, unless they were replaced already.
     fn remove_version(&self, object: &CachedObject, generation: &Generation) {
         let digest = object.key.digest();
+        let files = object.lock_files();
         let is_removed = self.folder.remove_version(digest, &generation.head().body);
+        drop(files);
         if is_removed {
             let _ = self.folder.sync_removal(digest);
         }
