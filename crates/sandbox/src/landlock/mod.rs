@@ -7,7 +7,7 @@ mod tests;
 
 use std::env;
 use std::fmt;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -131,6 +131,9 @@ impl AllowedAccess {
             let also_read = also_read.chain(self.reread.iter().cloned());
             rules.push((also_read.collect(), reads));
         }
+        if self.connects() && !self.reads_everywhere {
+            rules.push((folders_of_names(), AccessFs::ReadFile.into()));
+        }
         if self.has_caches() {
             rules.push((vec![PathBuf::from("/dev/null")], AccessFs::WriteFile.into()));
         }
@@ -144,7 +147,8 @@ impl AllowedAccess {
             .handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)?
             .scope(scopes())?
             .create()?;
-        for port in &self.ports {
+        let dns = self.connects().then_some(DNS_PORT);
+        for port in self.ports.iter().chain(&dns) {
             ruleset = ruleset.add_rule(NetPort::new(*port, AccessNet::ConnectTcp))?;
         }
         for (paths, access) in rules.into_iter().filter(|(_, access)| !access.is_empty()) {
@@ -305,16 +309,21 @@ const NEWEST: ABI = ABI::V6;
 const ALSO_READ: [&str; 3] =
     ["/etc/localtime", "/usr/share/zoneinfo", "/proc/sys/fs/lease-break-time"];
 
-/// Files that are read to connect, to an origin or an authority: those by which names are looked
-/// up; for a cache also what discards bytes, and what tells a restart of the process from one of
+/// Files that are read to connect, to an origin or an authority, besides those by which names are
+/// looked up; for a cache what discards bytes, and what tells a restart of the process from one of
 /// the machine.
-const TO_CONNECT: [&str; 8] = [
-    "/dev/null",
-    "/etc/gai.conf",
-    "/etc/host.conf",
-    "/etc/hosts",
-    "/etc/nsswitch.conf",
-    "/etc/resolv.conf",
-    "/proc/sys/kernel/random/boot_id",
-    "/run/systemd/resolve",
-];
+const TO_CONNECT: [&str; 2] = ["/dev/null", "/proc/sys/kernel/random/boot_id"];
+
+/// Returns the folders of the files by which names are looked up. Other programs replace these files
+/// at any time, and a rule about a file would hold for the one that was there at the start.
+fn folders_of_names() -> Vec<PathBuf> {
+    let linked = ["hosts", "nsswitch.conf", "resolv.conf"].iter().filter_map(|name| {
+        let target = Path::new("/etc").join(fs::read_link(Path::new("/etc").join(name)).ok()?);
+        let folder = fs::canonicalize(target.parent()?).ok()?;
+        (folder != Path::new("/")).then_some(folder)
+    });
+    ["/etc", "/run/systemd/resolve"].map(PathBuf::from).into_iter().chain(linked).collect()
+}
+
+/// The port at which names are looked up if an answer is too long for UDP.
+const DNS_PORT: u16 = 53;

@@ -219,3 +219,17 @@ fn a_confined_process_accepts_but_does_not_connect() {
     });
     drop(peer);
 }
+
+#[test]
+fn names_can_be_looked_up_by_files_that_replace_others_and_over_tcp() {
+    let folder = tempfile::tempdir().unwrap();
+    // Any file there may be the next one by which names are looked up.
+    let any = "/etc/passwd";
+    confined(bounds(folder.path()), move || assert!(is_denied(File::open(any))));
+    confined(bounds_with(folder.path(), |root| root.caches = true), move || {
+        assert!(File::open(any).is_ok());
+        assert!(is_denied(fs::read_dir("/etc")));
+        assert!(!is_denied(TcpStream::connect(("127.0.0.1", 53))));
+        assert!(is_denied(TcpStream::connect(("127.0.0.1", 54))));
+    });
+}
