@@ -111,6 +111,38 @@ def test_no_name_leads_out_of_the_target():
     assert _decoded("http://host/a%20b/%25") == "http://host/a b/%"
 
 
+@pytest.mark.parametrize("call", [{}, {"maxdepth": 1}, {"maxdepth": 2}])
+def test_no_link_leads_out_of_the_target(folder, call):
+    links = ["good", "../../escaped", "sub/../../../escaped", "..%2f../escaped"]
+    page = "".join(f'<a href="{link}">link</a>' for link in links).encode()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            is_own = "underpass" in self.headers["User-Agent"]
+            is_page = self.path.split("?")[0].rstrip("/") == "/x"
+            self.send_response(404 if is_page and is_own else 200)
+            self.send_header("Content-Type", "text/html" if is_page else "text/plain")
+            self.send_header("Content-Length", str(len(page)))
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(page)
+
+        do_HEAD = do_GET
+
+        def log_message(self, *args):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        fs = fsspec.filesystem("underpass+http", skip_instance_cache=True)
+        (folder / "a/b/c").mkdir(parents=True)
+        url = f"underpass+http://127.0.0.1:{server.server_port}/x"
+        with pytest.raises(ValueError, match="is not below"):
+            fs.get(url, str(folder / "a/b/c/target"), recursive=True, **call)
+        server.shutdown()
+    assert not [path for path in folder.rglob("*") if path.is_file()]
+
+
 def test_parts_are_read_by_plain_http(served, calls):
     fs, path = fsspec.url_to_fs("underpass+" + served.url + "table.csv")
     assert fs.cat_file(path, start=4, end=7) == b"0,0"

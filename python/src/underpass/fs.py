@@ -160,7 +160,9 @@ class UnderpassFileSystem(HTTPFileSystem):  # type: ignore[misc]
             len(urls) == 1 if has_magic(rpath) else is_folder and not rpath.endswith("/")
         )
         names = [_decoded(url) for url in urls]
-        return urls, other_paths(names, lpath, exists=into, flatten=not is_one) if urls else []
+        paths = other_paths(names, lpath, exists=into, flatten=not is_one) if urls else []
+        _check_contained(lpath, paths)
+        return urls, paths
 
     async def _put_file(
         self,
@@ -240,6 +242,15 @@ def _decoded(url: str) -> str:
         return part if decoded in ("", ".", "..") or "/" in decoded or "\0" in decoded else decoded
 
     return "/".join(name(part) for part in url.split("/"))
+
+
+def _check_contained(target: str, paths: List[str]) -> None:
+    """Refuses paths that a name of the server has led out of the target."""
+    root = os.path.abspath(target)
+    for path in paths:
+        found = os.path.abspath(path)
+        if found != root and not found.startswith(os.path.join(root, "")):
+            raise ValueError(f"{path!r} is not below {target!r}")
 
 
 def _progress(callback: Any) -> Optional[Progress]:
