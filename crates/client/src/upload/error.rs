@@ -95,7 +95,7 @@ pub enum UploadError {
         found: Option<String>,
     },
     /// Whether the target exists is not known: the server has led to a page, such as one to log in.
-    #[error("the server redirects to {url}, so it is unknown whether the target exists")]
+    #[error("the server answers with a page, {url}, so it is unknown whether the target exists")]
     Page {
         /// Its URL, without a password.
         url: String,

@@ -8,7 +8,7 @@ use url::Url;
 
 use super::error::{Result, UploadError};
 use super::options::Condition;
-use super::uploader::{AttemptEnd, TargetState, Uploader, is_html};
+use super::uploader::{AttemptEnd, TargetState, Uploader, is_html, is_page};
 use crate::http::{Request, Response, without_credentials};
 
 impl Uploader<'_, '_, '_> {
@@ -103,12 +103,13 @@ impl Uploader<'_, '_, '_> {
 }
 
 /// Returns whether an answer tells of the target. One of another name, to which a redirect has led,
-/// does so only if it is a file: a page, such as one to log in, or a refusal is its own.
+/// does so only if it is a file: a page, such as one to log in, or a refusal is its own. A server
+/// may have such a page under every name.
 fn is_of_target(answered: &Url, target: &Url, response: &Response) -> bool {
     let name = |url: &Url| url.path().rsplit('/').next().map(str::to_owned);
     let media_type = response.fields.text("content-type");
     let is_file = response.is_success() && media_type.is_some() && !is_html(media_type);
-    name(answered) == name(target) || is_file
+    is_file || name(answered) == name(target) && !is_page(response, target)
 }
 
 /// Returns a URL without credentials, and without its query, which may say where to go back to.

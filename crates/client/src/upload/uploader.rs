@@ -207,9 +207,9 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
                 Ok(AttemptEnd::Again)
             }
             status if response.is_success() => {
-                let is_page = status == 200 && is_html(response.fields.text("content-type"));
+                let has_page = status == 200 && is_html(response.fields.text("content-type"));
                 self.idle = connection.finish(&response);
-                if is_page && !self.is_stored() {
+                if has_page && !self.is_stored() {
                     return Err(UploadError::NotStored);
                 }
                 Ok(AttemptEnd::Stored(status))
@@ -219,8 +219,8 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
     }
 
     /// Asks for the target after a page was the answer: one that a server shows for every request,
-    /// such as a page to log in, says 200, too. Returns `false` if the target is missing, or of
-    /// another length.
+    /// such as a page to log in, says 200, too. Returns `false` if the target is missing, of another
+    /// length, or such a page itself.
     fn is_stored(&mut self) -> bool {
         let request = Request { method: "HEAD", fields: &[] };
         // Who may write need not be allowed to read.
@@ -233,7 +233,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         match (response.status, lens) {
             (404 | 410, _) => false,
             (200, (Some(len), Some(sent))) => len == sent,
-            _ => true,
+            _ => !is_page(&response, &self.url),
         }
     }
 
@@ -411,6 +411,17 @@ const MAX_REPEATS: u32 = 10;
 pub(super) fn is_html(media_type: Option<&str>) -> bool {
     let text = media_type.unwrap_or_default().to_ascii_lowercase();
     text.starts_with("text/html") || text.starts_with("application/xhtml")
+}
+
+/// Returns whether the answer to a HEAD request is that of a page which was made for it, whatever
+/// the target is: files have a length.
+pub(super) fn is_page(response: &Response, target: &Url) -> bool {
+    let path = target.path().to_ascii_lowercase();
+    let is_page_file = [".html", ".htm", ".xhtml", ".xht"].iter().any(|end| path.ends_with(end));
+    response.status == 200
+        && is_html(response.fields.text("content-type"))
+        && response.fields.get("content-length").is_none()
+        && !is_page_file
 }
 
 /// Statuses after which the server's part of an upload is useless: RFC 9110 15.5.1, 15.5.13,

@@ -99,21 +99,43 @@ fn a_redirect_that_does_not_tell_what_is_there_sends_nothing() {
 }
 
 #[test]
+fn a_page_under_every_name_is_not_what_is_there() {
+    for condition in [Condition::Absent, Condition::Version("*")] {
+        let server = Scripted::one(|mut conn| {
+            assert!(conn.head().starts_with("HEAD /file "));
+            conn.say("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n");
+            conn.say("Transfer-Encoding: chunked\r\n\r\n");
+            let (rest, _) = conn.rest();
+            assert!(rest.is_empty(), "{}", String::from_utf8_lossy(&rest));
+        });
+        let put =
+            Sample::of(LEN).put_with(&server.url("/file"), |options| options.condition = condition);
+        let failed = put.failed();
+        assert!(matches!(failed.error, UploadError::Page { .. }), "{failed}");
+        server.finish();
+    }
+}
+
+#[test]
 fn a_page_that_answers_everything_has_not_stored_the_file() {
-    for (head, length, is_stored) in [
-        ("404 Not Found", "0", false),
-        ("200 OK", "5000", false),
-        ("200 OK", "100", true),
-        ("405 Method Not Allowed", "0", true),
+    let page = "200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked";
+    for (name, head, is_stored) in [
+        ("file", "404 Not Found\r\nContent-Length: 0", false),
+        ("file", "200 OK\r\nContent-Length: 5000", false),
+        ("file", "200 OK\r\nContent-Length: 100", true),
+        ("file", "405 Method Not Allowed\r\nContent-Length: 0", true),
+        ("file", page, false),
+        ("file.html", page, true),
+        ("file", "200 OK\r\nTransfer-Encoding: chunked", true),
     ] {
         let server = Scripted::one(move |mut conn| {
-            assert!(conn.head().starts_with("PUT /file "));
+            assert!(conn.head().starts_with(&format!("PUT /{name} ")));
             conn.take(LEN);
             conn.answer("200 OK", &["Content-Type: text/HTML; charset=utf-8"]);
-            assert!(conn.head().starts_with("HEAD /file "));
-            conn.say(&format!("HTTP/1.1 {head}\r\nContent-Length: {length}\r\n\r\n"));
+            assert!(conn.head().starts_with(&format!("HEAD /{name} ")));
+            conn.say(&format!("HTTP/1.1 {head}\r\n\r\n"));
         });
-        let outcome = Sample::of(LEN).put(&server.url("/file"));
+        let outcome = Sample::of(LEN).put(&server.url(&format!("/{name}")));
         match is_stored {
             true => assert_eq!(outcome.done().status, 200),
             false => {
