@@ -53,27 +53,42 @@ pub enum BadLocation {
         "only region=, endpoint= and style=path or virtual can follow a ?; in a key, write %3F"
     )]
     Query,
+    /// It has a fragment, which is never sent: the key of another object would be requested.
+    #[error("what follows a # is not sent; in a key, write %23")]
+    Fragment,
+    /// It has a blank or a control character that URLs drop.
+    #[error("URLs drop tabs, line feeds and spaces at their ends; in a key, write %09, %0A or %20")]
+    Dropped,
     /// A part of the key is `.` or `..`, and the key of another object would be requested.
     #[error("a key with . or .. between slashes cannot be named")]
     Dots,
 }
 
 impl Location {
-    /// Checks the text of an address, before a URL is made of it: that would resolve `.` and `..`,
-    /// which are parts of a key as any others.
+    /// Checks the text of an address, before a URL is made of it: that would resolve `.` and `..`
+    /// and drop some characters, which are parts of a key as any others.
     ///
     /// # Errors
     ///
-    /// [`BadLocation::Dots`].
+    /// [`BadLocation::Dots`], [`BadLocation::Dropped`] and [`BadLocation::Fragment`].
     pub fn check(text: &str) -> Result<(), BadLocation> {
-        let is_store = text.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("s3://"));
-        let path = text.split(['?', '#']).next().unwrap_or_default();
+        let is_store =
+            |text: &str| text.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("s3://"));
+        let is_control = |c: char| c <= ' ';
+        let trimmed = text.trim_matches(is_control);
+        if is_store(trimmed) && (trimmed != text || text.contains(['\t', '\n', '\r'])) {
+            return Err(BadLocation::Dropped);
+        }
+        if is_store(text) && text.contains('#') {
+            return Err(BadLocation::Fragment);
+        }
+        let path = text.split('?').next().unwrap_or_default();
         let is_dots = |part: &str| {
             let bytes: Vec<u8> = percent_decode_str(part).collect();
             matches!(&bytes[..], b"." | b"..")
         };
         // What follows the bucket.
-        match is_store && path.split('/').skip(3).any(is_dots) {
+        match is_store(text) && path.split('/').skip(3).any(is_dots) {
             true => Err(BadLocation::Dots),
             false => Ok(()),
         }
@@ -218,11 +233,18 @@ mod tests {
         {
             assert_eq!(Location::check(text), Err(BadLocation::Dots), "{text}");
         }
+        for text in ["s3://abc/report#1.csv", "S3://abc/a?region=x#b", "s3://abc/#"] {
+            assert_eq!(Location::check(text), Err(BadLocation::Fragment), "{text}");
+        }
+        for text in ["s3://abc/report ", " s3://abc/a", "s3://abc/a\tb", "s3://abc/a\nb"] {
+            assert_eq!(Location::check(text), Err(BadLocation::Dropped), "{text}");
+        }
         for text in [
             "s3://abc",
             "s3://abc/a..b/.../%2e%2e%2e//",
             "s3://abc/a?endpoint=http://h/../",
-            "http://abc/../a",
+            "s3://abc/a b%23c%20",
+            "http://abc/../a#b",
         ] {
             assert_eq!(Location::check(text), Ok(()), "{text}");
         }

@@ -243,8 +243,13 @@ impl PutWalk {
 /// Parses the last word as a URL.
 fn named(word: &OsStr) -> Result<Url> {
     let text = word.to_str().ok_or_else(|| "it is not UTF-8".to_owned());
-    let url = text.and_then(input::url_or_object);
-    Ok(url.map_err(|reason| PutError::Target { word: word.to_owned(), reason })?)
+    let url = text.and_then(input::url_or_object).and_then(|url| match url.fragment() {
+        // Another file would be replaced.
+        Some(_) => Err("what follows a # is not sent; in a name, write %23".to_owned()),
+        None => Ok(url),
+    });
+    let word = || input::redacted(&word.to_string_lossy());
+    Ok(url.map_err(|reason| PutError::Target { word: word(), reason })?)
 }
 
 /// Returns whether a named path is a folder, or a link to one.

@@ -2,6 +2,7 @@
 
 use indicatif::BinaryBytes;
 use underpass_client::upload::UploadEvent;
+use underpass_receipt::shown;
 
 /// Returns the line about an event of an upload, if it is to be shown.
 pub(crate) fn event(event: &UploadEvent<'_>) -> Option<String> {
@@ -10,7 +11,7 @@ pub(crate) fn event(event: &UploadEvent<'_>) -> Option<String> {
             format!("the server has {}: resuming there", BinaryBytes(*at))
         }
         UploadEvent::StartedOver { reason } => format!("starting over: {reason}"),
-        UploadEvent::Redirected { to } => format!("the server redirects to {to}"),
+        UploadEvent::Redirected { to } => format!("the server redirects to {}", shown(to)),
         UploadEvent::Again { error, wait, resumes } => {
             let how = if *resumes { "resuming from there" } else { "starting over" };
             format!("{error}; {how} in {:.1} s", wait.as_secs_f64())

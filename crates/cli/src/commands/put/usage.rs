@@ -1,6 +1,5 @@
 //! The errors of the arguments of `put`.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// The reason why the arguments make no upload.
@@ -18,8 +17,8 @@ pub(super) enum PutError {
     NamelessInput,
     #[error("several files need a folder: end the URL with /")]
     SeveralToFile,
-    #[error("'{}': {reason}; the last argument is the URL to upload to", .word.display())]
-    Target { word: OsString, reason: String },
+    #[error("'{word}': {reason}; the last argument is the URL to upload to")]
+    Target { word: String, reason: String },
     #[error("the URL is the last argument: underpass put FILE... URL")]
     UrlAsFile,
 }
