@@ -21,6 +21,7 @@ pub use connection::{Connection, Request};
 pub use credentials::{Credentials, Sign, Signature, without_credentials};
 pub use execute::OpenResponse;
 pub use proxy::Proxies;
+pub(crate) use response::joined;
 pub use response::{Fields, Response};
 pub use tls::TlsSetup;
 pub use xml::StoreRefusal;

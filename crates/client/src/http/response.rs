@@ -107,7 +107,7 @@ impl Response {
         }
         let Some(location) = self.fields.text("location") else { return Ok(None) };
         let bad = |source| InvalidResponse::Redirect { location: location.to_owned(), source };
-        Ok(Some(base.join(location).map_err(bad)?))
+        Ok(Some(joined(base, location).map_err(bad)?))
     }
 
     /// Returns the codings of the body (RFC 9110 8.4), in lower case. Values that do not change the
@@ -149,6 +149,26 @@ fn framing(method: &str, status: u16, fields: &Fields) -> Result<BodyFraming, In
         let is_chunked = coding.trim_ascii().eq_ignore_ascii_case(b"chunked");
         if !is_chunked || codings.next().is_some() {
             return Err(InvalidResponse::Protocol("a transfer coding that was not requested"));
+/// Returns the text without these words at its beginning, in whatever case they are.
+fn without_case<'t>(text: &'t str, words: &str) -> &'t str {
+    match text.get(..words.len()) {
+        Some(start) if start.eq_ignore_ascii_case(words) => &text[words.len()..],
+        _ => text,
+    }
+}
+
+/// Returns the URL of a reference in an answer from `base`. One of the same server has the
+/// credentials of `base`, as a reference without a host would have.
+pub(crate) fn joined(base: &Url, reference: &str) -> Result<Url, url::ParseError> {
+    let mut url = base.join(reference)?;
+    let has_none = url.username().is_empty() && url.password().is_none();
+    if has_none && url.origin() == base.origin() {
+        // Only URLs without a host have no place for them.
+        let _ = (url.set_username(base.username()), url.set_password(base.password()));
+    }
+    Ok(url)
+}
+
         }
         // Others on the way may have believed the length: RFC 9112 6.3 calls that an error.
         return match fields.get("content-length") {

@@ -4,7 +4,7 @@ use url::{Origin, Url};
 
 use super::journal::{JournalEntry, UploadJournal, version, version_to_keep};
 use super::options::Upload;
-use crate::http::{Response, without_credentials};
+use crate::http::{Response, joined, without_credentials};
 
 /// The facts that are needed to resume an upload.
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ impl ResumeState {
         if response.status != 104 || !self.is_resumable() {
             return;
         }
-        let location = response.fields.text("location").and_then(|it| base.join(it).ok());
+        let location = response.fields.text("location").and_then(|it| joined(base, it).ok());
         // It will receive the credentials of the server that was given.
         let Some(resource) = location.filter(|it| it.origin() == *origin) else { return };
         if self.resource.as_ref() == Some(&resource) {
