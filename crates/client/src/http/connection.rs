@@ -13,7 +13,6 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use underpass_engine::TlsTransport;
 use underpass_engine::wait::{self, Limits, WaitError};
-use underpass_protocol::response::head::reason;
 use underpass_transport::incoming::{BodyFraming, Incoming, ReceiveError};
 use underpass_transport::tls::{Session, SessionFacts};
 use url::Url;
@@ -78,13 +77,7 @@ impl<'a> Connection<'a> {
         let mut connection = Self { incoming, route, has_identified, signed, refusal: None };
         if connection.route.secured.is_some() {
             if let Some(proxy) = proxy {
-                connection.open_tunnel(client, proxy, url).map_err(|error| match error {
-                    // There is no other limit yet.
-                    ClientError::Stalled => {
-                        connection.failed(NetworkAction::Connecting, Errno::TIMEDOUT.into())
-                    }
-                    error => error,
-                })?;
+                connection.open_tunnel(client, proxy, url, left)?;
             }
             let session = client.tls.handshake(connection.stream(), url, limits)?;
             connection.incoming.set_session(Arc::new(session));
@@ -383,8 +376,17 @@ impl<'a> Connection<'a> {
     /// again.
     #[must_use]
     pub fn finish(mut self, response: &Response) -> Option<Self> {
-        let is_read = self.incoming.memory(response.framing, MAX_UNWANTED).is_ok();
-        (is_read && response.keeps_alive).then_some(self)
+        let is_read = response.keeps_alive && self.soon(response.framing, MAX_UNWANTED).is_ok();
+        is_read.then_some(self)
+    }
+
+    /// Reads a body that is dispensable, if it comes soon.
+    fn soon(&mut self, framing: BodyFraming, max: usize) -> Result<Vec<u8>, ReceiveError> {
+        let (timeout, _) = self.incoming.limits();
+        self.incoming.set_timeout(Some(timeout.map_or(SOON, |timeout| timeout.min(SOON))));
+        let body = self.incoming.memory(framing, max);
+        self.incoming.set_timeout(timeout);
+        body
     }
 
     /// Returns the code with which a store has refused the last request, if that was read.
@@ -417,7 +419,7 @@ impl<'a> Connection<'a> {
         if !media_type.starts_with("application/xml") && !media_type.starts_with("text/xml") {
             return None;
         }
-        let body = self.incoming.memory(response.framing, MAX_DETAIL).unwrap_or_default();
+        let body = self.soon(response.framing, MAX_DETAIL).unwrap_or_default();
         Some(StoreRefusal::parse(&body))
     }
 
@@ -425,16 +427,14 @@ impl<'a> Connection<'a> {
     pub(super) fn detail(&mut self, response: &Response) -> String {
         let is_text = response.coding().is_none()
             && response.fields.text("content-type").is_some_and(|it| it.starts_with("text/plain"));
-        let body = self.incoming.memory(response.framing, MAX_DETAIL).unwrap_or_default();
-        let text = if is_text { String::from_utf8_lossy(&body) } else { "".into() };
-        let line = text.lines().next().unwrap_or_default().trim();
-        // Servers repeat the status and the reason phrase, in several forms.
-        let line = line.strip_prefix(&response.status.to_string()).unwrap_or(line);
-        let line = without_case(line.trim_start_matches([':', ' ']), reason(response.status));
-        line.trim_start_matches([':', ' ']).chars().filter(|c| !c.is_control()).collect()
+        if !is_text {
+            return String::new();
+        }
+        let body = self.soon(response.framing, MAX_DETAIL).unwrap_or_default();
+        response.reason_in(&body)
     }
 
-    fn failed(&self, action: NetworkAction, source: io::Error) -> ClientError {
+    pub(super) fn failed(&self, action: NetworkAction, source: io::Error) -> ClientError {
         ClientError::Network { action, address: self.address().to_owned(), source }
     }
 }
@@ -475,19 +475,14 @@ fn plain(text: &str) -> String {
     line.chars().filter(|c| !c.is_control()).take(MAX_SENTENCE).collect()
 }
 
-/// Returns the text without these words at its beginning, in whatever case they are.
-fn without_case<'t>(text: &'t str, words: &str) -> &'t str {
-    match text.get(..words.len()) {
-        Some(start) if start.eq_ignore_ascii_case(words) => &text[words.len()..],
-        _ => text,
-    }
-}
-
 /// The maximum size of a head in bytes.
 const MAX_HEAD: usize = 64 << 10;
 
 /// The maximum number of interim answers before the final one, and in a row while a body is sent.
 pub(crate) const MAX_INTERIM: u32 = 100;
+
+/// The longest pause in a body that is dispensable.
+const SOON: Duration = Duration::from_secs(1);
 
 /// The maximum size of a body that is read only to keep the connection, in bytes.
 const MAX_UNWANTED: usize = 64 << 10;

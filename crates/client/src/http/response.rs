@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use underpass_protocol::response::head::reason;
 use underpass_protocol::response::validator::parse_date;
 use underpass_transport::incoming::BodyFraming;
 use url::Url;
@@ -132,23 +133,22 @@ impl Response {
         }
     }
 
+    /// Returns the reason in the first line of a body in plain text.
+    pub(super) fn reason_in(&self, body: &[u8]) -> String {
+        let text = String::from_utf8_lossy(body);
+        let line = text.lines().next().unwrap_or_default().trim();
+        // Servers repeat the status and the reason phrase, in several forms.
+        let line = line.strip_prefix(&self.status.to_string()).unwrap_or(line);
+        let line = without_case(line.trim_start_matches([':', ' ']), reason(self.status));
+        line.trim_start_matches([':', ' ']).chars().filter(|c| !c.is_control()).collect()
+    }
+
     /// Checks whether the status is a success.
     pub(crate) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 }
 
-/// Returns how the end of the body is known (RFC 9112 6.3).
-fn framing(method: &str, status: u16, fields: &Fields) -> Result<BodyFraming, InvalidResponse> {
-    let is_tunnel = method == "CONNECT" && matches!(status, 200..300);
-    if method == "HEAD" || is_tunnel || matches!(status, 100..200 | 204 | 304) {
-        return Ok(BodyFraming::Length(0));
-    }
-    let mut codings = fields.all("transfer-encoding").flat_map(|value| value.split(|b| *b == b','));
-    if let Some(coding) = codings.next() {
-        let is_chunked = coding.trim_ascii().eq_ignore_ascii_case(b"chunked");
-        if !is_chunked || codings.next().is_some() {
-            return Err(InvalidResponse::Protocol("a transfer coding that was not requested"));
 /// Returns the text without these words at its beginning, in whatever case they are.
 fn without_case<'t>(text: &'t str, words: &str) -> &'t str {
     match text.get(..words.len()) {
@@ -169,6 +169,17 @@ pub(crate) fn joined(base: &Url, reference: &str) -> Result<Url, url::ParseError
     Ok(url)
 }
 
+/// Returns how the end of the body is known (RFC 9112 6.3).
+fn framing(method: &str, status: u16, fields: &Fields) -> Result<BodyFraming, InvalidResponse> {
+    let is_tunnel = method == "CONNECT" && matches!(status, 200..300);
+    if method == "HEAD" || is_tunnel || matches!(status, 100..200 | 204 | 304) {
+        return Ok(BodyFraming::Length(0));
+    }
+    let mut codings = fields.all("transfer-encoding").flat_map(|value| value.split(|b| *b == b','));
+    if let Some(coding) = codings.next() {
+        let is_chunked = coding.trim_ascii().eq_ignore_ascii_case(b"chunked");
+        if !is_chunked || codings.next().is_some() {
+            return Err(InvalidResponse::Protocol("a transfer coding that was not requested"));
         }
         // Others on the way may have believed the length: RFC 9112 6.3 calls that an error.
         return match fields.get("content-length") {

@@ -1,17 +1,42 @@
 //! A tunnel through a proxy (RFC 9110 9.3.6).
 
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
 use url::Url;
 
 use super::client::HttpClient;
 use super::connect::address;
 use super::connection::Connection;
 use super::credentials::in_url;
-use crate::error::ClientError;
+use crate::error::{ClientError, NetworkAction};
 
 impl Connection<'_> {
-    /// Asks the connected proxy for a tunnel to the server of a URL. Not a byte after the proxy's
-    /// answer has been read.
+    /// Asks the connected proxy for a tunnel to the server of a URL, within the time that is left.
+    /// Not a byte after the proxy's answer has been read.
     pub(super) fn open_tunnel(
+        &mut self,
+        client: &HttpClient<'_>,
+        proxy: &Url,
+        url: &Url,
+        left: Duration,
+    ) -> Result<(), ClientError> {
+        let until = Instant::now() + left;
+        self.incoming().set_deadline(Some(until));
+        let outcome = self.ask_for_tunnel(client, proxy, url);
+        self.incoming().set_deadline(client.deadline);
+        let is_late = client.deadline.is_some_and(|deadline| deadline <= until);
+        outcome.map_err(|error| match error {
+            // There is no other limit yet.
+            ClientError::Stalled => self.failed(NetworkAction::Connecting, Errno::TIMEDOUT.into()),
+            ClientError::Late if !is_late => {
+                self.failed(NetworkAction::Connecting, Errno::TIMEDOUT.into())
+            }
+            error => error,
+        })
+    }
+
+    fn ask_for_tunnel(
         &mut self,
         client: &HttpClient<'_>,
         proxy: &Url,
@@ -24,12 +49,7 @@ impl Connection<'_> {
             head += &format!("Proxy-Authorization: {value}\r\n");
         }
         self.send((head + "\r\n").as_bytes())?;
-        let response = loop {
-            let response = self.response("CONNECT")?;
-            if !(100..200).contains(&response.status) || response.status == 101 {
-                break response;
-            }
-        };
+        let response = self.answer("CONNECT", &mut |_| {})?;
         if response.is_success() {
             return Ok(());
         }
