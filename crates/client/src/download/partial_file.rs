@@ -286,15 +286,26 @@ impl<'t> TargetName<'t> {
         Err(DownloadError::Busy)
     }
 
-    /// Removes the journal of a complete file, or journal and partial file of one with no bytes.
+    /// Removes the journal of a complete file, or journal and partial file of one with no bytes,
+    /// which this process has not locked any more. Those that another process has locked stay.
     pub(super) fn forget(&self, also_the_part: bool) {
+        let part = self.part_name();
         let known = journal::read::<JournalSubject>(self.folder, &self.journal_name());
-        let found = statat(self.folder, self.part_name(), AtFlags::SYMLINK_NOFOLLOW);
+        let found = statat(self.folder, &part, AtFlags::SYMLINK_NOFOLLOW);
         // Another program may have put a file of its own there.
         let is_own =
             known.zip(found.ok()).is_some_and(|(known, found)| known.subject.inode == found.st_ino);
-        if also_the_part && is_own {
-            let _ = unlinkat(self.folder, self.part_name(), AtFlags::empty());
+        if is_own {
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+            let file = openat(self.folder, &part, flags, Mode::empty());
+            let Some(_locked) = file.ok().filter(|file| take(file, self.folder, &part)) else {
+                return;
+            };
+            if also_the_part {
+                let _ = unlinkat(self.folder, &part, AtFlags::empty());
+            }
+            let _ = journal::remove(self.folder, &self.journal_name());
+            return;
         }
         let _ = journal::remove(self.folder, &self.journal_name());
     }

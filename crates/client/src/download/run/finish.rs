@@ -109,6 +109,7 @@ impl Download<'_, '_> {
         if let (true, Some(name), 0) = (self.has_partial, self.name(), kept) {
             name.forget(true);
         }
+            self.partial = None;
         let is_kept = matches!(self.partial, Some(PartialFile::Resumable(_))) && kept > 0;
         if let Some(mut partial) = self.partial.take().filter(|_| is_kept) {
             partial.leave();
