@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::fstatvfs;
@@ -298,7 +299,11 @@ impl<'j, 'a> Download<'j, 'a> {
             return Ok(());
         }
         let Ok(room) = fstatvfs(partial.file()) else { return Ok(()) };
-        let (needed, free) = (total - self.here().min(total), room.f_bavail * room.f_frsize);
+        // An earlier process has reserved room for more than it has received.
+        let own = partial.file().metadata().map_or(0, |found| found.blocks() * 512);
+        let reserved = own.saturating_sub(self.here());
+        let needed = total.saturating_sub(self.here().saturating_add(reserved));
+        let free = room.f_bavail * room.f_frsize;
         // Some file systems say nothing of their size.
         let is_full = room.f_blocks > 0 && needed > free;
         if is_full { Err(DownloadError::NoRoom { needed, free }) } else { Ok(()) }
