@@ -26,8 +26,8 @@ use underpass_engine::{PipePool, Report};
 use underpass_protocol::response::disposition::file_name;
 use url::Url;
 
-use super::http::{HttpClient, Request};
-use run::{Download, MirrorServer};
+use super::http::HttpClient;
+use run::{Download, MirrorServer, request_head};
 
 pub(crate) use check::{check_range, offered};
 pub use error::{DownloadError, DownloadOutcome, Failed, PartialInfo};
@@ -71,13 +71,18 @@ impl<'a> Downloader<'a> {
     }
 
     /// Asks the server for a name of the file at `url`, by `HEAD`; `None` if it suggests none that
-    /// can be used, or cannot be asked.
+    /// can be used, or cannot be asked. A failure that may pass is repeated some times, and
+    /// `on_event` receives that.
     #[must_use]
-    pub fn suggested_name(&self, url: &Url) -> Option<OsString> {
-        let request = Request { method: "HEAD", fields: &[] };
-        let answer = self.client.execute(None, &request, url).ok()?;
-        let value = answer.response.fields.get("content-disposition")?;
-        name::usable(file_name(value)?)
+    pub fn suggested_name(
+        &self,
+        url: &Url,
+        on_event: &(dyn Fn(&DownloadEvent<'_>) + Sync),
+    ) -> Option<OsString> {
+        let retries = self.options.retries.min(MAX_NAME_RETRIES);
+        let answer = request_head(&self.client, url, retries, on_event).ok()?;
+        let fields = answer.response.is_success().then_some(&answer.response.fields)?;
+        name::usable(file_name(fields.get("content-disposition")?)?)
     }
 
     /// Fetches the file at `url`. `gauge` shows the progress, and `on_event` receives events.
@@ -183,3 +188,7 @@ struct Server<'s, 'a> {
     client: &'s HttpClient<'a>,
     url: &'s Url,
 }
+
+/// The maximum number of times that a request for a name is repeated: some servers break off each
+/// `HEAD` request.
+const MAX_NAME_RETRIES: u32 = 3;

@@ -48,7 +48,8 @@ impl GetRun<'_> {
         let mut options = self.options();
         let asker = Downloader::new(remote.client.clone(), options.clone());
         let new_dir = args.dir.as_deref().filter(|dir| !dir.exists());
-        let suggested = || asker.suggested_name(&remote.url);
+        let on_event = |event: &DownloadEvent<'_>| report(args.show, event);
+        let suggested = || asker.suggested_name(&remote.url, &on_event);
         let destination = GetDestination::of(args, item, suggested, cancel)?;
         if !self.taken.take(item, &destination, args.show.quiet)? {
             return Ok(());
@@ -63,10 +64,7 @@ impl GetRun<'_> {
             .with_rate_limit(Arc::clone(&self.rate_limit))
             .with_mirrors(mirrors.collect::<Result<_>>()?);
         let started = Instant::now();
-        let work = || {
-            let on_event = |event: &DownloadEvent<'_>| report(args.show, event);
-            downloader.fetch(&remote.url, &destination.target(), gauge, &on_event)
-        };
+        let work = || downloader.fetch(&remote.url, &destination.target(), gauge, &on_event);
         let outcome = match self.parallel {
             1 => {
                 let meter = ProgressMeter::new(args.show, &output::short_path(destination.path()));

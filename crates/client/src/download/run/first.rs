@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::fstatvfs;
 use underpass_protocol::digest::Digest;
+use url::Url;
 
 use super::state::{Download, MIN_KEPT};
 use crate::backoff::Backoff;
@@ -20,7 +21,7 @@ use crate::download::options::{DownloadEvent, IfExists, Target};
 use crate::download::partial_file::PartialFile;
 use crate::download::version_attr;
 use crate::download::workers::execute;
-use crate::http::{OpenResponse, Request, Response};
+use crate::http::{HttpClient, OpenResponse, Request, Response};
 
 /// The first answer with a body.
 pub(super) struct FirstResponse<'a> {
@@ -106,32 +107,12 @@ impl<'j, 'a> Download<'j, 'a> {
         Ok(())
     }
 
-    /// Requests the head of the file: by GET where the server refuses HEAD, and the body is not
-    /// read then.
-    pub(super) fn request_head(&mut self) -> Result<OpenResponse<'a>> {
-        let mut backoff = Backoff::new(self.options.retries);
-        let mut method = "HEAD";
-        loop {
-            let request = Request { method, fields: &[] };
-            let error = match self.client.execute(None, &request, self.url) {
-                Ok(answer) => {
-                    self.has_answered = true;
-                    self.tls = answer.connection.tls().cloned();
-                    match answer.response.status {
-                        405 | 501 if method == "HEAD" => {
-                            method = "GET";
-                            continue;
-                        }
-                        408 | 425 | 429 | 500 | 502..=504 => {
-                            answer.connection.refusal(&answer.response)
-                        }
-                        _ => return Ok(answer),
-                    }
-                }
-                Err(error) => error,
-            };
-            self.wait(&mut backoff, error.into())?;
-        }
+    /// Requests the head of the file.
+    fn request_head(&mut self) -> Result<OpenResponse<'a>> {
+        let answer = request_head(self.client, self.url, self.options.retries, self.on_event)?;
+        self.has_answered = true;
+        self.tls = answer.connection.tls().cloned();
+        Ok(answer)
     }
 
     /// Opens the partial file of an earlier process, if there is one.
@@ -312,3 +293,37 @@ impl<'j, 'a> Download<'j, 'a> {
 
 /// The length of the first request in bytes, if more connections may follow.
 const FIRST_PIECE: u64 = 16 << 20;
+/// Requests the head of a file: by GET where the server refuses HEAD, and the body is not read
+/// then. Failures that may pass are repeated.
+pub(in crate::download) fn request_head<'a>(
+    client: &HttpClient<'a>,
+    url: &Url,
+    retries: u32,
+    on_event: &(dyn Fn(&DownloadEvent<'_>) + Sync),
+) -> Result<OpenResponse<'a>> {
+    let (mut backoff, mut method, mut has_answered) = (Backoff::new(retries), "HEAD", false);
+    loop {
+        let request = Request { method, fields: &[] };
+        let error = match client.execute(None, &request, url) {
+            Ok(answer) => {
+                has_answered = true;
+                match answer.response.status {
+                    405 | 501 if method == "HEAD" => {
+                        method = "GET";
+                        continue;
+                    }
+                    408 | 425 | 429 | 500 | 502..=504 => {
+                        answer.connection.refusal(&answer.response)
+                    }
+                    _ => return Ok(answer),
+                }
+            }
+            Err(error) => error,
+        };
+        let cancel = client.cancel.as_slice();
+        backoff.wait(DownloadError::from(error), has_answered, cancel, |error, after| {
+            on_event(&DownloadEvent::Retrying { error, after });
+        })?;
+    }
+}
+

@@ -6,5 +6,6 @@ pub(super) mod mirrors;
 mod rounds;
 mod state;
 
+pub(super) use first::request_head;
 pub(super) use mirrors::MirrorServer;
 pub(super) use state::Download;
