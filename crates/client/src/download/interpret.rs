@@ -18,6 +18,9 @@ pub enum StrongValidator {
     Tag(String),
     /// A modification date that a second change cannot share.
     Date(String),
+    /// Such a date, and the weak entity tag that came with it. Equal tags prove nothing, but another
+    /// one is of another version, whose date may have been kept.
+    DateAndTag(String, String),
 }
 
 impl StrongValidator {
@@ -25,14 +28,19 @@ impl StrongValidator {
     #[must_use]
     pub fn of(response: &Response) -> Option<Self> {
         let fields = &response.fields;
-        if let Some(tag) = fields.text("etag").filter(|tag| is_strong(tag.as_bytes())) {
+        let tag = fields.text("etag");
+        if let Some(tag) = tag.filter(|tag| is_strong(tag.as_bytes())) {
             return Some(Self::Tag(tag.to_owned()));
         }
         let text = fields.text("last-modified")?;
         let modified = parse_date(text.as_bytes())?;
         // RFC 9110 8.8.2.2: within the same second it could change again.
         let date = parse_date(fields.get("date")?)?;
-        (modified + Duration::from_secs(1) <= date).then(|| Self::Date(text.to_owned()))
+        let date = (modified + Duration::from_secs(1) <= date).then(|| text.to_owned())?;
+        Some(match tag.filter(|tag| opaque(tag.as_bytes()) != tag.as_bytes()) {
+            Some(tag) => Self::DateAndTag(date, tag.to_owned()),
+            None => Self::Date(date),
+        })
     }
 
     /// Returns the name of the field that asks for this version: stores answer `If-Match` without
@@ -46,7 +54,7 @@ impl StrongValidator {
     #[must_use]
     pub fn field(&self) -> &str {
         match self {
-            Self::Tag(text) | Self::Date(text) => text,
+            Self::Tag(text) | Self::Date(text) | Self::DateAndTag(text, _) => text,
         }
     }
 
@@ -56,14 +64,24 @@ impl StrongValidator {
     /// 15.3.7): an origin that honoured `If-Range` need not repeat the date.
     fn is_denied_by(&self, response: &Response) -> bool {
         let fields = &response.fields;
+        let has_other_date = |date: &str| match fields.get("last-modified") {
+            Some(found) => found != date.as_bytes(),
+            None => response.status != 206,
+        };
         match self {
             Self::Tag(tag) => fields.get("etag") != Some(tag.as_bytes()),
-            Self::Date(date) => match fields.get("last-modified") {
-                Some(found) => found != date.as_bytes(),
-                None => response.status != 206,
-            },
+            Self::Date(date) => has_other_date(date),
+            Self::DateAndTag(date, tag) => {
+                let is_other = |found| opaque(found) != opaque(tag.as_bytes());
+                has_other_date(date) || fields.get("etag").is_some_and(is_other)
+            }
         }
     }
+}
+
+/// Returns an entity tag without the prefix of weak ones (RFC 9110 8.8.3.2).
+fn opaque(tag: &[u8]) -> &[u8] {
+    tag.strip_prefix(b"W/").unwrap_or(tag)
 }
 
 /// A request for a file or a part of it.

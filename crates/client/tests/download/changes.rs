@@ -90,6 +90,48 @@ fn a_part_without_the_tag_of_the_others_is_of_another_version() {
 }
 
 #[test]
+#[test]
+fn another_weak_tag_is_of_another_version_whatever_its_date() {
+    let date =
+        "Date: Sun, 06 Nov 1994 08:49:37 GMT\nLast-Modified: Sun, 06 Nov 1994 08:49:30 GMT\n";
+    let first = format!("{date}ETag: W/\"old\"\nAccept-Ranges: bytes\n").leak();
+    let later = format!("{date}ETag: W/\"new\"\nAccept-Ranges: bytes\n").leak();
+    for connections in [1, 4] {
+        let server = mixed(first, later);
+        let client = Client::with(connections);
+        client.gets(&server.url("/"), &other());
+        assert_eq!(client.told("StartingOver"), 1);
+    }
+    // A later process compares with what the journal has.
+    let server = mixed(first, later);
+    let mut client = Client::with(1);
+    client.wishes.retries = 0;
+    let failed = client.get(&server.url("/")).unwrap_err();
+    assert!(failed.kept.is_some(), "{failed:?}");
+    client.gets(&server.url("/"), &other());
+    assert_eq!(client.told("StartingOver"), 1);
+    // The same weak tag, or none, denies nothing.
+    for tag in ["ETag: W/\"x\"\n", "ETag: \"x\"\n", ""] {
+        let bytes = noise(LEN);
+        let body = bytes.clone();
+        let server = Server::start(move |asked, stream| {
+            let (head, range) = head(asked, &body, asked.field("if-range").unwrap_or("x"));
+            let tag = if asked.number == 0 { "ETag: W/\"x\"\n" } else { tag };
+            let (before, after) = head.split_once("ETag: ").unwrap();
+            let after = after.split_once('\n').unwrap().1;
+            say(stream, &format!("{before}{date}{tag}{after}"))?;
+            if asked.number == 0 {
+                stream.write_all(&body[range.start..range.start + (4 << 20)])?;
+                return hang_up();
+            }
+            stream.write_all(&body[range])
+        });
+        let client = Client::with(1);
+        client.gets(&server.url("/"), &bytes);
+        assert_eq!(client.told("StartingOver"), 0, "{tag}");
+    }
+}
+
 fn parts_are_not_put_together_if_nothing_tells_their_version() {
     let date = "Sun, 06 Nov 1994 08:49:37 GMT";
     let dates = format!("Last-Modified: {date}\nDate: {date}\n");

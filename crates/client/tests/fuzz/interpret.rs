@@ -61,7 +61,9 @@ fn check_version(asked: &FileRequest, response: &Response, total: Option<u64>) {
     assert!(known.is_none() || *known == total);
     let (name, own) = match version {
         StrongValidator::Tag(tag) => ("etag", tag),
-        StrongValidator::Date(date) => ("last-modified", date),
+        StrongValidator::Date(date) | StrongValidator::DateAndTag(date, _) => {
+            ("last-modified", date)
+        }
     };
     match response.fields.get(name) {
         Some(found) => assert_eq!(found, own.as_bytes()),
