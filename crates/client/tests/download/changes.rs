@@ -4,8 +4,9 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 
 use underpass_client::download::{DownloadError, Downloader, Target};
 
@@ -90,7 +91,6 @@ fn a_part_without_the_tag_of_the_others_is_of_another_version() {
 }
 
 #[test]
-#[test]
 fn another_weak_tag_is_of_another_version_whatever_its_date() {
     let date =
         "Date: Sun, 06 Nov 1994 08:49:37 GMT\nLast-Modified: Sun, 06 Nov 1994 08:49:30 GMT\n";
@@ -132,6 +132,7 @@ fn another_weak_tag_is_of_another_version_whatever_its_date() {
     }
 }
 
+#[test]
 fn parts_are_not_put_together_if_nothing_tells_their_version() {
     let date = "Sun, 06 Nov 1994 08:49:37 GMT";
     let dates = format!("Last-Modified: {date}\nDate: {date}\n");
@@ -236,6 +237,61 @@ fn parts_of_several_servers_are_resumed_only_if_a_digest_is_compared() {
     // Now nothing tells which server is right but the address.
     client.wishes.expected.clear();
     client.gets(&first.url("/"), &right);
+}
+
+#[test]
+fn a_download_that_starts_over_leaves_the_partial_file_of_another_one() {
+    let (old, new) = (noise(LEN), other());
+    let (begin, begun) = channel();
+    let (go_on, may_go_on) = channel::<()>();
+    let (end, may_end) = channel::<()>();
+    let waits = Mutex::new((may_go_on, may_end));
+    let (first, second) = (old, new.clone());
+    let server = Server::start(move |asked, stream| match asked.number {
+        0 => {
+            say(stream, &head(asked, &first, "\"old\"").0)?;
+            stream.write_all(&first[..8 << 20])?;
+            hang_up()
+        }
+        1 => give(asked, stream, &second, "\"new\""),
+        // The first download has started over: it waits until the other one has the partial file.
+        2 => {
+            begin.send(()).unwrap();
+            waits.lock().unwrap().0.recv().unwrap();
+            give(asked, stream, &second, "\"new\"")
+        }
+        _ => {
+            let (head, range) = head(asked, &second, "\"new\"");
+            say(stream, &head)?;
+            stream.write_all(&second[range.start..8 << 20])?;
+            waits.lock().unwrap().1.recv().unwrap();
+            stream.write_all(&second[8 << 20..range.end])
+        }
+    });
+    let (one, two) = (Client::with(1), Client::with(1));
+    let folder: OwnedFd = fs::File::open(one.folder.path()).unwrap().into();
+    let fetch = |client: &Client| {
+        let name = OsStr::new("file");
+        let target = Target::Named { folder: &folder, name, if_exists: client.if_exists };
+        let downloader = Downloader::new(client.agent(None), client.wishes.clone());
+        downloader.fetch(&server.url("/"), &target, &client.gauge, &|_| {})
+    };
+    std::thread::scope(|scope| {
+        let loser = scope.spawn(|| fetch(&one));
+        begun.recv().unwrap();
+        let winner = scope.spawn(|| fetch(&two));
+        while two.gauge.done() == 0 {
+            std::thread::yield_now();
+        }
+        go_on.send(()).unwrap();
+        let failed = loser.join().unwrap().unwrap_err();
+        assert!(matches!(failed.error, DownloadError::Busy), "{failed:?}");
+        assert_eq!(one.names(), ["file.part", "file.part.journal"]);
+        end.send(()).unwrap();
+        winner.join().unwrap().unwrap();
+    });
+    assert_eq!(one.names(), ["file"]);
+    assert!(fs::read(one.path()).unwrap() == *new, "other bytes");
 }
 
 #[test]
