@@ -186,10 +186,13 @@ fn part(request: &FileRequest, response: &Response) -> Result<Interpretation, Cl
     if length(response).is_some_and(|len| len != range.end - range.start) {
         return bad("its Content-Length contradicts its Content-Range");
     }
-    let Some(total) = total else {
+    let Some(total) = total.or(request.version.as_ref().and_then(|(_, known)| *known)) else {
         let problem = "a part without the length of the whole";
         return Err(InvalidResponse::Protocol(problem).into());
     };
+    if range.end > total {
+        return bad("bytes after the end: Content-Range");
+    }
     let is_changed = request.version.as_ref().is_some_and(|(version, known)| {
         known.is_some_and(|known| known != total) || version.is_denied_by(response)
     });
@@ -227,6 +230,12 @@ pub fn has_ranges(response: &Response) -> bool {
     let accept_ranges = response.fields.text("accept-ranges").unwrap_or_default();
     response.status == 206
         || accept_ranges.split(',').any(|it| it.trim().eq_ignore_ascii_case("bytes"))
+}
+
+/// Checks whether an answer is a part of a file whose length it does not tell.
+pub(super) fn lacks_total(response: &Response) -> bool {
+    let range = response.fields.text("content-range").and_then(content_range);
+    response.status == 206 && range.is_some_and(|(_, total)| total.is_none())
 }
 
 /// Returns the file's modification time, if the response has it.

@@ -15,7 +15,8 @@ use crate::backoff::Backoff;
 use crate::download::check::{check, offered, stored, wanted};
 use crate::download::error::{DownloadError, Result};
 use crate::download::interpret::{
-    FileRequest, Interpretation, StrongValidator, has_ranges, interpret_response, modified,
+    FileRequest, Interpretation, StrongValidator, has_ranges, interpret_response, lacks_total,
+    modified,
 };
 use crate::download::options::{DownloadEvent, IfExists, Target};
 use crate::download::partial_file::PartialFile;
@@ -157,6 +158,11 @@ impl<'j, 'a> Download<'j, 'a> {
             let found = interpret_response(&request, &answer.response)?;
             match found {
                 Interpretation::Changed => return Err(DownloadError::Changed),
+            if request.version.is_none() && request.range.is_some() && lacks_total(&answer.response)
+            {
+                self.is_plain = true;
+                continue;
+            }
                 Interpretation::Refused => {
                     return Err(answer.connection.refusal(&answer.response).into());
                 }
