@@ -23,6 +23,9 @@ use crate::http::without_credentials;
 struct VersionAttr {
     /// The SHA-256 of the URL without credentials.
     url: String,
+    /// That of the URL that answered, if a redirect has led to another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    answered: Option<String>,
     version: StrongValidator,
     size: u64,
     /// Its modification time in seconds and nanoseconds since 1970.
@@ -30,17 +33,24 @@ struct VersionAttr {
 }
 
 impl VersionAttr {
-    fn of(file: &File, url: &Url, version: StrongValidator) -> Option<Self> {
+    fn of(
+        file: &File,
+        url: &Url,
+        answered: Option<String>,
+        version: StrongValidator,
+    ) -> Option<Self> {
         let facts = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
         let (size, modified) = (facts.len(), (facts.mtime(), facts.mtime_nsec()));
-        Some(Self { url: digest(url), version, size, modified })
+        Some(Self { url: digest(url), answered, version, size, modified })
     }
 }
 
-/// Records that a file is this version of what is at `url`. Its size and time must not change after
-/// that. Where the file system has no attributes, nothing happens.
-pub(crate) fn store(file: &File, url: &Url, version: &StrongValidator) {
-    let attr = VersionAttr::of(file, url, version.clone());
+/// Records that a file is this version of what is at `url`, for which `answered` has answered. Its
+/// size and time must not change after that. Where the file system has no attributes, nothing
+/// happens.
+pub(crate) fn store(file: &File, url: &Url, answered: &Url, version: &StrongValidator) {
+    let (own, other) = (digest(url), digest(answered));
+    let attr = VersionAttr::of(file, url, (own != other).then_some(other), version.clone());
     let Some(text) = attr.and_then(|attr| serde_json::to_vec(&attr).ok()) else { return };
     if text.len() <= MAX_BYTES {
         // Without it the next update compares size and time.
@@ -48,13 +58,30 @@ pub(crate) fn store(file: &File, url: &Url, version: &StrongValidator) {
     }
 }
 
+/// A version that was recorded, and the digest of the URL that it belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RecordedVersion {
+    pub(crate) version: StrongValidator,
+    answered: String,
+}
+
+impl RecordedVersion {
+    /// Returns whether it is a version of what is at this URL: equal tags of two resources say
+    /// nothing about their bytes (RFC 9110 8.8.3).
+    pub(crate) fn is_of(&self, answered: &Url) -> bool {
+        self.answered == digest(answered)
+    }
+}
+
 /// Returns the version of what is at `url` that a file is, if the attribute is there and valid.
-pub(crate) fn load(file: &File, url: &Url) -> Option<StrongValidator> {
+pub(crate) fn load(file: &File, url: &Url) -> Option<RecordedVersion> {
     let mut bytes = [0; MAX_BYTES];
     let len = fgetxattr(file, NAME, &mut bytes[..]).ok()?;
     let stored: VersionAttr = serde_json::from_slice(bytes.get(..len)?).ok()?;
-    let present = VersionAttr::of(file, url, stored.version.clone())?;
-    (stored == present).then_some(stored.version)
+    let present = VersionAttr::of(file, url, stored.answered.clone(), stored.version.clone())?;
+    let is_valid = stored == present;
+    let answered = stored.answered.unwrap_or(stored.url);
+    is_valid.then_some(RecordedVersion { version: stored.version, answered })
 }
 
 /// Returns the digest that stands for a URL.
@@ -91,20 +118,25 @@ mod tests {
         let here = url("http://a/b?c");
         assert_eq!(load(&file, &here), None);
         let version = StrongValidator::Tag("\"x\"".to_owned());
-        store(&file, &here, &version);
-        assert_eq!(load(&file, &here), Some(version.clone()));
-        assert_eq!(load(&file, &url("http://user:secret@a/b?c#d")), Some(version.clone()));
+        let recorded = RecordedVersion { version: version.clone(), answered: digest(&here) };
+        store(&file, &here, &here, &version);
+        assert_eq!(load(&file, &here), Some(recorded.clone()));
+        assert_eq!(load(&file, &url("http://user:secret@a/b?c#d")), Some(recorded.clone()));
         assert_eq!(load(&file, &url("http://a/b?d")), None);
+        assert!(recorded.is_of(&here) && !recorded.is_of(&url("http://a/c")));
+        store(&file, &here, &url("http://a/c"), &version);
+        let redirected = load(&file, &here).expect("a version");
+        assert!(!redirected.is_of(&here) && redirected.is_of(&url("http://a/c")));
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
         File::options().append(true).open(&path).and_then(|it| it.set_modified(time)).expect("set");
         assert_eq!(load(&file, &here), None);
-        store(&file, &here, &version);
-        assert_eq!(load(&file, &here), Some(version.clone()));
+        store(&file, &here, &here, &version);
+        assert_eq!(load(&file, &here), Some(recorded.clone()));
         fs::write(&path, "another").expect("written");
         assert_eq!(load(&file, &here), None);
         // Too long to be kept.
         fs::write(&path, "one").expect("written");
-        store(&file, &here, &StrongValidator::Tag(format!("\"{}\"", "x".repeat(MAX_BYTES))));
+        store(&file, &here, &here, &StrongValidator::Tag(format!("\"{}\"", "x".repeat(MAX_BYTES))));
         assert_eq!(load(&file, &here), None);
     }
 }

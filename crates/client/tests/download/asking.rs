@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use underpass_client::download::{DownloadError, IfExists};
+use underpass_client::download::{DownloadError, Downloader, IfExists};
 use underpass_client::{ClientError, Credentials, Proxies, Url};
 
-use crate::rig::{Client, Server, give, noise, say};
+use crate::rig::{Client, Server, give, hang_up, noise, say};
 
 fn redirects(to: String) -> Server {
     Server::start(move |asked, stream| {
@@ -70,6 +71,85 @@ fn a_name_in_the_url_is_sent_as_a_field() {
     assert!(!asked[0].head.contains("c:d"));
     assert_eq!(asked[0].field("host"), Some(server.address.to_string().as_str()));
     assert_eq!(asked[0].field("accept-encoding"), Some("identity"));
+}
+
+#[test]
+fn a_name_in_the_url_is_sent_again_after_a_redirect_to_the_same_server() {
+    let bytes = noise(10);
+    let body = bytes.clone();
+    let server = Server::start(move |asked, stream| match asked.path() {
+        "/x" => {
+            let to = asked.field("host").unwrap();
+            say(stream, &format!("HTTP/1.1 302 x\nLocation: http://{to}/y\nContent-Length: 0\n\n"))
+        }
+        _ => give(asked, stream, &body, "\"y\""),
+    });
+    let mut url = server.url("/x");
+    url.set_username("me").unwrap();
+    url.set_password(Some("secret")).unwrap();
+    Client::new().gets(&url, &bytes);
+    // Another server learns nothing.
+    let first = redirects(server.url("/z").to_string());
+    let mut url = first.url("/");
+    url.set_username("me").unwrap();
+    Client::new().gets(&url, &bytes);
+    let sent: Vec<_> =
+        server.asked().iter().map(|it| it.field("authorization").map(str::to_owned)).collect();
+    let named = Some("Basic bWU6c2VjcmV0".to_owned());
+    assert_eq!(sent, [named.clone(), named, None]);
+}
+
+#[test]
+fn a_name_is_asked_for_again_if_the_server_is_busy() {
+    let server = Server::start(|asked, stream| match asked.number {
+        0 => say(stream, "HTTP/1.1 503 x\nContent-Length: 0\n\n"),
+        _ => say(stream, "HTTP/1.1 200 x\nContent-Disposition: attachment; filename=\"a.pdf\"\n\n"),
+    });
+    let client = Client::new();
+    let downloader = Downloader::new(client.agent(None), client.wishes.clone());
+    let name = downloader.suggested_name(&server.url("/dl"), &|_| {});
+    assert_eq!(name, Some("a.pdf".into()));
+    // An error suggests nothing.
+    let missing = Server::start(|_, stream| {
+        say(stream, "HTTP/1.1 404 x\nContent-Disposition: attachment; filename=\"a\"\n\n")
+    });
+    assert_eq!(downloader.suggested_name(&missing.url("/"), &|_| {}), None);
+}
+
+#[test]
+fn a_tag_is_that_of_the_url_that_has_answered() {
+    let (old, new) = (noise(1000), std::sync::Arc::new(vec![7; 1000]));
+    let is_new = std::sync::Arc::new(AtomicBool::new(false));
+    let (first, second, flag) = (old.clone(), new.clone(), is_new.clone());
+    let server = Server::start(move |asked, stream| match asked.path() {
+        "/latest" => {
+            let to = if flag.load(Ordering::Relaxed) { "/v2" } else { "/v1" };
+            say(stream, &format!("HTTP/1.1 302 x\nLocation: {to}\nContent-Length: 0\n\n"))
+        }
+        _ if asked.field("if-none-match") == Some("\"same\"") => {
+            say(stream, "HTTP/1.1 304 x\nETag: \"same\"\n\n")
+        }
+        "/v1" => give(asked, stream, &first, "\"same\""),
+        _ => give(asked, stream, &second, "\"same\""),
+    });
+    let mut client = Client::new();
+    client.if_exists = IfExists::Update;
+    client.gets(&server.url("/latest"), &old);
+    is_new.store(true, Ordering::Relaxed);
+    client.gets(&server.url("/latest"), &new);
+    client.gets(&server.url("/latest"), &new);
+}
+
+#[test]
+fn a_proxy_that_never_opens_the_tunnel_is_left() {
+    let proxy = Server::start(|_, stream| {
+        (0..10_000).try_for_each(|_| say(stream, "HTTP/1.1 103 Early Hints\n\n"))?;
+        hang_up()
+    });
+    let mut client = Client::new();
+    client.wishes.retries = 0;
+    client.proxies = Proxies { https: Some(proxy.url("/")), ..Proxies::default() };
+    client.fails(&Url::parse("https://no.such.host.invalid/").unwrap(), "too many interim answers");
 }
 
 #[test]

@@ -71,8 +71,10 @@ impl Download<'_, '_> {
         let existing = match self.target {
             Target::Named { if_exists: IfExists::Replace, .. } => Existing::Replace,
             Target::Named { if_exists: IfExists::Update, .. } => {
-                let version = self.version.as_ref();
-                version.inspect(|version| version_attr::store(atomic.file(), self.url, version));
+                let answered = self.answered_url.as_ref().unwrap_or(self.url);
+                if let Some(version) = &self.version {
+                    version_attr::store(atomic.file(), self.url, answered, version);
+                }
                 Existing::Replace
             }
             _ => Existing::Keep,
@@ -107,9 +109,9 @@ impl Download<'_, '_> {
     pub(super) fn failed(mut self, error: DownloadError) -> Failed {
         let kept = self.here();
         if let (true, Some(name), 0) = (self.has_partial, self.name(), kept) {
+            self.partial = None;
             name.forget(true);
         }
-            self.partial = None;
         let is_kept = matches!(self.partial, Some(PartialFile::Resumable(_))) && kept > 0;
         if let Some(mut partial) = self.partial.take().filter(|_| is_kept) {
             partial.leave();

@@ -20,7 +20,7 @@ use crate::download::interpret::{
 };
 use crate::download::options::{DownloadEvent, IfExists, Target};
 use crate::download::partial_file::PartialFile;
-use crate::download::version_attr;
+use crate::download::version_attr::{self, RecordedVersion};
 use crate::download::workers::execute;
 use crate::http::{HttpClient, OpenResponse, Request, Response};
 
@@ -52,8 +52,8 @@ impl<'j, 'a> Download<'j, 'a> {
                 checked => checked?,
             }
             recorded = version_attr::load(&file, self.url);
-            if let Some(StrongValidator::Tag(tag)) = recorded {
-                self.unless = Some((tag, size));
+            if let Some(RecordedVersion { version: StrongValidator::Tag(_), .. }) = recorded {
+                self.unless = recorded.map(|recorded| (recorded, size));
                 return Ok(false);
             }
         }
@@ -67,8 +67,11 @@ impl<'j, 'a> Download<'j, 'a> {
         }
         let fields = &answer.response.fields;
         let is_same = answer.response.status == 200
-            && match finished.as_ref().or(recorded.as_ref()) {
-                Some(version) => StrongValidator::of(&answer.response).as_ref() == Some(version),
+            && match finished.as_ref().or(recorded.as_ref().map(|recorded| &recorded.version)) {
+                Some(version) => {
+                    StrongValidator::of(&answer.response).as_ref() == Some(version)
+                        && recorded.is_none_or(|recorded| recorded.is_of(&answer.url))
+                }
                 None => {
                     fields.number("content-length") == Some(size)
                         && modified(&answer.response).is_some_and(|time| name.has_time(&here, time))
@@ -82,7 +85,7 @@ impl<'j, 'a> Download<'j, 'a> {
             let file = name.open()?;
             if if_exists == IfExists::Update {
                 let version = StrongValidator::of(&answer.response);
-                version.inspect(|version| version_attr::store(&file, self.url, version));
+                version.inspect(|it| version_attr::store(&file, self.url, &answer.url, it));
             }
             if self.facts.is_empty() {
                 self.check_here(&file, size)?;
@@ -151,20 +154,29 @@ impl<'j, 'a> Download<'j, 'a> {
             request.wants_digest = wanted(self.options);
             // A part of another version is resumed.
             let unless = self.unless.as_ref().filter(|_| request.version.is_none());
-            request.unless = unless.map(|(tag, _)| tag.clone());
+            request.unless = unless.map(|(recorded, _)| recorded.version.field().to_owned());
             let answer = execute(client, Some(connection), &request, self.url, true)?;
             self.has_answered = true;
             self.tls = answer.connection.tls().cloned();
-            let found = interpret_response(&request, &answer.response)?;
-            match found {
-                Interpretation::Changed => return Err(DownloadError::Changed),
             if request.version.is_none() && request.range.is_some() && lacks_total(&answer.response)
             {
                 self.is_plain = true;
                 continue;
             }
+            let found = interpret_response(&request, &answer.response)?;
+            match found {
+                Interpretation::Changed => return Err(DownloadError::Changed),
                 Interpretation::Refused => {
                     return Err(answer.connection.refusal(&answer.response).into());
+                }
+                // Another resource, to which a redirect leads now, may have the same tag.
+                Interpretation::Unmodified
+                    if self
+                        .unless
+                        .as_ref()
+                        .is_some_and(|(recorded, _)| !recorded.is_of(&answer.url)) =>
+                {
+                    self.unless = None;
                 }
                 Interpretation::Unmodified => {
                     let size = self.unless.as_ref().map(|(_, size)| *size);
@@ -245,6 +257,7 @@ impl<'j, 'a> Download<'j, 'a> {
         }
         if self.partial.is_none() {
             self.version = StrongValidator::of(response);
+            self.answered_url = Some(answer.url.clone());
             self.has_ranges = has_ranges(response) && !self.is_plain;
             self.partial = Some(self.place(total)?);
             self.has_partial |= matches!(self.partial, Some(PartialFile::Resumable(_)));
@@ -297,8 +310,6 @@ impl<'j, 'a> Download<'j, 'a> {
     }
 }
 
-/// The length of the first request in bytes, if more connections may follow.
-const FIRST_PIECE: u64 = 16 << 20;
 /// Requests the head of a file: by GET where the server refuses HEAD, and the body is not read
 /// then. Failures that may pass are repeated.
 pub(in crate::download) fn request_head<'a>(
@@ -333,3 +344,5 @@ pub(in crate::download) fn request_head<'a>(
     }
 }
 
+/// The length of the first request in bytes, if more connections may follow.
+const FIRST_PIECE: u64 = 16 << 20;

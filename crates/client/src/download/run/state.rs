@@ -16,6 +16,7 @@ use crate::download::interpret::StrongValidator;
 use crate::download::options::{DownloadEvent, DownloadOptions, Gauge, Target};
 use crate::download::partial_file::{PartialFile, TargetName};
 use crate::download::rate_limit::RateLimit;
+use crate::download::version_attr::RecordedVersion;
 use crate::download::{Downloader, Server};
 use crate::http::{HttpClient, without_credentials};
 use crate::journal::without;
@@ -47,9 +48,10 @@ pub(in crate::download) struct Download<'j, 'a> {
     pub(super) is_adopted: bool,
     /// Whether the whole file is requested at once, because ranges failed or have no version.
     pub(super) is_plain: bool,
-    /// The entity tag of the version that is here, and its size, if the server is to send another
-    /// one only.
-    pub(super) unless: Option<(String, u64)>,
+    /// The version that is here, and its size, if the server is to send another one only.
+    pub(super) unless: Option<(RecordedVersion, u64)>,
+    /// The URL that the version is of, to which redirects may have led.
+    pub(super) answered_url: Option<Url>,
     /// Whether the workers have failed as many times in a row as is allowed.
     pub(super) is_given_up: bool,
     /// Whether the version that is here is that of the server.
@@ -93,6 +95,7 @@ impl<'j, 'a> Download<'j, 'a> {
             is_adopted: false,
             is_plain: false,
             unless: None,
+            answered_url: None,
             is_given_up: false,
             is_unmodified: false,
             report: Report::default(),

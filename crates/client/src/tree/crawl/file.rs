@@ -288,13 +288,14 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
 fn is_other_version(task: &CrawlTask, open: impl FnOnce() -> Result<File, Errno>) -> bool {
     let Some(listed) = task.entry.facts.tag else { return false };
     let recorded = open().ok().and_then(|file| version_attr::load(&file, &task.entry.url));
+    let recorded = recorded.map(|recorded| recorded.version);
     matches!(recorded, Some(StrongValidator::Tag(tag)) if tag_fingerprint(&tag) != listed)
 }
 
 /// Records which version a file is that has its size and time, where listings have versions.
 fn record_version(task: &CrawlTask, file: &File, version: Option<&StrongValidator>) {
     if let (Some(_), Some(version)) = (task.entry.facts.tag, version) {
-        version_attr::store(file, &task.entry.url, version);
+        version_attr::store(file, &task.entry.url, &task.entry.url, version);
     }
 }
 
