@@ -123,6 +123,46 @@ fn a_file_has_the_time_of_the_version_that_came() {
 
 /// Fetches twice into one place, and expects that the second time all is here.
 fn fetch_twice(url: &underpass_client::Url) {
+#[test]
+fn files_of_connections_that_a_server_refuses_are_fetched_over_another() {
+    let (is_taken, refused) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let url = serve(move |target| match target {
+        "/x/" => response(
+            "application/json",
+            br#"[{"name":"a"},{"name":"b"},{"name":"c"},{"name":"d"}]"#,
+        ),
+        // The first one is served until all others were refused.
+        _ if !is_taken.swap(true, Ordering::Relaxed) => {
+            while refused.load(Ordering::Relaxed) < 3 {
+                thread::yield_now();
+            }
+            response("text/plain", b"served")
+        }
+        _ if refused.fetch_add(1, Ordering::Relaxed) < 3 => {
+            answered("503 Busy", "text/plain", "one at a time")
+        }
+        _ => response("text/plain", b"served"),
+    });
+    let wishes = TreeOptions { archive: false, retries: 0, ..TreeOptions::default() };
+    let Outcome { outcome, left_out, .. } =
+        attempt_again(tempfile::tempdir().unwrap(), &wishes, &url);
+    assert_eq!((outcome.unwrap().files, left_out), (4, Vec::new()));
+}
+
+#[test]
+fn a_folder_that_answers_with_a_page_is_left_out() {
+    let url = serve(move |target| match target {
+        "/x/" => response("application/json", br#"[{"name":"s","type":"directory"},{"name":"a"}]"#),
+        "/x/s/" => response("text/html", b"<h1>Welcome</h1><a href=/>home</a>"),
+        _ => response("text/plain", b"a"),
+    });
+    let wishes = TreeOptions { archive: false, ..TreeOptions::default() };
+    let Outcome { outcome, left_out, .. } =
+        attempt_again(tempfile::tempdir().unwrap(), &wishes, &url);
+    assert_eq!(outcome.unwrap().files, 1);
+    assert!(left_out.len() == 1 && left_out[0].starts_with('s'), "{left_out:?}");
+}
+
     let wishes = TreeOptions { replaces: true, archive: false, ..TreeOptions::default() };
     let place = tempfile::tempdir().unwrap();
     let Outcome { place, outcome, .. } = attempt_again(place, &wishes, url);

@@ -175,7 +175,7 @@ fn names_that_lead_elsewhere_are_refused() {
     let refused = |name| listing(JSON, named(name)).refused;
     assert_eq!(refused("../x"), [(b"../x".to_vec(), EntryRefusal::Slash)]);
     assert_eq!(refused("a/b"), [(b"a/b".to_vec(), EntryRefusal::Slash)]);
-    assert_eq!(listing(JSON, named("..")), Listing::default());
+    assert_eq!(listing(JSON, named("..")), Listing { is_other_page: true, ..Listing::default() });
 }
 
 #[test]
@@ -292,5 +292,14 @@ fn json_is_whole_if_each_object_is_an_entry() {
         (r#"{"error":"log in","paths":[]}"#, false),
     ] {
         assert_eq!(listing(JSON, json).is_whole, is_whole, "{json}");
+    }
+    for (json, is_other) in [
+        ("[]", false),
+        (r#"[{"name":"x"},{"id":1}]"#, false),
+        (r#"[{"id":1,"title":"x"},{"id":2}]"#, true),
+        (r#"{"kind":"Index","paths":[{"id":1}]}"#, true),
+        (r#"[{"name":"x","url":"https://elsewhere/x"}]"#, true),
+    ] {
+        assert_eq!(listing(JSON, json).is_other_page, is_other, "{json}");
     }
 }

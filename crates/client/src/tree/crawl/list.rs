@@ -105,7 +105,7 @@ impl CrawlWorker<'_, '_, '_, '_> {
         self.idle = idle;
         // Such as a page to log in or to welcome, which is not an empty folder.
         let is_empty = listing.entries.is_empty() && listing.refused.is_empty();
-        let is_page = is_elsewhere && !listing.is_whole || is_root && listing.is_other_page;
+        let is_page = is_elsewhere && !listing.is_whole || listing.is_other_page;
         if is_page && is_empty && !listing.is_scripted && !listing.is_too_long {
             return Err(TreeError::NotAFolder { url: answered, media_type });
         }

@@ -34,7 +34,8 @@ pub struct Listing {
     /// Whether it is a listing whose end is missing.
     pub is_cut: bool,
     /// Whether it is a page without anything that makes it a listing: a heading, or links to other
-    /// orders of the same folder or to the folder above.
+    /// orders of the same folder or to the folder above. JSON is one if it has objects of which none
+    /// is an entry.
     pub is_other_page: bool,
     /// Whether it is certain that nothing else is in the folder: it is a listing and no other page,
     /// and it is whole.
@@ -121,7 +122,9 @@ pub fn read(base: &Url, media_type: &str, body: &[u8]) -> Option<Listing> {
             collector.take(&mut listing, &link, is_folder, facts);
         }
         // A link to another place stands for a file that is not known.
-        listing.is_whole = is_whole && count == listing.entries.len() + listing.refused.len();
+        let taken = listing.entries.len() + listing.refused.len();
+        listing.is_whole = is_whole && count == taken;
+        listing.is_other_page = !listing.is_whole && taken == 0;
     } else if ["text/html", "application/xhtml+xml"]
         .iter()
         .any(|html| media_type.eq_ignore_ascii_case(html))
