@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
 
 use tempfile::TempDir;
 use underpass_client::tree::TreeOptions;
@@ -121,8 +123,6 @@ fn a_file_has_the_time_of_the_version_that_came() {
     }
 }
 
-/// Fetches twice into one place, and expects that the second time all is here.
-fn fetch_twice(url: &underpass_client::Url) {
 #[test]
 fn files_of_connections_that_a_server_refuses_are_fetched_over_another() {
     let (is_taken, refused) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -163,6 +163,8 @@ fn a_folder_that_answers_with_a_page_is_left_out() {
     assert!(left_out.len() == 1 && left_out[0].starts_with('s'), "{left_out:?}");
 }
 
+/// Fetches twice into one place, and expects that the second time all is here.
+fn fetch_twice(url: &underpass_client::Url) {
     let wishes = TreeOptions { replaces: true, archive: false, ..TreeOptions::default() };
     let place = tempfile::tempdir().unwrap();
     let Outcome { place, outcome, .. } = attempt_again(place, &wishes, url);

@@ -82,7 +82,7 @@ impl CrawlWorker<'_, '_, '_, '_> {
         let tasks = listing.entries.into_iter().map(|mut entry| {
             let has_rival = rivals.contains(&entry.path);
             entry.path = joined(&task.entry.path, &entry.path);
-            CrawlTask { entry, depth: task.depth + 1, has_rival }
+            CrawlTask { entry, depth: task.depth + 1, has_rival, is_given_back: false }
         });
         let (options, known) = (crawl.tree.options, task.entry.path.len());
         let tasks = tasks

@@ -16,6 +16,8 @@ pub(super) struct CrawlTask {
     pub(super) depth: u32,
     /// Whether its folder has something with a name that it would have until it is complete.
     pub(super) has_rival: bool,
+    /// Whether a worker that the server refused has left it to the others.
+    pub(super) is_given_back: bool,
 }
 
 /// A work queue, to which its workers add.
@@ -66,6 +68,19 @@ impl CrawlQueue {
         first.into_iter().rev().for_each(|each| state.waiting.push_front(each));
         state.waiting.extend(last);
         self.changed.notify_all();
+    }
+
+    /// Gives a task back for the others that are at work, because this worker ends; returns it if
+    /// there are none.
+    pub(super) fn leave(&self, task: CrawlTask) -> Option<CrawlTask> {
+        let mut state = lock(&self.state);
+        if state.at_work == 1 {
+            return Some(task);
+        }
+        state.at_work -= 1;
+        state.waiting.push_back(task);
+        self.changed.notify_all();
+        None
     }
 
     /// Notes that a task is done, or failed and stops all workers.

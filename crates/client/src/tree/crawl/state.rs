@@ -45,7 +45,8 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
     pub(super) fn new(tree: &'c TreeFetch<'j, 'a>, if_other_kind: IfOtherKind) -> Result<Self> {
         let (url, facts) = (tree.url.clone(), EntryFacts::default());
         let entry = ListingEntry { path: Vec::new(), url, is_folder: true, facts };
-        let queue = CrawlQueue::new(CrawlTask { entry, depth: 0, has_rival: false });
+        let queue =
+            CrawlQueue::new(CrawlTask { entry, depth: 0, has_rival: false, is_given_back: false });
         let failed = |error: io::Error| match error.kind() {
             io::ErrorKind::AlreadyExists => TreeError::io("opening", tree.path, Errno::NOTDIR),
             _ => TreeError::io("creating", tree.path, error),

@@ -15,10 +15,11 @@ use crate::tree::error::{Result, TreeDone, TreeError, explain, is_about_name};
 use crate::tree::options::TreeEvent;
 use crate::tree::retry::Retry;
 
-/// Fetches with a connection of its own until nothing is left.
+/// Fetches with a connection of its own until nothing is left. If the server refuses this one and
+/// serves others, these do its work.
 pub(super) fn work(crawl: &Crawl<'_, '_, '_>) -> TreeDone {
     let mut worker = CrawlWorker { crawl, idle: None, done: TreeDone::default() };
-    while let Some(task) = crawl.queue.take() {
+    while let Some(mut task) = crawl.queue.take() {
         worker.done.connections = 1;
         let mut retry = Retry::new(crawl.tree);
         let outcome = loop {
@@ -29,13 +30,44 @@ pub(super) fn work(crawl: &Crawl<'_, '_, '_>) -> TreeDone {
                 }
                 Err(error) => match retry.wait(error) {
                     Ok(()) => {}
-                    Err(error) => break worker.give_up(&task, error),
+                    Err(error) => break Err(error),
                 },
+            }
+        };
+        let outcome = match outcome {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                if !task.is_given_back && is_of_connection(&error) {
+                    task.is_given_back = true;
+                    match crawl.queue.leave(task) {
+                        None => break,
+                        Some(own) => task = own,
+                    }
+                }
+                worker.give_up(&task, error)
             }
         };
         crawl.queue.done(outcome);
     }
     worker.done
+}
+
+/// Checks whether the server may have refused another connection, and not this request.
+fn is_of_connection(error: &TreeError) -> bool {
+    let source = match error {
+        TreeError::Client(source) => source,
+        TreeError::Download { source, .. } => match &**source {
+            DownloadError::Client(source) => source,
+            _ => return false,
+        },
+        _ => return false,
+    };
+    matches!(
+        source,
+        ClientError::Closed
+            | ClientError::Network { .. }
+            | ClientError::Status { status: 429 | 503, .. }
+    )
 }
 
 /// A worker with its connection.
