@@ -18,6 +18,7 @@ use underpass_engine::atomic_file::{
 };
 use underpass_engine::hint::Action;
 use underpass_engine::{is_file, is_folder, kept_time, times_of_new};
+use underpass_protocol::digest::Digest;
 
 use super::error::{DownloadError, Result};
 use super::interpret::StrongValidator;
@@ -40,6 +41,9 @@ pub(super) struct JournalSubject {
     /// The state in which a failed process left the partial file; unknown after a kill.
     #[serde(default)]
     pub(super) left: Option<LeftFile>,
+    /// The digests that the server has sent of the whole, as `sha-256:` and so on.
+    #[serde(default)]
+    pub(super) offered: Vec<String>,
     /// Whether parts may be those of other servers, so that only a digest tells if they fit.
     #[serde(default)]
     pub(super) needs_digest: bool,
@@ -181,6 +185,7 @@ impl<'t> TargetName<'t> {
         version: &StrongValidator,
         size: Option<u64>,
         modified: Option<SystemTime>,
+        offered: &[Digest],
     ) -> Result<PartialFile<'t>> {
         let atomic = self.locked()?;
         let found = atomic.file().metadata().map_err(DownloadError::local("looking at"))?;
@@ -211,6 +216,7 @@ impl<'t> TargetName<'t> {
             modified,
             inode: found.ino(),
             left: None,
+            offered: offered.iter().map(Digest::to_string).collect(),
             needs_digest: false,
         };
         let journal = Journal::create(self.folder()?, &journal, subject);

@@ -44,6 +44,28 @@ fn broken_off(bytes: &Arc<Vec<u8>>, first: usize) -> (Client, Server, Failed) {
 }
 
 #[test]
+fn a_digest_that_was_sent_once_is_compared_by_the_process_that_resumes() {
+    let bytes = noise(LEN);
+    let server = Server::start(move |asked, stream| {
+        let (head, range) = head(asked, &bytes, TAG);
+        if asked.number > 0 {
+            return give(asked, stream, &bytes, TAG);
+        }
+        let wrong = "Repr-Digest: sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:";
+        say(stream, &format!("{}\n{wrong}\n\n", head.trim_end()))?;
+        stream.write_all(&bytes[range.start..range.start + (4 << 20)])?;
+        hang_up()
+    });
+    let mut client = Client::with(1);
+    client.wishes.retries = 0;
+    let failed = client.get(&server.url("/")).unwrap_err();
+    assert!(failed.kept.is_some(), "{failed:?}");
+    let failed = client.fails(&server.url("/"), "sha-256");
+    assert!(matches!(failed.error, DownloadError::Digest(_)), "{failed:?}");
+    assert_eq!(server.asked()[1].range(LEN), Some(4 << 20..LEN));
+}
+
+#[test]
 fn what_is_there_is_not_fetched_again() {
     let bytes = noise(LEN);
     let (client, server, failed) = broken_off(&bytes, 10_000_000);

@@ -29,6 +29,7 @@ impl Download<'_, '_> {
         }
         (self.version, self.total, self.resumed_at) = (None, None, 0);
         (self.modified, self.is_plain) = (None, false);
+        self.offered.clear();
         self.gauge.set(0, None);
         Ok(true)
     }

@@ -130,6 +130,7 @@ impl<'j, 'a> Download<'j, 'a> {
         self.has_partial = true;
         let subject = journal.subject();
         (self.version, self.total) = (Some(subject.version), subject.size);
+        self.offered = subject.offered.iter().filter_map(|text| text.parse().ok()).collect();
         let modified = subject.modified.map(Duration::from_secs);
         self.modified = modified.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since));
         // The server said so, or there would be no journal.
@@ -248,9 +249,13 @@ impl<'j, 'a> Download<'j, 'a> {
         self.modified = modified(response).or(self.modified);
         self.is_adopted = true;
         self.total = total;
-        self.offered = offered(response);
+        let mut offered = offered(response);
         if self.options.verify && self.client.credentials.store().is_some() {
-            self.offered.extend(self.request_store_digest(response)?);
+            offered.extend(self.request_store_digest(response)?);
+        }
+        // A part need not repeat those of the whole.
+        if self.partial.is_none() || !offered.is_empty() {
+            self.offered = offered;
         }
         if self.options.verify && self.offered.is_empty() {
             return Err(DownloadError::NoDigest);
@@ -285,7 +290,13 @@ impl<'j, 'a> Download<'j, 'a> {
                     && total.is_none_or(|total| total > MIN_KEPT)
                     && !name.only_adds() =>
             {
-                name.partial(self.noted_url().as_str(), version, total, self.modified)
+                name.partial(
+                    self.noted_url().as_str(),
+                    version,
+                    total,
+                    self.modified,
+                    &self.offered,
+                )
             }
             (_, Some(name), _) => name.unnamed(),
             (Target::Named { .. }, None, _) => Err(DownloadError::Exists),
