@@ -13,6 +13,7 @@ mod injection;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use ends::{
     Drain, From, Supply, To, another_file_system, crossings, file_with, movers, pattern,
@@ -334,6 +335,17 @@ fn an_end_that_is_not_ready_moves_nothing_and_loses_nothing() {
     // A file as the sink is always ready, and fails if it says otherwise.
     let at_work = [AT_WORK[1], AT_WORK[3]];
     interrupt(libc::EAGAIN as u32, |status| matches!(status, Status::Waiting(_)), &at_work);
+}
+
+#[test]
+fn a_socket_for_which_the_kernel_has_no_memory_is_waited_for() {
+    let supply = Supply::new(From::File, LEN);
+    let drain = Drain::new(To::Unix);
+    let options = Options::default().timeout(Duration::from_secs(2));
+    let transfer = Transfer::new(supply.source(), drain.sink()).options(options);
+    // The file can be read, and poll(2) calls the socket ready.
+    let outcome = refusing(Call::SENDFILE, libc::EAGAIN as u32, || transfer.run());
+    assert!(matches!(outcome, Err(Error::Stalled { .. })), "{outcome:?}");
 }
 
 /// Answers `errno` in the middle of a transfer, for one call or for one half of it.

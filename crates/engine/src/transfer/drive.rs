@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::io::Errno;
+use rustix::io::{Errno, pread};
 use underpass_sys::Kind;
 use underpass_sys::Usage;
 
@@ -97,7 +97,13 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
                 Status::Waiting(wait) => wait,
             };
             if wait == Wait::Sink && spin.is_endless(self.report.bytes()) {
-                return Err(self.failed(Errno::AGAIN));
+                if self.is_source_refused() {
+                    return Err(self.failed(Errno::AGAIN));
+                }
+                spin.is_starved = true;
+            }
+            if spin.is_starved && wait == Wait::Sink {
+                std::thread::sleep(STARVED_INTERVAL);
             }
             let Some(timeout) = self.options.timeout else {
                 self.wait(wait, None)?;
@@ -115,6 +121,21 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
                 return Err(Error::Stalled { timeout, report });
             }
             self.wait(wait, Some((timeout - stalled).min(timeout / LOOKS)))?;
+        }
+    }
+
+    /// Returns whether it is the source at the front that is not ready.
+    fn is_source_refused(&self) -> bool {
+        let Some(Segment::Source(source)) = self.chain.segments.get(self.position.index) else {
+            return false;
+        };
+        let fd = source.fd.as_fd();
+        match source.at {
+            Some(at) => pread(fd, &mut [0], at + self.position.offset) == Err(Errno::AGAIN),
+            None => {
+                let mut ends = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+                !wait::poll(&mut ends, Some(Duration::ZERO))
+            }
         }
     }
 
@@ -223,9 +244,11 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
 }
 
 /// Waits that all end at once, although nothing moves: poll(2) says that the socket is ready, and
-/// the file answers `EAGAIN`, as some of FUSE do.
+/// the file answers `EAGAIN`, as some of FUSE do, or the kernel has no memory for the socket.
 #[derive(Default)]
 struct Spin {
+    /// Whether the kernel has no memory: poll(2) tells nothing until it has some.
+    is_starved: bool,
     bytes: u64,
     since: Option<Instant>,
     waits: u32,
@@ -245,6 +268,9 @@ impl Spin {
 
 /// The number of waits in [`SPIN_TIME`] without a byte that only a spin can have.
 const MAX_WAITS: u32 = 1000;
+
+/// The pause before another attempt to get memory for a socket.
+const STARVED_INTERVAL: Duration = Duration::from_millis(10);
 
 const SPIN_TIME: Duration = Duration::from_secs(1);
 
