@@ -12,6 +12,8 @@ pub struct Chunked {
     state: ChunkState,
     /// The number of bytes of framing still allowed, chunk extensions and trailers together.
     allowance: usize,
+    /// Whether it is the body of a response.
+    is_response: bool,
 }
 
 /// The result of [`Chunked::step`] for the start of the bytes.
@@ -119,11 +121,19 @@ impl ExtensionPart {
 
 impl Default for Chunked {
     fn default() -> Self {
-        Self { state: ChunkState::Size { size: 0, digits: 0 }, allowance: MAX_FRAMING }
+        let state = ChunkState::Size { size: 0, digits: 0 };
+        Self { state, allowance: MAX_FRAMING, is_response: false }
     }
 }
 
 impl Chunked {
+    /// Reads the body of a response, which no other program reads in another way: old servers have
+    /// spaces after the length of a chunk, and the allowance holds for each chunk.
+    #[must_use]
+    pub fn of_response() -> Self {
+        Self { is_response: true, ..Self::default() }
+    }
+
     /// Reads the next run of framing or of data.
     ///
     /// It consumes at least one byte unless there is none or the body is done.
@@ -205,13 +215,20 @@ impl Chunked {
             (ChunkState::Size { size, digits }, byte) => {
                 return self.after_digit(size, digits, byte);
             }
-            (ChunkState::Extension { size, part }, b'\r') if part.is_end() => {
+            (ChunkState::Extension { size, part }, b'\r')
+                if part.is_end() || self.is_response && part == ExtensionPart::Space =>
+            {
                 ChunkState::SizeLf { size }
             }
             (ChunkState::SizeLf { size: 0 }, b'\n') => ChunkState::TrailerStart,
             (ChunkState::SizeLf { size }, b'\n') => ChunkState::Data { left: size },
             (ChunkState::DataCr, b'\r') => ChunkState::DataLf,
-            (ChunkState::DataLf, b'\n') => ChunkState::Size { size: 0, digits: 0 },
+            (ChunkState::DataLf, b'\n') => {
+                if self.is_response {
+                    self.allowance = MAX_FRAMING;
+                }
+                ChunkState::Size { size: 0, digits: 0 }
+            }
             (ChunkState::TrailerStart, b'\r') => ChunkState::LastLf,
             (ChunkState::Trailer, b'\r') => ChunkState::TrailerLf,
             (ChunkState::TrailerLf, b'\n') => ChunkState::TrailerStart,

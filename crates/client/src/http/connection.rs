@@ -72,6 +72,7 @@ impl<'a> Connection<'a> {
         let left = limits.check().ok().flatten().unwrap_or(Duration::ZERO);
         let mut incoming = Incoming::new(stream, Vec::new(), Some(left), client.cancel);
         incoming.set_deadline(client.deadline);
+        incoming.is_of_server = true;
         let has_identified = Cell::new(false);
         let signed = RefCell::default();
         let mut connection = Self { incoming, route, has_identified, signed, refusal: None };

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use percent_encoding::{CONTROLS, percent_encode};
 use underpass_protocol::response::head::reason;
 use underpass_protocol::response::validator::parse_date;
 use underpass_transport::incoming::BodyFraming;
@@ -67,7 +68,9 @@ impl Response {
         let mut storage = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut parsed = httparse::Response::new(&mut storage);
         let bad = InvalidResponse::Protocol;
-        let parsed_len = parsed.parse(head).map_err(InvalidResponse::Head)?;
+        let mut config = httparse::ParserConfig::default();
+        config.allow_obsolete_multiline_headers_in_responses(true);
+        let parsed_len = config.parse_response(&mut parsed, head).map_err(InvalidResponse::Head)?;
         if parsed_len != httparse::Status::Complete(head.len()) {
             return Err(bad("its head does not end at the blank line").into());
         }
@@ -77,7 +80,7 @@ impl Response {
         let fields: Vec<_> = parsed
             .headers
             .iter()
-            .map(|field| (field.name.to_owned(), field.value.to_vec()))
+            .map(|field| (field.name.to_owned(), unfolded(field.value)))
             .collect();
         let fields = Fields(fields);
         let framing = framing(method, status, &fields)?;
@@ -106,9 +109,14 @@ impl Response {
         if !matches!(self.status, 301 | 302 | 303 | 307 | 308) {
             return Ok(None);
         }
-        let Some(location) = self.fields.text("location") else { return Ok(None) };
-        let bad = |source| InvalidResponse::Redirect { location: location.to_owned(), source };
-        Ok(Some(joined(base, location).map_err(bad)?))
+        let Some(location) = self.fields.get("location") else { return Ok(None) };
+        // Servers need not write them in UTF-8.
+        let location = match str::from_utf8(location) {
+            Ok(text) => text.to_owned(),
+            Err(_) => percent_encode(location, CONTROLS).to_string(),
+        };
+        let bad = |source| InvalidResponse::Redirect { location: location.clone(), source };
+        Ok(Some(joined(base, &location).map_err(bad)?))
     }
 
     /// Returns the codings of the body (RFC 9110 8.4), in lower case. Values that do not change the
@@ -147,6 +155,11 @@ impl Response {
     pub(crate) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
+}
+
+/// Returns a value in one line: a line break within it counts as spaces (RFC 9112 5.2).
+fn unfolded(value: &[u8]) -> Vec<u8> {
+    value.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }).collect()
 }
 
 /// Returns the text without these words at its beginning, in whatever case they are.
@@ -288,7 +301,8 @@ mod tests {
             "HTTP/1.1 099 OK",
             "HTTP/2 200 OK",
             "SSH-2.0-x",
-            "HTTP/1.1 200 OK\nA: b\n c",
+            "HTTP/1.1 200 OK\nContent-Length: 5\n 6",
+            "HTTP/1.1 200 OK\n A: b",
             "HTTP/1.1 200 OK\nA b: c",
         ] {
             let parsed = parse(&format!("{head}\n\n"), "GET");
@@ -297,6 +311,14 @@ mod tests {
         // A line that ends differently is no reason to read on into the body.
         let mixed = b"HTTP/1.1 200 OK\r\nA: b\n\r\nbody\r\n\r\n";
         assert!(matches!(Response::parse(mixed, "GET"), Err(ClientError::InvalidResponse(_))));
+    }
+
+    #[test]
+    fn a_value_may_go_on_in_another_line() {
+        let head = "HTTP/1.1 200 OK\nA: b\n  c\nContent-Length:\n 5\n\n";
+        let response = parse(head, "GET").expect("a head");
+        assert_eq!(response.fields.text("a"), Some("b    c"));
+        assert_eq!(response.framing, BodyFraming::Length(5));
     }
 
     #[test]
@@ -333,6 +355,9 @@ mod tests {
             let next = response.redirect(&base).expect(head);
             assert_eq!(next.as_ref().map(Url::as_str), to, "{head}");
         }
+        let latin = b"HTTP/1.1 301 x\r\nLocation: /caf\xe9\r\n\r\n";
+        let latin = Response::parse(latin, "GET").expect("a head").redirect(&base).expect("a URL");
+        assert_eq!(latin.as_ref().map(Url::as_str), Some("http://a/caf%E9"));
         let bad = parse("HTTP/1.1 301 x\nLocation: http://[\n\n", "GET").expect("a head");
         assert!(matches!(bad.redirect(&base), Err(ClientError::InvalidResponse(_))));
     }

@@ -45,6 +45,17 @@ fn a_chunked_body_ends_where_its_last_chunk_does() {
 }
 
 #[test]
+fn responses_of_old_servers_are_read() {
+    let chunk = format!("1  ;{}\r\nx\r\n", "a".repeat(MAX_FRAMING / 2));
+    let body = format!("{chunk}{chunk}{chunk}5  \r\nhello\r\n0 \r\n\r\n");
+    assert!(Chunked::default().skip(body.as_bytes()).is_err());
+    let skipped = Chunked::of_response().skip(body.as_bytes()).unwrap();
+    assert_eq!((skipped.consumed, skipped.is_done), (body.len(), true));
+    let long = format!("1;{}\r\nx\r\n0\r\n\r\n", "a".repeat(2 * MAX_FRAMING));
+    assert_eq!(Chunked::of_response().skip(long.as_bytes()), Err(BadChunk::TooMuchFraming));
+}
+
+#[test]
 fn what_is_not_chunked_is_refused() {
     for (body, refused) in [
         ("\r\n", BadChunk::Unexpected(b'\r')),

@@ -94,6 +94,8 @@ pub struct Incoming<'a, S> {
     cancel: Option<&'a AtomicBool>,
     /// Whether heads are read in large pieces, so that the beginning of the body comes with them.
     pub is_eager: bool,
+    /// Whether these are responses, whose chunks are read as old servers write them.
+    pub is_of_server: bool,
 }
 
 impl<'a, S: AsFd> Incoming<'a, S> {
@@ -108,7 +110,16 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         timeout: Option<Duration>,
         cancel: Option<&'a AtomicBool>,
     ) -> Self {
-        Self { stream, session: None, ahead, timeout, deadline: None, cancel, is_eager: false }
+        Self {
+            stream,
+            session: None,
+            ahead,
+            timeout,
+            deadline: None,
+            cancel,
+            is_eager: false,
+            is_of_server: false,
+        }
     }
 
     /// Receives over TLS from now on.
@@ -274,7 +285,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
                 Err(ReceiveError::TooLong)
             }
             BodyFraming::Chunked => {
-                let (mut chunks, mut body) = (Chunked::default(), Vec::new());
+                let (mut chunks, mut body) = (self.chunked(), Vec::new());
                 while let Some(len) = self.chunk(&mut chunks)? {
                     match usize::try_from(len) {
                         Ok(len) if len <= max - body.len() => body.extend(self.exactly(len)?),
@@ -316,9 +327,14 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         ReceivedBody { report: sink.report, outcome }
     }
 
+    /// Returns the reader of a chunked body.
+    fn chunked(&self) -> Chunked {
+        if self.is_of_server { Chunked::of_response() } else { Chunked::default() }
+    }
+
     /// Moves the data of a chunked body.
     fn chunks(&mut self, sink: &mut BodySink<'_>) -> Result<(), ReceiveError> {
-        let mut chunks = Chunked::default();
+        let mut chunks = self.chunked();
         while let Some(len) = self.chunk(&mut chunks)? {
             let limit = sink.options.limit;
             if limit.is_some_and(|limit| len > limit.saturating_sub(sink.report.bytes())) {
