@@ -108,16 +108,19 @@ fn held(exchange: &mut UploadExchange<'_, '_, '_>, source: &Source<&File>) -> Re
 /// Waits until the stream has something, and listens to the server meanwhile.
 fn wait(exchange: &mut UploadExchange<'_, '_, '_>, source: &Source<&File>) -> Result<()> {
     loop {
+        // After its final answer the server says nothing more; only its leaving counts.
+        let is_answered = exchange.heard.is_some();
+        let events = if is_answered { PollFlags::empty() } else { PollFlags::IN };
         let (came, is_heard) = {
             let mut ends = [
                 PollFd::new(source.fd(), PollFlags::IN),
-                PollFd::new(exchange.connection.stream(), PollFlags::IN),
+                PollFd::new(exchange.connection.stream(), events),
             ];
             // An interruption counts as an event: the next check decides.
             let _ = poll(&mut ends, Some(&POLL_INTERVAL));
             (!ends[0].revents().is_empty(), !ends[1].revents().is_empty())
         };
-        if is_heard && exchange.heard.is_none() && exchange.listen() == PeerMessage::Abort {
+        if is_heard && (is_answered || exchange.listen() == PeerMessage::Abort) {
             let report = Box::new(Report::default());
             return Err(UploadError::Broken(Box::new(Error::Answered { report })));
         }

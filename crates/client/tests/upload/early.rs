@@ -1,6 +1,12 @@
 //! Answers that come before the body is whole.
 
-use super::rig::{Sample, Scripted, payload};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use super::rig::{Sample, Scripted, payload, put};
 use underpass_client::upload::UploadError;
 
 const LEN: usize = 32 << 20;
@@ -90,6 +96,29 @@ fn success_before_the_end_is_none_unless_the_end_is_taken() {
         assert!([begin, rest].concat() == expected);
     });
     accepted(&sample, server);
+}
+
+#[test]
+fn a_stream_is_not_waited_for_once_the_server_is_gone() {
+    let server = Scripted::one(|mut conn| {
+        conn.head();
+        conn.answer("201 Created", &[]);
+        conn.reset();
+    });
+    let (reader, writer) = std::io::pipe().unwrap();
+    let (end, ended) = channel();
+    let watch = thread::spawn(move || {
+        // Before the end of the stream.
+        let is_in_time = ended.recv_timeout(Duration::from_secs(20)).is_ok();
+        drop(writer);
+        is_in_time
+    });
+    let source = File::from(OwnedFd::from(reader));
+    let failed = put(&source, &server.url("/file"), |_| {}).failed();
+    end.send(()).unwrap();
+    assert!(matches!(failed.error, UploadError::Early { status: 201 }), "{}", failed.error);
+    assert!(watch.join().unwrap());
+    server.finish();
 }
 
 #[test]
