@@ -57,7 +57,8 @@ impl UnsignedRequest<'_> {
         let mut text = format!("{}\n{path}\n{}\n", self.method, query.join("&"));
         for (name, value) in &self.fields {
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "{name}:{}", value.trim());
+            let words: Vec<_> = value.split(' ').filter(|word| !word.is_empty()).collect();
+            let _ = writeln!(text, "{name}:{}", words.join(" ").trim());
         }
         text + "\n" + names + "\n" + self.payload
     }
@@ -163,6 +164,23 @@ mod tests {
             let value = unsigned.authorize(&keys);
             assert!(value.ends_with(&format!("Signature={signature}")), "{path}: {value}");
         }
+    }
+
+    #[test]
+    fn spaces_in_a_row_are_signed_as_one() {
+        let url = Url::parse("https://h/k").expect("a URL");
+        let canonical = |value: &str| {
+            let unsigned = UnsignedRequest {
+                method: "PUT",
+                url: &url,
+                fields: vec![("x-amz-meta-a".to_owned(), value.to_owned())],
+                payload: UNSIGNED,
+                time: "20130524T000000Z",
+                region: "us-east-1",
+            };
+            unsigned.canonical("x-amz-meta-a")
+        };
+        assert!(canonical(" a   b c ").contains("\nx-amz-meta-a:a b c\n"));
     }
 
     #[test]
