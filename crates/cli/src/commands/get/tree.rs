@@ -150,7 +150,10 @@ fn report(show: ShowArgs, event: &TreeEvent<'_>) {
     match event {
         // A missing entry is an error, which is never quiet.
         TreeEvent::LeftOut { path, reason } => {
-            output::note(&format!("{} is left out: {reason}", path.escape_ascii()));
+            // A name from a server can have any length.
+            let (path, rest) = path.split_at(path.len().min(MAX_SHOWN));
+            let end = if rest.is_empty() { "" } else { "..." };
+            output::note(&format!("{}{end} is left out: {reason}", path.escape_ascii()));
         }
         TreeEvent::ListingCut { url } => {
             output::note(&format!("{url}: the listing is truncated, so entries may be missing"));
@@ -173,3 +176,6 @@ fn report(show: ShowArgs, event: &TreeEvent<'_>) {
         _ => {}
     }
 }
+
+/// The maximum length of a path in a line about it: that of a path of the kernel, in bytes.
+const MAX_SHOWN: usize = 4096;
