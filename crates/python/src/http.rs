@@ -98,5 +98,6 @@ impl HttpSettings {
 ///
 /// A `ValueError` if it is not a URL.
 pub(crate) fn url(text: &str) -> PyResult<Url> {
-    input::url(text).map_err(|reason| PyValueError::new_err(format!("'{text}': {reason}")))
+    let wrong = |reason| format!("'{}': {reason}", input::redacted(text));
+    input::url(text).map_err(|reason| PyValueError::new_err(wrong(reason)))
 }
