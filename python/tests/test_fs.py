@@ -143,6 +143,15 @@ def test_no_link_leads_out_of_the_target(folder, call):
     assert not [path for path in folder.rglob("*") if path.is_file()]
 
 
+def test_a_page_is_fetched_as_a_file(served, folder):
+    (folder / "data/page.html").write_text('<a href="link">link</a>')
+    fs, path = fsspec.url_to_fs("underpass+" + served.url + "page.html")
+    fs.get(path, "page")
+    assert (folder / "page").read_text() == '<a href="link">link</a>'
+    with pytest.raises(FileNotFoundError, match="is a folder"):
+        fs.get(served.url + "inner", "folder")
+
+
 def test_parts_are_read_by_plain_http(served, calls):
     fs, path = fsspec.url_to_fs("underpass+" + served.url + "table.csv")
     assert fs.cat_file(path, start=4, end=7) == b"0,0"

@@ -153,7 +153,9 @@ class UnderpassFileSystem(HTTPFileSystem):  # type: ignore[misc]
         rpath = self._strip_protocol(rpath)
         urls = await self._expand_path(rpath, recursive=recursive, maxdepth=maxdepth)
         if is_one and (not recursive or maxdepth is not None):
-            urls = [url for url in urls if not (url.endswith("/") or await self._isdir(url))]
+            urls = [url for url in urls if not await self._is_folder(url)]
+            if not urls and not recursive and not has_magic(rpath):
+                raise FileNotFoundError(f"{rpath} is a folder (recursive=True fetches it)")
         lpath = make_path_posix(lpath)
         is_folder = lpath.endswith("/") or os.path.isdir(lpath)
         into = is_one and (
@@ -163,6 +165,11 @@ class UnderpassFileSystem(HTTPFileSystem):  # type: ignore[misc]
         paths = other_paths(names, lpath, exists=into, flatten=not is_one) if urls else []
         _check_contained(lpath, paths)
         return urls, paths
+
+    async def _is_folder(self, url: str) -> bool:
+        """Returns whether a URL is that of a folder. A page may be a file, whatever links it has."""
+        is_page = url.lower().endswith((".html", ".htm", ".xhtml"))
+        return url.endswith("/") or (not is_page and await self._isdir(url))
 
     async def _put_file(
         self,
