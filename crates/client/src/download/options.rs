@@ -174,6 +174,8 @@ pub enum DownloadEvent<'e> {
     /// The bytes from several servers do not have the digest: each server is tried alone, one after
     /// the other.
     SourcesDisagree,
+    /// The file has parts of several servers, which had one entity tag, and no digest was compared.
+    OnlyTagsCompared,
     /// The file on the server has changed: the download starts over.
     StartingOver,
     /// The partial file of an earlier run is resumed.

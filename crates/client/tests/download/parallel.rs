@@ -1,14 +1,18 @@
 //! Several connections for one file.
 
+use std::ffi::OsStr;
+use std::fs;
 use std::io::Write;
-use std::sync::Barrier;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
-use underpass_client::download::DownloadError;
+use underpass_client::download::{DownloadError, DownloadEvent, Downloader, Target};
+use underpass_protocol::digest::hex;
 
 use crate::rig::{Client, Server, TAG, give, hang_up, head, noise, say};
 use underpass_testkit::wait_until;
@@ -143,6 +147,46 @@ fn a_server_that_takes_one_connection_only_is_enough() {
     let mut client = Client::with(4);
     client.wishes.retries = 2;
     client.gets(&server.url("/"), &bytes);
+}
+
+#[test]
+fn parts_of_several_servers_without_a_digest_are_reported() {
+    let bytes = noise(LEN);
+    let sum = Sha256::digest(&*bytes);
+    for is_checked in [false, true] {
+        let is_asked = Arc::new(AtomicBool::new(false));
+        let (body, asks) = (bytes.clone(), is_asked.clone());
+        let first = Server::start(move |asked, stream| {
+            let (head, range) = head(asked, &body, TAG);
+            say(stream, &head)?;
+            stream.write_all(&body[range.start..range.start + 1])?;
+            wait_until("the mirror", || asks.load(Ordering::Relaxed));
+            stream.write_all(&body[range.start + 1..range.end])
+        });
+        let body = bytes.clone();
+        let mirror = Server::start(move |asked, stream| {
+            give(asked, stream, &body, TAG)?;
+            is_asked.store(true, Ordering::Relaxed);
+            Ok(())
+        });
+        let mut client = Client::with(2);
+        if is_checked {
+            client.wishes.expected = vec![format!("sha-256:{}", hex(&sum)).parse().unwrap()];
+        }
+        let folder: OwnedFd = fs::File::open(client.folder.path()).unwrap().into();
+        let (name, if_exists) = (OsStr::new("file"), client.if_exists);
+        let target = Target::Named { folder: &folder, name, if_exists };
+        let downloader = Downloader::new(client.agent(None), client.wishes.clone());
+        let downloader = downloader.with_mirrors(vec![(client.agent(None), mirror.url("/"))]);
+        let warned = AtomicBool::new(false);
+        let on_event = |event: &DownloadEvent<'_>| {
+            if matches!(event, DownloadEvent::OnlyTagsCompared) {
+                warned.store(true, Ordering::Relaxed);
+            }
+        };
+        downloader.fetch(&first.url("/"), &target, &client.gauge, &on_event).unwrap();
+        assert_eq!(warned.into_inner(), !is_checked);
+    }
 }
 
 #[test]

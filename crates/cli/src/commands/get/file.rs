@@ -167,6 +167,9 @@ fn report(show: ShowArgs, event: &DownloadEvent<'_>) {
         DownloadEvent::SourcesDisagree => output::note(
             "the parts from several servers do not match the digest: fetching the file from one server at a time",
         ),
+        DownloadEvent::OnlyTagsCompared => output::note(
+            "parts of several servers were combined by their ETag alone (give a digest with --digest or --check)",
+        ),
         DownloadEvent::StartingOver => {
             output::note("the file on the server has changed: starting over")
         }

@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering;
 use underpass_engine::atomic_file::Existing;
 use underpass_engine::hint::Action;
 
+use super::mirrors::MirrorServer;
 use super::state::Download;
 use crate::download::check::check;
 use crate::download::error::{DownloadError, Failed, PartialInfo, Result};
-use crate::download::options::{IfExists, Target};
+use crate::download::options::{DownloadEvent, IfExists, Target};
 use crate::download::partial_file::{PartialFile, set_time};
 use crate::download::version_attr;
 
@@ -55,6 +56,10 @@ impl Download<'_, '_> {
             self.start_over()?;
         }
         self.facts = checked?;
+        let is_compared = self.facts.iter().any(|fact| fact.expected.is_some());
+        if !is_compared && self.mirrors.iter().any(MirrorServer::has_sent) {
+            (self.on_event)(&DownloadEvent::OnlyTagsCompared);
+        }
         let Some(partial) = self.partial.take() else { return Ok(()) };
         let (atomic, is_partial) = match partial {
             PartialFile::Stream { .. } => return Ok(()),

@@ -52,6 +52,11 @@ impl<'c> MirrorServer<'c> {
         }
     }
 
+    /// Returns whether a part of the file came from this server.
+    pub(in crate::download) fn has_sent(&self) -> bool {
+        !lock(&self.sent).is_empty()
+    }
+
     /// Computes the digest of what it has sent, before the wrong file is discarded.
     pub(in crate::download) fn keep_digests(&self, file: &File) {
         for sent in &mut *lock(&self.sent) {
