@@ -82,6 +82,7 @@ impl GetReceipt {
             report: (*failed.report).clone(),
             tls: failed.tls.as_deref().cloned(),
             connections: failed.connections,
+            resumed_at: failed.resumed_at,
             facts: match &failed.error {
                 DownloadError::Digest(wrong) => vec![(**wrong).clone()],
                 _ => Vec::new(),

@@ -54,7 +54,7 @@ impl Receipt {
             status: failed.error.status(),
             was_there: false,
             may_have_replaced: false,
-            resumed_at: 0,
+            resumed_at: failed.resumed_at,
             resumable: failed.is_kept,
             digest: None,
         };

@@ -108,6 +108,8 @@ pub struct Failed {
     pub report: Box<Report>,
     /// The highest number of connections at one time.
     pub connections: u32,
+    /// Bytes that had arrived in earlier runs.
+    pub resumed_at: u64,
     /// The partial file that the next run can resume, if there is one.
     pub kept: Option<PartialInfo>,
     /// The TLS of the last connection, if there was any.
@@ -191,7 +193,7 @@ impl Retryable for DownloadError {
 impl<E: Into<DownloadError>> From<E> for Failed {
     fn from(error: E) -> Self {
         let (report, kept, tls) = (Box::default(), None, None);
-        Self { error: error.into(), report, connections: 0, kept, tls }
+        Self { error: error.into(), report, connections: 0, resumed_at: 0, kept, tls }
     }
 }
 

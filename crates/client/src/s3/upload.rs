@@ -35,7 +35,7 @@ pub fn upload<'a>(
 ) -> Result<(UploadOutcome, Option<Connection<'a>>), UploadFailed> {
     let Some(len) = upload.source.promised() else {
         let error = UploadError::NoLength;
-        return Err(UploadFailed { error, report: Box::default(), is_kept: false, tls: None });
+        return Err(UploadFailed::new(error, Report::default(), 0, false, None));
     };
     if !is_in_parts(len) {
         // An object appears whole or not at all, so there is nothing to be resumed.
@@ -455,7 +455,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
             self.abort();
         }
         let is_kept = self.kept.is_written();
-        UploadFailed { error, report: Box::new(self.report), is_kept, tls: self.tls.map(Box::new) }
+        UploadFailed::new(error, self.report, self.resumed_at, is_kept, self.tls)
     }
 }
 

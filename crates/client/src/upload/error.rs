@@ -43,6 +43,8 @@ pub struct UploadFailed {
     pub error: UploadError,
     /// The bytes moved, and how.
     pub report: Box<Report>,
+    /// Bytes that the server had from earlier runs.
+    pub resumed_at: u64,
     /// Whether the same command can resume the upload.
     pub is_kept: bool,
     /// The TLS of the last connection, if there was any.
@@ -50,6 +52,18 @@ pub struct UploadFailed {
 }
 
 impl UploadFailed {
+    /// Creates the failure of an upload that has moved these bytes and had others before.
+    #[must_use]
+    pub fn new(
+        error: UploadError,
+        report: Report,
+        resumed_at: u64,
+        is_kept: bool,
+        tls: Option<SessionFacts>,
+    ) -> Self {
+        Self { error, report: Box::new(report), resumed_at, is_kept, tls: tls.map(Box::new) }
+    }
+
     /// Checks whether the failure concerns this file alone, so that others may still be sent.
     #[must_use]
     pub fn is_of_this_file(&self) -> bool {

@@ -390,7 +390,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             self.cancel();
         }
         let is_kept = self.kept.is_written();
-        UploadFailed { error, report: Box::new(self.report), is_kept, tls: self.tls.map(Box::new) }
+        UploadFailed::new(error, self.report, self.resumed_at, is_kept, self.tls)
     }
 }
 

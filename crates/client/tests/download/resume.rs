@@ -66,6 +66,23 @@ fn a_digest_that_was_sent_once_is_compared_by_the_process_that_resumes() {
 }
 
 #[test]
+fn a_failure_tells_what_was_there_before() {
+    let body = noise(LEN);
+    let server = Server::start(move |asked, stream| {
+        let (head, range) = head(asked, &body, TAG);
+        say(stream, &head)?;
+        let end = if asked.number == 0 { 12_000_000 } else { 15_000_000 };
+        stream.write_all(&body[range.start..end])?;
+        hang_up()
+    });
+    let mut client = Client::new();
+    client.wishes.retries = 0;
+    assert_eq!(client.get(&server.url("/")).unwrap_err().resumed_at, 0);
+    let failed = client.get(&server.url("/")).unwrap_err();
+    assert_eq!((failed.resumed_at, failed.kept.unwrap().bytes), (12_000_000, 15_000_000));
+}
+
+#[test]
 fn what_is_there_is_not_fetched_again() {
     let bytes = noise(LEN);
     let (client, server, failed) = broken_off(&bytes, 10_000_000);

@@ -339,5 +339,5 @@ impl<'s> PutSession<'s> {
 
 /// Returns the failure of an upload that has moved nothing.
 pub(super) fn failed(error: ClientError) -> UploadFailed {
-    UploadFailed { error: error.into(), report: Box::default(), is_kept: false, tls: None }
+    UploadFailed::new(error.into(), Report::default(), 0, false, None)
 }

@@ -129,6 +129,7 @@ impl Download<'_, '_> {
             error,
             report: Box::new(self.report),
             connections: self.connections,
+            resumed_at: self.resumed_at,
             kept,
             tls: self.tls.map(Box::new),
         }
