@@ -60,7 +60,7 @@ pub(super) type Journal = journal::Journal<JournalSubject>;
 #[derive(Debug)]
 pub(super) enum PartialFile<'t> {
     /// A file with a temporary name, which a later process can resume, and its journal.
-    Resumable(ResumableFile),
+    Resumable(Box<ResumableFile>),
     /// A stream, and the number of bytes written to it.
     Stream { file: &'t File, at: u64, done: u64 },
     /// A file without a name, which disappears with this process.
@@ -221,7 +221,7 @@ impl<'t> TargetName<'t> {
         };
         let journal = Journal::create(self.folder()?, &journal, subject);
         let journal = journal.map_err(DownloadError::local("keeping a journal of"))?;
-        Ok(PartialFile::Resumable(ResumableFile { atomic, journal }))
+        Ok(PartialFile::Resumable(Box::new(ResumableFile { atomic, journal })))
     }
 
     /// Opens the file of an earlier process, if it can be resumed; `is_checked` says whether the
@@ -250,7 +250,7 @@ impl<'t> TargetName<'t> {
         }
         let journal = Journal::resume(self.folder()?, &self.journal_name(), known);
         let journal = journal.map_err(DownloadError::local("keeping a journal of"))?;
-        Ok(Some(PartialFile::Resumable(ResumableFile { atomic, journal })))
+        Ok(Some(PartialFile::Resumable(Box::new(ResumableFile { atomic, journal }))))
     }
 
     /// Returns the version of a complete file whose process was killed after the renaming, before
