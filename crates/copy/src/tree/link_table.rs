@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, Weak};
 
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, linkat, openat, statat};
@@ -39,9 +39,18 @@ struct LinkedFile {
 #[derive(Debug)]
 enum FirstCopy {
     /// A thread copies it; these names wait.
-    Pending(Vec<(Arc<DirPair>, SourceEntry)>),
+    Pending(Vec<WaitingName>),
     /// It was copied to here.
     Done(CopyLocation),
+}
+
+/// A name that waits for the first copy of its file.
+#[derive(Debug)]
+pub(crate) struct WaitingName {
+    pub(crate) folder: Arc<DirPair>,
+    pub(crate) entry: SourceEntry,
+    /// Whether nothing had its name in the target when it was found.
+    pub(crate) is_new: bool,
 }
 
 /// Where the first copy of a file is.
@@ -83,6 +92,7 @@ impl LinkTable {
         stat: &Stat,
         folder: &Arc<DirPair>,
         entry: &SourceEntry,
+        is_new: bool,
     ) -> LinkDecision {
         let key = FileId::of(stat);
         let mut table = lock(&self.table);
@@ -95,7 +105,8 @@ impl LinkTable {
         match &mut known.state {
             FirstCopy::Pending(waiting) => {
                 folder.hold(true);
-                waiting.push((Arc::clone(folder), entry.clone()));
+                let (folder, entry) = (Arc::clone(folder), entry.clone());
+                waiting.push(WaitingName { folder, entry, is_new });
                 LinkDecision::Wait
             }
             FirstCopy::Done(location) => {
@@ -109,11 +120,7 @@ impl LinkTable {
     }
 
     /// Records the first copy of a file, and returns the names that waited for it.
-    pub(crate) fn copied(
-        &self,
-        stat: &Stat,
-        location: CopyLocation,
-    ) -> Vec<(Arc<DirPair>, SourceEntry)> {
+    pub(crate) fn copied(&self, stat: &Stat, location: CopyLocation) -> Vec<WaitingName> {
         let key = FileId::of(stat);
         let mut table = lock(&self.table);
         let Some(known) = table.get_mut(&key) else { return Vec::new() };
@@ -128,7 +135,7 @@ impl LinkTable {
     }
 
     /// Records that a file could not be copied, and returns the names that waited for it.
-    pub(crate) fn failed(&self, stat: &Stat) -> Vec<(Arc<DirPair>, SourceEntry)> {
+    pub(crate) fn failed(&self, stat: &Stat) -> Vec<WaitingName> {
         let mut table = lock(&self.table);
         match table.remove(&FileId::of(stat)).map(|known| known.state) {
             Some(FirstCopy::Pending(waiting)) => waiting,
@@ -159,15 +166,17 @@ impl CopyLocation {
         }
     }
 
-    /// Gives the copy one more name, and returns that of the backup of what had it.
+    /// Gives the copy one more name, which with `is_new` no other file has, and returns that of the
+    /// backup of what had it.
     pub(crate) fn link(
         &self,
         folder: &DirPair,
         name: &CStr,
+        is_new: bool,
         backups: Option<&Backups<'_>>,
     ) -> Result<Option<CString>, Errno> {
         if let Some(mine) = self.folder.upgrade() {
-            return link(&mine.target, &self.name, folder, name, backups);
+            return link((mine.target.as_fd(), &self.name), folder, name, is_new, backups);
         }
         // A folder above may get its name at this very moment.
         let mut found = self.open();
@@ -177,7 +186,7 @@ impl CopyLocation {
                 _ => break,
             }
         }
-        link(found?, &self.name, folder, name, backups)
+        link((found?.as_fd(), &self.name), folder, name, is_new, backups)
     }
 
     /// Opens the folder, one name after the other.
@@ -191,15 +200,16 @@ impl CopyLocation {
     }
 }
 
-/// Makes a hard link. A file that has the name is replaced in one step.
+/// Makes a hard link. Another file that has the name is replaced in one step, unless nothing was to
+/// have it.
 fn link(
-    from: impl AsFd,
-    old: &CStr,
+    (from, old): (BorrowedFd<'_>, &CStr),
     folder: &DirPair,
     new: &CStr,
+    is_new: bool,
     backups: Option<&Backups<'_>>,
 ) -> Result<Option<CString>, Errno> {
-    let (from, to) = (from.as_fd(), &folder.target);
+    let to = &folder.target;
     let make = |name: &CStr| linkat(from, old, to, name, AtFlags::empty());
     match place(to.as_fd(), new, true, backups, make) {
         Err(Errno::EXIST) if folder.origin != DirOrigin::Fresh => {}
@@ -210,6 +220,9 @@ fn link(
     if FileId::of(&here) == FileId::of(&there) {
         // An earlier run has linked them.
         return Ok(None);
+    }
+    if is_new {
+        return Err(Errno::EXIST);
     }
     place(to.as_fd(), new, false, backups, make).map(|((), kept)| kept)
 }

@@ -65,7 +65,7 @@ impl CopyWorker<'_> {
             }
             return Ok(());
         }
-        if may_link && self.is_linked(folder, entry, &stat)? {
+        if may_link && self.is_linked(folder, entry, &stat, verdict)? {
             return Ok(());
         }
         let made = match verdict {

@@ -76,7 +76,7 @@ impl CopyWorker<'_> {
         if self.is_dry(folder, entry) {
             return Ok(true);
         }
-        if may_link && self.is_linked(folder, entry, stat)? {
+        if may_link && self.is_linked(folder, entry, stat, verdict)? {
             return Ok(false);
         }
         if verdict == EntryVerdict::Resumed {

@@ -9,9 +9,10 @@ use crate::error::{At, Result};
 use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
 use crate::tree::hidden_names::partial_name;
-use crate::tree::link_table::{CopyLocation, LinkDecision};
+use crate::tree::link_table::{CopyLocation, LinkDecision, WaitingName};
 use crate::tree::task::FolderTask;
 use crate::worker::CopyWorker;
+use crate::worker::verdict::EntryVerdict;
 
 impl CopyWorker<'_> {
     /// Links a file with several names to its first copy, and returns whether nothing more is to be
@@ -21,14 +22,16 @@ impl CopyWorker<'_> {
         folder: &Arc<DirPair>,
         entry: &SourceEntry,
         stat: &Stat,
+        verdict: EntryVerdict,
     ) -> Result<bool> {
         if !self.context.settings.hard_links || !self.context.links.may_have(stat) {
             return Ok(false);
         }
-        match self.context.links.found(stat, folder, entry) {
+        let is_new = verdict == EntryVerdict::New;
+        match self.context.links.found(stat, folder, entry, is_new) {
             LinkDecision::Copy => Ok(false),
             LinkDecision::Wait => Ok(true),
-            LinkDecision::Link(location) => self.link_to(&location, folder, entry, stat),
+            LinkDecision::Link(location) => self.link_to(&location, folder, entry, stat, is_new),
         }
     }
 
@@ -40,9 +43,21 @@ impl CopyWorker<'_> {
         folder: &DirPair,
         entry: &SourceEntry,
         stat: &Stat,
+        is_new: bool,
     ) -> Result<bool> {
         let name = entry.target();
-        let backup = match location.link(folder, name, self.context.settings.backups.as_ref()) {
+        let backups = self.context.settings.backups.as_ref();
+        let linked = match location.link(folder, name, is_new, backups) {
+            // What appeared meanwhile is treated as if it had been there before.
+            Err(Errno::EXIST) if is_new && folder.origin != DirOrigin::Fresh => {
+                if self.verdict(folder, entry, stat)? == EntryVerdict::Leave {
+                    return Ok(true);
+                }
+                location.link(folder, name, false, backups)
+            }
+            linked => linked,
+        };
+        let backup = match linked {
             // FAT, exFAT and some file systems of other machines have no hard links; others have
             // a limited number, and none from one mount to another.
             Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK | Errno::XDEV) => {
@@ -75,13 +90,14 @@ impl CopyWorker<'_> {
         if !is_made {
             let waiting = self.context.links.failed(stat);
             let tasks =
-                waiting.into_iter().map(|(folder, entry)| FolderTask::Entries(folder, vec![entry]));
+                waiting.into_iter().map(|it| FolderTask::Entries(it.folder, vec![it.entry]));
             // They hold their folders already.
             return self.context.queue.push(tasks);
         }
         let location = CopyLocation::new(folder, entry.target());
-        for (folder, entry) in self.context.links.copied(stat, location.clone()) {
-            match self.link_to(&location, &folder, &entry, stat) {
+        for waiting in self.context.links.copied(stat, location.clone()) {
+            let WaitingName { folder, entry, is_new } = waiting;
+            match self.link_to(&location, &folder, &entry, stat, is_new) {
                 Ok(true) => {}
                 Ok(false) => self.attempt(|worker| worker.copy_unlinked(&folder, &entry)),
                 Err(failure) => self.context.problem(failure),
