@@ -15,6 +15,7 @@ use underpass_copy::{
     CopyError, CopyObserver, CopyOptions, CopyOutcome, CopyRefusal, CopyTarget, When, copy,
 };
 use underpass_engine::atomic_file::hidden_name;
+use underpass_engine::{DeclineReason, Declined, Integrity};
 
 /// Nothing to tell, nothing to ask.
 struct Silent;
@@ -195,8 +196,13 @@ fn a_copy_beside_a_writer_has_one_version() {
             }
         });
         let mut mixed = 0;
-        for sparse in [When::Auto, When::Always] {
-            let options = CopyOptions { sparse, jobs: 1, ..CopyOptions::default() };
+        for (sparse, integrity) in [
+            (When::Auto, Integrity::Detect),
+            (When::Always, Integrity::Detect),
+            (When::Always, Integrity::Lease),
+            (When::Always, Integrity::Snapshot),
+        ] {
+            let options = CopyOptions { sparse, integrity, jobs: 1, ..CopyOptions::default() };
             for _ in 0..20 {
                 let outcome = run(here.path(), ("a", "n"), &options, false);
                 let copy = fs::read(here.path().join("n")).unwrap_or_default();
@@ -207,4 +213,18 @@ fn a_copy_beside_a_writer_has_one_version() {
         is_over.store(true, Ordering::Relaxed);
         assert_eq!(mixed, 0);
     });
+}
+
+/// What is read to find zeros is read from the file itself.
+#[test]
+fn a_level_that_cannot_be_held_while_zeros_are_looked_for_is_reported() {
+    let here = tree();
+    for integrity in [Integrity::Lease, Integrity::Snapshot] {
+        let options = CopyOptions { sparse: When::Always, integrity, ..CopyOptions::default() };
+        let outcome = run(here.path(), ("a/f", "n"), &options, false).unwrap();
+        let report = outcome.totals.report();
+        assert_eq!(report.integrity(), Integrity::Detect);
+        let declined: Vec<_> = report.declined().iter().map(|it| (it.what, it.refusal)).collect();
+        assert_eq!(declined, [(Declined::Integrity(integrity), DeclineReason::Excluded)]);
+    }
 }

@@ -217,6 +217,14 @@ impl Report {
         self.usage = self.usage.into_iter().chain(other.usage).reduce(|mine, theirs| mine + theirs);
     }
 
+    /// Records that the caller has moved the bytes by itself, which cannot be done under `level`:
+    /// it compares the versions of the file instead.
+    pub fn weaken(&mut self, level: Integrity) {
+        let (what, refusal) = (Declined::Integrity(level), DeclineReason::Excluded);
+        self.add_decline(Decline { what, refusal, at: self.bytes(), times: 1 });
+        self.integrity = Some(Integrity::Detect);
+    }
+
     /// Records a decline; a repeated one is only counted, so that the list stays short.
     pub(crate) fn add_decline(&mut self, decline: Decline) {
         let same =

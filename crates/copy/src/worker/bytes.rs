@@ -34,7 +34,7 @@ impl CopyWorker<'_> {
         let is_sparse = settings.sparse == When::Always && done == 0;
         let is_buffered =
             is_sparse || is_small(&original.stat) && done == 0 && settings.allows_buffer();
-        if is_buffered && original.is_file() && settings.integrity == Integrity::Detect {
+        if is_buffered && original.is_file() && settings.integrity != Integrity::Fast {
             // The engine does the same, and more.
             let version = Version::from_stat(&original.stat);
             let from = || original.folder.source_path(&original.entry.name);
@@ -251,10 +251,15 @@ impl CopyWorker<'_> {
     /// have.
     fn copy_without_zeros(&mut self, original: &Original<'_>, dest: &DestFile<'_>) -> Result<()> {
         let mut report = Report::default();
+        let level = self.context.settings.integrity;
+        let is_weaker = original.is_file() && level > Integrity::Detect;
+        if is_weaker {
+            report.weaken(level);
+        }
         let copied = self.write_without_zeros(original, dest, &mut report);
         self.count(original, &report);
-        self.totals.hole_bytes += copied?;
-        Ok(())
+        let copied = copied.map(|zeros| self.totals.hole_bytes += zeros);
+        if is_weaker { self.compare_versions(original, copied) } else { copied }
     }
 
     /// Writes all but the zeros; returns the number of bytes in holes.

@@ -58,16 +58,27 @@ impl CopyWorker<'_> {
     }
 
     /// Checks whether the original is the same as before its bytes were copied, with the outcome
-    /// `copied`.
+    /// `copied`, if nothing else makes sure of that.
     pub(crate) fn check_version(&self, original: &Original<'_>, copied: Result<()>) -> Result<()> {
-        let level = self.context.settings.integrity;
+        match self.context.settings.integrity {
+            Integrity::Detect => self.compare_versions(original, copied),
+            _ => copied,
+        }
+    }
+
+    /// Does the same whatever the options say.
+    pub(crate) fn compare_versions(
+        &self,
+        original: &Original<'_>,
+        copied: Result<()>,
+    ) -> Result<()> {
         let may_have_changed = match &copied {
             Ok(()) => true,
             Err(CopyError::Differs { .. }) => true,
             Err(CopyError::Transfer { source, .. }) => matches!(source, Error::SourceEnded { .. }),
             Err(_) => false,
         };
-        if level != Integrity::Detect || !may_have_changed {
+        if !may_have_changed {
             return copied;
         }
         let before = Version::from_stat(&original.stat);
@@ -76,7 +87,7 @@ impl CopyWorker<'_> {
         if is_same || Source::of(&original.file).is_ok_and(|it| it.kind() != Kind::Regular) {
             return copied;
         }
-        let report = Box::new(Report::default());
+        let (level, report) = (Integrity::Detect, Box::new(Report::default()));
         Err(self.failed(original, Error::SourceChanged { level, report }))
     }
 }

@@ -67,7 +67,11 @@ impl Integrity {
     /// Returns an explanation of a refusal of this level.
     #[must_use]
     pub fn reason(self, refusal: DeclineReason) -> &'static str {
-        let DeclineReason::Errno(errno) = refusal else { return "nothing was cloned" };
+        let errno = match refusal {
+            DeclineReason::Errno(errno) => errno,
+            DeclineReason::Excluded => return "the program has to read the file itself",
+            _ => return "nothing was cloned",
+        };
         match (self, errno) {
             (Self::Lease, Errno::AGAIN) => "a program has the file open for writing",
             (Self::Lease, Errno::ACCESS) => "the file belongs to another user",
