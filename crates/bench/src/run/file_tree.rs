@@ -165,7 +165,7 @@ fn bytes_of(path: &Path, facts: &Metadata, hasher: &mut Sha256) -> io::Result<()
     let file = File::open(path)?;
     let mut buffer = vec![0; BUFFER];
     let mut at = 0;
-    for extent in data_ranges(file.as_fd(), facts.len()) {
+    for extent in data_ranges(file.as_fd(), 0..facts.len()) {
         let (start, len) = extent?;
         // Whole blocks, so that every copy is cut alike.
         at = at.max(start - start % BLOCK as u64);

@@ -1,6 +1,7 @@
 //! The bytes of copies: holes, comparing, going on, and what happens to originals meanwhile.
 
 use std::fs::{self, File};
+use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
@@ -174,6 +175,34 @@ fn what_is_written_in_place_is_opened_as_it_is() {
     assert!(!opened.iter().any(|line| line.contains("O_CREAT")), "{log}");
     cp_in(here.path(), &["--in-place", "a", "new"]).succeeded();
     assert_eq!(fs::read(here.path().join("new")).unwrap(), noise(5000));
+}
+
+#[test]
+fn a_redirected_file_with_holes_is_read_from_its_cursor_to_its_end() {
+    for (begin, data) in [(0, true), (4096, true), (5000, true), (40 << 20, false)] {
+        let here = folder();
+        sparse(here.path(), 64);
+        let mut input = File::open(here.path().join("a")).unwrap();
+        if !data {
+            File::options()
+                .write(true)
+                .open(here.path().join("a"))
+                .unwrap()
+                .set_len(63 << 20)
+                .unwrap();
+        }
+        input.seek(SeekFrom::Start(begin)).unwrap();
+        let mut command = underpass();
+        command.args(["cp", "-q", "-", "z"]).current_dir(here.path());
+        command.stdin(input.try_clone().unwrap());
+        Running::start(command).finish().succeeded();
+        let a = fs::read(here.path().join("a")).unwrap();
+        let z = fs::read(here.path().join("z")).unwrap();
+        assert!(z == a[begin as usize..], "{begin}");
+        assert!(fs::metadata(here.path().join("z")).unwrap().blocks() < 1024, "{begin}");
+        // The next command of a script continues there.
+        assert_eq!(input.stream_position().unwrap(), a.len() as u64, "{begin}");
+    }
 }
 
 #[test]

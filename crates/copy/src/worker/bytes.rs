@@ -130,21 +130,16 @@ impl CopyWorker<'_> {
         let version = Version::from_stat(&original.stat);
         let (mut copied, mut written) = (0, done);
         let mut first = None;
-        for extent in data_ranges(original.file.as_fd(), original.len()) {
+        for extent in data_ranges(original.file.as_fd(), done..original.len()) {
             let (at, len) = extent.at(Action::Reading, from)?;
-            let end = at + len;
-            let at = at.max(done);
-            if at >= end {
-                continue;
-            }
             // What is reserved for a new file is not allocated further ahead.
             if !dest.is_new() && written > 0 {
                 leave_hole(dest, written, at - written);
             }
-            written = end;
-            let source = source.clone().at(at).len(end - at).version(version);
+            written = at + len;
+            let source = source.clone().at(at).len(len).version(version);
             self.transfer(original, dest, source, at, first)?;
-            copied += end - at;
+            copied += len;
             // What served the first part serves all others.
             first = first.or_else(|| self.last_mechanism(original));
         }

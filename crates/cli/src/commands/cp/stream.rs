@@ -94,7 +94,8 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
         sync(target.file()).with_path("writing to the disk of", path)?;
     }
     target.finish(report.bytes())?;
-    input.finish(report.bytes());
+    // Holes are read, too, although none of their bytes is moved.
+    input.finish(source.promised().unwrap_or_else(|| report.bytes()));
     if args.verbose && !is_dash(path) {
         made(input.path(), path, None);
     }
@@ -136,12 +137,13 @@ fn copy(
         return transfer(source.clone(), target.sink()?).map_err(failed);
     }
     let version = Version::of(input.file()).with_path(Action::Reading, input.path())?;
-    let len = source.promised().unwrap_or(0);
+    // Others may have read from standard input before.
+    let (begin, len) = (source.offset().unwrap_or(0), source.promised().unwrap_or(0));
     let mut report = Report::default();
-    for extent in data_ranges(input.file().as_fd(), len) {
+    for extent in data_ranges(input.file().as_fd(), begin..begin + len) {
         let (from, len) = extent.with_path(Action::Reading, input.path())?;
         let source = source.clone().at(from).len(len).version(version);
-        report.add(&transfer(source, target.sink()?.at(from)).map_err(failed)?);
+        report.add(&transfer(source, target.sink()?.at(from - begin)).map_err(failed)?);
     }
     ftruncate(target.file(), len).with_path(Action::Writing, target.path())?;
     Ok(report)
