@@ -33,7 +33,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<()> {
     let tls = args.tls.choose(to, listen, args.movement.engine.policy())?;
     let cancel = signals::cancel_flag();
     let input = Input::open(&args.file, &cancel)?;
-    let source = select(&input, args.range)?;
+    let (source, skipped) = select(&input, args.range)?;
     let kind = EndKind::from(source.kind());
     let (pin, timeout) = (tls.as_ref().and_then(StreamTls::pin), args.stream.timeout);
     // From its beginning until all is sent, even a SIGKILL resets the connection.
@@ -65,20 +65,21 @@ pub(crate) fn run(args: &SendArgs) -> Result<()> {
         Err(error) => return Err(Failure::transfer(what, error, show).with_receipt(complete)),
     };
     let elapsed_s = started.elapsed().as_secs_f64();
-    input.finish(report.bytes());
+    input.finish(skipped + report.bytes());
     output::finished(show, &Receipt { elapsed_s, ..complete(Receipt::from(&report)) });
     Ok(())
 }
 
-/// Returns the part of the input that is to be sent.
-fn select(input: &Input, range: Option<ByteRange>) -> Result<Source<&File>> {
+/// Returns the part of the input that is to be sent, and how many bytes are skipped before it.
+fn select(input: &Input, range: Option<ByteRange>) -> Result<(Source<&File>, u64)> {
     let source = input.source()?;
-    let Some(range) = range else { return Ok(source) };
+    let Some(range) = range else { return Ok((source, 0)) };
     let name = || input.path().to_owned();
     let size = source.promised().ok_or_else(|| RangeError::NoSize(name()))?;
     let part = range.within(size).ok_or_else(|| RangeError::Outside { name: name(), size });
-    let (from, len) = part?;
-    Ok(source.at(from).len(len))
+    let (skipped, len) = part?;
+    let begin = source.offset().unwrap_or(0) + skipped;
+    Ok((source.at(begin).len(len), skipped))
 }
 
 /// The reason why a range cannot be sent.
