@@ -4,18 +4,21 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tempfile::TempDir;
 use underpass_copy::{
-    CopyError, CopyObserver, CopyOptions, CopyOutcome, CopyRefusal, CopyTarget, When, copy,
+    CopyError, CopyObserver, CopyOptions, CopyOutcome, CopyRefusal, CopyTarget, Preserve, When,
+    copy,
 };
 use underpass_engine::atomic_file::hidden_name;
 use underpass_engine::{DeclineReason, Declined, Integrity};
+use underpass_testkit::mounts::{FileSystem, Mounted};
 
 /// Nothing to tell, nothing to ask.
 struct Silent;
@@ -226,5 +229,54 @@ fn a_level_that_cannot_be_held_while_zeros_are_looked_for_is_reported() {
         assert_eq!(report.integrity(), Integrity::Detect);
         let declined: Vec<_> = report.declined().iter().map(|it| (it.what, it.refusal)).collect();
         assert_eq!(declined, [(Declined::Integrity(integrity), DeclineReason::Excluded)]);
+    }
+}
+
+#[test]
+fn a_part_of_an_earlier_run_gets_the_mode_that_the_original_has_now() {
+    /// Cancels the copy when its first file is about to be copied.
+    struct Cancelling<'a>(&'a AtomicBool);
+    impl CopyObserver for Cancelling<'_> {
+        fn has_room(&self, _: u64) -> bool {
+            self.0.store(true, Ordering::Relaxed);
+            true
+        }
+    }
+    for (before, after) in [(0o644, 0o600), (0o600, 0o644)] {
+        let here = TempDir::new().unwrap();
+        let (a, n) = (here.path().join("a"), here.path().join("n"));
+        let file = fs::File::create(&a).unwrap();
+        file.write_all_at(b"end", 20 << 20).unwrap();
+        fs::set_permissions(&a, fs::Permissions::from_mode(before)).unwrap();
+        let options = CopyOptions { resume: true, ..CopyOptions::default() };
+        let (sources, target) = ([a.clone()], CopyTarget::NewName(&n));
+        let cancel = AtomicBool::new(false);
+        copy(&options, &sources, target, &Cancelling(&cancel), &cancel).unwrap();
+        assert_eq!(fs::read_dir(here.path()).unwrap().count(), 2, "a and its part");
+        fs::set_permissions(&a, fs::Permissions::from_mode(after)).unwrap();
+        let outcome = run(here.path(), ("a", "n"), &options, false).unwrap();
+        assert_eq!(outcome.problem_count, 0, "{:?}", outcome.problems);
+        assert_eq!(fs::metadata(&n).unwrap().mode() & 0o7777, after);
+        assert_eq!(fs::read_dir(here.path()).unwrap().count(), 2);
+    }
+}
+
+#[test]
+fn files_have_their_group_where_the_file_system_chooses_another() {
+    let Some(mounted) = Mounted::new(FileSystem::Ext4, 16) else { return };
+    let here = mounted.root();
+    let remount = Command::new("mount").args(["-o", "remount,grpid"]).arg(&here).status();
+    assert!(remount.unwrap().success());
+    fs::create_dir_all(here.join("a/b")).unwrap();
+    for name in ["a/f", "a/b/g"] {
+        fs::write(here.join(name), "bytes").unwrap();
+    }
+    fs::create_dir(here.join("d")).unwrap();
+    chown(here.join("d"), None, Some(1234)).unwrap();
+    let options = CopyOptions { preserve: Preserve::ALL, ..recursive() };
+    let outcome = run(&here, ("a", "d/n"), &options, false).unwrap();
+    assert_eq!(outcome.problem_count, 0, "{:?}", outcome.problems);
+    for name in ["d/n", "d/n/f", "d/n/b/g"] {
+        assert_eq!(fs::metadata(here.join(name)).unwrap().gid(), 0, "{name}");
     }
 }

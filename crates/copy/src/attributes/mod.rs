@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags, chmod,
-    chownat, fchmod, fchown, fgetxattr, flistxattr, fremovexattr, fsetxattr, futimens, lgetxattr,
-    llistxattr, lremovexattr, lsetxattr, openat, utimensat,
+    chownat, fchmod, fchown, fgetxattr, flistxattr, fremovexattr, fsetxattr, fstat, futimens,
+    lgetxattr, llistxattr, lremovexattr, lsetxattr, openat, utimensat,
 };
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
@@ -65,6 +65,36 @@ impl FileModes {
         let first = without_acl & if is_foreign { 0o700 } else { 0o1777 };
         let is_other = is_other || first & settings.process_umask != 0;
         Self { first, mode, without_acl, is_foreign, is_other }
+    }
+
+    /// Takes account of what a file has that was just made: another owner where the file system
+    /// chooses it, as with the mount option `grpid`, or another mode if it is the part of an earlier
+    /// run.
+    pub(crate) fn of_made(
+        mut self,
+        settings: &Settings<'_>,
+        stat: &Stat,
+        made: BorrowedFd<'_>,
+        inherited: InheritedAttrs,
+    ) -> Result<Self, Errno> {
+        if !settings.preserve.ownership && !settings.resume {
+            return Ok(self);
+        }
+        let there = fstat(made)?;
+        let has_owner = (there.st_uid, there.st_gid) == (stat.st_uid, stat.st_gid);
+        if settings.preserve.ownership && !has_owner {
+            (self.is_foreign, self.is_other) = (true, true);
+            self.first &= 0o700;
+        }
+        let mode = there.st_mode & 0o7777;
+        if settings.resume && !inherited.acl {
+            self.is_other |= mode != self.first & !settings.process_umask;
+        }
+        if mode & !self.first != 0 {
+            // What cannot be set now cannot be set in the end either.
+            let _ = fchmod(made, Mode::from_raw_mode(mode & self.first));
+        }
+        Ok(self)
     }
 }
 

@@ -97,6 +97,12 @@ impl CopyWorker<'_> {
             .dest_file(original, modes, verdict, in_place)
             .map_err(|failure| of_twin(folder, entry, failure, false))?;
         let settings = &self.context.settings;
+        let modes = match dest.is_new() {
+            true => modes
+                .of_made(settings, stat, dest.file().as_fd(), folder.inherited)
+                .at("looking at", path)?,
+            false => modes,
+        };
         if verdict == EntryVerdict::Replace
             && !original.is_file()
             && !settings.preserve.keeps_mode()
