@@ -1,4 +1,4 @@
-//! An entry of a folder that is to be copied.
+//! An entry of a folder that is to be copied, and the names of those that are no entries yet.
 
 use std::ffi::{CStr, CString};
 
@@ -25,5 +25,65 @@ impl SourceEntry {
     /// Returns its name in the target.
     pub(crate) fn target(&self) -> &CStr {
         self.new_name.as_deref().unwrap_or(&self.name)
+    }
+}
+
+/// The names that were read of a folder, in as few bytes as possible: a folder may have millions.
+#[derive(Debug, Default)]
+pub(crate) struct ListedNames {
+    /// Of each its inode number, its type, and the name with the zero byte at its end.
+    bytes: Vec<u8>,
+    /// Where the next one begins.
+    at: usize,
+}
+
+impl ListedNames {
+    /// Adds a name.
+    pub(crate) fn push(&mut self, number: u64, kind: FileType, name: &CStr) {
+        self.bytes.extend(number.to_ne_bytes());
+        self.bytes.push((kind.as_raw_mode() >> TYPE_SHIFT) as u8);
+        self.bytes.extend(name.to_bytes_with_nul());
+    }
+
+    /// Returns whether all were taken.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+
+    /// Takes the next one.
+    pub(crate) fn next(&mut self) -> Option<(u64, FileType, CString)> {
+        let (number, rest) = self.bytes[self.at..].split_first_chunk()?;
+        let (&kind, rest) = rest.split_first()?;
+        let name = CStr::from_bytes_until_nul(rest).ok()?;
+        self.at += size_of::<u64>() + 1 + name.count_bytes() + 1;
+        let kind = FileType::from_raw_mode(u32::from(kind) << TYPE_SHIFT);
+        Some((u64::from_ne_bytes(*number), kind, name.to_owned()))
+    }
+}
+
+/// Bits of a mode below the type.
+const TYPE_SHIFT: u32 = 12;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_taken_as_they_were_added() {
+        let added = [
+            (7, FileType::RegularFile, c"a"),
+            (u64::MAX, FileType::Unknown, c""),
+            (0, FileType::Directory, c"\xff\n b"),
+            (1, FileType::Socket, c"c"),
+        ];
+        let mut names = ListedNames::default();
+        for (number, kind, name) in added {
+            names.push(number, kind, name);
+        }
+        for (number, kind, name) in added {
+            assert!(!names.is_empty());
+            assert_eq!(names.next(), Some((number, kind, name.to_owned())));
+        }
+        assert!(names.is_empty() && names.next().is_none());
     }
 }

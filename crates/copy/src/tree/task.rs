@@ -6,7 +6,7 @@ use rustix::fs::Stat;
 use underpass_engine::FileId;
 
 use crate::tree::dir_pair::{DirOrigin, DirPair};
-use crate::tree::entry::SourceEntry;
+use crate::tree::entry::{ListedNames, SourceEntry};
 use crate::tree::path_chain::PathChain;
 
 /// Something that one thread does in a folder. The folder waits for it.
@@ -14,8 +14,8 @@ use crate::tree::path_chain::PathChain;
 pub(crate) enum FolderTask {
     /// Copies these entries.
     Entries(Arc<DirPair>, Vec<SourceEntry>),
-    /// Reads the next part of the listing.
-    Read(Arc<DirPair>),
+    /// Copies the entries of these names.
+    Read(Arc<DirPair>, ListedNames),
     /// Copies a folder in it.
     Enter(Arc<DirPair>, SourceEntry),
     /// Copies the entries of a folder that was too deep.
@@ -41,7 +41,7 @@ impl FolderTask {
     /// Returns the folder that waits for it, and whether its name does too.
     pub(crate) fn folder(&self) -> (Arc<DirPair>, bool) {
         match self {
-            Self::Entries(folder, _) | Self::Read(folder) => (Arc::clone(folder), true),
+            Self::Entries(folder, _) | Self::Read(folder, _) => (Arc::clone(folder), true),
             Self::Enter(folder, _) => (Arc::clone(folder), false),
             Self::Deferred(later) => (Arc::clone(&later.top), false),
         }
@@ -52,7 +52,7 @@ impl FolderTask {
     pub(crate) fn busy_key(&self) -> Option<usize> {
         match self {
             Self::Entries(folder, _) => Some(Arc::as_ptr(folder).addr()),
-            Self::Read(_) | Self::Enter(..) | Self::Deferred(_) => None,
+            Self::Read(..) | Self::Enter(..) | Self::Deferred(_) => None,
         }
     }
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicUsize;
 use rustix::fs::{Mode, OFlags, Stat, fstat, openat};
 use rustix::io::Errno;
 use underpass_engine::FileId;
+use underpass_engine::hint::Action;
 
 use crate::attributes;
 use crate::attributes::inherited::InheritedAttrs;
@@ -90,7 +91,8 @@ impl CopyWorker<'_> {
             own: AtomicUsize::new(1),
             all: AtomicUsize::new(1),
         });
-        let listed = self.read(&folder);
+        let names = self.list(&folder.source).at(Action::Reading, from);
+        let listed = names.and_then(|names| self.read(&folder, names));
         self.context.release(&folder, true);
         listed
     }

@@ -45,14 +45,15 @@ impl CopyWorker<'_> {
         let is_too_deep = entry.only.is_none() && self.is_too_deep(parent);
         let listing = match (&entry.only, is_elsewhere || is_too_deep) {
             (Some(entries), _) => EntryBatch::only(entries),
-            (None, true) => EntryBatch { is_last: true, ..EntryBatch::default() },
+            (None, true) => EntryBatch::default(),
             (None, false) => {
                 let is_top = parent.is_top();
                 let below = |name: &CStr| path_below(parent, is_top, entry, name);
-                self.list(&source, below).at(Action::Reading, from)?
+                let names = self.list(&source).at(Action::Reading, from)?;
+                self.entries(&source, names, below).at(Action::Reading, from)?
             }
         };
-        let is_plain = listing.is_last && listing.files.is_empty();
+        let is_plain = listing.rest.is_empty() && listing.files.is_empty();
         let made = self.make(parent, entry, &source, is_plain)?;
         self.refuse_itself(parent, entry, &stat, &made)?;
         let inherited = self.inherited(parent, &made);

@@ -1,4 +1,4 @@
-//! Reads folders in parts, and adds tasks for their entries.
+//! Reads folders, and adds tasks for their entries in parts.
 
 use std::ffi::CStr;
 use std::os::fd::OwnedFd;
@@ -11,7 +11,7 @@ use underpass_engine::hint::Action;
 use crate::error::{At, Result};
 use crate::options::Follow;
 use crate::tree::dir_pair::DirPair;
-use crate::tree::entry::SourceEntry;
+use crate::tree::entry::{ListedNames, SourceEntry};
 use crate::tree::task::FolderTask;
 use crate::worker::CopyWorker;
 
@@ -21,35 +21,36 @@ pub(super) struct EntryBatch {
     /// Entries that are not folders, or may be none.
     pub(super) files: Vec<SourceEntry>,
     pub(super) folders: Vec<SourceEntry>,
-    pub(super) is_last: bool,
+    /// The names of further entries.
+    pub(super) rest: ListedNames,
 }
 
 impl EntryBatch {
     /// Returns the listing of a folder of which only these entries are copied.
     pub(super) fn only(entries: &[SourceEntry]) -> Self {
         // A folder among them is only entered if that is allowed.
-        Self { files: entries.to_vec(), folders: Vec::new(), is_last: true }
+        Self { files: entries.to_vec(), ..Self::default() }
     }
 }
 
 impl CopyWorker<'_> {
-    /// Reads the next part of a folder, and adds tasks for it.
-    pub(crate) fn read(&mut self, folder: &Arc<DirPair>) -> Result<()> {
+    /// Adds tasks for the next part of a folder's entries.
+    pub(crate) fn read(&mut self, folder: &Arc<DirPair>, names: ListedNames) -> Result<()> {
         let listing = self
-            .list(&folder.source, |name| folder.path_below(name))
+            .entries(&folder.source, names, |name| folder.path_below(name))
             .at(Action::Reading, || folder.source_path(c""))?;
         self.push(folder, listing);
         Ok(())
     }
 
-    /// Adds tasks for a part of a listing: files are copied first, and the rest of the listing is
-    /// read last.
+    /// Adds tasks for a part of a listing: files are copied first, and the rest of the listing comes
+    /// last.
     pub(super) fn push(&self, folder: &Arc<DirPair>, mut listing: EntryBatch) {
         // On a disk that has to seek, files lie in the order of their numbers, more or less.
         listing.files.sort_unstable_by_key(|entry| entry.number);
         let mut tasks = Vec::new();
-        if !listing.is_last {
-            tasks.push(FolderTask::Read(Arc::clone(folder)));
+        if !listing.rest.is_empty() {
+            tasks.push(FolderTask::Read(Arc::clone(folder), listing.rest));
         }
         let folders = listing.folders.into_iter().rev();
         tasks.extend(folders.map(|entry| FolderTask::Enter(Arc::clone(folder), entry)));
@@ -68,44 +69,47 @@ impl CopyWorker<'_> {
         self.context.queue.push(tasks);
     }
 
-    /// Reads the next part of a folder.
-    pub(super) fn list(
+    /// Reads all names of a folder, before anything in it is copied: on btrfs and tmpfs, a name that
+    /// is replaced meanwhile gets a place that a listing in parts may miss.
+    pub(super) fn list(&mut self, source: &OwnedFd) -> Result<ListedNames, Errno> {
+        let mut names = ListedNames::default();
+        let mut folder = RawDir::new(source, self.listing.spare_capacity_mut());
+        while let Some(next) = folder.next() {
+            let next = next?;
+            let name = next.file_name();
+            if name != c"." && name != c".." {
+                names.push(next.ino(), next.file_type(), name);
+            }
+        }
+        Ok(names)
+    }
+
+    /// Makes entries of the next names of a folder.
+    pub(super) fn entries(
         &mut self,
         source: &OwnedFd,
+        mut names: ListedNames,
         path_below: impl Fn(&CStr) -> Vec<u8>,
     ) -> Result<EntryBatch, Errno> {
         let mut listing = EntryBatch::default();
         let context = self.context;
         let settings = &context.settings;
         let follows = settings.follow == Follow::Always;
-        let mut folder = RawDir::new(source, self.listing.spare_capacity_mut());
-        let mut found = 0;
-        loop {
-            // What the kernel has handed over has to be taken; what it has not can wait.
-            if found >= MAX_LISTED && folder.is_buffer_empty() {
-                return Ok(listing);
-            }
-            let Some(next) = folder.next() else { break };
-            let next = next?;
-            let name = next.file_name();
-            if name == c"." || name == c".." {
-                continue;
-            }
-            found += 1;
-            let mut kind = next.file_type();
+        for _ in 0..MAX_LISTED {
+            let Some((number, mut kind, name)) = names.next() else { break };
             let filters = context.observer.filters();
             if kind == FileType::Unknown && (filters || !settings.exclude.is_empty()) {
-                let stat = statat(source, name, AtFlags::SYMLINK_NOFOLLOW)?;
+                let stat = statat(source, &name, AtFlags::SYMLINK_NOFOLLOW)?;
                 kind = FileType::from_raw_mode(stat.st_mode);
             }
-            if filters && context.observer.excludes(&path_below(name), kind) {
+            if filters && context.observer.excludes(&path_below(&name), kind) {
                 self.totals.excluded += 1;
                 continue;
             }
             if !settings.exclude.is_empty() {
                 let is_folder = kind == FileType::Directory;
                 let is_out = settings.exclude.iter().any(|pattern| match pattern.is_path() {
-                    true => pattern.matches(&path_below(name), is_folder),
+                    true => pattern.matches(&path_below(&name), is_folder),
                     false => pattern.matches(name.to_bytes(), is_folder),
                 });
                 if is_out {
@@ -113,14 +117,13 @@ impl CopyWorker<'_> {
                     continue;
                 }
             }
-            let (name, number) = (name.to_owned(), next.ino());
             let entry = SourceEntry { name, new_name: None, kind, follows, number, only: None };
             match kind {
                 FileType::Directory => listing.folders.push(entry),
                 _ => listing.files.push(entry),
             }
         }
-        listing.is_last = true;
+        listing.rest = names;
         Ok(listing)
     }
 }
@@ -128,5 +131,5 @@ impl CopyWorker<'_> {
 /// Entries that are handed to a thread at a time.
 const BATCH_LEN: usize = 32;
 
-/// Entries of a folder that are in memory at a time, about.
+/// Entries of a folder that are in memory with all they have, at a time.
 const MAX_LISTED: usize = 4096;
