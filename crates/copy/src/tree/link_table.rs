@@ -26,7 +26,20 @@ use crate::tree::path_chain::PathChain;
 pub(crate) struct LinkTable {
     /// Whether link counts tell how many names a file has, because symbolic links are not followed.
     are_counted: bool,
-    table: Mutex<HashMap<FileId, LinkedFile>>,
+    table: Mutex<HashMap<LinkKey, LinkedFile>>,
+}
+
+/// A file with its size and its time of modification. If it is removed, a new file may get its
+/// number before the copy is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct LinkKey(FileId, i64, i64, u64);
+
+impl LinkKey {
+    #[allow(clippy::useless_conversion)] // the fields' types differ by target
+    fn of(stat: &Stat) -> Self {
+        let (sec, nsec) = (stat.st_mtime.into(), stat.st_mtime_nsec.into());
+        Self(FileId::of(stat), stat.st_size.into(), sec, nsec)
+    }
 }
 
 #[derive(Debug)]
@@ -94,7 +107,7 @@ impl LinkTable {
         entry: &SourceEntry,
         is_new: bool,
     ) -> LinkDecision {
-        let key = FileId::of(stat);
+        let key = LinkKey::of(stat);
         let mut table = lock(&self.table);
         let Some(known) = table.get_mut(&key) else {
             let left = if self.are_counted { names(stat).saturating_sub(1) } else { u64::MAX };
@@ -121,7 +134,7 @@ impl LinkTable {
 
     /// Records the first copy of a file, and returns the names that waited for it.
     pub(crate) fn copied(&self, stat: &Stat, location: CopyLocation) -> Vec<WaitingName> {
-        let key = FileId::of(stat);
+        let key = LinkKey::of(stat);
         let mut table = lock(&self.table);
         let Some(known) = table.get_mut(&key) else { return Vec::new() };
         let before = std::mem::replace(&mut known.state, FirstCopy::Done(location));
@@ -137,7 +150,7 @@ impl LinkTable {
     /// Records that a file could not be copied, and returns the names that waited for it.
     pub(crate) fn failed(&self, stat: &Stat) -> Vec<WaitingName> {
         let mut table = lock(&self.table);
-        match table.remove(&FileId::of(stat)).map(|known| known.state) {
+        match table.remove(&LinkKey::of(stat)).map(|known| known.state) {
             Some(FirstCopy::Pending(waiting)) => waiting,
             _ => Vec::new(),
         }
