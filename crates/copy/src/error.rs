@@ -126,6 +126,12 @@ pub enum CopyRefusal {
         /// The source.
         from: PathBuf,
     },
+    /// Something else has taken the place of a file, and could not be read to an end.
+    #[error("{} is not a file any more: not copied", .from.display())]
+    NotAFile {
+        /// The path of the file.
+        from: PathBuf,
+    },
     /// Several sources need a folder as target.
     #[error("{} is not a folder: several sources need one", .target.display())]
     NoFolder {

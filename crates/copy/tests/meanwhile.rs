@@ -3,14 +3,18 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Condvar, Mutex};
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::TempDir;
-use underpass_copy::{CopyObserver, CopyOptions, CopyOutcome, CopyTarget, copy};
+use underpass_copy::{CopyObserver, CopyOptions, CopyOutcome, CopyTarget, Follow, copy};
+use underpass_testkit::mounts::{FileSystem, Mounted};
 
 /// Copies the folder `s` to `k`.
 fn run(here: &Path, options: &CopyOptions, observer: &dyn CopyObserver) -> CopyOutcome {
@@ -91,5 +95,117 @@ fn what_takes_the_name_of_a_hard_link_that_waits_is_treated_as_what_was_there_be
         let waited = observer.waits.into_inner().unwrap().unwrap();
         let found = fs::read(path("k").join(waited).join("name")).unwrap();
         assert!(found == if text.is_empty() { vec![1; LARGE] } else { text.into() });
+    }
+}
+
+/// Does something once: when the name of an entry and its type were read, and it is not copied yet.
+struct WhenListed<F> {
+    name: &'static str,
+    what: Mutex<Option<F>>,
+}
+
+impl<F: FnOnce() + Send> WhenListed<F> {
+    fn new(name: &'static str, what: F) -> Self {
+        Self { name, what: Mutex::new(Some(what)) }
+    }
+}
+
+impl<F: FnOnce() + Send> CopyObserver for WhenListed<F> {
+    fn filters(&self) -> bool {
+        true
+    }
+
+    fn excludes(&self, path: &[u8], _: FileType) -> bool {
+        if Path::new(OsStr::from_bytes(path)).ends_with(self.name)
+            && let Some(what) = self.what.lock().unwrap().take()
+        {
+            what();
+        }
+        false
+    }
+}
+
+#[test]
+fn a_fifo_that_takes_the_place_of_a_file_is_not_read() {
+    let here = TempDir::new().unwrap();
+    let file = here.path().join("s/file");
+    fs::create_dir(here.path().join("s")).unwrap();
+    fs::write(&file, "bytes").unwrap();
+    let observer = WhenListed::new("file", || {
+        fs::remove_file(&file).unwrap();
+        mknodat(CWD, &file, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    });
+    let outcome = run(here.path(), &archive(), &observer);
+    let [problem] = &outcome.problems[..] else { panic!("{:?}", outcome.problems) };
+    assert!(problem.to_string().contains("is not a file any more"), "{problem}");
+    assert!(!here.path().join("k/file").exists());
+}
+
+#[test]
+fn a_file_that_takes_the_place_of_a_link_is_copied() {
+    let here = TempDir::new().unwrap();
+    let link = here.path().join("s/link");
+    fs::create_dir(here.path().join("s")).unwrap();
+    symlink("to", &link).unwrap();
+    let observer = WhenListed::new("link", || {
+        fs::remove_file(&link).unwrap();
+        fs::write(&link, "bytes").unwrap();
+    });
+    let outcome = run(here.path(), &archive(), &observer);
+    assert_eq!(outcome.problem_count, 0, "{:?}", outcome.problems);
+    assert_eq!(fs::read(here.path().join("k/link")).unwrap(), b"bytes");
+}
+
+#[test]
+fn a_new_file_with_the_number_of_one_that_is_gone_is_not_linked_to_its_copy() {
+    let here = TempDir::new().unwrap();
+    let path = |name: &str| here.path().join(name);
+    fs::create_dir_all(path("s/below/deep")).unwrap();
+    fs::write(path("s/below/mark"), "").unwrap();
+    fs::write(path("s/old"), "old").unwrap();
+    let number = fs::metadata(path("s/old")).unwrap().ino();
+    // Files are copied before what is in the folders beside them.
+    let observer = WhenListed::new("mark", || {
+        fs::remove_file(path("s/old")).unwrap();
+        // Most file systems use it again at once.
+        for count in 0..100 {
+            let new = path("s").join(format!("new-{count}"));
+            fs::write(&new, "a new one").unwrap();
+            if fs::metadata(&new).unwrap().ino() == number {
+                return fs::rename(new, path("s/below/deep/new")).unwrap();
+            }
+        }
+        fs::write(path("s/below/deep/new"), "a new one").unwrap();
+    });
+    let options = CopyOptions { follow: Follow::Always, jobs: 1, ..archive() };
+    let outcome = run(here.path(), &options, &observer);
+    assert_eq!(outcome.problem_count, 0, "{:?}", outcome.problems);
+    assert_eq!(fs::read(path("k/old")).unwrap(), b"old");
+    assert_eq!(fs::read(path("k/below/deep/new")).unwrap(), b"a new one");
+}
+
+#[test]
+fn files_that_are_replaced_while_a_large_folder_is_copied_are_in_the_copy() {
+    const FILES: usize = 6000;
+    for kind in [FileSystem::Btrfs, FileSystem::Tmpfs] {
+        let Some(mounted) = Mounted::new(kind, 256) else { return };
+        let here = mounted.root();
+        let path = |count: usize| here.join(format!("s/f{count:05}"));
+        fs::create_dir(here.join("s")).unwrap();
+        for count in 0..FILES {
+            fs::write(path(count), "").unwrap();
+        }
+        // Whichever comes first.
+        let observer = WhenListed::new("", || {
+            for count in 0..FILES {
+                if count % 4 == 0 {
+                    fs::write(here.join("tmp"), "").unwrap();
+                    fs::rename(here.join("tmp"), path(count)).unwrap();
+                }
+            }
+        });
+        let outcome = run(&here, &archive(), &observer);
+        assert_eq!(outcome.problem_count, 0, "{:?}", outcome.problems.first());
+        assert_eq!(fs::read_dir(here.join("k")).unwrap().count(), FILES, "{kind:?}");
     }
 }

@@ -13,7 +13,7 @@ use underpass_engine::{Kind, is_file, is_folder};
 
 use crate::attributes::{self, FileModes};
 use crate::context::SYNCING;
-use crate::error::{At, CopyError, Result};
+use crate::error::{At, CopyError, CopyRefusal, Result};
 use crate::files::dest_file::DestFile;
 use crate::files::file_system::FUSE;
 use crate::tree::dir_pair::DirPair;
@@ -51,6 +51,10 @@ impl CopyWorker<'_> {
         let stat = original.stat;
         if is_folder(&stat) {
             return Err(Errno::ISDIR).at(Action::Reading, || folder.source_path(&entry.name));
+        }
+        if self.context.settings.recursive && !original.is_file() {
+            let from = folder.source_path(&entry.name);
+            return Err(CopyError::Refused(CopyRefusal::NotAFile { from }));
         }
         let verdict = self.verdict(folder, entry, &stat)?;
         if verdict == EntryVerdict::Leave {

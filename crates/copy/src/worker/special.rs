@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FileType, Mode, Stat, chmodat, mknodat, readlinkat, symlinkat};
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
+use underpass_engine::is_file;
 
 use crate::attributes::{self, permissions};
 use crate::error::{At, Result};
@@ -20,6 +21,10 @@ impl CopyWorker<'_> {
     /// Makes a link, device, FIFO or socket like another one.
     pub(crate) fn special(&mut self, folder: &Arc<DirPair>, entry: &SourceEntry) -> Result<()> {
         let stat = self.stat(folder, entry)?;
+        if is_file(&stat) {
+            // It has taken the place of what was listed.
+            return self.file(folder, entry);
+        }
         self.copy_special(folder, entry, &stat, true)
     }
 
