@@ -13,7 +13,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
 use underpass_engine::wait::{lock, unpoison};
-use underpass_engine::{Capabilities, Error, FileId};
+use underpass_engine::{Capabilities, FileId};
 use underpass_engine::{atomic_file, is_file};
 
 use crate::attributes;
@@ -48,6 +48,8 @@ pub(crate) struct CopyContext<'a> {
     /// Set when nothing more can be copied.
     is_over: AtomicBool,
     problems: Mutex<Problems>,
+    /// The folder that the sources are put in.
+    pub(crate) target: OnceLock<Arc<DirPair>>,
     /// Held while the observer answers a question.
     questions: Mutex<()>,
     /// Each folder that a source is copied to.
@@ -132,6 +134,7 @@ impl<'a> CopyContext<'a> {
             skipped: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             problems: Mutex::default(),
+            target: OnceLock::new(),
             questions: Mutex::default(),
             made: Mutex::default(),
             entered: Mutex::default(),
@@ -226,8 +229,16 @@ impl<'a> CopyContext<'a> {
     /// Records what could not be copied. The rest goes on, unless all of it would fail in the same
     /// way.
     pub(crate) fn problem(&self, failure: CopyError) {
+        if self.target.get().is_some_and(|top| failure.fails_all(&top.target)) {
+            self.is_over.store(true, Ordering::Relaxed);
+        }
+        self.lacks(failure);
+    }
+
+    /// Records that something could not be copied, or that a copy lacks something. The rest goes on.
+    pub(crate) fn lacks(&self, failure: CopyError) {
         let is_target = matches!(failure, CopyError::Refused(CopyRefusal::IsTarget { .. }));
-        if fails_all(&failure) || (self.settings.stop_early && !is_target) {
+        if self.settings.stop_early && !is_target {
             self.is_over.store(true, Ordering::Relaxed);
         }
         let mut problems = lock(&self.problems);
@@ -327,7 +338,7 @@ impl<'a> CopyContext<'a> {
                 self.without_owner.fetch_add(u64::from(!has_owner), Ordering::Relaxed);
                 self.without_attributes.fetch_add(u64::from(!has_attributes), Ordering::Relaxed);
                 if let Some(failure) = finished.missing.failure(|| folder.target_path(c"")) {
-                    self.problem(failure);
+                    self.lacks(failure);
                 }
             }
             if self.settings.sync && folder.system == FUSE && !self.settings.dry_run {
@@ -450,17 +461,6 @@ fn rename_new(parent: &DirPair, from: &CStr, to: &CStr) -> Result<(), Errno> {
         return renameat(target, from, target, to);
     }
     atomic_file::rename_new(target, from, target, to)
-}
-
-/// Returns whether everything else would fail in the same way.
-fn fails_all(failure: &CopyError) -> bool {
-    let source = match failure {
-        CopyError::Transfer { source: Error::Io { source, .. }, .. } => source,
-        CopyError::Transfer { source: Error::Cancelled { .. }, .. } => return true,
-        CopyError::Path { source, .. } => source,
-        _ => return false,
-    };
-    matches!(Errno::from_io_error(source), Some(Errno::NOSPC | Errno::DQUOT | Errno::ROFS))
 }
 
 /// The action in messages about syncing.

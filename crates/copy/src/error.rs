@@ -1,8 +1,11 @@
 //! Why something was not copied.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{StatVfsMountFlags, fstat, fstatvfs, stat};
+use rustix::io::Errno;
 use underpass_engine::Error;
 use underpass_engine::hint::in_words;
 use underpass_engine::hint::{Action, Hint, Hinted};
@@ -59,6 +62,29 @@ impl CopyError {
     /// Returns whether something has a name that was free before.
     pub(crate) fn is_taken(&self) -> bool {
         matches!(self, Self::Path { source, .. } if source.kind() == io::ErrorKind::AlreadyExists)
+    }
+
+    /// Returns whether everything else in the folder `target` would fail in the same way. Other file
+    /// systems may be mounted in it.
+    pub(crate) fn fails_all(&self, target: impl AsFd) -> bool {
+        let (path, source) = match self {
+            Self::Transfer { to, source: Error::Io { source, .. }, .. } => (to, source),
+            Self::Transfer { source: Error::Cancelled { .. }, .. } => return true,
+            Self::Path { path, source, .. } => (path, source),
+            _ => return false,
+        };
+        match Errno::from_io_error(source) {
+            Some(Errno::ROFS) => {
+                fstatvfs(target).is_ok_and(|it| it.f_flag.contains(StatVfsMountFlags::RDONLY))
+            }
+            Some(Errno::NOSPC | Errno::DQUOT) => {
+                let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+                let failed = stat(above.unwrap_or(Path::new(".")));
+                // Where the path leads nowhere, no other file system is known.
+                !failed.is_ok_and(|it| fstat(target).is_ok_and(|top| top.st_dev != it.st_dev))
+            }
+            _ => false,
+        }
     }
 }
 

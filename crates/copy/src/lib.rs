@@ -218,6 +218,7 @@ fn begin(context: &CopyContext<'_>, plan: CopyPlan, is_alone: bool) -> Arc<DirPa
         own: AtomicUsize::new(1),
         all: AtomicUsize::new(1),
     });
+    context.target.get_or_init(|| Arc::clone(&top));
     if let Some(len) = plan.len {
         context.progress.expected.store(len, Ordering::Relaxed);
     }

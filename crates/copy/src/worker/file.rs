@@ -142,7 +142,7 @@ impl CopyWorker<'_> {
             dest.commit(folder, entry.target(), settings.backups.as_ref()).at(Action::Writing, path)
         })?;
         if let Some(failure) = missing.failure(path) {
-            self.context.problem(failure);
+            self.context.lacks(failure);
         }
         self.totals.files += 1;
         self.totals.between(original.system, original.folder.system).files += 1;

@@ -126,7 +126,7 @@ impl CopyWorker<'_> {
         self.totals.add(&totals);
         let (missing, backup) = made?;
         if let Some(failure) = missing.failure(path) {
-            context.problem(failure);
+            context.lacks(failure);
         }
         self.name_made(folder, entry, backup.as_deref());
         Ok(())

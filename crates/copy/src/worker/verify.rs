@@ -65,7 +65,10 @@ impl CopyWorker<'_> {
         let modes = FileModes::new(settings, original.file.as_fd(), stat, folder.inherited);
         let ends = (original.file.as_fd(), copy.as_fd());
         let missing = attributes::keep(settings, ends, stat, modes, None, &mut self.totals);
-        missing.failure(|| folder.target_path(original.entry.target())).map_or(Ok(()), Err)
+        if let Some(failure) = missing.failure(|| folder.target_path(original.entry.target())) {
+            self.context.lacks(failure);
+        }
+        Ok(())
     }
 
     /// Compares what an earlier run has left with its original.

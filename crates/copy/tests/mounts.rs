@@ -1,0 +1,91 @@
+//! What other file systems take of a copy, and what that means for the rest of it.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+
+use rustix::fs::{XattrFlags, setxattr};
+use underpass_copy::{CopyObserver, CopyOptions, CopyOutcome, CopyTarget, Preserve, copy};
+use underpass_testkit::mounts::{FileSystem, Mounted};
+
+struct Silent;
+
+impl CopyObserver for Silent {}
+
+fn archive() -> CopyOptions {
+    CopyOptions { recursive: true, preserve: Preserve::ALL, ..CopyOptions::default() }
+}
+
+fn run(from: PathBuf, to: &Path) -> CopyOutcome {
+    let target = CopyTarget::NewName(to);
+    copy(&archive(), &[from], target, &Silent, &AtomicBool::new(false)).unwrap()
+}
+
+/// Folders 00, 01 and so on, with a file `f` in each.
+fn folders(above: &Path) {
+    for number in 0..20 {
+        let folder = above.join(format!("{number:02}"));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("f"), "bytes").unwrap();
+    }
+}
+
+/// An ACL with an entry for each of these users.
+fn acl(users: u32) -> Vec<u8> {
+    let entry = |tag: u16, may: u16, id: u32| {
+        [tag.to_le_bytes().to_vec(), may.to_le_bytes().to_vec(), id.to_le_bytes().to_vec()].concat()
+    };
+    let mut acl = [vec![2, 0, 0, 0], entry(1, 7, u32::MAX)].concat();
+    acl.extend((0..users).flat_map(|user| entry(2, 7, 2000 + user)));
+    for (tag, may) in [(4, 5), (16, 7), (32, 0)] {
+        acl.extend(entry(tag, may, u32::MAX));
+    }
+    acl
+}
+
+const ACL: &str = "system.posix_acl_access";
+
+#[test]
+fn an_acl_that_does_not_fit_ends_nothing() {
+    let (Some(large), Some(small)) =
+        (Mounted::new(FileSystem::Tmpfs, 16), Mounted::new(FileSystem::Ext4, 16))
+    else {
+        return;
+    };
+    let (from, to) = (large.root().join("s"), small.root().join("k"));
+    folders(&from);
+    setxattr(from.join("05/f"), ACL, &acl(700), XattrFlags::empty()).unwrap();
+    let outcome = run(from, &to);
+    let [problem] = &outcome.problems[..] else { panic!("{:?}", outcome.problems) };
+    assert!(problem.to_string().contains("keeping ACL of"), "{problem}");
+    assert_eq!(outcome.totals.files, 20);
+    assert!(to.join("05/f").exists());
+}
+
+#[test]
+fn a_mount_in_the_target_that_is_full_or_read_only_ends_nothing() {
+    let Some(mounted) = Mounted::new(FileSystem::Tmpfs, 16) else { return };
+    let (from, to) = (mounted.root().join("s"), mounted.root().join("k"));
+    folders(&from);
+    folders(&to);
+    for option in ["ro", "nr_inodes=1"] {
+        let there = to.join("05");
+        let words = ["-t", "tmpfs", "-o", option, "tmpfs"];
+        assert!(Command::new("mount").args(words).arg(&there).status().unwrap().success());
+        let outcome = run(from.clone(), &to);
+        assert!(Command::new("umount").arg(&there).status().unwrap().success());
+        assert!((1..3).contains(&outcome.problem_count), "{:?}", outcome.problems);
+        assert_eq!(outcome.totals.files, 19, "{option}: {:?}", outcome.problems);
+    }
+    // A file that is one itself.
+    let file = to.join("05/f");
+    let bind = |words: &[&str]| Command::new("mount").args(words).arg(&file).status().unwrap();
+    assert!(bind(&["--bind", from.join("05/f").to_str().unwrap()]).success());
+    assert!(bind(&["-o", "remount,bind,ro"]).success());
+    let outcome = run(from.clone(), &to);
+    assert!(Command::new("umount").arg(&file).status().unwrap().success());
+    assert_eq!((outcome.problem_count, outcome.totals.files), (1, 19), "{:?}", outcome.problems);
+}
