@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
-use rustix::fs::{XattrFlags, setxattr};
+use rustix::fs::{XattrFlags, getxattr, setxattr};
 use underpass_copy::{CopyObserver, CopyOptions, CopyOutcome, CopyTarget, Preserve, copy};
 use underpass_testkit::mounts::{FileSystem, Mounted};
 
@@ -63,6 +63,32 @@ fn an_acl_that_does_not_fit_ends_nothing() {
     assert!(problem.to_string().contains("keeping ACL of"), "{problem}");
     assert_eq!(outcome.totals.files, 20);
     assert!(to.join("05/f").exists());
+}
+
+#[test]
+fn an_attribute_that_does_not_fit_takes_nothing_from_the_acl() {
+    let (Some(large), Some(small)) =
+        (Mounted::new(FileSystem::Tmpfs, 16), Mounted::new(FileSystem::Ext4, 16))
+    else {
+        return;
+    };
+    let (from, to) = (large.root().join("s"), small.root().join("k"));
+    fs::create_dir(&from).unwrap();
+    fs::write(from.join("f"), "bytes").unwrap();
+    for path in [from.clone(), from.join("f")] {
+        setxattr(&path, ACL, &acl(1), XattrFlags::empty()).unwrap();
+        setxattr(&path, "user.large", &[1; 30_000], XattrFlags::empty()).unwrap();
+    }
+    // Another owner, so that the mode is set in the end.
+    std::os::unix::fs::chown(from.join("f"), Some(1234), None).unwrap();
+    let outcome = run(from, &to);
+    assert_eq!(outcome.problem_count, 0, "{:?}", outcome.problems);
+    assert_eq!(outcome.totals.without_attributes, 2);
+    for path in [to.clone(), to.join("f")] {
+        let mut found = [0; 100];
+        let len = getxattr(&path, ACL, &mut found[..]).unwrap();
+        assert_eq!(found[..len], acl(1), "{}", path.display());
+    }
 }
 
 #[test]

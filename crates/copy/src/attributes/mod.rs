@@ -155,7 +155,7 @@ pub(crate) fn keep(
         let ends = AttrEnds::Open { from, to, mode };
         let copied = copy_attributes(preserve, &ends, &mut missing);
         totals.without_attributes += u64::from(!copied.is_complete);
-        if !copied.is_complete {
+        if copied.lacks_acl {
             mode &= modes.without_acl;
         }
         is_other |= copied.was_opened;
@@ -207,7 +207,7 @@ pub(crate) fn keep_by_name(
         let ends = AttrEnds::Named { from: &old_path, to: &new_path };
         let copied = copy_attributes(preserve, &ends, &mut missing);
         totals.without_attributes += u64::from(!copied.is_complete);
-        if keeps_mode && !copied.is_complete {
+        if keeps_mode && copied.lacks_acl {
             mode &= permissions::without_acl_by_name(from, old, mode);
         }
     }
@@ -265,8 +265,9 @@ pub(crate) fn finish_folder(
     }
     if preserve.keeps_attributes() {
         let ends = AttrEnds::Open { from, to, mode };
-        has_attributes = copy_attributes(preserve, &ends, &mut missing).is_complete;
-        if !has_attributes {
+        let copied = copy_attributes(preserve, &ends, &mut missing);
+        has_attributes = copied.is_complete;
+        if copied.lacks_acl {
             mode &= without_acl;
         }
     }
@@ -311,6 +312,8 @@ fn give_owner(
 struct AttrCopy {
     /// Whether the copy has all of them.
     is_complete: bool,
+    /// Whether the copy may lack an ACL, so that its group must not get what the mask allows.
+    lacks_acl: bool,
     /// Whether the copy was made writable for them, and its mode has to be set again.
     was_opened: bool,
 }
@@ -366,7 +369,7 @@ fn copy_attributes(
     ends: &AttrEnds<'_>,
     missing: &mut MissingAttrs,
 ) -> AttrCopy {
-    let mut copied = AttrCopy { is_complete: true, was_opened: false };
+    let mut copied = AttrCopy { is_complete: true, lacks_acl: false, was_opened: false };
     let (mut few, mut many) = ([0; 512], Vec::new());
     let names = match read(&mut few, &mut many, |names| ends.list(names)) {
         Ok(names) => names,
@@ -374,7 +377,7 @@ fn copy_attributes(
         Err(Errno::OPNOTSUPP | Errno::ACCESS | Errno::PERM) => return copied,
         Err(errno) => {
             missing.record("reading the attributes for", Err::<(), _>(errno));
-            return AttrCopy { is_complete: false, ..copied };
+            return AttrCopy { is_complete: false, lacks_acl: true, ..copied };
         }
     };
     for name in names.split_inclusive(|&byte| byte == 0) {
@@ -401,6 +404,7 @@ fn copy_attributes(
         let Err(errno) = outcome else { continue };
         copied.is_complete = false;
         if name.to_bytes().starts_with(b"system.posix_acl_") {
+            copied.lacks_acl = true;
             missing.record("keeping ACL of", Err::<(), _>(errno));
         } else if !is_refusal(errno) {
             missing.record("keeping attributes of", Err::<(), _>(errno));
