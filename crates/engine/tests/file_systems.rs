@@ -178,6 +178,16 @@ fn a_file_lands_on_each_file_system_without_litter() {
 }
 
 #[test]
+fn nothing_is_reserved_where_that_would_prevent_compression() {
+    for (kind, reserves) in [(FileSystem::Ext4, true), (FileSystem::Btrfs, false)] {
+        let Some(mounted) = Mounted::new(kind, 128) else { continue };
+        let file = AtomicFile::create(&mounted.root().join("file"), 0o644).unwrap();
+        file.reserve(1 << 20).unwrap();
+        assert_eq!(file.file().metadata().unwrap().blocks() > 0, reserves, "{kind:?}");
+    }
+}
+
+#[test]
 fn a_disk_too_small_is_found_out_when_space_is_reserved() {
     for kind in [FileSystem::Ext4, FileSystem::Tmpfs, FileSystem::Overlay] {
         let Some(mounted) = Mounted::new(kind, 8) else { continue };

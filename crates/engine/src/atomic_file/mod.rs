@@ -20,8 +20,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, Stat, fallocate, fstat, fsync, linkat,
-    openat, renameat, renameat_with, statat, unlinkat,
+    AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, Stat, fallocate, fstat, fstatfs,
+    fsync, linkat, openat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use underpass_sys::close;
@@ -395,9 +395,12 @@ fn is_replaced(file: &File, folder: &OwnedFd, name: &OsStr) -> bool {
 }
 
 /// Reserves space for `len` bytes from `offset` on, without changing the size of the file. It
-/// succeeds without effect on a file system that cannot reserve.
+/// succeeds without effect on a file system that cannot reserve, and on btrfs, which does not
+/// compress what is written into reserved space.
 pub(crate) fn reserve(file: impl AsFd, offset: u64, len: u64) -> Result<(), Errno> {
-    if len == 0 {
+    #[allow(clippy::unnecessary_cast)] // the type differs by target
+    let is_btrfs = || fstatfs(&file).is_ok_and(|facts| facts.f_type as u32 == BTRFS);
+    if len == 0 || is_btrfs() {
         return Ok(());
     }
     match fallocate(file, FallocateFlags::KEEP_SIZE, offset, len) {
@@ -405,6 +408,9 @@ pub(crate) fn reserve(file: impl AsFd, offset: u64, len: u64) -> Result<(), Errn
         _ => Ok(()),
     }
 }
+
+/// The type of btrfs in statfs(2), as in linux/magic.h.
+const BTRFS: u32 = 0x9123_683e;
 
 /// Reads the umask of the process, which the kernel takes from the permissions of new files; `None`
 /// without `/proc`. umask(2) could only read it by changing it for a moment, which other threads
