@@ -280,3 +280,28 @@ fn files_have_their_group_where_the_file_system_chooses_another() {
         assert_eq!(fs::metadata(here.join(name)).unwrap().gid(), 0, "{name}");
     }
 }
+
+#[test]
+fn a_copy_that_is_up_to_date_gets_the_names_that_its_original_has_got() {
+    for (old, new) in [("m", "z"), ("m", "a")] {
+        let here = TempDir::new().unwrap();
+        let path = |name: String| here.path().join(name);
+        fs::create_dir(path("s".into())).unwrap();
+        for name in [old, "other"] {
+            fs::write(path(format!("s/{name}")), "bytes").unwrap();
+        }
+        let preserve = Preserve::ALL;
+        let options =
+            CopyOptions { update: true, hard_links: true, preserve, jobs: 1, ..recursive() };
+        run(here.path(), ("s", "k"), &options, false).unwrap();
+        fs::hard_link(path(format!("s/{old}")), path(format!("s/{new}"))).unwrap();
+        for is_done in [false, true] {
+            let outcome = run(here.path(), ("s", "k"), &options, false).unwrap();
+            assert_eq!(outcome.problem_count, 0, "{:?}", outcome.problems);
+            assert_eq!(outcome.totals.kept == 3, is_done, "{old} {new}");
+            let number = |name: &str| fs::metadata(path(format!("k/{name}"))).unwrap().ino();
+            assert_eq!(number(old), number(new), "{old} {new}");
+            assert_ne!(number(old), number("other"));
+        }
+    }
+}

@@ -180,14 +180,14 @@ impl CopyLocation {
     }
 
     /// Gives the copy one more name, which with `is_new` no other file has, and returns that of the
-    /// backup of what had it.
+    /// backup of what had it; `None` if the copy has that name already.
     pub(crate) fn link(
         &self,
         folder: &DirPair,
         name: &CStr,
         is_new: bool,
         backups: Option<&Backups<'_>>,
-    ) -> Result<Option<CString>, Errno> {
+    ) -> Result<Option<Option<CString>>, Errno> {
         if let Some(mine) = self.folder.upgrade() {
             return link((mine.target.as_fd(), &self.name), folder, name, is_new, backups);
         }
@@ -221,12 +221,12 @@ fn link(
     new: &CStr,
     is_new: bool,
     backups: Option<&Backups<'_>>,
-) -> Result<Option<CString>, Errno> {
+) -> Result<Option<Option<CString>>, Errno> {
     let to = &folder.target;
     let make = |name: &CStr| linkat(from, old, to, name, AtFlags::empty());
     match place(to.as_fd(), new, true, backups, make) {
         Err(Errno::EXIST) if folder.origin != DirOrigin::Fresh => {}
-        linked => return linked.map(|((), kept)| kept),
+        linked => return linked.map(|((), kept)| Some(kept)),
     }
     let there = statat(from, old, AtFlags::SYMLINK_NOFOLLOW)?;
     let here = statat(to, new, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -237,5 +237,5 @@ fn link(
     if is_new {
         return Err(Errno::EXIST);
     }
-    place(to.as_fd(), new, false, backups, make).map(|((), kept)| kept)
+    place(to.as_fd(), new, false, backups, make).map(|((), kept)| Some(kept))
 }

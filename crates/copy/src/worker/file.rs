@@ -57,7 +57,7 @@ impl CopyWorker<'_> {
             return Err(CopyError::Refused(CopyRefusal::NotAFile { from }));
         }
         let verdict = self.verdict(folder, entry, &stat)?;
-        if verdict == EntryVerdict::Leave {
+        if verdict == EntryVerdict::Leave || self.is_up_to_date(folder, entry, &stat, verdict)? {
             return Ok(());
         }
         if self.is_dry(folder, entry) {

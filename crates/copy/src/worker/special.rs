@@ -75,7 +75,7 @@ impl CopyWorker<'_> {
         make: impl Fn(&DirPair, &std::ffi::CStr) -> Result<(), Errno>,
     ) -> Result<bool> {
         let verdict = self.verdict(folder, entry, stat)?;
-        if verdict == EntryVerdict::Leave {
+        if verdict == EntryVerdict::Leave || self.is_up_to_date(folder, entry, stat, verdict)? {
             return Ok(false);
         }
         if self.is_dry(folder, entry) {

@@ -27,6 +27,8 @@ pub(crate) enum EntryVerdict {
     Replace,
     /// Leave what has its name.
     Leave,
+    /// Leave what has its name, for it is up to date; other names of the file may link to it.
+    UpToDate,
     /// Leave what has its name, for it is the copy that an earlier run has made.
     Resumed,
 }
@@ -63,6 +65,11 @@ impl CopyWorker<'_> {
         if is_kept && folder.origin != DirOrigin::Adopted {
             if is_twin(folder, entry, &there) {
                 return Err(just_made(folder, entry));
+            }
+            let links =
+                settings.hard_links && !settings.no_clobber && self.context.links.may_have(stat);
+            if links && is_copy(stat, &there, &folder.target) {
+                return Ok(EntryVerdict::UpToDate);
             }
             self.totals.kept += 1;
             return Ok(EntryVerdict::Leave);

@@ -35,6 +35,27 @@ impl CopyWorker<'_> {
         }
     }
 
+    /// Leaves what is up to date, and returns whether it is: it is linked to the first copy of the
+    /// file, or becomes that itself.
+    pub(crate) fn is_up_to_date(
+        &mut self,
+        folder: &Arc<DirPair>,
+        entry: &SourceEntry,
+        stat: &Stat,
+        verdict: EntryVerdict,
+    ) -> Result<bool> {
+        if verdict != EntryVerdict::UpToDate {
+            return Ok(false);
+        }
+        if self.context.settings.dry_run {
+            self.totals.kept += 1;
+        } else if !self.is_linked(folder, entry, stat, verdict)? {
+            self.totals.kept += 1;
+            self.release_links(folder, entry, stat, true);
+        }
+        Ok(true)
+    }
+
     /// Gives a copy one more name, and returns whether the file system allows that; if not, the
     /// name has to become a copy of its own.
     fn link_to(
@@ -66,6 +87,12 @@ impl CopyWorker<'_> {
             }
             linked => linked.at("linking", || folder.target_path(name))?,
         };
+        if backup.is_none() && self.context.settings.update {
+            // It was there before.
+            self.totals.kept += 1;
+            return Ok(true);
+        }
+        let backup = backup.flatten();
         self.totals.hard_links += 1;
         self.name_made(folder, entry, backup.as_deref());
         if self.context.settings.resume && folder.origin != DirOrigin::Fresh {
