@@ -26,7 +26,7 @@ use crate::options::Settings;
 use crate::outcome::{CopyOutcome, CopyTotals};
 use crate::queue::WorkQueue;
 use crate::tree::dir_pair::{DirOrigin, DirPair, MadeFiles};
-use crate::tree::link_table::LinkTable;
+use crate::tree::link_table::{LinkTable, MAX_WAITING};
 use crate::tree::merge::Clash;
 use crate::tree::task::FolderTask;
 use crate::tree::{marker, merge, session};
@@ -478,8 +478,8 @@ pub(crate) fn levels_and_jobs(descriptors: u64, jobs: usize) -> (usize, usize) {
     (levels.max(2), jobs)
 }
 
-/// Descriptors that the process has besides.
-const OTHER_FILES: usize = 32;
+/// Descriptors that the process has besides, and those of folders in which names wait to be links.
+const OTHER_FILES: usize = 32 + 2 * MAX_WAITING;
 
 /// With fewer descriptors there are fewer threads.
 const MIN_FILES_PER_JOB: usize = 32;

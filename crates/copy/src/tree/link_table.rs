@@ -3,17 +3,19 @@
 //! Only files with more than one name are in the table, and only until all of their names were
 //! found. Where symbolic links are followed, each of which is one more name, all files are in it to
 //! the end. The first name that is found is copied; names that are found meanwhile wait in the
-//! table, and no thread waits for them.
+//! table. A thread waits for the copy only where too many of them wait, as each keeps its folder
+//! open.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, Weak};
 
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, linkat, openat, statat};
 use rustix::io::Errno;
 use underpass_engine::FileId;
-use underpass_engine::wait::lock;
+use underpass_engine::wait::{lock, unpoison};
 
 use crate::files::replace::{Backups, place};
 use crate::options::Follow;
@@ -27,6 +29,10 @@ pub(crate) struct LinkTable {
     /// Whether link counts tell how many names a file has, because symbolic links are not followed.
     are_counted: bool,
     table: Mutex<HashMap<LinkKey, LinkedFile>>,
+    /// The number of names that wait.
+    waiting: AtomicUsize,
+    /// Notified when the first copy of a file is made, or has failed.
+    is_decided: Condvar,
 }
 
 /// A file with its size and its time of modification. If it is removed, a new file may get its
@@ -91,7 +97,8 @@ pub(crate) enum LinkDecision {
 impl LinkTable {
     /// Makes an empty table.
     pub(crate) fn new(follow: Follow) -> Self {
-        Self { are_counted: follow == Follow::Never, table: Mutex::default() }
+        let (table, waiting, is_decided) = Default::default();
+        Self { are_counted: follow == Follow::Never, table, waiting, is_decided }
     }
 
     /// Returns whether a file belongs into the table.
@@ -108,7 +115,12 @@ impl LinkTable {
         is_new: bool,
     ) -> LinkDecision {
         let key = LinkKey::of(stat);
-        let mut table = lock(&self.table);
+        let is_full = |table: &mut HashMap<_, LinkedFile>| {
+            let known = table.get(&key);
+            known.is_some_and(|it| matches!(it.state, FirstCopy::Pending(_)))
+                && self.waiting.load(Ordering::Relaxed) >= MAX_WAITING
+        };
+        let mut table = unpoison(self.is_decided.wait_while(lock(&self.table), is_full));
         let Some(known) = table.get_mut(&key) else {
             let left = if self.are_counted { names(stat).saturating_sub(1) } else { u64::MAX };
             table.insert(key, LinkedFile { left, state: FirstCopy::Pending(Vec::new()) });
@@ -120,6 +132,7 @@ impl LinkTable {
                 folder.hold(true);
                 let (folder, entry) = (Arc::clone(folder), entry.clone());
                 waiting.push(WaitingName { folder, entry, is_new });
+                self.waiting.fetch_add(1, Ordering::Relaxed);
                 LinkDecision::Wait
             }
             FirstCopy::Done(location) => {
@@ -141,21 +154,30 @@ impl LinkTable {
         if known.left == 0 {
             table.remove(&key);
         }
-        match before {
-            FirstCopy::Pending(waiting) => waiting,
-            FirstCopy::Done(_) => Vec::new(),
-        }
+        self.release(before)
     }
 
     /// Records that a file could not be copied, and returns the names that waited for it.
     pub(crate) fn failed(&self, stat: &Stat) -> Vec<WaitingName> {
         let mut table = lock(&self.table);
-        match table.remove(&LinkKey::of(stat)).map(|known| known.state) {
-            Some(FirstCopy::Pending(waiting)) => waiting,
-            _ => Vec::new(),
-        }
+        let known = table.remove(&LinkKey::of(stat));
+        known.map_or_else(Vec::new, |known| self.release(known.state))
+    }
+
+    /// Returns the names that waited in this state of a file, and wakes threads that do.
+    fn release(&self, state: FirstCopy) -> Vec<WaitingName> {
+        let waiting = match state {
+            FirstCopy::Pending(waiting) => waiting,
+            FirstCopy::Done(_) => Vec::new(),
+        };
+        self.waiting.fetch_sub(waiting.len(), Ordering::Relaxed);
+        self.is_decided.notify_all();
+        waiting
     }
 }
+
+/// Names that wait before threads do. Each keeps two descriptors open.
+pub(crate) const MAX_WAITING: usize = 16;
 
 /// Returns how many names a file has.
 #[allow(clippy::useless_conversion)] // the field's type differs by target
