@@ -1,11 +1,11 @@
 //! Copies one file.
 
 use std::ffi::OsStr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use rustix::fs::{FileType, Mode, OFlags, fsync, openat};
+use rustix::fs::{FileType, Mode, OFlags, fstat, fsync, openat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{Existing, KeptOwner, take_over};
 use underpass_engine::hint::Action;
@@ -132,7 +132,7 @@ impl CopyWorker<'_> {
         let ends = (original.file.as_fd(), dest.file().as_fd());
         let inherited = dest.is_new().then_some(folder.inherited);
         let missing = attributes::keep(settings, ends, stat, modes, inherited, &mut self.totals);
-        if settings.sync && folder.system == FUSE {
+        if settings.sync && (folder.system == FUSE || is_mounted_on(folder, &dest)) {
             fsync(dest.file()).at(SYNCING, path)?;
         }
         if verdict == EntryVerdict::Replace {
@@ -207,6 +207,12 @@ fn keep_mode(folder: &DirPair, entry: &SourceEntry, dest: &DestFile<'_>) -> Resu
         Err(Errno::NOENT) => Ok(()),
         old => take_over(dest.file(), old?.as_fd(), KeptOwner::Own),
     }
+}
+
+/// Returns whether a file that is written in place is on another file system than its folder.
+fn is_mounted_on(folder: &DirPair, dest: &DestFile<'_>) -> bool {
+    let device = |file: BorrowedFd<'_>| fstat(file).map(|stat| stat.st_dev);
+    !dest.is_new() && device(dest.file().as_fd()) != device(folder.target.as_fd())
 }
 
 /// Size from which a part of a file is kept.
