@@ -89,8 +89,15 @@ impl<'a> DestFile<'a> {
         force: bool,
         original: &File,
     ) -> Result<Self, Errno> {
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let open_as = |more| openat(&folder.target, name, flags | more, Mode::from_raw_mode(mode));
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let open_with =
+            |more| openat(&folder.target, name, flags | more, Mode::from_raw_mode(mode));
+        let open_as = |more| match open_with(OFlags::NONBLOCK | more) {
+            // The kernel has asked another process to release its lease on the file. A FIFO that
+            // is opened for both is not waited for.
+            Err(Errno::WOULDBLOCK) => open_with(more),
+            opened => opened,
+        };
         let open = || match existing {
             // What has the name meanwhile may be the copy of another name in another case.
             Existing::Keep => open_as(OFlags::CREATE | OFlags::EXCL),

@@ -1,7 +1,8 @@
 //! A file that was opened to be copied.
 
+use std::ffi::{CStr, CString};
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
@@ -55,7 +56,12 @@ impl CopyWorker<'_> {
         let is_direct = self.context.settings.recursive || entry.kind == FileType::RegularFile;
         let opened = match is_direct {
             true => openat(&folder.source, &entry.name, flags, Mode::empty()),
-            false => self.open_interruptibly(folder, entry, flags),
+            false => self.open_interruptibly(&folder.source, &entry.name, flags),
+        };
+        let opened = match opened {
+            // The kernel has asked another process to release its lease on the file.
+            Err(Errno::WOULDBLOCK) => self.open_leased(folder, entry, flags),
+            opened => opened,
         };
         let file: File = opened.at("opening", path)?.into();
         let stat = fstat(&file).at("looking at", path)?;
@@ -70,15 +76,32 @@ impl CopyWorker<'_> {
         Ok(Original { file, stat, folder, entry, system })
     }
 
-    /// Opens a source that may wait for another process, as a FIFO does for its writer.
-    fn open_interruptibly(
+    /// Opens a file once no other process has a lease on it.
+    fn open_leased(
         &self,
         folder: &DirPair,
         entry: &SourceEntry,
         flags: OFlags,
     ) -> Result<OwnedFd, Errno> {
-        let at = fcntl_dupfd_cloexec(&folder.source, 0)?;
-        let name = entry.name.clone();
+        // A FIFO that takes its place now is not waited for.
+        let found = openat(&folder.source, &entry.name, flags | OFlags::PATH, Mode::empty())?;
+        if !is_file(&fstat(&found)?) {
+            return Err(Errno::WOULDBLOCK);
+        }
+        let path = format!("/proc/self/fd/{}", found.as_raw_fd());
+        let path = CString::new(path).map_err(|_| Errno::INVAL)?;
+        let flags = flags - (OFlags::NONBLOCK | OFlags::NOFOLLOW);
+        self.open_interruptibly(&found, &path, flags)
+    }
+
+    /// Opens a source that may wait for another process, as a FIFO does for its writer.
+    fn open_interruptibly(
+        &self,
+        at: &OwnedFd,
+        name: &CStr,
+        flags: OFlags,
+    ) -> Result<OwnedFd, Errno> {
+        let (at, name) = (fcntl_dupfd_cloexec(at, 0)?, name.to_owned());
         let open = move || Ok(openat(at, name, flags, Mode::empty())?);
         self.context
             .observer
