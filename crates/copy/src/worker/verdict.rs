@@ -66,8 +66,8 @@ impl CopyWorker<'_> {
             if is_twin(folder, entry, &there) {
                 return Err(just_made(folder, entry));
             }
-            let links =
-                settings.hard_links && !settings.no_clobber && self.context.links.may_have(stat);
+            let links = settings.hard_links && settings.link.is_none() && !settings.no_clobber;
+            let links = links && self.context.links.may_have(stat);
             if links && is_copy(stat, &there, &folder.target) {
                 return Ok(EntryVerdict::UpToDate);
             }
