@@ -225,6 +225,28 @@ fn a_part_of_a_large_file_is_compared_after_another_boot() {
 }
 
 #[test]
+fn a_part_that_cannot_be_read_is_begun_anew() {
+    if !has("strace") {
+        return;
+    }
+    let here = folder();
+    let a = noise_file(here.path(), "a", 40 << 20);
+    let strace = ["-e", "trace=sendfile", "-e", "inject=sendfile:signal=KILL:when=30"];
+    let words = ["--resume", "--reflink=never", "--step", "1M", "a", "z"];
+    let (ended, log) = traced_in(here.path(), &strace, &words);
+    assert_eq!(ended.code(), None, "{} {log}", ended.stderr);
+    let part = names(here.path()).into_iter().find(|name| name.ends_with(".part")).unwrap();
+    let part = here.path().join(part);
+    // It has to be compared, and the disk cannot read it.
+    let _ = rustix::fs::removexattr(&part, c"user.underpass.written");
+    let strace = ["-P", part.to_str().unwrap(), "-e", "inject=pread64:error=EIO"];
+    let (finished, log) = traced_in(here.path(), &strace, &["--resume", "--json", "a", "z"]);
+    assert!(log.contains("INJECTED"), "{log}");
+    assert_eq!(finished.succeeded().receipt()["resumed_bytes"], 0);
+    assert!(fs::read(here.path().join("z")).unwrap() == fs::read(&a).unwrap());
+}
+
+#[test]
 fn with_sync_the_marker_goes_when_everything_is_on_the_disk() {
     if !has("strace") {
         return;

@@ -42,11 +42,18 @@ pub(crate) fn claim<T>(
 }
 
 /// Returns the hidden name of a part of a large file, which only a copy of that very version goes
-/// on with.
+/// on with: the time of its last change tells of a file that was written in place and got its
+/// old time back.
 pub(crate) fn partial_name(name: &CStr, stat: &Stat) -> CString {
     let facts = format!(
-        "{}:{}:{}:{}.{}",
-        stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime, stat.st_mtime_nsec
+        "{}:{}:{}:{}.{}:{}.{}",
+        stat.st_dev,
+        stat.st_ino,
+        stat.st_size,
+        stat.st_mtime,
+        stat.st_mtime_nsec,
+        stat.st_ctime,
+        stat.st_ctime_nsec
     );
     let number = fingerprint(facts.as_bytes()) as u32;
     hidden(name, Some(number))

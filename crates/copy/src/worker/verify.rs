@@ -81,6 +81,8 @@ impl CopyWorker<'_> {
         match self.compare(original, part, Verify::Cache) {
             Ok(()) => Ok(original.len()),
             Err(CopyError::Differs { at, .. }) => Ok(at),
+            // What cannot be read cannot be continued.
+            Err(CopyError::Path { .. }) => Ok(0),
             Err(failure) => Err(failure),
         }
     }
