@@ -289,6 +289,17 @@ impl OutputTarget {
         }
     }
 
+    /// Has [`finish`](Self::finish) wait until a new file and its name are on the disk.
+    pub(crate) fn durable(self) -> Self {
+        let place = match self.place {
+            OpenTarget::New { atomic, existing } => {
+                OpenTarget::New { atomic: atomic.durable(), existing }
+            }
+            place => place,
+        };
+        Self { place, ..self }
+    }
+
     /// Gives the file its name once all bytes are there.
     pub(crate) fn finish(self, bytes: u64) -> Result<()> {
         match self.place {

@@ -269,6 +269,49 @@ fn a_run_goes_on_where_another_was_interrupted() {
 }
 
 #[test]
+fn a_part_is_not_continued_with_other_bytes_of_the_same_time() {
+    if !has("strace") {
+        return;
+    }
+    let here = folder();
+    let a = noise_file(here.path(), "a", 40 * MIB);
+    let strace = ["-e", "trace=sendfile", "-e", "inject=sendfile:signal=KILL:when=20"];
+    let words = ["--resume", "--reflink=never", "--step", "1M", "a", "z"];
+    let (ended, log) = traced_in(here.path(), &strace, &words);
+    assert_eq!(ended.code(), None, "{} {log}", ended.stderr);
+    let file = File::options().write(true).open(&a).unwrap();
+    let time = file.metadata().unwrap().modified().unwrap();
+    file.write_all_at(&vec![7; 40 * MIB], 0).unwrap();
+    file.set_modified(time).unwrap();
+    let receipt = cp_in(here.path(), &["--resume", "--json", "a", "z"]).succeeded().receipt();
+    assert_eq!(receipt["resumed_bytes"], 0);
+    assert!(fs::read(here.path().join("z")).unwrap() == vec![7; 40 * MIB]);
+    assert_eq!(names(here.path()), ["a", "z"]);
+}
+
+#[test]
+fn with_sync_the_name_of_a_stream_is_on_the_disk_too() {
+    if !has("strace") {
+        return;
+    }
+    let (here, elsewhere) = (folder(), folder());
+    noise_file(here.path(), "a", MIB);
+    fs::write(here.path().join("old"), "old").unwrap();
+    for target in ["new", "old"] {
+        let log = elsewhere.path().join("trace");
+        let mut command = traced(&log, &["-e", "trace=fsync,linkat,renameat,renameat2"]);
+        command.args(["cp", "-q", "--sync", "-", target]).current_dir(here.path());
+        command.stdin(File::open(here.path().join("a")).unwrap());
+        Running::start(command).finish().succeeded();
+        let log = fs::read_to_string(log).unwrap();
+        let calls: Vec<_> = log.lines().filter(|line| line.contains("(")).collect();
+        assert!(calls.first().unwrap().contains("fsync("), "{log}");
+        assert!(calls.last().unwrap().contains("fsync("), "{log}");
+        assert!(calls.len() > 2, "{log}");
+    }
+}
+
+#[test]
 fn what_looks_like_the_copy_is_compared_if_told() {
     let here = folder();
     noise_file(here.path(), "a", 5000);

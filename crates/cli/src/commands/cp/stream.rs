@@ -77,6 +77,7 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
         _ => OverwriteRule::IfWritable,
     };
     let target = create(path, overwrite, options, &cancel).map_err(not_begun)?;
+    let target = if args.sync { target.durable() } else { target };
     let named = if input.has_name() { input.path() } else { target.path() };
     let meter = ProgressMeter::new(show, &output::short_path(named));
     let started = Instant::now();
@@ -85,17 +86,18 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
     let ends = (source.kind().into(), target.sink()?.kind().into());
     let report = outcome.map_err(|failed| print::stream_failure(failed, show, ends))?;
     let elapsed_s = started.elapsed().as_secs_f64();
-    if target.is_new() {
-        let (from, to) = (input.file(), target.file());
-        keep_mode_and_times(from, to, options.preserve, target.replaces(), mask())
-            .with_path("keeping mode of", path)?;
-    }
-    if args.sync {
+    let kept = match target.is_new() {
+        true => keep_mode_and_times(&input, &target, options.preserve, path),
+        false => Ok(()),
+    };
+    if args.sync && !target.is_new() {
         sync(target.file()).with_path("writing to the disk of", path)?;
     }
     target.finish(report.bytes())?;
     // Holes are read, too, although none of their bytes is moved.
     input.finish(source.promised().unwrap_or_else(|| report.bytes()));
+    // The copy stays.
+    kept?;
     if args.verbose && !is_dash(path) {
         made(input.path(), path, None);
     }
@@ -204,23 +206,30 @@ fn refuse_itself(from: &Path, to: &Path) -> Result<()> {
 /// be kept, that of the file that it replaces, or else that of the original less the umask. Its
 /// owner is the user who copies, so set-user-id and set-group-id are not kept.
 fn keep_mode_and_times(
-    from: &File,
-    to: &File,
+    input: &Input,
+    target: &OutputTarget,
     preserve: Preserve,
-    replaces: bool,
-    mask: u32,
-) -> rustix::io::Result<()> {
-    let stat = fstat(from)?;
+    path: &Path,
+) -> Result<()> {
+    let (from, to) = (input.file(), target.file());
+    let stat = fstat(from).with_path("looking at", input.path())?;
+    let new = fstat(to).with_path("looking at", path)?.st_mode & 0o7777;
     let mode = permissions::without_acl(from.as_fd(), stat.st_mode);
-    if preserve.keeps_mode() {
-        fchmod(to, Mode::from_raw_mode(mode & 0o1777))?;
-    } else if !replaces && preserve.mode != PreserveMode::Nothing {
+    let mode = if preserve.keeps_mode() {
+        mode & 0o1777
+    } else if !target.replaces() && preserve.mode != PreserveMode::Nothing {
         // At most what the folder's default ACL allows a new file, except the right to execute.
-        let new = fstat(to)?.st_mode;
-        let mode = mode & 0o777 & !mask & (new | (new & 0o444) >> 2);
-        fchmod(to, Mode::from_raw_mode(mode))?;
-    }
-    if preserve.timestamps { futimens(to, &times(&stat)) } else { Ok(()) }
+        mode & 0o777 & !mask() & (new | (new & 0o444) >> 2)
+    } else {
+        new
+    };
+    let moded = match mode == new {
+        true => Ok(()),
+        false => fchmod(to, Mode::from_raw_mode(mode)),
+    };
+    let timed = if preserve.timestamps { futimens(to, &times(&stat)) } else { Ok(()) };
+    moded.with_path("keeping mode of", path)?;
+    timed.with_path("keeping times of", path)
 }
 
 /// Returns the umask, which can only be read by setting it.
