@@ -138,6 +138,9 @@ impl CopyWorker<'_> {
             }
             written = at + len;
             let source = source.clone().at(at).len(len).version(version);
+            // The first transfer has found out whether the file is at rest.
+            let is_at_rest = copied > 0 && self.context.settings.integrity == Integrity::Detect;
+            let source = if is_at_rest { source.stable() } else { source };
             self.transfer(original, dest, source, at, first)?;
             copied += len;
             // What served the first part serves all others.

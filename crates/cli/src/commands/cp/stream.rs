@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::process::umask;
 use underpass_copy::{CopyOptions, Preserve, PreserveMode, permissions, times};
 use underpass_engine::hint::Action;
-use underpass_engine::{Error, FileId, Report, Source, Transfer, Version, data_ranges};
+use underpass_engine::{Error, FileId, Integrity, Report, Source, Transfer, Version, data_ranges};
 
 use super::args::CpArgs;
 use super::observer::{made, may_replace as ask, would_copy};
@@ -145,6 +145,9 @@ fn copy(
     for extent in data_ranges(input.file().as_fd(), begin..begin + len) {
         let (from, len) = extent.with_path(Action::Reading, input.path())?;
         let source = source.clone().at(from).len(len).version(version);
+        // The first transfer has found out whether the file is at rest.
+        let is_at_rest = report.bytes() > 0 && copy_options.integrity == Integrity::Detect;
+        let source = if is_at_rest { source.stable() } else { source };
         report.add(&transfer(source, target.sink()?.at(from - begin)).map_err(failed)?);
     }
     ftruncate(target.file(), len).with_path(Action::Writing, target.path())?;
