@@ -51,9 +51,9 @@ impl CopyWorker<'_> {
             let _ = fadvise(&original.file, 0, None, Advice::Sequential);
         }
         let keeps_holes = settings.sparse == When::Auto && dest.is_empty() && has_holes;
-        match keeps_holes || done > 0 {
+        match keeps_holes || done > 0 && settings.sparse != When::Never {
             true => self.copy_data_ranges(original, dest, done),
-            false => self.copy_whole(original, dest),
+            false => self.copy_from(original, dest, done),
         }
     }
 
@@ -94,7 +94,7 @@ impl CopyWorker<'_> {
         let read = buffered::read_whole(&original.file, promised, &mut self.buffer, &mut report);
         let Some(have) = read.at(Action::Reading, from)? else {
             // Perhaps its size says nothing: the engine knows, and begins at the first byte.
-            return self.copy_whole(original, dest);
+            return self.copy_from(original, dest, 0);
         };
         let written = buffered::write_all(dest.file(), &self.buffer[..have], &mut report);
         self.count(original, &report);
@@ -103,11 +103,10 @@ impl CopyWorker<'_> {
         Ok(())
     }
 
-    /// Copies everything by the engine.
-    fn copy_whole(&mut self, original: &Original<'_>, dest: &DestFile<'_>) -> Result<()> {
+    /// Copies everything from an offset on by the engine.
+    fn copy_from(&mut self, original: &Original<'_>, dest: &DestFile<'_>, at: u64) -> Result<()> {
         let from = || original.folder.source_path(&original.entry.name);
-        let source = Source::of(&original.file).at(Action::Reading, from)?;
-        let at = 0;
+        let source = Source::of(&original.file).at(Action::Reading, from)?.at(at);
         self.transfer(original, dest, source, at, None)
     }
 

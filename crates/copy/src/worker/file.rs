@@ -135,12 +135,12 @@ impl CopyWorker<'_> {
         if settings.sync && (folder.system == FUSE || is_mounted_on(folder, &dest)) {
             fsync(dest.file()).at(SYNCING, path)?;
         }
-        if verdict == EntryVerdict::Replace {
-            self.name_removed(folder, entry);
-        }
         let backup = self.name_once(folder, entry, verdict, || {
             dest.commit(folder, entry.target(), settings.backups.as_ref()).at(Action::Writing, path)
         })?;
+        if verdict == EntryVerdict::Replace {
+            self.name_removed(folder, entry);
+        }
         if let Some(failure) = missing.failure(path) {
             self.context.lacks(failure);
         }

@@ -107,9 +107,6 @@ impl CopyWorker<'_> {
         let target = entry.target();
         let path = || folder.target_path(target);
         let (from, to) = (folder.source.as_fd(), folder.target.as_fd());
-        if verdict == EntryVerdict::Replace {
-            self.name_removed(folder, entry);
-        }
         let context = self.context;
         let mut totals = CopyTotals::default();
         let make = |name: &std::ffi::CStr| {
@@ -125,6 +122,9 @@ impl CopyWorker<'_> {
         });
         self.totals.add(&totals);
         let (missing, backup) = made?;
+        if verdict == EntryVerdict::Replace {
+            self.name_removed(folder, entry);
+        }
         if let Some(failure) = missing.failure(path) {
             context.lacks(failure);
         }

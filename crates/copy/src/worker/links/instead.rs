@@ -59,11 +59,11 @@ impl CopyWorker<'_> {
         let is_new = verdict != EntryVerdict::Replace;
         let backups = self.context.backups_in(folder);
         let backup = self.name_once(folder, entry, verdict, || {
-            if !is_new {
-                self.name_removed(folder, entry);
-            }
             place(to, target, is_new, backups, make).at("linking", path).map(|made| made.1)
         })?;
+        if !is_new {
+            self.name_removed(folder, entry);
+        }
         self.count_link(kind);
         self.count_file();
         self.name_made(folder, entry, backup.as_deref());
