@@ -156,8 +156,8 @@ impl Element {
         })
     }
 
-    /// Returns the elements directly in it as owned values. They keep the language that they have in
-    /// it (RFC 4918 4.3).
+    /// Returns the elements directly in it as owned values. They keep the language that they have
+    /// in it (RFC 4918 4.3).
     pub fn into_elements(self) -> impl Iterator<Item = Self> {
         let is_language =
             |(name, _): &(Name, String)| &*name.space == XML && &*name.local == "lang";

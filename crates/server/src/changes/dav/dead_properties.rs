@@ -28,7 +28,8 @@ pub(super) fn load_all(file: impl AsFd) -> Result<Vec<Element>, Errno> {
 ///
 /// # Errors
 ///
-/// `ENOSPC` if they are too long or too many to be read again; otherwise the errors of fsetxattr(2).
+/// `ENOSPC` if they are too long, or too many to be read again; otherwise the errors of
+/// fsetxattr(2).
 pub(super) fn store(file: impl AsFd, properties: Vec<Element>) -> Result<(), Errno> {
     if properties.is_empty() {
         return match fremovexattr(file, NAME) {
