@@ -121,6 +121,43 @@ fn an_upload_of_which_only_the_last_answer_was_lost_is_not_sent_again() {
 }
 
 #[test]
+fn an_upload_that_is_paused_or_cancelled_while_its_folder_is_made_does_not_begin() {
+    let Some((site, browser)) = site(&["-A"]) else { return };
+    let folder = site.target("album");
+    fs::create_dir(&folder).unwrap();
+    for name in ["one", "two"] {
+        fs::write(folder.join(name), name).unwrap();
+    }
+    fs::write(site.target("other"), "other").unwrap();
+    browser.open(&site.url(""));
+    browser.run(
+        "const send = window.fetch;
+        const mayMake = new Promise((done) => window.make = done);
+        window.fetch = async (url, options) => {
+            if (options?.method === 'MKCOL') await mayMake;
+            return send(url, options);
+        };",
+    );
+    browser.enter("#folder", folder.to_str().unwrap());
+    browser.wait("document.querySelectorAll('#uploads [data-state=running]').length === 2");
+    browser.wait("!document.querySelector('#uploads').hidden");
+    browser.click("#uploads li:last-child button:last-child");
+    browser.click("#uploads li button");
+    browser.wait(&format!("{STATE} === 'paused'"));
+    browser.run("window.make()");
+    until("the folder is made", || site.source("album").is_dir());
+    browser.enter("#files", site.target("other").to_str().unwrap());
+    browser.wait("document.querySelector('#uploads [data-state=done]')");
+    assert_eq!(names(&site.source("album")), [""; 0]);
+    browser.click("#uploads li button");
+    wait_for_uploads(&browser, 2);
+    assert_eq!(names(&site.source("album")).len(), 1);
+    drop(browser);
+    let lines = site.end();
+    assert_eq!(lines.iter().filter(|line| line["method"] == "PUT").count(), 2, "{lines:?}");
+}
+
+#[test]
 fn a_name_that_is_confirmed_without_a_change_stays() {
     let Some((site, browser)) = site(&["-A"]) else { return };
     let odd: [&[u8]; 3] = [b"line\nbreak.txt", b"\xff\xfe.bin", "\u{202e}gpj.exe".as_bytes()];

@@ -33,7 +33,7 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      'sha256-0maO9yFdh0o0fvpUdKK8spkanSO3sB90tZD3wmHMDbw='; \
      script-src 'sha256-/yvw8tYyPE8HN9JKijGk1EtEV0nxJv0JOJPWouhliWE=' \
      'sha256-fud49AQYcxG6BE2sIQOd4GYv13/79Ae7EaSelU5YhkI=' \
-     'sha256-iMzHyPRvp1jxvekTtJuapDke7aSXkJl+OiNyWG4Pho8='; \
+     'sha256-XYuNpoa67yRD4q7MkWFgvLVEm43kJi6yJVAcXj3xEf4='; \
      img-src 'self' data:; connect-src 'self'; form-action 'self'; media-src 'self'; frame-src 'self'; \
      base-uri 'none'; frame-ancestors 'self'";
 

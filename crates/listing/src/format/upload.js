@@ -176,6 +176,11 @@
       }
     }
 
+    // Ends an attempt after which nothing more is to be sent: it was paused or cancelled meanwhile.
+    check() {
+      if (this.state !== 'running') throw new Fault('Not needed any more');
+    }
+
     // Waits a while, or until the network is back.
     async rest(seconds, why) {
       this.text.textContent = `${why}; retrying`;
@@ -195,6 +200,7 @@
       }
       let [url, ...begun] = memory.get(this.key)?.split(' ') ?? [];
       let offset = url ? await offsetOf(url) : null;
+      this.check();
       if (offset !== null && !this.isSame) {
         // Another file may have the same length and date.
         this.text.textContent = 'Comparing with what was sent\u2026';
@@ -221,7 +227,9 @@
       this.progress(offset);
       do {
         const end = Math.min((Math.floor(offset / SLICE) + 1) * SLICE, file.size);
-        memory.set(this.key, `${url} ${await this.checksum.to(end)}`);
+        const checksum = await this.checksum.to(end);
+        this.check();
+        memory.set(this.key, `${url} ${checksum}`);
         this.isSent = end === file.size;
         await this.send('PATCH', url, file.slice(offset, end), {
           'Content-Type': 'application/partial-upload',
@@ -273,6 +281,7 @@
     // Sends one request, of which the first byte is at `offset`.
     send(method, url, body, headers, offset) {
       return new Promise((done, failed) => {
+        this.check();
         const xhr = this.xhr = new XMLHttpRequest();
         xhr.open(method, url);
         for (const [name, value] of Object.entries(headers)) xhr.setRequestHeader(name, value);
@@ -348,8 +357,11 @@
 
   // Has as many run as may.
   const next = () => {
-    while (running.size < AT_ONCE && waiting.length) {
-      const upload = waiting.shift();
+    while (running.size < AT_ONCE) {
+      // One that was paused and resumed at once may not have stopped yet.
+      const at = waiting.findIndex((upload) => !running.has(upload));
+      if (at < 0) break;
+      const [upload] = waiting.splice(at, 1);
       running.add(upload);
       upload.run().finally(() => {
         running.delete(upload);
