@@ -996,6 +996,22 @@ fn other_options_of_a_cache_need_a_restart() {
 }
 
 #[test]
+fn a_cache_whose_site_was_removed_can_be_added_again() {
+    let origin = Sites::with("", &["b"], two_roots);
+    let files = "[[site]]\nnames = ['a.test']\nroot = 'DIR/a'\n";
+    let both = format!(
+        "{files}[[site]]\nnames = ['b.test']\norigin = '{}'\ncache = 'DIR/cache'\ncache_free = '0'\n",
+        origin.server.address
+    );
+    let sites = Sites::new(&both, two_roots);
+    assert_eq!(sites.body("b.test", "/same"), "of b\n");
+    sites.reload(files);
+    until("the site is gone", || sites.status("b.test", "/same") == 421);
+    sites.reload(&both);
+    until("the site is there again", || sites.status("b.test", "/same") == 200);
+}
+
+#[test]
 fn a_thousand_sites_start_and_take_little_memory() {
     const SITES: usize = 1000;
     let mut config = String::new();

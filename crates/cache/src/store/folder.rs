@@ -81,8 +81,7 @@ impl CacheFolder {
             let path = path.to_owned();
             move |source| OpenError::Io { action, path, source }
         };
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-        made.map_err(fail("creating"))?;
+        create_folder(path).map_err(fail("creating"))?;
         let path = fs::canonicalize(path).map_err(fail("opening"))?;
         let is_empty = |path: &Path| Ok(fs::read_dir(path)?.next().is_none());
         // After a power cut it may be empty.
@@ -104,8 +103,7 @@ impl CacheFolder {
             return Err(OpenError::Format(path));
         }
         let objects = path.join(OBJECTS);
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&objects);
-        made.map_err(fail("creating"))?;
+        create_folder(&objects).map_err(fail("creating"))?;
         let objects = File::open(objects).map_err(fail("opening"))?;
         let contents = Contents { objects: Arc::new(objects.into()), lock: Arc::new(lock) };
         // Later processes begin with later numbers, also after the clock was set back a little.
@@ -338,6 +336,14 @@ impl CacheFolder {
             },
             opened => Ok(opened?),
         }
+    }
+}
+
+/// Creates a folder unless it is there: the sandbox refuses even that call outside the cache.
+fn create_folder(path: &Path) -> io::Result<()> {
+    match path.is_dir() {
+        true => Ok(()),
+        false => DirBuilder::new().recursive(true).mode(0o700).create(path),
     }
 }
 
