@@ -51,7 +51,9 @@ impl Shared {
             match self.quota.try_reserve(bytes, &self.folder.objects(), is_pinned) {
                 Ok(()) => return Ok(()),
                 Err(QuotaExceeded::Permanently) => return Err(CacheErrorKind::NoRoom.into()),
-                Err(QuotaExceeded::Evict(unit)) => self.evict_one(&unit),
+                Err(QuotaExceeded::Evict(unit)) => {
+                    self.evict_one(&unit).map_err(|_| CacheErrorKind::NoRoom)?;
+                }
             }
         }
         Err(CacheErrorKind::NoRoom.into())
@@ -74,24 +76,37 @@ impl Shared {
                 break;
             }
             let Some(unit) = self.quota.next(|unit| self.is_pinned(unit)) else { break };
-            self.evict_one(&unit);
+            if self.evict_one(&unit).is_err() {
+                break;
+            }
         }
         left < before
     }
 
     /// Evicts an object, or an extent of a large one. An object whose state is not in memory is
     /// evicted as a whole.
-    fn evict_one(&self, unit: &StoredUnit) {
+    ///
+    /// # Errors
+    ///
+    /// If the disk has become read-only: what it has is still served.
+    fn evict_one(&self, unit: &StoredUnit) -> io::Result<()> {
         let current = self.current(&unit.digest).filter(|current| is_divided(current.len()));
         let evicted = current.map(|current| current.evict(&unit.range(current.len())));
         let was_there = match evicted {
             // A reader has come meanwhile.
-            Some(Ok(Eviction::Pinned)) => return,
+            Some(Ok(Eviction::Pinned)) => return Ok(()),
             Some(Ok(Eviction::Removed)) => self.quota.removed_unit(unit) > 0,
-            _ => self.remove(&unit.digest).unwrap_or(false),
+            _ => match self.folder.remove(&unit.digest) {
+                Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+                    self.note_stored(Err(&error));
+                    return Err(error);
+                }
+                _ => self.remove(&unit.digest).unwrap_or(false),
+            },
         };
         // Two fills that need room choose the same unit.
         Counters::add(&self.counters.evicted, u64::from(was_there));
+        Ok(())
     }
 
     /// Returns whether a unit is being filled or read, so that removing it would free no space now.

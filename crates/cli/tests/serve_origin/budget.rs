@@ -6,7 +6,7 @@ use std::process::Command;
 use underpass_testkit::mounts::{FileSystem, Mounted};
 
 use crate::node::{Client, End, Node, until_stored};
-use crate::rig::{noise, until};
+use crate::rig::{noise, skip, until};
 use crate::scripted_origin::{Gate, Object, Origin, Sending};
 
 const MIB: usize = 1 << 20;
@@ -371,4 +371,31 @@ fn a_disk_that_fills_up_is_made_room_on_or_passed_by() {
         assert!(log.iter().all(|line| line["user_space_bytes"] == 0), "{log:?}");
         fs::remove_file(disk.root().join("other")).unwrap();
     }
+}
+
+#[test]
+fn what_cannot_be_removed_from_a_disk_is_served() {
+    let Some(disk) = Mounted::new(FileSystem::Ext4, 64) else { return };
+    let (small, large) = (Object::new(noise(MIB), "a"), Object::new(noise(6 * MIB), "b"));
+    let (small_bytes, large_bytes) = (small.bytes.clone(), large.bytes.clone());
+    let origin = Origin::new(move |asked, sending| match asked.path.as_str() {
+        "/large" => large.send(asked, sending),
+        _ => small.send(asked, sending),
+    });
+    let cache = tempfile::tempdir_in(disk.root()).unwrap();
+    let node = Node::on(cache, &origin.url(), &["--cache-size", "8M"]);
+    let paths = || (0..7).map(|number| format!("/{number}"));
+    paths().for_each(|path| node.get(&path).is(200, &small_bytes));
+    until_stored(&node, 7 * MIB as u64);
+    // As the kernel does after an error of the disk.
+    let aborted = Command::new("mount").args(["-o", "remount,abort"]).arg(disk.root()).status();
+    if !aborted.unwrap().success() || fs::write(disk.root().join("x"), "x").is_ok() {
+        return skip("this kernel does not make a file system read-only that is in use");
+    }
+    node.get("/large").is(200, &large_bytes);
+    origin.end();
+    paths().for_each(|path| node.get(&path).is(200, &small_bytes));
+    node.server.signal("TERM");
+    let said = node.server.finish().stderr;
+    assert!(said.contains("nothing new is stored"), "{said}");
 }
