@@ -81,7 +81,18 @@ impl Expiry {
         self.covers_at(key, requested, millis(SystemTime::now()))
     }
 
+    /// Takes moments of a clock that was ahead for now: what is received from now on was not declared
+    /// stale.
+    fn set_back(&self, now: u64) {
+        let mut prefixes = lock(&self.prefixes);
+        prefixes.iter_mut().for_each(|(moment, _)| *moment = now.min(*moment));
+        self.newest.store(now, Ordering::Relaxed);
+    }
+
     fn covers_at(&self, key: &str, requested: u64, now: u64) -> bool {
+        if self.newest.load(Ordering::Relaxed) > now.saturating_add(MAX_AHEAD) {
+            self.set_back(now);
+        }
         let newest = self.newest.load(Ordering::Relaxed);
         let is_from_future = newest > 0 && requested > now;
         (is_from_future || requested <= newest)
@@ -90,6 +101,9 @@ impl Expiry {
             })
     }
 }
+
+/// The time in milliseconds that a moment may be ahead of what another thread takes for now.
+const MAX_AHEAD: u64 = 1000;
 
 /// Reduces prefixes to their maximum number: the oldest ones become one prefix of all paths. Older
 /// objects are then validated whatever their path is, which is always safe.
@@ -144,6 +158,19 @@ mod tests {
         );
         expiry.add("/").unwrap();
         assert_eq!(expiry.prefixes.lock().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_moment_of_a_clock_that_was_ahead_holds_no_longer_than_that() {
+        let folder = tempfile::tempdir().unwrap();
+        let expiry = Expiry::load(folder.path().join("expired")).unwrap();
+        let (now, day) = (millis(SystemTime::now()), 86_400_000);
+        expiry.insert(now + day, "/a/");
+        for before in [now - 1, now + day] {
+            assert!(expiry.covers_at("/a/b", before, now), "{before}");
+        }
+        assert!(!expiry.covers_at("/a/b", now + 1, now + 2));
+        assert!(!expiry.covers_at("/b", now + 1, now + 2));
     }
 
     #[test]
