@@ -48,8 +48,8 @@ struct OriginServer {
 struct OriginState {
     idle: Vec<Connection<'static>>,
     failures: u32,
-    /// The time until which it is skipped.
-    until: Option<Instant>,
+    /// The time until which it is skipped, and why.
+    until: Option<(Instant, CacheErrorKind)>,
 }
 
 /// A response with its connection, and the origin that sent it.
@@ -135,8 +135,15 @@ impl Origins {
             OriginFailure { error: CacheErrorKind::Unreachable.into(), retry_after: None };
         let mut server_error = None;
         for (origin, server) in self.origins.iter().enumerate() {
-            let refused = |wait| *failure.retry_after.get_or_insert(wait);
-            let Ok(idle) = server.acquire(is_resumed).map_err(refused) else { continue };
+            let idle = match server.acquire(is_resumed) {
+                Ok(idle) => idle,
+                Err((wait, kind)) => {
+                    if failure.retry_after.is_none() {
+                        failure = OriginFailure { error: kind.into(), retry_after: Some(wait) };
+                    }
+                    continue;
+                }
+            };
             let Ok(url) = Url::parse(&format!("{}{}", server.base, key.as_str())) else {
                 return Err(OriginFailure {
                     error: CacheErrorKind::InvalidResponse.into(),
@@ -173,8 +180,9 @@ impl Origins {
                     // One that is late with a single object is no failure, unless others have it.
                     let is_late = matches!(error, ClientError::Stalled | ClientError::Late);
                     let has_failed = is_unreachable(&error) || (is_late && self.origins.len() > 1);
-                    let wait = if has_failed { server.failed() } else { FIRST_WAIT };
-                    failure = OriginFailure { error: error.into(), retry_after: Some(wait) };
+                    let error = CacheError::from(error);
+                    let wait = if has_failed { server.failed(error.kind()) } else { FIRST_WAIT };
+                    failure = OriginFailure { error, retry_after: Some(wait) };
                 }
             }
         }
@@ -193,7 +201,7 @@ impl Origins {
         let mut failure = FolderFailure::from(CacheErrorKind::Unreachable);
         for (origin, server) in self.origins.iter().enumerate() {
             let Some(bucket) = &server.bucket else { continue };
-            let refused = |wait| *failure.retry_after.get_or_insert(wait);
+            let refused = |(wait, _)| *failure.retry_after.get_or_insert(wait);
             let Ok(idle) = server.acquire(false).map_err(refused) else { continue };
             let Ok(url) = Url::parse(&format!("{}{}", server.base, folder.as_str())) else {
                 return Err(CacheErrorKind::InvalidResponse.into());
@@ -206,8 +214,9 @@ impl Origins {
                 }
                 Err(error) => {
                     note(&server.shown, &error.to_string());
-                    let wait = is_unreachable(&error).then(|| server.failed());
+                    let has_failed = is_unreachable(&error);
                     failure = error.into();
+                    let wait = has_failed.then(|| server.failed(failure.error.kind()));
                     failure.retry_after = failure.retry_after.or(wait);
                     if !failure.error.kind().is_transient() {
                         return Err(failure);
@@ -233,16 +242,19 @@ impl OriginServer {
     ///
     /// # Errors
     ///
-    /// The time for which the origin is skipped, because it has failed. After it one request is let
-    /// through. `is_resumed` requests, which continue a body, always are.
-    fn acquire(&self, is_resumed: bool) -> Result<Option<Connection<'static>>, Duration> {
+    /// The time for which the origin is skipped, because it has failed, and how. After it one request
+    /// is let through. `is_resumed` requests, which continue a body, always are.
+    fn acquire(
+        &self,
+        is_resumed: bool,
+    ) -> Result<Option<Connection<'static>>, (Duration, CacheErrorKind)> {
         let mut state = lock(&self.state);
-        if let Some(until) = state.until.filter(|_| !is_resumed) {
+        if let Some((until, why)) = state.until.filter(|_| !is_resumed) {
             let now = Instant::now();
             if now < until {
-                return Err(until - now);
+                return Err((until - now, why));
             }
-            state.until = Some(now + wait(state.failures));
+            state.until = Some((now + wait(state.failures), why));
         }
         Ok(state.idle.pop())
     }
@@ -253,11 +265,11 @@ impl OriginServer {
     }
 
     /// Records a failure; returns how long the origin is skipped.
-    fn failed(&self) -> Duration {
+    fn failed(&self, why: CacheErrorKind) -> Duration {
         let mut state = lock(&self.state);
         let wait = wait(state.failures);
         state.failures = (state.failures + 1).min(16);
-        state.until = Some(Instant::now() + wait);
+        state.until = Some((Instant::now() + wait, why));
         wait
     }
 }

@@ -26,14 +26,13 @@ fn listener(act: impl Fn(TcpStream) + Send + 'static) -> String {
 /// Requests a file from a node; checks what the client gets, and returns what the node says of it.
 fn refused(origin: &str, args: &[&str], (status, detail): (u16, &str)) -> String {
     let node = Node::new(origin, args);
-    // The second one may meet an origin that is left alone.
+    // The second one may meet an origin that is left alone, for the same reason.
     let replies = [node.get("/a"), node.get("/a")];
     for reply in &replies {
         assert!(reply.field("retry-after").is_some(), "{}", reply.head);
-        assert!(reply.cache().contains("detail=origin-"), "{}", reply.cache());
+        assert_eq!(reply.status, status);
+        assert!(reply.cache().ends_with(&format!("detail={detail}")), "{}", reply.cache());
     }
-    assert_eq!(replies[0].status, status);
-    assert!(replies[0].cache().ends_with(&format!("detail={detail}")), "{}", replies[0].cache());
     assert_eq!(node.metric("objects"), 0);
     node.server.signal("TERM");
     let said = node.server.finish().stderr;
@@ -136,7 +135,7 @@ fn what_is_here_is_served_while_the_certificate_of_the_origin_is_wrong() {
     let stale = node.get("/a");
     stale.is(200, &bytes);
     assert!(stale.cache().contains("detail=origin-tls"), "{}", stale.cache());
-    assert_eq!(node.get("/b").status / 100, 5);
+    assert_eq!(node.get("/b").status, 502);
 }
 
 #[test]
