@@ -113,7 +113,7 @@ def test_no_name_leads_out_of_the_target():
 
 @pytest.mark.parametrize("call", [{}, {"maxdepth": 1}, {"maxdepth": 2}])
 def test_no_link_leads_out_of_the_target(folder, call):
-    links = ["good", "../../escaped", "sub/../../../escaped", "..%2f../escaped"]
+    links = ["good", "../../escaped", "sub/../../../another"]
     page = "".join(f'<a href="{link}">link</a>' for link in links).encode()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -121,11 +121,12 @@ def test_no_link_leads_out_of_the_target(folder, call):
             is_own = "underpass" in self.headers["User-Agent"]
             is_page = self.path.split("?")[0].rstrip("/") == "/x"
             self.send_response(404 if is_page and is_own else 200)
+            body = page if is_page else b"a file"
             self.send_header("Content-Type", "text/html" if is_page else "text/plain")
-            self.send_header("Content-Length", str(len(page)))
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             if self.command == "GET":
-                self.wfile.write(page)
+                self.wfile.write(body)
 
         do_HEAD = do_GET
 
