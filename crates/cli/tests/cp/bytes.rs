@@ -290,6 +290,23 @@ fn a_part_is_not_continued_with_other_bytes_of_the_same_time() {
 }
 
 #[test]
+fn a_file_with_holes_that_is_open_for_writing_is_examined_once() {
+    if !has("strace") {
+        return;
+    }
+    let here = folder();
+    let file = File::create(here.path().join("a")).unwrap();
+    for number in 0..8 {
+        file.write_all_at(&[1; 4096], number << 20).unwrap();
+    }
+    let strace = ["-e", "trace=fcntl"];
+    let (finished, log) = traced_in(here.path(), &strace, &["--reflink=never", "a", "z"]);
+    finished.succeeded();
+    let leases = log.lines().filter(|line| line.contains("F_SETLEASE, F_RDLCK"));
+    assert_eq!(leases.count(), 1, "{log}");
+}
+
+#[test]
 fn with_sync_the_name_of_a_stream_is_on_the_disk_too() {
     if !has("strace") {
         return;

@@ -296,6 +296,25 @@ fn with_sync_each_file_system_is_opened_before_it_is_written_to() {
 }
 
 #[test]
+fn with_sync_a_file_that_is_mounted_on_the_target_is_on_the_disk() {
+    if !has("strace") {
+        return;
+    }
+    let Some(mounted) = Mounted::new(FileSystem::Ext4, 16) else { return };
+    let here = folder();
+    noise_file(here.path(), "s", LEN);
+    let (there, file) = (here.path().join("t"), noise_file(&mounted.root(), "file", 1));
+    fs::write(&there, "old").unwrap();
+    assert!(Command::new("mount").arg("--bind").args([&file, &there]).status().unwrap().success());
+    let strace = ["-e", "trace=fsync,syncfs"];
+    let (ended, log) = traced_in(here.path(), &strace, &["--sync", "s", "t"]);
+    assert!(Command::new("umount").arg(&there).status().unwrap().success());
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    assert!(log.contains("fsync("), "{log}");
+    assert!(is_right(file));
+}
+
+#[test]
 fn a_file_that_is_about_to_replace_another_one_is_not_swept_up() {
     if !has("strace") {
         return;
