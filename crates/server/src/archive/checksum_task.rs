@@ -28,7 +28,7 @@ pub(crate) fn begin(
 ) -> ChecksumTask {
     let ChecksumRequest { path, file, version } = request;
     let jobs = &shared.checksum_jobs;
-    let joined = jobs.batches.join(&ChecksumKey::of(&version), || {
+    let joined = jobs.batches.join_once(&ChecksumKey::of(&version), || {
         // A job remembers its result before it forgets those that wait.
         if let Some(checksum) = shared.checksums.get(&version) {
             return Err(Some(checksum));

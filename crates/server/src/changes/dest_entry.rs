@@ -227,7 +227,7 @@ mod tests {
             own.effective -= CapabilitySet::DAC_OVERRIDE;
             set_capabilities(None, own).unwrap();
             let taken = || fs::create_dir(at("folder")).unwrap();
-            remove_folder((&folder, c"folder"), &stat, taken)
+            remove_checked(&folder, c"folder", &stat, taken)
         };
         let removed = thread::scope(|scope| scope.spawn(remove).join().unwrap());
         let failed = removed.unwrap_err().failed;

@@ -193,7 +193,7 @@ impl<'a> TreeCopy<'a> {
         let version = Version::from_stat(&stat);
         let len = version.size();
         let has_holes = u64::try_from(stat.st_blocks).unwrap_or(0) * 512 < len;
-        let ranges = || data_ranges(from.as_fd(), len);
+        let ranges = || data_ranges(from.as_fd(), 0..len);
         let needed = match has_holes {
             true => ranges().try_fold(0, |sum, range| range.map(|(_, len)| sum + len))?,
             false => len,

@@ -24,7 +24,9 @@ pub(crate) async fn make(
     let digest = PartialDigest { hasher: Hasher::new(request.algorithm), request, at: 0 };
     let task = Arc::clone(shared);
     let submit = || shared.digests.queue.submit(client, move || step(&task, client, digest));
-    let Ok(answer) = shared.digests.jobs.join(&key, submit) else { return Err(DigestError::Busy) };
+    let Ok(answer) = shared.digests.jobs.join_once(&key, submit) else {
+        return Err(DigestError::Busy);
+    };
     answer.await.unwrap_or(Err(DigestError::Busy))
 }
 

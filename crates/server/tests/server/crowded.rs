@@ -238,7 +238,7 @@ fn queued_to(port: u16) -> u64 {
 #[test]
 fn requests_of_one_address_leave_memory_to_others() {
     const LEN: usize = 2_000_000;
-    let site = Site::of(&[("file", b"x")]).start();
+    let site = super::rig::Site::of(&[("file", b"x")]).start();
     let length = format!("Content-Length: {LEN}");
     let begin = |mut client: Client| {
         client.send(request("POST", "/?archive=zip", &[&length]));

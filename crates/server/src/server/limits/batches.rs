@@ -62,6 +62,20 @@ impl<K: Eq + Hash + Clone, T> Batches<K, T> {
         Ok(answer)
     }
 
+    /// Waits for the work of `key`, which is submitted once, whoever else asks for it: work of many
+    /// steps must not be done twice at the same time.
+    ///
+    /// # Errors
+    ///
+    /// The errors of `submit`.
+    pub(crate) fn join_once<E>(
+        &self,
+        key: &K,
+        submit: impl FnOnce() -> Result<(), E>,
+    ) -> Result<oneshot::Receiver<T>, E> {
+        self.join(key, ClientNet::of(None), submit)
+    }
+
     /// Returns whether a request still waits for the work of `key`; forgets the work otherwise.
     pub(crate) fn is_wanted(&self, key: &K) -> bool {
         let mut waiting = lock(&self.waiting);
