@@ -235,7 +235,8 @@ impl<'a> CopyContext<'a> {
         self.lacks(failure);
     }
 
-    /// Records that something could not be copied, or that a copy lacks something. The rest goes on.
+    /// Records that something could not be copied, or that a copy lacks something. The rest goes
+    /// on.
     pub(crate) fn lacks(&self, failure: CopyError) {
         let is_target = matches!(failure, CopyError::Refused(CopyRefusal::IsTarget { .. }));
         if self.settings.stop_early && !is_target {

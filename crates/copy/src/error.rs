@@ -64,8 +64,8 @@ impl CopyError {
         matches!(self, Self::Path { source, .. } if source.kind() == io::ErrorKind::AlreadyExists)
     }
 
-    /// Returns whether everything else in the folder `target` would fail in the same way. Other file
-    /// systems may be mounted in it.
+    /// Returns whether everything else in the folder `target` would fail in the same way. Other
+    /// file systems may be mounted in it.
     pub(crate) fn fails_all(&self, target: impl AsFd) -> bool {
         let (path, source) = match self {
             Self::Transfer { to, source: Error::Io { source, .. }, .. } => (to, source),

@@ -68,8 +68,8 @@ impl FileModes {
     }
 
     /// Takes account of what a file has that was just made: another owner where the file system
-    /// chooses it, as with the mount option `grpid`, or another mode if it is the part of an earlier
-    /// run.
+    /// chooses it, as with the mount option `grpid`, or another mode if it is the part of an
+    /// earlier run.
     pub(crate) fn of_made(
         mut self,
         settings: &Settings<'_>,

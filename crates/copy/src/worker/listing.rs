@@ -43,8 +43,8 @@ impl CopyWorker<'_> {
         Ok(())
     }
 
-    /// Adds tasks for a part of a listing: files are copied first, and the rest of the listing comes
-    /// last.
+    /// Adds tasks for a part of a listing: files are copied first, and the rest of the listing
+    /// comes last.
     pub(super) fn push(&self, folder: &Arc<DirPair>, mut listing: EntryBatch) {
         // On a disk that has to seek, files lie in the order of their numbers, more or less.
         listing.files.sort_unstable_by_key(|entry| entry.number);
@@ -69,8 +69,8 @@ impl CopyWorker<'_> {
         self.context.queue.push(tasks);
     }
 
-    /// Reads all names of a folder, before anything in it is copied: on btrfs and tmpfs, a name that
-    /// is replaced meanwhile gets a place that a listing in parts may miss.
+    /// Reads all names of a folder, before anything in it is copied: on btrfs and tmpfs, a name
+    /// that is replaced meanwhile gets a place that a listing in parts may miss.
     pub(super) fn list(&mut self, source: &OwnedFd) -> Result<ListedNames, Errno> {
         let mut names = ListedNames::default();
         let mut folder = RawDir::new(source, self.listing.spare_capacity_mut());
