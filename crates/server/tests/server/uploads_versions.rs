@@ -181,6 +181,19 @@ fn conditions_of_webdav_hold_for_the_whole_upload() {
 }
 
 #[test]
+fn an_upload_that_replaces_any_version_makes_no_new_file() {
+    let server = open_site().start();
+    put(&server, "/file", &[], b"old");
+    let url = create(&server, &["If-Match: *"]);
+    assert_eq!(put(&server, "/file", &[], b"theirs").status, 204);
+    assert_eq!(patch(&server, &url, 0, 1, &[], b"ours").status, 204);
+    let url = create(&server, &["If-Match: *"]);
+    fs::remove_file(server.path("file")).unwrap();
+    assert_eq!(patch(&server, &url, 0, 1, &[], b"ours").status, 412);
+    assert_eq!(names(&server), [""; 0]);
+}
+
+#[test]
 fn a_length_that_comes_later_is_that_of_the_upload() {
     let server = open_site().start();
     let url = create(&server, &[]);

@@ -19,7 +19,7 @@ use crate::uploads::parts::part::{
     PartialUpload, check_content, is_begun, name_at_site, part_age, part_len, part_version,
     record_synced,
 };
-use crate::uploads::parts::target::{UploadTarget, check_version};
+use crate::uploads::parts::target::{ANY_VERSION, UploadTarget, check_version};
 use crate::uploads::refusal::{self, Result, UploadRefusal};
 use crate::uploads::state::disk_space;
 use crate::uploads::state::part_versions::PartVersion;
@@ -261,7 +261,9 @@ fn length(
 /// hold for the present one now, and have to hold on completion.
 fn replaces(upload: &ActiveUpload<'_>, target: &UploadTarget) -> Option<u64> {
     let present = target.present.as_ref().filter(|_| upload.names_version());
-    present.map(|present| version_hash(&present.etag))
+    let is_any = upload.request.field("if-match").is_some();
+    let any = is_any.then_some(ANY_VERSION);
+    present.map(|present| &*present.etag).or(any).map(version_hash)
 }
 
 /// Adds the fields about the state of an upload.

@@ -159,10 +159,15 @@ pub(crate) fn check(request: &Request, present: Option<&ExistingFile>) -> Result
 }
 
 /// Checks that the present file is the only version that may be replaced, if there is one: that
-/// whose entity tag has this hash.
+/// whose entity tag has this hash, or any version for the hash of [`ANY_VERSION`].
 pub(crate) fn check_version(replaces: Option<u64>, present: Option<&ExistingFile>) -> Result<()> {
-    let present = present.map(|present| version_hash(&present.etag));
-    if replaces.is_none() || replaces == present { Ok(()) } else { Err(unexpected_version()) }
+    let hash = present.map(|present| version_hash(&present.etag));
+    let is_any = present.is_some() && replaces == Some(version_hash(ANY_VERSION));
+    if replaces.is_none() || is_any || replaces == hash {
+        Ok(())
+    } else {
+        Err(unexpected_version())
+    }
 }
 
 fn unexpected_version() -> UploadRefusal {
@@ -173,6 +178,9 @@ fn unexpected_version() -> UploadRefusal {
 pub(crate) fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
     if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
 }
+
+/// What stands for each version in conditions (RFC 9110 13.1.1).
+pub(crate) const ANY_VERSION: &str = "*";
 
 /// The permissions of a new file, less the umask of the server.
 const NEW_FILE: u32 = 0o666;
