@@ -2,7 +2,7 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -119,13 +119,14 @@ impl Origins {
         self.origins.iter().any(|origin| origin.client.credentials.store().is_some())
     }
 
-    /// Sends a request to the origins in turn until one answers without a server error; `note`
-    /// receives the URL of each one that does not answer, and why.
+    /// Sends a request to the origins in turn until one answers without a server error; `requests` is
+    /// counted up for each, and `note` receives the URL of each one that does not answer, and why.
     pub(super) fn send(
         &self,
         key: &CacheKey,
         fields: &[(&str, &str)],
         is_resumed: bool,
+        requests: &AtomicU64,
         note: &OnFailure<'_>,
     ) -> Result<OriginResponse, OriginFailure> {
         let elsewhere = Request { method: "GET", fields };
@@ -156,6 +157,7 @@ impl Origins {
                 for_store = fields.iter().map(|field| for_object_store(*field)).collect();
                 request.fields = &for_store;
             }
+            requests.fetch_add(1, Ordering::Relaxed);
             match server.client.execute_without_redirects(idle, &request, &url) {
                 Ok(answer) => {
                     server.succeeded();

@@ -7,7 +7,7 @@ use underpass_client::download::interpret::{FileRequest, StrongValidator};
 
 use super::origins::{OriginFailure, OriginResponse, is_node_id};
 use crate::key::CacheKey;
-use crate::shared::{Counters, Shared};
+use crate::shared::Shared;
 
 /// A client's request for an object.
 #[derive(Clone, Debug, Default)]
@@ -54,9 +54,8 @@ pub(super) fn send(
     let mut lines = fields(request, &shared.origins.id, cdn_loop);
     lines.extend_from_slice(more);
     let lines: Vec<_> = lines.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    Counters::add(&shared.counters.requests, 1);
     let note = |origin: &str, why: &str| shared.origin_failed(key, origin, why);
-    shared.origins.send(key, &lines, is_resumed, &note)
+    shared.origins.send(key, &lines, is_resumed, &shared.counters.requests, &note)
 }
 
 /// Returns the fields of a request; `own` is the identifier of this server.

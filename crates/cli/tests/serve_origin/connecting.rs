@@ -34,10 +34,13 @@ fn refused(origin: &str, args: &[&str], (status, detail): (u16, &str)) -> String
         assert!(reply.cache().ends_with(&format!("detail={detail}")), "{}", reply.cache());
     }
     assert_eq!(node.metric("objects"), 0);
+    let requests = node.metric("requests_total");
     node.server.signal("TERM");
     let said = node.server.finish().stderr;
     let lines: Vec<_> = said.lines().filter(|line| line.contains(" /a from ")).collect();
     assert!(!lines.is_empty(), "{said}");
+    // What was not sent is none.
+    assert_eq!(requests, lines.len() as u64, "{said}");
     assert!(lines[0].contains(&format!("/a from {}: ", origin.trim_end_matches('/'))), "{said}");
     lines[0].to_owned()
 }
