@@ -30,6 +30,8 @@ struct QuotaState {
     /// The bytes of running bodies that are not stored. All of these together have the limit, too,
     /// and count for no others.
     passing: u64,
+    /// The bytes of all of these that were written: the file system knows of them.
+    written: u64,
     /// The bytes of such bodies that have come, and that clients still read.
     held: u64,
     /// The times of recent disk failures.
@@ -52,6 +54,8 @@ pub(crate) struct Room {
     pub(crate) promised: u64,
     /// The bytes of a body that is not stored.
     passing: u64,
+    /// The bytes of all of these that were written.
+    written: u64,
     /// The offset up to which there is room.
     pub(crate) until: u64,
 }
@@ -107,8 +111,7 @@ impl DiskQuota {
             && self.limit.is_none_or(|limit| {
                 used.saturating_add(state.reserved).saturating_add(bytes) <= limit
             });
-        let due = state.reserved.saturating_add(state.passing).saturating_add(bytes);
-        let missing = self.missing(disk, due);
+        let missing = self.missing(disk, state.unwritten(0).saturating_add(bytes));
         if is_within && missing == (MissingSpace { bytes: 0, files: 0 }) {
             state.reserved += bytes;
             return Ok(());
@@ -126,7 +129,7 @@ impl DiskQuota {
     pub(crate) fn promise(&self, bytes: u64, disk: &OwnedFd) -> Option<Room> {
         let mut state = lock(&self.state);
         let due = (state.reserved + state.promised).saturating_add(bytes);
-        let missing = self.missing(disk, due.saturating_add(state.passing));
+        let missing = self.missing(disk, state.unwritten(state.promised).saturating_add(bytes));
         if missing.bytes > state.used() || self.limit.is_some_and(|limit| due > limit) {
             return None;
         }
@@ -145,7 +148,7 @@ impl DiskQuota {
     /// Gives room to a body that is not stored; `None` if others would have to be evicted for it.
     pub(crate) fn pass(&self, bytes: u64, disk: &OwnedFd) -> Option<Room> {
         let mut state = lock(&self.state);
-        let due = state.reserved + state.promised + state.passing;
+        let due = state.unwritten(state.promised);
         let unstored = (state.passing + state.held).saturating_add(bytes);
         if self.limit.is_some_and(|limit| unstored > limit) {
             return None;
@@ -155,6 +158,13 @@ impl DiskQuota {
         }
         state.passing += bytes;
         Some(Room { passing: bytes, ..Room::default() })
+    }
+
+    /// Records that a fill has written some of the bytes for which it has room.
+    pub(crate) fn wrote(&self, room: &mut Room, bytes: u64) {
+        let bytes = bytes.min((room.reserved + room.passing).saturating_sub(room.written));
+        room.written += bytes;
+        lock(&self.state).written += bytes;
     }
 
     /// Records that the disk has failed to read a file.
@@ -204,6 +214,7 @@ impl DiskQuota {
         state.reserved = state.reserved.saturating_sub(room.reserved);
         state.promised = state.promised.saturating_sub(room.promised);
         state.passing = state.passing.saturating_sub(room.passing);
+        state.written = state.written.saturating_sub(room.written);
         written.iter().for_each(|(unit, bytes)| state.queue.add(unit, *bytes));
     }
 
@@ -261,6 +272,11 @@ impl QuotaState {
     /// Returns the space that all objects take.
     fn used(&self) -> u64 {
         self.queue.bytes() + self.queue.len() as u64 * OBJECT_OVERHEAD
+    }
+
+    /// Returns what running bodies may still write, with these bytes that are promised.
+    fn unwritten(&self, promised: u64) -> u64 {
+        (self.reserved + self.passing + promised).saturating_sub(self.written)
     }
 
     fn is_read_only(&self) -> bool {

@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use underpass_testkit::mounts::{FileSystem, Mounted};
+
 use crate::budget::used;
 use crate::node::Node;
 use crate::restarts::files;
@@ -261,4 +263,16 @@ fn an_object_larger_than_the_room_takes_that_of_no_other() {
         });
         assert!(used(&node) < (size[..size.len() - 1].parse::<u64>().unwrap() + 1) << 20);
     }
+}
+
+#[test]
+fn what_a_fill_has_written_counts_once() {
+    // The disk has room for the whole, but not for another half of it.
+    let Some(disk) = Mounted::new(FileSystem::Tmpfs, 300) else { return };
+    let object = Object::new(bytes(200), "a");
+    let all = Arc::clone(&object.bytes);
+    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let node = Node::on(tempfile::tempdir_in(disk.root()).unwrap(), &origin.url(), &[]);
+    node.get("/a").is(200, &all);
+    until("all of it", || node.metric("used_bytes") == 200 * MIB as u64);
 }

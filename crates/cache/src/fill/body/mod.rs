@@ -352,6 +352,7 @@ impl Fill {
         }
         notify(start + bytes, true);
         self.room.reserved += growth.reserved;
+        self.shared.quota.wrote(&mut self.room, bytes);
         self.rest.start = start + bytes;
         self.stored.add(start..start + bytes);
         self.report.add(&received.report);
