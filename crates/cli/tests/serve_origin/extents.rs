@@ -1,6 +1,7 @@
 //! Objects larger than the room: parts of them leave for others.
 
 use std::fs;
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
@@ -275,4 +276,27 @@ fn what_a_fill_has_written_counts_once() {
     let node = Node::on(tempfile::tempdir_in(disk.root()).unwrap(), &origin.url(), &[]);
     node.get("/a").is(200, &all);
     until("all of it", || node.metric("used_bytes") == 200 * MIB as u64);
+}
+
+#[test]
+fn a_part_of_a_large_object_leaves_a_disk_without_any_room() {
+    let Some(disk) = Mounted::new(FileSystem::Tmpfs, 300) else { return };
+    let (large, small) = (Object::new(bytes(200), "a"), Object::new(noise(MIB), "b"));
+    let (large_bytes, small_bytes) = (Arc::clone(&large.bytes), Arc::clone(&small.bytes));
+    let origin = Origin::new(move |asked, sending| match asked.path.as_str() {
+        "/b" => small.send(asked, sending),
+        _ => large.send(asked, sending),
+    });
+    let node = Node::on(tempfile::tempdir_in(disk.root()).unwrap(), &origin.url(), &[]);
+    node.get("/a").is(200, &large_bytes);
+    until("all of it", || node.metric("used_bytes") == 200 * MIB as u64);
+    // Another program takes the rest, to the last page.
+    let mut other = fs::File::create(disk.root().join("other")).unwrap();
+    io::copy(&mut io::repeat(1), &mut other).unwrap_err();
+    node.get("/b").is(200, &small_bytes);
+    let used = node.metric("used_bytes");
+    assert!(used >= 128 * MIB as u64, "{used}");
+    for start in [0, 70 * MIB, 140 * MIB] {
+        check(&node, &large_bytes, start..start + MIB);
+    }
 }

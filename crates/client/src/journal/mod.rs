@@ -11,6 +11,7 @@ mod piece;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::io::ErrorKind::{QuotaExceeded, StorageFull};
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -207,8 +208,33 @@ impl<S: Clone + Serialize> Journal<S> {
         // No other thread records what was on the disk before.
         let _writing = lock(&self.writing);
         lock(&self.inner).forget(range);
-        self.write()?;
-        Ok(fsync(&self.folder)?)
+        match self.write() {
+            Err(error) if matches!(error.kind(), StorageFull | QuotaExceeded) => self.overwrite(),
+            written => written.and_then(|()| Ok(fsync(&self.folder)?)),
+        }
+    }
+
+    /// Writes all of it in place of what the file has, because a full disk has no room for another
+    /// file. The first byte comes last: until then the journal counts for nothing.
+    fn overwrite(&self) -> io::Result<()> {
+        let mut inner = lock(&self.inner);
+        if inner.is_closed {
+            return Ok(());
+        }
+        let head = inner.head(&self.folder)?;
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = File::from(openat(&self.folder, &self.name, flags, Mode::empty())?);
+        let text = head.clone() + &inner.lines();
+        file.write_all_at(b"#", 0)?;
+        file.sync_data()?;
+        let (first, rest) = text.as_bytes().split_at(1);
+        file.write_all_at(rest, 1)?;
+        file.set_len(text.len() as u64)?;
+        file.sync_data()?;
+        file.write_all_at(first, 0)?;
+        file.sync_data()?;
+        (inner.file, inner.pieces_at) = (Some(file), head.len() as u64);
+        Ok(())
     }
 
     /// Returns the ranges that have arrived, in ascending order.
@@ -273,7 +299,7 @@ impl<S: Clone + Serialize> Journal<S> {
             // Another journal may have this temporary name, too.
             return Ok(());
         }
-        let lines: String = inner.pieces.iter().map(|piece| piece.line()).collect();
+        let lines = inner.lines();
         let written = written.and_then(|()| {
             file.write_all_at(lines.as_bytes(), head.len() as u64)?;
             Ok(renameat(&self.folder, &new, &self.folder, &self.name)?)
@@ -303,6 +329,11 @@ impl<S: Clone + Serialize> JournalState<S> {
         text.extend(std::iter::repeat_n(' ', padded - 1 - text.len()));
         text.push('\n');
         Ok(text)
+    }
+
+    /// Returns the lines of all pieces.
+    fn lines(&self) -> String {
+        self.pieces.iter().map(|piece| piece.line()).collect()
     }
 
     /// Removes a range.
