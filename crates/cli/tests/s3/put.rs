@@ -218,6 +218,32 @@ fn a_part_that_was_not_acknowledged_is_sent_again() {
 }
 
 #[test]
+fn a_connection_that_the_store_refuses_leaves_its_part_to_the_others() {
+    let (taken, gate) = (Taken::default(), Gate::default());
+    let store = taken.clone();
+    let count = AtomicU32::new(0);
+    let origin = Origin::new(move |asked, sending| {
+        if asked.method == "PUT" {
+            match count.fetch_add(1, Ordering::Relaxed) {
+                // The first one is served until the other was refused.
+                0 => gate.wait(),
+                1 => {
+                    let body = "<Error><Code>SlowDown</Code></Error>";
+                    Taken::xml(sending, "503 Slow Down", body);
+                    return gate.open();
+                }
+                _ => {}
+            }
+        }
+        store.answer(asked, sending);
+    });
+    let (here, bytes) = with_a_large_file();
+    let args = [&IN_PARTS[..], &["--retries", "0"]].concat();
+    Running::start(command(&origin.url(), here.path(), &args)).finish().succeeded();
+    assert!(taken.done.lock().unwrap().take() == Some(bytes));
+}
+
+#[test]
 fn an_upload_that_cannot_be_resumed_leaves_no_parts() {
     for (args, status) in [(&["--no-resume"][..], "403 No"), (&[], "400 No")] {
         let taken = Taken::default();

@@ -106,6 +106,8 @@ pub(super) struct StoredParts<'p, 'a, 't> {
 #[derive(Default)]
 pub(super) struct PartsState {
     missing: VecDeque<(usize, Range<u64>)>,
+    /// The number of workers.
+    workers: usize,
     /// The parts that the store has.
     pub(super) sent: Vec<StoredPart>,
     /// The bytes moved, and how.
@@ -157,12 +159,14 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
     ) -> Result<(), UploadError> {
         let count = usize::try_from(connections).unwrap_or(1).clamp(1, MAX_CONNECTIONS);
         let count = count.min(lock(&self.state).missing.len()).max(1);
+        lock(&self.state).workers = count;
         let parts = &*self;
         std::thread::scope(|scope| {
             for _ in 1..count {
                 // Where no more threads are allowed, there are fewer.
-                let _ = std::thread::Builder::new()
+                let started = std::thread::Builder::new()
                     .spawn_scoped(scope, move || parts.work(None, count));
+                lock(&parts.state).workers -= usize::from(started.is_err());
             }
             parts.work(idle, count);
         });
@@ -176,11 +180,12 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
         state
     }
 
-    /// Sends one part after the other, until none is left or one of them fails permanently.
+    /// Sends one part after the other, until none is left or one of them fails permanently. If the
+    /// store refuses this connection only, those that it accepts send the rest.
     fn work(&self, mut idle: Option<Connection<'a>>, count: usize) {
         let (mut backoff, mut corrections) = (Backoff::new(self.upload.retries), 0);
         while !self.is_over.load(Ordering::Relaxed) {
-            let Some((number, range)) = lock(&self.state).missing.pop_front() else { return };
+            let Some((number, range)) = self.next() else { return };
             match self.send_part(number, &range, idle.take(), count) {
                 Ok(None) => {
                     lock(&self.state).missing.push_front((number, range));
@@ -199,9 +204,20 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
                     state.sent.push(part);
                 }
                 Err(error) => {
-                    lock(&self.state).missing.push_front((number, range));
-                    let wait = error.is_temporary().then(|| backoff.next(retry_after(&error)));
-                    let Some(wait) = wait.flatten() else { return self.fail(error) };
+                    let is_temporary = error.is_temporary();
+                    let wait = is_temporary.then(|| backoff.next(retry_after(&error))).flatten();
+                    let has_others = {
+                        let mut state = lock(&self.state);
+                        state.missing.push_front((number, range));
+                        state.workers -= usize::from(wait.is_none());
+                        state.workers > 0
+                    };
+                    let Some(wait) = wait else {
+                        if !is_temporary || !has_others {
+                            self.fail(error);
+                        }
+                        return;
+                    };
                     self.emit(&UploadEvent::Again { error: &error, wait, resumes: true });
                     let flags: Vec<_> =
                         self.client.cancel.into_iter().chain([&self.is_over]).collect();
@@ -211,6 +227,14 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
                 }
             }
         }
+    }
+
+    /// Takes the next part. Without one this worker ends, which others have to know.
+    fn next(&self) -> Option<(usize, Range<u64>)> {
+        let mut state = lock(&self.state);
+        let next = state.missing.pop_front();
+        state.workers -= usize::from(next.is_none());
+        next
     }
 
     fn fail(&self, error: UploadError) {
