@@ -107,7 +107,7 @@ pub(crate) fn get(
             Ok(done) => Outcome::of(&GetReceipt::new(&shown(&url), &path, &done, elapsed)),
             Err(failed) => {
                 let mut line = format!("fetching {} to {}: {failed}", shown(&url), path.display());
-                if let Some(PartialInfo { name, bytes }) = &failed.kept {
+                if let Some(PartialInfo { name, bytes }) = failed.kept.as_deref() {
                     line += &format!("; {} keeps {bytes} bytes", name.display());
                 }
                 let receipt = GetReceipt::of_failed(&shown(&url), &path, &failed, elapsed);

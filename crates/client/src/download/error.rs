@@ -111,7 +111,7 @@ pub struct Failed {
     /// Bytes that had arrived in earlier runs.
     pub resumed_at: u64,
     /// The partial file that the next run can resume, if there is one.
-    pub kept: Option<PartialInfo>,
+    pub kept: Option<Box<PartialInfo>>,
     /// The TLS of the last connection, if there was any.
     pub tls: Option<Box<SessionFacts>>,
 }

@@ -138,7 +138,7 @@ fn finish(
             print::file_receipt(args.show, &receipt);
             let to = destination.path().display();
             let mut line = format!("fetching {} to {to}: {failed}", shown(url));
-            if let Some(PartialInfo { name, bytes }) = &failed.kept {
+            if let Some(PartialInfo { name, bytes }) = failed.kept.as_deref() {
                 // Writing to a string cannot fail.
                 let _ = write!(line, "; {} keeps {}", name.display(), BinaryBytes(*bytes));
             }

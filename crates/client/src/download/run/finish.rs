@@ -124,7 +124,8 @@ impl Download<'_, '_> {
         }
         let name = self.name().filter(|_| is_kept);
         let kept = name
-            .map(|name| PartialInfo { name: name.part_name().into_boxed_os_str(), bytes: kept });
+            .map(|name| PartialInfo { name: name.part_name().into_boxed_os_str(), bytes: kept })
+            .map(Box::new);
         Failed {
             error,
             report: Box::new(self.report),
