@@ -18,8 +18,8 @@ pub enum StrongValidator {
     Tag(String),
     /// A modification date that a second change cannot share.
     Date(String),
-    /// Such a date, and the weak entity tag that came with it. Equal tags prove nothing, but another
-    /// one is of another version, whose date may have been kept.
+    /// Such a date, and the weak entity tag that came with it. Equal tags prove nothing, but
+    /// another one is of another version, whose date may have been kept.
     DateAndTag(String, String),
 }
 

@@ -219,8 +219,8 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
     }
 
     /// Asks for the target after a page was the answer: one that a server shows for every request,
-    /// such as a page to log in, says 200, too. Returns `false` if the target is missing, of another
-    /// length, or such a page itself.
+    /// such as a page to log in, says 200, too. Returns `false` if the target is missing, of
+    /// another length, or such a page itself.
     fn is_stored(&mut self) -> bool {
         let request = Request { method: "HEAD", fields: &[] };
         // Who may write need not be allowed to read.

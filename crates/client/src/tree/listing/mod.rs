@@ -34,8 +34,8 @@ pub struct Listing {
     /// Whether it is a listing whose end is missing.
     pub is_cut: bool,
     /// Whether it is a page without anything that makes it a listing: a heading, or links to other
-    /// orders of the same folder or to the folder above. JSON is one if it has objects of which none
-    /// is an entry.
+    /// orders of the same folder or to the folder above. JSON is one if it has objects of which
+    /// none is an entry.
     pub is_other_page: bool,
     /// Whether it is certain that nothing else is in the folder: it is a listing and no other page,
     /// and it is whole.
