@@ -28,7 +28,7 @@ pub(crate) enum EntryVerdict {
     /// Leave what has its name.
     Leave,
     /// Leave what has its name, for it is up to date; other names of the file may link to it.
-    UpToDate,
+    Current,
     /// Leave what has its name, for it is the copy that an earlier run has made.
     Resumed,
 }
@@ -69,7 +69,7 @@ impl CopyWorker<'_> {
             let links = settings.hard_links && settings.link.is_none() && !settings.no_clobber;
             let links = links && self.context.links.may_have(stat);
             if links && is_copy(stat, &there, &folder.target) {
-                return Ok(EntryVerdict::UpToDate);
+                return Ok(EntryVerdict::Current);
             }
             self.totals.kept += 1;
             return Ok(EntryVerdict::Leave);

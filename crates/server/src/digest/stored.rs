@@ -3,7 +3,7 @@
 //!
 //! Setting an attribute changes the file's ctime, which distinguishes its versions. So the
 //! attribute records the previous ctime and the time at which it is set: if the present ctime is
-//! within [`WINDOW`] after that, only the attribute was changed since then. The digests are then
+//! within ten milliseconds after that, only the attribute was changed since then. The digests are then
 //! valid, and the version keeps its old name. Any later change moves the ctime on, which
 //! invalidates the attribute.
 //!

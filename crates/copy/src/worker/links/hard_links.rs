@@ -44,7 +44,7 @@ impl CopyWorker<'_> {
         stat: &Stat,
         verdict: EntryVerdict,
     ) -> Result<bool> {
-        if verdict != EntryVerdict::UpToDate {
+        if verdict != EntryVerdict::Current {
             return Ok(false);
         }
         if self.context.settings.dry_run {
