@@ -292,6 +292,17 @@ mod tests {
     }
 
     #[test]
+    fn a_wrong_url_is_refused_without_its_password() {
+        for word in ["http://me:SECRET@h:99999/x", "ftp://me:SECRET@h/x", "http://me:SECRET@h/x#1"]
+        {
+            let error = named(OsStr::new(word)).expect_err(word).to_string();
+            assert!(error.contains("***@h") && !error.contains("SECRET"), "{error}");
+        }
+        assert!(named(OsStr::new("s3://bucket/report#1.csv")).is_err());
+        assert!(named(OsStr::new("http://h/x%231")).is_ok());
+    }
+
+    #[test]
     fn the_folder_we_are_in_has_no_name() {
         for (path, expected) in
             [("a/b", Some("b")), ("a/b/", Some("b")), (".", None), ("a/.", None), ("..", None)]
