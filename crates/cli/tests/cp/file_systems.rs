@@ -147,7 +147,7 @@ fn names_that_differ_in_case_only_are_not_written_in_place_of_each_other_in_a_ne
     let words = ["-rT", "--in-place", "a", target.to_str().unwrap()];
     let finished = cp_in(here.path(), &words);
     assert_eq!(finished.code(), Some(1), "{}", finished.stderr);
-    assert!(finished.stderr.contains("just made"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("just created"), "{}", finished.stderr);
     assert_eq!(names(&target), ["readme"]);
 }
 
@@ -169,7 +169,7 @@ fn a_name_that_differs_in_case_only_is_not_taken_for_a_file_that_was_there() {
             }
             let finished = cp_in(here.path(), &words);
             assert_eq!(finished.code(), Some(1), "{words:?}: {}", finished.stderr);
-            assert!(finished.stderr.contains("just made"), "{}", finished.stderr);
+            assert!(finished.stderr.contains("just created"), "{}", finished.stderr);
         }
     }
 }
@@ -220,7 +220,7 @@ fn a_twin_that_somebody_reads_is_not_replaced_either() {
     });
     let finished = copy.finish();
     assert_eq!(finished.code(), Some(1), "{}", finished.stderr);
-    assert!(finished.stderr.contains("just made"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("just created"), "{}", finished.stderr);
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn folders_that_differ_in_case_only_lose_no_file() {
             let args = [args, &[target.to_str().unwrap()][..]].concat();
             let finished = cp_in(here.path(), &args);
             assert_eq!(finished.code(), Some(1), "{args:?}: {}", finished.stderr);
-            assert_eq!(finished.stderr.matches("just made").count(), 2, "{}", finished.stderr);
+            assert_eq!(finished.stderr.matches("just created").count(), 2, "{}", finished.stderr);
             assert_eq!(names(&target), ["photos"], "{args:?}: {}", finished.stderr);
             assert_eq!(names(&target.join("photos")), ["old", "x", "y", "z"]);
             assert_eq!(names(&target.join("photos/old")), ["deep"]);

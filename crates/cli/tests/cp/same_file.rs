@@ -182,7 +182,7 @@ fn what_coreutils_destroys_is_left_alone() {
     prepare("mkdir a b t; echo 1 > a/x; echo 2 > b/x", here.path());
     let finished = shell(here.path(), &program, "-r -j8 a/x b/. t");
     assert_eq!(finished.code(), Some(1), "{}", finished.stderr);
-    assert!(finished.stderr.contains("was just made"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("which this command has just created"), "{}", finished.stderr);
     assert_eq!(fs::read_to_string(here.path().join("t/x")).unwrap(), "1\n");
     // What goes to an open file does not take its name away.
     for (number, path) in [(1, "/dev/stdout"), (2, "/dev/stderr"), (7, "/dev/fd/7")] {

@@ -157,7 +157,7 @@ fn nothing_is_written_through_a_link_that_is_here() {
     symlink(elsewhere.path(), target.path().join("t/inner")).unwrap();
     let url = format!("{}t/", address(&server));
     let finished = get(&url, target.path(), &["--force"]).failed(1, &["lacks 3 files"]);
-    assert!(finished.stderr.contains("a link is where its folder"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("a link has the name of its folder"), "{}", finished.stderr);
     assert_eq!(names(elsewhere.path()), [""; 0]);
 }
 

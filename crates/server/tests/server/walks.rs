@@ -66,7 +66,7 @@ fn a_search_that_ends_early_says_so() {
     assert_eq!((cut.text().lines().count(), cut.field("Underpass-Incomplete")), (7, Some("?1")));
     let cut = site.ask("GET", "/?q=file&below&limit=5000", &["Accept: text/html"]);
     assert_eq!(cut.field("Underpass-Incomplete"), Some("?1"));
-    assert!(cut.text().contains("these are the first 1,000 found"), "{}", cut.text());
+    assert!(cut.text().contains("the first 1,000 are shown"), "{}", cut.text());
     let whole = site.get("/?simple&q=file 1004&below".replace(' ', "%20").as_str());
     assert_eq!(
         (whole.text().as_ref(), whole.field("Underpass-Incomplete")),
