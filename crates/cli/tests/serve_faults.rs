@@ -241,7 +241,7 @@ fn a_server_ends_though_nothing_takes_its_log() {
     run(["get", "-q", "-o", "-", &format!("{}small", server.address)]).succeeded();
     server.signal("TERM");
     let said = server.finish().succeeded().stderr;
-    assert!(said.contains("the last lines of the log are lost"), "{said}");
+    assert!(said.contains("the last log lines were lost"), "{said}");
 }
 
 #[test]

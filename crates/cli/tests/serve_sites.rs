@@ -798,10 +798,10 @@ fn what_the_sandbox_does_not_reach_is_refused_until_a_restart() {
         return rig::skip("this kernel has no Landlock");
     }
     assert!(
-        other.contains("without reading ") && other.contains("/c: restart the server"),
+        other.contains("does not allow reading ") && other.contains("/c: restart the server"),
         "{other}"
     );
-    assert!(changes.contains("without changes of "), "{changes}");
+    assert!(changes.contains("does not allow changes of "), "{changes}");
 }
 
 #[test]
@@ -816,7 +816,7 @@ fn a_root_that_was_replaced_needs_a_restart() {
     if !notes.contains("confined by Landlock") {
         return rig::skip("this kernel has no Landlock");
     }
-    assert!(notes.contains("without reading what is now "), "{notes}");
+    assert!(notes.contains("does not allow reading what is now "), "{notes}");
     assert!(notes.contains("the previous sites stay in use"), "{notes}");
 }
 
