@@ -84,9 +84,9 @@ pub(crate) fn is_dash(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Returns the number of the descriptor of this process that a path stands for, if a file is open
-/// there. Bytes go to the open file, after what was written to it: it is not replaced, as others
-/// write to it, too.
+/// Returns the number of the descriptor of this process that a path stands for, if a file, a pipe
+/// or a socket is open there. Bytes go to the open file, after what was written to it: it is not
+/// replaced, as others write to it, too.
 pub(crate) fn open_file_number(path: &Path) -> Option<i32> {
     let number = match path.to_str()? {
         "/dev/stdout" => 1,
@@ -96,7 +96,8 @@ pub(crate) fn open_file_number(path: &Path) -> Option<i32> {
             number?.parse().ok()?
         }
     };
-    fs::metadata(path).is_ok_and(|found| found.is_file()).then_some(number)
+    let kind = fs::metadata(path).ok()?.file_type();
+    (kind.is_file() || kind.is_fifo() || kind.is_socket()).then_some(number)
 }
 
 /// Returns whether a path stands for standard output.

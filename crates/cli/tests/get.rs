@@ -271,6 +271,24 @@ fn a_file_that_is_open_is_written_to_and_not_replaced() {
 }
 
 #[test]
+fn a_pipe_that_is_open_is_written_to() {
+    let stage = Stage::new(&[]);
+    fs::write(stage.served.path().join("small"), "data\n").unwrap();
+    fs::write(stage.here.path().join("local"), "data\n").unwrap();
+    let url = stage.url("small");
+    for words in [
+        &["get", "-q", &url, "-o", "/dev/stdout"][..],
+        &["get", "-q", &url, "-o", "/proc/self/fd/1"],
+        &["cp", "-q", "local", "/dev/fd/1"],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_underpass"));
+        command.args(words).current_dir(stage.here.path()).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        assert_eq!(Running::start(command).finish().succeeded().text(), "data\n", "{words:?}");
+    }
+}
+
+#[test]
 fn several_addresses_are_fetched_one_after_the_other() {
     let stage = Stage::new(&[]);
     fs::write(stage.served.path().join("a b"), "small").unwrap();

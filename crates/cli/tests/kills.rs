@@ -118,7 +118,7 @@ fn number(receipt: &Value, name: &str) -> u64 {
 /// ever answered says so at once, and is started again.
 fn finish(client: Running, again: impl Fn() -> Command) -> rig::Finished {
     let finished = client.finish();
-    let words = ["Connection refused", "Connection reset", "without an answer"];
+    let words = ["Connection refused", "Connection reset", "without a response"];
     let is_unmet = words.iter().any(|word| finished.stderr.contains(word));
     match is_unmet && finished.code() == Some(1) {
         true => Running::start(again()).finish().succeeded(),

@@ -148,7 +148,11 @@ fn folders_arrive_with_everything_in_them() {
 
     // Once more, into folders that exist, with what the links lead to.
     let done = stage.run(&["-r", "-L", root, &stage.url("/")]).succeeded();
-    assert!(done.stderr.contains("loop: left out: the link points to a folder that contains it"), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("loop: left out: the link points to a folder that contains it"),
+        "{}",
+        done.stderr
+    );
     assert!(stage.arrived("tree/link") == noise(10));
     // Under a new name, and what is in the folder we are in.
     stage.run(&["-r", root, &stage.url("/other")]).succeeded();

@@ -118,7 +118,7 @@ fn paths_that_mean_nothing_are_refused() {
         (&["f", "a/small", "new"], 2, "is not a folder"),
         (&["-T", "f", "f", "d"], 2, "-T"),
         (&["f", "new/"], 1, "Not a directory"),
-        (&["a", "new"], 1, "-r copies folders"),
+        (&["a", "new"], 1, "add -r to copy folders"),
         (&["-r", "a", "f"], 1, "replacing by a folder"),
         (&["-T", "f", "d"], 1, "Is a directory"),
         (&["-r", "a", "a/b/new"], 2, "into itself"),
@@ -206,7 +206,11 @@ fn links_in_a_circle_are_told_and_left_out() {
     symlink("self", here.path().join("a/self")).unwrap();
     let finished = cp_in(here.path(), &["-rL", "a", "z"]);
     assert_eq!(finished.code(), Some(1));
-    assert!(finished.stderr.contains("the link points to a folder that contains it"), "{}", finished.stderr);
+    assert!(
+        finished.stderr.contains("the link points to a folder that contains it"),
+        "{}",
+        finished.stderr
+    );
     assert!(finished.stderr.contains("a/self"), "{}", finished.stderr);
     assert_eq!(fs::read(here.path().join("z/b/large")).unwrap(), noise(300_000));
     assert!(!here.path().join("z/b/up").exists());

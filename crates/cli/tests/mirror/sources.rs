@@ -45,7 +45,7 @@ fn parts_come_from_servers_with_the_same_tag_or_a_digest() {
     let third = format!("{}file", other.url);
     let said =
         get(here.path(), &["-f", "--rate", "40M", &urls[0], "--mirror", &third]).succeeded().stderr;
-    assert!(said.contains(&format!("{third} is left out: it has another file")), "{said}");
+    assert!(said.contains(&format!("{third} is left out: it has a different file")), "{said}");
     assert!(fs::read(here.path().join("file")).unwrap() == bytes);
     let right = digest(here.path(), &urls[0]);
     let args = ["-f", "--rate", "40M", &urls[0], "--mirror", &third, "--digest", &right];

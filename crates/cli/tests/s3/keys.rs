@@ -210,8 +210,10 @@ fn a_service_that_has_no_newer_keys_is_named() {
     let (store, here) = (store(), folder());
     let mut command = get(here.path(), &store);
     command.env("AWS_CONTAINER_CREDENTIALS_FULL_URI", service.url());
-    let words =
-        ["(AccessDenied)", "newer keys: asking http://127.0.0.1:", "for the keys of the container"];
+    let words = [
+        "(AccessDenied)",
+        "newer keys: requesting the keys of the container from http://127.0.0.1:",
+    ];
     Running::start(command).finish().failed(1, &words);
 }
 

@@ -309,8 +309,10 @@ mod tests {
         let signer = expiring(-60, false);
         assert!(!is_newer(&signer));
         let failure = signer.failure().expect("a failure");
-        assert!(failure.starts_with("asking http://127.0.0.1:"), "{failure}");
-        assert!(failure.contains("for the keys of the container"), "{failure}");
+        assert!(
+            failure.starts_with("requesting the keys of the container from http://127.0.0.1:"),
+            "{failure}"
+        );
     }
 
     #[test]

@@ -182,7 +182,7 @@ fn a_proxy_is_asked_with_the_whole_address() {
 #[test]
 fn addresses_of_other_kinds_are_refused_in_plain_words() {
     let client = Client::new();
-    client.fails(&Url::parse("ftp://a/b").unwrap(), "the scheme ftp");
+    client.fails(&Url::parse("ftp://a/b").unwrap(), "URL scheme ftp");
     let server = redirects("ftp://127.0.0.1:1/".to_owned());
     let failed = client.fails(&server.url("/"), "ftp");
     let is_it = matches!(failed.error, DownloadError::Client(ClientError::Scheme { .. }));

@@ -303,7 +303,7 @@ fn a_listing_in_a_coding_is_told() {
         [head.as_bytes(), body].concat()
     });
     let Err(failed) = attempt(&url).outcome else { panic!("it was taken") };
-    assert!(failed.to_string().contains("encoded as gzip"), "{failed}");
+    assert!(failed.to_string().contains("Content-Encoding gzip"), "{failed}");
 }
 
 #[test]
