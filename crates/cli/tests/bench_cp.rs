@@ -46,7 +46,7 @@ fn files_of_each_size_are_copied_by_all_that_are_there() {
         assert_eq!(record["copies"]["missing"][0], "xcp");
         assert!(finished.text().contains("xcp is not installed"), "{}", finished.text());
     }
-    for says in ["What ours takes of what", "underpass cp -q -a ORIGINAL COPY", "cp -a"] {
+    for says in ["Ratio of ours to", "underpass cp -q -a ORIGINAL COPY", "cp -a"] {
         assert!(finished.text().contains(says), "{}", finished.text());
     }
 }

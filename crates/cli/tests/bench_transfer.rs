@@ -77,7 +77,7 @@ fn downloads_from_both_servers_are_measured_by_every_client() {
                 assert!(versions.contains(program), "{versions}");
             }
             counted(&record, &clients);
-            for words in ["What ours take", "aria2c --no-conf", "Server and client are on any"] {
+            for words in ["Ratio of ours to", "aria2c --no-conf", "Server and client are on any"] {
                 assert!(finished.text().contains(words), "{}", finished.text());
             }
         }
@@ -93,7 +93,7 @@ fn clients_are_chosen_and_servers_kept_on_a_core() {
         assert_eq!(ways(&record), ["curl", "curl"]);
         assert_eq!(record["arguments"]["transfers"]["pinned"], "server");
         assert!(finished.text().contains("The server is on core"), "{}", finished.text());
-        assert!(!finished.text().contains("What ours take"), "{}", finished.text());
+        assert!(!finished.text().contains("Ratio of ours to"), "{}", finished.text());
     }
 }
 

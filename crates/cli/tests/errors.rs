@@ -136,7 +136,7 @@ fn a_failed_transfer_prints_its_receipt_too() {
     let target = folder.path().join("target");
     let target = target.to_str().unwrap();
     let finished = run(["cp", "/proc/version", target, "--mechanism", "reflink", "--json"]);
-    let receipt = finished.failed(1, &["reflink", "not offered"]).receipt();
+    let receipt = finished.failed(1, &["reflink", "not available"]).receipt();
     assert!(receipt["error"].as_str().unwrap().contains("reflink"));
     assert_eq!(receipt["bytes"], 0);
     assert_eq!(receipt["declined"][0]["mechanism"], "reflink");

@@ -265,7 +265,7 @@ fn without_the_folder_above_nothing_more_is_tried() {
         fs::write(root.join(name), name).unwrap();
     }
     let (root, url) = (root.to_str().unwrap(), stage.url("/none/"));
-    let failed = stage.run(&["-r", root, &url]).failed(1, &["409", "put --create-parents"]);
+    let failed = stage.run(&["-r", root, &url]).failed(1, &["409", "--create-parents"]);
     assert_eq!(failed.stderr.lines().count(), 1, "{}", failed.stderr);
     stage.run(&["-r", "--create-parents", root, &url]).succeeded();
     assert_eq!(stage.arrived("none/tree/c"), b"c");
@@ -281,7 +281,7 @@ fn each_refusal_is_one_line_that_says_what_to_do() {
     let url = |path: &str| stage.url(path);
     let cases: &[(&[&str], &[&str])] = &[
         (&[&large, &url("/large")], &["413", "larger than the server allows"]),
-        (&[&file, &url("/none/file")], &["409", "create the folder", "--create-parents"]),
+        (&[&file, &url("/none/file")], &["409", "parent folder", "--create-parents"]),
         (&[&file, &url("/there"), "--if-match", "other"], &["another version", "--if-match"]),
         (&[&file, &url("/gone"), "--if-match", "other"], &["does not exist", "--if-match"]),
         (&[&file, &url("/folder")], &["40"]),

@@ -596,7 +596,7 @@ fn a_site_loses_no_certificate_while_the_server_runs() {
     assert!(!said.contains("has changed"), "{said}");
     assert_eq!(said.matches("the previous sites stay in use").count(), 2, "{said}");
     assert!(said.contains("this site has no tls-cert"), "{said}");
-    assert!(said.contains("HTTPS ends only with a restart"), "{said}");
+    assert!(said.contains("restart the server to disable HTTPS"), "{said}");
 }
 
 #[test]

@@ -82,7 +82,7 @@ fn a_record_of_peers_alone_compares_nothing_of_ours() {
     record.cells.pop();
     record.samples.retain(|sample| sample.cell != ours);
     let text = figures(&record);
-    assert!(!text.contains("What ours take"), "{text}");
+    assert!(!text.contains("Ratio of ours"), "{text}");
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn files_go_by_sendfile_in_parts_if_they_are_large() {
     command.stdin(Stdio::piped());
     let mut running = Running::start(command);
     running.child.stdin.take().unwrap().write_all(b"some").unwrap();
-    running.finish().failed(1, &["its length is not known", "save it to a file"]);
+    running.finish().failed(1, &["its length is unknown", "save it to a file"]);
     // Nothing is left of uploads that were begun.
     assert!(
         !store.path(".sgwtmp/multipart").exists() || is_empty(&store.path(".sgwtmp/multipart"))

@@ -132,7 +132,7 @@ fn the_doctor_tells_how_good_an_origin_is() {
     };
     let (code, states) = examine("good");
     assert_eq!(code, Some(0), "{states:?}");
-    assert_eq!(states[..2], ["origin best", "origin-tls unneeded"]);
+    assert_eq!(states[..2], ["origin best", "origin-tls limited"]);
     assert_eq!(states[2..4], ["ranges best", "version best"]);
     assert!(states[4].starts_with("cache-disk "), "{states:?}");
     let (code, states) = examine("plain");

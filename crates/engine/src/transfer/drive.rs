@@ -267,7 +267,7 @@ impl Spin {
 }
 
 /// The number of waits in [`SPIN_TIME`] without a byte that only a spin can have.
-const MAX_WAITS: u32 = 1000;
+const MAX_WAITS: u32 = 100;
 
 /// The pause before another attempt to get memory for a socket.
 const STARVED_INTERVAL: Duration = Duration::from_millis(10);

@@ -136,7 +136,7 @@ pub(crate) fn finish(
     entry.record(&outcome.report);
     entry.usage = entry.usage + outcome.usage;
     let pending = PendingEntry { entry, end: peer.written.get() };
-    peer.pending.borrow_mut().push_back(pending);
+    peer.pending.borrow_mut().push(pending);
 }
 
 /// Returns whether one more response may wait to arrive.
@@ -166,12 +166,12 @@ pub(crate) fn write_arrived(worker: &Worker, peer: &Peer, is_over: bool) -> Cont
         return then;
     }
     let acknowledged = peer.acknowledged();
-    while let Some(front) = pending.front() {
-        let missing = front.end.saturating_sub(acknowledged);
+    while let Some(first) = pending.first() {
+        let missing = first.end.saturating_sub(acknowledged);
         if missing > 0 && !is_over {
             break;
         }
-        let Some(PendingEntry { mut entry, .. }) = pending.pop_front() else { break };
+        let PendingEntry { mut entry, .. } = pending.remove(0);
         entry.acknowledged = entry.sent.saturating_sub(missing);
         if missing > 0 {
             entry.failure.get_or_insert_with(failed);

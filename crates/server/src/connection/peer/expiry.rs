@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use underpass_engine::socket;
 
-use super::{Activity, Peer};
+use super::Peer;
+use super::activity::{Activity, CloseReason};
 
 impl Peer {
     /// Closes it if it made no progress for as long as `timeout`.
@@ -36,7 +37,7 @@ impl Peer {
             timeout = timeout.min(MAX_RESERVE_TIME);
         }
         if now.duration_since(self.since.get()) >= timeout {
-            self.is_expired.set(true);
+            self.closed.set(Some(CloseReason::Expired));
             self.terminate();
         }
     }

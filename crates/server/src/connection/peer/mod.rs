@@ -1,9 +1,9 @@
 //! The state of one connection for its worker: its address, its activity, and since when.
 
+mod activity;
 mod expiry;
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::VecDeque;
 use std::fmt::Write;
 use std::future::poll_fn;
 use std::io;
@@ -20,6 +20,8 @@ use rustix::net::{RecvFlags, getsockname, recv};
 use tokio::io::Interest;
 use underpass_engine::{Mechanism, Policy, TlsTransport, socket};
 
+pub(crate) use self::activity::Activity;
+use self::activity::CloseReason;
 use crate::connection::socket::{READABLE, Socket};
 use crate::observe::pending_entry::PendingEntry;
 use crate::server::limits::budget::BudgetShare;
@@ -52,24 +54,22 @@ pub(crate) struct Peer {
     slow: OnceCell<Box<SlowResponse>>,
     /// The bytes written to the socket so far.
     pub(crate) written: Cell<u64>,
-    /// Whether it was closed for lack of progress.
-    is_expired: Cell<bool>,
+    /// The reason for which this server has closed it, if it has.
+    closed: Cell<Option<CloseReason>>,
     /// Whether the response that it was sending is given up.
     pub(crate) is_given_up: Cell<bool>,
     /// Whether it ended abnormally.
     is_reset: Cell<bool>,
     /// The download that is being sent, or was sent last, if it could be resumed.
     pub(crate) download: Cell<Option<(ResumableDownload, u64)>>,
-    /// Responses that may not have arrived yet, in order.
-    pub(crate) pending: RefCell<VecDeque<PendingEntry>>,
+    /// Responses that may not have arrived yet, in order: few, so a queue's size is not worth it.
+    pub(crate) pending: RefCell<Vec<PendingEntry>>,
     /// Whether its last response was sent whole, where no log asks whether each has arrived.
     pub(crate) is_unconfirmed: Cell<bool>,
     /// The share of the budget that `pending` holds.
     pub(crate) entries: BudgetShare,
     /// The share of the budget that its requests and its handshake hold.
     pub(crate) requests: BudgetShare,
-    /// Whether it was closed to make room for another one.
-    is_evicted: Cell<bool>,
     /// Whether it has sent a whole request.
     has_requested: Cell<bool>,
     /// Whether it has read so much of a response that the socket took more after it had refused to.
@@ -87,25 +87,6 @@ struct SlowResponse {
     seen: Cell<u64>,
     /// Wakes the task that waits until the socket takes more.
     writer: RefCell<Option<Waker>>,
-}
-
-/// The activity of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Activity {
-    /// It is in the TLS handshake.
-    Handshaking,
-    /// It waits for the next request.
-    Idle,
-    /// It reads a request that is not complete.
-    Reading,
-    /// It discards the body of a request.
-    Discarding,
-    /// It waits for a helper that prepares the response.
-    Waiting,
-    /// It has a thread that receives the body of a request and checks the time itself.
-    Receiving,
-    /// It sends a response.
-    Sending,
 }
 
 impl Peer {
@@ -126,7 +107,7 @@ impl Peer {
             since: Cell::new(Instant::now()),
             slow: OnceCell::new(),
             written: Cell::new(0),
-            is_expired: Cell::new(false),
+            closed: Cell::new(None),
             is_given_up: Cell::new(false),
             is_reset: Cell::new(false),
             download: Cell::default(),
@@ -134,7 +115,6 @@ impl Peer {
             is_unconfirmed: Cell::new(false),
             entries: BudgetShare::default(),
             requests: BudgetShare::default(),
-            is_evicted: Cell::new(false),
             has_requested: Cell::new(false),
             has_read: Cell::new(false),
             is_new: Cell::new(true),
@@ -254,7 +234,7 @@ impl Peer {
             self.activity.get(),
             Activity::Handshaking | Activity::Idle | Activity::Reading
         );
-        (is_idle && !self.is_evicted.get() && !self.is_reserve).then(|| self.since.get())
+        (is_idle && self.closed.get().is_none() && !self.is_reserve).then(|| self.since.get())
     }
 
     /// Closes it to make room for another connection, unless a client that has sent a request
@@ -264,7 +244,7 @@ impl Peer {
         if is_used && self.has_input() {
             return false;
         }
-        self.is_evicted.set(true);
+        self.closed.set(Some(CloseReason::Evicted));
         self.terminate();
         true
     }
@@ -302,7 +282,7 @@ impl Peer {
 
     /// Returns whether it was closed for lack of progress.
     pub(crate) fn is_expired(&self) -> bool {
-        self.is_expired.get()
+        self.closed.get() == Some(CloseReason::Expired)
     }
 
     /// Returns the bytes written to the socket that the peer's kernel has acknowledged.
@@ -321,7 +301,7 @@ impl Peer {
 
     /// Returns whether the kernel is still sending what was written, to a client that may read it.
     pub(crate) fn is_sending_on(&self) -> bool {
-        let is_ended = self.is_expired.get() || self.is_given_up.get() || self.is_evicted.get();
+        let is_ended = self.closed.get().is_some() || self.is_given_up.get();
         !is_ended && !self.is_reset.get() && !self.has_delivered_all()
     }
 

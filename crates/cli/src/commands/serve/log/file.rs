@@ -119,7 +119,7 @@ mod tests {
         symlink(&target, shared.join("link")).unwrap();
         for path in ["logs/log", "link/log"] {
             let error = LogFile::open(Some(&shared.join(path))).unwrap_err().to_string();
-            assert!(error.contains("no link in it is followed"), "{error}");
+            assert!(error.contains("links in it are not followed"), "{error}");
             assert!(!target.join("log").exists());
         }
         fs::remove_file(shared.join("logs/log")).unwrap();

@@ -1,0 +1,29 @@
+//! The states of a connection.
+
+/// The activity of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Activity {
+    /// It is in the TLS handshake.
+    Handshaking,
+    /// It waits for the next request.
+    Idle,
+    /// It reads a request that is not complete.
+    Reading,
+    /// It discards the body of a request.
+    Discarding,
+    /// It waits for a helper that prepares the response.
+    Waiting,
+    /// It has a thread that receives the body of a request and checks the time itself.
+    Receiving,
+    /// It sends a response.
+    Sending,
+}
+
+/// The reason for which this server closes a connection before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CloseReason {
+    /// It made no progress.
+    Expired,
+    /// Another one needed its place.
+    Evicted,
+}
