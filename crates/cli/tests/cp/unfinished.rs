@@ -428,7 +428,7 @@ fn nobody_goes_on_with_a_part_that_another_user_has_made() {
         Running::start(command)
     };
     // A part is made, and the copy ends before it is whole.
-    let mut stopped = started(&["--mechanism", "read_write", "--step", "4096"]);
+    let mut stopped = started(&["--mechanism", "read_write", "--step", "512"]);
     let deadline = Instant::now() + Duration::from_secs(60);
     let part = loop {
         let found = names(here.path()).into_iter().find(|name| name.ends_with(".part"));

@@ -364,7 +364,8 @@ fn what_a_redirect_leads_away_from_is_neither_here_nor_empty() {
     let json = |text: &str| Page::new(text.as_bytes(), &["Content-Type: application/json"]);
     for page in [json(r#"{"error":"log in","paths":[]}"#), json(r#"[{"error":"log in"}]"#)] {
         origin.set("/sub/", page);
-        update(&origin.url("/"), dir, &["--delete"]).failed(1, &["removed"]);
+        let failed = update(&origin.url("/"), dir, &["--delete"]).failed(1, &[]);
+        assert!(failed.stderr.contains("nothing "), "{}", failed.stderr);
         assert!(dir.join("sub/mine").exists());
     }
     // A page of another length is not the file that is listed.
