@@ -131,7 +131,11 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         };
         let fd = source.fd.as_fd();
         match source.at {
-            Some(at) => pread(fd, &mut [0], at + self.position.offset) == Err(Errno::AGAIN),
+            Some(at) => {
+                // As much as the kernel asks for at a time: a file may refuse a part of that.
+                let mut bytes = vec![0; PIPE_BYTES];
+                pread(fd, &mut bytes[..], at + self.position.offset) == Err(Errno::AGAIN)
+            }
             None => {
                 let mut ends = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
                 !wait::poll(&mut ends, Some(Duration::ZERO))
@@ -268,6 +272,9 @@ impl Spin {
 
 /// The number of waits in [`SPIN_TIME`] without a byte that only a spin can have.
 const MAX_WAITS: u32 = 100;
+
+/// The usual capacity of a pipe, through which sendfile(2) reads.
+const PIPE_BYTES: usize = 64 << 10;
 
 /// The pause before another attempt to get memory for a socket.
 const STARVED_INTERVAL: Duration = Duration::from_millis(10);
