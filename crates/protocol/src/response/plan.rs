@@ -4,13 +4,12 @@
 //! The facts come from one open descriptor, as the bytes do later. The function reads nothing,
 //! not even the clock, so that every row of the standard can be a row of a test.
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::time::SystemTime;
 
 use super::conditional::{self, PreconditionResult, Validators};
 use super::disposition::push_disposition;
-use super::head::{PLAIN_TEXT, push_decimal, push_field, push_number_field};
+use super::head::{PLAIN_TEXT, push_decimal, push_field, push_number_field, reason};
 use super::multipart::{Multipart, push_content_range};
 use super::range::{self, RangeAnswer};
 use super::validator::{last_modified, push_date};
@@ -64,7 +63,7 @@ pub enum PlannedBody {
     /// Several ranges of the file with headers between them.
     Multipart(Multipart),
     /// A sentence for people.
-    Message(Cow<'static, str>),
+    Message(String),
 }
 
 /// Decides the response to a GET or HEAD for this file at this moment.
@@ -166,12 +165,7 @@ fn not_modified(facts: &Representation, now: SystemTime) -> ResponsePlan {
 
 /// Plans a 412 (RFC 9110 15.5.13).
 fn failed(facts: &Representation) -> ResponsePlan {
-    message(
-        412,
-        Vec::new(),
-        facts,
-        "412 Precondition Failed: the file is not the requested version\n",
-    )
+    message(412, Vec::new(), facts, "the file is not the requested version")
 }
 
 /// Plans a 416, which names the length of the file (RFC 9110 15.5.17).
@@ -180,26 +174,17 @@ fn unsatisfiable(facts: &Representation) -> ResponsePlan {
     fields.extend_from_slice(b"Content-Range: bytes */");
     push_decimal(&mut fields, facts.len);
     fields.extend_from_slice(b"\r\n");
-    message(
-        416,
-        fields,
-        facts,
-        "416 Range Not Satisfiable: the file has none of the requested bytes\n",
-    )
+    message(416, fields, facts, "the file has none of the requested bytes")
 }
 
-/// Returns an answer that is not the file.
-fn message(
-    status: u16,
-    mut fields: Vec<u8>,
-    facts: &Representation,
-    text: &'static str,
-) -> ResponsePlan {
+/// Returns a response that is not the file.
+fn message(status: u16, mut fields: Vec<u8>, facts: &Representation, detail: &str) -> ResponsePlan {
+    let text = format!("{status} {}: {detail}\n", reason(status));
     let body_len = text.len() as u64;
     push_field(&mut fields, "Content-Type", PLAIN_TEXT.as_bytes());
     push_number_field(&mut fields, "Content-Length", body_len);
     push_vary(&mut fields, facts);
-    ResponsePlan { status, fields, body: PlannedBody::Message(Cow::Borrowed(text)), body_len }
+    ResponsePlan { status, fields, body: PlannedBody::Message(text), body_len }
 }
 
 /// Adds the fields that every answer with bytes of the file has.
@@ -233,8 +218,7 @@ fn push_vary(fields: &mut Vec<u8>, facts: &Representation) {
 }
 
 /// The answer to a client that would append to the beginning of another version.
-const REPLACED: &str =
-    "409 Conflict: the file has changed since your download was interrupted: start over\n";
+const REPLACED: &str = "the file has changed since your download was interrupted: start over";
 
 /// The length of the lines of a usual response, which are allocated once.
 const FIELDS_CAPACITY: usize = 320;

@@ -187,7 +187,7 @@ impl<'s> FilePlan<'s> {
         let part = if is_single { part() } else { None };
         let body = match plan.body {
             PlannedBody::Nothing => Body::Nothing,
-            PlannedBody::Message(text) => Body::Memory(text.into_owned().into_bytes().into()),
+            PlannedBody::Message(text) => Body::Memory(text.into_bytes().into()),
             content => Body::File(file_body(ctx, chosen, content, len)),
         };
         let mut response = Response::new(status, plan.fields, body, Some(len));

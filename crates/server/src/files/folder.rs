@@ -297,7 +297,7 @@ fn send_archive(
     let sent = response::part(&plan, layout.len(), &etag, true);
     let body = match plan.body {
         PlannedBody::Nothing => Body::Nothing,
-        PlannedBody::Message(text) => Body::Memory(text.into_owned().into_bytes().into()),
+        PlannedBody::Message(text) => Body::Memory(text.into_bytes().into()),
         sends_files => match archive_body(ctx, laid_out, sends_files) {
             Some(body) => Body::Archive(Box::new(body)),
             None => return ctx.busy(503, "too many archives are being sent; try again soon"),

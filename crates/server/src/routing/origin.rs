@@ -253,7 +253,7 @@ fn response(
     let len = entry.len().map(|_| plan.body_len);
     let body = match (body, plan.body) {
         (Some(body), _) => Body::Cached(Box::new(body)),
-        (None, PlannedBody::Message(text)) => Body::Memory(text.into_owned().into_bytes().into()),
+        (None, PlannedBody::Message(text)) => Body::Memory(text.into_bytes().into()),
         (None, _) => Body::Nothing,
     };
     let mut response = Response::new(plan.status, plan.fields, body, len);

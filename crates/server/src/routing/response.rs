@@ -202,7 +202,7 @@ impl FileBody {
                 });
                 chain.bytes(parts.closing)
             }
-            PlannedBody::Message(text) => chain.bytes(text.into_owned().into_bytes()),
+            PlannedBody::Message(text) => chain.bytes(text.into_bytes()),
             PlannedBody::Nothing => chain,
         }
     }
