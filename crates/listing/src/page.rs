@@ -166,6 +166,8 @@ impl<'a> Prepared<'a> {
 pub struct Unsorted {
     scan: Scan,
     tally: PageCounts,
+    /// Whether the entry before the first one is a folder: looked up once, and not for each piece.
+    starts_after_folder: bool,
     next_part: NextPart,
 }
 
@@ -188,6 +190,7 @@ impl Unsorted {
         Ok(Self {
             scan: Scan::new(listing)?,
             tally: PageCounts::default(),
+            starts_after_folder: listing.start().is_some_and(|start| start.is_folder),
             next_part: NextPart::Begin,
         })
     }
@@ -200,7 +203,7 @@ impl Unsorted {
     pub fn next(&mut self, listing: &Listing<'_>) -> io::Result<Option<Vec<u8>>> {
         let mut out = Vec::new();
         let outline = Outline::default();
-        let start = PageStart::new(listing);
+        let start = PageStart::with_kind(listing, self.starts_after_folder);
         let (step_len, enough) = match listing.query.format {
             // What is written about an entry can be a thousand times as long as its name.
             Format::Multistatus => (LEAST_STEP_LEN, PIECE_LEN),

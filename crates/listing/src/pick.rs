@@ -22,6 +22,12 @@ impl<'l> PageStart<'l> {
         Self { order: listing.query.order, place: listing.start() }
     }
 
+    /// Returns the start of this listing, whose entry before it is known to be a folder or not.
+    pub(super) fn with_kind(listing: &'l Listing<'_>, is_folder: bool) -> Self {
+        let place = listing.query.start().map(|start| PageCursor { is_folder, ..start });
+        Self { order: listing.query.order, place }
+    }
+
     /// Returns whether the entry belongs to a previous page.
     pub(super) fn is_before(&self, found: &ScannedEntry<'_>) -> bool {
         self.place.is_some_and(|start| {

@@ -17,7 +17,7 @@ pub(crate) struct DigestRequest {
     pub(crate) algorithm: Algorithm,
 }
 
-/// What requests for the same digest have in common.
+/// Identifies a digest: requests with the same key wait for the same job.
 pub(crate) type DigestKey = (FileVersion, Algorithm);
 
 impl DigestRequest {

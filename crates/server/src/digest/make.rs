@@ -33,6 +33,9 @@ pub(crate) async fn make(
 /// Reads the next slice of a file, and submits the one after it.
 fn step(shared: &Arc<Shared>, client: ClientNet, mut digest: PartialDigest) {
     let key = digest.request.key();
+    if !shared.digests.jobs.is_wanted(&key) {
+        return;
+    }
     let result = digest.read_slice(shared).or_else(|| {
         let task = Arc::clone(shared);
         let next = shared.digests.queue.resume(client, move || step(&task, client, digest));
@@ -56,7 +59,6 @@ impl PartialDigest {
     /// Reads a slice; returns the result if that was the last one. A digest is remembered, unless
     /// that was done meanwhile.
     fn read_slice(&mut self, shared: &Shared) -> Option<DigestResult> {
-        let key = self.request.key();
         let DigestRequest { file, version, algorithm } = &self.request;
         if self.at == 0 {
             if shared.digests.get(version, &[*algorithm]).is_some() {
@@ -69,7 +71,7 @@ impl PartialDigest {
         let mut read_bytes = 0;
         let outcome = add_range(&mut self.hasher, file, self.at..end, |read| {
             read_bytes = read;
-            shared.digests.jobs.is_wanted(&key) && is_current()
+            is_current()
         });
         let is_unchanged = is_current();
         let is_made = outcome.is_ok() && is_unchanged && end == version.size();

@@ -3,8 +3,8 @@
 //!
 //! Setting an attribute changes the file's ctime, which distinguishes its versions. So the
 //! attribute records the previous ctime and the time at which it is set: if the present ctime is
-//! within ten milliseconds after that, only the attribute was changed since then. The digests are then
-//! valid, and the version keeps its old name. Any later change moves the ctime on, which
+//! within ten milliseconds after that, only the attribute was changed since then. The digests are
+//! then valid, and the version keeps its old name. Any later change moves the ctime on, which
 //! invalidates the attribute.
 //!
 //! The ctime that a file gets is that of the kernel's clock at its last tick, or a finer one since
@@ -76,7 +76,7 @@ pub fn etag(file: impl AsFd, version: &Version) -> String {
 /// Stores digests with their file, and returns its new version, which differs only in the ctime.
 /// Returns `None` if the file is not in the version that the digests are of.
 ///
-/// Transfers of this process take both versions for the same, those of others do not.
+/// Transfers of this process treat both versions as the same; those of other processes do not.
 ///
 /// # Errors
 ///

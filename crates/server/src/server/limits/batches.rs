@@ -23,7 +23,7 @@ pub(crate) struct Batches<K, T> {
 #[derive(Debug)]
 struct Batch<T> {
     waiters: Vec<oneshot::Sender<T>>,
-    /// The clients in whose lines the work stands.
+    /// The clients for whom the work is queued.
     clients: Vec<ClientNet>,
 }
 
@@ -34,8 +34,8 @@ impl<K, T> Default for Batches<K, T> {
 }
 
 impl<K: Eq + Hash + Clone, T> Batches<K, T> {
-    /// Waits for the work of `key`. Unless it stands in the line of this client, `submit` is called
-    /// to submit it: the work is done when its first turn comes, in whichever line.
+    /// Waits for the work of `key`. Unless it is queued for this client, `submit` is called to queue
+    /// it: the work runs when its first turn comes, whichever client that is of.
     ///
     /// # Errors
     ///
@@ -51,7 +51,7 @@ impl<K: Eq + Hash + Clone, T> Batches<K, T> {
         // The lock is held meanwhile: the work cannot begin before its submission is decided.
         if let Some(batch) = waiting.get_mut(key) {
             batch.waiters.push(waiter);
-            // If there is no place left in its line, it waits in that of another client.
+            // If the queue has no place for this client, it waits for the turn of another one.
             if !batch.clients.contains(&client) && submit().is_ok() {
                 batch.clients.push(client);
             }
@@ -79,8 +79,10 @@ impl<K: Eq + Hash + Clone, T> Batches<K, T> {
     /// Returns whether a request still waits for the work of `key`; forgets the work otherwise.
     pub(crate) fn is_wanted(&self, key: &K) -> bool {
         let mut waiting = lock(&self.waiting);
-        let is_wanted =
-            waiting.get(key).is_some_and(|batch| batch.waiters.iter().any(|it| !it.is_closed()));
+        let is_wanted = waiting.get_mut(key).is_some_and(|batch| {
+            batch.waiters.retain(|waiter| !waiter.is_closed());
+            !batch.waiters.is_empty()
+        });
         if !is_wanted {
             waiting.remove(key);
         }
@@ -89,7 +91,7 @@ impl<K: Eq + Hash + Clone, T> Batches<K, T> {
 
     /// Returns the senders of all that wait, at the moment in which the work begins: later requests
     /// wait for the next run. It includes every request that has not gone away. There are none if
-    /// the work was begun in the line of another client.
+    /// the work was begun in the turn of another client.
     pub(crate) fn begin(&self, key: &K) -> Vec<oneshot::Sender<T>> {
         let batch = lock(&self.waiting).remove(key);
         let mut waiters = batch.map(|batch| batch.waiters).unwrap_or_default();
@@ -111,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_stands_once_in_the_line_of_each_client_that_waits() {
+    fn work_is_queued_once_for_each_waiting_client() {
         let batches = Batches::<&str, u8>::default();
         let client = |last| ClientNet::of(Some(([192, 0, 2, last], 1).into()));
         let mut submitted = Vec::new();
