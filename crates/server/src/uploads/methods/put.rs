@@ -51,7 +51,7 @@ pub(crate) fn put(upload: &mut ActiveUpload<'_>) -> Result<Response> {
 }
 
 /// Options for giving a complete file its name.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct FinishOptions<'f> {
     /// The part that it is until then, if any.
     pub(crate) part: Option<&'f PartialUpload<'f>>,

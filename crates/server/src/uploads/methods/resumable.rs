@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use underpass_engine::atomic_file::AtomicFile;
 
+use crate::changes::dav::describe::link;
 use crate::routing::response::Response;
 use crate::server::settings::Changes;
 use crate::uploads::active_upload::ActiveUpload;
@@ -24,7 +25,6 @@ use crate::uploads::refusal::{self, Result, UploadRefusal};
 use crate::uploads::state::disk_space;
 use crate::uploads::state::part_versions::PartVersion;
 use crate::uploads::state::random::random_bytes;
-use underpass_protocol::encode_path;
 use underpass_protocol::request::Method;
 use underpass_protocol::upload::{
     INTEROP_VERSION, PARTIAL_UPLOAD, PartId, Problem, UploadFields, UploadId, UploadLimits,
@@ -49,6 +49,7 @@ pub(crate) fn create(upload: &mut ActiveUpload<'_>, is_complete: bool) -> Result
     if !upload.has_body() {
         // The client requests the address before there is anything to send, or the file is empty.
         let new_file = part.open(&target, 0)?;
+        upload.site.shared.uploads.versions.remove(new_file.file());
         return finish_step(
             upload,
             &target,
@@ -69,6 +70,8 @@ pub(crate) fn create(upload: &mut ActiveUpload<'_>, is_complete: bool) -> Result
     upload.send_continue()?;
     upload.first_byte()?;
     let new_file = part.name(&target, new_file)?;
+    // A part that was removed may have had its inode number, and a note in memory.
+    upload.site.shared.uploads.versions.remove(new_file.file());
     append(upload, &target, &part, new_file, UploadStep { id: &id, offset: 0, is_complete })
 }
 
@@ -86,8 +89,11 @@ pub(crate) fn resume(upload: &mut ActiveUpload<'_>, id: &[u8]) -> Result<Respons
             let mut response = Response::empty(204);
             let limits = limits(upload, part_age(&target, id_of_part));
             add_state(&mut response, limits, offset, false);
-            let later = part_version(upload, &target, id_of_part)?.map(|version| version.total);
-            if let Some(length) = id.length.or(later) {
+            let length = match id.length {
+                Some(length) => Some(length),
+                None => part_version(upload, &target, id_of_part)?.map(|version| version.total),
+            };
+            if let Some(length) = length {
                 response.add_field("Upload-Length", &length.to_string());
             }
             response.add_field("Cache-Control", "no-store");
@@ -129,7 +135,10 @@ fn patch(upload: &mut ActiveUpload<'_>, target: &UploadTarget, id: &UploadId) ->
         let refusal = UploadRefusal::problem(problem).with("Upload-Offset", offset);
         return Err(refusal.with("Upload-Complete", "?0"));
     }
-    let known = id.length.or(part.version(target)?.map(|version| version.total));
+    let known = match id.length {
+        Some(length) => Some(length),
+        None => part.version(target)?.map(|version| version.total),
+    };
     let length = length(upload, fields, is_complete, offset, known)?;
     let end = upload.expected().map(|body| offset + body).or(length).unwrap_or(offset);
     upload.check_size(length.unwrap_or(end))?;
@@ -281,8 +290,8 @@ fn limits(upload: &ActiveUpload<'_>, waited: Duration) -> UploadLimits {
 
 /// Returns the address of an upload.
 fn location(upload: &ActiveUpload<'_>, id: &UploadId) -> String {
-    let [prefix, path] = [upload.site.settings.path_prefix.as_bytes(), &*upload.params.path];
-    format!("{}/{}?upload={id}", encode_path(prefix), encode_path(path))
+    let path = &*upload.params.path;
+    format!("{}?upload={id}", link(upload.site, path, path.is_empty()))
 }
 
 /// Returns the id of an upload's part, which includes the client as its owner.

@@ -138,7 +138,7 @@ impl UploadTarget {
         let file = root.open(&self.path, DiskWait::Allowed).ok();
         let same = file.as_ref().filter(|file| Version::of(file).is_ok_and(|now| now == version));
         let etag = same.map_or_else(|| etag(&facts(&version)), |file| stored::etag(file, &version));
-        // One that the server may not read has an ACL, too.
+        // A file that the server may not read can have an ACL, too.
         let mode = match file.map_or_else(|| root.open_path(&self.path), Ok) {
             Ok(file) => without_acl(file.as_fd(), stat.st_mode),
             Err(_) => stat.st_mode & !0o070,

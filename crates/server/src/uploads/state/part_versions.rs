@@ -12,6 +12,8 @@ use rustix::io::Errno;
 use underpass_engine::FileId;
 use underpass_engine::wait::lock;
 
+use super::unfinished::MAX_PARTS;
+
 /// The version of a file that is uploaded, as far as the server knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PartVersion {
@@ -52,7 +54,7 @@ impl PartVersions {
         let is_noted = fsetxattr(part, ATTRIBUTE, text.as_bytes(), XattrFlags::empty()).is_ok();
         if let (false, Ok(stat)) = (is_noted, fstat(part)) {
             let mut versions = lock(&self.0);
-            if versions.len() >= MAX_VERSIONS {
+            if versions.len() >= MAX_PARTS {
                 // Those parts have to be sent anew.
                 versions.clear();
             }
@@ -71,6 +73,3 @@ const ATTRIBUTE: &CStr = c"user.underpass.upload";
 
 /// The maximum length of a note: a number and an entity tag of this server.
 const MAX_NOTE: usize = 256;
-
-/// The maximum number of versions in memory, as many as parts may wait.
-const MAX_VERSIONS: usize = 4096;

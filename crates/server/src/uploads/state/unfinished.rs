@@ -102,7 +102,7 @@ fn has_passed(since: SystemTime, expiry: Duration) -> bool {
 const MAX_OF_OWNER: usize = 128;
 
 /// The maximum number of waiting parts. Their paths take at most 32 MiB, and seldom more than one.
-const MAX_PARTS: usize = 4096;
+pub(super) const MAX_PARTS: usize = 4096;
 
 #[cfg(test)]
 mod tests {
