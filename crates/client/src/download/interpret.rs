@@ -37,7 +37,7 @@ impl StrongValidator {
         // RFC 9110 8.8.2.2: within the same second it could change again.
         let date = parse_date(fields.get("date")?)?;
         let date = (modified + Duration::from_secs(1) <= date).then(|| text.to_owned())?;
-        Some(match tag.filter(|tag| opaque(tag.as_bytes()) != tag.as_bytes()) {
+        Some(match tag.filter(|tag| tag.starts_with("W/")) {
             Some(tag) => Self::DateAndTag(date, tag.to_owned()),
             None => Self::Date(date),
         })

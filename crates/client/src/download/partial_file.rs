@@ -301,19 +301,21 @@ impl<'t> TargetName<'t> {
         // Another program may have put a file of its own there.
         let is_own =
             known.zip(found.ok()).is_some_and(|(known, found)| known.subject.inode == found.st_ino);
+        // Held until the journal is removed.
+        let mut locked = None;
         if is_own {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
             let file = openat(self.folder, &part, flags, Mode::empty());
-            let Some(_locked) = file.ok().filter(|file| take(file, self.folder, &part)) else {
+            locked = file.ok().filter(|file| take(file, self.folder, &part));
+            if locked.is_none() {
                 return;
-            };
+            }
             if also_the_part {
                 let _ = unlinkat(self.folder, &part, AtFlags::empty());
             }
-            let _ = journal::remove(self.folder, &self.journal_name());
-            return;
         }
         let _ = journal::remove(self.folder, &self.journal_name());
+        drop(locked);
     }
 
     /// Removes the partial file of an earlier process that nothing needs any more, because the file

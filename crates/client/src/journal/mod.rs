@@ -147,7 +147,8 @@ impl<S: Clone + Serialize> Journal<S> {
     /// Those of [`create`](Self::create).
     pub fn describe(&self, subject: impl FnOnce() -> S) -> io::Result<()> {
         let _writing = lock(&self.writing);
-        let before = std::mem::replace(&mut lock(&self.inner).subject, subject());
+        let subject = subject();
+        let before = std::mem::replace(&mut lock(&self.inner).subject, subject);
         self.write().inspect_err(|_| lock(&self.inner).subject = before)
     }
 
@@ -370,8 +371,8 @@ impl<S: Clone + Serialize> JournalState<S> {
     }
 }
 
-/// Creates the file of a journal that has no other name yet. What an ended process has left is
-/// removed, and nobody else writes to it.
+/// Creates the file of a journal that has no other name yet. A file that an ended process has left is
+/// removed first, so no other process writes to this one.
 fn create_new(folder: &OwnedFd, new: &OsStr) -> io::Result<File> {
     let _ = unlinkat(folder, new, AtFlags::empty());
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;

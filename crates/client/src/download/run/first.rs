@@ -248,6 +248,7 @@ impl<'j, 'a> Download<'j, 'a> {
         let response = &answer.response;
         self.modified = modified(response).or(self.modified);
         self.is_adopted = true;
+        self.answered_url = Some(answer.url.clone());
         self.total = total;
         let mut offered = offered(response);
         if self.options.verify && self.client.credentials.store().is_some() {
@@ -262,7 +263,6 @@ impl<'j, 'a> Download<'j, 'a> {
         }
         if self.partial.is_none() {
             self.version = StrongValidator::of(response);
-            self.answered_url = Some(answer.url.clone());
             self.has_ranges = has_ranges(response) && !self.is_plain;
             self.partial = Some(self.place(total)?);
             self.has_partial |= matches!(self.partial, Some(PartialFile::Resumable(_)));
@@ -311,9 +311,8 @@ impl<'j, 'a> Download<'j, 'a> {
         }
         let Ok(room) = fstatvfs(partial.file()) else { return Ok(()) };
         // An earlier process has reserved room for more than it has received.
-        let own = partial.file().metadata().map_or(0, |found| found.blocks() * 512);
-        let reserved = own.saturating_sub(self.here());
-        let needed = total.saturating_sub(self.here().saturating_add(reserved));
+        let reserved = partial.file().metadata().map_or(0, |found| found.blocks() * 512);
+        let needed = total.saturating_sub(self.here().max(reserved));
         let free = room.f_bavail * room.f_frsize;
         // Some file systems say nothing of their size.
         let is_full = room.f_blocks > 0 && needed > free;

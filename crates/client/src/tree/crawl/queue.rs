@@ -32,6 +32,8 @@ struct QueueState {
     waiting: VecDeque<CrawlTask>,
     /// Busy workers, each of which may find more.
     at_work: usize,
+    /// Workers that wait for a task.
+    idle: usize,
     /// The error that stops all workers.
     failed: Option<TreeError>,
 }
@@ -39,7 +41,7 @@ struct QueueState {
 impl CrawlQueue {
     pub(super) fn new(first: CrawlTask) -> Self {
         let waiting = VecDeque::from([first]);
-        let state = Mutex::new(QueueState { waiting, at_work: 0, failed: None });
+        let state = Mutex::new(QueueState { waiting, at_work: 0, idle: 0, failed: None });
         Self { state, changed: Condvar::new() }
     }
 
@@ -58,7 +60,9 @@ impl CrawlQueue {
             if state.at_work == 0 {
                 return None;
             }
+            state.idle += 1;
             state = unpoison(self.changed.wait(state));
+            state.idle -= 1;
         }
     }
 
@@ -70,11 +74,11 @@ impl CrawlQueue {
         self.changed.notify_all();
     }
 
-    /// Gives a task back for the others that are at work, because this worker ends; returns it if
-    /// there are none.
+    /// Gives a task back for the other workers, because this one ends; returns it if there are none,
+    /// or if nothing was fetched yet.
     pub(super) fn leave(&self, task: CrawlTask) -> Option<CrawlTask> {
         let mut state = lock(&self.state);
-        if state.at_work == 1 {
+        if state.at_work + state.idle == 1 || task.depth == 0 {
             return Some(task);
         }
         state.at_work -= 1;
