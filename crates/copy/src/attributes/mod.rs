@@ -77,7 +77,7 @@ impl FileModes {
         made: BorrowedFd<'_>,
         inherited: InheritedAttrs,
     ) -> Result<Self, Errno> {
-        if !settings.preserve.ownership && !settings.resume {
+        if !settings.resume && (!settings.preserve.ownership || self.is_foreign) {
             return Ok(self);
         }
         let there = fstat(made)?;

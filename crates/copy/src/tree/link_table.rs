@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
 
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, linkat, openat, statat};
@@ -33,6 +33,8 @@ pub(crate) struct LinkTable {
     waiting: AtomicUsize,
     /// Notified when the first copy of a file is made, or has failed.
     is_decided: Condvar,
+    /// Whether a thread has panicked, so that a first copy may never be made.
+    is_lost: AtomicBool,
 }
 
 /// A file with its size and its time of modification. If it is removed, a new file may get its
@@ -97,8 +99,15 @@ pub(crate) enum LinkDecision {
 impl LinkTable {
     /// Makes an empty table.
     pub(crate) fn new(follow: Follow) -> Self {
-        let (table, waiting, is_decided) = Default::default();
-        Self { are_counted: follow == Follow::Never, table, waiting, is_decided }
+        let (table, waiting, is_decided, is_lost) = Default::default();
+        Self { are_counted: follow == Follow::Never, table, waiting, is_decided, is_lost }
+    }
+
+    /// Notes that a thread has panicked: nobody waits for it.
+    pub(crate) fn lose(&self) {
+        let _table = lock(&self.table);
+        self.is_lost.store(true, Ordering::Relaxed);
+        self.is_decided.notify_all();
     }
 
     /// Returns whether a file belongs into the table.
@@ -119,6 +128,7 @@ impl LinkTable {
             let known = table.get(&key);
             known.is_some_and(|it| matches!(it.state, FirstCopy::Pending(_)))
                 && self.waiting.load(Ordering::Relaxed) >= MAX_WAITING
+                && !self.is_lost.load(Ordering::Relaxed)
         };
         let mut table = unpoison(self.is_decided.wait_while(lock(&self.table), is_full));
         let Some(known) = table.get_mut(&key) else {

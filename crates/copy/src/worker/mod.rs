@@ -40,6 +40,14 @@ pub(crate) struct CopyWorker<'a> {
     pub(crate) system: Option<(u64, &'static str)>,
 }
 
+impl Drop for CopyWorker<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.context.links.lose();
+        }
+    }
+}
+
 impl<'a> CopyWorker<'a> {
     /// Works until nothing is left, and returns what it has done.
     pub(crate) fn run(context: &'a CopyContext<'a>) -> CopyTotals {
@@ -60,7 +68,7 @@ impl<'a> CopyWorker<'a> {
             context.queue.done(lease);
         }
         worker.totals.usage = Usage::of_this_thread() - before;
-        worker.totals
+        std::mem::take(&mut worker.totals)
     }
 
     fn perform(&mut self, task: FolderTask) {
