@@ -209,7 +209,7 @@ impl Generation {
     ///
     /// If the range may still be in the journal or in the file: the whole file has to be removed.
     pub(crate) fn evict(&self, range: &Range<u64>) -> io::Result<Eviction> {
-        let is_empty = {
+        let (before, is_empty) = {
             let mut state = lock(&self.state);
             if self.version.is_none() || state.has_no_ranges {
                 return Ok(if state.is_busy() { Eviction::Pinned } else { Eviction::Useless });
@@ -217,12 +217,22 @@ impl Generation {
             if state.is_pinned(range) {
                 return Ok(Eviction::Pinned);
             }
+            let before = state.present.clone();
             state.present.remove(range);
             state.leaving = Some(range.clone());
-            state.present.count() == 0
+            (before, state.present.count() == 0)
         };
         let outcome = self.punch(range);
-        lock(&self.state).leaving = None;
+        {
+            let mut state = lock(&self.state);
+            state.leaving = None;
+            if outcome.as_ref().is_err_and(|it| it.kind() == io::ErrorKind::ReadOnlyFilesystem) {
+                // Nothing was removed.
+                for known in before.iter() {
+                    state.present.add(known.start.max(range.start)..known.end.min(range.end));
+                }
+            }
+        }
         self.wake();
         outcome.map(|()| if is_empty { Eviction::Useless } else { Eviction::Removed })
     }

@@ -63,7 +63,7 @@ pub struct CacheEntry {
     object: Arc<CachedObject>,
     generation: Arc<Generation>,
     head: Arc<StoredHead>,
-    /// Its times.
+    /// The times that decide whether it is fresh.
     pub freshness: Freshness,
     /// The cache's handling of the request.
     pub cache: CacheStatus,

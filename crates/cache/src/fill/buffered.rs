@@ -21,7 +21,7 @@ pub struct BufferedResponse {
     pub content: Option<ResponseContent>,
     /// When it was requested: milliseconds since 1970.
     pub(crate) requested: u64,
-    /// Its times.
+    /// The times that decide whether it is fresh.
     pub freshness: Freshness,
     /// Whether clients that have waited for the same fetch may get it, too.
     pub(crate) is_for_all: bool,

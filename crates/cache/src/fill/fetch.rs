@@ -471,7 +471,7 @@ impl Fetch<'_> {
             return Ok((Generation::new(Arc::new(file.into()), head, None, nothing), None));
         }
         let files = self.object().lock_files();
-        // Its journal has the same name.
+        // The new journal has the same name, so the old one must not be written any more.
         if let Some(before) = self.object().current() {
             before.detach();
         }

@@ -119,8 +119,9 @@ impl Origins {
         self.origins.iter().any(|origin| origin.client.credentials.store().is_some())
     }
 
-    /// Sends a request to the origins in turn until one answers without a server error; `requests` is
-    /// counted up for each, and `note` receives the URL of each one that does not answer, and why.
+    /// Sends a request to the origins in turn until one answers without a server error. `requests`
+    /// counts those that are sent, and `note` receives the URL of each one that does not answer, and
+    /// why.
     pub(super) fn send(
         &self,
         key: &CacheKey,
@@ -200,11 +201,16 @@ impl Origins {
         requests: &AtomicU64,
         note: &OnFailure<'_>,
     ) -> Result<FolderListing, FolderFailure> {
-        let mut failure = FolderFailure::from(CacheErrorKind::Unreachable);
+        let mut failure: Option<FolderFailure> = None;
         for (origin, server) in self.origins.iter().enumerate() {
             let Some(bucket) = &server.bucket else { continue };
-            let refused = |(wait, _)| *failure.retry_after.get_or_insert(wait);
-            let Ok(idle) = server.acquire(false).map_err(refused) else { continue };
+            let idle = match server.acquire(false) {
+                Ok(idle) => idle,
+                Err((wait, kind)) => {
+                    failure.get_or_insert_with(|| kind.into()).retry_after.get_or_insert(wait);
+                    continue;
+                }
+            };
             let Ok(url) = Url::parse(&format!("{}{}", server.base, folder.as_str())) else {
                 return Err(CacheErrorKind::InvalidResponse.into());
             };
@@ -217,16 +223,17 @@ impl Origins {
                 Err(error) => {
                     note(&server.shown, &error.to_string());
                     let has_failed = is_unreachable(&error);
-                    failure = error.into();
-                    let wait = has_failed.then(|| server.failed(failure.error.kind()));
-                    failure.retry_after = failure.retry_after.or(wait);
-                    if !failure.error.kind().is_transient() {
-                        return Err(failure);
+                    let mut failed = FolderFailure::from(error);
+                    let wait = has_failed.then(|| server.failed(failed.error.kind()));
+                    failed.retry_after = failed.retry_after.or(wait);
+                    if !failed.error.kind().is_transient() {
+                        return Err(failed);
                     }
+                    failure = Some(failed);
                 }
             }
         }
-        Err(failure)
+        Err(failure.unwrap_or_else(|| CacheErrorKind::Unreachable.into()))
     }
 
     /// Stores an idle connection for the next request.

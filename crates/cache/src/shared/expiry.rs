@@ -81,8 +81,8 @@ impl Expiry {
         self.covers_at(key, requested, millis(SystemTime::now()))
     }
 
-    /// Takes moments of a clock that was ahead for now: what is received from now on was not declared
-    /// stale.
+    /// Replaces moments that are in the future, because the clock was ahead, by the current time:
+    /// objects that are requested later are not stale.
     fn set_back(&self, now: u64) {
         let mut prefixes = lock(&self.prefixes);
         prefixes.iter_mut().for_each(|(moment, _)| *moment = now.min(*moment));

@@ -98,13 +98,12 @@ impl CacheFolder {
             Err(Errno::WOULDBLOCK) => return Err(OpenError::InUse(path)),
             locked => locked.map_err(|errno| fail("locking")(errno.into()))?,
         }
-        let top = File::open(&path).map_err(fail("opening"))?.into();
+        let top = OwnedFd::from(File::open(&path).map_err(fail("opening"))?);
         if !has_format(&top).map_err(fail("checking the format of"))? {
             return Err(OpenError::Format(path));
         }
-        let objects = path.join(OBJECTS);
-        create_folder(&objects).map_err(fail("creating"))?;
-        let objects = File::open(objects).map_err(fail("opening"))?;
+        make_objects(&top).map_err(fail("creating"))?;
+        let objects = File::open(path.join(OBJECTS)).map_err(fail("opening"))?;
         let contents = Contents { objects: Arc::new(objects.into()), lock: Arc::new(lock) };
         // Later processes begin with later numbers, also after the clock was set back a little.
         let first = millis(SystemTime::now()) << 12;
@@ -158,10 +157,7 @@ impl CacheFolder {
         if !has_format(top)? {
             return Err(Errno::EXIST.into());
         }
-        match mkdirat(top, OBJECTS, Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(errno.into()),
-        }
+        make_objects(top)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let objects = Arc::new(openat(top, OBJECTS, flags, Mode::empty())?);
         Ok(Contents { objects, lock })
@@ -242,10 +238,13 @@ impl CacheFolder {
         let is_known = contents.subject.origins == origins;
         contents.subject.origins = origins.to_vec();
         let journal = Journal::reopen(shard, name(digest).as_ref(), contents.clone());
-        if !is_whole(&contents) || !is_known {
+        let is_whole = is_whole(&contents);
+        if !is_whole || !is_known {
             let written = journal.describe(|| contents.subject.clone());
             // From a disk that takes no journal, what is whole is served all the same.
-            written.ok().or_else(|| is_whole(&contents).then_some(()))?;
+            if written.is_err() && !is_whole {
+                return None;
+            }
         }
         Some(LoadedFile { file, journal, contents })
     }
@@ -339,7 +338,15 @@ impl CacheFolder {
     }
 }
 
-/// Creates a folder unless it is there: the sandbox refuses even that call outside the cache.
+/// Creates the folder of the objects unless it is there.
+fn make_objects(top: &OwnedFd) -> io::Result<()> {
+    match mkdirat(top, OBJECTS, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Creates a folder unless it is there: the sandbox refuses mkdir(2), which `DirBuilder` calls.
 fn create_folder(path: &Path) -> io::Result<()> {
     match path.is_dir() {
         true => Ok(()),

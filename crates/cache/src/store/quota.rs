@@ -30,7 +30,7 @@ struct QuotaState {
     /// The bytes of running bodies that are not stored. All of these together have the limit, too,
     /// and count for no others.
     passing: u64,
-    /// The bytes of all of these that were written: the file system knows of them.
+    /// The bytes of these that were written, which the file system no longer counts as free.
     written: u64,
     /// The bytes of such bodies that have come, and that clients still read.
     held: u64,

@@ -375,26 +375,37 @@ fn a_disk_that_fills_up_is_made_room_on_or_passed_by() {
 
 #[test]
 fn what_cannot_be_removed_from_a_disk_is_served() {
-    let Some(disk) = Mounted::new(FileSystem::Ext4, 64) else { return };
-    let (small, large) = (Object::new(noise(MIB), "a"), Object::new(noise(6 * MIB), "b"));
-    let (small_bytes, large_bytes) = (small.bytes.clone(), large.bytes.clone());
+    stay_on_a_read_only_disk("8M", (7, MIB), 6 * MIB);
+}
+
+#[test]
+fn an_extent_that_cannot_be_removed_from_a_disk_is_served() {
+    stay_on_a_read_only_disk("80M", (1, 70 * MIB), 16 * MIB);
+}
+
+/// Stores some objects of a length on a disk that then becomes read-only, and requests another one
+/// for which there is no room: those that are there are served without the origin.
+fn stay_on_a_read_only_disk(cache_size: &str, (number, len): (usize, usize), other_len: usize) {
+    let Some(disk) = Mounted::new(FileSystem::Ext4, 150) else { return };
+    let (kept, other) = (Object::new(noise(len), "a"), Object::new(noise(other_len), "b"));
+    let (kept_bytes, other_bytes) = (kept.bytes.clone(), other.bytes.clone());
     let origin = Origin::new(move |asked, sending| match asked.path.as_str() {
-        "/large" => large.send(asked, sending),
-        _ => small.send(asked, sending),
+        "/other" => other.send(asked, sending),
+        _ => kept.send(asked, sending),
     });
     let cache = tempfile::tempdir_in(disk.root()).unwrap();
-    let node = Node::on(cache, &origin.url(), &["--cache-size", "8M"]);
-    let paths = || (0..7).map(|number| format!("/{number}"));
-    paths().for_each(|path| node.get(&path).is(200, &small_bytes));
-    until_stored(&node, 7 * MIB as u64);
+    let node = Node::on(cache, &origin.url(), &["--cache-size", cache_size]);
+    let paths = || (0..number).map(|number| format!("/{number}"));
+    paths().for_each(|path| node.get(&path).is(200, &kept_bytes));
+    until_stored(&node, (number * len) as u64);
     // As the kernel does after an error of the disk.
     let aborted = Command::new("mount").args(["-o", "remount,abort"]).arg(disk.root()).status();
     if !aborted.unwrap().success() || fs::write(disk.root().join("x"), "x").is_ok() {
         return skip("this kernel does not make a file system read-only that is in use");
     }
-    node.get("/large").is(200, &large_bytes);
+    node.get("/other").is(200, &other_bytes);
     origin.end();
-    paths().for_each(|path| node.get(&path).is(200, &small_bytes));
+    paths().for_each(|path| node.get(&path).is(200, &kept_bytes));
     node.server.signal("TERM");
     let said = node.server.finish().stderr;
     assert!(said.contains("nothing new is stored"), "{said}");

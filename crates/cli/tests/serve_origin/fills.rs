@@ -168,7 +168,7 @@ fn a_client_that_leaves_is_noticed_while_the_origin_is_silent() {
         let node = Node::new(&origin.url(), &[]);
         let lines: &[&str] = if line.is_empty() { &[] } else { &[line] };
         let mut client = node.client("GET", "/a", lines);
-        until("a question", || origin.asked().len() == 1);
+        until("a request", || origin.asked().len() == 1);
         if lines.is_empty() {
             client.read_body(1);
         }
