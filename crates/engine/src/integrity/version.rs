@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::fd::AsFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use rustix::fs::{FileType, Stat, Timespec, fstat};
 
 use super::kept_time::mtime;
+use crate::wait::lock;
 
 /// Identifies a file, whatever its names: its file system and its number there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -135,15 +136,15 @@ impl Version {
         if !same_contents || self.changed == other.changed || self.links != other.links {
             return !same_contents;
         }
-        let is_later = |time: Timespec| (time.tv_sec, time.tv_nsec);
-        match is_later(self.changed) < is_later(other.changed) {
+        match nanoseconds(self) < nanoseconds(other) {
             true => !explain(self, other),
             false => !explain(other, self),
         }
     }
 }
 
-/// A change of an attribute by this process, after which a file has a ctime within `changed`, in nanoseconds since 1970.
+/// A change of an attribute by this process, which gives a file a ctime within `changed`, in
+/// nanoseconds since 1970.
 #[derive(Debug)]
 struct OwnChange {
     before: Version,
@@ -165,7 +166,7 @@ static CHANGES: Mutex<VecDeque<OwnChange>> = Mutex::new(VecDeque::new());
 /// take both versions for the same. Of all announcements the last 256 count.
 pub fn announce_attribute(before: Version, changed: Range<i64>) {
     let changed = changed.start.into()..changed.end.into();
-    let mut changes = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut changes = lock(&CHANGES);
     if changes.len() >= MAX_CHANGES {
         changes.pop_front();
     }
@@ -175,7 +176,7 @@ pub fn announce_attribute(before: Version, changed: Range<i64>) {
 /// Returns whether changes that were announced lead from one version to another, which differs from
 /// it in the ctime alone.
 fn explain(before: &Version, now: &Version) -> bool {
-    let changes = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
+    let changes = lock(&CHANGES);
     leads(&changes, before, now)
 }
 

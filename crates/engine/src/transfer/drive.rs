@@ -100,10 +100,8 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
                 if self.is_source_refused() {
                     return Err(self.failed(Errno::AGAIN));
                 }
-                spin.is_starved = true;
-            }
-            if spin.is_starved && wait == Wait::Sink {
-                std::thread::sleep(STARVED_INTERVAL);
+                // poll(2) tells nothing until the kernel has memory for the socket again.
+                wait::poll(&mut [], Some(STARVED_INTERVAL));
             }
             let Some(timeout) = self.options.timeout else {
                 self.wait(wait, None)?;
@@ -251,8 +249,6 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
 /// the file answers `EAGAIN`, as some of FUSE do, or the kernel has no memory for the socket.
 #[derive(Default)]
 struct Spin {
-    /// Whether the kernel has no memory: poll(2) tells nothing until it has some.
-    is_starved: bool,
     bytes: u64,
     since: Option<Instant>,
     waits: u32,
