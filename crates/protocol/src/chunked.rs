@@ -127,8 +127,9 @@ impl Default for Chunked {
 }
 
 impl Chunked {
-    /// Reads the body of a response, which no other program reads in another way: old servers have
-    /// spaces after the length of a chunk, and the allowance holds for each chunk.
+    /// Creates the reader of a response's body. It is more lenient, because no proxy can read a
+    /// response differently: spaces may follow the length of a chunk, as old servers send them, and
+    /// the allowance holds for each chunk.
     #[must_use]
     pub fn of_response() -> Self {
         Self { is_response: true, ..Self::default() }

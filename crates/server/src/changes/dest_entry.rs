@@ -126,7 +126,9 @@ pub(crate) fn remove_checked(
         Ok(()) => refusal,
         // Another request or program took the name meanwhile. By any other name, the rest might be
         // seen by clients that may not see it.
-        Err(_) => refusal.adding("; its name was taken meanwhile, and it has a hidden one"),
+        Err(_) => {
+            refusal.adding("; its name was taken meanwhile, so what remains has a hidden name")
+        }
     })
 }
 

@@ -63,7 +63,7 @@ impl ChangeRefusal {
         self
     }
 
-    /// Returns it with more said about it, and about each entry.
+    /// Appends `more` to the message, and to that of each entry.
     pub(crate) fn adding(mut self, more: &str) -> Self {
         let entries = self.failed.iter_mut().map(|entry| &mut entry.detail);
         entries.chain([&mut self.detail]).for_each(|detail| detail.to_mut().push_str(more));

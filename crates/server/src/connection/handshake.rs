@@ -22,7 +22,7 @@ pub(crate) async fn run(worker: &Worker, peer: &Peer, credentials: &Credentials)
     peer.set_activity(Activity::Handshaking, Instant::now());
     let metrics = worker.shared.metrics.worker(worker.index);
     let outcome = run_handshake(worker, peer, credentials).await;
-    worker.shared.requests.release(&peer.requests);
+    peer.requests.release();
     match outcome {
         Ok(session) => {
             let facts = session.facts();

@@ -66,7 +66,7 @@ pub(crate) fn serve<'a>(
         if let After::Linger(max_discarded) = end {
             Box::pin(linger(worker, peer, max_discarded)).await;
         }
-        worker.shared.requests.release(&peer.requests);
+        peer.requests.release();
         resume::end(worker, peer, peer.has_delivered_all());
         let _ = access_entry::write_arrived(worker, peer, true);
         if matches!(peer.activity(), Activity::Idle | Activity::Reading) {

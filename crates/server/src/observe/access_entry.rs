@@ -183,7 +183,7 @@ pub(crate) fn write_arrived(worker: &Worker, peer: &Peer, is_over: bool) -> Cont
         recycle(worker, entry);
     }
     if is_over {
-        worker.shared.entries.release(&peer.entries);
+        peer.entries.release();
     }
     then
 }

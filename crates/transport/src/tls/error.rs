@@ -256,7 +256,7 @@ fn fmt_reason(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             PeerIncompatible::ServerDoesNotSupportTls12Or13
             | PeerIncompatible::Tls12NotOfferedOrEnabled
             | PeerIncompatible::SupportedVersionsExtensionRequired,
-        ) => f.write_str("the peer knows neither TLS 1.2 nor TLS 1.3"),
+        ) => f.write_str("the peer supports neither TLS 1.2 nor TLS 1.3"),
         Error::PeerIncompatible(_) => write!(f, "no TLS in common with the peer: {error}"),
         Error::NoApplicationProtocol => f.write_str("the peer does not offer HTTP/1.1 (ALPN)"),
         other => write!(f, "the TLS handshake failed: {other}"),

@@ -62,9 +62,10 @@ pub(crate) struct Peer {
     is_reset: Cell<bool>,
     /// The download that is being sent, or was sent last, if it could be resumed.
     pub(crate) download: Cell<Option<(ResumableDownload, u64)>>,
-    /// Responses that may not have arrived yet, in order: few, so a queue's size is not worth it.
+    /// Responses that may not have arrived yet, in order. There are few, and a `Vec` is smaller.
     pub(crate) pending: RefCell<Vec<PendingEntry>>,
-    /// Whether its last response was sent whole, where no log asks whether each has arrived.
+    /// Whether its last response was sent whole and may not have arrived. Set only where neither a
+    /// log nor an observer waits for that.
     pub(crate) is_unconfirmed: Cell<bool>,
     /// The share of the budget that `pending` holds.
     pub(crate) entries: BudgetShare,

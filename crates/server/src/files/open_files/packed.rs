@@ -1,5 +1,5 @@
-//! Precompressed neighbours, such as `page.html.gz` of `page.html`: sent instead of their file only
-//! if nothing speaks against their having the same contents, as nobody may have made them for that.
+//! Precompressed neighbours, such as `page.html.gz` of `page.html`. A neighbour is sent instead of its
+//! file only if nothing shows that it has other contents: it may have been made for another purpose.
 
 use std::os::fd::OwnedFd;
 
@@ -57,10 +57,7 @@ pub(super) fn open(
 /// Returns whether one time is before another. Archives and some file systems keep whole seconds.
 fn is_older(one: Timespec, other: Timespec) -> bool {
     let is_coarse = one.tv_nsec == 0 || other.tv_nsec == 0;
-    match one.tv_sec.cmp(&other.tv_sec) {
-        std::cmp::Ordering::Equal => !is_coarse && one.tv_nsec < other.tv_nsec,
-        order => order.is_lt(),
-    }
+    if is_coarse { one.tv_sec < other.tv_sec } else { one < other }
 }
 
 /// Returns whether a compressed file can be read by all clients and unpacks to this length, as far

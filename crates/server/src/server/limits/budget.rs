@@ -20,7 +20,7 @@ pub(crate) struct Budget {
     free: usize,
 }
 
-/// The bytes of one connection. They are given back with [`Budget::release`], or when this is
+/// The bytes of one connection. They are given back with [`release`](Self::release), or when this is
 /// dropped.
 #[derive(Default)]
 pub(crate) struct BudgetShare(Cell<Option<Box<Reservation>>>);
@@ -53,10 +53,12 @@ impl Budget {
         share.0.set((held.len() > 0).then_some(held));
         is_allowed
     }
+}
 
-    /// Notes that a connection no longer holds anything.
-    pub(crate) fn release(&self, share: &BudgetShare) {
-        share.0.take();
+impl BudgetShare {
+    /// Notes that the connection no longer holds anything.
+    pub(crate) fn release(&self) {
+        self.0.take();
     }
 }
 
@@ -81,7 +83,7 @@ mod tests {
         assert!(budget.hold(&one, client(1), 90) && budget.hold(&two, client(1), 30));
         assert!(!budget.hold(&two, client(1), 31), "all that the client may have is held");
         assert!(budget.hold(&BudgetShare::default(), client(1), 10), "this much is free");
-        budget.release(&one);
+        one.release();
         assert!(budget.hold(&two, client(1), 110));
         assert!(!budget.hold(&two, client(1), 111));
         assert!(budget.hold(&two, client(1), 0) && budget.hold(&one, client(1), 110));

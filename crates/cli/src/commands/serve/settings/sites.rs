@@ -121,7 +121,7 @@ impl OpenSites {
         Ok(())
     }
 
-    /// Refuses a site that would serve what a cache has stored, whoever may read that.
+    /// Refuses a site whose root is in the folder of a cache, whatever its access rules are.
     fn refuse_cache_as_root(&self, site: &SiteSettings) -> std::result::Result<(), OptionsError> {
         let root = site.root.as_deref().filter(|_| site.cache.is_none());
         let mut folders = self.caches.iter().map(|open| open.cache.folder());
