@@ -49,7 +49,7 @@ pub(crate) fn create(upload: &mut ActiveUpload<'_>, is_complete: bool) -> Result
     if !upload.has_body() {
         // The client requests the address before there is anything to send, or the file is empty.
         let new_file = part.open(&target, 0)?;
-        upload.site.shared.uploads.versions.remove(new_file.file());
+        upload.site.shared.uploads.versions.forget(new_file.file());
         return finish_step(
             upload,
             &target,
@@ -70,8 +70,7 @@ pub(crate) fn create(upload: &mut ActiveUpload<'_>, is_complete: bool) -> Result
     upload.send_continue()?;
     upload.first_byte()?;
     let new_file = part.name(&target, new_file)?;
-    // A part that was removed may have had its inode number, and a note in memory.
-    upload.site.shared.uploads.versions.remove(new_file.file());
+    upload.site.shared.uploads.versions.forget(new_file.file());
     append(upload, &target, &part, new_file, UploadStep { id: &id, offset: 0, is_complete })
 }
 

@@ -65,7 +65,15 @@ impl PartVersions {
     /// Removes the note: a complete file does not have it.
     pub(crate) fn remove(&self, part: &File) {
         let _ = fremovexattr(part, ATTRIBUTE);
-        let _ = fstat(part).map(|stat| lock(&self.0).remove(&FileId::of(&stat)));
+        self.forget(part);
+    }
+
+    /// Removes the note in memory. A new part may have the inode number of one that was removed.
+    pub(crate) fn forget(&self, part: &File) {
+        let is_empty = lock(&self.0).is_empty();
+        if !is_empty && let Ok(stat) = fstat(part) {
+            lock(&self.0).remove(&FileId::of(&stat));
+        }
     }
 }
 
