@@ -22,7 +22,7 @@ use crate::files::file_system::FUSE;
 use crate::files::folder::open_folder;
 use crate::files::replace::Backups;
 use crate::observer::{CopyObserver, CopyProgress};
-use crate::options::Settings;
+use crate::options::{ExistingFiles, Settings};
 use crate::outcome::{CopyOutcome, CopyTotals};
 use crate::queue::WorkQueue;
 use crate::tree::dir_pair::{DirOrigin, DirPair, MadeFiles};
@@ -412,7 +412,7 @@ impl<'a> CopyContext<'a> {
             let from = folder.source_path(c"").join(clash.path);
             return Err(CopyError::Refused(CopyRefusal::JustMade { from, to: to() }));
         }
-        if settings.refuse_existing {
+        if settings.existing == ExistingFiles::Refuse {
             return Err(CopyError::Refused(CopyRefusal::Exists { to: to() }));
         }
         let is_file = is_file(clash.there);

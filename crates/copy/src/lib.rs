@@ -60,7 +60,7 @@ pub use observer::{CopyObserver, CopyProgress, OpenCall};
 pub use options::backup::{Backup, BackupControl};
 pub use options::exclude::{ExcludePattern, PatternError};
 pub use options::preserve::{Preserve, PreserveMode, PreserveXattrs};
-pub use options::{CopyOptions, Follow, LinkKind, Verify, When, default_jobs};
+pub use options::{CopyOptions, ExistingFiles, Follow, LinkKind, Verify, When, default_jobs};
 pub use outcome::{BetweenSystems, CopyOutcome, CopyTotals};
 pub use plan::CopyTarget;
 

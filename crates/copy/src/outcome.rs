@@ -43,8 +43,7 @@ pub struct CopyTotals {
     pub hard_links: u64,
     /// Devices, FIFOs and sockets.
     pub specials: u64,
-    /// Files that were left as they were, for [`CopyOptions::no_clobber`](crate::CopyOptions) or
-    /// `update`.
+    /// Files that were left as they were, for [`CopyOptions::existing`](crate::CopyOptions).
     pub kept: u64,
     /// Files that an earlier run had copied.
     pub resumed: u64,

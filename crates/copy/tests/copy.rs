@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use underpass_copy::{
-    CopyError, CopyObserver, CopyOptions, CopyOutcome, CopyRefusal, CopyTarget, Preserve, When,
-    copy,
+    CopyError, CopyObserver, CopyOptions, CopyOutcome, CopyRefusal, CopyTarget, ExistingFiles,
+    Preserve, When, copy,
 };
 use underpass_engine::atomic_file::hidden_name;
 use underpass_engine::{DeclineReason, Declined, Integrity};
@@ -290,9 +290,8 @@ fn a_copy_that_is_up_to_date_gets_the_names_that_its_original_has_got() {
         for name in [old, "other"] {
             fs::write(path(format!("s/{name}")), "bytes").unwrap();
         }
-        let preserve = Preserve::ALL;
-        let options =
-            CopyOptions { update: true, hard_links: true, preserve, jobs: 1, ..recursive() };
+        let (existing, preserve) = (ExistingFiles::ReplaceOlder, Preserve::ALL);
+        let options = CopyOptions { existing, hard_links: true, preserve, jobs: 1, ..recursive() };
         run(here.path(), ("s", "k"), &options, false).unwrap();
         fs::hard_link(path(format!("s/{old}")), path(format!("s/{new}"))).unwrap();
         for is_done in [false, true] {

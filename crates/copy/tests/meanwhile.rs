@@ -13,7 +13,9 @@ use std::sync::{Condvar, Mutex};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::TempDir;
-use underpass_copy::{CopyObserver, CopyOptions, CopyOutcome, CopyTarget, Follow, copy};
+use underpass_copy::{
+    CopyObserver, CopyOptions, CopyOutcome, CopyTarget, ExistingFiles, Follow, copy,
+};
 use underpass_testkit::mounts::{FileSystem, Mounted};
 
 /// Copies the folder `s` to `k`.
@@ -63,8 +65,8 @@ impl CopyObserver for Appearing<'_> {
 
 #[test]
 fn what_takes_the_name_of_a_hard_link_that_waits_is_treated_as_what_was_there_before() {
-    let keep = CopyOptions { no_clobber: true, ..archive() };
-    let refuse = CopyOptions { refuse_existing: true, ..archive() };
+    let keep = CopyOptions { existing: ExistingFiles::Keep, ..archive() };
+    let refuse = CopyOptions { existing: ExistingFiles::Refuse, ..archive() };
     for (options, kept, problems, text) in
         [(keep, 1, 0, "new"), (refuse, 0, 1, "new"), (archive(), 0, 0, "")]
     {

@@ -9,8 +9,8 @@ use std::time::Instant;
 use pyo3::prelude::*;
 use rustix::process::{Resource, getrlimit};
 use underpass_copy::{
-    CopyObserver, CopyOptions, CopyProgress, CopyTarget, ExcludePattern, Follow, Preserve, Verify,
-    When, copy as copy_paths,
+    CopyObserver, CopyOptions, CopyProgress, CopyTarget, ExcludePattern, ExistingFiles, Follow,
+    Preserve, Verify, When, copy as copy_paths,
 };
 use underpass_engine::atomic_file;
 use underpass_receipt::{CopyReceipt, Receipt};
@@ -60,8 +60,11 @@ impl CopyArgs {
                 false => Preserve::default(),
             },
             hard_links: self.archive,
-            update: self.update,
-            no_clobber: self.no_clobber,
+            existing: match (self.no_clobber, self.update) {
+                (true, _) => ExistingFiles::Keep,
+                (_, true) => ExistingFiles::ReplaceOlder,
+                _ => ExistingFiles::Replace,
+            },
             resume: self.resume,
             one_file_system: self.one_file_system,
             exclude: exclude?,

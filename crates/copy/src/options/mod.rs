@@ -55,6 +55,20 @@ pub enum When {
     Never,
 }
 
+/// The files in the target that are replaced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExistingFiles {
+    /// All of them.
+    #[default]
+    Replace,
+    /// Those that are older than their originals.
+    ReplaceOlder,
+    /// None of them.
+    Keep,
+    /// None of them, and each is reported as a problem.
+    Refuse,
+}
+
 /// The place from which a copy is read to compare it with its original.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verify {
@@ -75,12 +89,8 @@ pub struct CopyOptions {
     pub preserve: Preserve,
     /// Makes names of one file names of one copy.
     pub hard_links: bool,
-    /// Replaces files only by newer ones.
-    pub update: bool,
-    /// Replaces nothing.
-    pub no_clobber: bool,
-    /// Replaces nothing, and reports each file that is there as a problem.
-    pub refuse_existing: bool,
+    /// Which files in the target are replaced.
+    pub existing: ExistingFiles,
     /// Asks [`CopyObserver::may_replace`](crate::CopyObserver::may_replace) before a file is
     /// replaced.
     pub interactive: bool,
@@ -147,9 +157,7 @@ impl Default for CopyOptions {
             follow: Follow::default(),
             preserve: Preserve::default(),
             hard_links: false,
-            update: false,
-            no_clobber: false,
-            refuse_existing: false,
+            existing: ExistingFiles::default(),
             interactive: false,
             force: false,
             one_file_system: false,

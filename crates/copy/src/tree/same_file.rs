@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, FileType, Stat, fstat, readlinkat, statat};
 use underpass_engine::atomic_file::folder_of;
 use underpass_engine::{FileId, kept_time, mtime};
 
-use crate::options::CopyOptions;
+use crate::options::{CopyOptions, ExistingFiles};
 use crate::tree::dir_pair::DirPair;
 use crate::tree::entry::SourceEntry;
 
@@ -100,8 +100,11 @@ pub(crate) fn is_kept(
     there: &Stat,
     folder: impl AsFd,
 ) -> bool {
-    settings.no_clobber
-        || settings.update && kept_time(mtime(original), there, folder) <= mtime(there)
+    match settings.existing {
+        ExistingFiles::Replace | ExistingFiles::Refuse => false,
+        ExistingFiles::ReplaceOlder => kept_time(mtime(original), there, folder) <= mtime(there),
+        ExistingFiles::Keep => true,
+    }
 }
 
 fn is_link(stat: &Stat) -> bool {

@@ -11,8 +11,8 @@ use underpass_engine::hint::Action;
 use underpass_engine::wait::lock;
 
 use crate::error::{At, CopyError, CopyRefusal, Result};
-use crate::options::LinkKind;
 use crate::options::backup::BackupControl;
+use crate::options::{ExistingFiles, LinkKind};
 use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
 use crate::tree::same_file::{is_copy, is_kept, is_same};
@@ -59,16 +59,17 @@ impl CopyWorker<'_> {
         }
         let is_kept = is_kept(settings, stat, &there, &folder.target);
         // What an earlier run has left in its hidden folder may be a part, and is of no other copy.
-        if settings.refuse_existing && folder.origin != DirOrigin::Adopted {
+        if settings.existing == ExistingFiles::Refuse && folder.origin != DirOrigin::Adopted {
             return Err(CopyError::Refused(CopyRefusal::Exists { to: path() }));
         }
         if is_kept && folder.origin != DirOrigin::Adopted {
             if is_twin(folder, entry, &there) {
                 return Err(just_made(folder, entry));
             }
-            let links = settings.hard_links && settings.link.is_none() && !settings.no_clobber;
-            let links = links && self.context.links.may_have(stat);
-            if links && is_copy(stat, &there, &folder.target) {
+            let is_linked = settings.hard_links && settings.link.is_none();
+            let may_link = is_linked && settings.existing != ExistingFiles::Keep;
+            let may_link = may_link && self.context.links.may_have(stat);
+            if may_link && is_copy(stat, &there, &folder.target) {
                 return Ok(EntryVerdict::Current);
             }
             self.totals.kept += 1;
@@ -114,10 +115,11 @@ impl CopyWorker<'_> {
         there: &Stat,
         path: impl Fn() -> PathBuf,
     ) -> Result<EntryVerdict> {
+        let settings = &self.context.settings;
         let may_leave =
-            !self.context.settings.refuse_existing && folder.origin != DirOrigin::Adopted;
+            settings.existing != ExistingFiles::Refuse && folder.origin != DirOrigin::Adopted;
         if may_leave
-            && (is_kept(&self.context.settings, stat, there, &folder.target)
+            && (is_kept(settings, stat, there, &folder.target)
                 || !self.context.may_replace(&path)?)
         {
             self.totals.kept += 1;
@@ -136,7 +138,9 @@ impl CopyWorker<'_> {
     ) -> Result<()> {
         let settings = &self.context.settings;
         // With -n nothing is written, and so nothing lost.
-        if settings.no_clobber || !is_same(settings, folder, entry, stat, there) {
+        if settings.existing == ExistingFiles::Keep
+            || !is_same(settings, folder, entry, stat, there)
+        {
             return Ok(());
         }
         let from = folder.source_path(&entry.name);

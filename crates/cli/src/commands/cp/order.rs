@@ -3,7 +3,7 @@
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 
-use underpass_copy::{Follow, Preserve, PreserveMode, PreserveXattrs};
+use underpass_copy::{ExistingFiles, Follow, Preserve, PreserveMode, PreserveXattrs};
 
 /// The meaning of the options whose order matters: each changes that of those before it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -73,6 +73,16 @@ enum OrderedOption {
 }
 
 impl OrderedOptions {
+    /// Returns which files in the target are replaced.
+    pub(super) fn existing(&self) -> ExistingFiles {
+        match (self.no_clobber, self.refuse_existing, self.update) {
+            (true, _, _) => ExistingFiles::Keep,
+            (_, true, _) => ExistingFiles::Refuse,
+            (_, _, true) => ExistingFiles::ReplaceOlder,
+            _ => ExistingFiles::Replace,
+        }
+    }
+
     fn apply(&mut self, word: OrderedOption) {
         match word {
             OrderedOption::Archive => {

@@ -9,7 +9,7 @@ use std::time::Instant;
 use rustix::fs::{FileType, Mode, fchmod, fstat, fsync, ftruncate, futimens, stat};
 use rustix::io::Errno;
 use rustix::process::umask;
-use underpass_copy::{CopyOptions, Preserve, PreserveMode, permissions, times};
+use underpass_copy::{CopyOptions, ExistingFiles, Preserve, PreserveMode, permissions, times};
 use underpass_engine::hint::Action;
 use underpass_engine::{Error, FileId, Integrity, Report, Source, Transfer, Version, data_ranges};
 
@@ -58,7 +58,7 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
     // What is left need not wait for bytes: they may come from a FIFO to which nobody writes.
     let is_there = |path: &Path| path.symlink_metadata().is_ok();
     let has_source = is_dash(from) || is_there(from);
-    if options.no_clobber && has_source && !is_dash(path) && is_there(path) {
+    if options.existing == ExistingFiles::Keep && has_source && !is_dash(path) && is_there(path) {
         return Ok(());
     }
     if is_dash(path) && show.json {
@@ -71,8 +71,8 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
     if !may_replace(args, &input, path, &cancel)? {
         return Ok(());
     }
-    let overwrite = match (options.no_clobber || options.refuse_existing, args.force) {
-        (true, _) => OverwriteRule::Never,
+    let overwrite = match (options.existing, args.force) {
+        (ExistingFiles::Keep | ExistingFiles::Refuse, _) => OverwriteRule::Never,
         (_, true) => OverwriteRule::Always,
         _ => OverwriteRule::IfWritable,
     };

@@ -6,6 +6,7 @@ use rustix::fs::{AtFlags, FileType, Stat, unlinkat};
 use rustix::io::Errno;
 
 use crate::error::{At, Result};
+use crate::options::ExistingFiles;
 use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
 use crate::tree::hidden_names::partial_name;
@@ -87,7 +88,7 @@ impl CopyWorker<'_> {
             }
             linked => linked.at("linking", || folder.target_path(name))?,
         };
-        if backup.is_none() && self.context.settings.update {
+        if backup.is_none() && self.context.settings.existing == ExistingFiles::ReplaceOlder {
             // It was there before.
             self.totals.kept += 1;
             return Ok(true);
