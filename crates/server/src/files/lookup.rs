@@ -124,7 +124,8 @@ async fn open_when_stable(site: &Arc<Site>, path: &[u8]) -> Result<FoundEntry, E
         let (helper, path) = (Arc::clone(site), path.to_vec());
         let task = spawn_blocking(move || {
             let found = open_files::open(
-                (&helper.root, &helper.shared.stable_versions),
+                &helper.root,
+                &helper.shared.stable_versions,
                 &path,
                 DiskWait::Allowed,
                 &mut checks,

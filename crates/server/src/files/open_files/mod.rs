@@ -257,7 +257,8 @@ impl Drop for OpenFiles {
 /// The errors of openat2(2) below the root; `ENOENT` if it is neither a file nor a folder,
 /// `AGAIN_LATER` if a program may be writing to it, `EBUSY` if one is.
 pub(crate) fn open(
-    (root, stable_versions): (&Root, &StableVersions),
+    root: &Root,
+    stable_versions: &StableVersions,
     path: &[u8],
     disk_wait: DiskWait,
     checks: &mut WriterChecks,
@@ -281,7 +282,7 @@ pub(crate) fn open(
         ServedFile { reached, ..ServedFile::new(file, checked, root.media_type(name)) };
     for coding in Coding::ALL {
         if let Some(packed) =
-            packed::open((root, stable_versions), path, coding, &served, disk_wait, checks)?
+            packed::open(root, stable_versions, path, coding, &served, disk_wait, checks)?
         {
             served.packed.push((coding, packed));
         }
@@ -301,7 +302,7 @@ pub(crate) fn open_at_once(
     path: &[u8],
 ) -> Result<FoundEntry, Errno> {
     let mut checks = WriterChecks::new(integrity);
-    match open((root, stable_versions), path, DiskWait::Never, &mut checks) {
+    match open(root, stable_versions, path, DiskWait::Never, &mut checks) {
         // `EINVAL` comes from kernels before 5.12, which cannot open from memory only.
         Err(Errno::INVAL | AGAIN_LATER) => Err(Errno::AGAIN),
         found => found,

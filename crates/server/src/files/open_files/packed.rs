@@ -15,7 +15,8 @@ use underpass_protocol::request::negotiate::Coding;
 /// Opens the neighbour with the same contents compressed. `None` if there is none, if it is older
 /// than the file, open for writing, or not the whole of a file of this length.
 pub(super) fn open(
-    (root, stable_versions): (&Root, &StableVersions),
+    root: &Root,
+    stable_versions: &StableVersions,
     path: &[u8],
     coding: Coding,
     original: &ServedFile,
