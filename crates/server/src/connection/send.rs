@@ -101,7 +101,7 @@ impl<'a> Sending<'a> {
             let slow = Slow::new(at, integrity, head_len, facts());
             return Self::Slow(Box::pin(slow.whole(chain, checks, resident_since)));
         }
-        let transfer = transfer(worker, peer, chain, (integrity, checks.confirm), now);
+        let transfer = transfer(worker, peer, chain, integrity, checks.confirm, now);
         Self::advance(worker, peer, transfer, now, |usage| {
             Slow::new(at, integrity, head_len, facts()).spent(usage)
         })
@@ -134,7 +134,7 @@ impl<'a> Sending<'a> {
             }
             Ok(None) if body.is_present() => {
                 let chain = body.chain(&head);
-                let transfer = transfer(worker, peer, chain, (integrity, Confirm::HandedOver), now);
+                let transfer = transfer(worker, peer, chain, integrity, Confirm::HandedOver, now);
                 let mut reads = Some(body);
                 let slow = |usage| slow(reads.take()).spent(usage);
                 let sending = Self::advance(worker, peer, transfer, now, slow);
@@ -312,8 +312,8 @@ impl<'a> Slow<'a> {
             self.drop_behind = DropBehind::of_missing(&residency).await;
         }
         let before = self.peer.written.get();
-        let (guards, now) = ((self.integrity, confirm), Instant::now());
-        let transfer = transfer(self.worker, self.peer, chain, guards, now);
+        let (worker, peer, now) = (self.worker, self.peer, Instant::now());
+        let transfer = transfer(worker, peer, chain, self.integrity, confirm, now);
         self.drive(transfer, residency, before).await
     }
 

@@ -21,7 +21,8 @@ pub(crate) fn transfer<'a>(
     worker: &'a Worker,
     peer: &'a Peer,
     chain: Chain<Arc<OwnedFd>>,
-    (integrity, confirm): (Integrity, Confirm),
+    integrity: Integrity,
+    confirm: Confirm,
     now: Instant,
 ) -> SendTransfer<'a> {
     let settings = &worker.shared.settings;
