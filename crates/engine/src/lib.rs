@@ -60,8 +60,8 @@ pub use report::{Decline, Declined, Report, Tally};
 pub use size::{Grouped, NotASize, Size};
 pub use socket::tls_transport::{RecordKind, TlsTransport};
 pub use transfer::{
-    Capabilities, Confirm, Options, PeerMessage, Progress, Status, Transfer, buffered, send_small,
-    send_with_head,
+    Capabilities, Confirm, FilePart, Options, PeerMessage, Progress, Status, Transfer, buffered,
+    send_small, send_with_head,
 };
 pub use underpass_sys::{Kind, Usage, close, processor_time, was_closed};
 

@@ -35,7 +35,7 @@ use options::TurnLimit;
 
 pub use capabilities::Capabilities;
 pub use options::{Confirm, Options, PeerMessage, Progress};
-pub use small::{send_small, send_with_head};
+pub use small::{FilePart, send_small, send_with_head};
 
 /// The state after a call of [`Transfer::advance`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,27 +15,40 @@ use crate::integrity::{Integrity, Version};
 use crate::report::Report;
 use crate::socket::arm_reset;
 
-/// Reads `len` bytes of a file from `offset` behind the head in `message`, checks that the file is
-/// in its version and in its place, and sends both by one call. Returns how many bytes the socket
-/// took, which may be fewer than all; `None` if nothing was sent, for whatever reason, and a
+/// A part of a file, to be sent behind a head.
+#[derive(Clone, Copy, Debug)]
+pub struct FilePart<F> {
+    /// The file.
+    pub file: F,
+    /// The offset of its first byte.
+    pub offset: u64,
+    /// The number of its bytes.
+    pub len: usize,
+    /// The version in which the file has to be: with it the level is [`Integrity::Detect`], without
+    /// it [`Integrity::Fast`].
+    pub version: Option<Version>,
+}
+
+/// Reads a part of a file behind the head in `message`, checks that the file is in its version and
+/// in its place, and sends both by one call. Returns how many bytes the socket took, which may be
+/// fewer than all; `None` if nothing was sent, for whatever reason, and a
 /// [`Transfer`](crate::Transfer) has to find out which.
 ///
-/// With `version` the level is [`Integrity::Detect`], without it [`Integrity::Fast`]. `message`
-/// must be empty but for the head, and has all bytes afterwards.
+/// `message` must be empty but for the head, and has all bytes afterwards.
 pub fn send_small(
     message: &mut Vec<u8>,
-    (file, offset, len): (impl AsFd, u64, usize),
-    version: Option<Version>,
+    part: &FilePart<impl AsFd>,
     socket: impl AsFd,
     report: &mut Report,
 ) -> Option<usize> {
+    let FilePart { ref file, offset, len, version } = *part;
     let head = message.len();
     message.reserve(len);
-    let read = pread(&file, spare_capacity(message), offset).ok()?;
+    let read = pread(file, spare_capacity(message), offset).ok()?;
     // The buffer may have room for more than is wanted.
     message.truncate(head + len);
     let is_current =
-        || version.is_none_or(|version| Version::of(&file).is_ok_and(|now| now == version));
+        || version.is_none_or(|version| Version::of(file).is_ok_and(|now| now == version));
     if read < len || !is_current() {
         return None;
     }
@@ -44,34 +57,33 @@ pub fn send_small(
     Some(sent)
 }
 
-/// Sends a head, and `len` bytes of a file from `offset` by sendfile(2) behind it. Returns how many
-/// bytes of both the socket took; if these are fewer than all, a [`Transfer`](crate::Transfer) has
-/// to send the rest. `None` if nothing was sent.
+/// Sends a head, and a part of a file by sendfile(2) behind it. Returns how many bytes of both the
+/// socket took; if these are fewer than all, a [`Transfer`](crate::Transfer) has to send the rest.
+/// `None` if nothing was sent.
 ///
-/// `version` is as for [`send_small`]. It is compared once all is sent; of a part, the transfer
-/// does that.
+/// The version is compared once all is sent; if the socket took less, the transfer does that.
 ///
 /// # Errors
 ///
 /// [`Error::SourceChanged`]. Closing the socket then resets the connection.
 pub fn send_with_head(
     head: &[u8],
-    (file, offset, len): (impl AsFd, u64, usize),
-    version: Option<Version>,
+    part: &FilePart<impl AsFd>,
     socket: impl AsFd,
     report: &mut Report,
 ) -> Result<Option<usize>, Error> {
+    let FilePart { ref file, offset, len, version } = *part;
     let Ok(of_head) = send(&socket, head, SendFlags::NOSIGNAL | SendFlags::MORE) else {
         return Ok(None);
     };
     let of_file = match of_head == head.len() {
         // Whatever refuses it refuses the transfer too, which reports the reason.
-        true => sendfile(&socket, &file, Some(&mut { offset }), len).unwrap_or(0),
+        true => sendfile(&socket, file, Some(&mut { offset }), len).unwrap_or(0),
         false => 0,
     };
     report.count_sent(of_head, of_file, level(version));
     let is_changed =
-        |version| !Version::of(&file).is_ok_and(|now: Version| !now.differs_from(&version));
+        |version| !Version::of(file).is_ok_and(|now: Version| !now.differs_from(&version));
     if of_file == len && version.is_some_and(is_changed) {
         // A socket that cannot be reset is closed already.
         let _ = arm_reset(&socket);

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use underpass_cache::{CacheEntry, CacheError, CacheErrorKind, Reader};
-use underpass_engine::{Chain, Error, Source, is_resident};
+use underpass_engine::{Chain, Error, FilePart, Source, is_resident};
 use underpass_protocol::response::plan::PlannedBody;
 
 /// The log's fields about the cache.
@@ -142,12 +142,18 @@ impl CachedBody {
         self.part_here(MAX_WHOLE).is_some()
     }
 
-    /// Returns its range and the file, if it is one part of at most `max` bytes, all in memory,
-    /// with nothing before or after it.
-    pub(crate) fn simple_part(&self, max: u64) -> Option<(Range<u64>, Arc<OwnedFd>)> {
-        let range = self.part_here(max)?;
+    /// Returns the only part, if it has at most `max` bytes, all in memory, with nothing before or
+    /// after it. It never changes.
+    pub(crate) fn simple_part(&self, max: u64) -> Option<FilePart<Arc<OwnedFd>>> {
+        let Range { start: offset, end } = self.part_here(max)?;
+        let len = usize::try_from(end - offset).ok()?;
         let is_bare = self.parts.iter().all(|(header, _)| header.is_empty());
-        (is_bare && self.closing.is_empty()).then(|| (range, self.reader.file()))
+        (is_bare && self.closing.is_empty()).then(|| FilePart {
+            file: self.reader.file(),
+            offset,
+            len,
+            version: None,
+        })
     }
 
     /// Returns the only range, if all of it is in memory and at most `max` bytes long.

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use underpass_engine::{Chain, Policy, Source, Version};
+use underpass_engine::{Chain, FilePart, Policy, Source, Version};
 use underpass_observe::access_log::BodyPart;
 
 use crate::archive;
@@ -152,17 +152,17 @@ impl FileBody {
         }
     }
 
-    /// Returns the file with the offset and length of the part to be sent, if it is one part of a
-    /// file at rest in memory, which needs no transfer.
-    pub(crate) fn simple_part(&self) -> Option<(&OwnedFd, u64, usize)> {
-        let from = match &self.content {
+    /// Returns the part to be sent, if it is one part of a file at rest in memory, which needs no
+    /// transfer.
+    pub(crate) fn simple_part(&self) -> Option<FilePart<&OwnedFd>> {
+        let offset = match &self.content {
             PlannedBody::Whole => 0,
             PlannedBody::Range(range) => range.start,
             _ => return None,
         };
         let is_simple = self.is_resident && self.is_stable && !self.is_unsettled;
         let len = usize::try_from(self.len).ok().filter(|_| is_simple)?;
-        Some((&*self.file, from, len))
+        Some(FilePart { file: &*self.file, offset, len, version: Some(self.version) })
     }
 
     /// Leaves out the first bytes of a body that is one part, because they were sent.
@@ -173,11 +173,6 @@ impl FileBody {
         };
         self.len -= bytes;
         self.content = PlannedBody::Range(range.start + bytes..range.end);
-    }
-
-    /// Returns the version that is to be sent.
-    pub(crate) fn version(&self) -> Version {
-        self.version
     }
 
     /// Returns the note to make once all of the file is in the page cache, if all of it is sent.

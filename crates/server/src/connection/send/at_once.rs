@@ -1,9 +1,9 @@
 //! Sends a small body behind its head without a transfer, if nothing has to wait.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 
 use underpass_engine::{
-    Error, Integrity, Mechanism, Policy, Report, Version, send_small, send_with_head,
+    Error, FilePart, Integrity, Mechanism, Policy, Report, send_small, send_with_head,
 };
 
 use crate::connection::peer::Peer;
@@ -20,16 +20,10 @@ pub(super) fn send_file(
     head: &mut Vec<u8>,
     file: &mut FileBody,
 ) -> Result<Option<Report>, Error> {
-    let Some((opened, at, len)) = file.simple_part() else { return Ok(None) };
-    let part = MemoryPart {
-        file: opened,
-        at,
-        len,
-        version: (integrity == Integrity::Detect).then(|| file.version()),
-        integrity,
-        is_copied: file.is_copied,
-    };
-    let Some((report, sent)) = send(worker, peer, head, &part)? else { return Ok(None) };
+    let Some(mut part) = file.simple_part() else { return Ok(None) };
+    part.version = part.version.filter(|_| integrity == Integrity::Detect);
+    let sent = send(worker, peer, head, &part, integrity, file.is_copied)?;
+    let Some((report, sent)) = sent else { return Ok(None) };
     file.skip(sent);
     Ok(Some(report))
 }
@@ -42,49 +36,36 @@ pub(super) fn send_cached(
     head: &mut Vec<u8>,
     body: &mut CachedBody,
 ) -> Result<Option<Report>, Error> {
-    let Some((range, file)) = body.simple_part(SHORT_TURN as u64) else { return Ok(None) };
-    let len = (range.end - range.start) as usize;
-    let is_copied = len <= small(peer) && worker.shared.settings.policy == Policy::Auto;
-    let integrity = Integrity::Fast;
-    let part =
-        MemoryPart { file: &file, at: range.start, len, version: None, integrity, is_copied };
-    let Some((report, sent)) = send(worker, peer, head, &part)? else { return Ok(None) };
+    let Some(part) = body.simple_part(SHORT_TURN as u64) else { return Ok(None) };
+    let is_copied = part.len <= small(peer) && worker.shared.settings.policy == Policy::Auto;
+    let sent = send(worker, peer, head, &part, Integrity::Fast, is_copied)?;
+    let Some((report, sent)) = sent else { return Ok(None) };
     body.skip(sent);
     Ok(Some(report))
 }
 
-/// A part of a file all of which is in memory.
-struct MemoryPart<'a> {
-    file: &'a OwnedFd,
-    at: u64,
-    len: usize,
-    /// The version to compare it with; `None` if it cannot change.
-    version: Option<Version>,
-    integrity: Integrity,
-    /// Whether it is sent from one buffer with the head.
-    is_copied: bool,
-}
-
-/// Sends a part behind the head, from which it removes what was sent; returns how many bytes of the
-/// part were sent, too.
+/// Sends a part of a file, all of which is in memory, behind the head, from which it removes what
+/// was sent; returns how many bytes of the part were sent, too. If `is_copied`, both are sent from
+/// one buffer.
 fn send(
     worker: &Worker,
     peer: &Peer,
     head: &mut Vec<u8>,
-    part: &MemoryPart<'_>,
+    part: &FilePart<impl AsFd>,
+    integrity: Integrity,
+    is_copied: bool,
 ) -> Result<Option<(Report, u64)>, Error> {
     // No cost has to be measured, and nothing encrypted.
     if peer.session().is_some() || logs_cost(&worker.shared.settings) {
         return Ok(None);
     }
-    let place = (part.file, part.at, part.len);
     let (head_len, mut report) = (head.len(), Report::default());
-    let sent = if part.is_copied {
-        let sent = send_small(head, place, part.version, &peer.socket, &mut report);
+    let sent = if is_copied {
+        let sent = send_small(head, part, &peer.socket, &mut report);
         head.truncate(head_len);
         sent
-    } else if part.len <= SHORT_TURN && may_use_sendfile(worker, part.integrity) {
-        send_with_head(head, place, part.version, &peer.socket, &mut report)?
+    } else if part.len <= SHORT_TURN && may_use_sendfile(worker, integrity) {
+        send_with_head(head, part, &peer.socket, &mut report)?
     } else {
         None
     };
