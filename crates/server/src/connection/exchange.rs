@@ -127,7 +127,7 @@ impl Exchange {
     }
 
     /// Begins to send the response, with the field that tells whether the connection is kept.
-    pub(crate) fn send<'a>(
+    pub(crate) fn start<'a>(
         self,
         worker: &'a Worker,
         peer: &'a Peer,

@@ -50,7 +50,7 @@ pub(crate) fn serve<'a>(
         let mut connection = Box::new(Connection::new(worker, peer, refused));
         let end = loop {
             let then = match connection.next().await {
-                Some(Next::Sent(then)) => then,
+                Some(Next::Done(then)) => then,
                 // It is boxed while it lasts, which keeps waiting connections small.
                 Some(next) => {
                     connection.in_turn = MAX_IN_TURN;
@@ -92,9 +92,9 @@ pub(super) struct Connection<'a> {
 /// The next action about a request.
 enum Next<'a> {
     /// None: it was for a hot file, and the kernel has the response.
-    Sent(After),
+    Done(After),
     /// Send the rest of a hot file.
-    Send(Box<BegunResponse<'a>>),
+    Continue(Box<BegunResponse<'a>>),
     /// Answer the request.
     Answer(Box<PendingRequest>),
     /// Send a response that is known already.
@@ -176,7 +176,7 @@ impl<'a> Connection<'a> {
         // connection has none of its own.
         let mut scratch = self.worker.scratch.borrow_mut();
         let read = match self.peer.take(&mut scratch) {
-            Ok(Some(0)) => return Some(self.ended(started).ok_or(())),
+            Ok(Some(0)) => return Some(self.input_ended(started).ok_or(())),
             Ok(Some(read)) => &scratch[..read],
             Ok(None) => return None,
             Err(_) => return Some(Err(())),
@@ -273,18 +273,20 @@ impl<'a> Connection<'a> {
         let exchange = Exchange::new(&mut ctx, response, BodyLength::None);
         let is_guarded = exchange.is_guarded();
         let keeps_alive = exchange.keeps_alive && !self.worker.is_draining();
-        match exchange.send(self.worker, self.peer, keeps_alive) {
+        match exchange.start(self.worker, self.peer, keeps_alive) {
             (ending, Sending::Done(outcome)) if outcome.is_unsent_change() => {
                 access_entry::recycle(self.worker, ending.entry);
                 self.forget_changed();
                 None
             }
-            (ending, Sending::Done(outcome)) => Some(Next::Sent(self.end(ending, outcome))),
+            (ending, Sending::Done(outcome)) => {
+                Some(Next::Done(self.finish_response(ending, outcome)))
+            }
             (ending, Sending::Slow(sending)) => {
                 let body = BodyLength::None;
                 let again = || PendingRequest::new(&ctx.request, selection.clone(), body, started);
                 let retry = is_guarded.then(again);
-                Some(Next::Send(Box::new(BegunResponse { ending, sending, retry })))
+                Some(Next::Continue(Box::new(BegunResponse { ending, sending, retry })))
             }
         }
     }
@@ -294,12 +296,12 @@ impl<'a> Connection<'a> {
         let mut attempts = 0;
         loop {
             let BegunResponse { mut ending, sending, retry } = match next {
-                Next::Sent(then) => return then,
-                Next::Send(begun) => *begun,
-                Next::Reject(exchange) => self.send(*exchange, None).await,
+                Next::Done(then) => return then,
+                Next::Continue(begun) => *begun,
+                Next::Reject(exchange) => self.begin_response(*exchange, None).await,
                 Next::Answer(pending) => {
                     let exchange = Box::pin(self.answer(&pending)).await;
-                    self.send(exchange, Some(pending)).await
+                    self.begin_response(exchange, Some(pending)).await
                 }
             };
             let mut outcome = sending.await;
@@ -317,7 +319,7 @@ impl<'a> Connection<'a> {
                 // This response announces the end of the connection itself.
                 outcome = SendOutcome { failure, ..self.send_being_written(&ending).await };
             }
-            return self.end(ending, outcome);
+            return self.finish_response(ending, outcome);
         }
     }
 
@@ -338,7 +340,7 @@ impl<'a> Connection<'a> {
 
     /// Discards the body of a request that no handler has received, and begins to send the
     /// response.
-    async fn send(
+    async fn begin_response(
         &mut self,
         exchange: Exchange,
         pending: Option<Box<PendingRequest>>,
@@ -352,13 +354,13 @@ impl<'a> Connection<'a> {
         }
         let is_guarded = exchange.is_guarded() && exchange.unread == Some(BodyLength::None);
         let retry = pending.filter(|_| is_guarded).map(|pending| *pending);
-        let (ending, sending) = exchange.send(self.worker, self.peer, keeps_alive);
+        let (ending, sending) = exchange.start(self.worker, self.peer, keeps_alive);
         BegunResponse { ending, sending: sending.into_slow(), retry }
     }
 
     /// Records the outcome of a response; returns the next action. Here ends each response: one
     /// that has fewer bytes than promised has failed, and is reset.
-    fn end(&mut self, ending: SentResponse, mut outcome: SendOutcome) -> After {
+    fn finish_response(&mut self, ending: SentResponse, mut outcome: SendOutcome) -> After {
         let SentResponse { mut entry, started, now, head_len, promised, is_logged, .. } = ending;
         if outcome.is_short(promised) {
             let _ = socket::arm_reset(&self.peer.socket);
@@ -468,7 +470,7 @@ impl<'a> Connection<'a> {
 
     /// Ends a connection over which nothing more comes: at once, or with an error if a request was
     /// begun and took too long.
-    fn ended(&mut self, started: Instant) -> Option<Next<'a>> {
+    fn input_ended(&mut self, started: Instant) -> Option<Next<'a>> {
         let bytes = std::mem::take(&mut self.buffer);
         if self.peer.is_reserve && self.peer.is_expired() {
             return Some(self.refuse_connection(&bytes, started));
