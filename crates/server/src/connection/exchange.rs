@@ -152,7 +152,7 @@ impl Exchange {
         let body_len = if let Body::Nothing = response.body { Some(0) } else { response.len };
         let promised = body_len.map(|len| head_len as u64 + len);
         let sending =
-            Sending::begin((worker, peer), integrity, (head, started), response.body, facts);
+            Sending::start((worker, peer), integrity, (head, started), response.body, facts);
         let is_logged = response.is_logged;
         let sent = SentResponse {
             entry,

@@ -19,7 +19,6 @@ use underpass_engine::{Chain, Confirm, Error, Integrity, Report, Status, Usage, 
 
 use crate::connection::outcome::{SendFailure, SendOutcome};
 use crate::connection::peer::{Activity, Peer};
-use crate::connection::send::at_once::{send_cached, send_file};
 use crate::connection::send::checks::ChainChecks;
 use crate::connection::send::unread::Unread;
 use crate::connection::turn::{
@@ -57,7 +56,7 @@ impl<'a> Sending<'a> {
 
     /// Sends as much as possible at once. `facts` returns the entry in the register of transfers,
     /// if sending takes longer. `now` may be a little late.
-    pub(crate) fn begin(
+    pub(crate) fn start(
         at: (&'a Worker, &'a Peer),
         integrity: Integrity,
         (mut head, now): (Vec<u8>, Instant),
@@ -73,42 +72,42 @@ impl<'a> Sending<'a> {
                 (Chain::new().bytes(head), ChainChecks::NONE)
             }
             Body::File(mut file) => {
-                let sent = match send_file(at, integrity, &mut head, &mut file) {
+                let sent = match at_once::send_file(at, integrity, &mut head, &mut file) {
                     Ok(sent) => sent,
                     Err(error) => return Self::failed(peer, error),
                 };
                 if let Some(report) = sent {
                     if head.is_empty() && file.len == 0 {
-                        return Self::sent(worker, peer, (head, now), report);
+                        return Self::done(worker, peer, (head, now), report);
                     }
-                    let slow = Slow::new(at, integrity, head_len, facts());
+                    let slow = SlowResponse::new(at, integrity, head_len, facts());
                     let checks = ChainChecks::of(&file);
-                    return Self::Slow(slow.after(report, file.chain(head), checks));
+                    return Self::Slow(slow.resume_after_part(report, file.chain(head), checks));
                 }
                 let checks = ChainChecks::of(&file);
                 resident_since = file.resident_since();
                 (file.chain(head), checks)
             }
             Body::Cached(body) => {
-                return Self::begin_cached(worker, peer, (head, now), body, facts);
+                return Self::start_cached(worker, peer, (head, now), body, facts);
             }
             body => {
-                let slow = Slow::new(at, integrity, head_len, facts());
-                return Self::Slow(Box::pin(slow.pieces(head, body)));
+                let slow = SlowResponse::new(at, integrity, head_len, facts());
+                return Self::Slow(Box::pin(slow.send_pieces(head, body)));
             }
         };
         if !checks.is_resident {
-            let slow = Slow::new(at, integrity, head_len, facts());
-            return Self::Slow(Box::pin(slow.whole(chain, checks, resident_since)));
+            let slow = SlowResponse::new(at, integrity, head_len, facts());
+            return Self::Slow(Box::pin(slow.send_single_chain(chain, checks, resident_since)));
         }
         let transfer = transfer(worker, peer, chain, integrity, checks.confirm, now);
-        Self::advance(worker, peer, transfer, now, |usage| {
-            Slow::new(at, integrity, head_len, facts()).spent(usage)
+        Self::first_turn(worker, peer, transfer, now, |usage| {
+            SlowResponse::new(at, integrity, head_len, facts()).spent(usage)
         })
     }
 
     /// Sends as much as possible of a body from the cache at once.
-    fn begin_cached(
+    fn start_cached(
         worker: &'a Worker,
         peer: &'a Peer,
         (mut head, now): (Vec<u8>, Instant),
@@ -118,26 +117,28 @@ impl<'a> Sending<'a> {
         let head_len = head.len() as u64;
         let integrity = Integrity::Fast; // what is in the cache never changes
         // What is read stays in the cache until its last byte is sent.
-        let slow =
-            |reads| Slow { reads, ..Slow::new((worker, peer), integrity, head_len, facts()) };
-        match send_cached(worker, peer, &mut head, &mut body) {
+        let slow = |reads| SlowResponse {
+            reads,
+            ..SlowResponse::new((worker, peer), integrity, head_len, facts())
+        };
+        match at_once::send_cached(worker, peer, &mut head, &mut body) {
             Err(error) => {
                 body.failed(&error);
                 Self::failed(peer, error)
             }
             Ok(Some(report)) if head.is_empty() && body.is_empty() => {
-                Self::sent(worker, peer, (head, now), report)
+                Self::done(worker, peer, (head, now), report)
             }
             Ok(Some(report)) => {
                 let chain = body.chain(&head);
-                Self::Slow(slow(Some(body)).after(report, chain, ChainChecks::NONE))
+                Self::Slow(slow(Some(body)).resume_after_part(report, chain, ChainChecks::NONE))
             }
             Ok(None) if body.is_present() => {
                 let chain = body.chain(&head);
                 let transfer = transfer(worker, peer, chain, integrity, Confirm::HandedOver, now);
                 let mut reads = Some(body);
                 let slow = |usage| slow(reads.take()).spent(usage);
-                let sending = Self::advance(worker, peer, transfer, now, slow);
+                let sending = Self::first_turn(worker, peer, transfer, now, slow);
                 if let (Some(body), Self::Done(done)) = (reads, &sending)
                     && let Some(SendFailure::Engine(error)) = &done.failure
                 {
@@ -145,12 +146,12 @@ impl<'a> Sending<'a> {
                 }
                 sending
             }
-            Ok(None) => Self::Slow(Box::pin(slow(None).pieces(head, Body::Cached(body)))),
+            Ok(None) => Self::Slow(Box::pin(slow(None).send_pieces(head, Body::Cached(body)))),
         }
     }
 
     /// Ends a response all of which was sent at once.
-    fn sent(worker: &Worker, peer: &Peer, (head, now): (Vec<u8>, Instant), report: Report) -> Self {
+    fn done(worker: &Worker, peer: &Peer, (head, now): (Vec<u8>, Instant), report: Report) -> Self {
         peer.written.set(peer.written.get() + report.bytes());
         worker.message.replace(head);
         record_short_response(worker, report.bytes(), now);
@@ -166,16 +167,16 @@ impl<'a> Sending<'a> {
     }
 
     /// Moves as much of a transfer as possible at once; what `slow` returns sends the rest.
-    fn advance(
+    fn first_turn(
         worker: &'a Worker,
         peer: &'a Peer,
         mut transfer: SendTransfer<'a>,
         now: Instant,
-        slow: impl FnOnce(Usage) -> Slow<'a>,
+        slow: impl FnOnce(Usage) -> SlowResponse<'a>,
     ) -> Self {
         let mut usage = Usage::default();
         if has_to_wait(worker, &transfer, now) {
-            return Self::Slow(Box::pin(slow(usage).send_rest(transfer, Status::Yielded)));
+            return Self::Slow(Box::pin(slow(usage).resume_after_turn(transfer, Status::Yielded)));
         }
         let advanced = advance(&worker.shared.settings, &mut transfer, &mut usage);
         let bytes = transfer.report().bytes();
@@ -186,7 +187,7 @@ impl<'a> Sending<'a> {
                 let report = transfer.report().clone();
                 Self::Done(SendOutcome { report, usage, ..SendOutcome::default() })
             }
-            Ok(status) => Self::Slow(Box::pin(slow(usage).send_rest(transfer, status))),
+            Ok(status) => Self::Slow(Box::pin(slow(usage).resume_after_turn(transfer, status))),
             Err(error) => {
                 let report = error.report().clone();
                 let failure = Some(SendFailure::Engine(error));
@@ -197,7 +198,7 @@ impl<'a> Sending<'a> {
 }
 
 /// The state of a response that takes several turns.
-struct Slow<'a> {
+struct SlowResponse<'a> {
     worker: &'a Worker,
     peer: &'a Peer,
     integrity: Integrity,
@@ -218,7 +219,7 @@ struct Slow<'a> {
     reads: Option<Box<CachedBody>>,
 }
 
-impl<'a> Slow<'a> {
+impl<'a> SlowResponse<'a> {
     /// Creates the state for a response.
     fn new(
         (worker, peer): (&'a Worker, &'a Peer),
@@ -251,18 +252,22 @@ impl<'a> Slow<'a> {
     }
 
     /// Continues a transfer that has had its first turn.
-    async fn send_rest(mut self, transfer: SendTransfer<'a>, status: Status) -> SendOutcome {
+    async fn resume_after_turn(
+        mut self,
+        transfer: SendTransfer<'a>,
+        status: Status,
+    ) -> SendOutcome {
         let before = self.peer.written.get() - transfer.report().bytes();
         if self.wait(status).await {
             // Only a body that is completely in the page cache has had a turn already.
             let residency = Residency::known(transfer.chain());
-            self.drive(transfer, residency, before).await;
+            self.run_turns(transfer, residency, before).await;
         }
         self.outcome
     }
 
     /// Sends the rest of a response of which a part was sent at once.
-    fn after(
+    fn resume_after_part(
         mut self,
         report: Report,
         rest: Chain<Arc<OwnedFd>>,
@@ -271,18 +276,18 @@ impl<'a> Slow<'a> {
         self.peer.written.set(self.peer.written.get() + report.bytes());
         self.metrics().record(&report);
         self.outcome.report = report;
-        Box::pin(self.whole(rest, checks, None))
+        Box::pin(self.send_single_chain(rest, checks, None))
     }
 
-    /// Sends a chain of which pages may be missing.
-    async fn whole(
+    /// Sends all that is left as one chain, of which pages may be missing.
+    async fn send_single_chain(
         mut self,
         chain: Chain<Arc<OwnedFd>>,
         checks: ChainChecks,
         resident_since: Option<ResidentSince>,
     ) -> SendOutcome {
         let began = Instant::now();
-        if self.send(chain, checks.confirm).await && !self.met_missing {
+        if self.send_chain(chain, checks.confirm).await && !self.met_missing {
             // Later requests for the same file then need no check.
             resident_since.inspect(|resident_since| resident_since.set(began));
         }
@@ -290,15 +295,15 @@ impl<'a> Slow<'a> {
     }
 
     /// Sends a body that is made piece by piece.
-    async fn pieces(mut self, head: Vec<u8>, body: Body) -> SendOutcome {
+    async fn send_pieces(mut self, head: Vec<u8>, body: Body) -> SendOutcome {
         if let Body::Cached(body) = body {
-            self.cached(head, &body).await;
+            self.send_cached_body(head, &body).await;
             return self.outcome;
         }
-        if self.send(Chain::new().bytes(head), Confirm::HandedOver).await {
+        if self.send_chain(Chain::new().bytes(head), Confirm::HandedOver).await {
             match body {
-                Body::Archive(archive) => self.archive(*archive).await,
-                Body::Stream { pieces, is_chunked } => self.stream(pieces, is_chunked).await,
+                Body::Archive(archive) => self.send_archive(*archive).await,
+                Body::Stream { pieces, is_chunked } => self.send_listing(pieces, is_chunked).await,
                 Body::Nothing | Body::Memory(_) | Body::File(_) | Body::Cached(_) => {}
             }
         }
@@ -306,7 +311,7 @@ impl<'a> Slow<'a> {
     }
 
     /// Sends a chain to its end; returns whether that succeeded.
-    async fn send(&mut self, chain: Chain<Arc<OwnedFd>>, confirm: Confirm) -> bool {
+    async fn send_chain(&mut self, chain: Chain<Arc<OwnedFd>>, confirm: Confirm) -> bool {
         let residency = Residency::new(&chain);
         if self.worker.shared.settings.drops_behind {
             self.drop_behind = DropBehind::of_missing(&residency).await;
@@ -314,11 +319,11 @@ impl<'a> Slow<'a> {
         let before = self.peer.written.get();
         let (worker, peer, now) = (self.worker, self.peer, Instant::now());
         let transfer = transfer(worker, peer, chain, self.integrity, confirm, now);
-        self.drive(transfer, residency, before).await
+        self.run_turns(transfer, residency, before).await
     }
 
     /// Moves a transfer to its end in turns, each of which begins once its pages are there.
-    async fn drive(
+    async fn run_turns(
         &mut self,
         mut transfer: SendTransfer<'a>,
         mut residency: Residency,

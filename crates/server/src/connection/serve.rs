@@ -397,7 +397,7 @@ impl<'a> Connection<'a> {
         let facts = || access_entry::transfer_facts(&ending.entry, self.peer, ending.started);
         let head = (BEING_WRITTEN.to_vec(), ending.started);
         let at = (self.worker, self.peer);
-        Sending::begin(at, Integrity::Fast, head, Body::Nothing, facts).into_slow().await
+        Sending::start(at, Integrity::Fast, head, Body::Nothing, facts).into_slow().await
     }
 
     /// Waits for the rest of a request, if there is room for the bytes so far.

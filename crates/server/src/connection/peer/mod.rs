@@ -51,7 +51,7 @@ pub(crate) struct Peer {
     /// The time at which it began its present activity, or last made progress.
     since: Cell<Instant>,
     /// The state of a response that its client takes slowly.
-    slow: OnceCell<Box<SlowResponse>>,
+    slow: OnceCell<Box<SlowWrite>>,
     /// The bytes written to the socket so far.
     pub(crate) written: Cell<u64>,
     /// The reason for which this server has closed it, if it has.
@@ -83,7 +83,7 @@ pub(crate) struct Peer {
 
 /// A response that the socket did not take at once, or that has taken a while.
 #[derive(Debug, Default)]
-struct SlowResponse {
+struct SlowWrite {
     /// The bytes written to the socket at the last check, plus those that were acknowledged.
     seen: Cell<u64>,
     /// Wakes the task that waits until the socket takes more.
@@ -250,7 +250,7 @@ impl Peer {
         true
     }
 
-    fn slow(&self) -> &SlowResponse {
+    fn slow(&self) -> &SlowWrite {
         self.slow.get_or_init(Box::default)
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::task::spawn_blocking;
 use underpass_engine::{Chain, Confirm, Status, Wait};
 
-use super::Slow;
+use super::SlowResponse;
 use super::unread::Unread;
 use crate::archive::ArchiveError;
 use crate::archive::checksum::ChecksumResult;
@@ -15,22 +15,22 @@ use crate::connection::outcome::SendFailure;
 use crate::routing::response::ArchiveBody;
 use crate::server::limits::disk_queue::ClientNet;
 
-impl Slow<'_> {
+impl SlowResponse<'_> {
     /// Sends an archive, or ranges of one.
-    pub(super) async fn archive(&mut self, archive: ArchiveBody) {
+    pub(super) async fn send_archive(&mut self, archive: ArchiveBody) {
         let laid_out = Arc::clone(&archive.laid_out);
-        self.archive_parts(archive).await;
+        self.send_archive_parts(archive).await;
         if self.outcome.failure.is_some() {
             laid_out.break_off();
         }
     }
 
     /// Sends the parts of an archive; a failure is in the outcome.
-    async fn archive_parts(&mut self, archive: ArchiveBody) {
+    async fn send_archive_parts(&mut self, archive: ArchiveBody) {
         self.unread = Some(Unread::new(archive.max_unread));
         for (header, mut part) in archive.parts {
             if !header.is_empty()
-                && !self.send(Chain::new().bytes(header), Confirm::HandedOver).await
+                && !self.send_chain(Chain::new().bytes(header), Confirm::HandedOver).await
             {
                 return;
             }
@@ -54,7 +54,7 @@ impl Slow<'_> {
                     Some(unread) if is_last => unread.precede(chain),
                     _ => chain,
                 };
-                if chain.len() != Some(0) && !self.send(chain, confirm).await {
+                if chain.len() != Some(0) && !self.send_chain(chain, confirm).await {
                     return;
                 }
                 if !is_last && !self.bound_unread().await {
@@ -68,7 +68,7 @@ impl Slow<'_> {
             }
         }
         if !archive.closing.is_empty() {
-            self.send(Chain::new().bytes(archive.closing), Confirm::HandedOver).await;
+            self.send_chain(Chain::new().bytes(archive.closing), Confirm::HandedOver).await;
         }
     }
 

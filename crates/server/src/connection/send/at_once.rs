@@ -22,7 +22,7 @@ pub(super) fn send_file(
 ) -> Result<Option<Report>, Error> {
     let Some(mut part) = file.simple_part() else { return Ok(None) };
     part.version = part.version.filter(|_| integrity == Integrity::Detect);
-    let sent = send(worker, peer, head, &part, integrity, file.is_copied)?;
+    let sent = send_part(worker, peer, head, &part, integrity, file.is_copied)?;
     let Some((report, sent)) = sent else { return Ok(None) };
     file.skip(sent);
     Ok(Some(report))
@@ -38,7 +38,7 @@ pub(super) fn send_cached(
 ) -> Result<Option<Report>, Error> {
     let Some(part) = body.simple_part(SHORT_TURN as u64) else { return Ok(None) };
     let is_copied = part.len <= small(peer) && worker.shared.settings.policy == Policy::Auto;
-    let sent = send(worker, peer, head, &part, Integrity::Fast, is_copied)?;
+    let sent = send_part(worker, peer, head, &part, Integrity::Fast, is_copied)?;
     let Some((report, sent)) = sent else { return Ok(None) };
     body.skip(sent);
     Ok(Some(report))
@@ -47,7 +47,7 @@ pub(super) fn send_cached(
 /// Sends a part of a file, all of which is in memory, behind the head, from which it removes what
 /// was sent; returns how many bytes of the part were sent, too. If `is_copied`, both are sent from
 /// one buffer.
-fn send(
+fn send_part(
     worker: &Worker,
     peer: &Peer,
     head: &mut Vec<u8>,

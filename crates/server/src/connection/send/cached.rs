@@ -6,36 +6,36 @@ use tokio::time::sleep;
 use underpass_engine::{Chain, Confirm, socket};
 
 use crate::connection::outcome::SendFailure;
-use crate::connection::send::Slow;
+use crate::connection::send::SlowResponse;
 use crate::routing::cached::CachedBody;
 
-impl Slow<'_> {
+impl SlowResponse<'_> {
     /// Sends a body from the cache after the head. One that ends with the connection is reset until
     /// all of it is sent, even by a `SIGKILL`.
-    pub(super) async fn cached(&mut self, head: Vec<u8>, body: &CachedBody) {
+    pub(super) async fn send_cached_body(&mut self, head: Vec<u8>, body: &CachedBody) {
         if !body.ends_with_connection() {
-            return self.arriving(head, body).await;
+            return self.send_as_it_arrives(head, body).await;
         }
         let _ = socket::arm_reset(&self.peer.socket);
-        self.arriving(head, body).await;
+        self.send_as_it_arrives(head, body).await;
         if self.outcome.failure.is_none() {
             let _ = socket::disarm_reset(&self.peer.socket);
         }
     }
 
     /// Sends the parts of a body as they arrive.
-    async fn arriving(&mut self, head: Vec<u8>, body: &CachedBody) {
+    async fn send_as_it_arrives(&mut self, head: Vec<u8>, body: &CachedBody) {
         let mut before = head;
         for (header, range) in &body.parts {
             before.extend_from_slice(header);
             let mut at = range.start;
             while at < range.end {
-                let Some(mut end) = self.arrive(body, at, range.end).await else { return };
+                let Some(mut end) = self.wait_for_bytes(body, at, range.end).await else { return };
                 if at > range.start && end < range.end && end - at < ENOUGH && !body.is_relayed() {
                     // A fill brings 128 KiB at a time, and a crowd that waits for it would be woken
                     // for each of them.
                     sleep(GATHER).await;
-                    let Some(more) = self.arrive(body, at, range.end).await else { return };
+                    let Some(more) = self.wait_for_bytes(body, at, range.end).await else { return };
                     end = more;
                 }
                 if end == at && range.end == u64::MAX {
@@ -58,7 +58,7 @@ impl Slow<'_> {
                 if body.is_chunked {
                     before.extend_from_slice(b"\r\n");
                 }
-                if !self.send(chain, Confirm::HandedOver).await {
+                if !self.send_chain(chain, Confirm::HandedOver).await {
                     if let Some(SendFailure::Engine(error)) = &self.outcome.failure {
                         body.failed(error);
                     }
@@ -72,12 +72,12 @@ impl Slow<'_> {
         }
         before.extend_from_slice(&body.closing);
         if !before.is_empty() {
-            self.send(Chain::new().bytes(before), Confirm::HandedOver).await;
+            self.send_chain(Chain::new().bytes(before), Confirm::HandedOver).await;
         }
     }
 
     /// Waits for a byte of the body; returns up to where all have come, `None` if it will not come.
-    async fn arrive(&mut self, body: &CachedBody, at: u64, end: u64) -> Option<u64> {
+    async fn wait_for_bytes(&mut self, body: &CachedBody, at: u64, end: u64) -> Option<u64> {
         let began = Instant::now();
         let arrived = self.while_connected(body.wait_for(at, end)).await?;
         self.outcome.waited += began.elapsed();

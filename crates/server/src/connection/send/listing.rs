@@ -2,26 +2,26 @@
 
 use underpass_engine::{Chain, Confirm, socket};
 
-use super::Slow;
+use super::SlowResponse;
 use crate::connection::outcome::SendFailure;
 use crate::listing::make::ListingPieces;
 
-impl Slow<'_> {
+impl SlowResponse<'_> {
     /// Sends a listing that is made piece by piece. Without chunks it ends with the connection: one
     /// that ends early, even by a `SIGKILL`, is reset until all is sent.
-    pub(super) async fn stream(&mut self, mut pieces: ListingPieces, is_chunked: bool) {
+    pub(super) async fn send_listing(&mut self, mut pieces: ListingPieces, is_chunked: bool) {
         if !is_chunked {
             let _ = socket::arm_reset(&self.peer.socket);
         }
         loop {
             let Ok(piece) = pieces.next().await else { return self.fail(SendFailure::Stream) };
             let Some(piece) = piece else { break };
-            if !self.send(Chain::new().bytes(piece), Confirm::HandedOver).await {
+            if !self.send_chain(Chain::new().bytes(piece), Confirm::HandedOver).await {
                 return;
             }
         }
         if is_chunked {
-            self.send(Chain::new().bytes(&b"0\r\n\r\n"[..]), Confirm::HandedOver).await;
+            self.send_chain(Chain::new().bytes(&b"0\r\n\r\n"[..]), Confirm::HandedOver).await;
         } else {
             let _ = socket::disarm_reset(&self.peer.socket);
         }
