@@ -1,4 +1,14 @@
 //! One connection: its socket, its requests and its responses.
+//!
+//! ```text
+//! serve.rs     a request ─► Next ─┬─ Answer, Reject: there will be an Exchange
+//!                                 ├─ Continue: its response, of a hot file, was started
+//!                                 └─ Done: its response, of a hot file, is with the kernel
+//! exchange.rs  Exchange::start ─► Sending
+//! send.rs      Sending ─┬─ Done: all of it is with the kernel ───────────────┬─► SendOutcome
+//!                       └─ Slow: a SlowResponse sends the rest in its turns ─┘
+//! serve.rs     Connection::finish_response(SendOutcome) ─► After: read on, linger or close
+//! ```
 
 pub(crate) mod canned;
 pub(crate) mod discard_body;
