@@ -20,7 +20,7 @@ use underpass_transport::tls::{
 /// plain HTTP is served as well, because it gets a redirect or an error.
 pub(crate) async fn run(worker: &Worker, peer: &Peer, credentials: &Credentials) -> bool {
     peer.set_activity(Activity::Handshaking, Instant::now());
-    let metrics = worker.shared.metrics.worker(worker.index);
+    let metrics = worker.metrics();
     let outcome = run_handshake(worker, peer, credentials).await;
     peer.requests.release();
     match outcome {

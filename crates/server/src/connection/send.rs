@@ -30,7 +30,7 @@ use crate::files::prefetch::{MissingRange, Residency};
 use crate::routing::cached::CachedBody;
 use crate::routing::response::Body;
 use crate::server::worker::Worker;
-use underpass_observe::metrics::{Recorded, WorkerMetrics};
+use underpass_observe::metrics::Recorded;
 use underpass_observe::transfers::{Handle, TransferFacts};
 
 /// The sending of a response: finished, or still under way.
@@ -274,7 +274,7 @@ impl<'a> SlowResponse<'a> {
         checks: ChainChecks,
     ) -> SlowSend<'a> {
         self.peer.written.set(self.peer.written.get() + report.bytes());
-        self.metrics().record(&report);
+        self.worker.metrics().record(&report);
         self.outcome.report = report;
         Box::pin(self.send_single_chain(rest, checks, None))
     }
@@ -343,7 +343,7 @@ impl<'a> SlowResponse<'a> {
             let advanced = advance(&self.worker.shared.settings, &mut transfer, usage);
             drop(begun);
             self.peer.written.set(written_before + transfer.report().bytes());
-            self.metrics().record_more(transfer.report(), &mut recorded);
+            self.worker.metrics().record_more(transfer.report(), &mut recorded);
             let status = match advanced {
                 Ok(Status::Done) => {
                     self.outcome.report.add(transfer.report());
@@ -427,7 +427,7 @@ impl<'a> SlowResponse<'a> {
             self.met_missing = true;
             let waited = fetching.await.unwrap_or_default();
             residency.fetched(&missing, waited);
-            self.metrics().cold_wait(started.elapsed());
+            self.worker.metrics().cold_wait(started.elapsed());
             // A client on this machine shares the pages until it has read them.
             self.drop_behind(place.saturating_sub(UNREAD));
             // The disk reads the next part while this one is sent.
@@ -451,10 +451,6 @@ impl<'a> SlowResponse<'a> {
     fn fetch(&self, part: &MissingRange) -> JoinHandle<bool> {
         let (shared, part) = (Arc::clone(&self.worker.shared), part.clone());
         spawn_blocking(move || part.fetch(&shared.null))
-    }
-
-    fn metrics(&self) -> &'a WorkerMetrics {
-        self.worker.shared.metrics.worker(self.worker.index)
     }
 
     /// Reports the progress to the register.

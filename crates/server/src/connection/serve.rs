@@ -461,7 +461,7 @@ impl<'a> Connection<'a> {
 
     /// Refuses a request for anything but the health check, over a connection of the reserve.
     fn refuse_connection(&self, bytes: &[u8], started: Instant) -> Next<'a> {
-        self.worker.shared.metrics.worker(self.worker.index).connection_refused();
+        self.worker.metrics().connection_refused();
         let mut response = Response::error(503, TOO_MANY_DETAIL).unlogged();
         response.add_field("Retry-After", RETRY_LATER);
         let exchange = Exchange::rejected(self.worker, self.peer, bytes, response, started);

@@ -77,7 +77,7 @@ pub(crate) fn timed_out(worker: &Worker, peer: &Peer, bytes: &[u8]) {
     entry.failure = Some(SendFailure::Stalled.label());
     entry.started = SystemTime::now();
     peer.write_name(&mut entry.peer);
-    let metrics = worker.shared.metrics.worker(worker.index);
+    let metrics = worker.metrics();
     metrics.request(entry.status, entry.duration);
     metrics.failed(SendFailure::Stalled.label());
     let _ = write(worker, &entry);
@@ -90,7 +90,7 @@ pub(crate) fn received(worker: &Worker, entry: &mut AccessEntry, received: &Rece
     entry.record(&received.report);
     if let Some(broken) = &received.broken {
         entry.failure = Some(broken.cause.label());
-        worker.shared.metrics.worker(worker.index).failed(broken.cause.label());
+        worker.metrics().failed(broken.cause.label());
         if let Some(reason) = broken.reason.clone() {
             let target = String::from_utf8_lossy(&entry.target).into_owned();
             worker.shared.report(ServerEvent::Failed { target, reason });
@@ -106,7 +106,7 @@ pub(crate) fn finish(
     outcome: &SendOutcome,
     head_len: usize,
 ) {
-    let metrics = worker.shared.metrics.worker(worker.index);
+    let metrics = worker.metrics();
     metrics.request(entry.status, entry.duration);
     if !outcome.is_counted {
         metrics.record(&outcome.report);
@@ -154,7 +154,7 @@ pub(crate) fn has_room(worker: &Worker, peer: &Peer) -> bool {
 pub(crate) fn write_arrived(worker: &Worker, peer: &Peer, is_over: bool) -> ControlFlow<()> {
     let failed = || {
         let failure = if peer.is_expired() { SendFailure::Stalled } else { SendFailure::Left };
-        worker.shared.metrics.worker(worker.index).failed(failure.label());
+        worker.metrics().failed(failure.label());
         failure.label()
     };
     if is_over && peer.is_unconfirmed.get() && peer.acknowledged() < peer.written.get() {

@@ -148,7 +148,7 @@ fn accept_connection(
     address: Option<SocketAddr>,
     kind: ListenerKind,
 ) {
-    let metrics = worker.shared.metrics.worker(worker.index);
+    let metrics = worker.metrics();
     let settings = &worker.shared.settings;
     let is_proxy = settings.trusted_proxies.trusts(address.map(|at| at.ip()));
     // A proxy is not its clients: they count once they are known.
@@ -192,7 +192,7 @@ async fn attribute(
         Ok(origin) if presence.attribute(peer, origin) => return ControlFlow::Continue(None),
         Ok(_) => {
             let worker = &presence.worker;
-            worker.shared.metrics.worker(worker.index).connection_refused();
+            worker.metrics().connection_refused();
             canned::refuse(&peer.socket, kind);
         }
         Err(ProxyHeaderError::Bad(refused)) => return ControlFlow::Continue(Some(refused)),
@@ -271,7 +271,7 @@ impl Drop for ConnectionCount {
         let worker = &self.worker;
         worker.remove_peer(self.id);
         worker.shared.admission.leave(&self.ticket);
-        worker.shared.metrics.worker(worker.index).connection_closed();
+        worker.metrics().connection_closed();
     }
 }
 

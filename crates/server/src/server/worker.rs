@@ -17,6 +17,7 @@ use crate::server::limits::turn_queue::TurnQueue;
 use crate::server::shared::Shared;
 use crate::server::sites::local::{LocalSite, LocalSites, Selection};
 use crate::server::sites::published::Published;
+use underpass_observe::metrics::WorkerMetrics;
 use underpass_protocol::request::Request;
 use underpass_protocol::response::validator::whole_seconds;
 
@@ -82,6 +83,11 @@ impl Worker {
             is_draining: Cell::new(false),
             date: RefCell::default(),
         }
+    }
+
+    /// Returns its metrics.
+    pub(crate) fn metrics(&self) -> &WorkerMetrics {
+        self.shared.metrics.worker(self.index)
     }
 
     /// Returns the site of a request.
@@ -191,7 +197,7 @@ impl Worker {
         while let Some((id, since)) = idlest.known.pop_front().filter(|_| idlest.of == of) {
             let peer = self.peer(id);
             if peer.is_some_and(|peer| peer.idle_since() == Some(since) && peer.evict()) {
-                self.shared.metrics.worker(self.index).connection_evicted();
+                self.metrics().connection_evicted();
                 return true;
             }
         }
