@@ -7,19 +7,18 @@ use std::time::{Duration, Instant};
 use rustix::net::{Shutdown, shutdown};
 use tokio::time::{sleep, timeout};
 
+use crate::connection::Link;
 use crate::connection::peer::{Activity, Peer};
 use crate::connection::turn::poll_interval;
 use crate::files::resume;
 use crate::observe::access_entry;
-use crate::server::worker::Worker;
 use underpass_protocol::chunked::Chunked;
 use underpass_protocol::request::BodyLength;
 
 /// Discards the body of a request, of which `buffer` may have a part already, and keeps there any
 /// bytes after it; returns false if the body is too long for that.
 pub(crate) async fn discard_body(
-    worker: &Worker,
-    peer: &Peer,
+    link: Link<'_>,
     buffer: &mut Vec<u8>,
     body: BodyLength,
     is_withheld: bool,
@@ -32,7 +31,7 @@ pub(crate) async fn discard_body(
         BodyLength::Length(len) => UnwantedBody::Bytes(len),
         BodyLength::Chunked => UnwantedBody::Chunks(Chunked::default(), MAX_DISCARDED),
     };
-    peer.set_activity(Activity::Discarding, Instant::now());
+    link.peer.set_activity(Activity::Discarding, Instant::now());
     loop {
         match unwanted.skip(buffer) {
             Some((consumed, is_all)) => {
@@ -43,7 +42,7 @@ pub(crate) async fn discard_body(
             }
             None => return false,
         }
-        match read_more(worker, peer, buffer).await {
+        match read_more(link, buffer).await {
             // All of it has to come within the timeout: a byte now and then does not hold a place.
             Ok(0) | Err(_) => return false,
             Ok(_) => {}
@@ -53,7 +52,8 @@ pub(crate) async fn discard_body(
 
 /// Closes a connection so that the client gets the last response: a socket that is closed with
 /// unread data is reset, which also discards what the client has not read.
-pub(crate) async fn linger(worker: &Worker, peer: &Peer, max_discarded: u64) {
+pub(crate) async fn linger(link: Link<'_>, max_discarded: u64) {
+    let peer = link.peer;
     // Until then a lack of progress counts as that of the response.
     peer.set_activity(Activity::Sending, Instant::now());
     if peer.session().is_some() {
@@ -62,15 +62,15 @@ pub(crate) async fn linger(worker: &Worker, peer: &Peer, max_discarded: u64) {
         // read meanwhile: a session that has read the end of the other side sends no alert.
         arrival(peer, || !peer.has_failed()).await;
         if peer.has_delivered_all() {
-            let _ = access_entry::write_arrived(worker, peer, false);
-            resume::end(worker, peer, true);
+            let _ = access_entry::write_arrived(link, false);
+            resume::end(link, true);
         }
     }
     peer.send_close_notify();
     if shutdown(&peer.socket, Shutdown::Write).is_err() {
         return;
     }
-    if has_ended(worker, peer, max_discarded).await {
+    if has_ended(link, max_discarded).await {
         // It has nothing more to say, and may still be reading.
         arrival(peer, || peer.take(&mut [0]).is_ok()).await;
     }
@@ -78,14 +78,15 @@ pub(crate) async fn linger(worker: &Worker, peer: &Peer, max_discarded: u64) {
 
 /// Discards what a client still sends; returns true once it has ended its side, and false if it has
 /// the whole response or is not to be waited for any longer.
-async fn has_ended(worker: &Worker, peer: &Peer, max_discarded: u64) -> bool {
+async fn has_ended(link: Link<'_>, max_discarded: u64) -> bool {
+    let peer = link.peer;
     let mut skipped = 0;
     // A client that is sending may pause, and has not read the response yet. Thousands may send a
     // byte now and then, so none of them is looked at before its pause is over.
     let mut pause = LINGER_INTERVAL;
     while skipped < max_discarded && !peer.is_expired() {
         let mut bytes = Vec::new();
-        match timeout(pause, read_more(worker, peer, &mut bytes)).await {
+        match timeout(pause, read_more(link, &mut bytes)).await {
             Ok(Ok(0)) => return true,
             Ok(Err(_)) => return false,
             Ok(Ok(read)) => {
@@ -113,7 +114,8 @@ async fn arrival(peer: &Peer, is_open: impl Fn() -> bool) {
 }
 
 /// Waits for more bytes and appends them.
-async fn read_more(worker: &Worker, peer: &Peer, bytes: &mut Vec<u8>) -> io::Result<usize> {
+async fn read_more(link: Link<'_>, bytes: &mut Vec<u8>) -> io::Result<usize> {
+    let Link { worker, peer } = link;
     loop {
         peer.readable().await?;
         let mut scratch = worker.scratch.borrow_mut();

@@ -4,15 +4,15 @@
 use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
+use crate::connection::Link;
 use crate::connection::discard_body::{MAX_DISCARDED, MAX_REFUSED};
-use crate::connection::peer::{Activity, Peer};
+use crate::connection::peer::Activity;
 use crate::connection::send::{Sending, SlowSend};
 use crate::files::resume;
 use crate::observe::access_entry;
 use crate::routing::context::RequestContext;
 use crate::routing::response::{Body, Response};
 use crate::server::sites::local::{LocalSite, Selection};
-use crate::server::worker::Worker;
 use crate::uploads::BodyState;
 use underpass_observe::access_log::AccessEntry;
 use underpass_protocol::request::{BodyLength, OwnedRequest, Request};
@@ -58,10 +58,10 @@ pub(crate) struct Exchange {
 
 impl Exchange {
     pub(crate) fn new(ctx: &mut RequestContext<'_>, response: Response, body: BodyLength) -> Self {
-        let (worker, peer, request) = (ctx.worker, ctx.peer, &ctx.request);
+        let (Link { worker, peer }, request) = (ctx.link(), &ctx.request);
         let mut exchange = Self {
             site: Rc::clone(&ctx.selection.site),
-            entry: access_entry::begin(worker, peer, request),
+            entry: access_entry::begin(ctx),
             started: ctx.started,
             now: ctx.now,
             unread: Some(body),
@@ -86,16 +86,15 @@ impl Exchange {
 
     /// Creates the last response of a connection, to a request of which little is known.
     pub(crate) fn rejected(
-        worker: &Worker,
-        peer: &Peer,
+        link: Link<'_>,
         bytes: &[u8],
         response: Response,
         started: Instant,
     ) -> Self {
         let mut exchange = Self {
-            site: worker.default_site(),
+            site: link.worker.default_site(),
             response,
-            entry: access_entry::begin_unreadable(worker, peer, bytes),
+            entry: access_entry::begin_unreadable(link, bytes),
             started,
             now: SystemTime::now(),
             unread: None,
@@ -129,10 +128,10 @@ impl Exchange {
     /// Begins to send the response, with the field that tells whether the connection is kept.
     pub(crate) fn start<'a>(
         self,
-        worker: &'a Worker,
-        peer: &'a Peer,
+        link: Link<'a>,
         keeps_alive: bool,
     ) -> (SentResponse, Sending<'a>) {
+        let Link { worker, peer } = link;
         let Self { site, response, entry, started, now, is_http10, max_discarded, .. } = self;
         let mut head = worker.message.take();
         head.clear();
@@ -147,12 +146,11 @@ impl Exchange {
         });
         let (head_len, integrity) = (head.len(), site.site.settings.integrity);
         peer.set_activity(Activity::Sending, started);
-        resume::begin(worker, peer, response.download, head_len);
+        resume::begin(link, response.download, head_len);
         let facts = || access_entry::transfer_facts(&entry, peer, started);
         let body_len = if let Body::Nothing = response.body { Some(0) } else { response.len };
         let promised = body_len.map(|len| head_len as u64 + len);
-        let sending =
-            Sending::start((worker, peer), integrity, (head, started), response.body, facts);
+        let sending = Sending::start(link, integrity, head, started, response.body, facts);
         let is_logged = response.is_logged;
         let sent = SentResponse {
             entry,

@@ -8,20 +8,21 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::Interest;
 use tokio::task::spawn_blocking;
 
+use crate::connection::Link;
 use crate::connection::peer::{Activity, Peer};
 use crate::connection::socket::READABLE;
 use crate::server::credentials::Credentials;
-use crate::server::worker::Worker;
 use underpass_transport::tls::{
     Acceptor, EncryptedBy, Handshake, HandshakeError, HandshakeProgress, Session,
 };
 
 /// Runs the handshake with a client; returns whether to serve the connection. A client that speaks
 /// plain HTTP is served as well, because it gets a redirect or an error.
-pub(crate) async fn run(worker: &Worker, peer: &Peer, credentials: &Credentials) -> bool {
+pub(crate) async fn run(link: Link<'_>, credentials: &Credentials) -> bool {
+    let Link { worker, peer } = link;
     peer.set_activity(Activity::Handshaking, Instant::now());
     let metrics = worker.metrics();
-    let outcome = run_handshake(worker, peer, credentials).await;
+    let outcome = run_handshake(link, credentials).await;
     peer.requests.release();
     match outcome {
         Ok(session) => {
@@ -48,8 +49,7 @@ pub(crate) async fn run(worker: &Worker, peer: &Peer, credentials: &Credentials)
 /// only a few steps are run before everything else on the worker has its turn; the others wait in
 /// line. A handshake that waits for its client is not in that line, so it cannot block others.
 async fn run_handshake(
-    worker: &Worker,
-    peer: &Peer,
+    Link { worker, peer }: Link<'_>,
     credentials: &Credentials,
 ) -> Result<Session, HandshakeError> {
     // No memory is held for a client that sends nothing.

@@ -22,18 +22,25 @@ pub(crate) mod serve;
 pub(crate) mod socket;
 pub(crate) mod turn;
 
+use crate::connection::peer::Peer;
+use crate::server::worker::Worker;
+
+/// A connection, and the worker that serves it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link<'a> {
+    pub(crate) worker: &'a Worker,
+    pub(crate) peer: &'a Peer,
+}
+
 #[cfg(test)]
 mod tests {
-    use super::peer::Peer;
     use super::proxy_header::RefusedHeader;
     use super::serve::{Connection, serve};
-    use crate::server::worker::Worker;
+    use super::*;
 
     #[test]
     fn a_waiting_connection_is_small() {
-        const fn size<'a, F>(
-            _: fn(&'a Worker, &'a Peer, Option<Box<RefusedHeader>>) -> F,
-        ) -> usize {
+        const fn size<'a, F>(_: fn(Link<'a>, Option<Box<RefusedHeader>>) -> F) -> usize {
             size_of::<F>()
         }
         // The runtime aligns the memory of a task and of a socket to 128 bytes. With these bytes,

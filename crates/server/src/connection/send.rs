@@ -17,6 +17,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{sleep, timeout};
 use underpass_engine::{Chain, Confirm, Error, Integrity, Report, Status, Usage, Wait, socket};
 
+use crate::connection::Link;
 use crate::connection::outcome::{SendFailure, SendOutcome};
 use crate::connection::peer::{Activity, Peer};
 use crate::connection::send::checks::ChainChecks;
@@ -29,7 +30,6 @@ use crate::files::open_files::ResidentSince;
 use crate::files::prefetch::{MissingRange, Residency};
 use crate::routing::cached::CachedBody;
 use crate::routing::response::Body;
-use crate::server::worker::Worker;
 use underpass_observe::metrics::Recorded;
 use underpass_observe::transfers::{Handle, TransferFacts};
 
@@ -57,13 +57,14 @@ impl<'a> Sending<'a> {
     /// Sends as much as possible at once. `facts` returns the entry in the register of transfers,
     /// if sending takes longer. `now` may be a little late.
     pub(crate) fn start(
-        at: (&'a Worker, &'a Peer),
+        link: Link<'a>,
         integrity: Integrity,
-        (mut head, now): (Vec<u8>, Instant),
+        mut head: Vec<u8>,
+        now: Instant,
         body: Body,
         facts: impl FnOnce() -> TransferFacts,
     ) -> Self {
-        let ((worker, peer), head_len) = (at, head.len() as u64);
+        let head_len = head.len() as u64;
         let mut resident_since = None;
         let (chain, checks) = match body {
             Body::Nothing => (Chain::new().bytes(head), ChainChecks::NONE),
@@ -72,15 +73,15 @@ impl<'a> Sending<'a> {
                 (Chain::new().bytes(head), ChainChecks::NONE)
             }
             Body::File(mut file) => {
-                let sent = match at_once::send_file(at, integrity, &mut head, &mut file) {
+                let sent = match at_once::send_file(link, integrity, &mut head, &mut file) {
                     Ok(sent) => sent,
-                    Err(error) => return Self::failed(peer, error),
+                    Err(error) => return Self::failed(link.peer, error),
                 };
                 if let Some(report) = sent {
                     if head.is_empty() && file.len == 0 {
-                        return Self::done(worker, peer, (head, now), report);
+                        return Self::done(link, head, now, report);
                     }
-                    let slow = SlowResponse::new(at, integrity, head_len, facts());
+                    let slow = SlowResponse::new(link, integrity, head_len, facts());
                     let checks = ChainChecks::of(&file);
                     return Self::Slow(slow.resume_after_part(report, file.chain(head), checks));
                 }
@@ -89,45 +90,43 @@ impl<'a> Sending<'a> {
                 (file.chain(head), checks)
             }
             Body::Cached(body) => {
-                return Self::start_cached(worker, peer, (head, now), body, facts);
+                return Self::start_cached(link, head, now, body, facts);
             }
             body => {
-                let slow = SlowResponse::new(at, integrity, head_len, facts());
+                let slow = SlowResponse::new(link, integrity, head_len, facts());
                 return Self::Slow(Box::pin(slow.send_pieces(head, body)));
             }
         };
         if !checks.is_resident {
-            let slow = SlowResponse::new(at, integrity, head_len, facts());
+            let slow = SlowResponse::new(link, integrity, head_len, facts());
             return Self::Slow(Box::pin(slow.send_single_chain(chain, checks, resident_since)));
         }
-        let transfer = transfer(worker, peer, chain, integrity, checks.confirm, now);
-        Self::first_turn(worker, peer, transfer, now, |usage| {
-            SlowResponse::new(at, integrity, head_len, facts()).spent(usage)
+        let transfer = transfer(link, chain, integrity, checks.confirm, now);
+        Self::first_turn(link, transfer, now, |usage| {
+            SlowResponse::new(link, integrity, head_len, facts()).spent(usage)
         })
     }
 
     /// Sends as much as possible of a body from the cache at once.
     fn start_cached(
-        worker: &'a Worker,
-        peer: &'a Peer,
-        (mut head, now): (Vec<u8>, Instant),
+        link: Link<'a>,
+        mut head: Vec<u8>,
+        now: Instant,
         mut body: Box<CachedBody>,
         facts: impl FnOnce() -> TransferFacts,
     ) -> Self {
         let head_len = head.len() as u64;
         let integrity = Integrity::Fast; // what is in the cache never changes
         // What is read stays in the cache until its last byte is sent.
-        let slow = |reads| SlowResponse {
-            reads,
-            ..SlowResponse::new((worker, peer), integrity, head_len, facts())
-        };
-        match at_once::send_cached(worker, peer, &mut head, &mut body) {
+        let slow =
+            |reads| SlowResponse { reads, ..SlowResponse::new(link, integrity, head_len, facts()) };
+        match at_once::send_cached(link, &mut head, &mut body) {
             Err(error) => {
                 body.failed(&error);
-                Self::failed(peer, error)
+                Self::failed(link.peer, error)
             }
             Ok(Some(report)) if head.is_empty() && body.is_empty() => {
-                Self::done(worker, peer, (head, now), report)
+                Self::done(link, head, now, report)
             }
             Ok(Some(report)) => {
                 let chain = body.chain(&head);
@@ -135,10 +134,10 @@ impl<'a> Sending<'a> {
             }
             Ok(None) if body.is_present() => {
                 let chain = body.chain(&head);
-                let transfer = transfer(worker, peer, chain, integrity, Confirm::HandedOver, now);
+                let transfer = transfer(link, chain, integrity, Confirm::HandedOver, now);
                 let mut reads = Some(body);
                 let slow = |usage| slow(reads.take()).spent(usage);
-                let sending = Self::first_turn(worker, peer, transfer, now, slow);
+                let sending = Self::first_turn(link, transfer, now, slow);
                 if let (Some(body), Self::Done(done)) = (reads, &sending)
                     && let Some(SendFailure::Engine(error)) = &done.failure
                 {
@@ -151,7 +150,8 @@ impl<'a> Sending<'a> {
     }
 
     /// Ends a response all of which was sent at once.
-    fn done(worker: &Worker, peer: &Peer, (head, now): (Vec<u8>, Instant), report: Report) -> Self {
+    fn done(link: Link<'_>, head: Vec<u8>, now: Instant, report: Report) -> Self {
+        let Link { worker, peer } = link;
         peer.written.set(peer.written.get() + report.bytes());
         worker.message.replace(head);
         record_short_response(worker, report.bytes(), now);
@@ -168,12 +168,12 @@ impl<'a> Sending<'a> {
 
     /// Moves as much of a transfer as possible at once; what `slow` returns sends the rest.
     fn first_turn(
-        worker: &'a Worker,
-        peer: &'a Peer,
+        link: Link<'a>,
         mut transfer: SendTransfer<'a>,
         now: Instant,
         slow: impl FnOnce(Usage) -> SlowResponse<'a>,
     ) -> Self {
+        let Link { worker, peer } = link;
         let mut usage = Usage::default();
         if has_to_wait(worker, &transfer, now) {
             return Self::Slow(Box::pin(slow(usage).resume_after_turn(transfer, Status::Yielded)));
@@ -199,8 +199,7 @@ impl<'a> Sending<'a> {
 
 /// The state of a response that takes several turns.
 struct SlowResponse<'a> {
-    worker: &'a Worker,
-    peer: &'a Peer,
+    link: Link<'a>,
     integrity: Integrity,
     head_len: u64,
     handle: Handle,
@@ -221,17 +220,11 @@ struct SlowResponse<'a> {
 
 impl<'a> SlowResponse<'a> {
     /// Creates the state for a response.
-    fn new(
-        (worker, peer): (&'a Worker, &'a Peer),
-        integrity: Integrity,
-        head_len: u64,
-        facts: TransferFacts,
-    ) -> Self {
-        let handle = worker.shared.transfers.register(facts);
+    fn new(link: Link<'a>, integrity: Integrity, head_len: u64, facts: TransferFacts) -> Self {
+        let handle = link.worker.shared.transfers.register(facts);
         let outcome = SendOutcome { is_counted: true, ..SendOutcome::default() };
         Self {
-            worker,
-            peer,
+            link,
             integrity,
             head_len,
             handle,
@@ -257,7 +250,7 @@ impl<'a> SlowResponse<'a> {
         transfer: SendTransfer<'a>,
         status: Status,
     ) -> SendOutcome {
-        let before = self.peer.written.get() - transfer.report().bytes();
+        let before = self.link.peer.written.get() - transfer.report().bytes();
         if self.wait(status).await {
             // Only a body that is completely in the page cache has had a turn already.
             let residency = Residency::known(transfer.chain());
@@ -273,8 +266,8 @@ impl<'a> SlowResponse<'a> {
         rest: Chain<Arc<OwnedFd>>,
         checks: ChainChecks,
     ) -> SlowSend<'a> {
-        self.peer.written.set(self.peer.written.get() + report.bytes());
-        self.worker.metrics().record(&report);
+        self.link.peer.written.set(self.link.peer.written.get() + report.bytes());
+        self.link.worker.metrics().record(&report);
         self.outcome.report = report;
         Box::pin(self.send_single_chain(rest, checks, None))
     }
@@ -313,12 +306,11 @@ impl<'a> SlowResponse<'a> {
     /// Sends a chain to its end; returns whether that succeeded.
     async fn send_chain(&mut self, chain: Chain<Arc<OwnedFd>>, confirm: Confirm) -> bool {
         let residency = Residency::new(&chain);
-        if self.worker.shared.settings.drops_behind {
+        if self.link.worker.shared.settings.drops_behind {
             self.drop_behind = DropBehind::of_missing(&residency).await;
         }
-        let before = self.peer.written.get();
-        let (worker, peer, now) = (self.worker, self.peer, Instant::now());
-        let transfer = transfer(worker, peer, chain, self.integrity, confirm, now);
+        let before = self.link.peer.written.get();
+        let transfer = transfer(self.link, chain, self.integrity, confirm, Instant::now());
         self.run_turns(transfer, residency, before).await
     }
 
@@ -331,23 +323,23 @@ impl<'a> SlowResponse<'a> {
     ) -> bool {
         let mut recorded = Recorded::default();
         loop {
-            let turn = turn(self.worker, Instant::now());
+            let turn = turn(self.link.worker, Instant::now());
             self.prefetch(&mut residency, transfer.report().bytes(), turn as u64).await;
             transfer.set_turn(turn);
-            let begun = self.worker.turns.begin().await;
+            let begun = self.link.worker.turns.begin().await;
             if !self.should_continue() {
                 self.outcome.report.add(transfer.report());
                 return false;
             }
             let usage = &mut self.outcome.usage;
-            let advanced = advance(&self.worker.shared.settings, &mut transfer, usage);
+            let advanced = advance(&self.link.worker.shared.settings, &mut transfer, usage);
             drop(begun);
-            self.peer.written.set(written_before + transfer.report().bytes());
-            self.worker.metrics().record_more(transfer.report(), &mut recorded);
+            self.link.peer.written.set(written_before + transfer.report().bytes());
+            self.link.worker.metrics().record_more(transfer.report(), &mut recorded);
             let status = match advanced {
                 Ok(Status::Done) => {
                     self.outcome.report.add(transfer.report());
-                    let sent = self.peer.written.get();
+                    let sent = self.link.peer.written.get();
                     self.unread.iter_mut().for_each(|unread| unread.add(&transfer, sent));
                     self.drop_behind(transfer.report().bytes());
                     return true;
@@ -372,7 +364,7 @@ impl<'a> SlowResponse<'a> {
     async fn while_connected<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         loop {
-            match timeout(TICK, self.peer.while_connected(work.as_mut())).await {
+            match timeout(TICK, self.link.peer.while_connected(work.as_mut())).await {
                 Ok(Some(outcome)) => return Some(outcome),
                 Ok(None) => {
                     self.fail(SendFailure::Left);
@@ -380,7 +372,7 @@ impl<'a> SlowResponse<'a> {
                 }
                 Err(_) if !self.should_continue() => return None,
                 // It is not the client that is waited for.
-                Err(_) => self.peer.set_activity(Activity::Sending, Instant::now()),
+                Err(_) => self.link.peer.set_activity(Activity::Sending, Instant::now()),
             }
         }
     }
@@ -391,8 +383,8 @@ impl<'a> SlowResponse<'a> {
             Status::Done | Status::Yielded => {}
             Status::Waiting(Wait::Sink) => {
                 // If that fails, the next step fails too and returns the reason.
-                let _ = self.peer.writable().await;
-                self.peer.has_read();
+                let _ = self.link.peer.writable().await;
+                self.link.peer.has_read();
             }
             Status::Waiting(Wait::Acknowledgement | Wait::Source | Wait::Writer) => {
                 let since = *self.waiting_since.get_or_insert_with(Instant::now);
@@ -406,14 +398,14 @@ impl<'a> SlowResponse<'a> {
 
     /// Returns whether the response is still worth sending.
     fn should_continue(&mut self) -> bool {
-        if self.peer.is_given_up.get() {
-            self.fail(if self.peer.is_expired() {
+        if self.link.peer.is_given_up.get() {
+            self.fail(if self.link.peer.is_expired() {
                 SendFailure::Stalled
             } else {
                 SendFailure::Left
             });
         }
-        !self.peer.is_given_up.get()
+        !self.link.peer.is_given_up.get()
     }
 
     /// Has helpers bring in the pages of the next turn, if they are missing.
@@ -427,7 +419,7 @@ impl<'a> SlowResponse<'a> {
             self.met_missing = true;
             let waited = fetching.await.unwrap_or_default();
             residency.fetched(&missing, waited);
-            self.worker.metrics().cold_wait(started.elapsed());
+            self.link.worker.metrics().cold_wait(started.elapsed());
             // A client on this machine shares the pages until it has read them.
             self.drop_behind(place.saturating_sub(UNREAD));
             // The disk reads the next part while this one is sent.
@@ -443,13 +435,13 @@ impl<'a> SlowResponse<'a> {
         if self.drop_behind.is_empty() {
             return;
         }
-        let in_flight = self.peer.written.get() - self.peer.acknowledged();
+        let in_flight = self.link.peer.written.get() - self.link.peer.acknowledged();
         self.drop_behind.drop_before(place.saturating_sub(in_flight));
     }
 
     /// Has a helper wait for the pages of a part.
     fn fetch(&self, part: &MissingRange) -> JoinHandle<bool> {
-        let (shared, part) = (Arc::clone(&self.worker.shared), part.clone());
+        let (shared, part) = (Arc::clone(&self.link.worker.shared), part.clone());
         spawn_blocking(move || part.fetch(&shared.null))
     }
 
@@ -461,7 +453,7 @@ impl<'a> SlowResponse<'a> {
 
     fn fail(&mut self, failure: SendFailure) {
         // A socket that cannot be reset is closed already.
-        let _ = socket::arm_reset(&self.peer.socket);
+        let _ = socket::arm_reset(&self.link.peer.socket);
         if let (Some(body), SendFailure::Engine(error)) = (&self.reads, &failure) {
             body.failed(error);
         }

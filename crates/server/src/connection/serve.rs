@@ -7,12 +7,13 @@ use tokio::task::yield_now;
 use tokio::time::sleep;
 use underpass_engine::{Integrity, socket};
 
+use crate::connection::Link;
 use crate::connection::canned::{BEING_WRITTEN, CONTRADICTION, TOO_MANY_DETAIL};
 use crate::connection::discard_body::{MAX_DISCARDED, discard_body, linger};
 use crate::connection::exchange::{BegunResponse, Exchange, PendingRequest, SentResponse};
 use crate::connection::handshake;
 use crate::connection::outcome::{SendFailure, SendOutcome};
-use crate::connection::peer::{Activity, Peer};
+use crate::connection::peer::Activity;
 use crate::connection::proxy_header::RefusedHeader;
 use crate::connection::send::Sending;
 use crate::connection::turn::poll_interval;
@@ -24,7 +25,6 @@ use crate::routing::response::{Body, RETRY_LATER, Response};
 use crate::routing::router;
 use crate::server::listen::kind::ListenerKind;
 use crate::server::sites::local::Selection;
-use crate::server::worker::Worker;
 use underpass_protocol::request::{self, BodyLength, MAX_HEAD, Malformed, Request};
 
 /// Serves one connection to its end. If its proxy did not say for whom it is, `refused` has the
@@ -33,21 +33,20 @@ use underpass_protocol::request::{self, BodyLength, MAX_HEAD, Malformed, Request
 /// It is not an `async fn`, which would keep its arguments twice, as long as the connection lasts.
 #[expect(clippy::manual_async_fn, reason = "it is smaller")]
 pub(crate) fn serve<'a>(
-    worker: &'a Worker,
-    peer: &'a Peer,
+    link: Link<'a>,
     refused: Option<Box<RefusedHeader>>,
 ) -> impl Future<Output = ()> + 'a {
     async move {
         if let (ListenerKind::Tls, Some(credentials), None) =
-            (peer.role, &worker.shared.settings.tls, &refused)
+            (link.peer.role, &link.worker.shared.settings.tls, &refused)
         {
             // It is boxed: its memory is free again when the first request comes.
-            if !Box::pin(handshake::run(worker, peer, credentials)).await {
+            if !Box::pin(handshake::run(link, credentials)).await {
                 return;
             }
         }
         // It is boxed to fit between two tasks, which are aligned; within one it would take more.
-        let mut connection = Box::new(Connection::new(worker, peer, refused));
+        let mut connection = Box::new(Connection::new(link, refused));
         let end = loop {
             let then = match connection.next().await {
                 Some(Next::Done(then)) => then,
@@ -56,7 +55,7 @@ pub(crate) fn serve<'a>(
                     connection.in_turn = MAX_IN_TURN;
                     Box::pin(connection.respond(next)).await
                 }
-                None if peer.is_sending_on() => After::Linger(MAX_DISCARDED),
+                None if link.peer.is_sending_on() => After::Linger(MAX_DISCARDED),
                 None => After::Close,
             };
             if !matches!(then, After::ReadOn) {
@@ -64,21 +63,20 @@ pub(crate) fn serve<'a>(
             }
         };
         if let After::Linger(max_discarded) = end {
-            Box::pin(linger(worker, peer, max_discarded)).await;
+            Box::pin(linger(link, max_discarded)).await;
         }
-        peer.requests.release();
-        resume::end(worker, peer, peer.has_delivered_all());
-        let _ = access_entry::write_arrived(worker, peer, true);
-        if matches!(peer.activity(), Activity::Idle | Activity::Reading) {
-            peer.send_close_notify();
+        link.peer.requests.release();
+        resume::end(link, link.peer.has_delivered_all());
+        let _ = access_entry::write_arrived(link, true);
+        if matches!(link.peer.activity(), Activity::Idle | Activity::Reading) {
+            link.peer.send_close_notify();
         }
     }
 }
 
 /// A connection with the bytes of requests that are not answered yet.
 pub(super) struct Connection<'a> {
-    worker: &'a Worker,
-    peer: &'a Peer,
+    link: Link<'a>,
     /// The bytes that came instead of a proxy's header.
     refused: Option<Box<RefusedHeader>>,
     buffer: Vec<u8>,
@@ -113,8 +111,8 @@ enum After {
 }
 
 impl<'a> Connection<'a> {
-    fn new(worker: &'a Worker, peer: &'a Peer, refused: Option<Box<RefusedHeader>>) -> Self {
-        Self { worker, peer, refused, buffer: Vec::new(), started: Instant::now(), in_turn: 0 }
+    fn new(link: Link<'a>, refused: Option<Box<RefusedHeader>>) -> Self {
+        Self { link, refused, buffer: Vec::new(), started: Instant::now(), in_turn: 0 }
     }
 
     /// Reads the next request; `None` if there is none.
@@ -125,34 +123,33 @@ impl<'a> Connection<'a> {
             return Some(self.reject(&refused.bytes, 400, &detail, Instant::now()));
         }
         // It is boxed because it is rare.
-        if !access_entry::has_room(self.worker, self.peer)
-            && !Box::pin(self.entries_have_room()).await
-        {
+        if !access_entry::has_room(self.link) && !Box::pin(self.entries_have_room()).await {
             return None;
         }
-        self.peer.set_activity(Activity::Idle, self.started);
+        self.link.peer.set_activity(Activity::Idle, self.started);
         if self.buffer.is_empty() {
             self.in_turn = 0;
         } else {
             // A client that sends requests ahead must not keep those of others waiting.
             if self.in_turn >= MAX_IN_TURN {
                 self.in_turn = 0;
-                self.peer.set_activity(Activity::Reading, self.started);
+                self.link.peer.set_activity(Activity::Reading, self.started);
                 yield_now().await;
-                self.peer.set_activity(Activity::Idle, self.started);
+                self.link.peer.set_activity(Activity::Idle, self.started);
             }
             self.in_turn += 1;
             let bytes = std::mem::take(&mut self.buffer);
             if let Some(next) = self.parse_buffered(bytes, self.started) {
                 return Some(next);
             }
-            self.peer.begins_request(Instant::now());
+            self.link.peer.begins_request(Instant::now());
         }
         loop {
-            if self.worker.is_draining() && self.buffer.is_empty() && self.peer.is_done() {
+            if self.link.worker.is_draining() && self.buffer.is_empty() && self.link.peer.is_done()
+            {
                 return None;
             }
-            self.peer.readable().await.ok()?;
+            self.link.peer.readable().await.ok()?;
             let now = Instant::now();
             if self.buffer.is_empty() {
                 self.started = now;
@@ -160,8 +157,8 @@ impl<'a> Connection<'a> {
             if let Some(next) = self.read(self.started) {
                 return next.ok();
             }
-            if !self.buffer.is_empty() && self.peer.activity() == Activity::Idle {
-                self.peer.begins_request(now);
+            if !self.buffer.is_empty() && self.link.peer.activity() == Activity::Idle {
+                self.link.peer.begins_request(now);
             }
         }
     }
@@ -174,14 +171,14 @@ impl<'a> Connection<'a> {
     fn read(&mut self, started: Instant) -> Option<Result<Next<'a>, ()>> {
         // Most requests come whole, and are answered in the buffer of the worker: a waiting
         // connection has none of its own.
-        let mut scratch = self.worker.scratch.borrow_mut();
-        let read = match self.peer.take(&mut scratch) {
+        let mut scratch = self.link.worker.scratch.borrow_mut();
+        let read = match self.link.peer.take(&mut scratch) {
             Ok(Some(0)) => return Some(self.input_ended(started).ok_or(())),
             Ok(Some(read)) => &scratch[..read],
             Ok(None) => return None,
             Err(_) => return Some(Err(())),
         };
-        if access_entry::write_arrived_before_next(self.worker, self.peer).is_break() {
+        if access_entry::write_arrived_before_next(self.link).is_break() {
             return Some(Err(()));
         }
         if self.buffer.is_empty() {
@@ -236,19 +233,20 @@ impl<'a> Connection<'a> {
             Ok(body) => body,
             Err(fault) => return Some(self.malformed(bytes, &fault, started)),
         };
-        self.peer.has_requested();
-        if self.peer.identify(&request, &self.worker.shared.settings.trusted_proxies).is_err() {
+        let Link { worker, peer } = self.link;
+        peer.has_requested();
+        if peer.identify(&request, &worker.shared.settings.trusted_proxies).is_err() {
             return Some((self.reject(bytes, 400, CONTRADICTION, started), bytes.len()));
         }
-        let selection = self.worker.select(self.peer, &request);
-        if self.peer.is_reserve && !endpoints::is_health(&selection.site.site.settings, &request) {
+        let selection = worker.select(peer, &request);
+        if peer.is_reserve && !endpoints::is_health(&selection.site.site.settings, &request) {
             return Some((self.refuse_connection(&bytes[..len], started), len));
         }
         // If there is no room for the following bytes, the connection ends with the response, and
         // the client may send the rest again.
         let has_room = self.holds(bytes.len() - len);
         if body == BodyLength::None
-            && let Some(next) = self.respond_at_once((request, &selection), started, has_room)
+            && let Some(next) = self.respond_at_once(request, &selection, started, has_room)
         {
             return Some((next, if has_room { len } else { bytes.len() }));
         }
@@ -263,19 +261,20 @@ impl<'a> Connection<'a> {
     /// has to wait before that.
     fn respond_at_once(
         &mut self,
-        (request, selection): (Request<'_, '_>, &Selection),
+        request: Request<'_, '_>,
+        selection: &Selection,
         started: Instant,
         has_room: bool,
     ) -> Option<Next<'a>> {
-        let mut ctx = RequestContext::new(self.worker, self.peer, (request, selection), started);
+        let mut ctx = RequestContext::new(self.link, request, selection, started);
         let mut response = router::respond_at_once(&mut ctx)?;
         response.closes |= !has_room;
         let exchange = Exchange::new(&mut ctx, response, BodyLength::None);
         let is_guarded = exchange.is_guarded();
-        let keeps_alive = exchange.keeps_alive && !self.worker.is_draining();
-        match exchange.start(self.worker, self.peer, keeps_alive) {
+        let keeps_alive = exchange.keeps_alive && !self.link.worker.is_draining();
+        match exchange.start(self.link, keeps_alive) {
             (ending, Sending::Done(outcome)) if outcome.is_unsent_change() => {
-                access_entry::recycle(self.worker, ending.entry);
+                access_entry::recycle(self.link.worker, ending.entry);
                 self.forget_changed();
                 None
             }
@@ -310,7 +309,7 @@ impl<'a> Connection<'a> {
                 // Nothing of the old version was sent, so the new one can be.
                 if let Some(pending) = retry.filter(|_| attempts < MAX_ATTEMPTS) {
                     attempts += 1;
-                    access_entry::recycle(self.worker, ending.entry);
+                    access_entry::recycle(self.link.worker, ending.entry);
                     next = Next::Answer(Box::new(pending));
                     continue;
                 }
@@ -325,11 +324,11 @@ impl<'a> Connection<'a> {
 
     /// Has a handler answer a request.
     async fn answer(&mut self, pending: &PendingRequest) -> Exchange {
-        self.peer.set_activity(Activity::Waiting, Instant::now());
+        self.link.peer.set_activity(Activity::Waiting, Instant::now());
         let mut fields = Vec::new();
         let request = pending.request.request(&mut fields);
-        let received = (request, &pending.selection);
-        let mut ctx = RequestContext::new(self.worker, self.peer, received, pending.started);
+        let (selection, started) = (&pending.selection, pending.started);
+        let mut ctx = RequestContext::new(self.link, request, selection, started);
         ctx.ahead.set(std::mem::take(&mut self.buffer));
         let response = router::respond(&mut ctx).await;
         self.buffer = ctx.ahead.take();
@@ -345,16 +344,14 @@ impl<'a> Connection<'a> {
         exchange: Exchange,
         pending: Option<Box<PendingRequest>>,
     ) -> BegunResponse<'a> {
-        let mut keeps_alive = exchange.keeps_alive && !self.worker.is_draining();
+        let mut keeps_alive = exchange.keeps_alive && !self.link.worker.is_draining();
         if let Some(body) = exchange.unread.filter(|_| keeps_alive) {
-            keeps_alive = {
-                let (worker, peer, buffer) = (self.worker, self.peer, &mut self.buffer);
-                discard_body(worker, peer, buffer, body, exchange.is_body_withheld).await
-            };
+            let (buffer, is_withheld) = (&mut self.buffer, exchange.is_body_withheld);
+            keeps_alive = discard_body(self.link, buffer, body, is_withheld).await;
         }
         let is_guarded = exchange.is_guarded() && exchange.unread == Some(BodyLength::None);
         let retry = pending.filter(|_| is_guarded).map(|pending| *pending);
-        let (ending, sending) = exchange.start(self.worker, self.peer, keeps_alive);
+        let (ending, sending) = exchange.start(self.link, keeps_alive);
         BegunResponse { ending, sending: sending.into_slow(), retry }
     }
 
@@ -363,21 +360,21 @@ impl<'a> Connection<'a> {
     fn finish_response(&mut self, ending: SentResponse, mut outcome: SendOutcome) -> After {
         let SentResponse { mut entry, started, now, head_len, promised, is_logged, .. } = ending;
         if outcome.is_short(promised) {
-            let _ = socket::arm_reset(&self.peer.socket);
+            let _ = socket::arm_reset(&self.link.peer.socket);
             outcome.failure = Some(SendFailure::Short);
         }
         entry.started = now;
         self.started = Instant::now();
         entry.duration = self.started.duration_since(started);
         if is_logged {
-            access_entry::finish(self.worker, self.peer, entry, &outcome, head_len);
+            access_entry::finish(self.link, entry, &outcome, head_len);
         }
         if outcome.failure.is_some() {
-            resume::end(self.worker, self.peer, false);
+            resume::end(self.link, false);
             return After::Close;
         }
         // The end may have been announced meanwhile, with the last byte still on its way.
-        if ending.keeps_alive && !self.worker.is_draining() {
+        if ending.keeps_alive && !self.link.worker.is_draining() {
             After::ReadOn
         } else {
             After::Linger(ending.max_discarded)
@@ -388,16 +385,16 @@ impl<'a> Connection<'a> {
     /// sent.
     fn forget_changed(&self) {
         // The engine has armed a reset so that a client notices a truncated response.
-        let _ = socket::disarm_reset(&self.peer.socket);
-        self.worker.forget_files();
+        let _ = socket::disarm_reset(&self.link.peer.socket);
+        self.link.worker.forget_files();
     }
 
     /// Reports that a file changed before its first byte was sent: the connection is still usable.
     async fn send_being_written(&self, ending: &SentResponse) -> SendOutcome {
-        let facts = || access_entry::transfer_facts(&ending.entry, self.peer, ending.started);
-        let head = (BEING_WRITTEN.to_vec(), ending.started);
-        let at = (self.worker, self.peer);
-        Sending::start(at, Integrity::Fast, head, Body::Nothing, facts).into_slow().await
+        let (link, head, started) = (self.link, BEING_WRITTEN.to_vec(), ending.started);
+        let facts = || access_entry::transfer_facts(&ending.entry, link.peer, started);
+        let sending = Sending::start(link, Integrity::Fast, head, started, Body::Nothing, facts);
+        sending.into_slow().await
     }
 
     /// Waits for the rest of a request, if there is room for the bytes so far.
@@ -408,8 +405,8 @@ impl<'a> Connection<'a> {
     /// Notes the number of bytes of requests that are held until more come or a response is known;
     /// returns whether that many are allowed.
     fn holds(&self, bytes: usize) -> bool {
-        let encrypted = self.peer.session().map_or(0, |session| session.kept());
-        let Self { worker, peer, .. } = self;
+        let encrypted = self.link.peer.session().map_or(0, |session| session.kept());
+        let Link { worker, peer } = self.link;
         worker.shared.requests.hold(&peer.requests, peer.address(), bytes + encrypted)
     }
 
@@ -425,19 +422,19 @@ impl<'a> Connection<'a> {
     /// false if the client does not go on reading.
     async fn entries_have_room(&self) -> bool {
         let since = Instant::now();
-        let mut then = access_entry::write_arrived(self.worker, self.peer, false);
+        let mut then = access_entry::write_arrived(self.link, false);
         while then.is_continue()
-            && !access_entry::has_room(self.worker, self.peer)
-            && !self.worker.is_draining()
+            && !access_entry::has_room(self.link)
+            && !self.link.worker.is_draining()
         {
-            if self.peer.activity() != Activity::Sending {
-                self.peer.set_activity(Activity::Sending, since);
+            if self.link.peer.activity() != Activity::Sending {
+                self.link.peer.set_activity(Activity::Sending, since);
             }
             sleep(poll_interval(since)).await;
-            if self.peer.is_expired() {
+            if self.link.peer.is_expired() {
                 return false;
             }
-            then = access_entry::write_arrived(self.worker, self.peer, false);
+            then = access_entry::write_arrived(self.link, false);
         }
         then.is_continue()
     }
@@ -454,17 +451,17 @@ impl<'a> Connection<'a> {
 
     /// Creates the last response of a connection, to a request of which little is known.
     fn reject(&self, bytes: &[u8], status: u16, detail: &str, started: Instant) -> Next<'a> {
-        self.peer.has_requested();
+        self.link.peer.has_requested();
         let response = Response::error(status, detail);
-        Next::Reject(Box::new(Exchange::rejected(self.worker, self.peer, bytes, response, started)))
+        Next::Reject(Box::new(Exchange::rejected(self.link, bytes, response, started)))
     }
 
     /// Refuses a request for anything but the health check, over a connection of the reserve.
     fn refuse_connection(&self, bytes: &[u8], started: Instant) -> Next<'a> {
-        self.worker.metrics().connection_refused();
+        self.link.worker.metrics().connection_refused();
         let mut response = Response::error(503, TOO_MANY_DETAIL).unlogged();
         response.add_field("Retry-After", RETRY_LATER);
-        let exchange = Exchange::rejected(self.worker, self.peer, bytes, response, started);
+        let exchange = Exchange::rejected(self.link, bytes, response, started);
         Next::Reject(Box::new(exchange))
     }
 
@@ -472,10 +469,10 @@ impl<'a> Connection<'a> {
     /// begun and took too long.
     fn input_ended(&mut self, started: Instant) -> Option<Next<'a>> {
         let bytes = std::mem::take(&mut self.buffer);
-        if self.peer.is_reserve && self.peer.is_expired() {
+        if self.link.peer.is_reserve && self.link.peer.is_expired() {
             return Some(self.refuse_connection(&bytes, started));
         }
-        (!bytes.is_empty() && self.peer.is_expired())
+        (!bytes.is_empty() && self.link.peer.is_expired())
             .then(|| self.reject(&bytes, 408, "the request was not complete in time", started))
     }
 }

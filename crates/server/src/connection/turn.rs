@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use underpass_engine::{Chain, Confirm, Error, Integrity, Options, Sink, Status, Transfer, Usage};
 
-use crate::connection::peer::Peer;
+use crate::connection::Link;
 use crate::connection::socket::Socket;
 use crate::routing::response::small;
 use crate::server::settings::Settings;
@@ -18,8 +18,7 @@ pub(crate) type SendTransfer<'a> = Transfer<'a, Arc<OwnedFd>, &'a Socket>;
 
 /// Returns the transfer of a chain to a client, ready for its first turn.
 pub(crate) fn transfer<'a>(
-    worker: &'a Worker,
-    peer: &'a Peer,
+    Link { worker, peer }: Link<'a>,
     chain: Chain<Arc<OwnedFd>>,
     integrity: Integrity,
     confirm: Confirm,

@@ -3,9 +3,8 @@
 use std::net::IpAddr;
 use std::time::Instant;
 
-use crate::connection::peer::Peer;
+use crate::connection::Link;
 use crate::routing::context::RequestContext;
-use crate::server::worker::Worker;
 use underpass_protocol::response::plan::{
     PlannedBody, Representation, ResponsePlan, plan, plan_conflict,
 };
@@ -52,8 +51,7 @@ fn client(ctx: &RequestContext<'_>) -> Option<IpAddr> {
 /// Notes that the next response begins, with a head of this length: the client that requested it
 /// has received the one before.
 pub(crate) fn begin(
-    worker: &Worker,
-    peer: &Peer,
+    Link { worker, peer }: Link<'_>,
     download: Option<ResumableDownload>,
     head_len: usize,
 ) {
@@ -64,7 +62,7 @@ pub(crate) fn begin(
 }
 
 /// Notes that the connection has ended, or that its response was interrupted.
-pub(crate) fn end(worker: &Worker, peer: &Peer, is_whole: bool) {
+pub(crate) fn end(Link { worker, peer }: Link<'_>, is_whole: bool) {
     let resumptions = &worker.shared.resumptions;
     match peer.download.take() {
         Some((download, _)) if is_whole => resumptions.completed(&download),

@@ -6,6 +6,7 @@
 use std::ops::ControlFlow;
 use std::time::{Instant, SystemTime};
 
+use crate::connection::Link;
 use crate::connection::outcome::{SendFailure, SendOutcome};
 use crate::connection::peer::Peer;
 use crate::observe::pending_entry::{LogBuffer, PendingEntry};
@@ -15,12 +16,12 @@ use crate::server::worker::Worker;
 use crate::uploads::ReceivedUpload;
 use underpass_observe::access_log::{AccessEntry, Secured};
 use underpass_observe::transfers::{TransferFacts, without_token};
-use underpass_protocol::request::Request;
 use underpass_protocol::upload::without_tokens;
 use underpass_transport::tls;
 
 /// Creates the entry of a request, which has no address yet.
-pub(crate) fn begin(worker: &Worker, peer: &Peer, request: &Request) -> Box<AccessEntry> {
+pub(crate) fn begin(ctx: &RequestContext<'_>) -> Box<AccessEntry> {
+    let (Link { worker, peer }, request) = (ctx.link(), &ctx.request);
     let mut entry = worker.log_buffer.borrow_mut().spare.pop().unwrap_or_default();
     entry.clear();
     entry.verb.push_str(&request.verb[..request.verb.len().min(MAX_VERB)]);
@@ -60,7 +61,8 @@ fn secured(facts: &tls::SessionFacts) -> Secured {
 }
 
 /// Creates the entry of an unreadable request from its first line.
-pub(crate) fn begin_unreadable(worker: &Worker, peer: &Peer, bytes: &[u8]) -> Box<AccessEntry> {
+pub(crate) fn begin_unreadable(link: Link<'_>, bytes: &[u8]) -> Box<AccessEntry> {
+    let Link { worker, peer } = link;
     let mut entry = worker.log_buffer.borrow_mut().spare.pop().unwrap_or_default();
     entry.clear();
     entry.is_secure = peer.is_secure();
@@ -71,8 +73,9 @@ pub(crate) fn begin_unreadable(worker: &Worker, peer: &Peer, bytes: &[u8]) -> Bo
 }
 
 /// Logs a connection that began with these bytes and no more in time. Nothing was sent.
-pub(crate) fn timed_out(worker: &Worker, peer: &Peer, bytes: &[u8]) {
-    let mut entry = begin_unreadable(worker, peer, bytes);
+pub(crate) fn timed_out(link: Link<'_>, bytes: &[u8]) {
+    let Link { worker, peer } = link;
+    let mut entry = begin_unreadable(link, bytes);
     entry.status = 408;
     entry.failure = Some(SendFailure::Stalled.label());
     entry.started = SystemTime::now();
@@ -100,8 +103,7 @@ pub(crate) fn received(worker: &Worker, entry: &mut AccessEntry, received: &Rece
 
 /// Notes how the response ended, of which the first `head_len` bytes were its head.
 pub(crate) fn finish(
-    worker: &Worker,
-    peer: &Peer,
+    Link { worker, peer }: Link<'_>,
     mut entry: Box<AccessEntry>,
     outcome: &SendOutcome,
     head_len: usize,
@@ -140,7 +142,7 @@ pub(crate) fn finish(
 }
 
 /// Returns whether one more response may wait to arrive.
-pub(crate) fn has_room(worker: &Worker, peer: &Peer) -> bool {
+pub(crate) fn has_room(Link { worker, peer }: Link<'_>) -> bool {
     let pending = peer.pending.borrow();
     let bytes = pending.iter().map(|pending| pending.entry.memory()).sum();
     // One response is always allowed, whatever other connections hold.
@@ -151,7 +153,7 @@ pub(crate) fn has_room(worker: &Worker, peer: &Peer) -> bool {
 
 /// Writes the lines of responses that have arrived completely; at the connection's end, those of
 /// all. Returns whether the observer wants the connection to go on.
-pub(crate) fn write_arrived(worker: &Worker, peer: &Peer, is_over: bool) -> ControlFlow<()> {
+pub(crate) fn write_arrived(Link { worker, peer }: Link<'_>, is_over: bool) -> ControlFlow<()> {
     let failed = || {
         let failure = if peer.is_expired() { SendFailure::Stalled } else { SendFailure::Left };
         worker.metrics().failed(failure.label());
@@ -191,9 +193,10 @@ pub(crate) fn write_arrived(worker: &Worker, peer: &Peer, is_over: bool) -> Cont
 /// Writes the lines of responses that have arrived before the next request, if there is an observer
 /// or several responses wait: asking the kernel takes as long as reading a small file. For all
 /// others it is asked every second.
-pub(crate) fn write_arrived_before_next(worker: &Worker, peer: &Peer) -> ControlFlow<()> {
+pub(crate) fn write_arrived_before_next(link: Link<'_>) -> ControlFlow<()> {
+    let Link { worker, peer } = link;
     let is_due = worker.shared.observer.get().is_some() || peer.pending.borrow().len() >= MIN_ASKED;
-    if is_due { write_arrived(worker, peer, false) } else { ControlFlow::Continue(()) }
+    if is_due { write_arrived(link, false) } else { ControlFlow::Continue(()) }
 }
 
 /// Writes one line, if the access log is enabled, and calls the observer, whose answer it returns.
@@ -219,7 +222,7 @@ pub(crate) fn recycle(worker: &Worker, entry: Box<AccessEntry>) {
 /// Returns the facts about a request for the register of live transfers, before there is a
 /// response.
 pub(crate) fn request_facts(ctx: &RequestContext<'_>) -> TransferFacts {
-    let entry = begin(ctx.worker, ctx.peer, &ctx.request);
+    let entry = begin(ctx);
     let facts = TransferFacts {
         site: ctx.site().counts.clone(),
         user: ctx.user.clone(),

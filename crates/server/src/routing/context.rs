@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use crate::auth::hosts::is_loopback;
 use crate::auth::{CHALLENGE, Right};
+use crate::connection::Link;
 use crate::connection::peer::Peer;
 use crate::files::open_files::is_missing;
 use crate::routing::error_page::navigation_links;
@@ -47,9 +48,9 @@ pub(crate) struct RequestContext<'a> {
 
 impl<'a> RequestContext<'a> {
     pub(crate) fn new(
-        worker: &'a Worker,
-        peer: &'a Peer,
-        (request, selection): (Request<'a, 'a>, &'a Selection),
+        Link { worker, peer }: Link<'a>,
+        request: Request<'a, 'a>,
+        selection: &'a Selection,
         started: Instant,
     ) -> Self {
         Self {
@@ -65,6 +66,11 @@ impl<'a> RequestContext<'a> {
             ahead: Cell::default(),
             received: Cell::default(),
         }
+    }
+
+    /// Returns the connection and its worker.
+    pub(crate) fn link(&self) -> Link<'a> {
+        Link { worker: self.worker, peer: self.peer }
     }
 
     /// Returns the state that all workers share.

@@ -16,7 +16,7 @@ use underpass_engine::socket;
 use crate::connection::peer::Peer;
 use crate::connection::proxy_header::{ProxyHeaderError, RefusedHeader};
 use crate::connection::socket::{Accepting, Socket};
-use crate::connection::{canned, proxy_header, serve};
+use crate::connection::{Link, canned, proxy_header, serve};
 use crate::files::open_files::LIFETIME;
 use crate::observe::access_entry;
 use crate::server::control::Phase;
@@ -177,7 +177,7 @@ fn accept_connection(
             },
             false => None,
         };
-        serve::serve(&presence.worker, &peer, refused).await;
+        serve::serve(Link { worker: &presence.worker, peer: &peer }, refused).await;
     });
 }
 
@@ -197,7 +197,7 @@ async fn attribute(
         }
         Err(ProxyHeaderError::Bad(refused)) => return ControlFlow::Continue(Some(refused)),
         Err(ProxyHeaderError::Ended(bytes)) if !bytes.is_empty() && peer.is_expired() => {
-            access_entry::timed_out(&presence.worker, peer, &bytes);
+            access_entry::timed_out(Link { worker: &presence.worker, peer }, &bytes);
         }
         Err(ProxyHeaderError::Ended(_)) => {}
     }
@@ -238,7 +238,7 @@ async fn sweep(worker: Rc<Worker>) {
                     peer.drain(now);
                 }
                 peer.expire(worker.shared.settings.timeout, now);
-                let _ = access_entry::write_arrived(&worker, &peer, false);
+                let _ = access_entry::write_arrived(Link { worker: &worker, peer: &peer }, false);
             }
             yield_now().await;
         }

@@ -39,15 +39,16 @@ impl SlowResponse<'_> {
                 let next = spawn_blocking(move || (part.next_chain(), part)).await;
                 let Ok((next, rest)) = next else { return self.fail(SendFailure::Stream) };
                 part = rest;
-                self.worker.shared.metrics.digest(part.take_read_bytes(), false);
+                self.link.worker.shared.metrics.digest(part.take_read_bytes(), false);
                 let chain = match next {
                     Ok(Some(chain)) => chain,
                     Ok(None) => break,
                     Err(error) => return self.fail(SendFailure::Archive(error)),
                 };
                 // What follows this chain needs it: it is made while the chain is sent.
-                let client = ClientNet::of(self.peer.address());
-                let making = part.take_request().map(|one| begin(&self.worker.shared, client, one));
+                let client = ClientNet::of(self.link.peer.address());
+                let making =
+                    part.take_request().map(|one| begin(&self.link.worker.shared, client, one));
                 let is_last = part.remaining() == 0;
                 let confirm = if is_last { Confirm::BeforeEnd } else { Confirm::HandedOver };
                 let chain = match &mut self.unread {
@@ -77,8 +78,9 @@ impl SlowResponse<'_> {
     async fn bound_unread(&mut self) -> bool {
         while let Some(unread) = self.unread.as_mut().filter(|unread| unread.is_full()) {
             // In this order: what is acknowledged later is not counted.
-            let acknowledged = self.peer.acknowledged();
-            let waiting = self.worker.capabilities.unread_by_tcp_peer(self.peer.socket.as_fd());
+            let acknowledged = self.link.peer.acknowledged();
+            let waiting =
+                self.link.worker.capabilities.unread_by_tcp_peer(self.link.peer.socket.as_fd());
             if !unread.close(acknowledged.saturating_sub(waiting)) {
                 self.fail(SendFailure::Changed);
                 return false;

@@ -6,7 +6,7 @@ use underpass_engine::{
     Error, FilePart, Integrity, Mechanism, Policy, Report, send_small, send_with_head,
 };
 
-use crate::connection::peer::Peer;
+use crate::connection::Link;
 use crate::connection::turn::{SHORT_TURN, logs_cost};
 use crate::routing::cached::CachedBody;
 use crate::routing::response::{FileBody, small};
@@ -15,14 +15,14 @@ use crate::server::worker::Worker;
 /// Sends a file behind its head, and removes from both what was sent. `None` if the usual way has
 /// to be tried.
 pub(super) fn send_file(
-    (worker, peer): (&Worker, &Peer),
+    link: Link<'_>,
     integrity: Integrity,
     head: &mut Vec<u8>,
     file: &mut FileBody,
 ) -> Result<Option<Report>, Error> {
     let Some(mut part) = file.simple_part() else { return Ok(None) };
     part.version = part.version.filter(|_| integrity == Integrity::Detect);
-    let sent = send_part(worker, peer, head, &part, integrity, file.is_copied)?;
+    let sent = send_part(link, head, &part, integrity, file.is_copied)?;
     let Some((report, sent)) = sent else { return Ok(None) };
     file.skip(sent);
     Ok(Some(report))
@@ -31,14 +31,14 @@ pub(super) fn send_file(
 /// Sends a body from the cache behind its head, as [`send_file`] does. What is here never changes,
 /// so no version is compared.
 pub(super) fn send_cached(
-    worker: &Worker,
-    peer: &Peer,
+    link: Link<'_>,
     head: &mut Vec<u8>,
     body: &mut CachedBody,
 ) -> Result<Option<Report>, Error> {
     let Some(part) = body.simple_part(SHORT_TURN as u64) else { return Ok(None) };
-    let is_copied = part.len <= small(peer) && worker.shared.settings.policy == Policy::Auto;
-    let sent = send_part(worker, peer, head, &part, Integrity::Fast, is_copied)?;
+    let is_copied =
+        part.len <= small(link.peer) && link.worker.shared.settings.policy == Policy::Auto;
+    let sent = send_part(link, head, &part, Integrity::Fast, is_copied)?;
     let Some((report, sent)) = sent else { return Ok(None) };
     body.skip(sent);
     Ok(Some(report))
@@ -48,8 +48,7 @@ pub(super) fn send_cached(
 /// was sent; returns how many bytes of the part were sent, too. If `is_copied`, both are sent from
 /// one buffer.
 fn send_part(
-    worker: &Worker,
-    peer: &Peer,
+    Link { worker, peer }: Link<'_>,
     head: &mut Vec<u8>,
     part: &FilePart<impl AsFd>,
     integrity: Integrity,

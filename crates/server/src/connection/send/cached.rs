@@ -16,10 +16,10 @@ impl SlowResponse<'_> {
         if !body.ends_with_connection() {
             return self.send_as_it_arrives(head, body).await;
         }
-        let _ = socket::arm_reset(&self.peer.socket);
+        let _ = socket::arm_reset(&self.link.peer.socket);
         self.send_as_it_arrives(head, body).await;
         if self.outcome.failure.is_none() {
-            let _ = socket::disarm_reset(&self.peer.socket);
+            let _ = socket::disarm_reset(&self.link.peer.socket);
         }
     }
 

@@ -11,7 +11,7 @@ impl SlowResponse<'_> {
     /// that ends early, even by a `SIGKILL`, is reset until all is sent.
     pub(super) async fn send_listing(&mut self, mut pieces: ListingPieces, is_chunked: bool) {
         if !is_chunked {
-            let _ = socket::arm_reset(&self.peer.socket);
+            let _ = socket::arm_reset(&self.link.peer.socket);
         }
         loop {
             let Ok(piece) = pieces.next().await else { return self.fail(SendFailure::Stream) };
@@ -23,7 +23,7 @@ impl SlowResponse<'_> {
         if is_chunked {
             self.send_chain(Chain::new().bytes(&b"0\r\n\r\n"[..]), Confirm::HandedOver).await;
         } else {
-            let _ = socket::disarm_reset(&self.peer.socket);
+            let _ = socket::disarm_reset(&self.link.peer.socket);
         }
     }
 }
