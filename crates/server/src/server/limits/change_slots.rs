@@ -33,7 +33,7 @@ pub(crate) struct ChangeSlot {
 
 impl ChangeSlots {
     /// Waits until a change of this client may begin.
-    pub(crate) async fn take(self: &Arc<Self>, owner: Owner) -> ChangeSlot {
+    pub(crate) async fn acquire(self: &Arc<Self>, owner: Owner) -> ChangeSlot {
         let slot = {
             let mut state = lock(&self.state);
             if state.may_begin(&owner) {
@@ -101,9 +101,9 @@ mod tests {
 
     type Taking = Pin<Box<dyn Future<Output = ChangeSlot>>>;
 
-    fn take(slots: &Arc<ChangeSlots>, name: &str) -> Taking {
+    fn acquire(slots: &Arc<ChangeSlots>, name: &str) -> Taking {
         let (slots, owner) = (Arc::clone(slots), Owner::User(name.into()));
-        Box::pin(async move { slots.take(owner).await })
+        Box::pin(async move { slots.acquire(owner).await })
     }
 
     fn begun(taking: &mut Taking) -> Option<ChangeSlot> {
@@ -116,14 +116,14 @@ mod tests {
     #[test]
     fn one_client_leaves_places_for_others() {
         let slots = Arc::new(ChangeSlots::default());
-        let mut many: Vec<_> = (0..40).map(|_| take(&slots, "one")).collect();
+        let mut many: Vec<_> = (0..40).map(|_| acquire(&slots, "one")).collect();
         let mut held: Vec<_> = many.iter_mut().filter_map(begun).collect();
         assert_eq!(held.len(), MAX_CHANGES / 2);
         for name in ["two", "two", "three", "three", "four", "four", "five", "five"] {
-            held.extend(begun(&mut take(&slots, name)));
+            held.extend(begun(&mut acquire(&slots, name)));
         }
         assert_eq!(held.len(), MAX_CHANGES);
-        let (mut six, mut gone) = (take(&slots, "six"), take(&slots, "seven"));
+        let (mut six, mut gone) = (acquire(&slots, "six"), acquire(&slots, "seven"));
         assert!(begun(&mut six).is_none() && begun(&mut gone).is_none());
         drop(gone);
         drop(held.remove(0));
