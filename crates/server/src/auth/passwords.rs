@@ -175,7 +175,7 @@ impl Passwords {
     fn next(&self, presence: &mut ThreadCount<'_>) -> Option<PasswordCheck> {
         let mut queue = lock(&self.queue);
         loop {
-            if let Some(job) = queue.take() {
+            if let Some(job) = queue.pop() {
                 return Some(job);
             }
             let (woken, timeout) = unpoison(self.filled.wait_timeout(queue, MAX_IDLE));
@@ -244,7 +244,7 @@ impl Queue {
     }
 
     /// Takes the first password of the client whose last turn is the longest ago.
-    fn take(&mut self) -> Option<PasswordCheck> {
+    fn pop(&mut self) -> Option<PasswordCheck> {
         self.waiting.retain(|job| !job.answer.is_closed());
         let last_turn = |client| self.clients.get(client).map_or(0, |history| history.last_turn);
         let turns = self.waiting.iter().map(|job| (job.has_left, last_turn(&job.client)));
@@ -371,15 +371,15 @@ mod tests {
         assert_eq!(queue.waiting.len(), MAX_WAITING);
         assert!(first.pop().unwrap().try_recv().is_err(), "its last was given up");
         assert!(second.try_recv().is_err());
-        assert_eq!(queue.take().unwrap().client, Some(IpAddr::from([10, 0, 0, 1])));
-        assert_eq!(queue.take().unwrap().client, Some(IpAddr::from([10, 0, 0, 2])), "each a turn");
+        assert_eq!(queue.pop().unwrap().client, Some(IpAddr::from([10, 0, 0, 1])));
+        assert_eq!(queue.pop().unwrap().client, Some(IpAddr::from([10, 0, 0, 2])), "each a turn");
         let len = queue.waiting.len();
         let left = queue.waiting[0].number;
         queue.move_to_end(left);
-        let taken = queue.take().unwrap();
+        let taken = queue.pop().unwrap();
         assert_ne!(taken.number, left, "the one that left comes last");
         drop(first);
-        assert!(queue.take().is_none(), "all {len} clients have left");
+        assert!(queue.pop().is_none(), "all {len} clients have left");
     }
 
     #[test]
