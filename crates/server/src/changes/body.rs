@@ -109,7 +109,7 @@ async fn receive(
                 (consumed, consumed == missing)
             }
             BodyLength::None | BodyLength::Chunked => {
-                take_chunks(&mut chunks, &buffer, &mut body, max_len)
+                read_chunks(&mut chunks, &buffer, &mut body, max_len)
                     .map_err(|()| ctx.error(400, "the chunks of the body are malformed"))?
             }
         };
@@ -131,9 +131,9 @@ async fn receive(
     }
 }
 
-/// Takes the data of all chunks that are there; returns how many bytes they took, and whether the
+/// Reads the data of all chunks that are there; returns how many bytes they took, and whether the
 /// body ends with them.
-fn take_chunks(
+fn read_chunks(
     chunks: &mut Chunked,
     buffer: &[u8],
     body: &mut Vec<u8>,
