@@ -63,7 +63,7 @@ pub(crate) async fn respond(
         Err(_) => return refused(refusal::too_many(), BodyState::Untouched),
     };
     let (slots, min_rate) = (&ctx.shared().uploads.slots, ctx.settings().changes.min_rate);
-    let Some(guard) = SlotGuard::take(slots, &upload.owner, socket, min_rate) else {
+    let Some(guard) = SlotGuard::acquire(slots, &upload.owner, socket, min_rate) else {
         return refused(refusal::too_many(), BodyState::Untouched);
     };
     let job = UploadJob {

@@ -84,7 +84,7 @@ pub(crate) struct SlotGuard {
 impl SlotGuard {
     /// Takes a slot; `None` if there are too many uploads, or too many of this owner while others
     /// may need the rest.
-    pub(crate) fn take(
+    pub(crate) fn acquire(
         slots: &Arc<Slots>,
         owner: &Owner,
         connection: Arc<OwnedFd>,
