@@ -63,7 +63,7 @@ impl<'a> PartialUpload<'a> {
     ) -> Result<Self> {
         let name = partial_name(target.name.as_bytes(), id);
         let locks = &upload.site.shared.uploads.locks;
-        let lock = locks.take(&target.folder, &name, upload.connection())?;
+        let lock = locks.acquire(&target.folder, &name, upload.connection())?;
         let (site, path) = (upload.site, target.path_of(&name));
         let complete = complete_name(site, target, id);
         let complete_path = target.path_of(&complete);
@@ -96,7 +96,7 @@ impl<'a> PartialUpload<'a> {
         new_file: &mut AtomicFile,
     ) -> Result<Option<UploadLock<'a>>> {
         let locks = &self.site.shared.uploads.locks;
-        let lock = locks.take_free(&target.folder, &self.complete, &target.folder);
+        let lock = locks.try_acquire(&target.folder, &self.complete, &target.folder);
         new_file.rename_partial(OsStr::from_bytes(&self.complete))?;
         sync_tracker::remove_record(new_file.file());
         self.site.shared.uploads.versions.remove(new_file.file());
@@ -278,7 +278,7 @@ pub(crate) fn forget_part<'a>(
     let locks = &upload.site.shared.uploads.locks;
     let newest = locks.begin(&target.folder, &name)?;
     // One that another connection resumes is left to it.
-    let lock = locks.take_free(&target.folder, &name, upload.connection());
+    let lock = locks.try_acquire(&target.folder, &name, upload.connection());
     if lock.is_some()
         && unlinkat(&target.folder, OsStr::from_bytes(&name), AtFlags::empty()).is_ok()
     {
@@ -300,7 +300,7 @@ pub(crate) fn keep_part(
     let name = partial_name(target.name.as_bytes(), id);
     let uploads = &upload.site.shared.uploads;
     // An older part that another connection resumes must not be taken away from it.
-    let Some(_lock) = uploads.locks.take_free(&target.folder, &name, upload.connection()) else {
+    let Some(_lock) = uploads.locks.try_acquire(&target.folder, &name, upload.connection()) else {
         return;
     };
     if !newest.is_newest() {

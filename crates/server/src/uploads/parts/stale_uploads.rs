@@ -142,7 +142,7 @@ fn sweep(
 
 /// Keeps connections from resuming a part; `None` if one resumes it now.
 fn lock_idle<'s>(site: &'s Site, folder: &OwnedFd, name: &[u8]) -> Option<UploadLock<'s>> {
-    site.shared.uploads.locks.take_free(folder, name, folder)
+    site.shared.uploads.locks.try_acquire(folder, name, folder)
 }
 
 /// The state of a part that no connection resumes.

@@ -74,7 +74,7 @@ impl UploadLocks {
     /// # Errors
     ///
     /// [`UploadLockError`] if that connection does not release it.
-    pub(crate) fn take(
+    pub(crate) fn acquire(
         &self,
         folder: impl AsFd,
         name: &[u8],
@@ -122,7 +122,7 @@ impl UploadLocks {
     }
 
     /// Takes an upload that no connection holds.
-    pub(crate) fn take_free(
+    pub(crate) fn try_acquire(
         &self,
         folder: impl AsFd,
         name: &[u8],
