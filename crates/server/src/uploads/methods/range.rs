@@ -75,7 +75,7 @@ fn begin<'a, 't>(
     target: &'t UploadTarget,
     range: ContentRange,
 ) -> Result<(PartialUpload<'a>, AtomicFile, Option<&'t str>)> {
-    let part = PartialUpload::take(upload, target, part_id(upload, target))?;
+    let part = PartialUpload::acquire(upload, target, part_id(upload, target))?;
     let version = target.part_version(range.total);
     let have = part.len(target)?;
     let have = match part.version(target)? {

@@ -43,7 +43,7 @@ pub(crate) fn create(upload: &mut ActiveUpload<'_>, is_complete: bool) -> Result
     let token = upload.params.owner.token(random_bytes()?);
     let id = UploadId { token, length, keeps, replaces: replaces(upload, &target), digest };
     let location = location(upload, &id);
-    let part = PartialUpload::take(upload, &target, part_id(upload, &target, &id))?;
+    let part = PartialUpload::acquire(upload, &target, part_id(upload, &target, &id))?;
     upload.superseded_by(part.superseded());
     upload.check_room(&target, length.unwrap_or(0))?;
     if !upload.has_body() {
@@ -99,7 +99,7 @@ pub(crate) fn resume(upload: &mut ActiveUpload<'_>, id: &[u8]) -> Result<Respons
             Ok(response)
         }
         Method::Delete => {
-            let part = PartialUpload::take(upload, &target, part_id(upload, &target, &id))?;
+            let part = PartialUpload::acquire(upload, &target, part_id(upload, &target, &id))?;
             if part.remove(&target)? { Ok(Response::empty(204)) } else { Err(unknown()) }
         }
         _ => {
@@ -122,7 +122,7 @@ fn patch(upload: &mut ActiveUpload<'_>, target: &UploadTarget, id: &UploadId) ->
         let detail = "Upload-Complete and Upload-Offset say where the body belongs";
         return Err(UploadRefusal::new(400, detail));
     };
-    let part = PartialUpload::take(upload, target, part_id(upload, target, id))?;
+    let part = PartialUpload::acquire(upload, target, part_id(upload, target, id))?;
     if let Err(refusal) = check_version(id.replaces, target.present.as_ref()) {
         // The rest would not help.
         part.remove(target)?;

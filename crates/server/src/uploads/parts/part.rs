@@ -56,7 +56,7 @@ impl Drop for PartialUpload<'_> {
 
 impl<'a> PartialUpload<'a> {
     /// Takes over the part with this id, whether it exists or not.
-    pub(crate) fn take(
+    pub(crate) fn acquire(
         upload: &ActiveUpload<'a>,
         target: &UploadTarget,
         id: PartId,
