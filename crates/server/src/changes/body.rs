@@ -158,7 +158,7 @@ async fn read_more(ctx: &RequestContext<'_>, buffer: &mut Vec<u8>) -> bool {
             return false;
         }
         let mut scratch = ctx.worker.scratch.borrow_mut();
-        match ctx.peer.take(&mut scratch) {
+        match ctx.peer.read(&mut scratch) {
             Ok(Some(0)) | Err(_) => return false,
             Ok(Some(read)) => {
                 buffer.extend_from_slice(&scratch[..read]);

@@ -72,7 +72,7 @@ pub(crate) async fn linger(link: Link<'_>, max_discarded: u64) {
     }
     if has_ended(link, max_discarded).await {
         // It has nothing more to say, and may still be reading.
-        arrival(peer, || peer.take(&mut [0]).is_ok()).await;
+        arrival(peer, || peer.read(&mut [0]).is_ok()).await;
     }
 }
 
@@ -119,7 +119,7 @@ async fn read_more(link: Link<'_>, bytes: &mut Vec<u8>) -> io::Result<usize> {
     loop {
         peer.readable().await?;
         let mut scratch = worker.scratch.borrow_mut();
-        if let Some(read) = peer.take(&mut scratch)? {
+        if let Some(read) = peer.read(&mut scratch)? {
             bytes.extend_from_slice(&scratch[..read]);
             return Ok(read);
         }

@@ -172,7 +172,7 @@ impl<'a> Connection<'a> {
         // Most requests come whole, and are answered in the buffer of the worker: a waiting
         // connection has none of its own.
         let mut scratch = self.link.worker.scratch.borrow_mut();
-        let read = match self.link.peer.take(&mut scratch) {
+        let read = match self.link.peer.read(&mut scratch) {
             Ok(Some(0)) => return Some(self.input_ended(started).ok_or(())),
             Ok(Some(read)) => &scratch[..read],
             Ok(None) => return None,

@@ -325,7 +325,7 @@ impl Peer {
         .await;
     }
 
-    /// Waits until there is something to [`take`](Self::take), or the end. The first call returns
+    /// Waits until there is something to [`read`](Self::read), or the end. The first call returns
     /// at once: on a busy server a request has often come by the time its connection is accepted,
     /// and must not wait until the runtime has looked at all others once more.
     pub(crate) fn readable(&self) -> impl Future<Output = io::Result<()>> + '_ {
@@ -346,8 +346,8 @@ impl Peer {
         })
     }
 
-    /// Takes bytes that have arrived; `None` if there are none yet, 0 at the end.
-    pub(crate) fn take(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    /// Reads bytes that have arrived; `None` if there are none yet, 0 at the end.
+    pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         if let Some(session) = self.session() {
             return self.read_tls(session, buffer);
         }
