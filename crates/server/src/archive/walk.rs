@@ -150,8 +150,8 @@ impl ArchiveWalk<'_> {
             let (name, parent) = (name.to_vec(), frame.member);
             self.frames.push(frame);
             match name.strip_suffix(b"/") {
-                Some(name) => self.take_folder(&folder, name, parent)?,
-                None => self.take_entry(&folder, &name, parent)?,
+                Some(name) => self.add_folder(&folder, name, parent)?,
+                None => self.add_entry(&folder, &name, parent)?,
             }
             // The folder stays current unless the step went down into another one.
             self.current.get_or_insert(folder);
@@ -169,7 +169,7 @@ impl ArchiveWalk<'_> {
     }
 
     /// Adds a folder, and goes down into it.
-    fn take_folder(
+    fn add_folder(
         &mut self,
         parent: &OwnedFd,
         name: &[u8],
@@ -189,7 +189,7 @@ impl ArchiveWalk<'_> {
     }
 
     /// Adds an entry that is not a folder.
-    fn take_entry(&mut self, folder: &OwnedFd, name: &[u8], parent: Option<u32>) -> Result<()> {
+    fn add_entry(&mut self, folder: &OwnedFd, name: &[u8], parent: Option<u32>) -> Result<()> {
         let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
         let Some(stat) = self.some_unless_missing(name, stat)? else { return Ok(()) };
         match FileType::from_raw_mode(stat.st_mode) {
