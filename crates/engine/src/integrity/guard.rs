@@ -34,7 +34,7 @@ impl Guard {
             Integrity::Detect => Self::Detect(
                 version.map_or_else(|| fstat(file).map(|s| Version::from_stat(&s)), Ok)?,
             ),
-            Integrity::Lease => Self::Lease(Lease::take(file, version)?),
+            Integrity::Lease => Self::Lease(Lease::acquire(file, version)?),
             Integrity::Snapshot => Self::Snapshot(snapshot::take(file, version)?),
         })
     }

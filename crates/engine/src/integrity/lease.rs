@@ -45,7 +45,7 @@ impl Lease {
     ///
     /// `EAGAIN` if the file is open for writing, `EACCES` if it belongs to another user and the
     /// process lacks `CAP_LEASE`, and as open(2) for opening it once more.
-    pub(crate) fn take(file: BorrowedFd<'_>, promised: Option<Version>) -> Result<Self, Errno> {
+    pub(crate) fn acquire(file: BorrowedFd<'_>, promised: Option<Version>) -> Result<Self, Errno> {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let description = openat(CWD, path, flags, Mode::empty())?;
