@@ -35,7 +35,7 @@ impl Guard {
                 version.map_or_else(|| fstat(file).map(|s| Version::from_stat(&s)), Ok)?,
             ),
             Integrity::Lease => Self::Lease(Lease::acquire(file, version)?),
-            Integrity::Snapshot => Self::Snapshot(snapshot::take(file, version)?),
+            Integrity::Snapshot => Self::Snapshot(snapshot::clone_of(file, version)?),
         })
     }
 

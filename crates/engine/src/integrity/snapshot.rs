@@ -18,7 +18,7 @@ use super::version::Version;
 /// # Errors
 ///
 /// As open(2) for `O_TMPFILE` and ioctl_ficlone(2); `ESTALE` if the file has changed meanwhile.
-pub(crate) fn take(file: BorrowedFd<'_>, promised: Option<Version>) -> Result<OwnedFd, Errno> {
+pub(crate) fn clone_of(file: BorrowedFd<'_>, promised: Option<Version>) -> Result<OwnedFd, Errno> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let clone = openat(CWD, folder(file)?, flags, Mode::RUSR | Mode::WUSR)?;
     ioctl_ficlone(&clone, file)?;
