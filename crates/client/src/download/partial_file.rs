@@ -14,7 +14,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{
-    AtomicFile, Existing, KeptOwner, MAX_NAME, only_adds, shortened, take, take_over,
+    AtomicFile, Existing, KeptOwner, MAX_NAME, only_adds, shortened, take_over, try_lock,
 };
 use underpass_engine::hint::Action;
 use underpass_engine::{is_file, is_folder, kept_time, times_of_new};
@@ -306,7 +306,7 @@ impl<'t> TargetName<'t> {
         if is_own {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
             let file = openat(self.folder, &part, flags, Mode::empty());
-            locked = file.ok().filter(|file| take(file, self.folder, &part));
+            locked = file.ok().filter(|file| try_lock(file, self.folder, &part));
             if locked.is_none() {
                 return;
             }
@@ -328,7 +328,7 @@ impl<'t> TargetName<'t> {
         };
         let Ok(found) = file.metadata() else { return };
         // Another process may be at work on it.
-        if !found.is_file() || !take(&file, self.folder, &part) {
+        if !found.is_file() || !try_lock(&file, self.folder, &part) {
             return;
         }
         let is_needless = match journal::read::<JournalSubject>(self.folder, &self.journal_name()) {

@@ -72,7 +72,7 @@ impl<'a> DestFile<'a> {
         let target = folder.target.as_fd().try_clone_to_owned()?;
         let name = OsStr::from_bytes(entry_name.to_bytes());
         match AtomicFile::partial(target, name, partial, mode, Existing::Replace) {
-            Ok(file) if atomic_file::take(file.file(), &folder.target, partial) => {
+            Ok(file) if atomic_file::try_lock(file.file(), &folder.target, partial) => {
                 Ok(Self::Unnamed { file: Box::new(file), existing })
             }
             // What else is wrong is wrong with any file.

@@ -194,7 +194,7 @@ pub(crate) fn lock_leftover(folder: &OwnedFd, hidden: &CStr) -> Option<Leftover>
     }
     let file = openat(folder, hidden, LEFTOVER, Mode::empty()).ok()?;
     let is_locked = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
-        && atomic_file::take(&file, folder, hidden);
+        && atomic_file::try_lock(&file, folder, hidden);
     is_locked.then_some(Leftover::Locked { _file: file })
 }
 
@@ -220,7 +220,7 @@ fn remove(settings: &Settings<'_>, folder: &OwnedFd, hidden: &CStr, name: &CStr)
     }
     let Ok(file) = openat(folder, hidden, LEFTOVER, Mode::empty()) else { return };
     let is_it = fstat(&file).is_ok_and(|it| FileId::of(&it) == FileId::of(&stat));
-    if !is_it || !atomic_file::take(&file, folder, hidden) {
+    if !is_it || !atomic_file::try_lock(&file, folder, hidden) {
         return;
     }
     // It is locked meanwhile, so that no other process goes on with it.

@@ -241,7 +241,9 @@ impl CopyWorker<'_> {
             // Another process may remove it as a leftover before it is opened or locked.
             let ours = match open_folder(&parent.target, hidden) {
                 Err(Errno::NOENT) => None,
-                opened => Some(opened?).filter(|it| atomic_file::take(it, &parent.target, hidden)),
+                opened => {
+                    Some(opened?).filter(|it| atomic_file::try_lock(it, &parent.target, hidden))
+                }
             };
             ours.ok_or(Errno::EXIST)
         });
@@ -254,7 +256,7 @@ impl CopyWorker<'_> {
     fn is_ours(&self, parent: &DirPair, folder: &OwnedFd, hidden: &CStr) -> bool {
         let (owner, _) = self.context.settings.owner;
         fstat(folder).is_ok_and(|stat| stat.st_uid == owner)
-            && atomic_file::take(folder, &parent.target, hidden)
+            && atomic_file::try_lock(folder, &parent.target, hidden)
     }
 
     /// Returns what entries of a folder inherit from it.

@@ -23,7 +23,7 @@ use crate::integrity::{FileId, is_file};
 /// Locks a file or folder with a hidden name for this process, until its descriptor is closed,
 /// and returns whether that succeeded: `false` if another process has locked it, or has meanwhile
 /// removed it or given it its final name. On a file system without locks this always succeeds.
-pub fn take(file: impl AsFd, folder: impl AsFd, hidden: impl Arg) -> bool {
+pub fn try_lock(file: impl AsFd, folder: impl AsFd, hidden: impl Arg) -> bool {
     if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
         return false;
     }
@@ -74,7 +74,7 @@ pub(super) fn create(
     claim(folder, name, geteuid().as_raw(), |hidden| {
         let file = openat(folder, hidden, flags, mode)?;
         // Another process may have removed it as a leftover before it was locked.
-        if take(&file, folder, hidden) { Ok(file) } else { Err(Errno::EXIST) }
+        if try_lock(&file, folder, hidden) { Ok(file) } else { Err(Errno::EXIST) }
     })
 }
 
@@ -181,7 +181,7 @@ pub fn remove_left_over(folder: &OwnedFd, hidden: &OsStr, owner: u32) -> bool {
     // A lock that cannot be tested says nothing.
     let is_left_over = is_own
         && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
-        && take(&file, folder, hidden);
+        && try_lock(&file, folder, hidden);
     is_left_over && unlinkat(folder, hidden, AtFlags::empty()).is_ok()
 }
 
