@@ -82,7 +82,7 @@ impl<T> WorkQueue<T> {
 
     /// Takes the next task, and waits for one as long as another thread does a task from which more
     /// may come. Returns `None` when nothing is left. Call [`done`](Self::done) when it is done.
-    pub(crate) fn take(&self) -> Option<(T, TaskLease<'_, T>)> {
+    pub(crate) fn lease_next(&self) -> Option<(T, TaskLease<'_, T>)> {
         let mut state = lock(&self.state);
         loop {
             if let Some((task, busy_key)) = state.next(self.busy_key) {
@@ -145,7 +145,7 @@ mod tests {
         let queue = WorkQueue::new(|_: &u32| None);
         queue.push([3]);
         let mut steps = 0;
-        while let Some((left, lease)) = queue.take() {
+        while let Some((left, lease)) = queue.lease_next() {
             steps += 1;
             queue.push((left > 0).then(|| left - 1));
             queue.done(lease);
@@ -158,12 +158,12 @@ mod tests {
         let queue = WorkQueue::new(|_: &u32| None);
         queue.push([1]);
         let outcome = std::panic::catch_unwind(|| {
-            let _taken = queue.take();
+            let _taken = queue.lease_next();
             panic!("on purpose");
         });
         assert!(outcome.is_err());
         assert!(queue.wait(Duration::ZERO));
-        assert!(queue.take().is_none());
+        assert!(queue.lease_next().is_none());
     }
 
     #[test]

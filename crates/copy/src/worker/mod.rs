@@ -59,7 +59,7 @@ impl<'a> CopyWorker<'a> {
             system: None,
         };
         let before = Usage::of_this_thread();
-        while let Some((task, lease)) = context.queue.take() {
+        while let Some((task, lease)) = context.queue.lease_next() {
             let (folder, is_own) = task.folder();
             if !context.skips() {
                 worker.perform(task);
