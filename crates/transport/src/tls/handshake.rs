@@ -236,7 +236,7 @@ impl Handshake {
         while !self.outgoing.is_empty() {
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
             match send(socket, self.outgoing.bytes(), flags) {
-                Ok(len) => self.outgoing.take(len),
+                Ok(len) => self.outgoing.consume(len),
                 Err(Errno::INTR) => (),
                 Err(error) => return Err(error),
             }

@@ -62,7 +62,7 @@ impl RecordLayer {
                 take(server.process_tls_records(records), outgoing, intent, plaintext)
             }
         };
-        incoming.take(used);
+        incoming.consume(used);
         (used, turn)
     }
 

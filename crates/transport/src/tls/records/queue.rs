@@ -79,7 +79,7 @@ impl ByteQueue {
     }
 
     /// Drops `len` bytes at the front.
-    pub(in crate::tls) fn take(&mut self, len: usize) {
+    pub(in crate::tls) fn consume(&mut self, len: usize) {
         self.start += len;
         debug_assert!(self.start <= self.end);
         if self.is_empty() {
@@ -148,7 +148,7 @@ mod tests {
             for _ in 0..whole.min(turn as usize % 89) {
                 assert_eq!(queue.bytes()[..4], read.to_le_bytes());
                 read += 1;
-                queue.take(4);
+                queue.consume(4);
             }
             if turn % 13 == 0 {
                 queue.shrink();
@@ -158,7 +158,7 @@ mod tests {
         assert!(written > read && read > 1000);
         queue.truncate(4);
         assert_eq!(queue.bytes(), read.to_le_bytes());
-        queue.take(4);
+        queue.consume(4);
         assert_eq!(queue.memory.capacity(), 0, "an empty queue owns nothing");
     }
 }

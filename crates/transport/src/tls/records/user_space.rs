@@ -100,7 +100,7 @@ impl UserSpace {
         }
         let held = self.plaintext.len().min(buffer.len());
         buffer[..held].copy_from_slice(&self.plaintext.bytes()[..held]);
-        self.plaintext.take(held);
+        self.plaintext.consume(held);
         let filled =
             if held < buffer.len() { held + self.decrypt(&mut buffer[held..]) } else { held };
         if filled > 0 {
@@ -185,7 +185,7 @@ impl UserSpace {
         flags.set(SendFlags::MORE, more);
         while !self.outgoing.is_empty() {
             match send(socket, self.outgoing.bytes(), flags) {
-                Ok(len) => self.outgoing.take(len),
+                Ok(len) => self.outgoing.consume(len),
                 Err(Errno::INTR) => (),
                 Err(Errno::AGAIN) => {
                     self.is_stuck = true;
