@@ -56,10 +56,10 @@ impl RecordLayer {
         let records = &mut incoming.bytes_mut()[..shown];
         let (used, turn) = match self {
             Self::Client(client) => {
-                take(client.process_tls_records(records), outgoing, intent, plaintext)
+                process(client.process_tls_records(records), outgoing, intent, plaintext)
             }
             Self::Server(server) => {
-                take(server.process_tls_records(records), outgoing, intent, plaintext)
+                process(server.process_tls_records(records), outgoing, intent, plaintext)
             }
         };
         incoming.consume(used);
@@ -101,7 +101,7 @@ impl RecordLayer {
 }
 
 /// Does what one state of rustls requires.
-fn take<Data>(
+fn process<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
     outgoing: &mut ByteQueue,
     intent: Intent<'_>,
