@@ -78,7 +78,8 @@ impl Resumptions {
         client: Option<IpAddr>,
         site: u64,
         request: &Request,
-        (etag, len): (&str, u64),
+        etag: &str,
+        len: u64,
     ) -> Option<ResumableDownload> {
         let (from, last) = match request.method {
             Method::Get => range::one_part(request)?,

@@ -12,7 +12,7 @@ const CLIENT: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
 
 /// What a request with these fields, for the file in this version, is taken for.
 fn download(broken: &Resumptions, fields: &[&str], etag: &str) -> Option<ResumableDownload> {
-    with_fields(fields, |request| broken.download(CLIENT, 0, request, (etag, LEN)))
+    with_fields(fields, |request| broken.download(CLIENT, 0, request, etag, LEN))
 }
 
 /// Whether it would be appended to a beginning of `"old"` that the same client has.
@@ -45,7 +45,7 @@ fn resuming_another_version_is_detected() {
     }
     let other = with_fields(&["Range: bytes=7-"], |request| {
         let elsewhere = Some(IpAddr::V4(Ipv4Addr::BROADCAST));
-        broken.download(elsewhere, 0, request, ("\"new\"", LEN)).unwrap()
+        broken.download(elsewhere, 0, request, "\"new\"", LEN).unwrap()
     });
     assert!(!broken.would_mix(&other, Instant::now()));
 }
@@ -58,7 +58,7 @@ fn only_one_part_is_a_download_and_only_one_to_the_end_is_remembered() {
     }
     assert_eq!(download(&broken, &["Range: bytes=1-", "Range: bytes=1-"], "\"a\""), None);
     let head = with_request("HEAD /file HTTP/1.1", &[], |request| {
-        broken.download(CLIENT, 0, request, ("\"a\"", LEN))
+        broken.download(CLIENT, 0, request, "\"a\"", LEN)
     });
     assert_eq!(head, None);
     let last = format!("bytes=5-{}", LEN - 1);

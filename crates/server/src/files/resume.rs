@@ -20,8 +20,8 @@ pub(crate) fn plan_resumable(
         return (plan(request, facts, ctx.now), None);
     }
     let resumptions = &ctx.shared().resumptions;
-    let version = (facts.etag, facts.len);
-    let download = resumptions.download(client(ctx), ctx.site().scope, request, version);
+    let (client, site) = (client(ctx), ctx.site().scope);
+    let download = resumptions.download(client, site, request, facts.etag, facts.len);
     if download.is_some_and(|download| resumptions.would_mix(&download, ctx.started)) {
         return (plan_conflict(request, facts, ctx.now), None);
     }
@@ -40,7 +40,7 @@ pub(crate) fn download(
     if len <= SMALL {
         return None;
     }
-    ctx.shared().resumptions.download(client(ctx), ctx.site().scope, &ctx.request, (etag, len))
+    ctx.shared().resumptions.download(client(ctx), ctx.site().scope, &ctx.request, etag, len)
 }
 
 /// Returns the address of the client.
