@@ -6,8 +6,8 @@ use crate::connection::socket::Socket;
 use crate::server::listen::kind::ListenerKind;
 
 /// Refuses a connection because there are too many, without giving it a task.
-pub(crate) fn refuse(socket: &Socket, role: ListenerKind) {
-    let answer = if role == ListenerKind::Tls { TLS_ALERT } else { TOO_MANY };
+pub(crate) fn refuse(socket: &Socket, kind: ListenerKind) {
+    let answer = if kind == ListenerKind::Tls { TLS_ALERT } else { TOO_MANY };
     // A new socket has room for this little, and a client that has left needs no response.
     let _ = send(socket, answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     // This keeps the response from being thrown away together with an unread request.

@@ -38,7 +38,7 @@ pub(crate) fn serve<'a>(
 ) -> impl Future<Output = ()> + 'a {
     async move {
         if let (ListenerKind::Tls, Some(credentials), None) =
-            (link.peer.role, &link.worker.shared.settings.tls, &refused)
+            (link.peer.listener, &link.worker.shared.settings.tls, &refused)
         {
             // It is boxed: its memory is free again when the first request comes.
             if !Box::pin(handshake::run(link, credentials)).await {

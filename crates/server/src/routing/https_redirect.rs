@@ -10,7 +10,7 @@ use underpass_protocol::request::{Method, Request, host, split_absolute};
 
 /// Returns whether a request came without TLS to a server with TLS.
 pub(crate) fn applies(ctx: &RequestContext<'_>) -> bool {
-    match ctx.peer.role {
+    match ctx.peer.listener {
         ListenerKind::Redirect { .. } => true,
         ListenerKind::Tls => ctx.peer.session().is_none(),
         ListenerKind::Plain => false,
@@ -19,7 +19,7 @@ pub(crate) fn applies(ctx: &RequestContext<'_>) -> bool {
 
 /// Returns the response to a request that came without TLS to a server with TLS.
 pub(crate) fn response(ctx: &RequestContext<'_>) -> Option<Response> {
-    match ctx.peer.role {
+    match ctx.peer.listener {
         ListenerKind::Redirect { port } => Some(redirect(ctx, port)),
         _ => applies(ctx).then(|| misdirected(ctx)),
     }

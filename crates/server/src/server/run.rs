@@ -44,11 +44,11 @@ impl Server {
         let shared = Arc::new(Shared::new(Settings { workers, ..settings }, has_health)?);
         let published = Arc::new(Published::new(&shared, sites)?);
         let settings = &shared.settings;
-        let role = if settings.tls.is_some() { ListenerKind::Tls } else { ListenerKind::Plain };
+        let kind = if settings.tls.is_some() { ListenerKind::Tls } else { ListenerKind::Plain };
         let mut listeners = Vec::new();
         for address in addresses {
             let listener = match address {
-                Address::Tcp(address) => Listener::tcp(*address, role, workers),
+                Address::Tcp(address) => Listener::tcp(*address, kind, workers),
                 Address::Unix(path) => Listener::unix(path, settings.socket_mode, workers),
             };
             listeners.push(listener?);
@@ -58,7 +58,7 @@ impl Server {
             listeners.extend(redirects);
         }
         for socket in inherited {
-            listeners.push(Listener::inherited(socket, role, workers)?);
+            listeners.push(Listener::inherited(socket, kind, workers)?);
         }
         Ok(Self { shared, published, listeners })
     }
@@ -67,17 +67,17 @@ impl Server {
     /// If the server has a certificate, all of them use TLS except unix sockets.
     #[must_use]
     pub fn addresses(&self) -> Vec<String> {
-        self.places(|role| !matches!(role, ListenerKind::Redirect { .. }))
+        self.places(|kind| !matches!(kind, ListenerKind::Redirect { .. }))
     }
 
     /// Returns the addresses that redirect clients to TLS.
     #[must_use]
     pub fn redirects(&self) -> Vec<String> {
-        self.places(|role| matches!(role, ListenerKind::Redirect { .. }))
+        self.places(|kind| matches!(kind, ListenerKind::Redirect { .. }))
     }
 
     fn places(&self, is_meant: impl Fn(ListenerKind) -> bool) -> Vec<String> {
-        let meant = self.listeners.iter().filter(|listener| is_meant(listener.role));
+        let meant = self.listeners.iter().filter(|listener| is_meant(listener.kind));
         meant.map(|listener| listener.address.clone()).collect()
     }
 
@@ -119,7 +119,7 @@ impl Server {
         }
         let mut threads = Vec::new();
         for index in 0..shared.settings.workers {
-            let socket = |each: &mut Listener| Some((each.sockets.pop()?, each.role));
+            let socket = |each: &mut Listener| Some((each.sockets.pop()?, each.kind));
             let sockets: Vec<_> = self.listeners.iter_mut().filter_map(socket).collect();
             let (shared, published) = (Arc::clone(&shared), Arc::clone(&published));
             let phase = control.subscribe();

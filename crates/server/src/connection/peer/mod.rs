@@ -42,7 +42,7 @@ pub(crate) struct Peer {
     /// told them.
     forwarded: OnceCell<Box<Cell<Forwarded>>>,
     /// The kind of the listener that accepted it.
-    pub(crate) role: ListenerKind,
+    pub(crate) listener: ListenerKind,
     /// Whether it is one of the reserve: only the health check is answered.
     pub(crate) is_reserve: bool,
     /// The TLS session over the socket, after the handshake.
@@ -94,14 +94,14 @@ impl Peer {
     pub(crate) fn new(
         socket: Socket,
         address: Option<SocketAddr>,
-        role: ListenerKind,
+        listener: ListenerKind,
         is_reserve: bool,
     ) -> Self {
         Self {
             socket,
             origin: Cell::new(address),
             forwarded: OnceCell::new(),
-            role,
+            listener,
             is_reserve,
             session: OnceCell::new(),
             activity: Cell::new(Activity::Idle),

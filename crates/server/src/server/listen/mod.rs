@@ -33,7 +33,7 @@ pub(crate) struct Listener {
     pub(crate) sockets: Vec<OwnedFd>,
     /// The address for clients: `127.0.0.1:5000` or `unix:/run/x`.
     pub(crate) address: String,
-    pub(crate) role: ListenerKind,
+    pub(crate) kind: ListenerKind,
     /// A path that this program made and has to remove.
     _path: Option<SocketPath>,
 }
@@ -42,11 +42,11 @@ impl Listener {
     /// Listens on a port.
     pub(crate) fn tcp(
         address: SocketAddr,
-        role: ListenerKind,
+        kind: ListenerKind,
         workers: usize,
     ) -> Result<Self, ServeError> {
         let fail = |source| ServeError::Listen { address: address.to_string(), source };
-        tcp(address, role, workers).map_err(fail)
+        tcp(address, kind, workers).map_err(fail)
     }
 
     /// Listens at a path, with these permissions if there are any. Traffic over a unix socket
@@ -60,7 +60,7 @@ impl Listener {
     /// Takes over a socket that another program has opened for listening, as systemd does.
     pub(crate) fn inherited(
         socket: OwnedFd,
-        role: ListenerKind,
+        kind: ListenerKind,
         workers: usize,
     ) -> Result<Self, ServeError> {
         let fail = |source| ServeError::Listen { address: "inherited socket".to_owned(), source };
@@ -71,9 +71,9 @@ impl Listener {
             set_tcp_nodelay(&socket, true).map_err(|errno| fail(errno.into()))?;
             let _ = limit_unsent(&socket, Some(UNPROVEN_UNSENT));
         }
-        let role = if is_unix { ListenerKind::Plain } else { role };
+        let kind = if is_unix { ListenerKind::Plain } else { kind };
         let sockets = copies(socket, workers).map_err(fail)?;
-        Ok(Self { sockets, address, role, _path: None })
+        Ok(Self { sockets, address, kind, _path: None })
     }
 }
 
@@ -89,15 +89,15 @@ pub(crate) fn redirects(
     for to in listeners.iter().filter_map(|listener| listener.address.parse::<SocketAddr>().ok()) {
         if !known.contains(&to.ip()) {
             known.push(to.ip());
-            let role = ListenerKind::Redirect { port: to.port() };
-            redirects.push(Listener::tcp(SocketAddr::new(to.ip(), port), role, workers)?);
+            let kind = ListenerKind::Redirect { port: to.port() };
+            redirects.push(Listener::tcp(SocketAddr::new(to.ip(), port), kind, workers)?);
         }
     }
     Ok(redirects)
 }
 
 /// Opens one socket for each worker on the same port: the kernel spreads connections over them.
-fn tcp(address: SocketAddr, role: ListenerKind, workers: usize) -> io::Result<Listener> {
+fn tcp(address: SocketAddr, kind: ListenerKind, workers: usize) -> io::Result<Listener> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let mut sockets = Vec::with_capacity(workers);
     let mut at = address;
@@ -128,7 +128,7 @@ fn tcp(address: SocketAddr, role: ListenerKind, workers: usize) -> io::Result<Li
     for socket in &sockets {
         listen(socket, BACKLOG)?;
     }
-    Ok(Listener { sockets, address: at.to_string(), role, _path: None })
+    Ok(Listener { sockets, address: at.to_string(), kind, _path: None })
 }
 
 /// Opens a socket at a path. A socket that was left there by a killed program is replaced.
@@ -158,7 +158,7 @@ fn unix(path: &Path, mode: Option<u32>, workers: usize) -> io::Result<Listener> 
     listen(&socket, BACKLOG)?;
     let address = format!("unix:{}", path.display());
     let sockets = copies(socket, workers)?;
-    Ok(Listener { sockets, address, role: ListenerKind::Plain, _path: Some(made) })
+    Ok(Listener { sockets, address, kind: ListenerKind::Plain, _path: Some(made) })
 }
 
 /// Returns whether a path is a socket that no program listens on. This does not wait for a program
