@@ -22,7 +22,7 @@ use crate::store::{HeldRoom, MAX_PAGE, StoredHead};
 pub(crate) struct Generation {
     /// The bytes of the object, at their offsets.
     pub(crate) file: Arc<OwnedFd>,
-    version: Option<StrongValidator>,
+    validator: Option<StrongValidator>,
     head: Mutex<Arc<StoredHead>>,
     /// `None` if the version is not stored, or not any more.
     journal: Mutex<Option<Arc<Journal<StoredHead>>>>,
@@ -91,7 +91,7 @@ impl Generation {
         let state = GenerationState { len: head.size, present, ..GenerationState::default() };
         Self {
             file,
-            version: head.version.clone(),
+            validator: head.validator.clone(),
             head: Mutex::new(Arc::new(head)),
             journal: Mutex::new(journal.map(Arc::new)),
             state: Mutex::new(state),
@@ -114,8 +114,8 @@ impl Generation {
     }
 
     /// Returns the validator of the version.
-    pub(crate) fn version(&self) -> Option<&StrongValidator> {
-        self.version.as_ref()
+    pub(crate) fn validator(&self) -> Option<&StrongValidator> {
+        self.validator.as_ref()
     }
 
     /// Returns the metadata of the object.
@@ -192,7 +192,7 @@ impl Generation {
     /// Returns whether a range of the file has to stay, because it is read or filled.
     pub(crate) fn is_pinned(&self, range: &Range<u64>) -> bool {
         let state = lock(&self.state);
-        match self.version.is_none() || state.has_no_ranges {
+        match self.validator.is_none() || state.has_no_ranges {
             // No part could be fetched again.
             true => state.is_busy(),
             false => state.is_pinned(range),
@@ -211,7 +211,7 @@ impl Generation {
     pub(crate) fn evict(&self, range: &Range<u64>) -> io::Result<Eviction> {
         let (before, is_empty) = {
             let mut state = lock(&self.state);
-            if self.version.is_none() || state.has_no_ranges {
+            if self.validator.is_none() || state.has_no_ranges {
                 return Ok(if state.is_busy() { Eviction::Pinned } else { Eviction::Useless });
             }
             if state.is_pinned(range) {
@@ -261,7 +261,7 @@ impl Generation {
             state.wake_with(waker);
             return ReadStep::Wait;
         }
-        let has_one_fill = state.has_no_ranges || self.version.is_none();
+        let has_one_fill = state.has_no_ranges || self.validator.is_none();
         let max_distance = if has_one_fill { u64::MAX } else { MAX_FILL_DISTANCE };
         let is_coming = state.fills.iter().any(|fill| {
             let is_ahead = at >= fill.at && at - fill.at <= max_distance;
@@ -277,7 +277,7 @@ impl Generation {
                 return ReadStep::Fail(error);
             }
             // Of an unknown length or version there is one fill, and nothing resumes it.
-            let len = match state.len.filter(|_| self.version.is_some()) {
+            let len = match state.len.filter(|_| self.validator.is_some()) {
                 Some(len) => len,
                 None if state.fills.is_empty() => {
                     return ReadStep::Fail(CacheErrorKind::CutOff.into());

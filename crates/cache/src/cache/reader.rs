@@ -139,7 +139,7 @@ impl Reader {
             }
             ReadStep::Fail(error)
                 if matches!(error.kind(), CacheErrorKind::NoRoom | CacheErrorKind::Disk)
-                    && self.generation.version().is_some()
+                    && self.generation.validator().is_some()
                     && self.generation.broken().is_none() =>
             {
                 let started = match self.start_relay() {

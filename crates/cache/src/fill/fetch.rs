@@ -144,17 +144,17 @@ impl Fetch<'_> {
 
     /// Returns whether a 200 from an origin that ignores conditions has the stored version.
     fn is_same(&self, response: &Response, head: &StoredHead) -> bool {
-        let version = StrongValidator::of(response);
+        let validator = StrongValidator::of(response);
         let has_same_len = match response.framing {
             BodyFraming::Length(len) => head.size.is_none_or(|size| len == size),
             // A date is not enough without a length.
             BodyFraming::Chunked | BodyFraming::UntilEnd => {
-                matches!(version, Some(StrongValidator::Tag(_)))
+                matches!(validator, Some(StrongValidator::Tag(_)))
             }
         };
         response.status == 200
-            && version.is_some()
-            && version == head.version
+            && validator.is_some()
+            && validator == head.validator
             && has_same_len
             && !head.is_denied_by(response)
             && !head.has_other_coding(response)
@@ -430,7 +430,7 @@ impl Fetch<'_> {
             origins: self.shared.origins.names.clone(),
             body: String::new(),
             inode: 0,
-            version: StrongValidator::of(response),
+            validator: StrongValidator::of(response),
             size,
             fields,
             requested: millis(self.requested),

@@ -64,8 +64,8 @@ fn fields(asked: &FileRequest, own: &str, cdn_loop: &str) -> Vec<(&'static str, 
         vec![("CDN-Loop", loop_field(cdn_loop, own)), ("Via", "1.1 underpass".to_owned())];
     if let Some(range) = asked.range_field() {
         fields.push(("Range", range));
-        if let Some((version, _)) = &asked.version {
-            fields.push(("If-Range", version.field().to_owned()));
+        if let Some((validator, _)) = &asked.version {
+            fields.push(("If-Range", validator.field().to_owned()));
         }
     }
     fields

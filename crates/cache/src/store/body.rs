@@ -47,7 +47,7 @@ pub(super) fn is_usable(
         && is_within_size(contents)
         && head.key == key
         && head.origins.iter().any(|origin| origins.contains(origin));
-    is_same && (is_whole(contents) || head.version.is_some())
+    is_same && (is_whole(contents) || head.validator.is_some())
 }
 
 /// Returns whether no byte beyond the end of an object is said to be present, as in a journal that

@@ -425,7 +425,7 @@ mod tests {
             origins: vec!["http://a".to_owned()],
             body: String::new(),
             inode: 0,
-            version: None,
+            validator: None,
             size: Some(size),
             fields: Vec::new(),
             requested: now,

@@ -21,7 +21,8 @@ pub(crate) struct StoredHead {
     /// The inode of that file.
     pub(crate) inode: u64,
     /// The validator of its version, if the origin has sent one.
-    pub(crate) version: Option<StrongValidator>,
+    #[serde(rename = "version")]
+    pub(crate) validator: Option<StrongValidator>,
     /// Its length in bytes; `None` as long as it is not known.
     pub(crate) size: Option<u64>,
     /// The fields of the newest response about it: lower-case names, and values.

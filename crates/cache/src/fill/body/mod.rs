@@ -98,7 +98,7 @@ pub(crate) fn relay(
     // An origin may send less than was requested: the rest is requested next.
     while fill.error.is_none() && !fill.has_left() && fill.rest.start < range.end {
         fill.rest.end = range.end;
-        match generation.version() {
+        match generation.validator() {
             Some(_) if range.end != u64::MAX => fill.run(None),
             // No other response is known to have the same version.
             _ => fill.error = Some(CacheErrorKind::NoRoom.into()),
@@ -168,7 +168,7 @@ impl Fill {
             }
             let may_resume = error.kind().is_transient()
                 && !self.has_left()
-                && self.generation.version().is_some()
+                && self.generation.validator().is_some()
                 && self.generation.len().is_some()
                 && self.generation.broken().is_none();
             // Retries are few: an origin that stays unreachable is not waited for long.
@@ -211,7 +211,7 @@ impl Fill {
 
     /// Drops a version if no other response is known to have the rest of it.
     fn drop_incomplete(&self, why: CacheErrorKind) {
-        if self.generation.version().is_none() || self.generation.len().is_none() {
+        if self.generation.validator().is_none() || self.generation.len().is_none() {
             self.shared.discard(&self.object, &self.generation, why);
         }
     }

@@ -21,10 +21,10 @@ impl Fill {
     /// Requests the missing bytes, or the whole if the origin has no usable answer to ranges.
     pub(super) fn open(&mut self) -> Result<OriginResponse, CacheError> {
         let len = self.generation.len();
-        let version = self.generation.version().cloned().map(|version| (version, len));
+        let validator = self.generation.validator().cloned();
         let has_ranges = !self.generation.has_no_ranges();
         let range = has_ranges.then_some((self.rest.start, Some(self.rest.end)));
-        let request = file_request(range, version.clone());
+        let request = file_request(range, validator.clone().map(|validator| (validator, len)));
         let received = send(&self.shared, &self.object.key, &request, &[], &self.cdn_loop, true);
         let mut received = received.map_err(|failure| failure.error)?;
         let response = &received.answer.response;
@@ -49,8 +49,7 @@ impl Fill {
             Ok(Interpretation::Whole { .. } | Interpretation::Changed)
                 if response.status == 200 =>
             {
-                let same = version.as_ref().map(|(version, _)| version);
-                let is_same = StrongValidator::of(response).as_ref() == same;
+                let is_same = StrongValidator::of(response) == validator;
                 if is_same && received.framed_len() == len && self.may_add(response) {
                     // The origin ignores ranges: the bytes that are present are discarded.
                     self.generation.set_no_ranges();
