@@ -43,7 +43,6 @@
 mod cache;
 mod error;
 mod fill;
-mod generation;
 mod key;
 mod object;
 mod options;
@@ -51,6 +50,7 @@ mod pool;
 mod ranges;
 mod shared;
 mod store;
+mod version;
 
 pub use cache::{Cache, CacheEntry, FolderLookup, Lookup, Reader, StoredObject};
 pub use error::{CacheError, CacheErrorKind, OpenError};

@@ -10,8 +10,8 @@ use underpass_engine::wait::lock;
 
 use crate::error::{CacheError, CacheErrorKind};
 use crate::fill::{BufferedResponse, Relay};
-use crate::generation::Generation;
 use crate::key::CacheKey;
+use crate::version::ObjectVersion;
 
 /// One object.
 #[derive(Debug)]
@@ -27,9 +27,9 @@ pub(crate) struct CachedObject {
 #[derive(Debug, Default)]
 pub(crate) struct ObjectState {
     /// The version that is served.
-    pub(crate) current: Option<Arc<Generation>>,
+    pub(crate) current: Option<Arc<ObjectVersion>>,
     /// The whole version before it, which takes its place again if its first fill fails.
-    fallback: Option<Arc<Generation>>,
+    fallback: Option<Arc<ObjectVersion>>,
     /// The fetch in progress, which later requests wait for.
     pub(crate) pending: Option<Arc<PendingFetch>>,
     /// The origin's response without an object, such as an error.
@@ -61,7 +61,7 @@ impl CachedObject {
     }
 
     /// Returns the version that is served.
-    pub(crate) fn current(&self) -> Option<Arc<Generation>> {
+    pub(crate) fn current(&self) -> Option<Arc<ObjectVersion>> {
         self.state().current.clone()
     }
 
@@ -70,10 +70,10 @@ impl CachedObject {
     /// `is_usable` if the origin fails takes its place again if the new one is dropped.
     pub(crate) fn replace(
         &self,
-        generation: &Arc<Generation>,
+        version: &Arc<ObjectVersion>,
         why: CacheErrorKind,
         purges: u64,
-        is_usable: impl Fn(&Generation) -> bool,
+        is_usable: impl Fn(&ObjectVersion) -> bool,
     ) -> Replacement {
         let before = {
             let mut state = self.state();
@@ -81,7 +81,7 @@ impl CachedObject {
                 return Replacement::Purged;
             }
             state.response = None;
-            let before = state.current.replace(Arc::clone(generation));
+            let before = state.current.replace(Arc::clone(version));
             if let Some(usable) = before.as_ref().filter(|before| is_usable(before)) {
                 usable.detach();
                 state.fallback = Some(Arc::clone(usable));
@@ -96,15 +96,15 @@ impl CachedObject {
     }
 
     /// Returns whether another version takes the place of this one if it is dropped.
-    pub(crate) fn has_fallback(&self, generation: &Arc<Generation>) -> bool {
+    pub(crate) fn has_fallback(&self, version: &Arc<ObjectVersion>) -> bool {
         let state = self.state();
-        state.is_current(generation) && state.fallback.is_some()
+        state.is_current(version) && state.fallback.is_some()
     }
 
     /// Forgets the version before this one, whose first fill has ended without dropping it.
-    pub(crate) fn forget_fallback(&self, generation: &Arc<Generation>) {
+    pub(crate) fn forget_fallback(&self, version: &Arc<ObjectVersion>) {
         let mut state = self.state();
-        if state.is_current(generation) {
+        if state.is_current(version) {
             state.fallback = None;
         }
     }
@@ -127,14 +127,10 @@ impl CachedObject {
     }
 
     /// Removes a version, unless it was replaced already. Returns whether it was stored.
-    pub(crate) fn drop_generation(
-        &self,
-        generation: &Arc<Generation>,
-        why: CacheErrorKind,
-    ) -> bool {
-        let was_stored = generation.retire(why);
+    pub(crate) fn drop_version(&self, version: &Arc<ObjectVersion>, why: CacheErrorKind) -> bool {
+        let was_stored = version.retire(why);
         let mut state = self.state();
-        if state.is_current(generation) {
+        if state.is_current(version) {
             state.current = state.fallback.take();
         }
         was_stored
@@ -163,8 +159,8 @@ impl CachedObject {
 }
 
 impl ObjectState {
-    fn is_current(&self, generation: &Arc<Generation>) -> bool {
-        self.current.as_ref().is_some_and(|current| Arc::ptr_eq(current, generation))
+    fn is_current(&self, version: &Arc<ObjectVersion>) -> bool {
+        self.current.as_ref().is_some_and(|current| Arc::ptr_eq(current, version))
     }
 }
 
@@ -188,16 +184,16 @@ pub(crate) type RelaySlot = Arc<Mutex<Option<Relay>>>;
 #[derive(Clone, Debug)]
 pub(crate) enum FetchOutcome {
     /// It was stored by an earlier process.
-    Loaded(Arc<Generation>),
+    Loaded(Arc<ObjectVersion>),
     /// The origin has sent this version, with this status.
-    Sent(Arc<Generation>, u16),
+    Sent(Arc<ObjectVersion>, u16),
     /// The origin has sent this version, with this status. The quota has no space for it: only the
     /// client that started the fetch gets it.
-    Relayed(Arc<Generation>, u16, RelaySlot),
+    Relayed(Arc<ObjectVersion>, u16, RelaySlot),
     /// The origin has confirmed the stored version with this status.
-    Valid(Arc<Generation>, u16),
+    Valid(Arc<ObjectVersion>, u16),
     /// The origin failed; the stored version is stale but may be used.
-    Stale(Arc<Generation>, CacheError),
+    Stale(Arc<ObjectVersion>, CacheError),
     /// The origin has sent a response without an object.
     Response(Arc<BufferedResponse>),
     /// There is no response.

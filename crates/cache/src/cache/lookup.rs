@@ -8,10 +8,10 @@ use underpass_protocol::caching::{CacheStatus, Forward, Use};
 use super::{Cache, Lookup};
 use crate::error::CacheErrorKind;
 use crate::fill::{self, BufferedResponse, ObjectRequest};
-use crate::generation::Generation;
 use crate::key::CacheKey;
 use crate::object::{CachedObject, FetchGuard, FetchOutcome, ObjectState, PendingFetch};
 use crate::shared::{Counters, Permit};
+use crate::version::ObjectVersion;
 
 impl Cache {
     /// Finds an object in the cache or at the origin. Concurrent requests for one object share one
@@ -130,7 +130,7 @@ impl Cache {
     fn entry_now(
         &self,
         object: &Arc<CachedObject>,
-        current: Arc<Generation>,
+        current: Arc<ObjectVersion>,
         detail: Option<&'static str>,
         request: &ObjectRequest,
     ) -> LookupStep {
@@ -231,9 +231,9 @@ enum LookupPlan {
     /// With a response that is no object.
     Response(Arc<BufferedResponse>),
     /// From a version that is here.
-    Serve { current: Arc<Generation>, detail: Option<&'static str> },
+    Serve { current: Arc<ObjectVersion>, detail: Option<&'static str> },
     /// From a version that is here, which a fetch validates meanwhile.
-    ServeAndRevalidate(Arc<Generation>),
+    ServeAndRevalidate(Arc<ObjectVersion>),
     /// By a fetch for this request only.
     FetchAlone {
         /// Whether the object passes by the disk.

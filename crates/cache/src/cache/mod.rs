@@ -16,12 +16,12 @@ use underpass_protocol::request::target::Target;
 
 use crate::error::{CacheError, OpenError};
 use crate::fill::{BufferedResponse, ObjectRequest};
-use crate::generation::Generation;
 use crate::key::CacheKey;
 use crate::object::{CachedObject, RelaySlot};
 use crate::options::CacheOptions;
 use crate::shared::{CacheEvent, Shared};
 use crate::store::{StoredHead, StoredUnit, is_divided, is_forwarded, is_of_content};
+use crate::version::ObjectVersion;
 
 pub use folders::FolderLookup;
 pub use operate::StoredObject;
@@ -61,7 +61,7 @@ pub enum Lookup {
 pub struct CacheEntry {
     shared: Arc<Shared>,
     object: Arc<CachedObject>,
-    generation: Arc<Generation>,
+    version: Arc<ObjectVersion>,
     head: Arc<StoredHead>,
     /// The times that decide whether it is fresh.
     pub freshness: Freshness,
@@ -153,21 +153,21 @@ impl Cache {
     fn entry(
         &self,
         object: &Arc<CachedObject>,
-        generation: Arc<Generation>,
+        version: Arc<ObjectVersion>,
         cache: CacheStatus,
         request: &ObjectRequest,
     ) -> Box<CacheEntry> {
         // The readers of a large object report which extents they use.
-        if !is_divided(generation.len()) {
+        if !is_divided(version.len()) {
             self.shared.quota.touch(&StoredUnit::whole(object.key.digest()));
         }
-        let head = generation.head();
+        let head = version.head();
         let freshness = head.freshness(&self.shared.options.rules);
         let ttl = Some(freshness.remaining(SystemTime::now()));
         Box::new(CacheEntry {
             shared: Arc::clone(&self.shared),
             object: Arc::clone(object),
-            generation,
+            version,
             head,
             freshness,
             cache: CacheStatus { ttl, ..cache },
@@ -182,7 +182,7 @@ impl CacheEntry {
     /// Returns the length in bytes, once it is known: that of a chunked body is known at its end.
     #[must_use]
     pub fn len(&self) -> Option<u64> {
-        self.generation.len()
+        self.version.len()
     }
 
     /// Returns whether the object is known to be empty.
@@ -194,7 +194,7 @@ impl CacheEntry {
     /// Returns whether the cache keeps the object for later requests.
     #[must_use]
     pub fn is_stored(&self) -> bool {
-        self.generation.is_stored()
+        self.version.is_stored()
     }
 
     /// Returns the value of a field of the origin, whose name is in lower case.
@@ -214,17 +214,17 @@ impl CacheEntry {
     /// Returns how many bytes of a range are present in the file.
     #[must_use]
     pub fn present(&self, range: &Range<u64>) -> u64 {
-        self.generation.count_in(range)
+        self.version.count_in(range)
     }
 
     /// Creates a reader. Each range must be given to [`Reader::wait_for`] before it is read.
     #[must_use]
     pub fn reader(&self) -> Reader {
-        let (object, generation) = (Arc::clone(&self.object), Arc::clone(&self.generation));
+        let (object, version) = (Arc::clone(&self.object), Arc::clone(&self.version));
         let relay_slot =
             self.relay_slot.as_ref().and_then(|relay_slot| relay_slot.lock().ok()?.take());
         let (shared, cdn_loop) = (Arc::clone(&self.shared), self.cdn_loop.clone());
-        Reader::new(shared, object, generation, cdn_loop, self.client, relay_slot)
+        Reader::new(shared, object, version, cdn_loop, self.client, relay_slot)
     }
 }
 

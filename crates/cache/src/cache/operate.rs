@@ -62,12 +62,12 @@ impl Cache {
     /// Returns the objects that are open, those that are being filled first.
     #[must_use]
     pub fn stored(&self) -> Vec<StoredObject> {
-        let stored = self.shared.stored().into_iter().map(|(object, generation)| StoredObject {
+        let stored = self.shared.stored().into_iter().map(|(object, version)| StoredObject {
             key: object.key.as_str().to_owned(),
-            len: generation.len(),
-            present: generation.count(),
-            readers: generation.readers(),
-            is_filling: generation.is_filling(),
+            len: version.len(),
+            present: version.count(),
+            readers: version.readers(),
+            is_filling: version.is_filling(),
         });
         let mut stored: Vec<_> = stored.collect();
         stored.sort_by(|one, other| {

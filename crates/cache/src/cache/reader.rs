@@ -12,17 +12,17 @@ use underpass_engine::wait::lock;
 
 use crate::error::{CacheError, CacheErrorKind};
 use crate::fill::{self, Relay};
-use crate::generation::{Generation, ReadStep};
 use crate::object::CachedObject;
 use crate::shared::Shared;
 use crate::store::{StoredUnit, is_divided};
+use crate::version::{ObjectVersion, ReadStep};
 
 /// A reader of an object.
 #[derive(Debug)]
 pub struct Reader {
     shared: Arc<Shared>,
     object: Arc<CachedObject>,
-    generation: Arc<Generation>,
+    version: Arc<ObjectVersion>,
     /// Its number among the readers of the version.
     number: u64,
     /// The extent that was read last, by the offset of its start.
@@ -38,18 +38,18 @@ impl Reader {
     pub(super) fn new(
         shared: Arc<Shared>,
         object: Arc<CachedObject>,
-        generation: Arc<Generation>,
+        version: Arc<ObjectVersion>,
         cdn_loop: String,
         client: Option<IpAddr>,
         relay: Option<Relay>,
     ) -> Self {
-        let number = generation.enter();
-        let seen = generation.failures();
+        let number = version.enter();
+        let seen = version.failures();
         let extent = AtomicU64::new(u64::MAX);
         Self {
             shared,
             object,
-            generation,
+            version,
             number,
             extent,
             seen,
@@ -61,15 +61,15 @@ impl Reader {
 
     /// Limits the reader to these bytes: other extents of a large object may be evicted.
     pub fn narrow(&self, range: &Range<u64>) {
-        if is_divided(self.generation.len()) {
-            self.generation.pin(self.number, range);
+        if is_divided(self.version.len()) {
+            self.version.pin(self.number, range);
             self.touch(range.start);
         }
     }
 
     /// Counts the use of the extent that has this byte, once for each time it is entered.
     fn touch(&self, at: u64) {
-        let len = self.generation.len();
+        let len = self.version.len();
         if is_divided(len) {
             let unit = StoredUnit::of(self.object.key.digest(), len, at);
             let start = unit.range(len).start;
@@ -82,7 +82,7 @@ impl Reader {
     /// Returns the file, in which each byte that has arrived is at its offset and stays as it is.
     #[must_use]
     pub fn file(&self) -> Arc<OwnedFd> {
-        Arc::clone(&self.generation.file)
+        Arc::clone(&self.version.file)
     }
 
     /// Returns the pipe from which the bytes reported by [`wait_for`](Self::wait_for) must be
@@ -95,12 +95,12 @@ impl Reader {
     /// Returns how many bytes of a range are present in the file.
     #[must_use]
     pub fn present(&self, range: &Range<u64>) -> u64 {
-        self.generation.count_in(range)
+        self.version.count_in(range)
     }
 
     /// Drops the object because the disk failed to read its file; the next request fetches it.
     pub fn mark_damaged(&self) {
-        self.shared.mark_damaged(&self.object, &self.generation);
+        self.shared.mark_damaged(&self.object, &self.version);
     }
 
     /// Returns whether the origin has stopped in the middle of a relay.
@@ -132,31 +132,31 @@ impl Reader {
             return polled;
         }
         *relay = None;
-        match self.generation.step(at, end, self.seen, context.waker()) {
+        match self.version.step(at, end, self.seen, context.waker()) {
             ReadStep::Available(end) => {
                 self.touch(at);
                 Poll::Ready(Ok(end))
             }
             ReadStep::Fail(error)
                 if matches!(error.kind(), CacheErrorKind::NoRoom | CacheErrorKind::Disk)
-                    && self.generation.validator().is_some()
-                    && self.generation.broken().is_none() =>
+                    && self.version.validator().is_some()
+                    && self.version.broken().is_none() =>
             {
                 let started = match self.start_relay() {
                     Ok(started) => relay.insert(started),
                     Err(error) => return Poll::Ready(Err(error)),
                 };
-                let hole = at..self.generation.hole_end(at, end);
+                let hole = at..self.version.hole_end(at, end);
                 started.poll(hole, context.waker()).unwrap_or(Poll::Ready(Ok(at)))
             }
             ReadStep::Fail(error) => Poll::Ready(Err(error)),
             ReadStep::Wait => Poll::Pending,
             ReadStep::StartFill(id, range) => {
                 let (shared, object) = (Arc::clone(&self.shared), Arc::clone(&self.object));
-                let (generation, cdn_loop) = (Arc::clone(&self.generation), self.cdn_loop.clone());
+                let (version, cdn_loop) = (Arc::clone(&self.version), self.cdn_loop.clone());
                 let is_begun = self.shared.clients.acquire(self.client).is_some_and(|permit| {
                     self.shared.fills.run_for(permit.client(), move || {
-                        fill::fill_hole(&shared, &object, &generation, id, range, &cdn_loop);
+                        fill::fill_hole(&shared, &object, &version, id, range, &cdn_loop);
                         drop(permit);
                     })
                 });
@@ -164,7 +164,7 @@ impl Reader {
                     return Poll::Pending;
                 }
                 // Other readers that wait for these bytes have permits of their own.
-                self.generation.end_fill(id, None);
+                self.version.end_fill(id, None);
                 Poll::Ready(Err(CacheErrorKind::Busy.into()))
             }
         }
@@ -175,10 +175,10 @@ impl Reader {
         let (relay, writer) =
             Relay::new().map_err(|error| CacheErrorKind::Busy.with_source(error))?;
         let (shared, object) = (Arc::clone(&self.shared), Arc::clone(&self.object));
-        let (generation, cdn_loop) = (Arc::clone(&self.generation), self.cdn_loop.clone());
+        let (version, cdn_loop) = (Arc::clone(&self.version), self.cdn_loop.clone());
         let permit = self.shared.relaying.acquire(self.client).ok_or(CacheErrorKind::Busy)?;
         let job = move || {
-            fill::relay(&shared, &object, &generation, writer, None, &cdn_loop);
+            fill::relay(&shared, &object, &version, writer, None, &cdn_loop);
             drop(permit);
         };
         if self.shared.relays.run(job) { Ok(relay) } else { Err(CacheErrorKind::Busy.into()) }
@@ -187,6 +187,6 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.generation.leave(self.number);
+        self.version.leave(self.number);
     }
 }

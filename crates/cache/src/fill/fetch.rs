@@ -22,13 +22,13 @@ use super::redirects::host_of;
 use super::relay::Relay;
 use super::request::{ObjectRequest, file_request, may_be_about_range, send};
 use crate::error::CacheErrorKind;
-use crate::generation::Generation;
 use crate::object::{CachedObject, FetchGuard, FetchOutcome, Replacement};
 use crate::ranges::RangeSet;
 use crate::shared::{Counters, Permit, Shared, is_full};
 use crate::store::{
     LoadedFile, Room, StoredHead, is_of_content, journal_unit, millis, stored_fields, units,
 };
+use crate::version::ObjectVersion;
 
 /// Loads an object that an earlier process has stored, and fetches it from the origin if there is
 /// no usable one.
@@ -44,8 +44,8 @@ pub(crate) fn load(shared: &Arc<Shared>, guard: FetchGuard, wanted: ObjectReques
         units.push(journal_unit(digest, &contents.subject));
         shared.quota.add_existing(digest, &units);
         let file = Arc::new(file.into());
-        let generation = Generation::new(file, contents.subject, Some(journal), present);
-        object.state().current = Some(Arc::new(generation));
+        let version = ObjectVersion::new(file, contents.subject, Some(journal), present);
+        object.state().current = Some(Arc::new(version));
     }
     drop(files);
     let current = {
@@ -101,7 +101,7 @@ impl Fetch<'_> {
     }
 
     /// Validates the stored version.
-    fn validate(&self, current: &Arc<Generation>) {
+    fn validate(&self, current: &Arc<ObjectVersion>) {
         let head = current.head();
         let condition = match (head.field("etag"), head.field("last-modified")) {
             (Some(tag), _) => vec![("If-None-Match", tag.to_owned())],
@@ -188,7 +188,7 @@ impl Fetch<'_> {
     }
 
     /// Uses the stored version, if that is allowed when the origin fails.
-    fn handle_failure(&self, failure: OriginFailure, current: Option<&Arc<Generation>>) {
+    fn handle_failure(&self, failure: OriginFailure, current: Option<&Arc<ObjectVersion>>) {
         let OriginFailure { error, retry_after } = failure;
         self.guard.finish(match current.filter(|current| self.is_usable(current)) {
             Some(current) => FetchOutcome::Stale(Arc::clone(current), error),
@@ -201,7 +201,7 @@ impl Fetch<'_> {
         &self,
         received: OriginResponse,
         request: &FileRequest,
-        current: Option<&Arc<Generation>>,
+        current: Option<&Arc<ObjectVersion>>,
     ) {
         let response = &received.answer.response;
         let retry_after = response.retry_after(SystemTime::now());
@@ -287,7 +287,7 @@ impl Fetch<'_> {
     }
 
     /// Returns whether a stale version may be used because the origin has failed.
-    fn is_usable(&self, current: &Arc<Generation>) -> bool {
+    fn is_usable(&self, current: &Arc<ObjectVersion>) -> bool {
         self.shared.is_usable_on_error(&self.object().key, current)
     }
 
@@ -338,8 +338,8 @@ impl Fetch<'_> {
         let Some(room) = room else { return self.relay(received, total, start..end) };
         let created = self.create_or_evict(&received.answer.response, total, is_stored);
         self.shared.note_stored(created.as_ref().map(drop));
-        let (generation, files) = match created {
-            Ok((generation, files)) => (Arc::new(generation), files),
+        let (version, files) = match created {
+            Ok((version, files)) => (Arc::new(version), files),
             // The disk is full or broken.
             Err(_) => {
                 self.shared.quota.release(&room, &[]);
@@ -347,49 +347,49 @@ impl Fetch<'_> {
             }
         };
         if has_no_ranges {
-            generation.set_no_ranges();
+            version.set_no_ranges();
         }
-        let id = generation.begin_fill(start, (end != u64::MAX).then_some(end));
+        let id = version.begin_fill(start, (end != u64::MAX).then_some(end));
         let (object, cdn_loop) = (self.object(), &self.wanted.cdn_loop);
-        let fill = Fill::new(self.shared, object, &generation, id, start..end, cdn_loop);
+        let fill = Fill::new(self.shared, object, &version, id, start..end, cdn_loop);
         let mut fill = fill.with_room(room);
         if is_stored {
-            self.put(&generation);
+            self.put(&version);
             drop(files);
         } else if !is_purged {
             self.shared.withdraw(self.object().key.digest());
             self.object().state().private_until = Some(Instant::now() + PRIVATE_TIME);
         }
-        self.guard.finish(FetchOutcome::Sent(Arc::clone(&generation), status));
+        self.guard.finish(FetchOutcome::Sent(Arc::clone(&version), status));
         received.answer.connection.address().clone_into(&mut fill.origin);
         if end == start {
             // An empty object.
-            generation.set_len(total.unwrap_or(0));
+            version.set_len(total.unwrap_or(0));
         } else {
             fill.run(Some(received));
         }
-        self.object().forget_fallback(&generation);
+        self.object().forget_fallback(&version);
         drop(fill);
     }
 
     /// Makes a stored version the one that is served, unless the object was purged meanwhile.
-    fn put(&self, generation: &Arc<Generation>) {
+    fn put(&self, version: &Arc<ObjectVersion>) {
         let digest = self.object().key.digest();
-        let is_usable = |before: &Generation| {
+        let is_usable = |before: &ObjectVersion| {
             let is_whole = before.len() == Some(before.count());
             is_whole && self.shared.is_usable_on_error(&self.object().key, before)
         };
-        match self.object().replace(generation, CacheErrorKind::Changed, self.purges, is_usable) {
+        match self.object().replace(version, CacheErrorKind::Changed, self.purges, is_usable) {
             replacement @ (Replacement::First | Replacement::Replaced) => {
                 let had_one = replacement == Replacement::Replaced;
                 self.shared.quota.removed(digest);
-                let journal = [journal_unit(digest, &generation.head())];
+                let journal = [journal_unit(digest, &version.head())];
                 self.shared.quota.release(&Room::default(), &journal);
                 Counters::add(&self.shared.counters.changed, had_one.into());
             }
             Replacement::Purged => {
-                generation.detach();
-                self.shared.folder.remove_version(digest, &generation.head().body);
+                version.detach();
+                self.shared.folder.remove_version(digest, &version.head().body);
             }
         }
     }
@@ -407,9 +407,9 @@ impl Fetch<'_> {
         // The stored version is out of date.
         self.shared.withdraw(self.object().key.digest());
         self.object().state().no_room_until = Some(Instant::now() + NO_ROOM_TIME);
-        let generation = Arc::new(Generation::relayed(Arc::new(file), head));
+        let version = Arc::new(ObjectVersion::relayed(Arc::new(file), head));
         let (shared, object) = (Arc::clone(self.shared), Arc::clone(self.object()));
-        let (of_job, cdn_loop) = (Arc::clone(&generation), self.wanted.cdn_loop.clone());
+        let (of_job, cdn_loop) = (Arc::clone(&version), self.wanted.cdn_loop.clone());
         let job = move || {
             relay(&shared, &object, &of_job, writer, Some((received, body)), &cdn_loop);
             drop(permit);
@@ -418,7 +418,7 @@ impl Fetch<'_> {
             return self.failed(CacheErrorKind::Busy);
         }
         let relay_slot = Arc::new(Mutex::new(Some(for_client)));
-        self.guard.finish(FetchOutcome::Relayed(generation, status, relay_slot));
+        self.guard.finish(FetchOutcome::Relayed(version, status, relay_slot));
     }
 
     /// Returns the metadata of an object from a response.
@@ -468,7 +468,7 @@ impl Fetch<'_> {
         let nothing = RangeSet::default();
         if !is_stored {
             let file = self.shared.folder.create_unnamed(digest, &mut head)?;
-            return Ok((Generation::new(Arc::new(file.into()), head, None, nothing), None));
+            return Ok((ObjectVersion::new(Arc::new(file.into()), head, None, nothing), None));
         }
         let files = self.object().lock_files();
         // The new journal has the same name, so the old one must not be written any more.
@@ -477,12 +477,12 @@ impl Fetch<'_> {
         }
         let kept = self.shared.folder.create(digest, head)?;
         let (file, head) = (Arc::new(kept.file.into()), kept.journal.subject());
-        Ok((Generation::new(file, head, Some(kept.journal), nothing), Some(files)))
+        Ok((ObjectVersion::new(file, head, Some(kept.journal), nothing), Some(files)))
     }
 }
 
 /// A new version, and the lock of its files if it is stored.
-type Created<'o> = io::Result<(Generation, Option<MutexGuard<'o, ()>>)>;
+type Created<'o> = io::Result<(ObjectVersion, Option<MutexGuard<'o, ()>>)>;
 
 /// The maximum number of objects that are evicted for the files of another one, for which there may
 /// be no inodes.

@@ -6,8 +6,8 @@ use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 use crate::error::CacheErrorKind;
-use crate::generation::Generation;
 use crate::shared::Shared;
+use crate::version::ObjectVersion;
 
 /// A body that goes to the disk.
 pub(super) struct Growth {
@@ -46,9 +46,9 @@ impl Growth {
 
     /// Reserves room for what has come, or stops the body if there is none or no client reads it
     /// any more.
-    pub(super) fn arrived(&mut self, at: u64, shared: &Shared, generation: &Generation) {
+    pub(super) fn arrived(&mut self, at: u64, shared: &Shared, version: &ObjectVersion) {
         let Some(origin) = &self.origin else { return };
-        if generation.readers() > 0 || !shared.is_crowded() {
+        if version.readers() > 0 || !shared.is_crowded() {
             self.unread_since = None;
         } else {
             // A client that has just got the head is about to read.
@@ -57,7 +57,7 @@ impl Growth {
         }
         if at >= self.border && !self.has_len {
             self.border = at + BORDER;
-            self.is_unread |= generation.readers() == 0;
+            self.is_unread |= version.readers() == 0;
         }
         while !self.has_len && at > self.until && self.refused.is_none() {
             match shared.reserve(STEP) {

@@ -26,12 +26,12 @@ use underpass_protocol::caching::Use;
 
 use crate::error::{CacheError, CacheErrorKind, OpenError};
 use crate::fill::Origins;
-use crate::generation::Generation;
 use crate::key::{CacheKey, KeyDigest};
 use crate::object::CachedObject;
 use crate::options::CacheOptions;
 use crate::pool::Pool;
 use crate::store::{CacheFolder, DiskQuota, Restored};
+use crate::version::ObjectVersion;
 
 /// The state that all parts of a cache share.
 pub(crate) struct Shared {
@@ -286,20 +286,20 @@ impl Shared {
 
     /// Syncs new bytes of versions to the disk. One whose sync failed is dropped, because any of
     /// its bytes may be lost.
-    pub(crate) fn save(shared: &Weak<Self>, versions: &[(Arc<CachedObject>, Arc<Generation>)]) {
-        for (object, generation) in versions {
-            if let Err(error) = generation.save()
+    pub(crate) fn save(shared: &Weak<Self>, versions: &[(Arc<CachedObject>, Arc<ObjectVersion>)]) {
+        for (object, version) in versions {
+            if let Err(error) = version.save()
                 && let Some(shared) = shared.upgrade()
             {
                 shared.notify(&CacheEvent::Lost { key: object.key.as_str(), error: &error });
-                shared.mark_damaged(object, generation);
+                shared.mark_damaged(object, version);
             }
         }
     }
 
     /// Returns what a stored version may be used for now.
-    pub(crate) fn usage(&self, key: &CacheKey, generation: &Generation) -> Use {
-        let head = generation.head();
+    pub(crate) fn usage(&self, key: &CacheKey, version: &ObjectVersion) -> Use {
+        let head = version.head();
         match self.expiry.covers(&key.escaped(), head.requested) {
             true => Use::AfterValidation,
             false => head.freshness(&self.options.rules).usage(SystemTime::now()),
@@ -307,8 +307,8 @@ impl Shared {
     }
 
     /// Returns whether a stored version may be used although the origin fails.
-    pub(crate) fn is_usable_on_error(&self, key: &CacheKey, generation: &Generation) -> bool {
-        let head = generation.head();
+    pub(crate) fn is_usable_on_error(&self, key: &CacheKey, version: &ObjectVersion) -> bool {
+        let head = version.head();
         let freshness = head.freshness(&self.options.rules);
         !self.expiry.covers(&key.escaped(), head.requested)
             && freshness.is_usable_on_error(SystemTime::now())
@@ -335,7 +335,7 @@ impl Shared {
     }
 
     /// Returns all objects in memory that are stored, each with its version.
-    pub(crate) fn stored(&self) -> Vec<(Arc<CachedObject>, Arc<Generation>)> {
+    pub(crate) fn stored(&self) -> Vec<(Arc<CachedObject>, Arc<ObjectVersion>)> {
         let objects: Vec<_> = lock(&self.objects).values().cloned().collect();
         let stored = objects.into_iter().filter_map(|object| {
             let current = object.current()?;
@@ -345,7 +345,7 @@ impl Shared {
     }
 
     /// Returns the version of an object that is in memory.
-    fn current(&self, digest: &KeyDigest) -> Option<Arc<Generation>> {
+    fn current(&self, digest: &KeyDigest) -> Option<Arc<ObjectVersion>> {
         let object = lock(&self.objects).get(digest).cloned();
         object.and_then(|object| object.current())
     }
@@ -373,19 +373,19 @@ impl Shared {
     pub(crate) fn discard(
         &self,
         object: &CachedObject,
-        generation: &Arc<Generation>,
+        version: &Arc<ObjectVersion>,
         why: CacheErrorKind,
     ) {
-        if object.drop_generation(generation, why) {
-            self.remove_version(object, generation);
+        if object.drop_version(version, why) {
+            self.remove_version(object, version);
         }
     }
 
     /// Removes the files of a version, unless they were replaced already.
-    fn remove_version(&self, object: &CachedObject, generation: &Generation) {
+    fn remove_version(&self, object: &CachedObject, version: &ObjectVersion) {
         let digest = object.key.digest();
         let files = object.lock_files();
-        let is_removed = self.folder.remove_version(digest, &generation.head().body);
+        let is_removed = self.folder.remove_version(digest, &version.head().body);
         drop(files);
         if is_removed {
             let _ = self.folder.sync_removal(digest);
@@ -402,16 +402,16 @@ impl Shared {
     pub(crate) fn mark_damaged(
         self: &Arc<Self>,
         object: &Arc<CachedObject>,
-        generation: &Arc<Generation>,
+        version: &Arc<ObjectVersion>,
     ) {
-        if !object.drop_generation(generation, CacheErrorKind::Disk) {
+        if !object.drop_version(version, CacheErrorKind::Disk) {
             return;
         }
         Counters::add(&self.counters.damaged, 1);
         self.quota.mark_damaged();
         let (shared, object) = (Arc::clone(self), Arc::clone(object));
-        let generation = Arc::clone(generation);
-        self.loads.run(move || shared.remove_version(&object, &generation));
+        let version = Arc::clone(version);
+        self.loads.run(move || shared.remove_version(&object, &version));
     }
 
     /// Returns the counts.

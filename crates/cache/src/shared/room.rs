@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use super::{Counters, Shared};
 use crate::error::{CacheError, CacheErrorKind};
-use crate::generation::Eviction;
 use crate::store::{EXTENT, QuotaExceeded, Room, StoredUnit, is_divided};
+use crate::version::Eviction;
 
 impl Shared {
     /// Returns the room for the bytes of a fill, to the end of the body if that is `u64::MAX`. It

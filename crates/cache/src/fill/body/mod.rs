@@ -18,17 +18,17 @@ use super::growth::Growth;
 use super::origins::OriginResponse;
 use super::relay::RelayWriter;
 use crate::error::{CacheError, CacheErrorKind};
-use crate::generation::Generation;
 use crate::object::CachedObject;
 use crate::ranges::RangeSet;
 use crate::shared::{Counters, FillReport, Shared, extent_end};
 use crate::store::{EXTENT, HeldRoom, Room, units};
+use crate::version::ObjectVersion;
 
 /// A running fill of one version of an object. Dropping it ends it.
 pub(super) struct Fill {
     shared: Arc<Shared>,
     object: Arc<CachedObject>,
-    generation: Arc<Generation>,
+    version: Arc<ObjectVersion>,
     id: u64,
     /// The bytes that are still missing; to the end of the body if the length is not known.
     rest: Range<u64>,
@@ -53,13 +53,13 @@ pub(super) struct Fill {
 pub(crate) fn fill_hole(
     shared: &Arc<Shared>,
     object: &Arc<CachedObject>,
-    generation: &Arc<Generation>,
+    version: &Arc<ObjectVersion>,
     id: u64,
     range: Range<u64>,
     cdn_loop: &str,
 ) {
-    let mut fill = Fill::new(shared, object, generation, id, range.clone(), cdn_loop);
-    match shared.room_for(&range, generation.is_stored()) {
+    let mut fill = Fill::new(shared, object, version, id, range.clone(), cdn_loop);
+    match shared.room_for(&range, version.is_stored()) {
         Ok(room) => {
             fill.room = room;
             fill.run(None);
@@ -73,13 +73,13 @@ pub(crate) fn fill_hole(
 pub(crate) fn relay(
     shared: &Arc<Shared>,
     object: &Arc<CachedObject>,
-    generation: &Arc<Generation>,
+    version: &Arc<ObjectVersion>,
     writer: RelayWriter,
     first: Option<(OriginResponse, Range<u64>)>,
     cdn_loop: &str,
 ) {
     let Some(range) = writer.wanted() else { return writer.end(Ok(())) };
-    let mut fill = Fill::new(shared, object, generation, 0, range.clone(), cdn_loop);
+    let mut fill = Fill::new(shared, object, version, 0, range.clone(), cdn_loop);
     fill.writer = Some(writer);
     let first = first
         .filter(|(_, body)| body.contains(&range.start) && range.start - body.start <= MAX_SKIPPED);
@@ -98,7 +98,7 @@ pub(crate) fn relay(
     // An origin may send less than was requested: the rest is requested next.
     while fill.error.is_none() && !fill.has_left() && fill.rest.start < range.end {
         fill.rest.end = range.end;
-        match generation.validator() {
+        match version.validator() {
             Some(_) if range.end != u64::MAX => fill.run(None),
             // No other response is known to have the same version.
             _ => fill.error = Some(CacheErrorKind::NoRoom.into()),
@@ -110,7 +110,7 @@ impl Fill {
     pub(super) fn new(
         shared: &Arc<Shared>,
         object: &Arc<CachedObject>,
-        generation: &Arc<Generation>,
+        version: &Arc<ObjectVersion>,
         id: u64,
         rest: Range<u64>,
         cdn_loop: &str,
@@ -118,7 +118,7 @@ impl Fill {
         Self {
             shared: Arc::clone(shared),
             object: Arc::clone(object),
-            generation: Arc::clone(generation),
+            version: Arc::clone(version),
             id,
             rest,
             room: Room::default(),
@@ -157,7 +157,7 @@ impl Fill {
             if self.rest.start > before {
                 backoff.reset();
             }
-            let has_len = self.generation.len().is_some();
+            let has_len = self.version.len().is_some();
             let is_full = error.kind() == CacheErrorKind::NoRoom && self.writer.is_none();
             if is_full && has_len && self.make_room() {
                 continue;
@@ -168,9 +168,9 @@ impl Fill {
             }
             let may_resume = error.kind().is_transient()
                 && !self.has_left()
-                && self.generation.validator().is_some()
-                && self.generation.len().is_some()
-                && self.generation.broken().is_none();
+                && self.version.validator().is_some()
+                && self.version.len().is_some()
+                && self.version.broken().is_none();
             // Retries are few: an origin that stays unreachable is not waited for long.
             let wait = backoff.next(self.retry_after.take());
             let wait = wait.filter(|wait| may_resume && *wait <= MAX_RETRY_WAIT);
@@ -188,9 +188,9 @@ impl Fill {
         let kind = error.kind();
         self.error = Some(error);
         self.report_end();
-        if self.object.has_fallback(&self.generation) {
+        if self.object.has_fallback(&self.version) {
             // Clients that have nothing yet get the version before.
-            self.shared.discard(&self.object, &self.generation, CacheErrorKind::Changed);
+            self.shared.discard(&self.object, &self.version, CacheErrorKind::Changed);
         }
         self.drop_incomplete(kind);
     }
@@ -211,8 +211,8 @@ impl Fill {
 
     /// Drops a version if no other response is known to have the rest of it.
     fn drop_incomplete(&self, why: CacheErrorKind) {
-        if self.generation.validator().is_none() || self.generation.len().is_none() {
-            self.shared.discard(&self.object, &self.generation, why);
+        if self.version.validator().is_none() || self.version.len().is_none() {
+            self.shared.discard(&self.object, &self.version, why);
         }
     }
 
@@ -242,11 +242,10 @@ impl Fill {
                 connection.incoming().set_timeout(None);
                 writer.pipe.try_clone()
             }
-            None => self.generation.file.try_clone().map(File::from),
+            None => self.version.file.try_clone().map(File::from),
         };
         let file = sink.map_err(|error| CacheErrorKind::Disk.with_source(error))?;
-        let piece =
-            self.writer.is_none().then(|| self.generation.begin_piece(&self.rest)).flatten();
+        let piece = self.writer.is_none().then(|| self.version.begin_piece(&self.rest)).flatten();
         let begun = self.rest.start;
         let whole_body = self.rest.end == u64::MAX;
         while !self.rest.is_empty() {
@@ -267,7 +266,7 @@ impl Fill {
             }
             if whole_body {
                 self.rest.end = self.rest.start;
-                self.generation.set_len(self.rest.start);
+                self.version.set_len(self.rest.start);
                 return self.recycle(connection, origin, response.keeps_alive);
             }
             if self.may_stop() {
@@ -275,7 +274,7 @@ impl Fill {
                 self.drop_incomplete(CacheErrorKind::Changed);
                 return Ok(());
             }
-            let present = self.generation.present_end(self.rest.start).min(self.rest.end);
+            let present = self.version.present_end(self.rest.start).min(self.rest.end);
             if self.writer.is_none() && present - self.rest.start >= MIN_SKIPPED {
                 // Another fill has brought the next bytes; they are not fetched again.
                 self.rest.start = present;
@@ -313,7 +312,7 @@ impl Fill {
         begun: u64,
     ) -> Result<bool, CacheError> {
         let start = self.rest.start;
-        let (generation, id) = (Arc::clone(&self.generation), self.id);
+        let (version, id) = (Arc::clone(&self.version), self.id);
         let relay = self.writer.as_ref().map(|writer| Arc::clone(&writer.shared));
         let stream = self.writer.is_none().then(|| connection.stream().try_clone()).transpose();
         let stream = stream.map_err(|error| CacheErrorKind::Busy.with_source(error))?;
@@ -324,14 +323,14 @@ impl Fill {
                 return relay.arrived(at);
             }
             if !is_end {
-                growth.arrived(at, &self.shared, &self.generation);
+                growth.arrived(at, &self.shared, &self.version);
             }
             if at > notified {
-                generation.arrived(id, notified..at);
+                version.arrived(id, notified..at);
                 notified = at;
             }
             if at > recorded && (is_end || at - recorded >= JOURNAL_INTERVAL) {
-                generation.record_progress(piece, at - begun);
+                version.record_progress(piece, at - begun);
                 recorded = at;
             }
         };
@@ -377,20 +376,20 @@ impl Fill {
             return self.has_left();
         }
         let is_small = self.rest.end - self.rest.start <= EXTENT;
-        let is_mostly_missing = self.generation.count() < self.generation.len().unwrap_or(0) / 2;
-        self.generation.readers() == 0
-            && (self.generation.broken().is_some() || (!is_small && is_mostly_missing))
+        let is_mostly_missing = self.version.count() < self.version.len().unwrap_or(0) / 2;
+        self.version.readers() == 0
+            && (self.version.broken().is_some() || (!is_small && is_mostly_missing))
     }
 }
 
 impl Drop for Fill {
     fn drop(&mut self) {
         let written = self.report.bytes();
-        let (digest, len) = (self.object.key.digest(), self.generation.len());
-        let is_stored = self.generation.is_stored() && self.writer.is_none();
+        let (digest, len) = (self.object.key.digest(), self.version.len());
+        let is_stored = self.version.is_stored() && self.writer.is_none();
         let stored = is_stored.then(|| units(digest, len, self.stored.iter()));
         if !is_stored && self.writer.is_none() {
-            self.generation.hold(HeldRoom::new(&self.shared.quota, written));
+            self.version.hold(HeldRoom::new(&self.shared.quota, written));
         }
         self.shared.quota.release(&self.room, &stored.unwrap_or_default());
         if std::thread::panicking() {
@@ -402,7 +401,7 @@ impl Drop for Fill {
                 Counters::add(&self.shared.counters.relayed_bytes, written);
                 writer.end(self.error.take().map_or(Ok(()), Err));
             }
-            None => self.generation.end_fill(self.id, self.error.take()),
+            None => self.version.end_fill(self.id, self.error.take()),
         }
     }
 }

@@ -20,9 +20,9 @@ use crate::store::stored_fields;
 impl Fill {
     /// Requests the missing bytes, or the whole if the origin has no usable answer to ranges.
     pub(super) fn open(&mut self) -> Result<OriginResponse, CacheError> {
-        let len = self.generation.len();
-        let validator = self.generation.validator().cloned();
-        let has_ranges = !self.generation.has_no_ranges();
+        let len = self.version.len();
+        let validator = self.version.validator().cloned();
+        let has_ranges = !self.version.has_no_ranges();
         let range = has_ranges.then_some((self.rest.start, Some(self.rest.end)));
         let request = file_request(range, validator.clone().map(|validator| (validator, len)));
         let received = send(&self.shared, &self.object.key, &request, &[], &self.cdn_loop, true);
@@ -52,7 +52,7 @@ impl Fill {
                 let is_same = StrongValidator::of(response) == validator;
                 if is_same && received.framed_len() == len && self.may_add(response) {
                     // The origin ignores ranges: the bytes that are present are discarded.
-                    self.generation.set_no_ranges();
+                    self.version.set_no_ranges();
                     self.discard(&mut received.answer.connection, self.rest.start)?;
                     return Ok(received);
                 }
@@ -70,7 +70,7 @@ impl Fill {
 
     /// Requests the whole, after a response to a range that cannot be used.
     fn open_whole(&mut self, of_range: OriginResponse) -> Result<OriginResponse, CacheError> {
-        self.generation.set_no_ranges();
+        self.version.set_no_ranges();
         drop(of_range);
         self.open()
     }
@@ -80,17 +80,16 @@ impl Fill {
     /// coding, and has not become private.
     fn may_add(&self, response: &Response) -> bool {
         let (fields, vary_on) = (stored_fields(response), &self.shared.options.vary_on);
-        let head = self.generation.head();
+        let head = self.version.head();
         !head.is_denied_by(response)
             && !head.has_other_coding(response)
-            && (!self.generation.is_stored()
-                || may_store(response.status, &fields, vary_on).is_ok())
+            && (!self.version.is_stored() || may_store(response.status, &fields, vary_on).is_ok())
     }
 
     /// Drops the version, because the origin has another one.
     fn changed(&self) -> CacheError {
         Counters::add(&self.shared.counters.changed, 1);
-        self.shared.discard(&self.object, &self.generation, CacheErrorKind::Changed);
+        self.shared.discard(&self.object, &self.version, CacheErrorKind::Changed);
         CacheErrorKind::Changed.into()
     }
 

@@ -19,14 +19,14 @@ use crate::store::{HeldRoom, MAX_PAGE, StoredHead};
 
 /// One version of an object.
 #[derive(Debug)]
-pub(crate) struct Generation {
+pub(crate) struct ObjectVersion {
     /// The bytes of the object, at their offsets.
     pub(crate) file: Arc<OwnedFd>,
     validator: Option<StrongValidator>,
     head: Mutex<Arc<StoredHead>>,
     /// `None` if the version is not stored, or not any more.
     journal: Mutex<Option<Arc<Journal<StoredHead>>>>,
-    state: Mutex<GenerationState>,
+    state: Mutex<VersionState>,
     /// Whether the journal lags behind the file.
     is_dirty: AtomicBool,
     /// Whether none of it is stored.
@@ -36,7 +36,7 @@ pub(crate) struct Generation {
 }
 
 #[derive(Debug, Default)]
-struct GenerationState {
+struct VersionState {
     len: Option<u64>,
     present: RangeSet,
     fills: Vec<ActiveFill>,
@@ -81,14 +81,14 @@ pub(crate) enum ReadStep {
     Fail(CacheError),
 }
 
-impl Generation {
+impl ObjectVersion {
     pub(crate) fn new(
         file: Arc<OwnedFd>,
         head: StoredHead,
         journal: Option<Journal<StoredHead>>,
         present: RangeSet,
     ) -> Self {
-        let state = GenerationState { len: head.size, present, ..GenerationState::default() };
+        let state = VersionState { len: head.size, present, ..VersionState::default() };
         Self {
             file,
             validator: head.validator.clone(),
@@ -103,9 +103,9 @@ impl Generation {
 
     /// Creates a version that is not stored: each client gets its range from the origin.
     pub(crate) fn relayed(file: Arc<OwnedFd>, head: StoredHead) -> Self {
-        let generation = Self::new(file, head, None, RangeSet::default());
-        lock(&generation.state).failures = (1, Some(CacheErrorKind::NoRoom.into()));
-        Self { is_relayed: true, ..generation }
+        let version = Self::new(file, head, None, RangeSet::default());
+        lock(&version.state).failures = (1, Some(CacheErrorKind::NoRoom.into()));
+        Self { is_relayed: true, ..version }
     }
 
     /// Holds the room of bytes that are not stored until all readers have left.
@@ -424,7 +424,7 @@ impl Generation {
     }
 }
 
-impl GenerationState {
+impl VersionState {
     fn is_busy(&self) -> bool {
         !self.fills.is_empty() || !self.pins.is_empty()
     }
