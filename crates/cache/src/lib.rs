@@ -8,6 +8,19 @@
 //! The crate has no runtime. Fills run on threads of their own, a bounded number of them, and
 //! readers await what they need by futures that any runtime can poll.
 //!
+//! The words, in the order in which a request meets them:
+//!
+//! | word | meaning |
+//! | --- | --- |
+//! | `CacheKey` | the name of an object, made from its URL |
+//! | `CachedObject` | an object in memory: its current version, and the fetch in progress |
+//! | `Lookup` | what a request finds: an entry, a response without an object, or a failure |
+//! | `PendingFetch` | a request to the origin; others wait for its `FetchOutcome` too |
+//! | `ObjectVersion` | one version of an object: its file, the bytes that are present, its fills |
+//! | `StoredHead` | the metadata of a version, which its journal keeps on the disk |
+//! | `StoredUnit` | what is evicted at once: an object, or an extent of a large one |
+//! | `CacheEntry`, `Reader` | a version for one request; reads it, and starts fills of what is missing |
+//!
 //! ```
 //! use std::time::Duration;
 //! use underpass_cache::{Cache, CacheOptions, KeepFree, OriginOptions};
