@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use underpass_engine::hint::Action;
 use underpass_engine::wait::{lock, unpoison};
 use underpass_engine::{Capabilities, FileId};
-use underpass_engine::{atomic_file, is_file};
+use underpass_engine::{atomic_file, is_file, mount_epoch};
 
 use crate::attributes;
 use crate::error::{At, CopyError, CopyRefusal, Result};
@@ -29,7 +29,7 @@ use crate::tree::dir_pair::{DirOrigin, DirPair, MadeFiles};
 use crate::tree::link_table::{LinkTable, MAX_WAITING};
 use crate::tree::merge::Clash;
 use crate::tree::task::FolderTask;
-use crate::tree::{marker, merge, session};
+use crate::tree::{marker, merge};
 
 /// The state that all threads of a copy share.
 pub(crate) struct CopyContext<'a> {
@@ -123,7 +123,7 @@ impl<'a> CopyContext<'a> {
     ) -> Self {
         Self {
             links: LinkTable::new(settings.follow),
-            boot: settings.resume.then(session::boot_id).flatten(),
+            boot: settings.resume.then(mount_epoch::boot_id).flatten(),
             settings,
             queue: WorkQueue::new(FolderTask::busy_key),
             capabilities: Capabilities::new(),

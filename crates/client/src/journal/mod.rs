@@ -5,7 +5,7 @@
 //! to be on the disk. After it, each fetched piece has a line of fixed length, `start end done`,
 //! which one pwrite(2) overwrites whenever more has arrived. After a kill these lines are exact,
 //! because the page cache outlives the process. After a power cut, or after the disk was removed,
-//! they may be ahead of the data, so only the ranges on the disk count in another session.
+//! they may be ahead of the data, so only the ranges on the disk count in another mount epoch.
 
 mod piece;
 
@@ -22,7 +22,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, fsync, openat, renameat, unlinkat};
 use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use underpass_engine::session;
+use underpass_engine::mount_epoch;
 use underpass_engine::wait::lock;
 
 pub use piece::without;
@@ -35,9 +35,9 @@ struct JournalHead<S> {
     underpass_journal: u32,
     #[serde(flatten)]
     subject: S,
-    /// The session; versions that knew no mounts wrote the boot id alone.
+    /// The mount epoch; versions that knew no mounts wrote the boot id alone.
     #[serde(rename = "boot")]
-    session: String,
+    epoch: String,
     /// Ranges that are known to be on the disk.
     safe: Vec<(u64, u64)>,
 }
@@ -321,7 +321,7 @@ impl<S: Clone + Serialize> JournalState<S> {
         let head = JournalHead {
             underpass_journal: FORMAT,
             subject: self.subject.clone(),
-            session: session::current(folder).unwrap_or_default(),
+            epoch: mount_epoch::current(folder).unwrap_or_default(),
             safe: self.safe.iter().map(|range| (range.start, range.end)).collect(),
         };
         let mut text = serde_json::to_string(&head)?;
@@ -393,8 +393,8 @@ pub fn read<S: DeserializeOwned>(folder: &OwnedFd, name: &OsStr) -> Option<Journ
         return None;
     }
     let safe = merged(head.safe.iter().map(|(start, end)| *start..*end));
-    let is_same_session = session::current(folder).is_some_and(|now| now == head.session);
-    let pieces = bytes[end..].chunks(LINE).filter(|_| is_same_session);
+    let is_same_epoch = mount_epoch::current(folder).is_some_and(|now| now == head.epoch);
+    let pieces = bytes[end..].chunks(LINE).filter(|_| is_same_epoch);
     let pieces = pieces.map_while(JournalPiece::parse).map(|piece| piece.present());
     let present = merged(safe.iter().cloned().chain(pieces));
     Some(JournalContents { subject: head.subject, present, safe })

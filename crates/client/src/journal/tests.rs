@@ -68,10 +68,10 @@ fn after_another_boot_or_mount_only_what_was_saved_counts() {
     let text = fs::read_to_string(&path).expect("text");
     assert_eq!(read(&open(folder.path()), name).expect("it").present, [0..90]);
     assert_eq!(text.len() % LINE, 0);
-    let session = session::current(open(folder.path())).expect("a session");
-    let (boot, mount) = session.rsplit_once(' ').expect("two numbers");
+    let epoch = mount_epoch::current(open(folder.path())).expect("a mount epoch");
+    let (boot, mount) = epoch.rsplit_once(' ').expect("two numbers");
     for other in ["another".to_owned(), format!("{boot} 1{mount}")] {
-        let text = text.replace(&session, &other);
+        let text = text.replace(&epoch, &other);
         assert!(text.contains(&other));
         fs::write(&path, text).expect("written");
         assert_eq!(read(&open(folder.path()), name).expect("it").present, [0..60], "{other}");

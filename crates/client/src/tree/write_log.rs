@@ -2,9 +2,10 @@
 //!
 //! A file with the right size and time is taken for complete. After a power cut it can have both
 //! and not its bytes, if these had not reached the disk. While a folder is being fetched, a small
-//! file in it therefore has the time since when files are written, and the session; a run that ends
-//! well removes it. The kernel records when a file was changed last (ctime), so a later run knows
-//! which files it can trust: older ones, those of its own session, and those that had been synced.
+//! file in it therefore has the time since when files are written, and the mount epoch; a run that
+//! ends well removes it. The kernel records when a file was changed last (ctime), so a later run
+//! knows which files it can trust: older ones, those of its own epoch, and those that had been
+//! synced.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -18,7 +19,7 @@ use rustix::fs::{
     unlinkat,
 };
 use rustix::io::Errno;
-use underpass_engine::{Version, mtime, session, times_of_new};
+use underpass_engine::{Version, mount_epoch, mtime, times_of_new};
 
 use super::paths::WRITE_LOG;
 
@@ -27,8 +28,8 @@ use super::paths::WRITE_LOG;
 struct Period {
     /// By the clock of the file system.
     since: Timespec,
-    /// The session in which they were written; `None` if they are on the disk.
-    session: Option<String>,
+    /// The mount epoch in which they were written; `None` if they are on the disk.
+    epoch: Option<String>,
 }
 
 /// The periods in which files of a folder were written.
@@ -36,8 +37,8 @@ struct Period {
 pub(super) struct WriteLog {
     folder: OwnedFd,
     file: File,
-    /// This session; empty if the machine has no boot id.
-    session: String,
+    /// This mount epoch; empty if the machine has no boot id.
+    epoch: String,
     periods: Vec<Period>,
     /// Whether no earlier run has left it.
     is_new: bool,
@@ -53,14 +54,14 @@ impl WriteLog {
     pub(super) fn open(folder: &OwnedFd) -> io::Result<Self> {
         let folder = rustix::io::fcntl_dupfd_cloexec(folder, 0)?;
         let (mut file, is_new) = open_locked(&folder)?;
-        let session = session::current(&file).unwrap_or_default();
+        let epoch = mount_epoch::current(&file).unwrap_or_default();
         let mut periods = Vec::new();
         if !is_new {
             let mut text = Vec::new();
             file.by_ref().take(MAX_LEN as u64).read_to_end(&mut text)?;
             periods = read(&text, mtime(&fstat(&file)?));
         }
-        let mut log = Self { folder, file, session, periods, is_new };
+        let mut log = Self { folder, file, epoch, periods, is_new };
         let is_known = log.periods.last().is_some_and(|last| log.is_own(last));
         if !is_known {
             let since = now(&log.file)?;
@@ -68,7 +69,7 @@ impl WriteLog {
                 // After the clock went backwards, times prove nothing.
                 log.periods = vec![unknown(Timespec::default())];
             }
-            log.periods.push(Period { since, session: Some(log.session.clone()) });
+            log.periods.push(Period { since, epoch: Some(log.epoch.clone()) });
             log.save(&log.periods)?;
         }
         Ok(log)
@@ -78,12 +79,12 @@ impl WriteLog {
     pub(super) fn is_complete(&self, stat: &Stat) -> bool {
         let changed = Version::from_stat(stat).changed();
         let period = self.periods.iter().rev().find(|period| period.since <= changed);
-        period.is_none_or(|period| period.session.is_none() || self.is_own(period))
+        period.is_none_or(|period| period.epoch.is_none() || self.is_own(period))
     }
 
     /// Checks whether every file is believed.
     pub(super) fn all_complete(&self) -> bool {
-        self.periods.iter().all(|period| period.session.is_none() || self.is_own(period))
+        self.periods.iter().all(|period| period.epoch.is_none() || self.is_own(period))
     }
 
     /// Syncs the file system from time to time and notes that, until the other end of `stop` is
@@ -126,7 +127,7 @@ impl WriteLog {
     }
 
     fn is_own(&self, period: &Period) -> bool {
-        !self.session.is_empty() && period.session.as_ref() == Some(&self.session)
+        !self.epoch.is_empty() && period.epoch.as_ref() == Some(&self.epoch)
     }
 
     fn save(&self, periods: &[Period]) -> io::Result<()> {
@@ -159,11 +160,11 @@ fn open_locked(folder: &OwnedFd) -> Result<(File, bool), Errno> {
 /// Notes that everything before this moment is on the disk.
 fn advance(periods: &mut Vec<Period>, time: Timespec) {
     let Some(last) = periods.pop() else { return };
-    let is_safe = |period: &Period| period.session.is_none();
+    let is_safe = |period: &Period| period.epoch.is_none();
     if !periods.last().is_some_and(is_safe) {
-        periods.push(Period { since: last.since, session: None });
+        periods.push(Period { since: last.since, epoch: None });
     }
-    periods.push(Period { since: time, session: last.session });
+    periods.push(Period { since: time, epoch: last.epoch });
 }
 
 /// Notes that files of the last period may be without their bytes.
@@ -186,15 +187,15 @@ fn read(text: &[u8], modified: Timespec) -> Vec<Period> {
     periods
 }
 
-/// Files of this period may be of any session.
+/// Files of this period may be of any mount epoch.
 fn unknown(since: Timespec) -> Period {
-    Period { since, session: Some(String::new()) }
+    Period { since, epoch: Some(String::new()) }
 }
 
 /// Formats a line of [`LINE`] bytes, which does not cross a page boundary.
 fn line(period: &Period) -> String {
     let Timespec { tv_sec, tv_nsec } = period.since;
-    let text = format!("{tv_sec} {tv_nsec} {}", period.session.as_deref().unwrap_or(SAFE));
+    let text = format!("{tv_sec} {tv_nsec} {}", period.epoch.as_deref().unwrap_or(SAFE));
     format!("{text:<width$}\n", width = LINE - 1)
 }
 
@@ -202,8 +203,8 @@ fn parse(line: &[u8]) -> Option<Period> {
     let line = str::from_utf8(line).ok().filter(|line| line.len() == LINE)?.strip_suffix('\n')?;
     let mut words = line.splitn(3, ' ');
     let (tv_sec, tv_nsec) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-    let session = Some(words.next()?.trim_end()).filter(|session| *session != SAFE);
-    Some(Period { since: Timespec { tv_sec, tv_nsec }, session: session.map(str::to_owned) })
+    let epoch = Some(words.next()?.trim_end()).filter(|epoch| *epoch != SAFE);
+    Some(Period { since: Timespec { tv_sec, tv_nsec }, epoch: epoch.map(str::to_owned) })
 }
 
 /// Returns the time of the file system's clock, which need not be that of this machine.
@@ -217,7 +218,7 @@ fn now(file: &File) -> Result<Timespec, Errno> {
 /// The interval at which the log is brought to the disk.
 pub(super) const SYNC_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The value in place of a session for files that are on the disk.
+/// The value in place of a mount epoch for files that are on the disk.
 const SAFE: &str = "safe";
 
 /// The length of a line in bytes.
@@ -247,7 +248,7 @@ mod tests {
     fn another_boot(dest: &std::path::Path) {
         let path = dest.join(WRITE_LOG);
         let text = std::fs::read_to_string(&path).unwrap();
-        let boot = session::boot_id().unwrap();
+        let boot = mount_epoch::boot_id().unwrap();
         std::fs::write(path, text.replace(&boot, &"0".repeat(boot.len()))).unwrap();
     }
 
@@ -260,7 +261,7 @@ mod tests {
         assert!(log.all_complete());
         let lost = make(dest, "lost");
         drop(log);
-        assert!(open(dest).is_complete(&lost), "it is of this session");
+        assert!(open(dest).is_complete(&lost), "it is of this mount epoch");
         another_boot(dest);
         let log = open(dest);
         let new = make(dest, "new");

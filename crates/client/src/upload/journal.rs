@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::fs::{FlockOperation, flock, fstat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use underpass_engine::session;
+use underpass_engine::mount_epoch;
 
 /// The contents of a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -173,7 +173,7 @@ pub(crate) fn is_version(kept: &str, version: &str) -> bool {
 }
 
 fn version_of_boot(version: &str) -> String {
-    format!("{version} boot {}", session::boot_id().unwrap_or_default())
+    format!("{version} boot {}", mount_epoch::boot_id().unwrap_or_default())
 }
 
 /// The time in seconds after which the kernel has written a file to the disk: it begins after 30.

@@ -33,7 +33,7 @@ pub(crate) struct DirPair {
     /// Mode, owner and times of the source; `None` if the copy is not to get them.
     pub(crate) stat: Option<Stat>,
     pub(crate) origin: DirOrigin,
-    /// Whether everything in it was written in this session, so that size and time show what is
+    /// Whether everything in it was written in this mount epoch, so that size and time show what is
     /// whole.
     pub(crate) is_trusted: bool,
     /// The type of the target's file system.

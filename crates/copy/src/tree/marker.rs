@@ -4,8 +4,8 @@
 //! the copy is not complete there is therefore a small file in `k` whose name identifies the
 //! source. It is made before `k` has its name, and removed when nothing is left to be copied.
 //!
-//! It contains the session in which everything in the folder was written. It is written to an empty
-//! folder only, and never renewed: a run in another session may not come to all files.
+//! It contains the mount epoch in which everything in the folder was written. It is written to an
+//! empty folder only, and never renewed: a run in another one may not come to all files.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -18,16 +18,15 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::name_of_hidden;
-use underpass_engine::is_file;
+use underpass_engine::{is_file, mount_epoch};
 
 use crate::attributes::times;
 use crate::files::folder::{open_folder, open_source};
 use crate::options::Follow;
 use crate::tree::hidden_names::{self, identity};
-use crate::tree::session;
 
 /// Marks a folder as one whose copy is not complete: an empty one, or, with `always`, any. Returns
-/// whether everything in it was written in this session.
+/// whether everything in it was written in this mount epoch.
 ///
 /// # Errors
 ///
@@ -39,28 +38,28 @@ pub(crate) fn set(
     always: bool,
 ) -> Result<bool, Errno> {
     let name = name(source);
-    let session = boot.map(|boot| session::of(boot, target));
+    let epoch = boot.map(|boot| mount_epoch::of(boot, target));
     if is_marker(target, &name) {
-        return Ok(session.is_some_and(|session| tells(target, &name, &session)));
+        return Ok(epoch.is_some_and(|epoch| tells(target, &name, &epoch)));
     }
-    let session = session.filter(|_| is_empty(target));
-    if session.is_none() && !always {
+    let epoch = epoch.filter(|_| is_empty(target));
+    if epoch.is_none() && !always {
         return Ok(false);
     }
     let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = File::from(openat(target, name, flags, Mode::RUSR | Mode::WUSR)?);
-    let written = session.map(|session| file.write_all(session.as_bytes()));
+    let written = epoch.map(|epoch| file.write_all(epoch.as_bytes()));
     // One that could not be written is not believed later.
     Ok(written.is_some_and(|written| written.is_ok()))
 }
 
-/// Checks whether a marker has this session in it.
-fn tells(target: &OwnedFd, name: &CString, session: &str) -> bool {
+/// Checks whether a marker has this mount epoch in it.
+fn tells(target: &OwnedFd, name: &CString, epoch: &str) -> bool {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut text = Vec::new();
     openat(target, name, flags, Mode::empty())
         .is_ok_and(|file| File::from(file).take(MAX_LEN).read_to_end(&mut text).is_ok())
-        && text == session.as_bytes()
+        && text == epoch.as_bytes()
 }
 
 fn is_empty(folder: &OwnedFd) -> bool {
@@ -118,4 +117,4 @@ pub(crate) fn is_name(name: &CStr) -> bool {
 pub(crate) const NAME: &CStr = c"unfinished";
 
 /// Longest marker in bytes.
-const MAX_LEN: u64 = session::MAX_LEN as u64;
+const MAX_LEN: u64 = mount_epoch::MAX_LEN as u64;

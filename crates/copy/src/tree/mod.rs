@@ -2,6 +2,7 @@
 
 pub(crate) mod dir_pair;
 pub(crate) mod entry;
+pub(crate) mod epoch_mark;
 pub(crate) mod hidden_names;
 pub(crate) mod link_table;
 pub(crate) mod marker;
@@ -9,5 +10,4 @@ pub(crate) mod merge;
 pub(crate) mod mirror;
 pub(crate) mod path_chain;
 pub(crate) mod same_file;
-pub(crate) mod session;
 pub(crate) mod task;

@@ -9,13 +9,13 @@ use underpass_engine::buffered::{self, BLOCK, is_small};
 use underpass_engine::hint::Action;
 use underpass_engine::{
     Error, Integrity, Kind, Mechanism, Policy, Report, Sink, Source, Transfer, Version,
-    await_writes, data_ranges,
+    await_writes, data_ranges, mount_epoch,
 };
 
 use crate::error::{At, CopyError, Result};
 use crate::files::dest_file::DestFile;
 use crate::options::When;
-use crate::tree::session;
+use crate::tree::epoch_mark;
 use crate::worker::CopyWorker;
 use crate::worker::original::Original;
 
@@ -67,9 +67,9 @@ impl CopyWorker<'_> {
         let path = || original.folder.target_path(original.entry.target());
         let stat = fstat(dest.file()).at("looking at", path)?;
         let here = u64::try_from(stat.st_size).unwrap_or(0).min(original.len());
-        let session = self.context.boot.as_deref().map(|boot| session::of(boot, dest.file()));
+        let epoch = self.context.boot.as_deref().map(|boot| mount_epoch::of(boot, dest.file()));
         let is_trusted = original.folder.is_trusted
-            || session.as_ref().is_some_and(|session| session::is_of(dest.file(), session));
+            || epoch.as_ref().is_some_and(|epoch| epoch_mark::is_of(dest.file(), epoch));
         let here = match is_trusted {
             true => here.saturating_sub(RESUME_OVERLAP),
             // The disk may not have got all of its bytes.
@@ -78,8 +78,8 @@ impl CopyWorker<'_> {
         };
         let here = here / RESUME_OVERLAP * RESUME_OVERLAP;
         ftruncate(dest.file(), here).at(Action::Writing, path)?;
-        if let Some(session) = session.filter(|_| !is_trusted) {
-            session::mark(dest.file(), &session);
+        if let Some(epoch) = epoch.filter(|_| !is_trusted) {
+            epoch_mark::mark(dest.file(), &epoch);
         }
         self.totals.resumed_bytes += here;
         Ok(here)

@@ -203,7 +203,7 @@ impl CopyWorker<'_> {
     }
 
     /// Marks the target of a source, and returns whether everything in it was written in this
-    /// session.
+    /// mount epoch.
     fn mark(&self, folder: &OwnedFd, source: &OwnedFd, always: bool) -> Result<bool, Errno> {
         marker::set(folder, source, self.context.boot.as_deref(), always)
     }

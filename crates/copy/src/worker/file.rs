@@ -18,8 +18,8 @@ use crate::files::dest_file::DestFile;
 use crate::files::file_system::FUSE;
 use crate::tree::dir_pair::DirPair;
 use crate::tree::entry::SourceEntry;
+use crate::tree::epoch_mark;
 use crate::tree::hidden_names::partial_name;
-use crate::tree::session;
 use crate::worker::CopyWorker;
 use crate::worker::original::Original;
 use crate::worker::retry::is_change;
@@ -127,7 +127,7 @@ impl CopyWorker<'_> {
             }
         }
         if settings.resume && !folder.is_trusted && original.len() >= MIN_PARTIAL_LEN {
-            session::forget(dest.file());
+            epoch_mark::forget(dest.file());
         }
         let ends = (original.file.as_fd(), dest.file().as_fd());
         let inherited = dest.is_new().then_some(folder.inherited);

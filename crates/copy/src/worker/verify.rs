@@ -25,8 +25,8 @@ impl CopyWorker<'_> {
         }
     }
 
-    /// Leaves what an earlier run has made. If that was not in this session, or if the options want
-    /// it, it is compared with its original first, and copied again if it differs.
+    /// Leaves what an earlier run has made. If that was not in this mount epoch, or if the options
+    /// want it, it is compared with its original first, and copied again if it differs.
     pub(crate) fn keep_or_repair(&mut self, original: &mut Original<'_>) -> Result<()> {
         let folder = original.folder;
         let is_trusted = folder.is_trusted;

@@ -6,7 +6,7 @@
 mod guard;
 mod kept_time;
 mod lease;
-pub mod session;
+pub mod mount_epoch;
 mod snapshot;
 mod version;
 mod writers;

@@ -18,7 +18,7 @@ use rustix::fs::{
     AtFlags, FlockOperation, Mode, OFlags, Timespec, flock, fstat, openat, syncfs, unlinkat,
 };
 use rustix::io::Errno;
-use underpass_engine::{is_file, session};
+use underpass_engine::{is_file, mount_epoch};
 use underpass_protocol::archive::Fingerprint;
 use underpass_protocol::encode_segment;
 
@@ -65,7 +65,7 @@ pub(super) struct JournalState {
     pub(super) position: u64,
     /// Whether it was written since the machine was started and the file system mounted, so that
     /// all files have their bytes.
-    pub(super) is_same_session: bool,
+    pub(super) is_same_epoch: bool,
     pub(super) folders: Vec<FolderAttrs>,
     /// The large file that the position is within, if any.
     pub(super) large: Option<LargeFile>,
@@ -79,8 +79,8 @@ pub(super) struct ArchiveJournal {
     file: File,
     folder: OwnedFd,
     name: OsString,
-    /// This session, as one word.
-    session: String,
+    /// This mount epoch, as one word.
+    epoch: String,
     /// The offset of the next line.
     end: AtomicU64,
     /// The position that was written last.
@@ -113,14 +113,14 @@ impl ArchiveJournal {
         };
         let mut text = Vec::new();
         file.read_to_end(&mut text)?;
-        let session = session_of(&file);
-        let (noted, end) = read(&text, &session);
+        let epoch = epoch_of(&file);
+        let (noted, end) = read(&text, &epoch);
         if noted.is_some() {
             file.set_len(end)?;
         }
         let written = AtomicU64::new(noted.as_ref().map_or(0, |noted| noted.position));
         let (end, failed) = (AtomicU64::new(end), OnceLock::new());
-        Ok((Self { file, folder, name: name.to_owned(), session, end, written, failed }, noted))
+        Ok((Self { file, folder, name: name.to_owned(), epoch, end, written, failed }, noted))
     }
 
     /// Forgets the archive: what is in the folder is of an older one.
@@ -133,21 +133,21 @@ impl ArchiveJournal {
         self.clear()?;
         let ArchiveId { url, etag, top, len } = origin;
         let [url, etag] = [url, etag].map(|text| encode_segment(text.as_bytes()));
-        let (top, session) = (encode_segment(top), &self.session);
+        let (top, epoch) = (encode_segment(top), &self.epoch);
         let text = [
             MAGIC.to_owned(),
             slot(SAFE, 0),
             slot(DONE, 0),
-            sealed(&format!("archive {len} {etag} {url} .{top} {session}")),
+            sealed(&format!("archive {len} {etag} {url} .{top} {epoch}")),
         ];
         self.end.store(0, Ordering::Relaxed);
         self.written.store(0, Ordering::Relaxed);
         self.append(&text.concat())
     }
 
-    /// Notes the current session, and that everything before `position` is here.
+    /// Notes the current mount epoch, and that everything before `position` is here.
     pub(super) fn go_on(&self, position: u64) -> io::Result<()> {
-        self.append(&sealed(&format!("boot {}", self.session)))?;
+        self.append(&sealed(&format!("boot {}", self.epoch)))?;
         self.reach(position)
     }
 
@@ -203,7 +203,7 @@ impl ArchiveJournal {
     /// lost, and a later run begins there.
     pub(super) fn check(&self) -> Result<(), Errno> {
         let Some(errno) = self.failed.get() else { return Ok(()) };
-        // A session that matches no other: only what is safe counts.
+        // A mount epoch that matches no other: only what is safe counts.
         let _ = self.append(&sealed("boot lost"));
         Err(*errno)
     }
@@ -249,7 +249,7 @@ fn is_foreign(file: &File) -> io::Result<bool> {
 }
 
 /// Parses a journal; returns its contents and the end of its last valid line.
-fn read(text: &[u8], session: &str) -> (Option<JournalState>, u64) {
+fn read(text: &[u8], epoch: &str) -> (Option<JournalState>, u64) {
     let nothing = (None, 0);
     let Some(rest) = text.strip_prefix(MAGIC.as_bytes()) else { return nothing };
     let mut lines = rest.split_inclusive(|byte| *byte == b'\n');
@@ -260,7 +260,7 @@ fn read(text: &[u8], session: &str) -> (Option<JournalState>, u64) {
     let mut large: Vec<LargeFile> = Vec::new();
     for line in lines {
         let Some(words) = unsealed(line) else { break };
-        let Some(()) = take(&words, session, &mut noted, &mut large) else { break };
+        let Some(()) = take(&words, epoch, &mut noted, &mut large) else { break };
         // Only the last large file and those at the positions are needed.
         let is_of_use =
             |large: &LargeFile| [safe, done].into_iter().flatten().any(|at| large.holds(at));
@@ -271,7 +271,7 @@ fn read(text: &[u8], session: &str) -> (Option<JournalState>, u64) {
     }
     let Some(mut noted) = noted else { return nothing };
     noted.position = match done {
-        Some(done) if noted.is_same_session => done,
+        Some(done) if noted.is_same_epoch => done,
         _ => safe.unwrap_or(0),
     };
     let position = noted.position;
@@ -283,7 +283,7 @@ fn read(text: &[u8], session: &str) -> (Option<JournalState>, u64) {
 /// Parses the words of one line.
 fn take(
     words: &[&str],
-    session: &str,
+    epoch: &str,
     noted: &mut Option<JournalState>,
     large: &mut Vec<LargeFile>,
 ) -> Option<()> {
@@ -296,12 +296,12 @@ fn take(
                 top: path(top)?,
                 len: len.parse().ok()?,
             };
-            let (is_same_session, folders) = (*then == session, Vec::new());
+            let (is_same_epoch, folders) = (*then == epoch, Vec::new());
             let (position, large, partial) = (0, None, None);
             *noted =
-                Some(JournalState { origin, position, is_same_session, folders, large, partial });
+                Some(JournalState { origin, position, is_same_epoch, folders, large, partial });
         }
-        (["boot", then], Some(noted)) => noted.is_same_session = *then == session,
+        (["boot", then], Some(noted)) => noted.is_same_epoch = *then == epoch,
         (["folder", mode, tv_sec, tv_nsec, name], Some(noted)) => {
             noted.folders.push(FolderAttrs {
                 path: path(name)?,
@@ -363,10 +363,10 @@ fn position(line: &[u8], name: &str) -> Option<u64> {
     }
 }
 
-/// Returns the session of a file as one word; if it is unknown, a word that matches no other.
-fn session_of(file: &File) -> String {
-    let session = session::current(file).map(|session| encode_segment(session.as_bytes()));
-    session.map_or_else(|| format!("unknown-{}", std::process::id()), |it| it.to_string())
+/// Returns the mount epoch of a file as one word; if it is unknown, a word that matches no other.
+fn epoch_of(file: &File) -> String {
+    let epoch = mount_epoch::current(file).map(|epoch| encode_segment(epoch.as_bytes()));
+    epoch.map_or_else(|| format!("unknown-{}", std::process::id()), |it| it.to_string())
 }
 
 const MAGIC: &str = "underpass get: unfinished folder, 1\n";
@@ -428,12 +428,12 @@ mod tests {
     fn what_is_noted_is_read_again() {
         let dest = tempfile::tempdir().unwrap();
         let (journal, text) = written(dest.path());
-        let (noted, end) = read(&text, &journal.session);
+        let (noted, end) = read(&text, &journal.epoch);
         let folders = vec![folder(b""), folder(b"d/e f")];
         let expected = JournalState {
             origin: origin(),
             position: 1_000_000,
-            is_same_session: true,
+            is_same_epoch: true,
             folders,
             large: Some(large()),
             partial: Some(large().path),
@@ -441,10 +441,10 @@ mod tests {
         assert_eq!((noted, end), (Some(expected.clone()), text.len() as u64));
         // After another start of the machine, or in another mount, only what was on the disk
         // counts.
-        let other = JournalState { position: 0, is_same_session: false, large: None, ..expected };
-        let another_mount = format!("{}1", journal.session);
-        for session in ["another", &another_mount] {
-            assert_eq!(read(&text, session).0.as_ref(), Some(&other), "{session}");
+        let other = JournalState { position: 0, is_same_epoch: false, large: None, ..expected };
+        let another_mount = format!("{}1", journal.epoch);
+        for epoch in ["another", &another_mount] {
+            assert_eq!(read(&text, epoch).0.as_ref(), Some(&other), "{epoch}");
         }
         journal.remove().unwrap();
         assert!(!dest.path().join("j").exists());
@@ -463,7 +463,7 @@ mod tests {
         let folder = OwnedFd::from(File::open(dest.path()).unwrap());
         let (_, noted) = ArchiveJournal::open(folder, OsStr::new("j")).unwrap();
         let noted = noted.unwrap();
-        assert_eq!((noted.position, noted.is_same_session), (500_000, false));
+        assert_eq!((noted.position, noted.is_same_epoch), (500_000, false));
     }
 
     #[test]
@@ -471,7 +471,7 @@ mod tests {
         let dest = tempfile::tempdir().unwrap();
         let (journal, text) = written(dest.path());
         for len in 0..text.len() {
-            let (noted, end) = read(&text[..len], &journal.session);
+            let (noted, end) = read(&text[..len], &journal.epoch);
             assert!(end as usize <= len, "{len}");
             if let Some(noted) = noted {
                 assert_eq!(noted.origin, origin());
@@ -482,7 +482,7 @@ mod tests {
         for at in slot_at..slot_at + SLOT as usize {
             let mut text = text.clone();
             text[at] ^= 1;
-            let noted = read(&text, &journal.session).0;
+            let noted = read(&text, &journal.epoch).0;
             assert!(noted.is_none_or(|noted| noted.position == 0), "{at}");
         }
     }

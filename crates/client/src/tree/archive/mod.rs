@@ -100,7 +100,7 @@ pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>, offer: ArchiveOffer) -> Result
 fn go_on(unpack: &mut Unpack<'_, '_, '_>, noted: JournalState, offer: &ArchiveOffer) -> Result<()> {
     // After a power cut a file may have its size and time and not its bytes. In a folder that has
     // its name a log tells which.
-    unpack.destination.dest.trusts = noted.is_same_session || !unpack.destination.is_unnamed();
+    unpack.destination.dest.trusts = noted.is_same_epoch || !unpack.destination.is_unnamed();
     let is_same = noted.origin == offer.origin && !offer.origin.etag.is_empty();
     if !is_same {
         if noted.position > 0 {

@@ -211,8 +211,8 @@ pub(crate) fn name_at_site(site: &Site, target: &UploadTarget) -> Vec<u8> {
 
 /// Returns the name of a complete part, until it has its final one.
 fn complete_name(site: &Site, target: &UploadTarget, id: PartId) -> Vec<u8> {
-    let session = site.shared.uploads.synced.session(&target.folder);
-    partial_name(target.name.as_bytes(), id.complete_in(session.as_bytes()))
+    let epoch = site.shared.uploads.synced.epoch(&target.folder);
+    partial_name(target.name.as_bytes(), id.complete_in(epoch.as_bytes()))
 }
 
 /// Returns the number of bytes of a part that can be resumed; `None` if there is none.

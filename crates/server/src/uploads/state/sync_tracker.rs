@@ -1,9 +1,8 @@
 //! Notes how much of a part is known to be on the disk.
 //!
-//! An attribute of each part has the session in which it was written (see [`session`]), and the
-//! number of bytes that are known to be on the disk. In the same session all bytes are there; in
-//! any other, only the known ones can be trusted: after a power cut a file can have its length and
-//! not its bytes.
+//! An attribute of each part has the [`mount_epoch`] in which it was written, and the number of
+//! bytes that are known to be on the disk. In the same epoch all bytes are there; in any other, only
+//! the known ones can be trusted: after a power cut a file can have its length and not its bytes.
 
 use std::ffi::CStr;
 use std::fmt::Write;
@@ -14,12 +13,12 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
 use rustix::io::Errno;
-use underpass_engine::{Version, session};
+use underpass_engine::{Version, mount_epoch};
 
 use crate::files::open_files;
 use crate::uploads::state::random::random_bytes;
 
-/// The present session and its start.
+/// The present mount epoch and its start.
 #[derive(Debug)]
 pub(crate) struct SyncTracker {
     boot: String,
@@ -29,7 +28,7 @@ pub(crate) struct SyncTracker {
 /// The content of a part's attribute.
 #[derive(Debug, PartialEq, Eq)]
 struct SyncRecord<'a> {
-    session: &'a str,
+    epoch: &'a str,
     synced: u64,
 }
 
@@ -39,12 +38,12 @@ impl SyncTracker {
         // Without such an id, parts are trusted for as long as this server runs.
         let own = || format!("{:x?}", random_bytes::<12>().unwrap_or_default());
         let started = SystemTime::now() - MAX_TIME_STEP;
-        Self { boot: session::boot_id().unwrap_or_else(own), started }
+        Self { boot: mount_epoch::boot_id().unwrap_or_else(own), started }
     }
 
-    /// Returns the present session of the files in a folder.
-    pub(crate) fn session(&self, folder: impl AsFd) -> String {
-        session::of(&self.boot, folder)
+    /// Returns the present mount epoch of the files in a folder.
+    pub(crate) fn epoch(&self, folder: impl AsFd) -> String {
+        mount_epoch::of(&self.boot, folder)
     }
 
     /// Returns how many bytes at the front of a part can be trusted.
@@ -61,7 +60,7 @@ impl SyncTracker {
             Err(_) => None,
         };
         Ok(match record {
-            Some(note) if note.session == session::of(&self.boot, part) => version.size(),
+            Some(note) if note.epoch == mount_epoch::of(&self.boot, part) => version.size(),
             Some(note) => note.synced.min(version.size()),
             None => 0,
         })
@@ -79,9 +78,9 @@ impl SyncTracker {
         Ok(())
     }
 
-    /// Notes that `synced` bytes of a part are on the disk, and that it is written in this session.
+    /// Notes that `synced` bytes of a part are on the disk, and that it is written in this epoch.
     pub(crate) fn record(&self, part: &File, synced: u64) {
-        let mut text = session::of(&self.boot, part);
+        let mut text = mount_epoch::of(&self.boot, part);
         // Writing to a string does not fail.
         let _ = writeln!(text, "synced {synced}");
         if fsetxattr(part, ATTRIBUTE, text.as_bytes(), XattrFlags::empty()).is_err() {
@@ -100,9 +99,9 @@ impl SyncTracker {
 impl<'a> SyncRecord<'a> {
     fn parse(bytes: &'a [u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?;
-        let (session, rest) = text.split_at(text.find('\n')? + 1);
+        let (epoch, rest) = text.split_at(text.find('\n')? + 1);
         let synced = rest.strip_prefix("synced ")?.strip_suffix('\n')?.parse().ok()?;
-        Some(Self { session, synced })
+        Some(Self { epoch, synced })
     }
 }
 
@@ -117,7 +116,7 @@ const ATTRIBUTE: &CStr = c"user.underpass.written";
 const MAX_TIME_STEP: Duration = Duration::from_secs(2);
 
 /// The maximum length of a note.
-const MAX_NOTE: usize = session::MAX_LEN + 32;
+const MAX_NOTE: usize = mount_epoch::MAX_LEN + 32;
 
 #[cfg(test)]
 mod tests {
@@ -125,7 +124,7 @@ mod tests {
 
     #[test]
     fn only_a_whole_note_says_anything() {
-        let note = SyncRecord { session: "boot a mount 1\n", synced: 5 };
+        let note = SyncRecord { epoch: "boot a mount 1\n", synced: 5 };
         assert_eq!(SyncRecord::parse(b"boot a mount 1\nsynced 5\n"), Some(note));
         for text in ["", "boot a mount 1\n", "boot a mount 1\nsynced 5", "synced 5\n", "\0\0\0"] {
             assert_eq!(SyncRecord::parse(text.as_bytes()), None, "{text:?}");

@@ -3,27 +3,26 @@
 //!
 //! Until then the page cache has every byte, even if the process that wrote it was killed. After a
 //! power cut, and after a disk was taken out, a file can have its size and time and not its bytes.
-//! A session names one run of the machine and one mount; it is written to the marker of an
+//! A mount epoch names one run of the machine and one mount; it is written to the marker of an
 //! unfinished folder, and to an attribute of a part of a large file.
 
 use std::ffi::CStr;
 use std::os::fd::AsFd;
 
 use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
+use underpass_engine::mount_epoch::MAX_LEN;
 
-pub(crate) use underpass_engine::session::{MAX_LEN, boot_id, of};
-
-/// Checks whether the part of a file was written in this session alone.
-pub(crate) fn is_of(file: impl AsFd, session: &str) -> bool {
+/// Checks whether the part of a file was written in this mount epoch alone.
+pub(crate) fn is_of(file: impl AsFd, epoch: &str) -> bool {
     let mut value = [0; MAX_LEN];
     let len = fgetxattr(file, ATTRIBUTE, &mut value[..]).unwrap_or(0);
-    value[..len] == *session.as_bytes()
+    value[..len] == *epoch.as_bytes()
 }
 
-/// Marks the part of a file as written in this session. Where that is not possible, a later run
+/// Marks the part of a file as written in this mount epoch. Where that is not possible, a later run
 /// compares the part with its original before it goes on with it.
-pub(crate) fn mark(file: impl AsFd, session: &str) {
-    let _ = fsetxattr(file, ATTRIBUTE, session.as_bytes(), XattrFlags::empty());
+pub(crate) fn mark(file: impl AsFd, epoch: &str) {
+    let _ = fsetxattr(file, ATTRIBUTE, epoch.as_bytes(), XattrFlags::empty());
 }
 
 /// Removes the mark, which a whole file does not have.

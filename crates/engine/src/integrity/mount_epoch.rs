@@ -3,7 +3,7 @@
 //! Until the machine is started again or the file system is unmounted, the page cache has every
 //! byte that was written, even if the writing process was killed. After a power cut, or after a
 //! disk was removed, a file can have its size and time but not its bytes. Programs that resume
-//! their work record the session and compare it later.
+//! their work record the mount epoch and compare it later.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -17,7 +17,7 @@ pub fn boot_id() -> Option<String> {
     Some(id.trim().to_owned()).filter(|id| !id.is_empty())
 }
 
-/// Returns the session of bytes written to this file or folder now: one line of at most
+/// Returns the mount epoch of bytes written to this file or folder now: one line of at most
 /// [`MAX_LEN`] bytes.
 #[must_use]
 pub fn of(boot: &str, file: impl AsFd) -> String {
@@ -30,12 +30,12 @@ pub fn of(boot: &str, file: impl AsFd) -> String {
     format!("boot {boot} mount {mount}\n")
 }
 
-/// Returns the current session of this file or folder, without the end of the line; `None` if the
-/// machine has no boot id.
+/// Returns the current mount epoch of this file or folder, without the end of the line; `None` if
+/// the machine has no boot id.
 #[must_use]
 pub fn current(file: impl AsFd) -> Option<String> {
     Some(of(&boot_id()?, file).trim_end().to_owned())
 }
 
-/// The length of the longest session, in bytes.
+/// The length of the longest mount epoch, in bytes.
 pub const MAX_LEN: usize = 128;
