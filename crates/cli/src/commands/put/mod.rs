@@ -3,8 +3,8 @@
 mod args;
 mod plan;
 mod print;
+mod put_run;
 mod run;
-mod session;
 mod update;
 mod usage;
 

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::args::PutArgs;
 use super::plan::{PutPlan, PutStep};
-use super::session::{PutSession, PutStop};
+use super::put_run::{PutRun, PutStop};
 use crate::failure::{Failure, Result};
 use crate::output;
 use crate::signals;
@@ -14,9 +14,9 @@ pub(crate) fn run(args: &PutArgs) -> Result<()> {
     let plan = PutPlan::new(args)?;
     let tls = args.http.tls(args.engine.policy())?;
     let cancel = signals::cancel_flag();
-    let mut session = PutSession::new(args, plan.url(), &tls, &cancel)?;
+    let mut uploads = PutRun::new(args, plan.url(), &tls, &cancel)?;
     if let Some(step) = plan.only() {
-        return session.send_alone(step).map_err(|stop| stop.with_receipt(args.show));
+        return uploads.send_alone(step).map_err(|stop| stop.with_receipt(args.show));
     }
     let mut failures = Vec::new();
     let mut total = 0;
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &PutArgs) -> Result<()> {
                 }
                 return Ok(());
             }
-            session.take(&step)
+            uploads.take(&step)
         });
         total += 1;
         if let Err(stop) = outcome {
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &PutArgs) -> Result<()> {
             }
         }
     }
-    session.finish();
+    uploads.finish();
     let failed = failures.len();
     let Some(last) = failures.pop() else {
         return match is_cancelled {

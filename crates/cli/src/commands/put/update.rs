@@ -10,9 +10,9 @@ use underpass_client::upload::{MODIFIED, UploadOutcome, make_parents};
 use underpass_engine::Report;
 use underpass_receipt::{EndKind, Receipt};
 
-use super::session::{PutSession, PutStop, failed};
+use super::put_run::{PutRun, PutStop, failed};
 
-impl PutSession<'_> {
+impl PutRun<'_> {
     /// With --update, checks whether the server has a folder, and notes what it lists in it.
     pub(super) fn is_there(&mut self, url: &Url) -> Result<bool, PutStop> {
         if !self.args.update || self.bucket.is_some() {

@@ -30,7 +30,7 @@ use underpass_engine::Size;
 use underpass_receipt::{EndKind, Receipt, shown};
 
 /// The state that all uploads of one command share.
-pub(super) struct PutSession<'s> {
+pub(super) struct PutRun<'s> {
     pub(super) args: &'s PutArgs,
     cancel: &'s AtomicBool,
     pub(super) client: HttpClient<'s>,
@@ -80,7 +80,7 @@ impl From<Failure> for PutStop {
     }
 }
 
-impl<'s> PutSession<'s> {
+impl<'s> PutRun<'s> {
     pub(super) fn new(
         args: &'s PutArgs,
         url: &Url,
