@@ -6,7 +6,7 @@ use underpass_engine::atomic_file::Existing;
 use underpass_engine::hint::Action;
 
 use super::mirrors::MirrorServer;
-use super::state::Download;
+use super::state::{Download, RequestMode};
 use crate::download::check::check;
 use crate::download::error::{DownloadError, Failed, PartialInfo, Result};
 use crate::download::options::{DownloadEvent, IfExists, Target};
@@ -29,7 +29,7 @@ impl Download<'_, '_> {
             _ => {}
         }
         (self.version, self.total, self.resumed_at) = (None, None, 0);
-        (self.modified, self.is_plain) = (None, false);
+        (self.modified, self.request_mode) = (None, RequestMode::Ranges);
         self.offered.clear();
         self.gauge.set(0, None);
         Ok(true)
@@ -40,7 +40,7 @@ impl Download<'_, '_> {
         let file = match &self.partial {
             None => {
                 // Of another version, which the server had for a while.
-                self.name().filter(|_| self.has_partial).inspect(|name| name.forget(true));
+                self.name().filter(|_| self.is_on_disk).inspect(|name| name.forget(true));
                 return Ok(());
             }
             Some(PartialFile::Stream { .. }) => return Ok(()),
@@ -90,7 +90,7 @@ impl Download<'_, '_> {
             std::io::ErrorKind::StaleNetworkFileHandle => DownloadError::Replaced,
             _ => DownloadError::Local { action: Action::Writing, source: error },
         })?;
-        if let Some(name) = self.name().filter(|_| self.has_partial) {
+        if let Some(name) = self.name().filter(|_| self.is_on_disk) {
             // The partial file of a version that was discarded has no bytes.
             name.forget(!is_partial);
         }
@@ -100,7 +100,7 @@ impl Download<'_, '_> {
     /// Removes what an earlier process has left of the file that is here now, unless this one has
     /// seen to it already.
     pub(super) fn forget_superseded(&self) {
-        if let Some(name) = self.name().filter(|_| !self.has_partial) {
+        if let Some(name) = self.name().filter(|_| !self.is_on_disk) {
             name.forget_superseded(self.noted_url().as_str());
         }
     }
@@ -114,7 +114,7 @@ impl Download<'_, '_> {
     /// Returns the failure, with what is kept.
     pub(super) fn failed(mut self, error: DownloadError) -> Failed {
         let kept = self.here();
-        if let (true, Some(name), 0) = (self.has_partial, self.name(), kept) {
+        if let (true, Some(name), 0) = (self.is_on_disk, self.name(), kept) {
             self.partial = None;
             name.forget(true);
         }

@@ -10,7 +10,7 @@ use rustix::fs::fstatvfs;
 use underpass_protocol::digest::Digest;
 use url::Url;
 
-use super::state::{Download, MIN_KEPT};
+use super::state::{Download, MIN_KEPT, RequestMode};
 use crate::backoff::Backoff;
 use crate::download::check::{check, offered, stored, wanted};
 use crate::download::error::{DownloadError, Result};
@@ -24,11 +24,19 @@ use crate::download::version_attr::{self, RecordedVersion};
 use crate::download::workers::execute;
 use crate::http::{HttpClient, OpenResponse, Request, Response};
 
-/// The first answer with a body.
-pub(super) struct FirstResponse<'a> {
-    pub(super) answer: OpenResponse<'a>,
-    /// The range that follows; all of the file if that is unknown.
-    pub(super) range: Option<Range<u64>>,
+/// What the first requests of a round have led to.
+#[allow(clippy::large_enum_variant)] // the large one is taken apart at once
+pub(super) enum FirstAnswer<'a> {
+    /// An answer with a body.
+    Body {
+        answer: OpenResponse<'a>,
+        /// The range that follows; all of the file if that is unknown.
+        range: Option<Range<u64>>,
+    },
+    /// Nothing is missing of the version that the server has.
+    Complete,
+    /// The version that is here under the final name is that of the server.
+    Unmodified,
 }
 
 impl<'j, 'a> Download<'j, 'a> {
@@ -127,7 +135,7 @@ impl<'j, 'a> Download<'j, 'a> {
         let Some(journal) = self.partial.as_ref().and_then(PartialFile::journal) else {
             return Ok(());
         };
-        self.has_partial = true;
+        self.is_on_disk = true;
         let subject = journal.subject();
         (self.version, self.total) = (Some(subject.version), subject.size);
         self.offered = subject.offered.iter().filter_map(|text| text.parse().ok()).collect();
@@ -143,14 +151,13 @@ impl<'j, 'a> Download<'j, 'a> {
         Ok(())
     }
 
-    /// Requests the first missing range, or the whole file, and creates the file for it; returns
-    /// the answer. `None` if nothing is missing.
-    pub(super) fn open(&mut self) -> Result<Option<FirstResponse<'a>>> {
+    /// Requests the first missing range, or the whole file, and creates the file for it.
+    pub(super) fn open(&mut self) -> Result<FirstAnswer<'a>> {
         loop {
             let client = self.client;
             let connection = client.connect(self.url)?;
             let Some(mut request) = self.next_request(connection.is_local()) else {
-                return Ok(None);
+                return Ok(FirstAnswer::Complete);
             };
             request.wants_digest = wanted(self.options);
             // A part of another version is resumed.
@@ -161,7 +168,7 @@ impl<'j, 'a> Download<'j, 'a> {
             self.tls = answer.connection.tls().cloned();
             if request.version.is_none() && request.range.is_some() && lacks_total(&answer.response)
             {
-                self.is_plain = true;
+                self.request_mode = RequestMode::Whole;
                 continue;
             }
             let found = interpret_response(&request, &answer.response)?;
@@ -182,14 +189,13 @@ impl<'j, 'a> Download<'j, 'a> {
                 Interpretation::Unmodified => {
                     let size = self.unless.as_ref().map(|(_, size)| *size);
                     (self.total, self.resumed_at) = (size, size.unwrap_or_default());
-                    self.is_unmodified = true;
-                    return Ok(None);
+                    return Ok(FirstAnswer::Unmodified);
                 }
                 // An empty file has no first byte to request.
-                Interpretation::Unsatisfiable => self.is_plain = true,
+                Interpretation::Unsatisfiable => self.request_mode = RequestMode::Whole,
                 Interpretation::Whole { total } => {
                     self.adopt(&answer, total)?;
-                    return Ok(Some(FirstResponse { answer, range: total.map(|total| 0..total) }));
+                    return Ok(FirstAnswer::Body { answer, range: total.map(|total| 0..total) });
                 }
                 // Nothing would tell whether the others are of the same version.
                 Interpretation::Part { range, total }
@@ -197,11 +203,11 @@ impl<'j, 'a> Download<'j, 'a> {
                         && request.version.is_none()
                         && StrongValidator::of(&answer.response).is_none() =>
                 {
-                    self.is_plain = true;
+                    self.request_mode = RequestMode::Whole;
                 }
                 Interpretation::Part { range, total } => {
                     self.adopt(&answer, Some(total))?;
-                    return Ok(Some(FirstResponse { answer, range: Some(range) }));
+                    return Ok(FirstAnswer::Body { answer, range: Some(range) });
                 }
             }
         }
@@ -234,7 +240,7 @@ impl<'j, 'a> Download<'j, 'a> {
                 Some(FileRequest { range: Some((from, end)), version, ..FileRequest::default() })
             }
             _ => {
-                let is_whole = is_single || self.is_plain;
+                let is_whole = is_single || self.request_mode == RequestMode::Whole;
                 let range = if is_whole { None } else { Some((0, Some(FIRST_PIECE))) };
                 // A file without a byte was made for this version all the same.
                 let version = self.version.clone().map(|version| (version, self.total));
@@ -263,9 +269,9 @@ impl<'j, 'a> Download<'j, 'a> {
         }
         if self.partial.is_none() {
             self.version = StrongValidator::of(response);
-            self.has_ranges = has_ranges(response) && !self.is_plain;
+            self.has_ranges = has_ranges(response) && self.request_mode == RequestMode::Ranges;
             self.partial = Some(self.place(total)?);
-            self.has_partial |= matches!(self.partial, Some(PartialFile::Resumable(_)));
+            self.is_on_disk |= matches!(self.partial, Some(PartialFile::Resumable(_)));
         }
         self.gauge.set(self.here(), total);
         self.check_room()

@@ -8,9 +8,9 @@ use underpass_engine::wait::unpoison;
 use underpass_engine::{Progress, Report};
 use underpass_transport::incoming::ReceiveOptions;
 
-use super::first::FirstResponse;
+use super::first::FirstAnswer;
 use super::mirrors::Sources;
-use super::state::{Download, MIN_KEPT};
+use super::state::{Download, MIN_KEPT, RequestMode};
 use crate::backoff::Backoff;
 use crate::download::error::{DownloadError, DownloadOutcome, Failed, Result};
 use crate::download::options::{DownloadEvent, Target};
@@ -48,9 +48,12 @@ impl<'a> Download<'_, 'a> {
         self.find_earlier()?;
         let mut backoff = Backoff::new(self.options.retries);
         let mut changes = 0;
-        loop {
+        let was_here = loop {
             let before = self.here();
-            let Err(error) = self.round() else { break };
+            let error = match self.round() {
+                Ok(was_here) => break was_here,
+                Err(error) => error,
+            };
             if matches!(error, DownloadError::Changed) {
                 changes += 1;
                 if !self.start_over()? || changes > MAX_CHANGES {
@@ -58,7 +61,9 @@ impl<'a> Download<'_, 'a> {
                 }
                 (self.on_event)(&DownloadEvent::StartingOver);
                 // Servers of one name may have different versions: one answer is of one.
-                self.is_plain = changes > 1;
+                if changes > 1 {
+                    self.request_mode = RequestMode::Whole;
+                }
                 continue;
             }
             if matches!(error, DownloadError::Digest(_)) {
@@ -76,19 +81,24 @@ impl<'a> Download<'_, 'a> {
                 return Err(error);
             }
             self.wait(&mut backoff, error)?;
-        }
+        };
         self.finish()?;
         self.forget_superseded();
-        Ok(self.is_unmodified)
+        Ok(was_here)
     }
 
-    /// Requests and fetches what is missing, until something fails.
-    fn round(&mut self) -> Result<()> {
-        let Some(FirstResponse { answer, range }) = self.open()? else { return Ok(()) };
-        match (self.total, range) {
-            (Some(_), Some(range)) => self.fetch(answer, range),
-            _ => self.fetch_unmeasured(answer),
+    /// Requests and fetches what is missing, until something fails; returns `true` if the server
+    /// has the version that is here.
+    fn round(&mut self) -> Result<bool> {
+        match self.open()? {
+            FirstAnswer::Body { answer, range: Some(range) } if self.total.is_some() => {
+                self.fetch(answer, range)?;
+            }
+            FirstAnswer::Body { answer, .. } => self.fetch_unmeasured(answer)?,
+            FirstAnswer::Complete => {}
+            FirstAnswer::Unmodified => return Ok(true),
         }
+        Ok(false)
     }
 
     /// Fetches what is missing over as many connections as are worth it.

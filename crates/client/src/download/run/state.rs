@@ -40,22 +40,19 @@ pub(in crate::download) struct Download<'j, 'a> {
     pub(super) modified: Option<SystemTime>,
     /// Whether the server supports ranges.
     pub(super) has_ranges: bool,
-    /// Whether there is a partial file.
-    pub(super) has_partial: bool,
+    /// Whether the disk has a partial file or a journal of this download.
+    pub(super) is_on_disk: bool,
     /// Whether the server has answered in this run.
     pub(super) has_answered: bool,
     /// Whether an answer in this run was of the version that is fetched.
     pub(super) is_adopted: bool,
-    /// Whether the whole file is requested at once, because ranges failed or have no version.
-    pub(super) is_plain: bool,
+    pub(super) request_mode: RequestMode,
     /// The version that is here, and its size, if the server is to send another one only.
     pub(super) unless: Option<(RecordedVersion, u64)>,
     /// The URL that the version is of, to which redirects may have led.
     pub(super) answered_url: Option<Url>,
     /// Whether the workers have failed as many times in a row as is allowed.
     pub(super) is_given_up: bool,
-    /// Whether the version that is here is that of the server.
-    pub(super) is_unmodified: bool,
     pub(super) report: Report,
     pub(super) connections: u32,
     pub(super) resumed_at: u64,
@@ -90,14 +87,13 @@ impl<'j, 'a> Download<'j, 'a> {
             total: None,
             modified: None,
             has_ranges: false,
-            has_partial: false,
+            is_on_disk: false,
             has_answered: false,
             is_adopted: false,
-            is_plain: false,
+            request_mode: RequestMode::Ranges,
             unless: None,
             answered_url: None,
             is_given_up: false,
-            is_unmodified: false,
             report: Report::default(),
             connections: 0,
             resumed_at: 0,
@@ -150,6 +146,15 @@ impl<'j, 'a> Download<'j, 'a> {
             Target::Stream { .. } => None,
         }
     }
+}
+
+/// The way to request a file of which nothing is here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum RequestMode {
+    /// A first range, which others can follow.
+    Ranges,
+    /// The whole file at once, because ranges failed or have no version.
+    Whole,
 }
 
 /// The minimum size of a partial file that is kept, and the maximum that a connection receives
