@@ -8,20 +8,20 @@ use url::Url;
 
 use super::error::{Result, UploadError};
 use super::options::Condition;
-use super::uploader::{AttemptEnd, TargetState, Uploader, is_html, is_page};
+use super::uploader::{AttemptEnd, Uploader, is_html, is_page};
 use crate::http::{Request, Response, without_credentials};
 
 impl Uploader<'_, '_, '_> {
     /// Asks the server whether the target is as required; `Some` if the upload ends here.
     pub(super) fn check_condition(&mut self) -> Result<Option<AttemptEnd>> {
         let condition = self.upload.condition;
-        if condition == Condition::None || self.is_asked {
+        if condition == Condition::None || self.target.is_current {
             return Ok(None);
         }
         let request = Request { method: "HEAD", fields: &[] };
         let answer = self.client.execute(self.idle.take(), &request, &self.url)?;
         self.mark_answered();
-        self.seen = TargetState::Unknown;
+        self.target.is_as_required = false;
         let response = answer.response;
         let is_there = match response.status {
             // Whether it is there can be asked again later, or with another password. A redirect
@@ -32,34 +32,29 @@ impl Uploader<'_, '_, '_> {
             _ if !is_of_target(&answer.url, &self.url, &response) => {
                 return Err(UploadError::Page { url: without_secrets(&answer.url) });
             }
-            200..=299 => true,
-            404 | 410 => false,
+            200..=299 => Some(true),
+            404 | 410 => Some(false),
             // Such as 403 and 405: who may write need not be allowed to read.
-            _ => {
-                self.is_asked = true;
-                self.idle = answer.connection.finish(&response);
-                return Ok(None);
-            }
+            _ => None,
         };
-        self.is_asked = true;
+        self.target.is_current = true;
         self.idle = answer.connection.finish(&response);
         let tag = response.fields.text("etag");
         match (condition, is_there) {
-            (Condition::Absent, true) => {
-                return self.exists(response.status, self.has_sent).map(Some);
+            (Condition::Absent, Some(true)) => {
+                return self.exists(response.status, self.target.has_sent).map(Some);
             }
-            (Condition::Absent, false) => self.seen = TargetState::Absent,
-            (Condition::Version(_), false) => {
+            (Condition::Version(_), Some(false)) => {
                 return Err(UploadError::Precondition { found: None });
             }
-            (Condition::Version(wanted), true) => match tag {
+            (Condition::Version(wanted), Some(true)) => match tag {
                 Some(tag) if wanted != "*" && tag != wanted => {
                     return Err(UploadError::Precondition { found: Some(tag.to_owned()) });
                 }
                 None if wanted != "*" => {}
-                _ => self.seen = TargetState::AsRequired,
+                _ => self.target.is_as_required = true,
             },
-            (Condition::None, _) => {}
+            (_, None) | (Condition::Absent, Some(false)) | (Condition::None, _) => {}
         }
         Ok(None)
     }
@@ -82,7 +77,7 @@ impl Uploader<'_, '_, '_> {
         match outcome {
             Err(error) if error.status() == Some(412) => match self.upload.condition {
                 // The request that was refused has changed nothing.
-                Condition::Absent => self.exists(412, self.had_sent),
+                Condition::Absent => self.exists(412, self.target.had_sent),
                 _ => Err(error),
             },
             outcome => outcome,
@@ -97,7 +92,7 @@ impl Uploader<'_, '_, '_> {
             Condition::None => false,
             Condition::Absent => matches!(status, 200 | 204),
             // golang's WebDAV says 201 for everything.
-            Condition::Version(_) => status == 201 && self.seen != TargetState::AsRequired,
+            Condition::Version(_) => status == 201 && !self.target.is_as_required,
         }
     }
 }

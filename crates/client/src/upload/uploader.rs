@@ -44,16 +44,40 @@ pub(super) struct Uploader<'u, 'a, 't> {
     refuses_expect: bool,
     /// Whether bytes were read from a source that does not give them twice.
     is_spent: bool,
+    pub(super) target: TargetCheck,
+    /// Why the server failed after the last request with a body, if it said so.
+    server_failure: Option<String>,
+}
+
+/// What is known of the target, and what this upload may have left there.
+#[derive(Default)]
+pub(super) struct TargetCheck {
+    /// Whether it was asked for after it may have changed.
+    pub(super) is_current: bool,
+    /// Whether it was found as the condition requires.
+    pub(super) is_as_required: bool,
     /// Whether bytes of a body were sent to the target itself.
     pub(super) has_sent: bool,
     /// The value of `has_sent` before the last request.
     pub(super) had_sent: bool,
-    /// The known facts about the target.
-    pub(super) seen: TargetState,
-    /// Whether that was asked after the target may have changed.
-    pub(super) is_asked: bool,
-    /// Why the server failed after the last request with a body, if it said so.
-    server_failure: Option<String>,
+}
+
+impl TargetCheck {
+    /// Notes that a redirect has led to another target.
+    pub(super) fn moved(&mut self) {
+        (self.has_sent, self.is_current) = (false, false);
+    }
+
+    /// Notes that the body of a request is on its way.
+    pub(super) fn body_begun(&mut self, method: &str, is_resumable: bool) {
+        // Whatever comes of it, the target may be another one now.
+        self.is_current = false;
+        if method == "PUT" {
+            // On a server that does not keep unfinished uploads aside even a part of this file.
+            self.had_sent = self.has_sent;
+            self.has_sent |= !is_resumable;
+        }
+    }
 }
 
 /// The end of an attempt.
@@ -66,18 +90,6 @@ pub(super) enum AttemptEnd {
     Redirected,
     /// Nothing was sent, because the target exists.
     AlreadyThere(u16),
-}
-
-/// The state of the target as a HEAD request found it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum TargetState {
-    /// It was not asked, or the server does not answer.
-    #[default]
-    Unknown,
-    /// Nothing is there.
-    Absent,
-    /// It is as required.
-    AsRequired,
 }
 
 impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
@@ -109,10 +121,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             has_answered,
             refuses_expect: false,
             is_spent: false,
-            has_sent: false,
-            had_sent: false,
-            seen: TargetState::default(),
-            is_asked: false,
+            target: TargetCheck::default(),
             server_failure: None,
         }
     }
@@ -132,7 +141,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
                 Ok(AttemptEnd::Stored(status)) => return Ok(self.finish(status, false)),
                 Ok(AttemptEnd::AlreadyThere(status)) => return Ok(self.finish(status, true)),
                 Ok(AttemptEnd::Redirected) => {
-                    (self.has_sent, self.is_asked) = (false, false);
+                    self.target.moved();
                     continue;
                 }
                 Ok(AttemptEnd::Again) if repeats < MAX_REPEATS => {
@@ -288,13 +297,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         self.report.add(&report);
         self.is_spent |= is_begun && body.len().is_none();
         if is_begun {
-            // Whatever comes of it, the target may be another one now.
-            self.is_asked = false;
-        }
-        if is_begun && method == "PUT" {
-            // On a server that does not keep unfinished uploads aside even a part of this file.
-            self.had_sent = self.has_sent;
-            self.has_sent |= !self.kept.is_resumable();
+            self.target.body_begun(method, self.kept.is_resumable());
         }
         let (response, is_whole) = outcome?;
         self.has_answered = true;
