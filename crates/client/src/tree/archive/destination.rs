@@ -17,7 +17,7 @@ use underpass_engine::atomic_file::rename_new;
 
 use super::journal::{ArchiveJournal, JournalState, remove_stale};
 
-use crate::tree::dest::{DestFolder, IfExists};
+use crate::tree::dest::{DestFolder, ExistingEntry};
 use crate::tree::error::{Result, TreeError};
 use crate::tree::paths::{JOURNAL, SUPERSEDED, as_path};
 
@@ -45,7 +45,7 @@ impl ArchiveDest {
     pub(super) fn open(
         path: &Path,
         url: &str,
-        if_exists: IfExists,
+        if_exists: ExistingEntry,
     ) -> Result<(Self, ArchiveJournal, Option<JournalState>)> {
         match openat(CWD, path, FOLDER, Mode::empty()) {
             Ok(root) => Self::existing(path, root, if_exists),
@@ -65,7 +65,7 @@ impl ArchiveDest {
     fn existing(
         path: &Path,
         root: OwnedFd,
-        if_exists: IfExists,
+        if_exists: ExistingEntry,
     ) -> Result<(Self, ArchiveJournal, Option<JournalState>)> {
         let failed = |errno: Errno| TreeError::io("opening", path, errno);
         // If we made it and were killed before the journal was removed.
@@ -188,7 +188,7 @@ impl UnfinishedFolder {
         let flags = FOLDER | OFlags::NOFOLLOW;
         let root = openat(&self.parent, &self.part, flags, Mode::empty()).map_err(failed)?;
         let old = openat(&root, SUPERSEDED, flags, Mode::empty()).ok();
-        Ok(DestFolder::new(root, IfExists::Ours, old))
+        Ok(DestFolder::new(root, ExistingEntry::Ours, old))
     }
 
     fn not_removed(&self, action: &'static str, errno: Errno) -> TreeError {

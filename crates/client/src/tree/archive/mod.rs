@@ -10,7 +10,7 @@ use std::thread;
 
 use underpass_transport::incoming::BodyFraming;
 
-use super::dest::IfExists;
+use super::dest::ExistingEntry;
 use super::error::{Result, TreeError, TreeMethod};
 use super::options::TreeEvent;
 use super::retry::Retry;
@@ -67,7 +67,8 @@ pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>, offer: ArchiveOffer) -> Result
     (tree.on_event)(&TreeEvent::Begun(TreeMethod::Archive));
     tree.done.method = TreeMethod::Archive;
     tree.done.connections = 1;
-    let if_exists = if tree.options.replaces { IfExists::Replaced } else { IfExists::Stays };
+    let if_exists =
+        if tree.options.replaces { ExistingEntry::Replaced } else { ExistingEntry::Stays };
     let (destination, journal, noted) = ArchiveDest::open(tree.path, &offer.origin.url, if_exists)?;
     let mut unpack = Unpack::new(tree, destination, journal);
     match noted {

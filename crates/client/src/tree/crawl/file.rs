@@ -22,7 +22,7 @@ use crate::download::{self, DownloadOptions, Downloader, Gauge, Target};
 use crate::error::{ClientError, InvalidResponse};
 use crate::http::{OpenResponse, Response};
 use crate::s3::tag_fingerprint;
-use crate::tree::dest::IfExists;
+use crate::tree::dest::ExistingEntry;
 use crate::tree::error::{Result, TreeError, local};
 use crate::tree::listing::{EntryFacts, completed};
 use crate::tree::paths::as_path;
@@ -98,8 +98,8 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         let failed = |errno: Errno| TreeError::io(Action::Writing, as_path(path), errno);
         let (folder, name) = dest.parted(path).map_err(failed)?;
         let if_exists = match dest.if_exists {
-            IfExists::Stays => download::IfExists::Refuse,
-            IfExists::Ours | IfExists::Replaced => download::IfExists::Replace,
+            ExistingEntry::Stays => download::IfExists::Refuse,
+            ExistingEntry::Ours | ExistingEntry::Replaced => download::IfExists::Replace,
         };
         let target = Target::Named { folder: &folder, name: OsStr::from_bytes(name), if_exists };
         let mode = match dest.replaces(path).map_err(failed)? {
@@ -154,12 +154,12 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
             (Some(size), Some(modified)) => {
                 let has = dest.has(path, size, modified)?;
                 let is_other = has && is_other_version(task, || dest.open_file(path));
-                if is_other && dest.if_exists == IfExists::Stays {
+                if is_other && dest.if_exists == ExistingEntry::Stays {
                     return Err(Errno::EXIST);
                 }
                 has && !is_other
             }
-            _ if dest.if_exists == IfExists::Stays => return Err(Errno::EXIST),
+            _ if dest.if_exists == ExistingEntry::Stays => return Err(Errno::EXIST),
             _ => match dest.stat(path)? {
                 Some(stat) => dest.refuse_to_replace(path, &stat).map(|()| false)?,
                 None => false,

@@ -14,7 +14,7 @@ use underpass_engine::wait::lock;
 
 use super::prune::{IfOtherKind, Prune};
 use super::queue::{CrawlQueue, CrawlTask};
-use crate::tree::dest::{DestFolder, IfExists};
+use crate::tree::dest::{DestFolder, ExistingEntry};
 use crate::tree::error::{Result, TreeDone, TreeError, explain};
 use crate::tree::listing::{EntryFacts, ListingEntry};
 use crate::tree::options::TreeEvent;
@@ -57,7 +57,8 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = openat(CWD, tree.path, flags, Mode::empty());
         let root = root.map_err(|errno| TreeError::io("opening", tree.path, errno))?;
-        let if_exists = if tree.options.replaces { IfExists::Replaced } else { IfExists::Stays };
+        let if_exists =
+            if tree.options.replaces { ExistingEntry::Replaced } else { ExistingEntry::Stays };
         Ok(Self {
             tree,
             dest: DestFolder::with_log(root, if_exists, tree.path)?,

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use underpass_engine::{FileId, is_file, times_of_new};
 use underpass_sys::open_beneath;
 
-use super::{DestFolder, DestOutcome, IfExists};
+use super::{DestFolder, DestOutcome, ExistingEntry};
 use crate::tree::paths::PARTIAL;
 
 impl DestFolder {
@@ -82,7 +82,7 @@ impl DestFolder {
         name: &[u8],
         make: impl FnOnce(&[u8]) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
-        if self.if_exists == IfExists::Stays {
+        if self.if_exists == ExistingEntry::Stays {
             return Err(Errno::EXIST);
         }
         self.refuse_special(&statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?)?;

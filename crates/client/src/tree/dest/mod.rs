@@ -41,7 +41,7 @@ pub(super) struct FolderAttrs {
 
 /// The treatment of an existing name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum IfExists {
+pub(super) enum ExistingEntry {
     /// It belongs to this download, because the folder has a temporary name.
     Ours,
     /// It is kept if it is a different file.
@@ -63,7 +63,7 @@ pub(super) enum DestOutcome {
 #[derive(Debug)]
 pub(super) struct DestFolder {
     root: OwnedFd,
-    pub(super) if_exists: IfExists,
+    pub(super) if_exists: ExistingEntry,
     /// Whether a file of the right size and time is taken for complete.
     pub(super) trusts: bool,
     /// When existing files were written, in a folder that has its final name.
@@ -81,8 +81,8 @@ pub(super) struct DestFolder {
 }
 
 impl DestFolder {
-    pub(super) fn new(root: OwnedFd, if_exists: IfExists, old: Option<OwnedFd>) -> Self {
-        let old = old.map(|old| Box::new(Self::new(old, IfExists::Ours, None)));
+    pub(super) fn new(root: OwnedFd, if_exists: ExistingEntry, old: Option<OwnedFd>) -> Self {
+        let old = old.map(|old| Box::new(Self::new(old, ExistingEntry::Ours, None)));
         Self {
             placed: PlacedFiles::of(&root),
             root,
@@ -101,7 +101,7 @@ impl DestFolder {
     /// bytes. `path` is for the message if another process is fetching the same folder.
     pub(super) fn with_log(
         root: OwnedFd,
-        if_exists: IfExists,
+        if_exists: ExistingEntry,
         path: &Path,
     ) -> Result<Self, TreeError> {
         let log = match WriteLog::open(&root) {
@@ -195,7 +195,7 @@ impl DestFolder {
                 }
                 match open_beneath(parent.as_fd(), name, FOLDER) {
                     Ok(_) => return Ok(DestOutcome::Same),
-                    Err(Errno::NOTDIR | Errno::LOOP) if self.if_exists == IfExists::Ours => {
+                    Err(Errno::NOTDIR | Errno::LOOP) if self.if_exists == ExistingEntry::Ours => {
                         unlinkat(parent, name, AtFlags::empty())?;
                     }
                     Err(errno) => return Err(errno),
@@ -218,7 +218,7 @@ impl DestFolder {
             // One call has taken it off the connection.
             buffered::write_received(file, contents, 0, 1, report)
         };
-        if self.if_exists == IfExists::Ours && self.old.is_none() {
+        if self.if_exists == ExistingEntry::Ours && self.old.is_none() {
             // The folder gets its name when it is complete, and their times show which files are:
             // so these need no temporary names.
             let made = self.within(path, |parent, name| {
@@ -290,8 +290,8 @@ impl DestFolder {
     /// Returns what happens to an existing file of the name.
     pub(super) fn existing(&self) -> Existing {
         match self.if_exists {
-            IfExists::Stays => Existing::Keep,
-            IfExists::Ours | IfExists::Replaced => Existing::Replace,
+            ExistingEntry::Stays => Existing::Keep,
+            ExistingEntry::Ours | ExistingEntry::Replaced => Existing::Replace,
         }
     }
 
@@ -303,7 +303,7 @@ impl DestFolder {
     /// Returns the permissions that a folder gets which `make_folder` has made, or found: one that
     /// is not of this download lets others do no more than before.
     pub(super) fn folder_mode(&self, path: &[u8], made: DestOutcome, mode: u32) -> u32 {
-        if made == DestOutcome::New || self.if_exists == IfExists::Ours {
+        if made == DestOutcome::New || self.if_exists == ExistingEntry::Ours {
             return self.permissions(mode);
         }
         let found = if path.is_empty() { fstat(&self.root).map(Some) } else { self.stat(path) };
@@ -314,7 +314,7 @@ impl DestFolder {
     /// Checks whether a file of this name is here that is not of this download.
     pub(super) fn replaces(&self, path: &[u8]) -> Result<bool, Errno> {
         let is_file = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        Ok(self.if_exists == IfExists::Replaced && self.stat(path)?.is_some_and(is_file))
+        Ok(self.if_exists == ExistingEntry::Replaced && self.stat(path)?.is_some_and(is_file))
     }
 
     /// Returns what is known of the file with this name, if there is one.
@@ -346,7 +346,7 @@ impl DestFolder {
             Some(stat) if is_folder(&stat) => {
                 return Err(Errno::ISDIR);
             }
-            Some(_) if self.if_exists == IfExists::Stays => return Err(Errno::EXIST),
+            Some(_) if self.if_exists == ExistingEntry::Stays => return Err(Errno::EXIST),
             Some(stat) => self.refuse_special(&stat)?,
             None => {}
         }
@@ -373,7 +373,7 @@ impl DestFolder {
     fn refuse_special(&self, here: &Stat) -> Result<(), Errno> {
         match FileType::from_raw_mode(here.st_mode) {
             FileType::RegularFile | FileType::Symlink | FileType::Directory => Ok(()),
-            _ if self.if_exists == IfExists::Ours => Ok(()),
+            _ if self.if_exists == ExistingEntry::Ours => Ok(()),
             _ => Err(Errno::NXIO),
         }
     }
@@ -391,7 +391,7 @@ impl DestFolder {
 
     /// Sets the permissions of a file that was here already, if it is of this download.
     pub(super) fn adopt(&self, path: &[u8], mode: u32) -> Result<(), Errno> {
-        if self.if_exists != IfExists::Ours {
+        if self.if_exists != ExistingEntry::Ours {
             return Ok(());
         }
         let mode = self.permissions(mode);
