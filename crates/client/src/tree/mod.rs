@@ -32,7 +32,7 @@ use task::TreeFetch;
 
 pub use dest::ignores_case;
 pub use error::{TreeDone, TreeError, TreeFailed, TreeMethod};
-pub use options::{OnEvent, PathFilter, TreeEvent, TreeGauge, TreeOptions};
+pub use options::{OnTreeEvent, PathFilter, TreeEvent, TreeGauge, TreeOptions};
 pub use paths::{EntryRefusal, check_target, name_of, relative};
 
 /// Fetches everything beneath `url` into the folder `path`, which is created if it is missing.
@@ -54,7 +54,7 @@ pub fn fetch(
     url: &Url,
     path: &Path,
     gauge: &TreeGauge,
-    on_event: OnEvent<'_>,
+    on_event: &OnTreeEvent<'_>,
 ) -> Result<TreeDone, TreeFailed> {
     let mut done = TreeDone::default();
     let (url, has_answered) = (folder_of(url), &AtomicBool::new(false));

@@ -165,4 +165,4 @@ pub enum TreeEvent<'e> {
 }
 
 /// The observer of events.
-pub type OnEvent<'t> = &'t (dyn Fn(&TreeEvent<'_>) + Sync);
+pub type OnTreeEvent<'t> = dyn Fn(&TreeEvent<'_>) + Sync + 't;

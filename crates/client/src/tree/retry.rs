@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::error::{Result, TreeError};
-use super::options::{OnEvent, TreeEvent};
+use super::options::{OnTreeEvent, TreeEvent};
 use super::task::TreeFetch;
 use crate::backoff::Backoff;
 
 /// The attempts of one request.
 pub(super) struct Retry<'p> {
-    on_event: OnEvent<'p>,
+    on_event: &'p OnTreeEvent<'p>,
     cancel: Option<&'p AtomicBool>,
     has_answered: &'p AtomicBool,
     backoff: Backoff,

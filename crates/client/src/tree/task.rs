@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use url::Url;
 
 use super::error::TreeDone;
-use super::options::{OnEvent, TreeGauge, TreeOptions};
+use super::options::{OnTreeEvent, TreeGauge, TreeOptions};
 use crate::download::RateLimit;
 use crate::http::{HttpClient, without_credentials};
 
@@ -18,7 +18,7 @@ pub(super) struct TreeFetch<'j, 'a> {
     pub(super) url: Url,
     pub(super) path: &'j Path,
     pub(super) gauge: &'j TreeGauge,
-    pub(super) on_event: OnEvent<'j>,
+    pub(super) on_event: &'j OnTreeEvent<'j>,
     /// Whether the server has ever answered.
     pub(super) has_answered: &'j AtomicBool,
     /// The limit that all connections share.
