@@ -15,7 +15,7 @@ use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, mkdirat, openat, statat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::rename_new;
 
-use super::journal::{ArchiveJournal, JournalState, remove_stale};
+use super::journal::{ArchiveJournal, NotedArchive, remove_stale};
 
 use crate::tree::dest::{DestFolder, ExistingEntry};
 use crate::tree::error::{Result, TreeError};
@@ -46,7 +46,7 @@ impl ArchiveDest {
         path: &Path,
         url: &str,
         if_exists: ExistingEntry,
-    ) -> Result<(Self, ArchiveJournal, Option<JournalState>)> {
+    ) -> Result<(Self, ArchiveJournal, Option<NotedArchive>)> {
         match openat(CWD, path, FOLDER, Mode::empty()) {
             Ok(root) => Self::existing(path, root, if_exists),
             Err(Errno::NOENT) => match UnfinishedFolder::of(path)? {
@@ -66,7 +66,7 @@ impl ArchiveDest {
         path: &Path,
         root: OwnedFd,
         if_exists: ExistingEntry,
-    ) -> Result<(Self, ArchiveJournal, Option<JournalState>)> {
+    ) -> Result<(Self, ArchiveJournal, Option<NotedArchive>)> {
         let failed = |errno: Errno| TreeError::io("opening", path, errno);
         // If we made it and were killed before the journal was removed.
         if let Some(unnamed) = UnfinishedFolder::of(path)?
@@ -152,7 +152,7 @@ impl UnfinishedFolder {
         self,
         path: &Path,
         url: &str,
-    ) -> Result<(ArchiveDest, ArchiveJournal, Option<JournalState>)> {
+    ) -> Result<(ArchiveDest, ArchiveJournal, Option<NotedArchive>)> {
         let at = self.parent_path.join(&self.part);
         let failed = |errno: Errno| TreeError::io("opening", &at, errno);
         let has_journal = match statat(&self.parent, self.journal(), AtFlags::SYMLINK_NOFOLLOW) {
@@ -210,7 +210,7 @@ fn open_journal(
     at: &Path,
     name: &OsStr,
     path: &Path,
-) -> Result<(ArchiveJournal, Option<JournalState>)> {
+) -> Result<(ArchiveJournal, Option<NotedArchive>)> {
     ArchiveJournal::open(folder, name).map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::WOULDBLOCK) => TreeError::Busy { path: path.to_path_buf() },
         Some(Errno::EXIST) => TreeError::Foreign { path: at.join(name), url: None },

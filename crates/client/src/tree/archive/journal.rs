@@ -59,7 +59,7 @@ pub(super) struct ArchiveId {
 
 /// The contents of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct JournalState {
+pub(super) struct NotedArchive {
     pub(super) origin: ArchiveId,
     /// The position up to which the archive is unpacked.
     pub(super) position: u64,
@@ -96,7 +96,7 @@ impl ArchiveJournal {
     ///
     /// `EWOULDBLOCK` if another process has it open, `EEXIST` if it is not of this program, and as
     /// openat(2) and read(2).
-    pub(super) fn open(folder: OwnedFd, name: &OsStr) -> io::Result<(Self, Option<JournalState>)> {
+    pub(super) fn open(folder: OwnedFd, name: &OsStr) -> io::Result<(Self, Option<NotedArchive>)> {
         let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // A FIFO must not wait for its other end.
         let flags = flags | OFlags::NONBLOCK;
@@ -249,14 +249,14 @@ fn is_foreign(file: &File) -> io::Result<bool> {
 }
 
 /// Parses a journal; returns its contents and the end of its last valid line.
-fn read(text: &[u8], epoch: &str) -> (Option<JournalState>, u64) {
+fn read(text: &[u8], epoch: &str) -> (Option<NotedArchive>, u64) {
     let nothing = (None, 0);
     let Some(rest) = text.strip_prefix(MAGIC.as_bytes()) else { return nothing };
     let mut lines = rest.split_inclusive(|byte| *byte == b'\n');
     let safe = lines.next().and_then(|line| position(line, SAFE));
     let done = lines.next().and_then(|line| position(line, DONE));
     let mut end = LINES_AT;
-    let mut noted: Option<JournalState> = None;
+    let mut noted: Option<NotedArchive> = None;
     let mut large: Vec<LargeFile> = Vec::new();
     for line in lines {
         let Some(words) = unsealed(line) else { break };
@@ -284,7 +284,7 @@ fn read(text: &[u8], epoch: &str) -> (Option<JournalState>, u64) {
 fn take(
     words: &[&str],
     epoch: &str,
-    noted: &mut Option<JournalState>,
+    noted: &mut Option<NotedArchive>,
     large: &mut Vec<LargeFile>,
 ) -> Option<()> {
     match (words, noted) {
@@ -299,7 +299,7 @@ fn take(
             let (is_same_epoch, folders) = (*then == epoch, Vec::new());
             let (position, large, partial) = (0, None, None);
             *noted =
-                Some(JournalState { origin, position, is_same_epoch, folders, large, partial });
+                Some(NotedArchive { origin, position, is_same_epoch, folders, large, partial });
         }
         (["boot", then], Some(noted)) => noted.is_same_epoch = *then == epoch,
         (["folder", mode, tv_sec, tv_nsec, name], Some(noted)) => {
@@ -430,7 +430,7 @@ mod tests {
         let (journal, text) = written(dest.path());
         let (noted, end) = read(&text, &journal.epoch);
         let folders = vec![folder(b""), folder(b"d/e f")];
-        let expected = JournalState {
+        let expected = NotedArchive {
             origin: origin(),
             position: 1_000_000,
             is_same_epoch: true,
@@ -441,7 +441,7 @@ mod tests {
         assert_eq!((noted, end), (Some(expected.clone()), text.len() as u64));
         // After another start of the machine, or in another mount, only what was on the disk
         // counts.
-        let other = JournalState { position: 0, is_same_epoch: false, large: None, ..expected };
+        let other = NotedArchive { position: 0, is_same_epoch: false, large: None, ..expected };
         let another_mount = format!("{}1", journal.epoch);
         for epoch in ["another", &another_mount] {
             assert_eq!(read(&text, epoch).0.as_ref(), Some(&other), "{epoch}");

@@ -17,7 +17,7 @@ use super::retry::Retry;
 use super::task::TreeFetch;
 use crate::http::{OpenResponse, Request};
 use destination::ArchiveDest;
-use journal::{ArchiveId, JournalState};
+use journal::{ArchiveId, NotedArchive};
 use unpack::{BodyEnd, Unpack};
 
 /// An archive that a server offers.
@@ -98,7 +98,7 @@ pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>, offer: ArchiveOffer) -> Result
 }
 
 /// Resumes what an earlier run has left.
-fn go_on(unpack: &mut Unpack<'_, '_, '_>, noted: JournalState, offer: &ArchiveOffer) -> Result<()> {
+fn go_on(unpack: &mut Unpack<'_, '_, '_>, noted: NotedArchive, offer: &ArchiveOffer) -> Result<()> {
     // After a power cut a file may have its size and time and not its bytes. In a folder that has
     // its name a log tells which.
     unpack.destination.dest.trusts = noted.is_same_epoch || !unpack.destination.is_unnamed();

@@ -12,7 +12,7 @@ use underpass_engine::hint::Action;
 use underpass_protocol::archive::BLOCK;
 
 use super::destination::ArchiveDest;
-use super::journal::{ArchiveId, ArchiveJournal, JournalState, LargeFile};
+use super::journal::{ArchiveId, ArchiveJournal, LargeFile, NotedArchive};
 use super::stream::{ArchiveStream, receive_options};
 use crate::http::OpenResponse;
 use crate::tree::dest::{DestOutcome, FolderAttrs};
@@ -83,7 +83,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     }
 
     /// Resumes where an earlier run has stopped.
-    pub(super) fn resume(&mut self, noted: JournalState) -> Result<()> {
+    pub(super) fn resume(&mut self, noted: NotedArchive) -> Result<()> {
         self.tree.gauge.total.store(noted.origin.len + 1, Ordering::Relaxed);
         self.origin = noted.origin;
         for facts in noted.folders {
