@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 
 use underpass_engine::hint::{Hint, Hinted};
 
-use super::download::{DownloadError, Failed};
+use super::download::{DownloadError, DownloadFailed};
 use super::error::ClientError;
 use super::tree::{TreeError, TreeFailed};
 use super::upload::{UploadError, UploadFailed};
@@ -57,7 +57,7 @@ impl Hinted for DownloadError {
     }
 }
 
-impl Hinted for Failed {
+impl Hinted for DownloadFailed {
     fn hint(&self) -> Option<Hint> {
         match self.kept {
             Some(_) => Some(Hint::new("the same command resumes from there")),

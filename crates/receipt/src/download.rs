@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
-use underpass_client::download::{DownloadError, DownloadOutcome, Failed};
+use underpass_client::download::{DownloadError, DownloadFailed, DownloadOutcome};
 use underpass_client::{Url, without_credentials};
 use underpass_engine::EndKind;
 use underpass_transport::digest::DigestCheck;
@@ -77,7 +77,7 @@ impl GetReceipt {
 
     /// Creates the receipt of a URL that could not be fetched.
     #[must_use]
-    pub fn of_failed(url: &str, path: &Path, failed: &Failed, elapsed: Duration) -> Self {
+    pub fn of_failed(url: &str, path: &Path, failed: &DownloadFailed, elapsed: Duration) -> Self {
         let done = DownloadOutcome {
             report: (*failed.report).clone(),
             tls: failed.tls.as_deref().cloned(),

@@ -100,7 +100,7 @@ pub struct DownloadOutcome {
 /// A failed download, and what it leaves.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
-pub struct Failed {
+pub struct DownloadFailed {
     /// Why.
     #[source]
     pub error: DownloadError,
@@ -190,7 +190,7 @@ impl Retryable for DownloadError {
     }
 }
 
-impl<E: Into<DownloadError>> From<E> for Failed {
+impl<E: Into<DownloadError>> From<E> for DownloadFailed {
     fn from(error: E) -> Self {
         let (report, kept, tls) = (Box::default(), None, None);
         Self { error: error.into(), report, connections: 0, resumed_at: 0, kept, tls }

@@ -30,7 +30,7 @@ use super::http::HttpClient;
 use run::{Download, MirrorServer, request_head};
 
 pub(crate) use check::{check_range, offered};
-pub use error::{DownloadError, DownloadOutcome, Failed, PartialInfo};
+pub use error::{DownloadError, DownloadFailed, DownloadOutcome, PartialInfo};
 pub use name::name_of;
 pub use options::{DownloadEvent, DownloadOptions, Gauge, IfExists, Target};
 pub(crate) use partial_file::keep_mode;
@@ -89,12 +89,13 @@ impl<'a> Downloader<'a> {
     ///
     /// # Errors
     ///
-    /// [`Failed`], which says what has been moved up to then and what is kept to be resumed.
+    /// [`DownloadFailed`], which says what has been moved up to then and what is kept to be
+    /// resumed.
     ///
     /// # On failure
     ///
-    /// The target has the file that it had before. [`Failed::kept`] names the partial file, of one
-    /// version, with which the same call goes on; without it nothing is left. A
+    /// The target has the file that it had before. [`DownloadFailed::kept`] names the partial file,
+    /// of one version, with which the same call goes on; without it nothing is left. A
     /// [`Target::Stream`] has the bytes that the report counts.
     pub fn fetch(
         &self,
@@ -102,7 +103,7 @@ impl<'a> Downloader<'a> {
         target: &Target<'_>,
         gauge: &Gauge,
         on_event: &(dyn Fn(&DownloadEvent<'_>) + Sync),
-    ) -> Result<DownloadOutcome, Failed> {
+    ) -> Result<DownloadOutcome, DownloadFailed> {
         let mut moved = Report::default();
         let mut first = Server { client: &self.client, url };
         let mut mirrors = self.mirrors.as_slice();
@@ -149,7 +150,7 @@ impl<'a> Downloader<'a> {
         gauge: &Gauge,
         on_event: &(dyn Fn(&DownloadEvent<'_>) + Sync),
         mut moved: Report,
-    ) -> Result<DownloadOutcome, Failed> {
+    ) -> Result<DownloadOutcome, DownloadFailed> {
         let (mut server, mut rest) = (first, mirrors.iter());
         loop {
             let download = Download::new(self, server, &[], target, gauge, on_event);

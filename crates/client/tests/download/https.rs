@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use underpass_client::download::{DownloadError, Failed};
+use underpass_client::download::{DownloadError, DownloadFailed};
 use underpass_client::{ClientError, Credentials, Proxies, TlsSetup, Url};
 use underpass_transport::tls::{EncryptedBy, HandshakeError, KernelTlsObstacle, Trust};
 
@@ -25,7 +25,7 @@ fn https(front: &Front, path: &str) -> Url {
 }
 
 /// What went wrong in the handshake.
-fn handshake(failed: &Failed) -> &HandshakeError {
+fn handshake(failed: &DownloadFailed) -> &HandshakeError {
     match &failed.error {
         DownloadError::Client(ClientError::Tls { error, .. }) => error,
         error => panic!("{error}"),

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use underpass_client::Credentials;
-use underpass_client::download::{DownloadError, Failed, IfExists};
+use underpass_client::download::{DownloadError, DownloadFailed, IfExists};
 
 use crate::rig::{Client, Server, TAG, give, hang_up, head, noise, say};
 
@@ -33,7 +33,7 @@ fn server(bytes: &Arc<Vec<u8>>, first: usize, is_well: &Arc<AtomicBool>) -> Serv
 }
 
 /// A client that has so many bytes, and its server, which is well again.
-fn broken_off(bytes: &Arc<Vec<u8>>, first: usize) -> (Client, Server, Failed) {
+fn broken_off(bytes: &Arc<Vec<u8>>, first: usize) -> (Client, Server, DownloadFailed) {
     let is_well = Arc::new(AtomicBool::new(false));
     let server = server(bytes, first, &is_well);
     let mut client = Client::new();

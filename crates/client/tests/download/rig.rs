@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use underpass_client::download::{
-    DownloadEvent, DownloadOptions, DownloadOutcome, Downloader, Failed, Gauge, IfExists, Target,
+    DownloadEvent, DownloadFailed, DownloadOptions, DownloadOutcome, Downloader, Gauge, IfExists,
+    Target,
 };
 use underpass_client::{Credentials, HttpClient, Proxies, TlsSetup, Url};
 
@@ -230,7 +231,7 @@ impl Client {
     }
 
     /// Fetches to a file of the name `file`.
-    pub fn get(&self, url: &Url) -> Result<DownloadOutcome, Failed> {
+    pub fn get(&self, url: &Url) -> Result<DownloadOutcome, DownloadFailed> {
         self.get_until(url, None)
     }
 
@@ -238,7 +239,7 @@ impl Client {
         &self,
         url: &Url,
         cancel: Option<&AtomicBool>,
-    ) -> Result<DownloadOutcome, Failed> {
+    ) -> Result<DownloadOutcome, DownloadFailed> {
         let folder: OwnedFd = File::open(self.folder.path()).unwrap().into();
         let name = OsStr::new("file");
         let target = Target::Named { folder: &folder, name, if_exists: self.if_exists };
@@ -261,7 +262,7 @@ impl Client {
 
     /// Fails and leaves nothing.
     #[track_caller]
-    pub fn fails(&self, url: &Url, words: &str) -> Failed {
+    pub fn fails(&self, url: &Url, words: &str) -> DownloadFailed {
         let failed = self.get(url).unwrap_err();
         let text = failed.to_string();
         assert!(text.contains(words), "'{words}' is not in: {text}");

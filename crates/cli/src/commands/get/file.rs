@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::BinaryBytes;
 use underpass_client::download::{
-    DownloadError, DownloadEvent, DownloadOptions, DownloadOutcome, Downloader, Failed, Gauge,
-    PartialInfo, RateLimit, name_of,
+    DownloadError, DownloadEvent, DownloadFailed, DownloadOptions, DownloadOutcome, Downloader,
+    Gauge, PartialInfo, RateLimit, name_of,
 };
 use underpass_client::{TlsSetup, Url};
 
@@ -119,7 +119,7 @@ fn finish(
     args: &GetArgs,
     url: &Url,
     destination: GetDestination,
-    outcome: std::result::Result<DownloadOutcome, Failed>,
+    outcome: std::result::Result<DownloadOutcome, DownloadFailed>,
     elapsed: Duration,
 ) -> Result<()> {
     match outcome {

@@ -8,7 +8,7 @@ use underpass_engine::hint::Action;
 use super::mirrors::MirrorServer;
 use super::state::{Download, RequestMode};
 use crate::download::check::check;
-use crate::download::error::{DownloadError, Failed, PartialInfo, Result};
+use crate::download::error::{DownloadError, DownloadFailed, PartialInfo, Result};
 use crate::download::options::{DownloadEvent, IfExists, Target};
 use crate::download::partial_file::{PartialFile, set_time};
 use crate::download::version_attr;
@@ -112,7 +112,7 @@ impl Download<'_, '_> {
     }
 
     /// Returns the failure, with what is kept.
-    pub(super) fn failed(mut self, error: DownloadError) -> Failed {
+    pub(super) fn failed(mut self, error: DownloadError) -> DownloadFailed {
         let kept = self.here();
         if let (true, Some(name), 0) = (self.is_on_disk, self.name(), kept) {
             self.partial = None;
@@ -126,7 +126,7 @@ impl Download<'_, '_> {
         let kept = name
             .map(|name| PartialInfo { name: name.part_name().into_boxed_os_str(), bytes: kept })
             .map(Box::new);
-        Failed {
+        DownloadFailed {
             error,
             report: Box::new(self.report),
             connections: self.connections,

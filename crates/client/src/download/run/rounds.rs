@@ -12,7 +12,7 @@ use super::first::FirstAnswer;
 use super::mirrors::Sources;
 use super::state::{Download, MIN_KEPT, RequestMode};
 use crate::backoff::Backoff;
-use crate::download::error::{DownloadError, DownloadOutcome, Failed, Result};
+use crate::download::error::{DownloadError, DownloadFailed, DownloadOutcome, Result};
 use crate::download::options::{DownloadEvent, Target};
 use crate::download::partial_file::PartialFile;
 use crate::download::scheduler::SegmentScheduler;
@@ -22,7 +22,7 @@ use crate::http::OpenResponse;
 
 impl<'a> Download<'_, 'a> {
     /// Runs the download to its end.
-    pub(in super::super) fn run(mut self) -> Result<DownloadOutcome, Failed> {
+    pub(in super::super) fn run(mut self) -> Result<DownloadOutcome, DownloadFailed> {
         match self.all() {
             Ok(was_here) => Ok(DownloadOutcome {
                 size: self.total.unwrap_or_else(|| self.report.bytes()),
