@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use underpass_client::Url;
-use underpass_client::tree::TreeDone;
+use underpass_client::tree::TreeOutcome;
 use underpass_engine::EndKind;
 
 use crate::download::shown;
@@ -20,7 +20,7 @@ pub struct TreeReceipt {
     pub file: String,
     /// The way by which the folder was fetched, and the counts.
     #[serde(flatten)]
-    pub done: TreeDone,
+    pub done: TreeOutcome,
     /// The receipt that every transfer has.
     #[serde(flatten)]
     pub receipt: Receipt,
@@ -29,7 +29,7 @@ pub struct TreeReceipt {
 impl TreeReceipt {
     /// Creates the receipt of a URL.
     #[must_use]
-    pub fn new(url: &Url, path: &Path, done: &TreeDone, elapsed: Duration) -> Self {
+    pub fn new(url: &Url, path: &Path, done: &TreeOutcome, elapsed: Duration) -> Self {
         Self {
             url: shown(url),
             file: path.display().to_string(),

@@ -28,7 +28,7 @@ pub enum TreeMethod {
 
 /// The result of fetching a folder. The names of the counts in JSON are stable.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct TreeDone {
+pub struct TreeOutcome {
     /// The way by which it was fetched.
     #[serde(rename = "way")]
     pub method: TreeMethod,
@@ -68,7 +68,7 @@ pub struct TreeFailed {
     #[source]
     pub error: TreeError,
     /// The result until then, which the next run can resume.
-    pub done: Box<TreeDone>,
+    pub done: Box<TreeOutcome>,
 }
 
 pub(super) type Result<T, E = TreeError> = std::result::Result<T, E>;

@@ -31,7 +31,7 @@ use crate::tree::error::Result;
 use task::TreeFetch;
 
 pub use dest::ignores_case;
-pub use error::{TreeDone, TreeError, TreeFailed, TreeMethod};
+pub use error::{TreeError, TreeFailed, TreeMethod, TreeOutcome};
 pub use options::{OnTreeEvent, PathFilter, TreeEvent, TreeGauge, TreeOptions};
 pub use paths::{EntryRefusal, check_target, name_of, relative};
 
@@ -55,8 +55,8 @@ pub fn fetch(
     path: &Path,
     gauge: &TreeGauge,
     on_event: &OnTreeEvent<'_>,
-) -> Result<TreeDone, TreeFailed> {
-    let mut done = TreeDone::default();
+) -> Result<TreeOutcome, TreeFailed> {
+    let mut done = TreeOutcome::default();
     let (url, has_answered) = (folder_of(url), &AtomicBool::new(false));
     let rate_limit = Arc::new(RateLimit::new(options.rate));
     let mut tree = TreeFetch {

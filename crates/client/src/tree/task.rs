@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use url::Url;
 
-use super::error::TreeDone;
+use super::error::TreeOutcome;
 use super::options::{OnTreeEvent, TreeGauge, TreeOptions};
 use crate::download::RateLimit;
 use crate::http::{HttpClient, without_credentials};
@@ -23,7 +23,7 @@ pub(super) struct TreeFetch<'j, 'a> {
     pub(super) has_answered: &'j AtomicBool,
     /// The limit that all connections share.
     pub(super) rate_limit: Arc<RateLimit>,
-    pub(super) done: &'j mut TreeDone,
+    pub(super) done: &'j mut TreeOutcome,
 }
 
 impl TreeFetch<'_, '_> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tar::EntryType;
 use tempfile::TempDir;
-use underpass_client::tree::{TreeDone, TreeEvent, TreeFailed, TreeGauge, TreeOptions, fetch};
+use underpass_client::tree::{TreeEvent, TreeFailed, TreeGauge, TreeOptions, TreeOutcome, fetch};
 use underpass_client::{Credentials, HttpClient, Proxies, TlsSetup, Url};
 use underpass_testkit::names;
 
@@ -73,7 +73,7 @@ pub(crate) fn response(media_type: &str, body: &[u8]) -> Vec<u8> {
 pub(crate) struct Outcome {
     /// The folder in which all is, one below the place that must stay as it is.
     pub(crate) place: TempDir,
-    pub(crate) outcome: Result<TreeDone, TreeFailed>,
+    pub(crate) outcome: Result<TreeOutcome, TreeFailed>,
     pub(crate) left_out: Vec<String>,
 }
 

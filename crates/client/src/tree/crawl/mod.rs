@@ -10,7 +10,7 @@ mod worker;
 use std::sync::mpsc;
 use std::thread;
 
-use super::error::{Result, TreeDone, TreeError, TreeMethod};
+use super::error::{Result, TreeError, TreeMethod, TreeOutcome};
 use super::options::TreeEvent;
 use super::task::TreeFetch;
 use prune::IfOtherKind;
@@ -36,7 +36,7 @@ pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>) -> Result<()> {
 fn fetch_once(
     tree: &TreeFetch<'_, '_>,
     if_other_kind: IfOtherKind,
-) -> Result<(Result<()>, TreeDone, bool)> {
+) -> Result<(Result<()>, TreeOutcome, bool)> {
     let threads = tree.options.connections.max(1);
     let crawl = Crawl::new(tree, if_other_kind)?;
     (tree.on_event)(&TreeEvent::Begun(TreeMethod::Listing));
@@ -55,7 +55,7 @@ fn fetch_once(
         // Where no more threads are allowed, there are fewer.
         let start = |_| thread::Builder::new().spawn_scoped(scope, || worker::work(&crawl)).ok();
         let workers: Vec<_> = (0..threads).map_while(start).collect();
-        let alone = if workers.is_empty() { worker::work(&crawl) } else { TreeDone::default() };
+        let alone = if workers.is_empty() { worker::work(&crawl) } else { TreeOutcome::default() };
         let done = workers.into_iter().map(|worker| worker.join().unwrap_or_default());
         let done = done.fold(alone, sum);
         drop(running);
@@ -64,7 +64,7 @@ fn fetch_once(
     Ok(crawl.finish(done))
 }
 
-fn sum(mut all: TreeDone, one: TreeDone) -> TreeDone {
+fn sum(mut all: TreeOutcome, one: TreeOutcome) -> TreeOutcome {
     all.files += one.files;
     all.here += one.here;
     all.folders += one.folders;

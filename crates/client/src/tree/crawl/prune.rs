@@ -20,7 +20,7 @@ use url::Url;
 use crate::download::PARTIAL_ENDS;
 use crate::error::ClientError;
 use crate::tree::dest::DestFolder;
-use crate::tree::error::{Result, TreeDone, TreeError, explain};
+use crate::tree::error::{Result, TreeError, TreeOutcome, explain};
 use crate::tree::listing::Listing;
 use crate::tree::options::TreeEvent;
 use crate::tree::paths::{RESERVED, joined};
@@ -112,7 +112,7 @@ impl Prune {
         &self,
         tree: &TreeFetch<'_, '_>,
         dest: &DestFolder,
-        done: &mut TreeDone,
+        done: &mut TreeOutcome,
     ) -> Result<()> {
         let nothing = |reason| Err(TreeError::NothingRemoved { reason });
         let doubt = lock(&self.doubt).take();
@@ -167,7 +167,7 @@ struct UnlistedWalk<'w, 'j, 'a> {
     other_kind: &'w HashMap<Vec<u8>, Errno>,
     /// The entries to remove, and whether each is a folder; the contents of folders before them.
     found: Vec<(Vec<u8>, bool)>,
-    done: &'w mut TreeDone,
+    done: &'w mut TreeOutcome,
 }
 
 impl UnlistedWalk<'_, '_, '_> {
@@ -287,7 +287,7 @@ fn is_in_use(folder: &OwnedFd, name: &[u8]) -> bool {
 }
 
 /// Reports what stays though it was to be removed.
-fn leave(tree: &TreeFetch<'_, '_>, done: &mut TreeDone, path: &[u8], errno: Errno) {
+fn leave(tree: &TreeFetch<'_, '_>, done: &mut TreeOutcome, path: &[u8], errno: Errno) {
     done.left_out += 1;
     (tree.on_event)(&TreeEvent::LeftOut { path, reason: &explain(errno) });
 }

@@ -15,7 +15,7 @@ use underpass_engine::wait::lock;
 use super::prune::{IfOtherKind, Prune};
 use super::queue::{CrawlQueue, CrawlTask};
 use crate::tree::dest::{DestFolder, ExistingEntry};
-use crate::tree::error::{Result, TreeDone, TreeError, explain};
+use crate::tree::error::{Result, TreeError, TreeOutcome, explain};
 use crate::tree::listing::{EntryFacts, ListingEntry};
 use crate::tree::options::TreeEvent;
 use crate::tree::task::TreeFetch;
@@ -77,7 +77,7 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
     /// Removes what the server does not list, and sets permissions and times of the folders,
     /// deepest first, after everything else. Returns whether something was removed that was in the
     /// way of another kind.
-    pub(super) fn finish(mut self, mut done: TreeDone) -> (Result<()>, TreeDone, bool) {
+    pub(super) fn finish(mut self, mut done: TreeOutcome) -> (Result<()>, TreeOutcome, bool) {
         let fetched = self.queue.finish();
         let pruned = match &self.prune {
             Some(prune) if fetched.is_ok() => prune.run(self.tree, &self.dest, &mut done),

@@ -11,14 +11,14 @@ use super::state::Crawl;
 use crate::download::DownloadError;
 use crate::error::{ClientError, InvalidResponse};
 use crate::http::{Connection, OpenResponse, Request, Response};
-use crate::tree::error::{Result, TreeDone, TreeError, explain, is_about_name};
+use crate::tree::error::{Result, TreeError, TreeOutcome, explain, is_about_name};
 use crate::tree::options::TreeEvent;
 use crate::tree::retry::Retry;
 
 /// Fetches with a connection of its own until nothing is left. If the server refuses this one and
 /// serves others, these do its work.
-pub(super) fn work(crawl: &Crawl<'_, '_, '_>) -> TreeDone {
-    let mut worker = CrawlWorker { crawl, idle: None, done: TreeDone::default() };
+pub(super) fn work(crawl: &Crawl<'_, '_, '_>) -> TreeOutcome {
+    let mut worker = CrawlWorker { crawl, idle: None, done: TreeOutcome::default() };
     while let Some(mut task) = crawl.queue.take() {
         worker.done.connections = 1;
         let mut retry = Retry::new(crawl.tree);
@@ -74,7 +74,7 @@ fn is_of_connection(error: &TreeError) -> bool {
 pub(super) struct CrawlWorker<'w, 'c, 'j, 'a> {
     pub(super) crawl: &'w Crawl<'c, 'j, 'a>,
     pub(super) idle: Option<Connection<'a>>,
-    pub(super) done: TreeDone,
+    pub(super) done: TreeOutcome,
 }
 
 impl<'a> CrawlWorker<'_, '_, '_, 'a> {
