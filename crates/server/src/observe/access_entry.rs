@@ -9,7 +9,7 @@ use std::time::{Instant, SystemTime};
 use crate::connection::Link;
 use crate::connection::outcome::{SendFailure, SendOutcome};
 use crate::connection::peer::Peer;
-use crate::observe::pending_entry::{LogBuffer, PendingEntry};
+use crate::observe::pending_entry::{LineBuffers, PendingEntry};
 use crate::routing::context::RequestContext;
 use crate::server::settings::ServerEvent;
 use crate::server::worker::Worker;
@@ -22,7 +22,7 @@ use underpass_transport::tls;
 /// Creates the entry of a request, which has no address yet.
 pub(crate) fn begin(ctx: &RequestContext<'_>) -> Box<AccessEntry> {
     let (Link { worker, peer }, request) = (ctx.link(), &ctx.request);
-    let mut entry = worker.log_buffer.borrow_mut().spare.pop().unwrap_or_default();
+    let mut entry = worker.line_buffers.borrow_mut().spare.pop().unwrap_or_default();
     entry.clear();
     entry.verb.push_str(&request.verb[..request.verb.len().min(MAX_VERB)]);
     push_text(&mut entry.target, request.target, MAX_TARGET);
@@ -63,7 +63,7 @@ fn secured(facts: &tls::SessionFacts) -> Secured {
 /// Creates the entry of an unreadable request from its first line.
 pub(crate) fn begin_unreadable(link: Link<'_>, bytes: &[u8]) -> Box<AccessEntry> {
     let Link { worker, peer } = link;
-    let mut entry = worker.log_buffer.borrow_mut().spare.pop().unwrap_or_default();
+    let mut entry = worker.line_buffers.borrow_mut().spare.pop().unwrap_or_default();
     entry.clear();
     entry.is_secure = peer.is_secure();
     entry.tls = peer.session().map(|session| secured(session.facts()));
@@ -204,7 +204,7 @@ fn write(worker: &Worker, entry: &AccessEntry) -> ControlFlow<()> {
     let observer = worker.shared.observer.get();
     let then = observer.map_or(ControlFlow::Continue(()), |observer| observer(entry));
     let Some(format) = &worker.shared.settings.log else { return then };
-    let LogBuffer { time, line, .. } = &mut *worker.log_buffer.borrow_mut();
+    let LineBuffers { time, line, .. } = &mut *worker.line_buffers.borrow_mut();
     line.clear();
     format.line_into(entry, time, line);
     worker.shared.log(line);
@@ -213,7 +213,7 @@ fn write(worker: &Worker, entry: &AccessEntry) -> ControlFlow<()> {
 
 /// Keeps the memory of an entry for another one.
 pub(crate) fn recycle(worker: &Worker, entry: Box<AccessEntry>) {
-    let spare = &mut worker.log_buffer.borrow_mut().spare;
+    let spare = &mut worker.line_buffers.borrow_mut().spare;
     if spare.len() < MAX_SPARE {
         spare.push(entry);
     }

@@ -13,7 +13,7 @@ pub(crate) struct PendingEntry {
 
 /// The buffers with which one worker formats its lines.
 #[derive(Debug)]
-pub(crate) struct LogBuffer {
+pub(crate) struct LineBuffers {
     pub(crate) time: TimeText,
     pub(crate) line: Vec<u8>,
     /// Entries whose memory can be used again.
@@ -21,7 +21,7 @@ pub(crate) struct LogBuffer {
     pub(crate) spare: Vec<Box<AccessEntry>>,
 }
 
-impl Default for LogBuffer {
+impl Default for LineBuffers {
     fn default() -> Self {
         Self { time: TimeText::local(), line: Vec::new(), spare: Vec::new() }
     }

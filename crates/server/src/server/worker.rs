@@ -11,7 +11,7 @@ use underpass_engine::{Capabilities, PipePool};
 
 use crate::connection::peer::{Activity, Peer};
 use crate::files::open_files::OpenFiles;
-use crate::observe::pending_entry::LogBuffer;
+use crate::observe::pending_entry::LineBuffers;
 use crate::server::limits::admission::Network;
 use crate::server::limits::turn_queue::TurnQueue;
 use crate::server::shared::Shared;
@@ -34,7 +34,7 @@ pub(crate) struct Worker {
     /// The memory of the last small response, for the next one.
     pub(crate) message: RefCell<Vec<u8>>,
     /// The buffers for writing the access log.
-    pub(crate) log_buffer: RefCell<LogBuffer>,
+    pub(crate) line_buffers: RefCell<LineBuffers>,
     pub(crate) capabilities: Capabilities,
     pub(crate) pipes: PipePool,
     /// Held by handshakes while they take a step.
@@ -71,7 +71,7 @@ impl Worker {
             published,
             scratch: RefCell::new(vec![0; SCRATCH]),
             message: RefCell::default(),
-            log_buffer: RefCell::default(),
+            line_buffers: RefCell::default(),
             capabilities: Capabilities::default(),
             pipes: PipePool::default(),
             handshakes: Semaphore::new(STEPS_AT_ONCE),
