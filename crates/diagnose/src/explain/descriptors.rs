@@ -13,13 +13,13 @@ use underpass_engine::EndKind;
 /// A file, whatever its names are: device, inode number, and the second and nanosecond of its
 /// birth where the file system records it, since numbers are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct FileId {
+pub(super) struct DescriptorId {
     device: (u32, u32),
     number: u64,
     born: (i64, u32),
 }
 
-impl FileId {
+impl DescriptorId {
     #[cfg(test)]
     pub(super) fn numbered(number: u64) -> Self {
         Self { device: (0, 0), number, born: (0, 0) }
@@ -32,7 +32,7 @@ pub(super) struct CallEnd {
     /// The kind of the end.
     pub(super) kind: EndKind,
     /// The identity of the file, socket or pipe.
-    pub(super) id: FileId,
+    pub(super) id: DescriptorId,
     /// The size of a file in bytes.
     pub(super) size: u64,
     /// The name, shared with all other ends that are shown under it.
@@ -42,7 +42,7 @@ pub(super) struct CallEnd {
 /// Looks up descriptors, and caches their names.
 #[derive(Debug, Default)]
 pub(super) struct Descriptors {
-    names: HashMap<FileId, (EndKind, Rc<str>)>,
+    names: HashMap<DescriptorId, (EndKind, Rc<str>)>,
     /// Whether the kernel makes up the files of a device number without a device.
     made_up: HashMap<(u32, u32), bool>,
 }
@@ -54,10 +54,10 @@ impl Descriptors {
         let path = format!("/proc/{tid}/fd/{}", fd as u32);
         let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::SIZE | StatxFlags::BTIME;
         let Ok(facts) = statx(CWD, &*path, AtFlags::STATX_DONT_SYNC, wanted) else {
-            let id = FileId { device: (0, 0), number: 0, born: (0, 0) };
+            let id = DescriptorId { device: (0, 0), number: 0, born: (0, 0) };
             return CallEnd { kind: EndKind::Other, id, size: 0, name: "nothing".into() };
         };
-        let id = FileId {
+        let id = DescriptorId {
             device: (facts.stx_dev_major, facts.stx_dev_minor),
             number: facts.stx_ino,
             born: (facts.stx_btime.tv_sec, facts.stx_btime.tv_nsec),

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use underpass_engine::{EndKind, Mechanism, errno};
 
 use super::calls::ByteDirection;
-use super::descriptors::{CallEnd, FileId};
+use super::descriptors::{CallEnd, DescriptorId};
 
 /// The counters of a traced program.
 #[derive(Debug, Default)]
@@ -28,15 +28,15 @@ pub struct Ledger {
     /// Calls that would have had to wait.
     pub waits: u64,
     /// Bytes of mapped files, by file, without those that are programs.
-    pub(super) mapped: HashMap<FileId, u64>,
+    pub(super) mapped: HashMap<DescriptorId, u64>,
     /// The files that are programs or libraries.
-    pub(super) code: HashSet<FileId>,
+    pub(super) code: HashSet<DescriptorId>,
     /// Calls whose work cannot be observed.
     pub hidden: HiddenCalls,
     /// The sockets that are counted in `ends`.
-    sockets: HashSet<FileId>,
+    sockets: HashSet<DescriptorId>,
     /// Bytes that splice(2) has put into pipes and not yet taken out.
-    held: HashMap<FileId, PipeContent>,
+    held: HashMap<DescriptorId, PipeContent>,
 }
 
 /// Calls whose work cannot be observed.

@@ -8,26 +8,26 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::descriptors::FileId;
+use super::descriptors::DescriptorId;
 
 /// The parts of one process' memory that are files.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mappings {
     /// End and file by start.
-    parts: BTreeMap<u64, (u64, FileId)>,
+    parts: BTreeMap<u64, (u64, DescriptorId)>,
     /// Files that are programs or libraries.
-    code: HashSet<FileId>,
+    code: HashSet<DescriptorId>,
 }
 
 impl Mappings {
     /// Notes that `len` bytes from `start` are a part of a file from now on.
-    pub(super) fn insert(&mut self, start: u64, len: u64, file: FileId) {
+    pub(super) fn insert(&mut self, start: u64, len: u64, file: DescriptorId) {
         self.remove(start, len);
         self.parts.insert(start, (start.saturating_add(whole_pages(len)), file));
     }
 
     /// Notes that a file is a program or library.
-    pub(super) fn is_code(&mut self, file: FileId) {
+    pub(super) fn is_code(&mut self, file: DescriptorId) {
         self.code.insert(file);
     }
 
@@ -53,7 +53,7 @@ impl Mappings {
     }
 
     /// Returns the file that is mapped at an address, including programs and libraries.
-    pub(super) fn at(&self, address: u64) -> Option<FileId> {
+    pub(super) fn at(&self, address: u64) -> Option<DescriptorId> {
         let (_, (end, file)) = self.parts.range(..=address).next_back()?;
         (*end > address).then_some(*file)
     }
@@ -79,8 +79,8 @@ mod tests {
 
     const PAGE: u64 = 65_536;
 
-    fn file(number: u64) -> FileId {
-        FileId::numbered(number)
+    fn file(number: u64) -> DescriptorId {
+        DescriptorId::numbered(number)
     }
 
     #[test]

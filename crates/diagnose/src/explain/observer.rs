@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use underpass_engine::{EndKind, Mechanism};
 
 use super::calls::{ByteDirection, MemoryArguments, SyscallEffect, WatchedCall};
-use super::descriptors::{CallEnd, Descriptors, FileId};
+use super::descriptors::{CallEnd, DescriptorId, Descriptors};
 use super::ledger::{Endpoints, Ledger, MemoryKind, MemorySplit};
 use super::mappings::Mappings;
 use super::process::{CallSubject, MemoryRange, PendingCall, message_bytes, parts, split, words};
@@ -192,7 +192,7 @@ impl SyscallObserver {
         mappings: &mut Mappings,
         address: u64,
         arguments: &[u64; 6],
-        file: Option<FileId>,
+        file: Option<DescriptorId>,
     ) {
         let [_, len, protection, ..] = *arguments;
         let Some(file) = file else { return mappings.remove(address, len) };

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
 use super::calls::{MemoryArguments, WatchedCall};
-use super::descriptors::{CallEnd, FileId};
+use super::descriptors::{CallEnd, DescriptorId};
 use super::ledger::{MemoryKind, MemorySplit};
 use super::mappings::Mappings;
 use crate::procfs::field;
@@ -43,7 +43,7 @@ pub(super) enum CallSubject {
     /// Moves between two ends; `whole` is how many bytes a reflink shares.
     Move { from: CallEnd, to: CallEnd, whole: u64 },
     /// Maps this file, or memory alone.
-    Map(Option<FileId>),
+    Map(Option<DescriptorId>),
     /// No more than its arguments.
     Plain,
 }
