@@ -99,7 +99,7 @@ impl SegmentScheduler {
     }
 
     /// Returns the next segment for this connection; waits while others might give one back.
-    pub(super) fn take(&self, me: usize, cuts: &[AtomicBool]) -> SegmentTask {
+    pub(super) fn next_segment(&self, me: usize, cuts: &[AtomicBool]) -> SegmentTask {
         let mut inner = lock(&self.inner);
         loop {
             if inner.is_over {
@@ -370,7 +370,7 @@ mod tests {
         let mut seen = Vec::new();
         let cuts = cuts(2);
         let mut me = 0;
-        while let SegmentTask::Fetch(piece) = scheduler.take(me, &cuts) {
+        while let SegmentTask::Fetch(piece) = scheduler.next_segment(me, &cuts) {
             assert!(piece.end - piece.start <= MAX_PIECE);
             let chunks = fetch(&scheduler, me);
             assert_eq!(chunks.first().map(|chunk| chunk.start), Some(piece.start));
@@ -391,7 +391,7 @@ mod tests {
     #[test]
     fn one_connection_takes_all_at_once() {
         let scheduler = SegmentScheduler::new(vec![0..10_000 * MIB], 1);
-        assert_eq!(scheduler.take(0, &cuts(1)), SegmentTask::Fetch(0..10_000 * MIB));
+        assert_eq!(scheduler.next_segment(0, &cuts(1)), SegmentTask::Fetch(0..10_000 * MIB));
         assert_eq!(scheduler.claim(0), Some(0..MAX_CHUNK));
     }
 
@@ -399,13 +399,13 @@ mod tests {
     fn what_is_given_back_is_fetched_by_another() {
         let scheduler = SegmentScheduler::new(vec![0..2 * MIB], 2);
         let cuts = cuts(2);
-        assert_eq!(scheduler.take(0, &cuts), SegmentTask::Fetch(0..MIB));
+        assert_eq!(scheduler.next_segment(0, &cuts), SegmentTask::Fetch(0..MIB));
         assert_eq!(scheduler.claim(0), Some(0..MIB));
         scheduler.moved(0, 1000);
         assert!(!scheduler.leave(0));
-        assert_eq!(scheduler.take(1, &cuts), SegmentTask::Fetch(1000..MIB));
+        assert_eq!(scheduler.next_segment(1, &cuts), SegmentTask::Fetch(1000..MIB));
         fetch(&scheduler, 1);
-        assert_eq!(scheduler.take(1, &cuts), SegmentTask::Fetch(MIB..2 * MIB));
+        assert_eq!(scheduler.next_segment(1, &cuts), SegmentTask::Fetch(MIB..2 * MIB));
     }
 
     #[test]
@@ -416,7 +416,7 @@ mod tests {
         let chunk = scheduler.claim(0).expect("a chunk");
         std::thread::sleep(MIN_GAIN + Duration::from_millis(10));
         scheduler.moved(0, 1000);
-        let SegmentTask::Fetch(piece) = scheduler.take(1, &cuts) else { panic!("nothing") };
+        let SegmentTask::Fetch(piece) = scheduler.next_segment(1, &cuts) else { panic!("nothing") };
         assert_eq!(piece.end, 64 * MIB);
         let half = (64 * MIB - chunk.end) / 2;
         assert_eq!(piece.start, 64 * MIB - half, "nothing is known of the one who takes: half");
@@ -431,17 +431,17 @@ mod tests {
         let cuts = cuts(2);
         scheduler.assign(0, &(0..MIB));
         assert_eq!(scheduler.claim(0), Some(0..MIB));
-        assert_eq!(scheduler.take(1, &cuts), SegmentTask::Fetch(MIB..2 * MIB));
+        assert_eq!(scheduler.next_segment(1, &cuts), SegmentTask::Fetch(MIB..2 * MIB));
         std::thread::sleep(Duration::from_millis(1));
         fetch(&scheduler, 1);
         std::thread::scope(|scope| {
-            let if_exists = scope.spawn(|| scheduler.take(1, &cuts));
+            let task = scope.spawn(|| scheduler.next_segment(1, &cuts));
             while !cuts[0].load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(5));
             }
             scheduler.moved(0, 10);
             scheduler.give_back(0);
-            assert_eq!(if_exists.join().ok(), Some(SegmentTask::Fetch(10..MIB)));
+            assert_eq!(task.join().ok(), Some(SegmentTask::Fetch(10..MIB)));
         });
     }
 

@@ -145,7 +145,7 @@ impl<'c> Workers<'c> {
         loop {
             let piece = match &first {
                 Some((_, piece)) => piece.clone(),
-                None => match self.scheduler.take(me, self.cuts) {
+                None => match self.scheduler.next_segment(me, self.cuts) {
                     SegmentTask::Fetch(piece) => piece,
                     SegmentTask::Leave => break,
                 },

@@ -260,7 +260,7 @@ fn read(text: &[u8], epoch: &str) -> (Option<NotedArchive>, u64) {
     let mut large: Vec<LargeFile> = Vec::new();
     for line in lines {
         let Some(words) = unsealed(line) else { break };
-        let Some(()) = take(&words, epoch, &mut noted, &mut large) else { break };
+        let Some(()) = apply(&words, epoch, &mut noted, &mut large) else { break };
         // Only the last large file and those at the positions are needed.
         let is_of_use =
             |large: &LargeFile| [safe, done].into_iter().flatten().any(|at| large.holds(at));
@@ -280,8 +280,8 @@ fn read(text: &[u8], epoch: &str) -> (Option<NotedArchive>, u64) {
     (Some(noted), end)
 }
 
-/// Parses the words of one line.
-fn take(
+/// Applies the words of one line.
+fn apply(
     words: &[&str],
     epoch: &str,
     noted: &mut Option<NotedArchive>,

@@ -33,14 +33,14 @@ impl<'a> ArchiveStream<'a> {
         Self { connection, buffer: Vec::new(), used: 0, unread: len, rate_limit, cancel }
     }
 
-    /// Returns the number of bytes that have not been taken.
+    /// Returns the number of bytes that have not been read.
     pub(super) fn left(&self) -> u64 {
         self.unread + (self.buffer.len() - self.used) as u64
     }
 
-    /// Takes `len` bytes, which the archive must still have. If they must be read, up to `beyond`
-    /// more are read with them.
-    pub(super) fn take(&mut self, len: usize, beyond: usize) -> Result<&[u8], ClientError> {
+    /// Returns the next `len` bytes, which the archive must still have. If they must be received, up
+    /// to `beyond` more are received with them.
+    pub(super) fn read_exact(&mut self, len: usize, beyond: usize) -> Result<&[u8], ClientError> {
         let have = self.buffer.len() - self.used;
         if have < len {
             self.buffer.drain(..self.used);
@@ -67,7 +67,7 @@ impl<'a> ArchiveStream<'a> {
     pub(super) fn skip(&mut self, mut len: u64) -> Result<(), ClientError> {
         while len > 0 {
             let piece = usize::try_from(len).unwrap_or(usize::MAX).min(PIECE);
-            self.take(piece, 0)?;
+            self.read_exact(piece, 0)?;
             len -= piece as u64;
         }
         Ok(())

@@ -128,7 +128,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         let len = self.origin.len - self.position;
         let mut stream = ArchiveStream::new(answer.connection, len, self.tree);
         if let Some(large) = self.large.take()
-            && let BodyEnd::Jump = self.take_large(&mut stream, &large)?
+            && let BodyEnd::Jump = self.unpack_large(&mut stream, &large)?
         {
             return Ok(BodyEnd::Jump);
         }
@@ -145,7 +145,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             }
             // After the contents of an extension there is always another block.
             let beyond = if decoder.is_extended() { BLOCK as usize } else { 0 };
-            let step = decoder.step(stream.take(needed, beyond)?)?;
+            let step = decoder.step(stream.read_exact(needed, beyond)?)?;
             at += needed as u64;
             match step {
                 TarEvent::More => {}
@@ -154,7 +154,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
                     if stream.left() < member.padded() {
                         return Err(TarError::Cut.into());
                     }
-                    if self.take(&mut stream, &member, header, at)? == BodyEnd::Jump {
+                    if self.unpack_member(&mut stream, &member, header, at)? == BodyEnd::Jump {
                         return Ok(BodyEnd::Jump);
                     }
                     at += member.padded();
@@ -177,7 +177,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     }
 
     /// Unpacks a member whose header ends at `data`.
-    fn take(
+    fn unpack_member(
         &mut self,
         stream: &mut ArchiveStream<'a>,
         member: &TarMember,
@@ -197,7 +197,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
                 let large = LargeFile { header, data, size, mode, modified, path };
                 return self.begin_large(stream, &large);
             }
-            return self.take_small(stream, &path, member).map(|()| BodyEnd::Complete);
+            return self.unpack_small(stream, &path, member).map(|()| BodyEnd::Complete);
         }
         let dest = &self.destination.dest;
         let made = match &member.kind {
@@ -274,7 +274,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     }
 
     /// Copies a file through memory.
-    fn take_small(
+    fn unpack_small(
         &mut self,
         stream: &mut ArchiveStream<'a>,
         path: &[u8],
@@ -282,7 +282,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     ) -> Result<()> {
         let (size, padded) = (member.size as usize, member.padded() as usize);
         // After each member there is another block, at least that of the end.
-        let contents = &stream.take(padded, BLOCK as usize)?[..size];
+        let contents = &stream.read_exact(padded, BLOCK as usize)?[..size];
         let (dest, report) = (&self.destination.dest, &mut self.tree.done.report);
         match dest.make_small(path, contents, member.mode, member.modified, report) {
             Ok(DestOutcome::New) => self.tree.done.files += 1,
@@ -311,7 +311,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         match self.destination.dest.has(&large.path, large.size, large.modified) {
             Ok(false) => {
                 self.journal.record_large_file(large).map_err(|error| self.journal_error(error))?;
-                self.take_large(stream, large)
+                self.unpack_large(stream, large)
             }
             Ok(true) => {
                 self.is_here(&large.path, large.mode)?;
@@ -326,7 +326,11 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     }
 
     /// Unpacks what is missing of a large file.
-    fn take_large(&mut self, stream: &mut ArchiveStream<'a>, large: &LargeFile) -> Result<BodyEnd> {
+    fn unpack_large(
+        &mut self,
+        stream: &mut ArchiveStream<'a>,
+        large: &LargeFile,
+    ) -> Result<BodyEnd> {
         let done = self.position.saturating_sub(large.data);
         let atomic = match self.destination.dest.open_partial(&large.path) {
             Ok(atomic) => atomic,

@@ -128,7 +128,7 @@ impl CrawlWorker<'_, '_, '_, '_> {
             for listed in page.entries {
                 // Its name is kept as it is, and in its URL.
                 bytes += url.as_str().len() + 2 * listed.name.len();
-                listing.take_object(url, &listed);
+                listing.add_object(url, &listed);
             }
             bytes += pages.token_len();
             if bytes > MAX_NAME_BYTES {

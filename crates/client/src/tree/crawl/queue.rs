@@ -47,7 +47,7 @@ impl CrawlQueue {
 
     /// Takes the next task; waits while another worker may find one. `None` once everything is done
     /// or has failed.
-    pub(super) fn take(&self) -> Option<CrawlTask> {
+    pub(super) fn next_task(&self) -> Option<CrawlTask> {
         let mut state = lock(&self.state);
         loop {
             if state.failed.is_some() {

@@ -19,7 +19,7 @@ use crate::tree::retry::Retry;
 /// serves others, these do its work.
 pub(super) fn work(crawl: &Crawl<'_, '_, '_>) -> TreeOutcome {
     let mut worker = CrawlWorker { crawl, idle: None, done: TreeOutcome::default() };
-    while let Some(mut task) = crawl.queue.take() {
+    while let Some(mut task) = crawl.queue.next_task() {
         worker.done.connections = 1;
         let mut retry = Retry::new(crawl.tree);
         let outcome = loop {

@@ -45,7 +45,7 @@ pub struct Listing {
 impl Listing {
     /// Adds an object or a folder that a bucket has in the folder at `base`. A name that a file
     /// system has a meaning for, or that no URL can have, is refused.
-    pub(super) fn take_object(&mut self, base: &Url, listed: &ListedKey) {
+    pub(super) fn add_object(&mut self, base: &Url, listed: &ListedKey) {
         let name = listed.name.strip_suffix(b"/").unwrap_or(&listed.name);
         let is_folder = name.len() < listed.name.len();
         let path = match relative(name) {
@@ -119,7 +119,7 @@ pub fn read(base: &Url, media_type: &str, body: &[u8]) -> Option<Listing> {
         }
         let count = entries.len();
         for json::Entry { link, is_folder, facts } in entries {
-            collector.take(&mut listing, &link, is_folder, facts);
+            collector.add_link(&mut listing, &link, is_folder, facts);
         }
         // A link to another place stands for a file that is not known.
         let taken = listing.entries.len() + listing.refused.len();
@@ -136,7 +136,7 @@ pub fn read(base: &Url, media_type: &str, body: &[u8]) -> Option<Listing> {
         if links.links.len() > MAX_LINKS {
             return Some(Listing { is_too_long: true, ..Listing::default() });
         }
-        take_links(&mut listing, base, &links);
+        add_links(&mut listing, base, &links);
     } else {
         return None;
     }
@@ -144,7 +144,7 @@ pub fn read(base: &Url, media_type: &str, body: &[u8]) -> Option<Listing> {
 }
 
 /// Adds the entries that a page links to. It is not whole if another link may stand for one.
-fn take_links(listing: &mut Listing, base: &Url, links: &html::Links) {
+fn add_links(listing: &mut Listing, base: &Url, links: &html::Links) {
     let mut collector = LinkCollector::new(base);
     listing.is_other_page = !links.is_listing;
     let (mut has_parent, mut has_foreign) = (false, false);
@@ -158,7 +158,7 @@ fn take_links(listing: &mut Listing, base: &Url, links: &html::Links) {
         let is_own = url.origin() == base.origin();
         has_parent |= is_own && is_above(base, &url) && url.path() != base.path();
         has_foreign |= !is_own && url.scheme().starts_with("http");
-        let is_taken = collector.take_url(listing, url.clone(), false, EntryFacts::default());
+        let is_taken = collector.add_url(listing, url.clone(), false, EntryFacts::default());
         listing.is_whole &= is_taken || is_no_entry(base, &url);
     }
     let is_empty = listing.entries.is_empty() && listing.refused.is_empty();
@@ -219,14 +219,14 @@ impl<'b> LinkCollector<'b> {
         Self { base, seen: HashSet::new(), variants: Vec::new() }
     }
 
-    fn take(&mut self, listing: &mut Listing, link: &str, is_folder: bool, facts: EntryFacts) {
+    fn add_link(&mut self, listing: &mut Listing, link: &str, is_folder: bool, facts: EntryFacts) {
         if let Ok(url) = self.base.join(link) {
-            self.take_url(listing, url, is_folder, facts);
+            self.add_url(listing, url, is_folder, facts);
         }
     }
 
     /// Returns whether the link is to an entry.
-    fn take_url(
+    fn add_url(
         &mut self,
         listing: &mut Listing,
         mut url: Url,
@@ -315,7 +315,7 @@ mod tests {
         let base = Url::parse("http://s3/bucket/x/").expect("a URL");
         let mut listing = Listing::default();
         for name in ["/", "n", "sub/"] {
-            listing.take_object(&base, &ListedKey { name: name.into(), ..ListedKey::default() });
+            listing.add_object(&base, &ListedKey { name: name.into(), ..ListedKey::default() });
         }
         assert_eq!(listing.refused, [(b"/".to_vec(), EntryRefusal::NoName)]);
         let paths: Vec<_> = listing.entries.iter().map(|entry| entry.path.as_slice()).collect();

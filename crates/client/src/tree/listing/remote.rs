@@ -62,7 +62,7 @@ impl RemoteFolders {
         let (exists, idle) = match status {
             200..300 => match receive(answer) {
                 Ok((listing, idle)) => {
-                    folder.take(listing);
+                    folder.fill_from(listing);
                     (true, idle)
                 }
                 // Such as a page in place of a listing.
@@ -120,7 +120,7 @@ impl RemoteFolders {
 }
 
 impl RemoteFolder {
-    fn take(&mut self, listing: Listing) {
+    fn fill_from(&mut self, listing: Listing) {
         self.is_whole = listing.is_whole;
         let files = listing.entries.into_iter().filter(|entry| !entry.is_folder);
         self.entries = files.map(|entry| (entry.path, entry.facts)).collect();
