@@ -71,7 +71,7 @@ impl Cli {
         match &mut cli.command {
             Some(Command::Serve(args)) => {
                 serve::warn_of_variables();
-                **args = serve::complete(words)?;
+                **args = serve::merge_sources(words)?;
             }
             Some(Command::Get(_) | Command::Put(_) | Command::Fill(_)) => {
                 serve::warn_of_variables_of_requests();

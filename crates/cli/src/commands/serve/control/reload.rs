@@ -45,7 +45,7 @@ impl Reload {
 
     /// Serves the sites that the configuration has now, and returns their number.
     fn sites(&mut self) -> Result<usize> {
-        let args = sources::complete(&self.typed)?;
+        let args = sources::merge_sources(&self.typed)?;
         // Without its root and passwords, the current folder would be served to everyone.
         let is_emptied = args.is_config_empty && !self.is_config_empty;
         if let Some(file) = args.setup.config.as_ref().filter(|_| is_emptied) {

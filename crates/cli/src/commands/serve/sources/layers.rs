@@ -3,7 +3,17 @@
 //!
 //! Both are converted to command-line arguments and put before the typed ones, so that there is
 //! one parser, one set of messages, and no second list of options. An option from a lower layer
-//! is left out as soon as a higher one has it, or one that excludes it.
+//! is left out as soon as a higher one has it, or one that excludes it: the higher one claims both.
+//!
+//! ```text
+//! words that were typed ─► ArgMatches ─► ConfigKeys ─┐
+//! variables ───────────────────────────► ConfigKeys ─┼─► words ─► ArgMatches ─► ServeArgs
+//! config file ─────────────────────────► ConfigKeys ─┘
+//! ```
+//!
+//! Each `[[site]]` goes the same way once more, with its own keys as the highest layer, and becomes
+//! one of the `SiteArgs`. Keys have the long names of options, with dashes; claims are by the ids of
+//! clap, with underscores.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -26,7 +36,7 @@ use crate::failure::{Failure, Result, clap_message};
 use crate::output;
 
 /// Reads the options of a server from the typed words, the environment and the config file.
-pub(crate) fn complete(words: &[OsString]) -> Result<ServeArgs> {
+pub(crate) fn merge_sources(words: &[OsString]) -> Result<ServeArgs> {
     let command = ServeArgs::augment_args(Command::new("serve").args_override_self(true));
     let command = with_negative_numbers(command);
     let start = words.iter().position(|word| word == "serve").unwrap_or(words.len());
@@ -38,14 +48,14 @@ pub(crate) fn complete(words: &[OsString]) -> Result<ServeArgs> {
     let ConfigFile { mut keys, sites } =
         file.as_deref().map(config::read).transpose()?.unwrap_or_default();
     let is_config_empty = file.is_some() && keys.is_empty() && sites.is_empty();
-    let orders = take_acme(&mut keys, !sites.is_empty())?;
-    let typed = separate(typed_keys(&command, given));
-    let layers = [environment(&command), keys].map(separate);
-    let mut taken = BTreeSet::new();
+    let orders = remove_acme_flag(&mut keys, !sites.is_empty())?;
+    let typed = expand_allow_all(given_keys(&command, given));
+    let layers = [environment(&command), keys].map(expand_allow_all);
+    let mut claimed = BTreeSet::new();
     for key in &typed {
-        take(&mut taken, find(&command, key)?);
+        claim(&mut claimed, find(&command, key)?);
     }
-    let added = merge(&command, taken, layers.iter())?;
+    let added = merge(&command, claimed, layers.iter())?;
     let all = [OsString::from("serve")].into_iter().chain(added);
     let all = all.chain(words.iter().skip(start + 1).cloned());
     let merged = command.clone().try_get_matches_from(all)?;
@@ -127,11 +137,11 @@ fn site(
             "acme" => {
                 is_ordered = flag(&key, "is true or false in a site, which has the names")?;
                 if is_ordered && has_certificate {
-                    return Err(wrong(&key, "gets certificates: leave out tls-cert and tls-key"));
+                    return Err(invalid(&key, "gets certificates: leave out tls-cert and tls-key"));
                 }
             }
             name if is_of_server(command, name) => {
-                return Err(wrong(&key, "is for all sites: write it before the first [[site]]"));
+                return Err(invalid(&key, "is for all sites: write it before the first [[site]]"));
             }
             _ => own.push(key),
         }
@@ -139,10 +149,10 @@ fn site(
     if names.is_empty() && !is_default {
         return Err(Failure::value(place, OptionsError::SiteWithoutNames));
     }
-    let own = separate(own);
-    let mut taken = BTreeSet::new();
+    let own = expand_allow_all(own);
+    let mut claimed = BTreeSet::new();
     if is_ordered {
-        taken.extend(["tls_cert", "tls_key"].map(str::to_owned));
+        claimed.extend(["tls_cert", "tls_key"].map(str::to_owned));
     }
     for key in &own {
         let argument = find(command, key)?;
@@ -151,14 +161,14 @@ fn site(
             "origin" if !key.values.is_empty() => &NOT_OF_ORIGIN,
             _ => &[],
         };
-        taken.extend(excluded.iter().map(|&id| id.to_owned()));
+        claimed.extend(excluded.iter().map(|&id| id.to_owned()));
     }
     // What a site sets itself does not exclude another option that it sets.
     let mut words = merge(command, BTreeSet::new(), [&own])?;
     for key in &own {
-        take(&mut taken, find(command, key)?);
+        claim(&mut claimed, find(command, key)?);
     }
-    words.extend(merge(command, taken, defaults)?);
+    words.extend(merge(command, claimed, defaults)?);
     words.insert(0, "serve".into());
     let merged = command.clone().try_get_matches_from(words)?;
     let (has_files, args) = (has_files(&merged), ServeArgs::from_arg_matches(&merged)?);
@@ -172,7 +182,7 @@ fn has_files(merged: &ArgMatches) -> bool {
 
 /// Replaces --allow-all by what it stands for, as far as that is not set beside it: another source,
 /// or a site, may refuse a part of it.
-fn separate(keys: Vec<ConfigKey>) -> Vec<ConfigKey> {
+fn expand_allow_all(keys: Vec<ConfigKey>) -> Vec<ConfigKey> {
     let is_all = |key: &ConfigKey| {
         key.name == "allow-all" && matches!(&key.values[..], [value] if is_yes(value).is_some())
     };
@@ -189,14 +199,14 @@ fn separate(keys: Vec<ConfigKey>) -> Vec<ConfigKey> {
 
 /// Takes `acme = true` from the keys before the sites, for which it is a default there; otherwise
 /// the key has names.
-fn take_acme(keys: &mut Vec<ConfigKey>, has_sites: bool) -> Result<bool> {
+fn remove_acme_flag(keys: &mut Vec<ConfigKey>, has_sites: bool) -> Result<bool> {
     let is_flag = |key: &ConfigKey| {
         key.name == "acme" && matches!(&key.values[..], [one] if one == "true" || one == "false")
     };
     let Some(at) = keys.iter().position(is_flag) else { return Ok(false) };
     let key = keys.swap_remove(at);
     if !has_sites {
-        return Err(wrong(&key, "needs names: acme = [\"files.example.org\"]"));
+        return Err(invalid(&key, "needs names: acme = [\"files.example.org\"]"));
     }
     Ok(key.values[0] == "true")
 }
@@ -204,45 +214,45 @@ fn take_acme(keys: &mut Vec<ConfigKey>, has_sites: bool) -> Result<bool> {
 /// Returns whether a key is set to `true`.
 fn flag(key: &ConfigKey, otherwise: &str) -> Result<bool> {
     let value = key.values.first().filter(|_| key.values.len() == 1);
-    value.and_then(|value| is_yes(value)).ok_or_else(|| wrong(key, otherwise))
+    value.and_then(|value| is_yes(value)).ok_or_else(|| invalid(key, otherwise))
 }
 
 /// Returns the names of a site.
 fn names(key: &ConfigKey) -> Result<Vec<HostPattern>> {
     let name = |value: &OsString| {
         let text = value.to_string_lossy();
-        let fail = |error: BadHost| wrong(key, &format!("has {text:?}: {error}"));
+        let fail = |error: BadHost| invalid(key, &format!("has {text:?}: {error}"));
         text.parse().map_err(fail)
     };
     key.values.iter().map(name).collect()
 }
 
 /// Returns the words for the options of several layers, the first of which wins, without those that
-/// are `taken`.
+/// are `claimed`.
 fn merge<'k>(
     command: &Command,
-    mut taken: BTreeSet<String>,
+    mut claimed: BTreeSet<String>,
     layers: impl IntoIterator<Item = &'k Vec<ConfigKey>>,
 ) -> Result<Vec<OsString>> {
     let mut words = Vec::new();
     for layer in layers {
-        let mut taken_here = BTreeSet::new();
+        let mut claimed_here = BTreeSet::new();
         for entry in layer {
             let argument = find(command, entry)?;
-            let typed = typed(argument, entry)?;
-            check(command, &typed, entry)?;
-            if !taken.contains(argument.get_id().as_str()) {
-                take(&mut taken_here, argument);
-                words.extend(typed);
+            let added = as_words(argument, entry)?;
+            check(command, &added, entry)?;
+            if !claimed.contains(argument.get_id().as_str()) {
+                claim(&mut claimed_here, argument);
+                words.extend(added);
             }
         }
-        taken.append(&mut taken_here);
+        claimed.append(&mut claimed_here);
     }
     Ok(words)
 }
 
 /// Returns the options that were typed.
-fn typed_keys(command: &Command, given: &ArgMatches) -> Vec<ConfigKey> {
+fn given_keys(command: &Command, given: &ArgMatches) -> Vec<ConfigKey> {
     let is_typed = |id: &str| given.value_source(id) == Some(ValueSource::CommandLine);
     let arguments = command.get_arguments().filter(|each| is_settable(each));
     let typed = arguments.filter(|each| is_typed(each.get_id().as_str())).map(|argument| {
@@ -257,15 +267,15 @@ fn typed_keys(command: &Command, given: &ArgMatches) -> Vec<ConfigKey> {
 }
 
 /// Notes that an option is given, and with it those that exclude it.
-fn take(taken: &mut BTreeSet<String>, argument: &Arg) {
+fn claim(claimed: &mut BTreeSet<String>, argument: &Arg) {
     let id = argument.get_id().as_str();
-    taken.insert(id.to_owned());
+    claimed.insert(id.to_owned());
     if POLICY.contains(&id) {
-        taken.extend(POLICY.map(str::to_owned));
+        claimed.extend(POLICY.map(str::to_owned));
     }
     for own in CERTIFICATES.iter().filter(|source| source.contains(&id)) {
         let others = CERTIFICATES.iter().filter(|source| *source != own);
-        taken.extend(others.flat_map(|source| source.iter().map(|id| (*id).to_owned())));
+        claimed.extend(others.flat_map(|source| source.iter().map(|id| (*id).to_owned())));
     }
 }
 
@@ -332,8 +342,8 @@ const fn max_typos(len: usize) -> usize {
     if len < 8 { 1 } else { 2 }
 }
 
-/// Returns the words one would have typed.
-fn typed(argument: &Arg, entry: &ConfigKey) -> Result<Vec<OsString>> {
+/// Returns the words that set an option on the command line.
+fn as_words(argument: &Arg, entry: &ConfigKey) -> Result<Vec<OsString>> {
     let prefix = |value: &OsString| {
         let mut word = OsString::from(format!("--{}=", entry.name));
         word.push(value);
@@ -344,7 +354,7 @@ fn typed(argument: &Arg, entry: &ConfigKey) -> Result<Vec<OsString>> {
         (ArgAction::SetTrue, [value]) => match is_yes(value) {
             Some(true) => Ok(vec![format!("--{}", entry.name).into()]),
             Some(false) => Ok(Vec::new()),
-            None => Err(wrong(entry, "is neither true nor false")),
+            None => Err(invalid(entry, "is neither true nor false")),
         },
         // Joined so that no name of a folder can be taken for an option.
         // An empty one stays empty, which is refused: it is no name of the current folder.
@@ -353,7 +363,7 @@ fn typed(argument: &Arg, entry: &ConfigKey) -> Result<Vec<OsString>> {
         }
         (_, [value]) if argument.is_positional() => Ok(vec![value.clone()]),
         (_, [value]) => Ok(vec![prefix(value)]),
-        _ => Err(wrong(entry, "takes one value")),
+        _ => Err(invalid(entry, "takes one value")),
     }
 }
 
@@ -366,8 +376,8 @@ fn is_yes(value: &OsStr) -> Option<bool> {
 }
 
 /// Parses an entry alone, so that the message can name its source.
-fn check(command: &Command, typed: &[OsString], entry: &ConfigKey) -> Result<()> {
-    let words = [OsString::from("serve")].into_iter().chain(typed.iter().cloned());
+fn check(command: &Command, words: &[OsString], entry: &ConfigKey) -> Result<()> {
+    let words = [OsString::from("serve")].into_iter().chain(words.iter().cloned());
     let given = command.clone().try_get_matches_from(words);
     let args = given.and_then(|given| ServeArgs::from_arg_matches(&given));
     args.map_err(|error| clap_message(&error))
@@ -375,7 +385,7 @@ fn check(command: &Command, typed: &[OsString], entry: &ConfigKey) -> Result<()>
         .map_err(|why| Failure::value(&entry.place, why))
 }
 
-fn wrong(entry: &ConfigKey, what: &str) -> Failure {
+fn invalid(entry: &ConfigKey, what: &str) -> Failure {
     Failure::value(&entry.place, format!("{} {what}", entry.name))
 }
 

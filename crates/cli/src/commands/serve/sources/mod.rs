@@ -3,4 +3,4 @@
 mod config;
 mod layers;
 
-pub(crate) use layers::{complete, warn_of_variables, warn_of_variables_of_requests};
+pub(crate) use layers::{merge_sources, warn_of_variables, warn_of_variables_of_requests};
