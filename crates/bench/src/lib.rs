@@ -2,7 +2,7 @@
 //! where the figures cannot be trusted.
 //!
 //! `scenarios` has a file for each scenario, which `run` measures in turns with files, processes
-//! and cores; `load` starts servers and sends them requests, `peers` builds the programs of the
+//! and cores; `load` starts servers and sends them requests, `programs` builds those of the
 //! articles. The results are a `record`, the only input of `views` and `compare`. The program
 //! itself takes part as a process: this crate links neither its server nor its client.
 
@@ -12,7 +12,7 @@ mod compare;
 mod error;
 mod load;
 mod options;
-mod peers;
+mod programs;
 mod record;
 mod run;
 mod scenarios;

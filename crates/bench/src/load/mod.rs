@@ -24,5 +24,5 @@ pub(crate) use fixture::{Counting, LoadWindow, ResourceUse, ServerFixture, durin
 pub(crate) use generator::{Class, Latencies, LoadGenerator, RequestSpec};
 pub(crate) use responses::ResponseFault;
 pub(crate) use server::{ServedSite, Server, free_port};
-pub(crate) use server_kind::{DUFS, NGINX, NGINX_DAV, OtherServer, ServerKind};
+pub(crate) use server_kind::{DUFS, NGINX, NGINX_DAV, ServerKind, ServerProgram};
 pub(crate) use usage::{ServerUsage, peak};

@@ -1,4 +1,4 @@
-//! The servers that are measured: `underpass serve` and its peers, each started on one core and a
+//! The servers that are measured: `underpass serve` and others, each started on one core and a
 //! free port of loopback, and ended with all of its processes.
 
 use std::fs;
@@ -15,7 +15,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::caches::SquidMemory;
 use super::configuration::{self, Configuration};
-use super::server_kind::{BARE_LOOP, FILES, OURS, OtherServer, ServerKind};
+use super::server_kind::{BARE_LOOP, FILES, OURS, ServerKind, ServerProgram};
 use super::usage::{ServerUsage, family};
 use crate::error::{BenchError, Result, WithPath, plain};
 use crate::record::ServerMemory;
@@ -134,7 +134,7 @@ impl<'a> ServedSite<'a> {
     fn start_other(
         &self,
         kind: &ServerKind,
-        other: &OtherServer,
+        other: &ServerProgram,
         program: Option<&Path>,
     ) -> Result<Server> {
         let address = free_address()?;
@@ -178,7 +178,7 @@ impl<'a> ServedSite<'a> {
     /// Returns the program of a server, whose configuration is written if it takes one.
     fn configured(
         &self,
-        other: &OtherServer,
+        other: &ServerProgram,
         program: Option<&Path>,
         port: u16,
     ) -> Result<Command> {

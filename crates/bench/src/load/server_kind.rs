@@ -11,14 +11,14 @@ use crate::record::Contender;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ServerKind {
     /// A server that others wrote, with its program if that is not found by its name.
-    Other(&'static OtherServer, Option<PathBuf>),
+    Other(&'static ServerProgram, Option<PathBuf>),
     Cache(CacheSetup),
     /// `underpass serve` with these options besides.
     Underpass(&'static [&'static str]),
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct OtherServer {
+pub(crate) struct ServerProgram {
     pub(super) name: &'static str,
     /// The arguments; PORT, FOLDER and www stand for those of the run.
     pub(super) words: &'static str,
@@ -34,7 +34,7 @@ pub(crate) struct OtherServer {
     leaves_workers: bool,
 }
 
-pub(crate) const NGINX: OtherServer = OtherServer {
+pub(crate) const NGINX: ServerProgram = ServerProgram {
     name: "nginx",
     // It takes a relative prefix for one of its own.
     words: "-p FOLDER -c server.conf",
@@ -46,27 +46,27 @@ pub(crate) const NGINX: OtherServer = OtherServer {
 };
 
 /// nginx whose threads read what is not in the page cache.
-const NGINX_AIO: OtherServer = OtherServer {
+const NGINX_AIO: ServerProgram = ServerProgram {
     cold: "aio threads;",
     recorded: "nginx with peers/nginx.conf, aio threads",
     ..NGINX
 };
 
 /// nginx that reads past the page cache.
-const NGINX_DIRECT: OtherServer = OtherServer {
+const NGINX_DIRECT: ServerProgram = ServerProgram {
     cold: "aio threads; directio 512; output_buffers 2 1m;",
     recorded: "nginx with peers/nginx.conf, aio threads and directio",
     ..NGINX
 };
 
 /// nginx as it takes files.
-pub(crate) const NGINX_DAV: OtherServer = OtherServer {
+pub(crate) const NGINX_DAV: ServerProgram = ServerProgram {
     template: Some(configuration::NGINX_DAV),
     recorded: "nginx with peers/nginx-dav.conf",
     ..NGINX
 };
 
-const H2O: OtherServer = OtherServer {
+const H2O: ServerProgram = ServerProgram {
     name: "h2o",
     words: "-m worker -c server.conf",
     template: Some(configuration::H2O),
@@ -74,7 +74,7 @@ const H2O: OtherServer = OtherServer {
     ..DUFS
 };
 
-const LIGHTTPD: OtherServer = OtherServer {
+const LIGHTTPD: ServerProgram = ServerProgram {
     name: "lighttpd",
     words: "-D -f server.conf",
     template: Some(configuration::LIGHTTPD),
@@ -83,7 +83,7 @@ const LIGHTTPD: OtherServer = OtherServer {
 };
 
 /// dufs with all rights, without an access log.
-pub(crate) const DUFS: OtherServer = OtherServer {
+pub(crate) const DUFS: ServerProgram = ServerProgram {
     name: "dufs",
     words: "--allow-all --log-format= --bind 127.0.0.1 --port PORT www",
     template: None,
@@ -94,11 +94,11 @@ pub(crate) const DUFS: OtherServer = OtherServer {
 };
 
 /// miniserve, which writes no access log by default.
-const MINISERVE: OtherServer =
-    OtherServer { name: "miniserve", words: "--interfaces 127.0.0.1 --port PORT www", ..DUFS };
+const MINISERVE: ServerProgram =
+    ServerProgram { name: "miniserve", words: "--interfaces 127.0.0.1 --port PORT www", ..DUFS };
 
 /// The loop of system calls in `peers/c/serve.c`; it copies files of up to this many bytes.
-pub(super) const BARE_LOOP: OtherServer = OtherServer {
+pub(super) const BARE_LOOP: ServerProgram = ServerProgram {
     name: "the bare loop",
     words: "PORT 16384",
     recorded: "peers/c/serve.c PORT 16384",
@@ -114,7 +114,7 @@ impl ServerKind {
     /// Returns what it was started with, without what differs from one start to the next.
     pub(crate) fn command_line(&self) -> String {
         match self {
-            Self::Other(OtherServer { name, words, recorded: "", .. }, _) => {
+            Self::Other(ServerProgram { name, words, recorded: "", .. }, _) => {
                 format!("{name} {words}")
             }
             Self::Other(other, _) => other.recorded.to_owned(),

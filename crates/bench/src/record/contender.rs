@@ -10,7 +10,7 @@ use underpass_engine::Mechanism;
 /// programs that it needs besides this one.
 macro_rules! contenders {
     ($($variant:ident $group:ident $name:literal $label:literal [$($program:literal),*])*) => {
-        /// A program, or a way of one, that takes part in a measurement.
+        /// A program, or a variant of one, that takes part in a measurement.
         #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
         #[serde(into = "String", try_from = "String")]
         pub(crate) enum Contender {

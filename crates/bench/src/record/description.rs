@@ -55,8 +55,8 @@ impl ExpectedProgram {
 /// Whose processor time counts on a side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cpu {
-    /// The processor time of the whole process, in scenarios with peers, of which nothing else is
-    /// known.
+    /// The processor time of the whole process, in scenarios with other programs, of which nothing
+    /// else is known.
     Process,
     /// The processor time of the process, or of the thread where the bench itself does the work.
     ProcessOrThread,

@@ -287,7 +287,7 @@ fn cost(record: &Record, sample: &Sample, time: TimeOf) -> Option<f64> {
 }
 
 /// Returns the context switches of the thread that moved the bytes, or of the whole process in
-/// scenarios with peers, of which nothing else is known.
+/// scenarios with other programs, of which nothing else is known.
 fn switches(cpu: Cpu, side: &Side) -> Option<f64> {
     let (voluntary, involuntary) = match cpu {
         Cpu::Thread => {

@@ -19,14 +19,14 @@ pub(crate) fn warnings(record: &Record) -> Vec<String> {
     found.extend(checks.iter().filter_map(|check| check(record)));
     let absent = missing(record).into_iter();
     found.extend(
-        absent.map(|peer| format!("{peer} is not installed: it is missing from the comparison")),
+        absent.map(|name| format!("{name} is not installed: it is missing from the comparison")),
     );
     let missing = record.missing.iter();
     found.extend(missing.map(|MissingContender { name, why }| format!("without {name}: {why}")));
     found
 }
 
-/// Returns the peers that should have been measured and were not there.
+/// Returns the contenders that should have been measured and were not there.
 fn missing(record: &Record) -> Vec<&str> {
     let environment = &record.environment;
     let expected = record.about.expected.iter().filter(|program| program.is_absent(environment));

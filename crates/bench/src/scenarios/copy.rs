@@ -1,5 +1,5 @@
-//! `bench copy` and `bench article-copy`: a file to another file by one process, ours or a peer's.
-//! The whole life of the process is measured, as nothing less is known of a peer.
+//! `bench copy` and `bench article-copy`: a file to another file by one process, ours or another.
+//! The whole life of the process is measured, as nothing less is known of other programs.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use underpass_engine::Mechanism;
 use super::{TRADITIONAL, checked_receipt, declined, first, without};
 use crate::error::Result;
 use crate::options::{Measure, StepArgs, bytes};
-use crate::peers::{PeerPrograms, PeerReport};
+use crate::programs::{ProgramReport, SocketPrograms};
 use crate::record::{
     CALLS, CPU, Cell, Contender, Counted, Cpu, Description, ExpectedProgram, FAULTS, Record, Role,
     SPEED, SWITCHES, Side, TIME, ThreadCost, USER_SPACE, Variant, at_steps, chosen, once,
@@ -59,10 +59,10 @@ impl Measure for CopyArgs {
 impl Measure for SmallCopyArgs {
     fn measure(&self, start: Start<'_>) -> Result<Record> {
         let StepArgs { mechanism, step, .. } = &self.copy.steps;
-        let peers = [Contender::CReadWrite, Contender::CSendfile];
-        let peers = peers.into_iter().flat_map(|peer| without(peer, step));
+        let others = [Contender::CReadWrite, Contender::CSendfile];
+        let others = others.into_iter().flat_map(|it| without(it, step));
         let ours = at_steps(&chosen(mechanism, TO_FILE), step);
-        let variants = peers.chain(ours).chain([Variant::plain(Contender::Cp)]).collect();
+        let variants = others.chain(ours).chain([Variant::plain(Contender::Cp)]).collect();
         self.copy.measure_variants(start, &ARTICLE_COPY, &[], variants)
     }
 }
@@ -80,7 +80,7 @@ impl CopyArgs {
         let Self { sizes, steps: StepArgs { step, cold, to, .. }, no_count } = self;
         let (ends, mut plan) = SampleEnds::open(start, to.as_deref(), sizes, *cold, *no_count)?;
         let contenders = variants.iter().map(|variant| variant.contender);
-        let programs = PeerPrograms::open(&ends.source, contenders)?;
+        let programs = SocketPrograms::open(&ends.source, contenders)?;
         let cp = find("cp").and_then(|cp| version(&cp));
         if cp.is_none() && about.expected.is_empty() {
             plan.lacks(["cp"], "not installed");
@@ -107,7 +107,7 @@ impl CopyArgs {
 #[derive(Debug)]
 struct Copy<'a> {
     ends: SampleEnds<'a>,
-    programs: PeerPrograms,
+    programs: SocketPrograms,
 }
 
 impl Scenario for Copy<'_> {
@@ -129,8 +129,8 @@ impl Scenario for Copy<'_> {
         let wall_s = finished.cost.wall_s;
         let (elapsed_s, thread) = match cell.variant.contender {
             Contender::Cp => (wall_s, None),
-            peer if peer.is_peer() => {
-                (PeerReport::read(&finished, cell.variant, cell.size)?.elapsed_s, None)
+            other if other.is_peer() => {
+                (ProgramReport::read(&finished, cell.variant, cell.size)?.elapsed_s, None)
             }
             ours => {
                 let receipt = checked_receipt(&finished, cell.size, Some(ours))?;
@@ -155,8 +155,8 @@ impl Copy<'_> {
         self.ends.reset()?;
         let contender = cell.variant.contender;
         let buffer = cell.variant.step.bytes().unwrap_or(0);
-        let peer = self.programs.copier(contender, buffer, &source, &target);
-        let command = peer.unwrap_or_else(|| {
+        let other = self.programs.copier(contender, buffer, &source, &target);
+        let command = other.unwrap_or_else(|| {
             let mut command = match contender {
                 Contender::Cp => Command::new("cp"),
                 _ => {

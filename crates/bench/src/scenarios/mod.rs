@@ -82,20 +82,20 @@ fn first(variants: &[Variant]) -> Result<Variant> {
     variants.first().copied().ok_or_else(|| UsageError::NoContender.into())
 }
 
-/// Returns a peer at all steps that it can take: none takes a buffer as large as the file.
-fn without(peer: Contender, steps: &[Step]) -> Vec<Variant> {
+/// Returns a contender at all steps that it can take: none takes a buffer as large as the file.
+fn without(contender: Contender, steps: &[Step]) -> Vec<Variant> {
     use Contender::{CReadWrite, JavaStream, PythonSendall};
-    if !peer.has_steps() {
-        return vec![Variant::plain(peer)];
+    if !contender.has_steps() {
+        return vec![Variant::plain(contender)];
     }
-    let has_buffer = matches!(peer, CReadWrite | JavaStream | PythonSendall);
+    let has_buffer = matches!(contender, CReadWrite | JavaStream | PythonSendall);
     let can = steps.iter().filter(|step| !has_buffer || matches!(step, Step::Bytes(_)));
-    can.map(|step| Variant::new(peer, *step)).collect()
+    can.map(|step| Variant::new(contender, *step)).collect()
 }
 
-/// Returns the step of a peer in the article that it is from.
-const fn usual_step(peer: Contender) -> Step {
-    match peer {
+/// Returns the step of a contender in the article that it is from.
+const fn usual_step(contender: Contender) -> Step {
+    match contender {
         Contender::CReadWrite | Contender::JavaStream | Contender::PythonSendall => {
             Step::Bytes(4 << 10)
         }

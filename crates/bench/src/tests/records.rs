@@ -207,13 +207,13 @@ fn setting(scenario: &str) -> Setting {
 
 /// Three peers and ours, which takes a quarter of curl's time and half of its processor time.
 pub(super) fn get_record() -> Record {
-    let ways = [
+    let contenders = [
         (Contender::Curl, 4.0),
         (Contender::Wget, 8.0),
         (Contender::Aria2, 6.0),
         (Contender::Underpass, 1.0),
     ];
-    let mut record = clients("get", &ways);
+    let mut record = clients("get", &contenders);
     let transfers = record.arguments.transfers.as_mut();
     if let Some(transfers) = transfers {
         (transfers.server, transfers.pinned) = (Some(Contender::Nginx), PinnedSides::Server);
@@ -226,13 +226,13 @@ pub(super) fn get_record() -> Record {
 
 /// Two peers and ours, waiting for the disk and not, without one that was not installed.
 pub(super) fn put_record() -> Record {
-    let ways = [
+    let contenders = [
         (Contender::CurlToNginx, 2.0),
         (Contender::CurlToUnderpass, 1.5),
         (Contender::Underpass, 1.0),
         (Contender::UnderpassSynced, 4.0),
     ];
-    let mut record = clients("put", &ways);
+    let mut record = clients("put", &contenders);
     if let Some(transfers) = record.arguments.transfers.as_mut() {
         transfers.missing = vec!["dufs".to_owned()];
     }
@@ -252,21 +252,21 @@ pub(super) fn tree_record() -> Record {
 
 /// Returns a record of two rounds, the second twice as slow, in which a contender takes this many
 /// seconds, and a quarter of them of a processor and as much again.
-fn clients(scenario: &str, ways: &[(Contender, f64)]) -> Record {
+fn clients(scenario: &str, contenders: &[(Contender, f64)]) -> Record {
     let mut record = empty(scenario);
-    record.baseline = Variant::plain(ways[0].0);
+    record.baseline = Variant::plain(contenders[0].0);
     record.arguments.side = Role::Client;
     record.environment.target_file_system = Some("ext4".to_owned());
     (record.environment.first_core, record.environment.second_core) = (1, 0);
     let mut commands = Vec::new();
-    for (index, (way, seconds)) in ways.iter().enumerate() {
-        record.cells.push(cell(1 << 20, Variant::plain(*way)));
+    for (index, (contender, seconds)) in contenders.iter().enumerate() {
+        record.cells.push(cell(1 << 20, Variant::plain(*contender)));
         let samples = (1..=2).map(|round| transferred(index, round, seconds * f64::from(round)));
         record.samples.extend(samples);
         commands.push(CommandLine {
-            client: Some(format!("{way} URL")),
+            client: Some(format!("{contender} URL")),
             server: Some("underpass serve".to_owned()),
-            ..CommandLine::of(*way)
+            ..CommandLine::of(*contender)
         });
     }
     record.arguments.transfers = Some(Transfers { commands, ..Transfers::default() });
@@ -287,22 +287,22 @@ fn transferred(cell: usize, round: u32, wall_s: f64) -> Sample {
 /// Two rounds, the second twice as slow, of a program and ours, which takes half of its time.
 pub(super) fn cp_record() -> Record {
     let mut record = empty("cp");
-    let ways = [(Contender::CpArchive, 2.0), (Contender::Underpass, 1.0)];
-    record.baseline = Variant::plain(ways[0].0);
+    let contenders = [(Contender::CpArchive, 2.0), (Contender::Underpass, 1.0)];
+    record.baseline = Variant::plain(contenders[0].0);
     record.arguments.side = Role::Copier;
     record.environment.target_file_system = Some("ext4".to_owned());
     record.environment.cp = Some("cp (GNU coreutils) 1.2".to_owned());
     let mut commands = Vec::new();
-    for (index, (way, seconds)) in ways.into_iter().enumerate() {
-        record.cells.push(cell(1 << 20, Variant::new(way, Step::Default)));
+    for (index, (contender, seconds)) in contenders.into_iter().enumerate() {
+        record.cells.push(cell(1 << 20, Variant::new(contender, Step::Default)));
         record.samples.extend((1..=2).map(|round| {
             let wall_s = seconds * f64::from(round);
             let process = ProcessCost { wall_s, cpu_s: wall_s / 2.0, ..ProcessCost::default() };
             let measured = Side::process(Role::Copier, wall_s, process);
             Sample { measured, peer: None, ..sample(index, round, wall_s, 0.0) }
         }));
-        let command = Some(format!("{way} ORIGINAL COPY"));
-        commands.push(CommandLine { command, ..CommandLine::of(way) });
+        let command = Some(format!("{contender} ORIGINAL COPY"));
+        commands.push(CommandLine { command, ..CommandLine::of(contender) });
     }
     record.copies = Some(Copies {
         original: OriginalKind::SmallFiles,

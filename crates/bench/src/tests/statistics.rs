@@ -28,8 +28,8 @@ fn ratios_are_taken_within_a_round() {
 #[test]
 fn the_best_step_is_the_fastest_and_never_the_baseline_or_a_declined_one() {
     let record = net_record();
-    let best = |way| {
-        let cell = record.best(1 << 20, Contender::Only(way)).unwrap();
+    let best = |mechanism| {
+        let cell = record.best(1 << 20, Contender::Only(mechanism)).unwrap();
         record.cells[cell].variant.to_string()
     };
     assert_eq!(best(underpass_engine::Mechanism::Sendfile), "sendfile 64K");

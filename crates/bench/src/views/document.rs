@@ -52,8 +52,8 @@ pub(crate) fn place(record: &Record) -> String {
     if let Some(used) = &environment.congestion {
         place.push(format!("{used} (the system's default: {})", environment.congestion_default));
     }
-    let peers = environment.cp.iter().chain(&environment.nginx).chain(&environment.programs);
-    place.extend(peers.cloned());
+    let programs = environment.cp.iter().chain(&environment.nginx).chain(&environment.programs);
+    place.extend(programs.cloned());
     place.join(", ")
 }
 

@@ -36,11 +36,12 @@ fn one(record: &Record) -> String {
         }
     };
     list("Commands", commands(record));
-    let mut ways: Vec<_> =
+    let mut paths: Vec<_> =
         paths(record).iter().map(|path| format!("{}: {}", path.title, path.sentence())).collect();
     let uncounted = uncounted(record);
-    ways.extend((!uncounted.is_empty()).then(|| format!("Not counted: {}.", uncounted.join(", "))));
-    list("Data path", ways);
+    paths
+        .extend((!uncounted.is_empty()).then(|| format!("Not counted: {}.", uncounted.join(", "))));
+    list("Data path", paths);
     let named = conditions(record).into_iter().map(|(name, value)| format!("{name}: {value}"));
     list("Environment", named.collect());
     let mut doubts = warnings(record);

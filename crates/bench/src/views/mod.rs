@@ -31,7 +31,7 @@ use crate::record::Record;
 /// The name of a file without folders and ending, and its record.
 pub(crate) type Named = (String, Record);
 
-/// Returns every chart and every way of a record: the name of a file for each, and its text.
+/// Returns every chart and every data path of a record: the name of a file for each, and its text.
 #[must_use]
 pub fn charts(name: &str, record: &Record) -> Vec<(String, String)> {
     let file = |part: &str, drawing: &svg::Drawing| {

@@ -146,7 +146,7 @@ fn tables_of(record: &Record) -> Markup {
     }
 }
 
-/// Returns the ways of the bytes, and those of which none is known.
+/// Returns the data paths, and the contenders of which none is known.
 fn paths_of(id: &str, record: &Record) -> Markup {
     let (paths, uncounted) = (paths(record), uncounted(record));
     html! {

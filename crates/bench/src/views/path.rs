@@ -11,7 +11,7 @@ use crate::record::{
 pub(crate) struct Path {
     /// Its name in the names of files and in anchors.
     pub(crate) name: String,
-    /// Whose way it is, at which size.
+    /// Whose path it is, at which size.
     pub(crate) title: String,
     pub(crate) source: PathEnd,
     pub(crate) sink: PathEnd,
@@ -82,7 +82,7 @@ impl PathFlow {
     }
 }
 
-/// Returns the ways of a record at its largest size: of the baseline, and of every other at the
+/// Returns the paths of a record at its largest size: of the baseline, and of every other at the
 /// step that took the least time. Those of which nothing was counted are left out.
 pub(crate) fn paths(record: &Record) -> Vec<Path> {
     shown(record).into_iter().filter_map(|cell| path(record, cell)).collect()
@@ -97,14 +97,14 @@ pub(crate) fn uncounted(record: &Record) -> Vec<String> {
         .collect()
 }
 
-/// Returns the cells whose ways are shown.
+/// Returns the cells whose paths are shown.
 fn shown(record: &Record) -> Vec<usize> {
     let Some(size) = record.sizes().into_iter().max() else { return Vec::new() };
     let best = record.contenders().into_iter().filter_map(|contender| record.best(size, contender));
     record.cell(size, record.baseline).into_iter().chain(best).collect()
 }
 
-/// Returns the way of a cell, if enough was counted of it.
+/// Returns the path of a cell, if enough was counted of it.
 pub(crate) fn path(record: &Record, cell: usize) -> Option<Path> {
     let sample = middle(record, cell)?;
     let thread = sample.measured.thread.as_ref().filter(|thread| !thread.mechanisms.is_empty());

@@ -7,7 +7,9 @@ use std::sync::LazyLock;
 
 use super::connection::BadConnection;
 use crate::error::{Result, WithPath};
-use crate::load::{Host, LoadConnection, NGINX, NGINX_DAV, OtherServer, ServerFixture, ServerKind};
+use crate::load::{
+    Host, LoadConnection, NGINX, NGINX_DAV, ServerFixture, ServerKind, ServerProgram,
+};
 use crate::record::{BadClients, Contender};
 
 #[derive(Clone, Copy)]
@@ -15,7 +17,7 @@ pub(super) struct BadLoad {
     /// The server that is started, if it is ours.
     pub(super) ours: &'static [&'static str],
     /// The configuration of nginx under the same load, if there is one.
-    nginx: Option<&'static OtherServer>,
+    nginx: Option<&'static ServerProgram>,
     /// Whether the server speaks TLS, to the good client as well.
     pub(super) is_encrypted: bool,
     /// Whether the server may have no more connections than the bad clients: theirs are idle, and

@@ -12,7 +12,7 @@ use self::transfer::TcpTransfer;
 use super::{TRADITIONAL, first, usual_step, without};
 use crate::error::Result;
 use crate::options::{Measure, StepArgs, SystemArgs, bytes, mechanisms};
-use crate::peers::PeerPrograms;
+use crate::programs::SocketPrograms;
 use crate::record::{
     Arguments, CALLS, CPU, Choice, Contender, Cpu, Description, FAULTS, Metric, NetworkKind,
     PEER_CPU, Receivers, Record, Role, SPEED, SWITCHES, SinkKind, Step, TIME, USER_SPACE, Variant,
@@ -136,7 +136,7 @@ struct ArticleArgs {
 }
 
 fn peer(text: &str) -> std::result::Result<Contender, String> {
-    let found = text.parse().ok().filter(|peer: &Contender| peer.is_peer());
+    let found = text.parse().ok().filter(|it: &Contender| it.is_peer());
     let known = || Contender::peers().map(Contender::name).collect::<Vec<_>>().join(", ");
     found.ok_or_else(|| format!("peers are {}", known()))
 }
@@ -176,16 +176,17 @@ impl Measure for NetArgs {
 
 impl Measure for TableArgs {
     fn measure(&self, start: Start<'_>) -> Result<Record> {
-        let peers = self.article.peer.iter().map(|peer| Variant::new(*peer, usual_step(*peer)));
-        self.article.measure(&TABLE, peers.collect(), start)
+        let contenders = self.article.peer.iter();
+        let others = contenders.map(|it| Variant::new(*it, usual_step(*it)));
+        self.article.measure(&TABLE, others.collect(), start)
     }
 }
 
 impl Measure for ChunksArgs {
     fn measure(&self, start: Start<'_>) -> Result<Record> {
         let ArticleArgs { peer, step, .. } = &self.article;
-        let peers = peer.iter().flat_map(|peer| without(*peer, step));
-        self.article.measure(&CHUNKS, peers.collect(), start)
+        let others = peer.iter().flat_map(|it| without(*it, step));
+        self.article.measure(&CHUNKS, others.collect(), start)
     }
 }
 
@@ -194,11 +195,11 @@ impl Measure for LimitArgs {
         // The bare loop is measured at our own step first.
         let own = Variant::new(Contender::BareSendfile, Step::Bytes(OWN_STEP));
         let bare = without(Contender::BareSendfile, &self.article.step);
-        let peers = self.article.peer.iter().map(|peer| match peer {
-            Contender::CSendfile => Variant::new(*peer, Step::Bytes(OWN_STEP)),
-            peer => Variant::new(*peer, usual_step(*peer)),
+        let others = self.article.peer.iter().map(|it| match it {
+            Contender::CSendfile => Variant::new(*it, Step::Bytes(OWN_STEP)),
+            _ => Variant::new(*it, usual_step(*it)),
         });
-        let variants = [own].into_iter().chain(bare).chain(peers);
+        let variants = [own].into_iter().chain(bare).chain(others);
         self.article.measure(&LIMIT, variants.collect(), start)
     }
 }
@@ -219,7 +220,7 @@ impl ArticleArgs {
         let (ends, mut plan) = SampleEnds::open(start, None, &self.sizes, self.cold, *no_count)?;
         let link = Link::open(self.over, congestion)?;
         let contenders = variants.iter().map(|variant| variant.contender);
-        let programs = PeerPrograms::open(&ends.source, contenders)?;
+        let programs = SocketPrograms::open(&ends.source, contenders)?;
         variants.retain(|variant| programs.has(variant.contender));
         plan.missing.extend(programs.missing.iter().cloned());
         plan.environment.congestion = Some(link.congestion.clone());
@@ -241,7 +242,7 @@ fn measure(
     about: &'static Description,
     ends: SampleEnds<'_>,
     link: Link,
-    programs: Option<PeerPrograms>,
+    programs: Option<SocketPrograms>,
     mut plan: RunPlan<'_>,
     variants: &[Variant],
 ) -> Result<Record> {

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::error::{BenchError, Result, WithPath, plain};
-use crate::peers::{PeerPrograms, PeerReport, measure_iperf};
+use crate::programs::{ProgramReport, SocketPrograms, measure_iperf};
 use crate::record::{
     Cell, Contender, Counted, Environment, Receipt, Receivers, Role, Side, SinkKind, ThreadCost,
 };
@@ -20,7 +20,7 @@ use crate::scenarios::{checked_receipt, declined};
 #[derive(Debug)]
 pub(super) struct TcpTransfer<'a> {
     pub(super) ends: SampleEnds<'a>,
-    pub(super) programs: Option<PeerPrograms>,
+    pub(super) programs: Option<SocketPrograms>,
     pub(super) link: Link,
     /// Whose mechanism is varied.
     pub(super) side: Role,
@@ -161,10 +161,10 @@ impl TcpTransfer<'_> {
         command
     }
 
-    /// Returns the receiver of the peer, if it has one and it is to be used.
-    fn own_receiver(&self, peer: Contender, target: Option<&Path>) -> Option<Command> {
+    /// Returns the receiver of a contender, if it has one and it is to be used.
+    fn own_receiver(&self, contender: Contender, target: Option<&Path>) -> Option<Command> {
         let programs = self.programs.as_ref().filter(|_| self.receivers == Receivers::Own)?;
-        programs.receiver(peer, self.link.host, target)
+        programs.receiver(contender, self.link.host, target)
     }
 
     fn ours(&self, arguments: &[&str]) -> Command {
@@ -183,10 +183,11 @@ impl TcpTransfer<'_> {
                 let chunk = chunk.unwrap_or(cell.size);
                 return Ok(Sender::Thread(send_bare(place, &source, chunk, to)));
             }
-            peer if peer.is_peer() => {
+            _ if contender.is_peer() => {
                 let programs = self.programs.as_ref();
-                let command = programs
-                    .and_then(|programs| programs.sender(peer, chunk.unwrap_or(0), &source, to));
+                let command = programs.and_then(|programs| {
+                    programs.sender(contender, chunk.unwrap_or(0), &source, to)
+                });
                 command.ok_or_else(|| failed(cell, &std::io::ErrorKind::Unsupported.into()))?
             }
             _ => {
@@ -275,9 +276,9 @@ fn side_of(role: Role, receipt: &Receipt, finished: &Finished) -> Side {
     Side { thread: Some(ThreadCost::from(receipt)), ..side }
 }
 
-/// Returns what a peer's process did, by its own words.
+/// Returns what a contender's process did, by its own words.
 fn reported(role: Role, finished: &Finished, cell: &Cell) -> Result<Side> {
-    let report = PeerReport::read(finished, cell.variant, cell.size)?;
+    let report = ProgramReport::read(finished, cell.variant, cell.size)?;
     Ok(Side::process(role, report.elapsed_s, finished.cost))
 }
 

@@ -116,9 +116,9 @@ fn measure(
         Some(_) => (&GET, Contender::Curl, "FOLDER/TARGET"),
         None => (&PUT, Contender::CurlToNginx, "SOURCE"),
     };
-    let way = FileWay { from, dufs: programs.dufs.clone() };
-    let client = |contender| way.words(contender, "http://SERVER/", example.as_ref());
-    let commands = programs.commands(client, |contender| way.server(contender));
+    let transfer = FileTransfer { from, dufs: programs.dufs.clone() };
+    let client = |contender| transfer.words(contender, "http://SERVER/", example.as_ref());
+    let commands = programs.commands(client, |contender| transfer.server(contender));
     let transfers = Transfers { server: from, commands, ..Transfers::default() };
     // Source and target.
     let room = largest(sizes).saturating_mul(2);
@@ -128,17 +128,17 @@ fn measure(
         Some(_) => (site.file("file"), site.folder.file("target")),
         None => (site.folder.file("source"), site.file("target")),
     };
-    plan.measure(about, &mut Moved { fixture, way, source, target }, Variant::plain(baseline))
+    plan.measure(about, &mut Moved { fixture, transfer, source, target }, Variant::plain(baseline))
 }
 
 #[derive(Debug)]
-struct FileWay {
+struct FileTransfer {
     /// The server of downloads; none for uploads.
     from: Option<Contender>,
     dufs: Option<PathBuf>,
 }
 
-impl FileWay {
+impl FileTransfer {
     /// Returns the command of a client for the server at a URL; the file is the client's own.
     fn words(&self, contender: Contender, url: &str, file: &Path) -> CommandWords {
         match self.from {
@@ -155,7 +155,7 @@ impl FileWay {
 #[derive(Debug)]
 struct Moved<'a> {
     fixture: ClientFixture<'a>,
-    way: FileWay,
+    transfer: FileTransfer,
     source: PathBuf,
     /// The file that is made anew for each sample.
     target: PathBuf,
@@ -185,8 +185,8 @@ impl Scenario for Moved<'_> {
     fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
         let contender = cell.variant.contender;
         self.fixture.site.folder.clear(&self.target)?;
-        let words = |url: &str| self.way.words(contender, url, self.own());
-        self.fixture.count(contender, &self.way.server(contender), words)
+        let words = |url: &str| self.transfer.words(contender, url, self.own());
+        self.fixture.count(contender, &self.transfer.server(contender), words)
     }
 }
 
@@ -194,13 +194,13 @@ impl Moved<'_> {
     fn moved(&self, cell: &Cell) -> Result<Measured> {
         let contender = cell.variant.contender;
         self.fixture.site.folder.clear(&self.target)?;
-        let words = |url: &str| self.way.words(contender, url, self.own());
-        self.fixture.run(contender, &self.way.server(contender), words)
+        let words = |url: &str| self.transfer.words(contender, url, self.own());
+        self.fixture.run(contender, &self.transfer.server(contender), words)
     }
 
     /// Returns the file that is the client's.
     fn own(&self) -> &Path {
-        if self.way.from.is_some() { &self.target } else { &self.source }
+        if self.transfer.from.is_some() { &self.target } else { &self.source }
     }
 }
 

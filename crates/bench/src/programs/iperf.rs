@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::programs::PeerPrograms;
+use super::socket::SocketPrograms;
 use crate::error::{BenchError, Result};
 use crate::load::free_port;
 use crate::record::{Contender, Role, Side};
@@ -23,7 +23,7 @@ struct IperfSum {
 
 /// Moves `size` bytes, or a few more, as it moves whole blocks; time is given as for `size`.
 pub(crate) fn measure(
-    programs: &PeerPrograms,
+    programs: &SocketPrograms,
     link: &Link,
     cores: Cores,
     size: u64,

@@ -2,7 +2,7 @@
 //! descriptions in the articles and built when needed, and installed ones.
 
 mod iperf;
-mod programs;
+mod socket;
 
 pub(crate) use iperf::measure as measure_iperf;
-pub(crate) use programs::{PeerPrograms, PeerReport};
+pub(crate) use socket::{ProgramReport, SocketPrograms};

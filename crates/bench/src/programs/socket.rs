@@ -14,7 +14,7 @@ use crate::run::{Finished, RunFolder, build, find};
 
 /// Programs that are ready to be run.
 #[derive(Debug)]
-pub(crate) struct PeerPrograms {
+pub(crate) struct SocketPrograms {
     folder: PathBuf,
     /// The tools that are ready, each with the program that is run.
     tools: Vec<(&'static Tool, PathBuf)>,
@@ -25,14 +25,14 @@ pub(crate) struct PeerPrograms {
 
 /// The report of a program of `peers/`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
-pub(crate) struct PeerReport {
+pub(crate) struct ProgramReport {
     pub(crate) bytes: u64,
     /// Seconds by its own clock.
     pub(crate) elapsed_s: f64,
 }
 
-impl PeerPrograms {
-    /// Builds what these ways need in a folder below that of the run.
+impl SocketPrograms {
+    /// Builds what these contenders need in a folder below that of the run.
     pub(crate) fn open(
         run: &RunFolder,
         contenders: impl IntoIterator<Item = Contender>,
@@ -45,7 +45,7 @@ impl PeerPrograms {
             Self { folder, tools: Vec::new(), versions: Vec::new(), missing: Vec::new() };
         let mut seen: Vec<(&Tool, Option<String>)> = Vec::new();
         for contender in contenders {
-            let Some(PeerProgram { tool, .. }) = PeerProgram::of(contender) else { continue };
+            let Some(SocketProgram { tool, .. }) = SocketProgram::of(contender) else { continue };
             let known = seen.iter().find(|(seen, _)| seen == tool).map(|(_, why)| why.clone());
             let why = match known {
                 Some(why) => why,
@@ -76,18 +76,18 @@ impl PeerPrograms {
         Ok(failure)
     }
 
-    /// Returns whether a contender can be measured. Those that need no program of a peer can.
+    /// Returns whether a contender can be measured. Those that need none of these programs can.
     pub(crate) fn has(&self, contender: Contender) -> bool {
-        PeerProgram::of(contender).is_none_or(|peer| self.program(peer).is_some())
+        SocketProgram::of(contender).is_none_or(|it| self.program(it).is_some())
     }
 
-    fn program(&self, peer: &PeerProgram) -> Option<&Path> {
-        let ready = self.tools.iter().find(|(tool, _)| *tool == peer.tool);
+    fn program(&self, program: &SocketProgram) -> Option<&Path> {
+        let ready = self.tools.iter().find(|(tool, _)| *tool == program.tool);
         ready.map(|(_, program)| program.as_path())
     }
 
-    fn command(&self, peer: &PeerProgram, words: &str) -> Option<Command> {
-        let program = self.program(peer)?;
+    fn command(&self, program: &SocketProgram, words: &str) -> Option<Command> {
+        let program = self.program(program)?;
         let mut words = words.split(' ').map(|word| match word.strip_prefix("FOLDER") {
             _ if word == "PROGRAM" => program.as_os_str().to_owned(),
             Some(rest) => self.folder.join(rest.trim_start_matches('/')).into_os_string(),
@@ -98,14 +98,14 @@ impl PeerPrograms {
         Some(command)
     }
 
-    /// Returns the command of a peer without the words of what it is to do.
+    /// Returns the command of a contender without the words of what it is to do.
     pub(crate) fn plain(&self, contender: Contender) -> Option<Command> {
-        let peer = PeerProgram::of(contender)?;
-        self.command(peer, peer.command)
+        let program = SocketProgram::of(contender)?;
+        self.command(program, program.command)
     }
 
     /// Returns the command that sends a file in pieces of `chunk` bytes, 0 for as many as it
-    /// likes. `None` if the peer is no such program.
+    /// likes. `None` if the contender is no such program.
     pub(crate) fn sender(
         &self,
         contender: Contender,
@@ -113,31 +113,31 @@ impl PeerPrograms {
         file: &Path,
         to: SocketAddrV4,
     ) -> Option<Command> {
-        let peer = PeerProgram::of(contender)?;
-        let mut command = self.command(peer, peer.command)?;
-        if !peer.sends.is_empty() {
-            command.arg(peer.sends).arg(file);
+        let program = SocketProgram::of(contender)?;
+        let mut command = self.command(program, program.command)?;
+        if !program.sends.is_empty() {
+            command.arg(program.sends).arg(file);
         }
         command.arg(to.ip().to_string()).arg(to.port().to_string());
-        if !peer.sends.is_empty() {
+        if !program.sends.is_empty() {
             command.arg(chunk.to_string());
         }
         Some(command)
     }
 
-    /// Returns the command that receives what a peer sends as the articles do, into a file or
-    /// nothing. `None` if the peer has none that reports where it listens.
+    /// Returns the command that receives what a contender sends as the articles do, into a file or
+    /// nothing. `None` if the contender has none that reports where it listens.
     pub(crate) fn receiver(
         &self,
         contender: Contender,
         host: Ipv4Addr,
         file: Option<&Path>,
     ) -> Option<Command> {
-        let peer = PeerProgram::of(contender)?;
-        let buffer = peer.tool.receives?;
-        let mut command = match peer.tool == &C {
-            true => self.command(peer, "FOLDER/receive")?,
-            false => self.command(peer, &format!("{} receive", peer.command))?,
+        let program = SocketProgram::of(contender)?;
+        let buffer = program.tool.receives?;
+        let mut command = match program.tool == &C {
+            true => self.command(program, "FOLDER/receive")?,
+            false => self.command(program, &format!("{} receive", program.command))?,
         };
         command.arg(host.to_string()).arg(file.unwrap_or(Path::new("-"))).arg(buffer);
         Some(command)
@@ -155,14 +155,14 @@ impl PeerPrograms {
         if !matches!(contender, Contender::CReadWrite | Contender::CSendfile) {
             return None;
         }
-        let peer = PeerProgram::of(contender)?;
-        let mut command = self.command(peer, "FOLDER/copy")?;
-        command.arg(peer.sends).arg(from).arg(to).arg(buffer.to_string());
+        let program = SocketProgram::of(contender)?;
+        let mut command = self.command(program, "FOLDER/copy")?;
+        command.arg(program.sends).arg(from).arg(to).arg(buffer.to_string());
         Some(command)
     }
 }
 
-impl PeerReport {
+impl ProgramReport {
     /// Returns what a process that has succeeded reported, if it moved `size` bytes.
     pub(crate) fn read(finished: &Finished, what: impl Display, size: u64) -> Result<Self> {
         let report: Self = serde_json::from_str(&finished.stdout)
@@ -176,46 +176,46 @@ impl PeerReport {
     }
 }
 
-/// A peer that is a program: what runs it, where PROGRAM and FOLDER stand for the program of its
+/// A contender that is a program: what runs it, where PROGRAM and FOLDER stand for the program of its
 /// tool and for the folder of what was built, and the word by which it sends.
-struct PeerProgram {
+struct SocketProgram {
     contender: Contender,
     tool: &'static Tool,
     command: &'static str,
     sends: &'static str,
 }
 
-const PEERS: &[PeerProgram] = {
-    const fn peer(
+const PROGRAMS: &[SocketProgram] = {
+    const fn program(
         contender: Contender,
         tool: &'static Tool,
         command: &'static str,
         sends: &'static str,
-    ) -> PeerProgram {
-        PeerProgram { contender, tool, command, sends }
+    ) -> SocketProgram {
+        SocketProgram { contender, tool, command, sends }
     }
     &[
-        peer(Contender::CMmap, &C, "FOLDER/send", "mmap"),
-        peer(Contender::CMmapLease, &C, "FOLDER/send", "mmap_lease"),
-        peer(Contender::CReadWrite, &C, "FOLDER/send", "read_write"),
-        peer(Contender::CSendfile, &C, "FOLDER/send", "sendfile"),
-        peer(Contender::Iperf3, &IPERF3, "PROGRAM", ""),
-        peer(Contender::JavaStream, &JAVA, "PROGRAM -cp FOLDER StreamCopy", "send"),
-        peer(Contender::JavaTransferTo, &JAVA, "PROGRAM -cp FOLDER TransferTo", "send"),
-        peer(Contender::Nc, &NC, "PROGRAM -N", ""),
-        peer(Contender::PythonSendall, &PYTHON, "PROGRAM -I FOLDER/stream.py", "sendall"),
-        peer(Contender::PythonSendfile, &PYTHON, "PROGRAM -I FOLDER/stream.py", "sendfile"),
+        program(Contender::CMmap, &C, "FOLDER/send", "mmap"),
+        program(Contender::CMmapLease, &C, "FOLDER/send", "mmap_lease"),
+        program(Contender::CReadWrite, &C, "FOLDER/send", "read_write"),
+        program(Contender::CSendfile, &C, "FOLDER/send", "sendfile"),
+        program(Contender::Iperf3, &IPERF3, "PROGRAM", ""),
+        program(Contender::JavaStream, &JAVA, "PROGRAM -cp FOLDER StreamCopy", "send"),
+        program(Contender::JavaTransferTo, &JAVA, "PROGRAM -cp FOLDER TransferTo", "send"),
+        program(Contender::Nc, &NC, "PROGRAM -N", ""),
+        program(Contender::PythonSendall, &PYTHON, "PROGRAM -I FOLDER/stream.py", "sendall"),
+        program(Contender::PythonSendfile, &PYTHON, "PROGRAM -I FOLDER/stream.py", "sendfile"),
     ]
 };
 
-impl PeerProgram {
-    /// Returns the peer of a contender; nothing if it is no program, or the bench does it itself.
+impl SocketProgram {
+    /// Returns the program of a contender; nothing if it is no program, or the bench does it itself.
     fn of(contender: Contender) -> Option<&'static Self> {
-        PEERS.iter().find(|peer| peer.contender == contender)
+        PROGRAMS.iter().find(|it| it.contender == contender)
     }
 }
 
-/// A tool that runs or builds peers.
+/// A tool that runs or builds programs.
 #[derive(Debug, PartialEq)]
 struct Tool {
     /// The programs that have to be in PATH. The last one is run.
