@@ -86,7 +86,7 @@ impl LoadConnection {
                 }
                 Err(error) => return Err(error),
             };
-            responses.take(piece, &mut body)?;
+            responses.feed(piece, &mut body)?;
         }
         let is_between = responses.finished == 1 && responses.is_between();
         if is_between { Ok(()) } else { Err(ResponseFault::Surplus.into()) }

@@ -233,7 +233,7 @@ impl Requester {
         let outcome = match self.responses.left {
             None => match self.connection.read(buffer)? {
                 0 => Err(ResponseFault::End),
-                len => self.responses.take(&buffer[..len], |_| {}),
+                len => self.responses.feed(&buffer[..len], |_| {}),
             },
             Some(left) => {
                 let len = usize::try_from(left).unwrap_or(usize::MAX).min(dropped.len());

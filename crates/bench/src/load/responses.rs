@@ -50,8 +50,8 @@ impl Responses {
         self.left.is_none() && self.head.is_empty()
     }
 
-    /// Takes a piece of what has arrived, and hands on what of it is of bodies.
-    pub(crate) fn take(
+    /// Parses a piece of what has arrived, and hands on what of it is of bodies.
+    pub(crate) fn feed(
         &mut self,
         mut piece: &[u8],
         mut body: impl FnMut(&[u8]),
@@ -63,7 +63,7 @@ impl Responses {
                 self.skip(len as u64)?;
                 piece = &piece[len..];
             } else {
-                piece = self.take_head(piece)?;
+                piece = self.feed_head(piece)?;
             }
         }
         Ok(())
@@ -79,8 +79,8 @@ impl Responses {
         Ok(())
     }
 
-    /// Takes the head, or a part of it; returns the bytes after it.
-    fn take_head<'p>(&mut self, piece: &'p [u8]) -> Result<&'p [u8], ResponseFault> {
+    /// Parses the head, or a part of it; returns the bytes after it.
+    fn feed_head<'p>(&mut self, piece: &'p [u8]) -> Result<&'p [u8], ResponseFault> {
         // A head that arrives in one piece, as nearly all do, is not copied.
         if self.head.is_empty()
             && let Some(len) = head_len(piece)
@@ -194,7 +194,7 @@ mod tests {
                         bodies.extend_from_slice(&rest[..len]);
                     }
                     _ => responses
-                        .take(&rest[..len], |bytes| bodies.extend_from_slice(bytes))
+                        .feed(&rest[..len], |bytes| bodies.extend_from_slice(bytes))
                         .unwrap(),
                 }
                 rest = &rest[len..];
@@ -209,19 +209,19 @@ mod tests {
     fn an_unfinished_response_does_not_count() {
         let stream = response(b"body");
         let mut responses = Responses::new(4);
-        responses.take(&stream[..stream.len() - 1], |_| {}).unwrap();
+        responses.feed(&stream[..stream.len() - 1], |_| {}).unwrap();
         assert_eq!((responses.finished, responses.left), (0, Some(1)));
         assert!(!responses.is_between());
-        responses.take(&stream[stream.len() - 1..], |_| {}).unwrap();
+        responses.feed(&stream[stream.len() - 1..], |_| {}).unwrap();
         assert!(responses.is_between());
-        responses.take(b"HTTP", |_| {}).unwrap();
+        responses.feed(b"HTTP", |_| {}).unwrap();
         assert!(!responses.is_between());
     }
 
     #[test]
     fn an_empty_file_is_a_response_too() {
         let mut responses = Responses::new(0);
-        responses.take(&response(b"").repeat(3), |_| {}).unwrap();
+        responses.feed(&response(b"").repeat(3), |_| {}).unwrap();
         assert_eq!((responses.finished, responses.left), (3, None));
     }
 
@@ -243,7 +243,7 @@ mod tests {
         for (stream, fault) in cases {
             let mut responses = Responses::new(4);
             let mut pieces = stream.chunks(1000);
-            let found = pieces.find_map(|piece| responses.take(piece, |_| {}).err());
+            let found = pieces.find_map(|piece| responses.feed(piece, |_| {}).err());
             assert_eq!(found, Some(fault));
         }
         assert_eq!(Responses::new(4).skip(1), Err(ResponseFault::Surplus));

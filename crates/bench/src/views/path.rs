@@ -126,7 +126,7 @@ pub(crate) fn path(record: &Record, cell: usize) -> Option<Path> {
         (Some(thread), _) => {
             for moved in &thread.mechanisms {
                 path.bytes = path.bytes.saturating_add(moved.bytes);
-                path.take(&moved.name, moved.bytes);
+                path.add(&moved.name, moved.bytes);
             }
             path.facts = facts(record, sample, thread);
         }
@@ -140,7 +140,7 @@ pub(crate) fn path(record: &Record, cell: usize) -> Option<Path> {
 }
 
 impl Path {
-    fn take(&mut self, mechanism: &str, bytes: u64) {
+    fn add(&mut self, mechanism: &str, bytes: u64) {
         match mechanism {
             "read_write" => {
                 let (read, write) = match (self.source, self.sink) {

@@ -46,7 +46,7 @@ impl Diagnosis {
 ///
 /// [`DoctorError`] if one of them cannot be used for trials.
 pub fn examine(from: Option<&Path>, to: &TrialTarget) -> Result<Diagnosis, DoctorError> {
-    let sample = TrialFile::take(from)?;
+    let sample = TrialFile::open(from)?;
     let is_stream = to.is_stream();
     let pair = PairTrials::gather(&sample, to)?;
     let mut findings = verdict::findings(&pair);

@@ -76,24 +76,24 @@ impl BadConnection {
     }
 
     /// Reads at most `most` bytes, and how many there were; fails at the end.
-    pub(super) fn take(&mut self, most: usize) -> io::Result<usize> {
-        let mut taken = 0;
+    pub(super) fn read(&mut self, most: usize) -> io::Result<usize> {
+        let mut count = 0;
         let mut buffer = [0; 16 << 10];
-        while taken < most {
-            let room = buffer.len().min(most - taken);
+        while count < most {
+            let room = buffer.len().min(most - count);
             match self.stream.read(&mut buffer[..room]) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(len) => taken += len,
+                Ok(len) => count += len,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             }
         }
-        Ok(taken)
+        Ok(count)
     }
 
     /// Asks, reads what comes, and asks again when anything of an answer has come.
     pub(super) fn ask_again(&mut self, request: &[u8]) -> io::Result<()> {
-        if self.say(request)? && self.take(1 << 20)? > 0 {
+        if self.say(request)? && self.read(1 << 20)? > 0 {
             self.sent = 0;
             self.say(request)?;
         }

@@ -128,13 +128,13 @@ pub(super) fn load(kind: BadClients) -> BadLoad {
 
 fn read_slowly(connection: &mut BadConnection, host: &Host) -> io::Result<()> {
     connection.say(&host.request(&format!("/{LARGE}")))?;
-    connection.take(1 << 10).map(drop)
+    connection.read(1 << 10).map(drop)
 }
 
 /// Downloads a file and resets the connection in its midst, by closing it with unread bytes.
 fn reset(connection: &mut BadConnection, host: &Host) -> io::Result<()> {
     connection.say(&host.request(&format!("/{LARGE}")))?;
-    match connection.take(1 << 10)? {
+    match connection.read(1 << 10)? {
         0 => Ok(()),
         _ => Err(ErrorKind::ConnectionReset.into()),
     }

@@ -51,7 +51,7 @@ impl GetRun<'_> {
         let on_event = |event: &DownloadEvent<'_>| report(args.show, event);
         let suggested = || asker.suggested_name(&remote.url, &on_event);
         let destination = GetDestination::of(args, item, suggested, cancel)?;
-        if !self.taken.take(item, &destination, args.show.quiet)? {
+        if !self.taken.claim(item, &destination, args.show.quiet)? {
             return Ok(());
         }
         options.expected.extend(self.expected(item, &destination)?);

@@ -40,22 +40,22 @@ fn items(source: impl Read, path: &Path, max: u64) -> Result<Vec<Item>> {
     for (index, line) in BufReader::new(source.take(max + 1)).split(b'\n').enumerate() {
         let line = line.with_path("reading", path)?;
         bytes += line.len() as u64 + 1;
-        let taken = match str::from_utf8(&line) {
+        let parsed = match str::from_utf8(&line) {
             // What is missing would not be missed.
             _ if bytes > max => Err("the list is longer than 256 MiB: split it".to_owned()),
             // Some editors begin a file with a byte order mark.
-            Ok(line) if index == 0 => take(&mut items, line.trim_start_matches('\u{feff}')),
-            Ok(line) => take(&mut items, line),
+            Ok(line) if index == 0 => parse_line(&mut items, line.trim_start_matches('\u{feff}')),
+            Ok(line) => parse_line(&mut items, line),
             Err(_) => Err("it is not UTF-8: write other bytes of a URL as %XX".to_owned()),
         };
         let place = format_args!("{}:{}", path.display(), index + 1);
-        taken.map_err(|reason| Failure::value(place, reason))?;
+        parsed.map_err(|reason| Failure::value(place, reason))?;
     }
     Ok(items)
 }
 
-/// Takes one line: a URL, an option of the URL before it, a comment, or nothing.
-fn take(items: &mut Vec<Item>, line: &str) -> std::result::Result<(), String> {
+/// Parses one line: a URL, an option of the URL before it, a comment, or nothing.
+fn parse_line(items: &mut Vec<Item>, line: &str) -> std::result::Result<(), String> {
     let text = line.trim();
     if text.is_empty() || text.starts_with('#') {
         return Ok(());
@@ -109,7 +109,7 @@ mod tests {
         let option = format!("  checksum=sha-256={hex}");
         let mut items = Vec::new();
         for line in ["# a comment", "", "http://h/a", "  out=x/y", &option, "  # one more", "h/b"] {
-            take(&mut items, line).expect(line);
+            parse_line(&mut items, line).expect(line);
         }
         let urls: Vec<_> = items.iter().map(|item| item.url.as_str()).collect();
         assert_eq!(urls, ["http://h/a", "http://h/b"]);
@@ -142,8 +142,8 @@ mod tests {
             &["ftp://h/a"],
         ] {
             let mut items = Vec::new();
-            let taken = lines.iter().map(|line| take(&mut items, line)).collect::<Vec<_>>();
-            assert!(taken.last().is_some_and(std::result::Result::is_err), "{lines:?}");
+            let parsed = lines.iter().map(|line| parse_line(&mut items, line)).collect::<Vec<_>>();
+            assert!(parsed.last().is_some_and(std::result::Result::is_err), "{lines:?}");
         }
     }
 }

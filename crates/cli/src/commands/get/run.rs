@@ -46,7 +46,7 @@ pub(crate) fn run(args: &GetArgs) -> Result<()> {
             if cancel.load(Ordering::Relaxed) {
                 break;
             }
-            failures.take(tree::fetch(args, &item.url, &tls, &cancel));
+            failures.record(tree::fetch(args, &item.url, &tls, &cancel));
             left -= 1;
         }
         return failures.finish(left);
@@ -133,7 +133,7 @@ fn fetch_all(files: &GetRun<'_>, items: &[Item]) -> Result<()> {
         while !cancel.load(Ordering::Relaxed) {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(item) = items.get(index) else { break };
-            failures.take(files.fetch(item, &gauges[index]));
+            failures.record(files.fetch(item, &gauges[index]));
             finished.fetch_add(1, Ordering::Relaxed);
         }
     };
@@ -172,7 +172,7 @@ fn fetch_all(files: &GetRun<'_>, items: &[Item]) -> Result<()> {
 struct Failures(Mutex<Option<Failure>>);
 
 impl Failures {
-    fn take(&self, outcome: Result<()>) {
+    fn record(&self, outcome: Result<()>) {
         if let Err(failure) = outcome {
             let mut last = lock(&self.0);
             if let Some(before) = last.replace(failure) {

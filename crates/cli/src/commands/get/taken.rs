@@ -39,7 +39,7 @@ struct TakenName {
 impl TakenNames {
     /// Notes where a file comes from; returns `false` if it was named before. Another URL of the
     /// same command would replace it, or be taken for it if size and time are the same.
-    pub(super) fn take(&self, item: &Item, to: &GetDestination, is_quiet: bool) -> Result<bool> {
+    pub(super) fn claim(&self, item: &Item, to: &GetDestination, is_quiet: bool) -> Result<bool> {
         let GetDestination::Named { path, folder, name, .. } = to else { return Ok(true) };
         let found = fstat(folder).with_path("reading", path)?;
         let folded = |name: &OsStr| (FileId::of(&found), fold_case(name.as_bytes()));

@@ -110,7 +110,7 @@ impl PutPlan {
             waiting: VecDeque::from([WalkEntry { path, url, is_named: true, above: Vec::new() }]),
         });
         steps.map(move |step| match (&mut taken, step?) {
-            (Some(taken), PutStep::File { path, url }) => taken.take(path, url),
+            (Some(taken), PutStep::File { path, url }) => taken.claim(path, url),
             (_, step) => Ok(step),
         })
     }
@@ -129,7 +129,7 @@ struct TakenUrls(HashMap<Url, PathBuf>);
 
 impl TakenUrls {
     /// Returns the step of a file, which must not replace another one of the same command.
-    fn take(&mut self, path: PathBuf, url: Url) -> Result<PutStep> {
+    fn claim(&mut self, path: PathBuf, url: Url) -> Result<PutStep> {
         match self.0.entry(url) {
             Entry::Vacant(free) => {
                 let url = free.key().clone();

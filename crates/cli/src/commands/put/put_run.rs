@@ -109,7 +109,7 @@ impl<'s> PutRun<'s> {
 
     /// Sends the only file, and reports it.
     pub(super) fn send_alone(&mut self, step: PutStep) -> Result<(), PutStop> {
-        let PutStep::File { path, url } = step else { return self.take(&step) };
+        let PutStep::File { path, url } = step else { return self.run_step(&step) };
         let receipt = self.send(&path, &url)?;
         if self.there > 0 && !self.args.show.quiet {
             output::note(&format!("{}: already there: {}", path.display(), shown(&url)));
@@ -122,8 +122,8 @@ impl<'s> PutRun<'s> {
         Ok(())
     }
 
-    /// Takes one of several steps.
-    pub(super) fn take(&mut self, step: &PutStep) -> Result<(), PutStop> {
+    /// Does one of several steps.
+    pub(super) fn run_step(&mut self, step: &PutStep) -> Result<(), PutStop> {
         match step {
             PutStep::Skipped { .. } => Ok(()),
             PutStep::Folder { url } => self.make(url),

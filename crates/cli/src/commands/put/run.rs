@@ -34,7 +34,7 @@ pub(crate) fn run(args: &PutArgs) -> Result<()> {
                 }
                 return Ok(());
             }
-            uploads.take(&step)
+            uploads.run_step(&step)
         });
         total += 1;
         if let Err(stop) = outcome {

@@ -22,9 +22,9 @@ pub(crate) struct TrialFile {
 }
 
 impl TrialFile {
-    /// Returns the named file, or one like those in the named folder; without a name, one in the
+    /// Opens the named file, or one like those in the named folder; without a name, one in the
     /// current folder or, where nothing can be written, in memory.
-    pub(crate) fn take(from: Option<&Path>) -> Result<Self> {
+    pub(crate) fn open(from: Option<&Path>) -> Result<Self> {
         let Some(path) = from else {
             return Self::made(Path::new(".")).or_else(|_| Self::in_memory()).map_err(|source| {
                 DoctorError::System { action: "creating a file for the trials", source }

@@ -138,8 +138,9 @@ impl Certificate {
         }
     }
 
-    /// Takes the files that the configuration names now, which [`renew`](Self::renew) then reads.
-    pub(crate) fn take_files(&mut self, args: &ServeArgs) -> Result<()> {
+    /// Sets the files to those that the configuration names now, which [`renew`](Self::renew) then
+    /// reads.
+    pub(crate) fn set_files(&mut self, args: &ServeArgs) -> Result<()> {
         if let (CertificateSource::Files(files), Some(now)) =
             (&mut self.source, default_files(args)?)
         {

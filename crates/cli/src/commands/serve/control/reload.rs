@@ -66,7 +66,7 @@ impl Reload {
         let number = opened.sites.len();
         self.sites.replace(opened.sites)?;
         if let Some(certificate) = &mut self.certificate {
-            certificate.take_files(&args)?;
+            certificate.set_files(&args)?;
         }
         if let (Some(orders), Some(names)) = (&self.orders, names) {
             orders.replace(names);

@@ -18,7 +18,7 @@ pub(crate) fn inherited() -> Result<Vec<OwnedFd>> {
     let sockets = (0..passed.len()).map(|index| {
         let (action, address) = ("taking over", format!("socket {} of LISTEN_FDS", index + 1));
         let fail = |source| Failure::Network { action, address: address.clone(), source };
-        let socket = take(&mut passed, index).map_err(fail)?;
+        let socket = passed_socket(&mut passed, index).map_err(fail)?;
         if sockopt::socket_acceptconn(&socket).map_err(|errno| fail(errno.into()))? {
             return Ok(socket);
         }
@@ -32,7 +32,7 @@ pub(crate) fn inherited() -> Result<Vec<OwnedFd>> {
     sockets.collect()
 }
 
-fn take(passed: &mut ListenFd, index: usize) -> io::Result<OwnedFd> {
+fn passed_socket(passed: &mut ListenFd, index: usize) -> io::Result<OwnedFd> {
     if let Ok(Some(socket)) = passed.take_tcp_listener(index) {
         return Ok(socket.into());
     }
