@@ -131,37 +131,25 @@ fn a_folder_is_not_replaced() {
 }
 
 #[test]
-fn a_file_system_that_cannot_rename_without_replacing_links_instead() {
-    thread::spawn(|| {
-        refuse(libc::SYS_openat, 2, libc::O_TMPFILE as u64, Errno::OPNOTSUPP);
-        refuse(libc::SYS_renameat2, 4, libc::RENAME_NOREPLACE.into(), Errno::INVAL);
-        let scratch = Scratch::new();
-        let target = scratch.path("file");
-        land(&target, b"first", Existing::Keep).unwrap();
-        assert_errno(land(&target, b"second", Existing::Keep), Errno::EXIST);
-        assert_eq!(fs::read(&target).unwrap(), b"first");
-        assert_eq!(names(scratch.folder()), [Path::new("file")]);
-    })
-    .join()
-    .unwrap();
-}
-
-#[test]
-fn a_file_system_without_hard_links_needs_none() {
-    thread::spawn(|| {
-        refuse(libc::SYS_openat, 2, libc::O_TMPFILE as u64, Errno::OPNOTSUPP);
-        refuse(libc::SYS_renameat2, 4, libc::RENAME_NOREPLACE.into(), Errno::INVAL);
-        refuse(libc::SYS_linkat, 4, 0, Errno::PERM);
-        let scratch = Scratch::new();
-        let target = scratch.path("file");
-        land(&target, b"first", Existing::Keep).unwrap();
-        assert_errno(land(&target, b"second", Existing::Keep), Errno::EXIST);
-        land(&target, b"third", Existing::Replace).unwrap();
-        assert_eq!(fs::read(&target).unwrap(), b"third");
-        assert_eq!(names(scratch.folder()), [Path::new("file")]);
-    })
-    .join()
-    .unwrap();
+fn a_file_system_that_cannot_rename_without_replacing_links_instead_or_needs_no_links() {
+    for has_links in [true, false] {
+        let land_three = move || {
+            refuse(libc::SYS_openat, 2, libc::O_TMPFILE as u64, Errno::OPNOTSUPP);
+            refuse(libc::SYS_renameat2, 4, libc::RENAME_NOREPLACE.into(), Errno::INVAL);
+            if !has_links {
+                refuse(libc::SYS_linkat, 4, 0, Errno::PERM);
+            }
+            let scratch = Scratch::new();
+            let target = scratch.path("file");
+            land(&target, b"first", Existing::Keep).unwrap();
+            assert_errno(land(&target, b"second", Existing::Keep), Errno::EXIST);
+            assert_eq!(fs::read(&target).unwrap(), b"first");
+            land(&target, b"third", Existing::Replace).unwrap();
+            assert_eq!(fs::read(&target).unwrap(), b"third");
+            assert_eq!(names(scratch.folder()), [Path::new("file")]);
+        };
+        thread::spawn(land_three).join().unwrap();
+    }
 }
 
 #[test]
