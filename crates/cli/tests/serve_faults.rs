@@ -19,6 +19,7 @@ use rustix::fs::OFlags;
 use tempfile::TempDir;
 
 use rig::{Running, end, folder, has, noise, noise_file, run, underpass, until};
+use underpass_testkit::http::Client;
 use underpass_testkit::mounts::{FileSystem, Mounted};
 use underpass_testkit::{Content, KilledOnDrop};
 
@@ -541,16 +542,11 @@ fn a_change_that_waits_is_checked_again_and_ends_with_its_client() {
     let strace = ["-e", "trace=mkdirat", "-e", "inject=mkdirat:delay_enter=3000000"];
     let server = stage.serve(&strace, &["--allow-all", "-a", "me:pw@/in:rw"]);
     let begin = |request: &str| {
-        let mut stream = server.connect();
+        let mut client = Client::new(server.connect());
         let fields = "Host: localhost\r\nAuthorization: Basic bWU6cHc=\r\nConnection: close";
         let (line, more) = request.split_once('\n').unwrap_or((request, "X: y"));
-        write!(stream, "{line} HTTP/1.1\r\n{fields}\r\n{more}\r\n\r\n").unwrap();
-        stream
-    };
-    let status = |mut stream: TcpStream| {
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer.split(' ').nth(1).unwrap().to_owned()
+        client.send(format!("{line} HTTP/1.1\r\n{fields}\r\n{more}\r\n\r\n"));
+        client
     };
     let running: Vec<_> = (0..8).map(|number| begin(&format!("MKCOL /in/{number}"))).collect();
     std::thread::sleep(Duration::from_millis(700));
@@ -559,13 +555,13 @@ fn a_change_that_waits_is_checked_again_and_ends_with_its_client() {
     std::thread::sleep(Duration::from_millis(700));
     fs::remove_dir(served.join("in/x")).unwrap();
     symlink("../private", served.join("in/x")).unwrap();
-    for stream in running {
-        assert_eq!(status(stream), "201");
+    for client in running {
+        assert_eq!(client.finish().status, 201);
     }
-    assert_eq!(status(copy), "403");
+    assert_eq!(copy.finish().status, 403);
     assert!(!served.join("in/copy").exists());
     // Whoever comes later has had their turn after it.
-    assert_eq!(status(begin("MKCOL /in/last")), "201");
+    assert_eq!(begin("MKCOL /in/last").finish().status, 201);
     assert!(served.join("in/kept").exists(), "its client had left");
 }
 

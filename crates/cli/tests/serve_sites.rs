@@ -5,7 +5,7 @@
 mod rig;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Write;
 use std::net::TcpStream;
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -14,26 +14,12 @@ use std::process::{Command, Stdio};
 use rig::{Finished, Running, folder, has, run, underpass, until};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
+use underpass_testkit::http::{Client, Reply};
 
 /// A server with a config file, beside the folders of its sites.
 struct Sites {
     folder: TempDir,
     server: Running,
-}
-
-/// A response.
-#[derive(Debug)]
-struct Reply {
-    status: u16,
-    head: String,
-    body: String,
-}
-
-impl Reply {
-    fn field(&self, name: &str) -> Option<&str> {
-        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
-        lines.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value)
-    }
 }
 
 impl Sites {
@@ -70,14 +56,9 @@ impl Sites {
 
     /// Sends a request as it is, and reads the response to its end.
     fn raw(&self, request: &str) -> Reply {
-        let mut stream = self.connect();
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut bytes = Vec::new();
-        let _ = stream.read_to_end(&mut bytes);
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-        let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
-        Reply { status, head: head.to_owned(), body: body.to_owned() }
+        let mut client = Client::new(self.connect());
+        client.send(request);
+        client.finish()
     }
 
     fn get(&self, host: &str, path: &str) -> Reply {
@@ -94,7 +75,7 @@ impl Sites {
     fn body(&self, host: &str, path: &str) -> String {
         let reply = self.get(host, path);
         assert_eq!(reply.status, 200, "{host}{path}: {reply:?}");
-        reply.body
+        reply.text()
     }
 
     fn status(&self, host: &str, path: &str) -> u16 {
@@ -180,13 +161,13 @@ fn the_name_of_a_request_chooses_its_site() {
     }
     for host in ["c.test", "w.test", "", "127.0.0.1", "a.test.evil", "xa.test"] {
         let reply = sites.get(host, "/same");
-        assert_eq!((reply.status, reply.body.contains("of ")), (421, false), "{host}: {reply:?}");
+        assert_eq!((reply.status, reply.text().contains("of ")), (421, false), "{host}: {reply:?}");
     }
     // The target counts, not Host (RFC 9112 3.2.2).
     let absolute = "GET http://b.test/same HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
-    assert_eq!(sites.raw(absolute).body, "of b\n");
+    assert_eq!(sites.raw(absolute).text(), "of b\n");
     assert_eq!(sites.raw("GET /same HTTP/1.0\r\n\r\n").status, 421);
-    assert_eq!(sites.raw("GET /same HTTP/1.0\r\nHost: b.test\r\n\r\n").body, "of b\n");
+    assert_eq!(sites.raw("GET /same HTTP/1.0\r\nHost: b.test\r\n\r\n").text(), "of b\n");
     assert_eq!(sites.status("c.test", "/.underpass/health"), 200);
     let (_, log) = sites.end();
     let of_b = log.lines().filter(|line| line.contains(r#""site":"b.test""#)).count();
@@ -197,7 +178,7 @@ fn the_name_of_a_request_chooses_its_site() {
 fn the_default_site_answers_for_other_names() {
     let config = format!("{TWO}\ndefault = true\n");
     let sites = Sites::new(&config, two_roots);
-    assert_eq!(sites.raw("GET /same HTTP/1.0\r\n\r\n").body, "of b\n");
+    assert_eq!(sites.raw("GET /same HTTP/1.0\r\n\r\n").text(), "of b\n");
     assert_eq!(sites.body("127.0.0.1", "/same"), "of b\n");
     assert_eq!(sites.body("a.test", "/same"), "of a\n");
     // As for a server with one site: a page must not be able to give this machine a name.
@@ -728,24 +709,12 @@ fn sites_are_added_changed_and_removed_while_downloads_go_on() {
     until("the download has begun", || {
         fs::metadata(sites.path("got")).is_ok_and(|got| got.len() > 0)
     });
-    let mut idle = BufReader::new(sites.connect());
+    let mut idle = Client::new(sites.connect());
     let mut ask = |host: &str| {
-        let request = format!("GET /same HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        idle.get_mut().write_all(request.as_bytes()).unwrap();
-        let (mut head, mut len) = (String::new(), 0);
-        while !head.ends_with("\r\n\r\n") {
-            assert!(idle.read_line(&mut head).unwrap() > 0, "closed after {head}");
-        }
-        for line in head.lines() {
-            if let Some(value) = line.strip_prefix("Content-Length: ") {
-                len = value.parse().unwrap();
-            }
-        }
-        let mut body = vec![0; len];
-        idle.read_exact(&mut body).unwrap();
-        head + &String::from_utf8_lossy(&body)
+        idle.send(format!("GET /same HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        idle.reply()
     };
-    assert!(ask("a.test").ends_with("of a\n"));
+    assert_eq!(ask("a.test").text(), "of a\n");
     // The first site is gone, the second one has another root, and there is a new one.
     let changed = "
 [[site]]
@@ -759,9 +728,9 @@ root = 'DIR/b'
     sites.reload(&config(changed).replace("Version: 1", "Version: 2"));
     until("the new site is there", || sites.status("c.test", "/same") == 200);
     // The same connection, which has been idle.
-    assert!(ask("a.test").starts_with("HTTP/1.1 421"));
+    assert_eq!(ask("a.test").status, 421);
     let reply = ask("b.test");
-    assert!(reply.ends_with("of c\n") && reply.contains("X-Version: 2"), "{reply}");
+    assert_eq!((&*reply.text(), reply.field("x-version")), ("of c\n", Some("2")));
     assert_eq!(sites.body("c.test", "/same"), "of b\n");
     // A root that was replaced is opened again.
     fs::rename(sites.path("c"), sites.path("old")).unwrap();
@@ -957,7 +926,7 @@ auth = ['me:secret@/']
     let sites = Sites::new(&config, two_roots);
     assert_eq!(sites.status("b.test", "/same"), 401);
     let known = sites.get_with("b.test", "/same", "Authorization: Basic bWU6c2VjcmV0\r\n");
-    assert_eq!((known.status, &*known.body), (200, "of b\n"));
+    assert_eq!((known.status, &*known.text()), (200, "of b\n"));
     assert!(sites.path("a/cache/objects").is_dir());
     for path in ["/a/cache", "/a/cache/", "/a/cache/objects/", "/a/cache/objects/?json"] {
         assert_eq!(sites.status("a.test", path), 404, "{path}");

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rig::{Running, end, folder, limited, underpass, until};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use underpass_testkit::http::Client;
 
 /// A server of one small file on a free port of loopback.
 fn serve(args: &[&str]) -> (tempfile::TempDir, Running) {
@@ -28,12 +29,7 @@ fn peak_mib(server: &Running) -> u64 {
 
 /// Whether the server still answers another client.
 fn answers(server: &Running) -> bool {
-    let mut client = server.connect();
-    client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    client.write_all(b"GET /a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-    let mut reply = String::new();
-    client.read_to_string(&mut reply).unwrap();
-    reply.ends_with("first")
+    Client::new(server.connect()).get("/a").body == b"first"
 }
 
 #[test]
@@ -120,19 +116,15 @@ fn archives_leave_descriptors_to_others() {
     assert!(open < 250 + 150, "{open} descriptors for {statuses:?} archives");
     assert!(answers(&server));
     // A response without files needs none.
-    let mut head = server.connect();
-    head.write_all(b"HEAD /?archive=tar HTTP/1.0\r\n\r\n").unwrap();
-    let mut reply = String::new();
-    head.read_to_string(&mut reply).unwrap();
-    assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+    let reply = Client::new(server.connect()).ask("HEAD", "/?archive=tar", &[]);
+    assert_eq!(reply.status, 200, "{reply:?}");
     // What they had is given back.
     drop(clients);
     until("an archive is sent again", || {
-        let mut client = server.connect();
-        client.write_all(b"GET /?archive=tar HTTP/1.0\r\n\r\n").unwrap();
-        let mut reply = Vec::new();
-        client.read_to_end(&mut reply).unwrap();
-        reply.starts_with(b"HTTP/1.1 200") && reply.len() > 6_000_000
+        let mut client = Client::new(server.connect());
+        client.send("GET /?archive=tar HTTP/1.0\r\n\r\n");
+        let reply = client.finish();
+        reply.status == 200 && reply.body.len() > 6_000_000
     });
 }
 
@@ -150,11 +142,8 @@ fn each_connection_can_be_sent_a_file_of_its_own() {
     let server = Running::listening(command);
     // Files that nobody is sent stay open for a while.
     for number in 0..600 {
-        let mut head = server.connect();
-        head.write_all(format!("HEAD /{number} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
-        let mut reply = String::new();
-        head.read_to_string(&mut reply).unwrap();
-        assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+        let reply = Client::new(server.connect()).ask("HEAD", &format!("/{number}"), &[]);
+        assert_eq!(reply.status, 200, "{reply:?}");
     }
     let clients: Vec<_> = (0..600)
         .map(|number| {

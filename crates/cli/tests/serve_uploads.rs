@@ -6,8 +6,6 @@
 mod rig;
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -16,6 +14,7 @@ use std::time::Instant;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use underpass_testkit::http::Client;
 use underpass_testkit::mounts::{FileSystem, Mounted};
 
 use rig::{Running, end, folder, has, names, noise, noise_file, until};
@@ -300,23 +299,6 @@ fn bytes_that_are_gone_since_they_were_counted_leave_no_hole() {
     assert!(["201", "503"].iter().all(|it| statuses.iter().any(|said| said == it)), "{statuses:?}");
 }
 
-/// Sends a head, and reads the heads that come back until one has this status.
-fn exchange(stream: &mut TcpStream, head: &str, status: &str) -> String {
-    stream.write_all(head.as_bytes()).unwrap();
-    let mut said = String::new();
-    let mut byte = [0];
-    while !(said.contains(status) && said.ends_with("\r\n\r\n")) {
-        assert_eq!(stream.read(&mut byte).unwrap(), 1, "{said}");
-        said.push(char::from(byte[0]));
-    }
-    said
-}
-
-/// The value of a field in a head.
-fn field<'h>(head: &'h str, name: &str) -> &'h str {
-    head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")).unwrap()
-}
-
 #[test]
 fn a_server_outlives_an_upload_over_the_limit_of_a_file() {
     let Some(stage) = Stage::new(&["curl"]) else { return };
@@ -341,31 +323,32 @@ fn an_upload_outlives_a_server_that_is_killed() {
     let Some(stage) = Stage::new(&[]) else { return };
     let mut server = stage.serve(&[], &[]);
     let all = noise(LEN);
-    let mut stream = server.connect();
-    let head = format!(
+    let mut client = Client::new(server.connect());
+    client.send(format!(
         "PUT /file HTTP/1.1\r\nHost: localhost\r\nUpload-Complete: ?1\r\nContent-Length: {LEN}\r\n\
          Upload-Draft-Interop-Version: 8\r\n\r\n"
-    );
-    let location = field(&exchange(&mut stream, &head, " 104 "), "Location").to_owned();
-    stream.write_all(&all[..LEN / 2]).unwrap();
+    ));
+    let begun = client.head().unwrap();
+    assert_eq!(begun.status, 104);
+    client.send(&all[..LEN / 2]);
     until("something is on its way", || names(stage.served.path()).len() == 1);
     server.child.kill().unwrap();
     drop(server);
     assert!(!stage.served.path().join("file").exists());
     let server = stage.serve(&[], &[]);
-    let mut stream = server.connect();
-    let head = format!("HEAD {location} HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    let said = exchange(&mut stream, &head, " 204 ");
-    let at: usize = field(&said, "Upload-Offset").parse().unwrap();
+    let mut client = Client::new(server.connect());
+    let location = begun.field("Location").unwrap();
+    let found = client.ask("HEAD", location, &[]);
+    assert_eq!(found.status, 204);
+    let at: usize = found.field("Upload-Offset").unwrap().parse().unwrap();
     assert!(at <= LEN / 2);
-    let head = format!(
+    client.send(format!(
         "PATCH {location} HTTP/1.1\r\nHost: localhost\r\nUpload-Complete: ?1\r\nUpload-Offset: {at}\r\n\
          Content-Type: application/partial-upload\r\nContent-Length: {}\r\n\r\n",
         LEN - at
-    );
-    stream.write_all(head.as_bytes()).unwrap();
-    stream.write_all(&all[at..]).unwrap();
-    exchange(&mut stream, "", " 201 ");
+    ));
+    client.send(&all[at..]);
+    while client.head().unwrap().status != 201 {}
     assert!(stage.arrived() == all);
     end(server);
     assert_eq!(names(stage.served.path()), ["file"]);

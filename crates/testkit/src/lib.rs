@@ -1,11 +1,12 @@
 //! Helpers for the tests of several crates: bytes, folders and what is in them, file systems, ports,
-//! programs, waiting.
+//! programs, HTTP, waiting.
 //!
 //! Every function panics on failure: a failure of the kit is a failure of the test.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
+pub mod http;
 pub mod mounts;
 mod tree;
 

@@ -172,7 +172,7 @@ fn a_client_that_leaves_is_noticed_while_the_origin_is_silent() {
         if lines.is_empty() {
             client.read_body(1);
         }
-        client.leave();
+        client.half_close();
         let reply = client.finish();
         assert!(reply.status != 200 || reply.end == End::Reset, "{line}: {reply:?}");
         gate.open();

@@ -1,13 +1,13 @@
-//! A node in front of an origin, and a client that notices each byte.
+//! A node in front of an origin, and its clients.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
+
+#[allow(unused_imports)] // not in all tests with nodes
+pub use underpass_testkit::http::{Client, End, Reply};
 
 use crate::rig::{Running, folder, limited, traced, underpass, until};
 
@@ -92,10 +92,9 @@ impl Node {
     }
 
     fn sender(&self, lines: &str) -> Client {
-        let mut stream = TcpStream::connect(self.address()).unwrap();
-        stream.write_all(format!("{lines}\r\n").as_bytes()).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
-        Client { stream, bytes: Vec::new() }
+        let mut client = Client::new(self.server.connect());
+        client.send(format!("{lines}\r\n"));
+        client
     }
 
     /// A metric of the cache.
@@ -123,122 +122,6 @@ fn start(mut command: Command, cache: &Path, origin: &str, args: &[&str]) -> Run
         command.args(["--cache-free", "0"]);
     }
     Running::listening(command)
-}
-
-/// A client in the middle of a response.
-pub struct Client {
-    stream: TcpStream,
-    bytes: Vec<u8>,
-}
-
-/// How a connection ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    Closed,
-    Reset,
-}
-
-/// What a client got.
-#[derive(Debug)]
-pub struct Reply {
-    pub status: u16,
-    pub head: String,
-    pub body: Vec<u8>,
-    pub end: End,
-}
-
-impl Client {
-    /// Ends what the client says, as one does that leaves.
-    pub fn leave(&self) {
-        self.stream.shutdown(Shutdown::Write).unwrap();
-    }
-
-    /// Reads until the body has at least this many bytes.
-    pub fn read_body(&mut self, len: usize) {
-        let mut buffer = vec![0; 64 << 10];
-        while self.body_len().is_none_or(|have| have < len) {
-            let read = match self.stream.read(&mut buffer) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                read => read.unwrap(),
-            };
-            let text = || String::from_utf8_lossy(&self.bytes).into_owned();
-            assert!(read > 0, "the end came early: {}", text());
-            self.bytes.extend_from_slice(&buffer[..read]);
-        }
-    }
-
-    /// Reads until the head is there.
-    pub fn read_head(&mut self) {
-        self.read_body(0);
-    }
-
-    fn body_len(&self) -> Option<usize> {
-        let end = self.bytes.windows(4).position(|it| it == b"\r\n\r\n")?;
-        Some(self.bytes.len() - end - 4)
-    }
-
-    /// Reads to the end.
-    pub fn finish(mut self) -> Reply {
-        let mut buffer = vec![0; 64 << 10];
-        let end = loop {
-            match self.stream.read(&mut buffer) {
-                Ok(0) => break End::Closed,
-                Ok(read) => self.bytes.extend_from_slice(&buffer[..read]),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::ConnectionReset => break End::Reset,
-                Err(error) => panic!("{error}"),
-            }
-        };
-        let at = self.bytes.windows(4).position(|it| it == b"\r\n\r\n");
-        let Some(at) = at else {
-            return Reply { status: 0, head: String::new(), body: Vec::new(), end };
-        };
-        let head = String::from_utf8(self.bytes[..at].to_vec()).unwrap();
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        let mut reply = Reply { status, head, body: self.bytes.split_off(at + 4), end };
-        if reply.field("transfer-encoding") == Some("chunked") {
-            let (body, is_whole) = unchunk(&reply.body);
-            assert!(is_whole || end == End::Reset, "a part in chunks that looks whole");
-            reply.body = body;
-        }
-        reply
-    }
-}
-
-/// The data of chunks, and whether the last one is there.
-fn unchunk(mut bytes: &[u8]) -> (Vec<u8>, bool) {
-    let mut body = Vec::new();
-    loop {
-        let Some(end) = bytes.windows(2).position(|it| it == b"\r\n") else { return (body, false) };
-        let len = usize::from_str_radix(str::from_utf8(&bytes[..end]).unwrap(), 16).unwrap();
-        let data = &bytes[end + 2..];
-        if len == 0 {
-            return (body, data == b"\r\n");
-        }
-        body.extend_from_slice(&data[..len.min(data.len())]);
-        if data.len() < len + 2 {
-            return (body, false);
-        }
-        bytes = &data[len + 2..];
-    }
-}
-
-impl Reply {
-    pub fn field(&self, name: &str) -> Option<&str> {
-        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
-        lines.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
-    }
-
-    /// What the cache says it did.
-    pub fn cache(&self) -> &str {
-        self.field("cache-status").unwrap_or_default()
-    }
-
-    #[track_caller]
-    pub fn is(&self, status: u16, body: &[u8]) {
-        assert_eq!((self.status, self.end), (status, End::Closed), "{}", self.head);
-        assert!(self.body == body, "{} bytes are not the {} expected", self.body.len(), body.len());
-    }
 }
 
 /// Waits until the node has stored this many bytes.

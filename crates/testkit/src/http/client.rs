@@ -1,28 +1,47 @@
 //! A client that reads replies strictly by what their heads say.
 
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
-
-use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt};
-
-use super::{PATIENCE, text};
+use std::time::Duration;
 
 /// One connection, with what was read ahead.
+#[derive(Debug)]
 pub struct Client<S = TcpStream> {
+    /// The connection.
     pub stream: S,
     bytes: Vec<u8>,
 }
 
-/// A whole response.
-#[derive(Clone, Debug)]
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum End {
+    /// It was not read to its end.
+    #[default]
+    Open,
+    /// In an orderly way.
+    Closed,
+    /// By a reset.
+    Reset,
+}
+
+/// A response.
+#[derive(Clone, Debug, Default)]
 pub struct Reply {
+    /// The status; 0 if the connection ended before the head.
     pub status: u16,
+    /// The whole head.
+    pub head: String,
+    /// The fields of the head, in order.
     pub fields: Vec<(String, String)>,
+    /// The body, without its framing.
     pub body: Vec<u8>,
+    /// The end of the connection.
+    pub end: End,
 }
 
 impl Client {
+    /// A client of this connection.
     pub fn new(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
@@ -36,6 +55,11 @@ impl Client {
 }
 
 impl Client<UnixStream> {
+    /// A client of a socket with this path.
+    ///
+    /// # Errors
+    ///
+    /// If nothing listens there.
     pub fn unix(path: &str) -> io::Result<Self> {
         let stream = UnixStream::connect(path)?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -49,6 +73,7 @@ impl<S: Read + Write> Client<S> {
         Self { stream, bytes: Vec::new() }
     }
 
+    /// Sends these bytes.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).unwrap();
     }
@@ -58,11 +83,16 @@ impl<S: Read + Write> Client<S> {
         self.try_ask(verb, path, fields).unwrap()
     }
 
+    /// Sends a GET and reads the reply.
     pub fn get(&mut self, path: &str) -> Reply {
         self.ask("GET", path, &[])
     }
 
-    /// The same, for a server that may break off.
+    /// Sends a request and reads the reply of a server that may break off.
+    ///
+    /// # Errors
+    ///
+    /// Those of the connection.
     pub fn try_ask(&mut self, verb: &str, path: &str, fields: &[&str]) -> io::Result<Reply> {
         self.stream.write_all(request(verb, path, fields).as_bytes())?;
         self.try_reply(verb != "HEAD")
@@ -74,13 +104,17 @@ impl<S: Read + Write> Client<S> {
     }
 
     /// The reply, if it comes whole; `has_body` is false for replies to HEAD.
+    ///
+    /// # Errors
+    ///
+    /// Those of the connection.
     pub fn try_reply(&mut self, has_body: bool) -> io::Result<Reply> {
         let mut reply = self.head()?;
         if !has_body || matches!(reply.status, 204 | 304) {
             return Ok(reply);
         }
         if reply.field("Transfer-Encoding") == Some("chunked") {
-            reply.body = self.chunks()?;
+            self.read_chunks(&mut reply.body)?;
         } else if let Some(len) = reply.field("Content-Length") {
             reply.body = self.take(len.parse().unwrap())?;
         } else {
@@ -91,17 +125,67 @@ impl<S: Read + Write> Client<S> {
         Ok(reply)
     }
 
+    /// Reads to the end of the connection, and returns what came of the reply to a request that is
+    /// not HEAD.
+    pub fn finish(mut self) -> Reply {
+        let head = self.head();
+        let mut read = head.as_ref().map(|_| ()).map_err(|error| error.kind());
+        let mut reply = head.unwrap_or_default();
+        let is_chunked = reply.field("Transfer-Encoding") == Some("chunked");
+        if is_chunked {
+            read = self.read_chunks(&mut reply.body).map_err(|error| error.kind());
+        }
+        let is_whole = read.is_ok();
+        while read.is_ok() {
+            read = self.read_more().map_err(|error| error.kind());
+        }
+        reply.end = match read {
+            Err(ErrorKind::UnexpectedEof) => End::Closed,
+            Err(ErrorKind::ConnectionReset) => End::Reset,
+            other => panic!("{other:?} after {reply:?}"),
+        };
+        if is_chunked {
+            let is_whole = is_whole && self.bytes.is_empty();
+            assert!(is_whole || reply.end == End::Reset, "a part in chunks that looks whole");
+        } else if reply.status != 0 {
+            reply.body = self.bytes;
+        }
+        reply
+    }
+
+    /// Reads until this many bytes of the body are there, and keeps them for the reply.
+    pub fn read_body(&mut self, len: usize) {
+        while self.head_len().is_none_or(|head| self.bytes.len() - head < len) {
+            let read = self.read_more();
+            assert!(read.is_ok(), "{read:?} after {}", text(&self.bytes));
+        }
+    }
+
+    /// Reads until the head is there, and keeps it for the reply.
+    pub fn read_head(&mut self) {
+        self.read_body(0);
+    }
+
+    fn head_len(&self) -> Option<usize> {
+        Some(self.bytes.windows(4).position(|four| four == b"\r\n\r\n")? + 4)
+    }
+
     /// The head of a reply, and nothing of its body.
+    ///
+    /// # Errors
+    ///
+    /// Those of the connection.
     pub fn head(&mut self) -> io::Result<Reply> {
         let end = loop {
-            if let Some(at) = self.bytes.windows(4).position(|four| four == b"\r\n\r\n") {
-                break at + 4;
+            if let Some(len) = self.head_len() {
+                break len;
             }
             self.read_more()?;
         };
         let head: Vec<u8> = self.bytes.drain(..end).collect();
         let head = String::from_utf8(head).unwrap();
-        let mut lines = head.trim_end_matches("\r\n").split("\r\n");
+        let head = head.trim_end_matches("\r\n").to_owned();
+        let mut lines = head.split("\r\n");
         let status = lines.next().unwrap();
         assert!(status.starts_with("HTTP/1.1 "), "{status}");
         let status = status[9..12].parse().unwrap();
@@ -109,10 +193,15 @@ impl<S: Read + Write> Client<S> {
             let (name, value) = line.split_once(": ").unwrap();
             (name.to_owned(), value.to_owned())
         };
-        Ok(Reply { status, fields: lines.map(field).collect(), body: Vec::new() })
+        let fields = lines.map(field).collect();
+        Ok(Reply { status, head, fields, ..Reply::default() })
     }
 
     /// So many bytes of a body.
+    ///
+    /// # Errors
+    ///
+    /// Those of the connection.
     pub fn take(&mut self, len: usize) -> io::Result<Vec<u8>> {
         while self.bytes.len() < len {
             self.read_more()?;
@@ -124,22 +213,30 @@ impl<S: Read + Write> Client<S> {
     pub fn is_closed(&mut self) -> bool {
         let rest = self.read_more().map_err(|error| error.kind());
         assert!(self.bytes.is_empty(), "{}", text(&self.bytes));
-        rest == Err(io::ErrorKind::UnexpectedEof)
+        rest == Err(ErrorKind::UnexpectedEof)
     }
 
     /// How the connection ends, after however many bytes.
+    ///
+    /// # Errors
+    ///
+    /// Those of the connection.
     pub fn end(&mut self) -> io::Result<usize> {
         self.stream.read_to_end(&mut self.bytes)
     }
 
     /// The same, of a client that reads nothing before the server has ended.
+    ///
+    /// # Errors
+    ///
+    /// Those of the connection.
     pub fn end_when_ended(&mut self, has_ended: impl FnMut() -> bool) -> io::Result<usize> {
-        super::wait_until("the server has ended", has_ended);
+        crate::wait_until("the server has ended", has_ended);
         self.end()
     }
 
-    fn chunks(&mut self) -> io::Result<Vec<u8>> {
-        let mut body = Vec::new();
+    /// Reads the data of chunks to the last one, or as much as comes of them.
+    fn read_chunks(&mut self, body: &mut Vec<u8>) -> io::Result<()> {
         loop {
             let end = loop {
                 match self.bytes.windows(2).position(|two| two == b"\r\n") {
@@ -149,10 +246,16 @@ impl<S: Read + Write> Client<S> {
             };
             let line: Vec<u8> = self.bytes.drain(..end + 2).collect();
             let len = usize::from_str_radix(text(&line).trim_end(), 16).unwrap();
-            body.extend(self.take(len)?);
+            while self.bytes.len() < len {
+                if let Err(error) = self.read_more() {
+                    body.append(&mut self.bytes);
+                    return Err(error);
+                }
+            }
+            body.extend(self.bytes.drain(..len));
             assert_eq!(self.take(2)?, b"\r\n");
             if len == 0 {
-                return Ok(body);
+                return Ok(());
             }
         }
     }
@@ -161,13 +264,13 @@ impl<S: Read + Write> Client<S> {
         let mut piece = [0; 64 << 10];
         loop {
             match self.stream.read(&mut piece) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(read) => {
                     self.bytes.extend_from_slice(&piece[..read]);
                     return Ok(());
                 }
                 // A signal for another test ends a read that has a timeout.
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
@@ -184,8 +287,21 @@ impl Reply {
         value
     }
 
+    /// The body as text.
     pub fn text(&self) -> String {
         text(&self.body)
+    }
+
+    /// What a cache says it did.
+    pub fn cache(&self) -> &str {
+        self.field("cache-status").unwrap_or_default()
+    }
+
+    /// Checks the status, the body and the end.
+    #[track_caller]
+    pub fn is(&self, status: u16, body: &[u8]) {
+        assert_eq!((self.status, self.end), (status, End::Closed), "{}", self.head);
+        assert!(self.body == body, "{} bytes are not the {} expected", self.body.len(), body.len());
     }
 
     /// The status, which range of how many bytes, and the body.
@@ -200,10 +316,9 @@ pub fn request(verb: &str, path: &str, fields: &[&str]) -> String {
     format!("{verb} {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n")
 }
 
-/// A connection whose receive buffer was of this size from the beginning.
-pub fn narrow(address: SocketAddr, buffer: usize) -> TcpStream {
-    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-    sockopt::set_socket_recv_buffer_size(&socket, buffer).unwrap();
-    connect(&socket, &address).unwrap();
-    socket.into()
+/// The longest wait for a reply.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }

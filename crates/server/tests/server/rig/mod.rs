@@ -2,7 +2,6 @@
 
 #![allow(unreachable_pub)] // as in the other rigs
 
-mod client;
 mod secure;
 
 use std::fs;
@@ -12,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket, sockopt};
 use rustls::ClientConfig;
 use tempfile::TempDir;
 use underpass_server::access_log::LogFormat;
@@ -21,8 +20,8 @@ use underpass_server::server::{
     Address, Changes, Control, ServeError, Server, ServerSummary, Settings, SiteSettings,
 };
 
-pub use client::{Client, Reply, narrow, request};
-pub use secure::{Certificate, Secure, over};
+pub use secure::{Certificate, Secure, gets_close_notify, over};
+pub use underpass_testkit::http::{Client, Reply, request};
 pub(crate) use underpass_testkit::mounts::{FileSystem, Mounted};
 pub(crate) use underpass_testkit::{is_root, skip};
 
@@ -205,6 +204,14 @@ impl Drop for Running {
             assert!(ended.is_ok() || thread::panicking(), "the server panicked");
         }
     }
+}
+
+/// A connection whose receive buffer was of this size from the beginning.
+pub fn narrow(address: SocketAddr, buffer: usize) -> TcpStream {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    sockopt::set_socket_recv_buffer_size(&socket, buffer).unwrap();
+    connect(&socket, &address).unwrap();
+    socket.into()
 }
 
 /// The settings of the command line.

@@ -99,7 +99,7 @@ impl Running {
 
     /// A connection that takes little before it is read from.
     pub fn secure_narrow(&self) -> Secure {
-        over(super::client::narrow(self.socket(), 32 << 10), self.client.as_ref().unwrap())
+        over(super::narrow(self.socket(), 32 << 10), self.client.as_ref().unwrap())
     }
 }
 
@@ -111,10 +111,8 @@ pub fn over(stream: TcpStream, config: &Arc<ClientConfig>) -> Secure {
     Client::over(StreamOwned::new(connection, stream))
 }
 
-impl Secure {
-    /// Whether the server has said that nothing more follows, without another byte.
-    pub fn gets_close_notify(&mut self) -> bool {
-        // rustls fails if the connection ends and nobody has said so.
-        matches!(self.stream.read(&mut [0]), Ok(0))
-    }
+/// Whether the server has said that nothing more follows, without another byte.
+pub fn gets_close_notify(client: &mut Secure) -> bool {
+    // rustls fails if the connection ends and nobody has said so.
+    matches!(client.stream.read(&mut [0]), Ok(0))
 }
