@@ -5,15 +5,15 @@
 mod rig;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::Write;
+use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread::JoinHandle;
 
 use rustix::fs::{CWD, FileType};
 use tempfile::TempDir;
+use underpass_testkit::http::{Server, close};
 use underpass_testkit::mounts::{FileSystem, Mounted};
 
 use rig::{
@@ -73,36 +73,12 @@ impl Stage {
     }
 }
 
-/// A server that answers each request in the same way, and keeps their heads.
-struct Recorder {
-    address: SocketAddr,
-    thread: JoinHandle<Vec<String>>,
-}
-
-impl Recorder {
-    fn start(requests: usize) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let thread = std::thread::spawn(move || {
-            let streams = listener.incoming().take(requests);
-            streams.map(|stream| Self::answer(stream.unwrap())).collect()
-        });
-        Self { address, thread }
-    }
-
-    fn answer(mut stream: TcpStream) -> String {
-        let mut head = String::new();
-        let mut reader = BufReader::new(stream.try_clone().unwrap());
-        while !head.ends_with("\r\n\r\n") {
-            assert!(reader.read_line(&mut head).unwrap() > 0);
-        }
-        stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
-        head
-    }
-
-    fn heads(self) -> Vec<String> {
-        self.thread.join().unwrap()
-    }
+/// A server that gives each request the same answer.
+fn recorder() -> Server {
+    Server::start(|_, stream| {
+        stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok")?;
+        close()
+    })
 }
 
 #[test]
@@ -336,10 +312,10 @@ fn our_own_server_says_a_digest_when_it_is_asked() {
     let stage = Stage::new(&[]);
     let receipt = stage.get(&[&stage.url("file"), "--verify", "--json"]).succeeded().receipt();
     assert_eq!(receipt["digest"]["matches"], true, "{receipt}");
-    let silent = Recorder::start(1);
+    let silent = recorder();
     let url = format!("{}/x", silent.address);
     stage.get(&[&url, "--verify"]).failed(1, &["sends no digest"]);
-    assert!(silent.heads()[0].to_lowercase().contains("\r\nwant-repr-digest: "));
+    assert!(silent.requests()[0].field("want-repr-digest").is_some());
 }
 
 #[test]
@@ -358,14 +334,13 @@ fn who_asks_is_said_by_options_files_and_the_environment() {
         (&["--no-netrc"], vec![("NETRC", netrc)], None),
     ];
     for (args, variables, expected) in cases {
-        let server = Recorder::start(1);
+        let server = recorder();
         let mut command = get_in(here.path(), &[&format!("{}/x", server.address), "-f"]);
         command.args(args).args(["-H", "X-Own: 1"]).envs(variables.iter().copied());
         Running::start(command).finish().succeeded();
-        let head = &server.heads()[0];
-        let said = head.lines().find_map(|line| line.strip_prefix("Authorization: "));
-        assert_eq!(said, expected, "{args:?} {variables:?}");
-        assert!(head.contains("\r\nX-Own: 1\r\n"));
+        let asked = &server.requests()[0];
+        assert_eq!(asked.field("authorization"), expected, "{args:?} {variables:?}");
+        assert_eq!(asked.field("x-own"), Some("1"));
     }
     let missing = ["127.0.0.1:1/x", "--netrc-file", "none"];
     get(here.path(), &missing).failed(1, &["none", "No such file"]);
@@ -385,7 +360,7 @@ fn proxies_are_taken_from_the_usual_variables() {
         ("no_proxy", &[], false),
     ];
     for (variable, args, is_used) in cases {
-        let (server, proxy) = (Recorder::start(1), Recorder::start(1));
+        let (server, proxy) = (recorder(), recorder());
         let url = format!("http://{}/x", server.address);
         let mut command = get_in(here.path(), &[&url, "-f"]);
         command.args(args).env_remove("no_proxy").env_remove("NO_PROXY");
@@ -398,14 +373,10 @@ fn proxies_are_taken_from_the_usual_variables() {
             command.env(variable, &through);
         }
         Running::start(command).finish().succeeded();
-        let (asked, other) = if is_used { (proxy, server) } else { (server, proxy) };
-        // So that its thread ends too.
-        let mut last = TcpStream::connect(other.address).unwrap();
-        last.write_all(b"\r\n\r\n").unwrap();
-        last.read_to_end(&mut Vec::new()).unwrap();
-        let head = &asked.heads()[0];
-        let target = if is_used { format!("GET {url} ") } else { "GET /x ".to_owned() };
-        assert!(head.starts_with(&target), "{variable} {args:?}: {head}");
+        let used = if is_used { proxy } else { server };
+        let asked = &used.requests()[0];
+        let target = if is_used { &url } else { "/x" };
+        assert_eq!((&*asked.method, &*asked.path), ("GET", target), "{variable} {args:?}");
     }
 }
 

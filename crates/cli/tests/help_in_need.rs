@@ -6,10 +6,12 @@
 mod rig;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
+
+use underpass_testkit::http::{Client, Reply, Server, respond};
 
 use rig::{Finished, Running, folder, has, names, receiver, run, underpass, until};
 
@@ -31,13 +33,8 @@ fn client(folder: &Path, args: &[&str]) -> Finished {
 }
 
 /// The answer to a request for the file, by this method.
-fn ask(server: &Running, method: &str) -> String {
-    let mut stream = server.connect();
-    let head = format!("{method} /file HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-    stream.write_all(head.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+fn ask(server: &Running, method: &str) -> Reply {
+    Client::new(server.connect()).ask(method, "/file", &["Connection: close"])
 }
 
 /// The line that a failed command has printed last.
@@ -58,9 +55,9 @@ fn a_refusal_has_its_own_reason_and_no_wrong_advice() {
         assert!(!line.contains("--allow-upload"), "{line}");
     }
     let said = ask(&server, "POST");
-    assert!(said.starts_with("HTTP/1.1 405 ") && !said.contains("written"), "{said}");
+    assert!(said.status == 405 && !said.text().contains("written"), "{said:?}");
     let closed = serve(served.path(), &[]);
-    assert!(ask(&closed, "DELETE").contains("--allow-delete"));
+    assert!(ask(&closed, "DELETE").text().contains("--allow-delete"));
     let url = format!("{}new", closed.address);
     client(here.path(), &["put", "small", &url]).failed(1, &["405", "--allow-upload"]);
     // A file is not a folder.
@@ -91,28 +88,14 @@ fn a_wrong_password_is_not_called_a_missing_one() {
 #[test]
 fn a_status_is_said_once() {
     for body in ["Not Found", "404: Not Found", "404 not found\n"] {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/x", listener.local_addr().unwrap());
-        let server = std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut request = BufReader::new(stream.try_clone().unwrap());
-            let mut line = String::new();
-            while line != "\r\n" {
-                line.clear();
-                request.read_line(&mut line).unwrap();
-            }
-            let len = body.len();
-            let head = format!(
-                "HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nContent-Length: {len}\r\n\r\n{body}"
-            );
-            stream.write_all(head.as_bytes()).unwrap();
-            // Until the client has read it all.
-            let _ = std::io::copy(&mut request, &mut std::io::sink());
+        let server = Server::start(move |request, stream| {
+            let head = "HTTP/1.1 404 Not Found\nContent-Type: text/plain";
+            respond(request, stream, head, body.as_bytes())
         });
+        let url = server.url("/x");
         let here = folder();
         let line = complaint(&client(here.path(), &["get", &url]).failed(1, &["404"]));
         assert_eq!(line.to_lowercase().matches("not found").count(), 1, "{body}: {line}");
-        server.join().unwrap();
     }
     // The own server says it once, too.
     let (served, here) = (folder(), folder());

@@ -7,11 +7,12 @@ mod rig;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
+
+use underpass_testkit::http::{close, serve_until_exit};
 
 use rig::{Finished, Running, folder, has, tar_header, underpass};
 
@@ -37,31 +38,12 @@ fn harmless(finished: &Finished) {
 }
 
 /// A server that gives one answer to everything.
-fn serve(answer: impl Fn(&str) -> Vec<u8> + Send + 'static) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    // It ends with the process.
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            if let Some(head) = head(&mut stream) {
-                // The client may have seen enough.
-                let _ = stream.write_all(&answer(&head));
-            }
-        }
+fn serve(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> String {
+    let url = serve_until_exit(move |request, stream| {
+        stream.write_all(&answer(&request.head))?;
+        close()
     });
-    format!("http://{address}")
-}
-
-fn head(stream: &mut TcpStream) -> Option<String> {
-    let (mut head, mut byte) = (Vec::new(), [0]);
-    while !head.ends_with(b"\r\n\r\n") {
-        if stream.read(&mut byte).ok()? == 0 {
-            return None;
-        }
-        head.push(byte[0]);
-    }
-    Some(String::from_utf8_lossy(&head).into_owned())
+    url.trim_end_matches('/').to_owned()
 }
 
 fn answer(first: &str, fields: &[&str], body: &[u8]) -> Vec<u8> {

@@ -1,42 +1,34 @@
 //! Servers that send without end: what the program remembers of it stays small.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::Write;
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
+
+use underpass_testkit::http::{Request, close, serve_until_exit, write_head};
 
 use super::rig::{Running, folder, tar_header, underpass};
 
 /// Serves an archive in which the same folders come again and again, `count` members in all.
 fn serve_folders(count: usize) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/x/", listener.local_addr().unwrap());
-    // It ends with the process.
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            // The client may have gone away.
-            let _ = answer(stream.unwrap(), count);
-        }
+    let url = serve_until_exit(move |request, stream| {
+        answer(request, stream, count)?;
+        close()
     });
-    url
+    format!("{url}x/")
 }
 
-fn answer(mut stream: TcpStream, count: usize) -> std::io::Result<()> {
-    let (mut head, mut byte) = (Vec::new(), [0]);
-    while !head.ends_with(b"\r\n\r\n") {
-        if stream.read(&mut byte)? == 0 {
-            return Ok(());
-        }
-        head.push(byte[0]);
-    }
+fn answer(request: &Request, stream: &mut TcpStream, count: usize) -> std::io::Result<()> {
     let len = count * 512 + 1024;
-    write!(
+    write_head(
         stream,
-        "HTTP/1.1 200 OK\r\nContent-Type: application/x-tar\r\nContent-Length: {len}\r\n\
-         ETag: \"e\"\r\nConnection: close\r\n\r\n"
+        &format!(
+            "HTTP/1.1 200 OK\nContent-Type: application/x-tar\nContent-Length: {len}\n\
+             ETag: \"e\"\nConnection: close\n\n"
+        ),
     )?;
-    if head.starts_with(b"HEAD") {
+    if request.method == "HEAD" {
         return Ok(());
     }
     let names = [[b'a'; 95], [b'b'; 95]].map(|name| tar_header(&name, b'5'));

@@ -1,10 +1,10 @@
 //! Folders from other servers, by their listings.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use underpass_testkit::http::{close, respond, serve_until_exit};
 
 use crate::rig::{Running, folder, has, has_rare, names, nginx, skip, underpass, until};
 use crate::site::{Peer, awkward, contents, files, get, same};
@@ -259,30 +259,18 @@ fn peer_program(name: &str) -> Option<PathBuf> {
 /// Serves a page that has the name `a%3Db`. It leads to the folder `/a=b/`, as nginx and Apache encode less in
 /// redirects than in pages.
 fn page_with_redirect() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/", listener.local_addr().unwrap());
-    // It ends with the process.
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let mut line = String::new();
-            let mut head = BufReader::new(stream.try_clone().unwrap());
-            while head.read_line(&mut line).unwrap() > 2 && !line.ends_with("\r\n\r\n") {}
-            let page =
-                |name: &str| format!("<title>Index of /</title><a href=\"{name}\">{name}</a>");
-            let (status, body) = match line.split(' ').nth(1).unwrap() {
-                "/" => ("200 OK", page("a%3Db")),
-                "/a%3Db" => ("301 Moved\r\nLocation: /a=b/", String::new()),
-                "/a=b/" => ("200 OK", page("file")),
-                _ => ("200 OK", "inside".to_owned()),
-            };
-            let len = body.len();
-            let head = format!(
-                "HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {len}\r\n"
-            );
-            let _ = write!(stream, "{head}Connection: close\r\n\r\n{body}");
-        }
-    });
-    url
+    serve_until_exit(|request, stream| {
+        let page = |name: &str| format!("<title>Index of /</title><a href=\"{name}\">{name}</a>");
+        let (status, body) = match request.path.as_str() {
+            "/" => ("200 OK", page("a%3Db")),
+            "/a%3Db" => ("301 Moved\nLocation: /a=b/", String::new()),
+            "/a=b/" => ("200 OK", page("file")),
+            _ => ("200 OK", "inside".to_owned()),
+        };
+        let head = format!("HTTP/1.1 {status}\nContent-Type: text/html\nConnection: close");
+        respond(request, stream, &head, body.as_bytes())?;
+        close()
+    })
 }
 
 #[test]

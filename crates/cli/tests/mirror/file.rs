@@ -226,7 +226,7 @@ fn a_name_in_a_url_has_its_own_entry_in_a_netrc_file() {
     let command = ["--netrc-file", "netrc", "-o", "-", &url];
     get(here.path(), &command).succeeded();
     // That is "c:C".
-    assert!(origin.asked().iter().all(|asked| asked.head.contains("Basic YzpD")));
+    assert!(origin.asked().iter().all(|asked| asked.request.head.contains("Basic YzpD")));
     let said = get(here.path(), &["--netrc-file", ".", &url]).failed(1, &["Is a directory"]).stderr;
     assert!(!said.contains("tar"), "{said}");
 }

@@ -1,9 +1,11 @@
 //! A server whose files and faults a test decides, and which remembers what it was asked.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::io::{self, Write};
+use std::net::TcpStream;
 use std::sync::{Arc, Mutex, MutexGuard};
+
+use underpass_testkit::http::{Request, Server, close};
 
 /// What the server has at a path.
 #[derive(Clone, Debug, Default)]
@@ -25,47 +27,37 @@ impl Page {
 }
 
 /// A request and what it got.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
-    pub(crate) method: String,
-    pub(crate) path: String,
+#[derive(Clone, Debug)]
+pub(crate) struct Exchange {
+    pub(crate) request: Request,
     pub(crate) status: u16,
     /// Bytes of the body that were sent.
     pub(crate) sent: usize,
-    pub(crate) head: String,
 }
 
 #[derive(Debug, Default)]
 struct State {
     pages: BTreeMap<String, Page>,
-    asked: Vec<Asked>,
+    exchanges: Vec<Exchange>,
 }
 
 /// The server.
 #[derive(Debug)]
 pub(crate) struct Origin {
-    pub(crate) address: SocketAddr,
+    server: Server,
     state: Arc<Mutex<State>>,
 }
 
 impl Origin {
     pub(crate) fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
         let state = Arc::<Mutex<State>>::default();
         let shared = Arc::clone(&state);
-        // It ends with the process.
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let state = Arc::clone(&shared);
-                std::thread::spawn(move || serve(&stream, &state));
-            }
-        });
-        Self { address, state }
+        let server = Server::start(move |request, stream| answer(request, stream, &shared));
+        Self { server, state }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
+        self.server.url(path)
     }
 
     /// Puts a page at a path, or removes it.
@@ -78,13 +70,15 @@ impl Origin {
     }
 
     /// Returns what was asked since the last call.
-    pub(crate) fn asked(&self) -> Vec<Asked> {
-        std::mem::take(&mut lock(&self.state).asked)
+    pub(crate) fn asked(&self) -> Vec<Exchange> {
+        std::mem::take(&mut lock(&self.state).exchanges)
     }
 
     /// Returns the same in short: `GET /a 200 5`.
     pub(crate) fn log(&self) -> Vec<String> {
-        let line = |it: Asked| format!("{} {} {} {}", it.method, it.path, it.status, it.sent);
+        let line = |Exchange { request: Request { method, path, .. }, status, sent }: Exchange| {
+            format!("{method} {path} {status} {sent}")
+        };
         self.asked().into_iter().map(line).collect()
     }
 }
@@ -93,59 +87,29 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap()
 }
 
-fn serve(stream: &TcpStream, state: &Mutex<State>) {
-    let mut reader = BufReader::new(stream);
-    loop {
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            if !reader.read_line(&mut head).is_ok_and(|read| read > 0) {
-                return;
-            }
-        }
-        let is_put = head.starts_with("PUT ");
-        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
-        let length = length.and_then(|length| length.parse().ok()).unwrap_or(0);
-        if is_put && reader.read_exact(&mut vec![0; length]).is_err() {
-            return;
-        }
-        if !answer(stream, state, head) {
-            let _ = stream.shutdown(Shutdown::Both);
-            return;
-        }
-    }
-}
-
-/// Answers a request; returns whether the connection can be used again.
-fn answer(mut stream: &TcpStream, state: &Mutex<State>, head: String) -> bool {
-    let mut words = head.split(' ');
-    let (method, path) = (words.next().unwrap().to_owned(), words.next().unwrap().to_owned());
-    let field = |name: &str| {
-        let line = head.lines().find(|line| line.to_lowercase().starts_with(&format!("{name}: ")));
-        line.map(|line| line[name.len() + 2..].to_owned())
-    };
-    let page = lock(state).pages.get(&path).cloned();
+/// Answers a request; fails where the connection cannot be used again.
+fn answer(request: &Request, stream: &mut TcpStream, state: &Mutex<State>) -> io::Result<()> {
+    let page = lock(state).pages.get(&request.path).cloned();
     let mut page = page.unwrap_or(Page { status: Some(404), ..Page::default() });
-    if method == "PUT" {
+    if request.method == "PUT" {
         let refused = page.status.filter(|status| *status == 403);
         page = Page { status: refused.or(Some(201)), ..Page::default() };
     }
     let tag = page.fields.iter().find_map(|field| field.strip_prefix("ETag: "));
-    if tag.is_some() && field("if-none-match").as_deref() == tag {
+    if tag.is_some() && request.field("if-none-match") == tag {
         (page.status, page.cut) = (Some(304), None);
         page.body.clear();
     }
     let (status, len) = (page.status.unwrap_or(200), page.body.len());
-    let has_body = method == "GET" && status != 304;
+    let has_body = request.method == "GET" && status != 304;
     let sent = if has_body { page.cut.unwrap_or(len).min(len) } else { 0 };
     let mut text = format!("HTTP/1.1 {status} x\r\n");
     page.fields.iter().for_each(|field| text += &format!("{field}\r\n"));
-    if status != 304 && !text.contains("Connection: close") {
+    let closes = text.contains("Connection: close");
+    if status != 304 && !closes {
         text += &format!("Content-Length: {len}\r\n");
     }
-    let asked = Asked { method, path, status, sent, head: head.clone() };
-    lock(state).asked.push(asked);
-    let bytes = [text.as_bytes(), b"\r\n", &page.body[..sent]].concat();
-    stream.write_all(&bytes).is_ok()
-        && !(has_body && sent < len)
-        && !text.contains("Connection: close")
+    lock(state).exchanges.push(Exchange { request: request.clone(), status, sent });
+    stream.write_all(&[text.as_bytes(), b"\r\n", &page.body[..sent]].concat())?;
+    if closes || (has_body && sent < len) { close() } else { Ok(()) }
 }

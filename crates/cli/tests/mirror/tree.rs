@@ -328,9 +328,9 @@ fn credentials_stay_with_the_server_that_was_named() {
         head.contains("authorization") || head.contains("x-key")
     };
     let (first, asked) = (named.asked(), other.asked());
-    assert!(first.iter().all(|it| is_secret(&it.head)), "{first:?}");
+    assert!(first.iter().all(|it| is_secret(&it.request.head)), "{first:?}");
     assert!(asked.len() >= 4, "{asked:?}");
-    assert!(!asked.iter().any(|it| is_secret(&it.head)), "{asked:?}");
+    assert!(!asked.iter().any(|it| is_secret(&it.request.head)), "{asked:?}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::rig::{Finished, Running, folder, run};
-use crate::scripted_origin::{Asked, Object, Origin, Sending};
+use crate::scripted_origin::{Object, Origin, Request, Sending};
 use crate::store::{ID, SECRET, Store, bare, command};
 
 /// The exit status, and the findings, each as its name, state and text.
@@ -87,7 +87,7 @@ fn what_is_wrong_with_a_store_is_named() {
 #[test]
 fn another_region_and_another_clock_are_named() {
     let object = Object::new(b"words".to_vec(), "one").with("Date: Sun, 01 Jan 2040 00:00:00 GMT");
-    let store = Origin::new(move |asked: &Asked, sending: &mut Sending| {
+    let store = Origin::new(move |asked: &Request, sending: &mut Sending| {
         let is_right = asked.field("authorization").is_some_and(|it| it.contains("/eu-test-1/"));
         match is_right {
             true => object.send(asked, sending),

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::node::Node;
 use crate::rig::{folder, noise, run, until};
-use crate::scripted_origin::{Asked, Gate, Origin, Sending};
+use crate::scripted_origin::{Gate, Origin, Request, Sending};
 use crate::serve::{ADDRESS, before, node};
 use crate::store::Store;
 
@@ -36,7 +36,7 @@ fn send(sending: &mut Sending, page: &str) {
     sending.answer("HTTP/1.1 200 OK\nContent-Type: application/xml", page.as_bytes());
 }
 
-fn is_listing(asked: &Asked) -> bool {
+fn is_listing(asked: &Request) -> bool {
     asked.path.starts_with("/bucket/?") && asked.path.contains("list-type=2")
 }
 
@@ -135,7 +135,7 @@ fn listings_have_rights_and_what_is_hidden_stays_so() {
 fn one_request_lists_a_folder_for_a_crowd_and_for_a_while() {
     let gate = Gate::default();
     let held = gate.clone();
-    let store = Origin::new(move |asked: &Asked, sending: &mut Sending| {
+    let store = Origin::new(move |asked: &Request, sending: &mut Sending| {
         assert!(is_listing(asked), "{}", asked.path);
         held.wait();
         match asked.path.contains("continuation-token=n%26") {
@@ -179,7 +179,7 @@ fn one_request_lists_a_folder_for_a_crowd_and_for_a_while() {
 
 #[test]
 fn a_listing_that_fails_is_told_as_for_objects() {
-    let store = Origin::new(move |asked: &Asked, sending: &mut Sending| {
+    let store = Origin::new(move |asked: &Request, sending: &mut Sending| {
         let refuse = |sending: &mut Sending, status: &str| {
             let body = "<Error><Code>Secret</Code><Message>of bucket</Message></Error>";
             let head = format!("HTTP/1.1 {status}\nContent-Type: application/xml\nRetry-After: 7");
@@ -233,7 +233,7 @@ fn a_listing_that_fails_is_told_as_for_objects() {
 fn a_listing_outlives_its_store_if_it_may() {
     let count = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&count);
-    let store = Origin::new(move |_: &Asked, sending: &mut Sending| {
+    let store = Origin::new(move |_: &Request, sending: &mut Sending| {
         counted.fetch_add(1, Ordering::Relaxed);
         send(sending, &page(&["a"], &[], None));
     });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::rig::{Finished, Running, folder, names, noise};
-use crate::scripted_origin::{Asked, Object, Origin, Sending};
+use crate::scripted_origin::{Object, Origin, Request, Sending};
 use crate::store::{Store, command};
 
 /// Runs a command with keys against a store of our own.
@@ -73,7 +73,7 @@ fn another_version_of_the_same_size_and_time_is_fetched() {
         let bytes = [first, other.clone()];
         let version = Arc::new(AtomicU32::new(0));
         let current = Arc::clone(&version);
-        let origin = Origin::new(move |asked: &Asked, sending: &mut Sending| {
+        let origin = Origin::new(move |asked: &Request, sending: &mut Sending| {
             let now = current.load(Ordering::Relaxed) as usize;
             if asked.path.contains("list-type=2") {
                 let page = format!(
@@ -147,7 +147,7 @@ fn a_listing_without_an_end_is_an_error() {
         ("", "truncated without a token"),
         ("<NextContinuationToken>t</NextContinuationToken>", "repeats a page"),
     ] {
-        let origin = Origin::new(move |_: &Asked, sending: &mut Sending| {
+        let origin = Origin::new(move |_: &Request, sending: &mut Sending| {
             let body = format!(
                 "<ListBucketResult><IsTruncated>true</IsTruncated>{token}<Contents>\
                  <Key>a/x</Key><Size>1</Size></Contents></ListBucketResult>"
@@ -212,7 +212,7 @@ fn a_store_that_is_too_busy_is_asked_again() {
 #[test]
 fn the_region_that_a_store_names_is_used() {
     let object = Object::new(noise(1000), "one");
-    let origin = Origin::new(move |asked: &Asked, sending: &mut Sending| {
+    let origin = Origin::new(move |asked: &Request, sending: &mut Sending| {
         let authorization = asked.field("authorization").unwrap();
         if authorization.contains("/eu-central-1/s3/") {
             return object.send(asked, sending);
@@ -229,7 +229,7 @@ fn the_region_that_a_store_names_is_used() {
 #[test]
 fn a_wrong_clock_is_corrected_by_that_of_the_store() {
     let object = Object::new(noise(1000), "one");
-    let origin = Origin::new(move |asked: &Asked, sending: &mut Sending| {
+    let origin = Origin::new(move |asked: &Request, sending: &mut Sending| {
         if asked.field("x-amz-date").unwrap().starts_with("20400101T") {
             return object.send(asked, sending);
         }
@@ -265,7 +265,7 @@ fn a_digest_that_the_store_has_is_checked_on_request() {
     for (value, is_right) in [(Some(right), true), (Some(wrong), false), (None, false)] {
         let object = object.clone();
         let value = value.clone();
-        let origin = Origin::new(move |asked: &Asked, sending: &mut Sending| {
+        let origin = Origin::new(move |asked: &Request, sending: &mut Sending| {
             if asked.method != "HEAD" {
                 return object.send(asked, sending);
             }
@@ -285,7 +285,7 @@ fn a_digest_that_the_store_has_is_checked_on_request() {
 fn a_key_with_dots_is_not_taken_for_another_one() {
     let object = Object::new(noise(1000), "one");
     let store =
-        Origin::new(move |asked: &Asked, sending: &mut Sending| object.send(asked, sending));
+        Origin::new(move |asked: &Request, sending: &mut Sending| object.send(asked, sending));
     let here = folder();
     for args in [
         &["get", "s3://bucket/a/../x"][..],

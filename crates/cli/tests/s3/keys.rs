@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::rig::{Running, folder, noise};
-use crate::scripted_origin::{Asked, Object, Origin, Sending};
+use crate::scripted_origin::{Object, Origin, Request, Sending};
 use crate::store::bare;
 
 /// A store that accepts the key `new` alone.
 fn store() -> Origin {
     let object = Object::new(noise(1000), "one");
-    Origin::new(move |asked: &Asked, sending: &mut Sending| {
+    Origin::new(move |asked: &Request, sending: &mut Sending| {
         let authorization = asked.field("authorization").unwrap_or_default();
         if authorization.contains("Credential=new/") {
             return object.send(asked, sending);
@@ -25,7 +25,7 @@ fn store() -> Origin {
 /// A service with keys; the first answer has old ones if `refreshes`.
 fn service(refreshes: bool) -> Origin {
     let count = Arc::new(AtomicU32::new(0));
-    Origin::new(move |asked: &Asked, sending: &mut Sending| {
+    Origin::new(move |asked: &Request, sending: &mut Sending| {
         let path = asked.path.as_str();
         let keys = || {
             let is_old = refreshes && count.fetch_add(1, Ordering::Relaxed) == 0;
@@ -161,7 +161,7 @@ fn keys_are_renewed_before_a_request_is_refused_and_are_never_printed() {
     let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(2);
     let count = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&count);
-    let service = Origin::new(move |_: &Asked, sending: &mut Sending| {
+    let service = Origin::new(move |_: &Request, sending: &mut Sending| {
         let (id, expires) = match counted.fetch_add(1, Ordering::Relaxed) {
             0 => ("old", soon.to_string()),
             _ => ("new", "2040-01-01T00:00:00Z".to_owned()),
@@ -198,7 +198,7 @@ fn keys_are_renewed_before_a_request_is_refused_and_are_never_printed() {
 #[test]
 fn a_service_that_has_no_newer_keys_is_named() {
     let count = AtomicU32::new(0);
-    let service = Origin::new(move |_: &Asked, sending: &mut Sending| {
+    let service = Origin::new(move |_: &Request, sending: &mut Sending| {
         match count.fetch_add(1, Ordering::Relaxed) {
             0 => sending.answer(
                 "HTTP/1.1 200 OK",

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::rig::{Finished, Running, folder, noise, until};
-use crate::scripted_origin::{Asked, Gate, Origin, Sending};
+use crate::scripted_origin::{Gate, Origin, Request, Sending};
 use crate::store::{Store, command};
 
 #[test]
@@ -69,7 +69,7 @@ struct Taken {
 }
 
 impl Taken {
-    fn query(asked: &Asked, name: &str) -> Option<String> {
+    fn query(asked: &Request, name: &str) -> Option<String> {
         let (_, query) = asked.path.split_once('?')?;
         let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         pairs.into_iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_owned())
@@ -80,7 +80,7 @@ impl Taken {
         sending.answer(&head, body.as_bytes());
     }
 
-    fn answer(&self, asked: &Asked, sending: &mut Sending) {
+    fn answer(&self, asked: &Request, sending: &mut Sending) {
         let id = Self::query(asked, "uploadId");
         match asked.method.as_str() {
             "POST" if id.is_none() => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::node::Node;
-use crate::scripted_origin::{Asked, Gate, Object, Origin, Sending};
+use crate::scripted_origin::{Gate, Object, Origin, Request, Sending};
 use crate::serve::before;
 
 /// Sends the listing of these files, with their lengths.
@@ -20,7 +20,7 @@ fn list(files: &[(&str, u64)], sending: &mut Sending) {
 /// A store whose folder has these files, all with the same text.
 fn store(files: &'static [(&'static str, u64)], text: &str) -> Origin {
     let object = Object::new(text.as_bytes().to_vec(), "a");
-    Origin::new(move |asked: &Asked, sending: &mut Sending| {
+    Origin::new(move |asked: &Request, sending: &mut Sending| {
         match asked.path.contains("list-type=2") {
             true => list(files, sending),
             false => object.send(asked, sending),
@@ -84,7 +84,7 @@ fn a_readme_that_cannot_be_had_is_left_out() {
     let is_short = Arc::new(AtomicBool::new(false));
     let becomes_short = Arc::clone(&is_short);
     let long = Object::new(vec![b'x'; 5 << 20], "a").with("Cache-Control: max-age=0");
-    let store = Origin::new(move |asked: &Asked, sending: &mut Sending| match () {
+    let store = Origin::new(move |asked: &Request, sending: &mut Sending| match () {
         () if asked.path.contains("list-type=2") => {
             let folder = ["long", "gone", "cut", "late"].into_iter();
             let mut folder = folder.filter(|name| asked.path.contains(&format!("sub%2F{name}")));
@@ -123,7 +123,7 @@ fn a_readme_that_cannot_be_had_is_left_out() {
 fn a_readme_that_has_changed_is_on_the_next_page() {
     let is_new = Arc::new(AtomicBool::new(false));
     let becomes_new = Arc::clone(&is_new);
-    let store = Origin::new(move |asked: &Asked, sending: &mut Sending| {
+    let store = Origin::new(move |asked: &Request, sending: &mut Sending| {
         let (text, tag) = match is_new.load(Ordering::Relaxed) {
             true => (&b"new words"[..], "b"),
             false => (&b"old words"[..], "a"),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::node::Node;
 use crate::rig::{Running, folder, noise};
-use crate::scripted_origin::{Asked, Object, Origin, Sending};
+use crate::scripted_origin::{Object, Origin, Request, Sending};
 use crate::store::{Store, bare, command};
 
 /// A node with the keys of a store, in front of this address.
@@ -54,7 +54,7 @@ fn objects_of_a_store_are_kept_and_served() {
 #[test]
 fn keys_that_are_refused_are_replaced_once() {
     let object = Object::new(noise(1000), "one").with("Content-Type: text/plain");
-    let store = Origin::new(move |asked: &Asked, sending: &mut Sending| {
+    let store = Origin::new(move |asked: &Request, sending: &mut Sending| {
         let authorization = asked.field("authorization").unwrap_or_default();
         let body = "<Error><Code>AccessDenied</Code><Message>of bucket</Message></Error>";
         match authorization.contains("Credential=new/") && asked.path != "/bucket/sub/denied" {
@@ -66,7 +66,7 @@ fn keys_that_are_refused_are_replaced_once() {
     });
     let count = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&count);
-    let service = Origin::new(move |_: &Asked, sending: &mut Sending| {
+    let service = Origin::new(move |_: &Request, sending: &mut Sending| {
         let id = if counted.fetch_add(1, Ordering::Relaxed) == 0 { "old" } else { "new" };
         let keys = format!(r#"{{"AccessKeyId":"{id}","SecretAccessKey":"s"}}"#);
         sending.answer("HTTP/1.1 200 OK", keys.as_bytes());
@@ -98,7 +98,7 @@ fn a_store_that_refuses_for_certain_is_reported_at_the_start() {
     ] {
         let body = format!("<Error><Code>{code}</Code></Error>");
         let head = format!("HTTP/1.1 {status}\nContent-Type: application/xml");
-        let store = Origin::new(move |_: &Asked, sending: &mut Sending| {
+        let store = Origin::new(move |_: &Request, sending: &mut Sending| {
             sending.answer(&head, body.as_bytes());
         });
         let cache = folder();
@@ -115,7 +115,7 @@ fn a_store_that_refuses_for_certain_is_reported_at_the_start() {
 
 #[test]
 fn a_refused_signature_is_no_fault_of_a_client() {
-    let store = Origin::new(move |asked: &Asked, sending: &mut Sending| {
+    let store = Origin::new(move |asked: &Request, sending: &mut Sending| {
         let code = asked.path.rsplit(['/', '=']).next().unwrap().trim_end_matches("%2F");
         let code = code.trim_start_matches("sub%2F").to_owned();
         let status = if code == "RequestTimeTooSkewed" { 403 } else { 400 };

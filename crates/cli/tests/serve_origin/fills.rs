@@ -1,6 +1,7 @@
 //! One fill for all clients, which get what has come while it runs.
 
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -395,7 +396,7 @@ fn a_fill_that_all_have_left_ends_at_a_border_unless_most_is_there() {
     let gate = Gate::default();
     let held = gate.clone();
     let origin = Origin::new(move |asked, sending| {
-        let (start, end) = asked.range(160 * PIECE).unwrap_or((0, 160 * PIECE));
+        let Range { start, end } = asked.range(160 * PIECE).unwrap_or(0..160 * PIECE);
         let head = match asked.field("range") {
             Some(_) => format!(
                 "HTTP/1.1 206 Partial\nContent-Range: bytes {start}-{}/{}",

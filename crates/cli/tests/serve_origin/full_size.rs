@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use underpass_testkit::free_port;
 
-use crate::node::Node;
+use crate::node::{Client, Node};
 use crate::rig::{Running, folder, has, noise, underpass, until};
 use crate::scale::{config, start};
-use crate::scripted_origin::{Asked, Gate, Object, Origin, Sending};
+use crate::scripted_origin::{Gate, Object, Origin, Request, Sending};
 
 const MIB: u64 = 1 << 20;
 
@@ -104,7 +104,7 @@ fn version_of(body: &[u8]) -> Option<u64> {
 /// bodies, one breaks off in the middle.
 fn changing(len: usize) -> Origin {
     let (begun, count) = (Instant::now(), AtomicU64::new(0));
-    Origin::new(move |asked: &Asked, sending: &mut Sending| {
+    Origin::new(move |asked: &Request, sending: &mut Sending| {
         let version = begun.elapsed().as_secs();
         let object = Object::new(body_of(version, len), &format!("v{version}"));
         let object = object.with("Cache-Control: max-age=1");
@@ -201,7 +201,7 @@ fn memory_with(len: usize, filling: u64, kept: u64, kept_len: usize) -> [u64; 3]
     let gate = Gate::default();
     let held = gate.clone();
     let bytes = noise(kept_len);
-    let origin = Origin::new(move |asked: &Asked, sending: &mut Sending| {
+    let origin = Origin::new(move |asked: &Request, sending: &mut Sending| {
         if asked.path.starts_with("/kept") {
             return Object::new(bytes.clone(), "one").send(asked, sending);
         }
@@ -230,13 +230,10 @@ fn memory_with(len: usize, filling: u64, kept: u64, kept_len: usize) -> [u64; 3]
             thread::spawn(move || {
                 for at in (thread..kept).step_by(8) {
                     for _ in 0..2 {
-                        let mut stream = TcpStream::connect(&address).unwrap();
-                        let head = format!(
-                            "GET /kept-{at} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-                        );
-                        stream.write_all(head.as_bytes()).unwrap();
-                        let read = std::io::copy(&mut stream, &mut std::io::sink()).unwrap();
-                        assert!(read > kept_len as u64);
+                        let mut client = Client::new(TcpStream::connect(&address).unwrap());
+                        let path = format!("/kept-{at}");
+                        let reply = client.ask("GET", &path, &["Connection: close"]);
+                        assert_eq!(reply.body.len(), kept_len);
                     }
                 }
             })

@@ -1,11 +1,10 @@
 //! Ranges: only what is missing is fetched, and parts of one version make the whole.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::node::{End, Node, Reply, until_stored};
+use crate::node::{Client, End, Node, Reply, until_stored};
 use crate::rig::noise;
 use crate::scripted_origin::{Gate, Object, Origin};
 
@@ -144,25 +143,19 @@ fn hits_are_whole_for_a_client_that_reads_late() {
         let node = Node::new(&origin.url(), &["--log-format", format]);
         node.get("/a").is(200, &object.bytes);
         until_stored(&node, len as u64);
-        let mut stream = TcpStream::connect(node.address()).unwrap();
+        let mut client = Client::new(node.server.connect());
         for round in 0..ROUNDS {
             let end = if round + 1 == ROUNDS { "Connection: close\r\n" } else { "" };
-            let request =
-                format!("GET /a HTTP/1.1\r\nHost: localhost\r\nRange: bytes={round}-\r\n{end}\r\n");
-            stream.write_all(request.as_bytes()).unwrap();
+            client.send(format!(
+                "GET /a HTTP/1.1\r\nHost: localhost\r\nRange: bytes={round}-\r\n{end}\r\n"
+            ));
         }
-        let mut answers = Vec::new();
-        stream.read_to_end(&mut answers).unwrap();
-        let mut rest = answers.as_slice();
         for round in 0..ROUNDS {
-            let head = rest.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
-            let fields = String::from_utf8_lossy(&rest[..head]);
-            assert!(fields.starts_with("HTTP/1.1 206 ") && fields.contains("; hit"), "{fields}");
-            let body = &object.bytes[round..];
-            assert!(rest[head..].starts_with(body), "{len} {round}");
-            rest = &rest[head + body.len()..];
+            let reply = client.reply();
+            assert!(reply.status == 206 && reply.cache().contains("; hit"), "{}", reply.head);
+            assert!(reply.body == object.bytes[round..], "{len} {round}");
         }
-        assert!(rest.is_empty());
+        assert!(client.is_closed());
         assert_eq!(origin.asked().len(), 1);
         if len > 20_000 && format == "json" {
             let lines = node.log();
@@ -195,7 +188,9 @@ fn an_origin_that_sends_half_of_each_range_is_asked_for_the_rest() {
     let bytes = object.bytes.clone();
     let origin = Origin::new(move |asked, sending| {
         let (tag, bytes, len) = (&object.tag, &object.bytes, object.bytes.len());
-        let Some((start, end)) = asked.range(len) else { return object.send(asked, sending) };
+        let Some(Range { start, end }) = asked.range(len) else {
+            return object.send(asked, sending);
+        };
         let end = start + (end - start).div_ceil(2).max(1 << 18).min(end - start);
         let range = format!("Content-Range: bytes {start}-{}/{len}", end - 1);
         let head = format!("HTTP/1.1 206 Partial\nETag: {tag}\n{}\n{range}", object.lines);
@@ -213,7 +208,7 @@ fn an_origin_that_sends_half_of_each_range_is_asked_for_the_rest() {
 fn a_relay_whose_origin_stops_in_the_middle_is_reset() {
     let object = Object::new(noise(3 << 20), "a");
     let origin = Origin::new(move |asked, sending| {
-        if asked.range(object.bytes.len()).is_some_and(|(start, _)| start > 0) {
+        if asked.range(object.bytes.len()).is_some_and(|range| range.start > 0) {
             return sending.answer("HTTP/1.1 500 No", b"");
         }
         let (tag, range) = (&object.tag, "Content-Range: bytes 0-1499999/3145728");

@@ -13,7 +13,7 @@ use underpass_testkit::mounts::{FileSystem, Mounted};
 
 use crate::node::{End, Node, until_stored};
 use crate::rig::{Running, folder, has, noise, skip, underpass, until};
-use crate::scripted_origin::{Asked, Object, Origin};
+use crate::scripted_origin::{Object, Origin, Request};
 
 const LEN: usize = 6 << 20;
 
@@ -30,7 +30,7 @@ pub fn files(cache: &Path, ending: &str) -> Vec<PathBuf> {
 #[test]
 fn a_killed_node_goes_on_where_it_was() {
     let object = Object::new(noise(LEN), "a");
-    let is_held = |asked: &Asked| asked.path == "/b" && asked.field("range").is_none();
+    let is_held = |asked: &Request| asked.path == "/b" && asked.field("range").is_none();
     // The gate stays closed: the node that asks is gone before the rest can be sent.
     let (origin, _gate) = Origin::holding(&object, LEN / 2, is_held);
     let node = Node::new(&origin.url(), &[]);

@@ -1,54 +1,25 @@
 //! An origin that does what it is told, also what no origin should do.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::io::Write;
+use std::net::TcpStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread;
+
+pub use underpass_testkit::http::Request;
+use underpass_testkit::http::{Server, close, file_head, write_head};
 
 use crate::rig::until;
-
-/// A request as the origin got it.
-#[derive(Clone, Debug)]
-pub struct Asked {
-    pub method: String,
-    pub path: String,
-    pub fields: Vec<(String, String)>,
-    pub body: Vec<u8>,
-}
-
-impl Asked {
-    pub fn field(&self, name: &str) -> Option<&str> {
-        let is_meant = |(known, _): &&(String, String)| known.eq_ignore_ascii_case(name);
-        self.fields.iter().find(is_meant).map(|(_, value)| value.as_str())
-    }
-
-    /// The bytes that are asked for, of an object of this length.
-    pub fn range(&self, len: usize) -> Option<(usize, usize)> {
-        let (start, end) = self.field("range")?.strip_prefix("bytes=")?.split_once('-')?;
-        let end = end.parse::<usize>().map_or(len, |end| (end + 1).min(len));
-        Some((start.parse().unwrap(), end))
-    }
-}
-
-type Act = dyn Fn(&Asked, &mut Sending) + Send + Sync;
 
 /// The origin.
 pub struct Origin {
     pub address: String,
-    shared: Arc<Shared>,
-}
-
-struct Shared {
-    act: Box<Act>,
-    asked: Mutex<Vec<Asked>>,
-    sent: AtomicU64,
-    is_over: AtomicBool,
+    server: Server,
+    sent: Arc<AtomicU64>,
 }
 
 /// The connection on which an answer is sent.
 pub struct Sending<'s> {
-    stream: TcpStream,
+    stream: &'s mut TcpStream,
     sent: &'s AtomicU64,
     /// Whether the connection ends after this answer.
     pub closes: bool,
@@ -57,8 +28,7 @@ pub struct Sending<'s> {
 impl Sending<'_> {
     /// Sends a head; lines are separated by line feeds.
     pub fn head(&mut self, lines: &str) {
-        let head = lines.trim().replace('\n', "\r\n") + "\r\n\r\n";
-        let _ = self.stream.write_all(head.as_bytes());
+        let _ = write_head(self.stream, &format!("{}\n\n", lines.trim()));
     }
 
     /// Sends bytes that are counted as no part of a body.
@@ -84,26 +54,15 @@ impl Sending<'_> {
 }
 
 impl Origin {
-    pub fn new(act: impl Fn(&Asked, &mut Sending) + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let shared = Arc::new(Shared {
-            act: Box::new(act),
-            asked: Mutex::default(),
-            sent: AtomicU64::new(0),
-            is_over: AtomicBool::new(false),
+    pub fn new(act: impl Fn(&Request, &mut Sending) + Send + Sync + 'static) -> Self {
+        let sent = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&sent);
+        let server = Server::start(move |asked, stream| {
+            let mut sending = Sending { stream, sent: &counted, closes: false };
+            act(asked, &mut sending);
+            if sending.closes { close() } else { Ok(()) }
         });
-        let here = Arc::clone(&shared);
-        thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                if here.is_over.load(Ordering::Relaxed) {
-                    return;
-                }
-                let here = Arc::clone(&here);
-                thread::spawn(move || here.serve(stream));
-            }
-        });
-        Self { address, shared }
+        Self { address: server.address.to_string(), server, sent }
     }
 
     /// Sends an object.
@@ -116,7 +75,7 @@ impl Origin {
     pub fn holding(
         object: &Object,
         at: usize,
-        holds: impl Fn(&Asked) -> bool + Send + Sync + 'static,
+        holds: impl Fn(&Request) -> bool + Send + Sync + 'static,
     ) -> (Self, Gate) {
         let gate = Gate::default();
         let (object, held) = (object.clone(), gate.clone());
@@ -134,7 +93,7 @@ impl Origin {
     }
 
     pub fn url(&self) -> String {
-        format!("http://{}/", self.address)
+        self.server.url("/")
     }
 
     /// The URL with a name and a password.
@@ -142,73 +101,18 @@ impl Origin {
         format!("http://user:word@{}/", self.address)
     }
 
-    pub fn asked(&self) -> Vec<Asked> {
-        self.shared.asked.lock().unwrap().clone()
+    pub fn asked(&self) -> Vec<Request> {
+        self.server.requests()
     }
 
     /// The bytes of bodies that were sent.
     pub fn sent(&self) -> u64 {
-        self.shared.sent.load(Ordering::Relaxed)
+        self.sent.load(Ordering::Relaxed)
     }
 
     /// Accepts no connection any more.
     pub fn end(&self) {
-        self.shared.is_over.store(true, Ordering::Relaxed);
-        // The listener notices it with the next connection, and is closed.
-        let _ = TcpStream::connect(&self.address);
-        until("an origin that is gone", || TcpStream::connect(&self.address).is_err());
-    }
-}
-
-impl Drop for Origin {
-    fn drop(&mut self) {
-        self.shared.is_over.store(true, Ordering::Relaxed);
-        let _ = TcpStream::connect(&self.address);
-    }
-}
-
-impl Shared {
-    fn serve(&self, stream: TcpStream) {
-        let mut reader = BufReader::new(stream.try_clone().unwrap());
-        loop {
-            let Some(asked) = read_request(&mut reader) else { return };
-            self.asked.lock().unwrap().push(asked.clone());
-            if self.is_over.load(Ordering::Relaxed) {
-                let _ = stream.shutdown(Shutdown::Both);
-                return;
-            }
-            let stream = stream.try_clone().unwrap();
-            let mut sending = Sending { stream, sent: &self.sent, closes: false };
-            (self.act)(&asked, &mut sending);
-            if sending.closes {
-                let _ = sending.stream.shutdown(Shutdown::Both);
-                return;
-            }
-        }
-    }
-}
-
-fn read_request(reader: &mut impl BufRead) -> Option<Asked> {
-    let mut line = String::new();
-    if reader.read_line(&mut line).ok()? == 0 {
-        return None;
-    }
-    let mut words = line.split(' ').map(str::to_owned);
-    let (method, path) = (words.next()?, words.next()?);
-    let mut fields = Vec::new();
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok()?;
-        match line.trim_end().split_once(": ") {
-            Some((name, value)) => fields.push((name.to_owned(), value.to_owned())),
-            None => {
-                let mut asked = Asked { method, path, fields, body: Vec::new() };
-                let len = asked.field("content-length").map_or(0, |len| len.parse().unwrap());
-                asked.body.resize(len, 0);
-                reader.read_exact(&mut asked.body).ok()?;
-                return Some(asked);
-            }
-        }
+        self.server.end();
     }
 }
 
@@ -232,31 +136,16 @@ impl Object {
     }
 
     /// The head that answers a request, and the body.
-    pub fn answer(&self, asked: &Asked) -> (String, &[u8]) {
+    pub fn answer(&self, asked: &Request) -> (String, &[u8]) {
         let Self { tag, lines, .. } = self;
         if asked.field("if-none-match") == Some(tag) {
             return (format!("HTTP/1.1 304 Not Modified\nETag: {tag}\n{lines}"), &[]);
         }
-        let len = self.bytes.len();
-        let is_same = asked.field("if-range").is_none_or(|known| known == tag);
-        match asked.range(len).filter(|_| is_same) {
-            Some((start, _)) if start >= len => {
-                let head = format!("HTTP/1.1 416 No\nContent-Range: bytes */{len}");
-                (head + "\nContent-Length: 0", &[])
-            }
-            Some((start, end)) => {
-                let range = format!("Content-Range: bytes {start}-{}/{len}", end - 1);
-                let head = format!("HTTP/1.1 206 Partial\nETag: {tag}\n{lines}\n{range}");
-                (format!("{head}\nContent-Length: {}", end - start), &self.bytes[start..end])
-            }
-            None => {
-                let head = format!("HTTP/1.1 200 OK\nETag: {tag}\n{lines}\nAccept-Ranges: bytes");
-                (format!("{head}\nContent-Length: {len}"), &self.bytes)
-            }
-        }
+        let (head, range) = file_head(asked, &self.bytes, tag, &format!("{lines}\n"));
+        (head, &self.bytes[range])
     }
 
-    pub fn send(&self, asked: &Asked, sending: &mut Sending) {
+    pub fn send(&self, asked: &Request, sending: &mut Sending) {
         let (head, body) = self.answer(asked);
         sending.head(&head);
         if asked.method != "HEAD" {

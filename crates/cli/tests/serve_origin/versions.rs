@@ -1,5 +1,6 @@
 //! One version or a visible failure.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -109,7 +110,7 @@ fn a_hole_is_never_filled_with_what_has_another_weak_tag() {
             0 => (&old, "W/\"old\""),
             _ => (&new, "W/\"new\""),
         };
-        let (start, end) = asked.range(bytes.len()).unwrap();
+        let Range { start, end } = asked.range(bytes.len()).unwrap();
         let head = format!(
             "HTTP/1.1 206 Partial\nETag: {tag}\n{lines}\n\
              Content-Range: bytes {start}-{}/{}",
@@ -199,7 +200,7 @@ fn parts_of_an_object_without_a_version_are_of_one_answer() {
         let body = vec![u8::try_from(number).unwrap(); len];
         let lines = "Cache-Control: max-age=1000";
         match asked.range(len) {
-            Some((start, end)) => {
+            Some(Range { start, end }) => {
                 let range = format!("Content-Range: bytes {start}-{}/{len}", end - 1);
                 let head = format!("HTTP/1.1 206 Partial\n{lines}\n{range}");
                 sending.answer(&head, &body[start..end]);

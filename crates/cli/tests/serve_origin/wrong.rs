@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::node::{End, Node};
@@ -64,7 +65,7 @@ fn parts_without_a_version_are_not_combined() {
     for tag in ["ETag: W/\"a\"", "X: y"] {
         let all = all.clone();
         let origin = Origin::new(move |asked, sending| match asked.range(4 * MIB) {
-            Some((start, end)) => {
+            Some(Range { start, end }) => {
                 let range = format!("Content-Range: bytes {start}-{}/{}", end - 1, 4 * MIB);
                 sending.answer(&format!("HTTP/1.1 206 Partial\n{tag}\n{range}"), &all[start..end]);
             }

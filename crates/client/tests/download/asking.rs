@@ -11,7 +11,7 @@ use crate::rig::{Client, Server, give, hang_up, noise, say};
 
 fn redirects(to: String) -> Server {
     Server::start(move |asked, stream| {
-        let to = if asked.path() == "/self" { "/self" } else { &to };
+        let to = if asked.path == "/self" { "/self" } else { &to };
         say(stream, &format!("HTTP/1.1 302 Found\nLocation: {to}\nContent-Length: 3\n\nno\n"))
     })
 }
@@ -77,7 +77,7 @@ fn a_name_in_the_url_is_sent_as_a_field() {
 fn a_name_in_the_url_is_sent_again_after_a_redirect_to_the_same_server() {
     let bytes = noise(10);
     let body = bytes.clone();
-    let server = Server::start(move |asked, stream| match asked.path() {
+    let server = Server::start(move |asked, stream| match asked.path.as_str() {
         "/x" => {
             let to = asked.field("host").unwrap();
             say(stream, &format!("HTTP/1.1 302 x\nLocation: http://{to}/y\nContent-Length: 0\n\n"))
@@ -121,7 +121,7 @@ fn a_tag_is_that_of_the_url_that_has_answered() {
     let (old, new) = (noise(1000), std::sync::Arc::new(vec![7; 1000]));
     let is_new = std::sync::Arc::new(AtomicBool::new(false));
     let (first, second, flag) = (old.clone(), new.clone(), is_new.clone());
-    let server = Server::start(move |asked, stream| match asked.path() {
+    let server = Server::start(move |asked, stream| match asked.path.as_str() {
         "/latest" => {
             let to = if flag.load(Ordering::Relaxed) { "/v2" } else { "/v1" };
             say(stream, &format!("HTTP/1.1 302 x\nLocation: {to}\nContent-Length: 0\n\n"))
@@ -165,7 +165,7 @@ fn a_proxy_is_asked_with_the_whole_address() {
     client.credentials = Credentials::Bearer("for the server".to_owned());
     client.gets(&Url::parse("http://no.such.host.invalid:81/a?b#c").unwrap(), &bytes);
     let asked = &proxy.asked()[0];
-    assert_eq!(asked.path(), "http://no.such.host.invalid:81/a?b");
+    assert_eq!(asked.path, "http://no.such.host.invalid:81/a?b");
     assert_eq!(asked.field("host"), Some("no.such.host.invalid:81"));
     assert_eq!(asked.field("proxy-authorization"), Some("Basic cHJvOnh5"));
     assert_eq!(asked.field("authorization"), Some("Bearer for the server"));
@@ -174,7 +174,7 @@ fn a_proxy_is_asked_with_the_whole_address() {
     let mut url = server.url("/z");
     url.set_host(Some("localhost")).unwrap();
     client.gets(&url, &bytes);
-    assert_eq!(server.asked()[0].path(), "/z");
+    assert_eq!(server.asked()[0].path, "/z");
     assert_eq!(server.asked()[0].field("proxy-authorization"), None);
     assert_eq!(proxy.asked().len(), 1);
 }

@@ -2,11 +2,12 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,62 +17,22 @@ use underpass_client::download::{
     Target,
 };
 use underpass_client::{Credentials, HttpClient, Proxies, TlsSetup, Url};
+use underpass_testkit::http::{self, Request, file_head};
 
-/// A request that came.
-#[derive(Clone, Debug)]
-pub struct Asked {
-    /// How many came before it, over all connections.
-    pub number: usize,
-    pub head: String,
-}
-
-impl Asked {
-    pub fn field(&self, name: &str) -> Option<&str> {
-        let fields = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
-        fields.into_iter().find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, it)| it)
-    }
-
-    pub fn path(&self) -> &str {
-        self.head.split(' ').nth(1).unwrap()
-    }
-
-    /// The range asked for, cut to a file of this length.
-    pub fn range(&self, len: usize) -> Option<std::ops::Range<usize>> {
-        let (first, last) = self.field("range")?.strip_prefix("bytes=")?.split_once('-')?;
-        let first: usize = first.parse().unwrap();
-        let last: usize = if last.is_empty() { len - 1 } else { last.parse().unwrap() };
-        Some(first..len.min(last + 1))
-    }
-}
-
-type Answers = dyn Fn(&Asked, &mut TcpStream) -> std::io::Result<()> + Send + Sync;
+pub use underpass_testkit::http::{close as hang_up, write_head as say};
 
 /// A server. It answers each request as it was told; a failure ends the connection.
 pub struct Server {
     pub address: SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
-    is_over: Arc<AtomicBool>,
+    server: http::Server,
 }
 
 impl Server {
     pub fn start(
-        answer: impl Fn(&Asked, &mut TcpStream) -> std::io::Result<()> + Send + Sync + 'static,
+        answer: impl Fn(&Request, &mut TcpStream) -> std::io::Result<()> + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let (asked, is_over) = (Arc::default(), Arc::new(AtomicBool::new(false)));
-        let answer: Arc<Answers> = Arc::new(answer);
-        let (log, over) = (Arc::clone(&asked), Arc::clone(&is_over));
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                if over.load(Ordering::Relaxed) {
-                    break;
-                }
-                let (stream, log, answer) = (stream.unwrap(), Arc::clone(&log), answer.clone());
-                std::thread::spawn(move || serve(stream, &log, &*answer));
-            }
-        });
-        Self { address, asked, is_over }
+        let server = http::Server::start(answer);
+        Self { address: server.address, server }
     }
 
     /// A server of these bytes that does everything right.
@@ -81,92 +42,34 @@ impl Server {
     }
 
     pub fn url(&self, path: &str) -> Url {
-        Url::parse(&format!("http://{}{path}", self.address)).unwrap()
+        Url::parse(&self.server.url(path)).unwrap()
     }
 
     /// What came so far.
-    pub fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap().clone()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        // Only to wake it up.
-        let _ = TcpStream::connect(self.address);
-    }
-}
-
-fn serve(mut stream: TcpStream, log: &Mutex<Vec<Asked>>, answer: &Answers) {
-    stream.set_nodelay(true).unwrap();
-    let mut reader = BufReader::new(stream.try_clone().unwrap());
-    loop {
-        let mut head = String::new();
-        loop {
-            let mut line = String::new();
-            match reader.read_line(&mut line) {
-                Ok(0) | Err(_) => return,
-                Ok(_) if line == "\r\n" => break,
-                Ok(_) => head += &line.replace("\r\n", "\n"),
-            }
-        }
-        let asked = {
-            let mut log = log.lock().unwrap();
-            let number = log.len();
-            log.push(Asked { number, head });
-            log.last().unwrap().clone()
-        };
-        if answer(&asked, &mut stream).is_err() {
-            let _ = stream.shutdown(std::net::Shutdown::Both);
-            return;
-        }
+    pub fn asked(&self) -> Vec<Request> {
+        self.server.requests()
     }
 }
 
 /// The entity tag of files that do not change.
 pub const TAG: &str = "\"v1\"";
 
-/// Ends the connection here.
-pub fn hang_up() -> std::io::Result<()> {
-    Err(std::io::ErrorKind::Other.into())
-}
-
-/// Says this, with CRLF for each LF.
-pub fn say(stream: &mut TcpStream, head: &str) -> std::io::Result<()> {
-    stream.write_all(head.replace('\n', "\r\n").as_bytes())
-}
-
 /// The head of the right answer for a file of these bytes, and which of them follow.
-pub fn head(asked: &Asked, bytes: &[u8], tag: &str) -> (String, std::ops::Range<usize>) {
-    let is_same = asked.field("if-range").is_none_or(|given| given == tag);
-    let facts = format!("ETag: {tag}\nAccept-Ranges: bytes\n");
-    match asked.range(bytes.len()).filter(|_| is_same) {
-        Some(range) if range.start >= bytes.len() => {
-            let total = bytes.len();
-            let head = format!("416 x\nContent-Range: bytes */{total}\nContent-Length: 0\n\n");
-            (format!("HTTP/1.1 {head}"), 0..0)
-        }
-        Some(range) => {
-            let (first, last, total) = (range.start, range.end - 1, bytes.len());
-            let len = range.len();
-            let head = format!(
-                "206 x\n{facts}Content-Range: bytes {first}-{last}/{total}\nContent-Length: {len}\n\n"
-            );
-            (format!("HTTP/1.1 {head}"), range)
-        }
-        None => {
-            let len = bytes.len();
-            (format!("HTTP/1.1 200 OK\n{facts}Content-Length: {len}\n\n"), 0..len)
-        }
-    }
+pub fn head(asked: &Request, bytes: &[u8], tag: &str) -> (String, Range<usize>) {
+    let (head, range) = file_head(asked, bytes, tag, "");
+    (head + "\n\n", range)
 }
 
 /// The right answer for a file of these bytes.
-pub fn give(asked: &Asked, stream: &mut TcpStream, bytes: &[u8], tag: &str) -> std::io::Result<()> {
+pub fn give(
+    asked: &Request,
+    stream: &mut TcpStream,
+    bytes: &[u8],
+    tag: &str,
+) -> std::io::Result<()> {
     let (head, range) = head(asked, bytes, tag);
     say(stream, &head)?;
-    if asked.head.starts_with("HEAD") { Ok(()) } else { stream.write_all(&bytes[range]) }
+    if asked.method == "HEAD" { Ok(()) } else { stream.write_all(&bytes[range]) }
 }
 
 /// `len` bytes that no two offsets share a pattern of.

@@ -1,16 +1,15 @@
 //! Archives and listings of servers that mean ill: nothing of them gets out of the folder.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
-use std::thread;
+use std::io::Write;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tar::EntryType;
 use tempfile::TempDir;
 use underpass_client::tree::{TreeEvent, TreeFailed, TreeGauge, TreeOptions, TreeOutcome, fetch};
 use underpass_client::{Credentials, HttpClient, Proxies, TlsSetup, Url};
+use underpass_testkit::http::{close, serve_until_exit};
 use underpass_testkit::names;
 
 use crate::tar_reader::{blocks, header, pax};
@@ -22,42 +21,21 @@ pub(crate) fn serve(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) ->
 
 /// A server whose answers differ by the method, too.
 pub(crate) fn serve_by(answer: impl Fn(&str, &str) -> Vec<u8> + Send + Sync + 'static) -> Url {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/x/", listener.local_addr().unwrap());
-    let answer = Arc::new(answer);
-    // It ends with the process.
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let (mut stream, answer) = (stream.unwrap(), Arc::clone(&answer));
-            thread::spawn(move || while serve_one(&mut stream, &*answer) {});
+    let url = serve_until_exit(move |request, stream| {
+        let mut bytes = answer(&request.method, &request.path);
+        if request.method == "HEAD" {
+            bytes.truncate(head_len(&bytes));
         }
+        stream.write_all(&bytes)?;
+        // What has no length ends with the connection.
+        if bytes.starts_with(b"HTTP/1.0") { close() } else { Ok(()) }
     });
-    Url::parse(&url).unwrap()
+    Url::parse(&format!("{url}x/")).unwrap()
 }
 
-/// Answers one request; whether another may follow.
-fn serve_one(stream: &mut TcpStream, answer: &dyn Fn(&str, &str) -> Vec<u8>) -> bool {
-    let Some(head) = read_head(stream) else { return false };
-    let mut words = head.split(' ');
-    let (method, target) = (words.next().unwrap(), words.next().unwrap());
-    let mut bytes = answer(method, target);
-    if method == "HEAD" {
-        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
-        bytes.truncate(end);
-    }
-    // What has no length ends with the connection.
-    stream.write_all(&bytes).is_ok() && !bytes.starts_with(b"HTTP/1.0")
-}
-
-fn read_head(stream: &mut TcpStream) -> Option<String> {
-    let (mut head, mut byte) = (Vec::new(), [0]);
-    while !head.ends_with(b"\r\n\r\n") {
-        if stream.read(&mut byte).ok()? == 0 {
-            return None;
-        }
-        head.push(byte[0]);
-    }
-    Some(String::from_utf8(head).unwrap())
+/// The length of the head of a response.
+fn head_len(response: &[u8]) -> usize {
+    response.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4
 }
 
 pub(crate) fn response(media_type: &str, body: &[u8]) -> Vec<u8> {
@@ -205,19 +183,13 @@ fn a_broken_archive_is_an_error_and_gets_no_name() {
 fn a_large_member_that_is_cut_is_no_file() {
     let member = header(b"large", EntryType::Regular, 1_000_000).as_bytes().to_vec();
     let mut body = response("application/x-tar", &[member, vec![7; 1_000_448 + 1_024]].concat());
-    // The connection does not end, but nothing more comes.
     body.truncate(700_000);
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = Url::parse(&format!("http://{}/x/", listener.local_addr().unwrap())).unwrap();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            let Some(head) = read_head(&mut stream) else { continue };
-            let end = body.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
-            let bytes = if head.starts_with("HEAD") { &body[..end] } else { &body };
-            stream.write_all(bytes).unwrap();
-        }
+    let url = serve_until_exit(move |request, stream| {
+        let len = if request.method == "HEAD" { head_len(&body) } else { body.len() };
+        stream.write_all(&body[..len])?;
+        close()
     });
+    let url = Url::parse(&format!("{url}x/")).unwrap();
     let Outcome { place, outcome, .. } = attempt(&url);
     let failed = outcome.unwrap_err();
     assert!(failed.to_string().contains("closed the connection"), "{failed}");

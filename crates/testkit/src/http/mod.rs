@@ -1,5 +1,8 @@
-//! A client of HTTP that reads replies strictly, without the code that is tested.
+//! Both ends of HTTP without the code that is tested: a client that reads replies strictly, and a
+//! server that answers as a test decides.
 
 mod client;
+mod server;
 
 pub use client::{Client, End, Reply, request};
+pub use server::{Request, Server, close, file_head, respond, serve_until_exit, write_head};
