@@ -25,7 +25,7 @@ fn site(is_public: bool) -> Running {
     let rules = ["bob:secret2@/a/b:rw,/a/c/file,/gone/away", "eve:secret3@/other", "@/public/open"];
     let rules = if is_public { &rules[..] } else { &rules[..2] };
     let changes = Changes { upload: true, delete: true, ..Changes::default() };
-    site.with(|settings| settings.sites[0].changes = changes).auth(rules).start()
+    site.with_site(|site| site.changes = changes).auth(rules).start()
 }
 
 /// The names of a listing.

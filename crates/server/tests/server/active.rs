@@ -29,8 +29,8 @@ fn policy(site: &Running, path: &str) -> Option<String> {
 fn active_files_are_sandboxed_where_somebody_may_change_files_or_has_a_password() {
     let everybody = ["@/", "alice:secret@/:rw"];
     let sites = [
-        site().with(|settings| settings.sites[0].changes.upload = true),
-        site().with(|settings| settings.sites[0].changes.delete = true),
+        site().with_site(|site| site.changes.upload = true),
+        site().with_site(|site| site.changes.delete = true),
         site().auth(&everybody),
     ];
     for site in sites {
@@ -48,9 +48,9 @@ fn active_files_are_sandboxed_where_somebody_may_change_files_or_has_a_password(
 
 #[test]
 fn scripts_run_where_nothing_can_be_lost_or_it_was_wished_for() {
-    let trusted = site().auth(&["@/", "a:b@/:rw"]).with(|settings| {
-        settings.sites[0].changes.upload = true;
-        settings.sites[0].allows_scripts = true;
+    let trusted = site().auth(&["@/", "a:b@/:rw"]).with_site(|site| {
+        site.changes.upload = true;
+        site.allows_scripts = true;
     });
     for site in [site(), trusted] {
         let site = site.start();

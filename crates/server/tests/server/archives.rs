@@ -210,8 +210,7 @@ fn links_that_leave_the_root_are_members_where_they_are_followed() {
         let site = site();
         symlink("/etc/passwd", site.path("folder/passwd")).unwrap();
         symlink("../../../../../../../../../etc/passwd", site.path("folder/up")).unwrap();
-        let site =
-            site.with(|settings| settings.sites[0].allows_symlinks_outside = follows).start();
+        let site = site.with_site(|site| site.allows_symlinks_outside = follows).start();
         let tar = site.get(TAR).body;
         assert_eq!(tar.windows(6).any(|window| window == b"passwd"), follows);
         let status = if follows { 200 } else { 404 };
@@ -222,7 +221,7 @@ fn links_that_leave_the_root_are_members_where_they_are_followed() {
 
 #[test]
 fn archives_can_be_refused_and_other_formats_are() {
-    let site = site().with(|settings| settings.sites[0].archive = false).start();
+    let site = site().with_site(|site| site.archive = false).start();
     assert_eq!(site.get(TAR).status, 403);
     assert_eq!(site.get("/folder/?archive=zip").status, 403);
     let mut client = site.connect();
@@ -267,7 +266,7 @@ fn folders_that_are_not_listed_have_no_archives() {
 
 #[test]
 fn an_archive_has_what_was_acknowledged_before() {
-    let site = open_site().with(|settings| settings.sites[0].changes.delete = true);
+    let site = open_site().with_site(|site| site.changes.delete = true);
     site.write("folder/old", b"old");
     let server = site.start();
     let mut before = server.get(TAR).body.len();

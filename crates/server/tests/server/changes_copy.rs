@@ -56,7 +56,7 @@ fn a_folder_is_copied_with_links_and_without_what_is_hidden_or_no_file() {
     assert!(Command::new("mkfifo").arg(site.path("a/fifo")).status().unwrap().success());
     let _socket = UnixListener::bind(site.path("a/socket")).unwrap();
     fs::set_permissions(site.path("a/deep"), fs::Permissions::from_mode(0o750)).unwrap();
-    let site = site.with(|settings| settings.sites[0].hide = vec!["secret".into()]).start();
+    let site = site.with_site(|site| site.hide = vec!["secret".into()]).start();
     statuses(
         &site,
         &[
@@ -99,10 +99,10 @@ fn a_copy_that_does_not_fit_leaves_nothing() {
     fs::create_dir(root.join("folder")).unwrap();
     fs::write(root.join("folder/a"), vec![1; 5 << 20]).unwrap();
     fs::write(root.join("old"), "old").unwrap();
-    let site = Site::new().with(|settings| {
-        settings.sites[0].root = Some(root.clone());
-        settings.sites[0].changes.upload = true;
-        settings.sites[0].changes.delete = true;
+    let site = Site::new().with_site(|site| {
+        site.root = Some(root.clone());
+        site.changes.upload = true;
+        site.changes.delete = true;
     });
     let site = site.start();
     statuses(
@@ -124,9 +124,9 @@ fn where_files_can_share_their_blocks_a_copy_is_made_of_them() {
     let root = mounted.root();
     fs::create_dir(root.join("folder")).unwrap();
     fs::write(root.join("folder/a"), pattern(1 << 20)).unwrap();
-    let site = Site::new().with(|settings| {
-        settings.sites[0].root = Some(root.clone());
-        settings.sites[0].changes.upload = true;
+    let site = Site::new().with_site(|site| {
+        site.root = Some(root.clone());
+        site.changes.upload = true;
     });
     let site = site.start();
     for (path, to) in [("/folder/a", "/b"), ("/folder", "/c")] {

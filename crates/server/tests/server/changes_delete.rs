@@ -7,9 +7,9 @@ use super::rig::{Running, Site, age, request};
 
 /// A site where everything may be changed, with these files.
 pub(crate) fn open_site(files: &[(&str, &[u8])]) -> Site {
-    Site::of(files).with(|settings| {
-        settings.sites[0].changes.upload = true;
-        settings.sites[0].changes.delete = true;
+    Site::of(files).with_site(|site| {
+        site.changes.upload = true;
+        site.changes.delete = true;
     })
 }
 
@@ -100,8 +100,7 @@ fn what_is_hidden_is_neither_removed_nor_made_nor_found_out() {
         ("free/file", b"x"),
         ("free/.x.0123456789abcdef0123456789abcdef.upload", b"a part"),
     ];
-    let site =
-        open_site(files).with(|settings| settings.sites[0].hide = vec!["private".into()]).start();
+    let site = open_site(files).with_site(|site| site.hide = vec!["private".into()]).start();
     statuses(
         &site,
         &[
@@ -181,7 +180,7 @@ fn a_folder_is_made_where_there_is_one_for_it() {
 #[test]
 fn folders_on_the_way_are_made_only_where_that_is_wanted() {
     let site = open_site(&[("file", b"x")]);
-    let site = site.with(|settings| settings.sites[0].changes.create_parents = true).start();
+    let site = site.with_site(|site| site.changes.create_parents = true).start();
     statuses(
         &site,
         &[
@@ -203,9 +202,9 @@ fn folders_on_the_way_are_made_only_where_that_is_wanted() {
 fn each_method_needs_its_switch() {
     let to: &[&str] = &["Destination: /b"];
     for (upload, delete) in [(false, false), (true, false), (false, true), (true, true)] {
-        let site = Site::of(&[("file", b"x")]).with(|settings| {
-            settings.sites[0].changes.upload = upload;
-            settings.sites[0].changes.delete = delete;
+        let site = Site::of(&[("file", b"x")]).with_site(|site| {
+            site.changes.upload = upload;
+            site.changes.delete = delete;
         });
         let site = site.start();
         let when = |is_allowed: bool, status: u16| if is_allowed { status } else { 405 };
@@ -231,7 +230,7 @@ fn each_method_needs_its_switch() {
 fn a_single_file_is_served_as_it_is() {
     let site = open_site(&[("file", b"x"), ("beside", b"y")]);
     let file = site.path("file");
-    let site = site.with(|settings| settings.sites[0].root = Some(file)).start();
+    let site = site.with_site(|site| site.root = Some(file)).start();
     statuses(
         &site,
         &[

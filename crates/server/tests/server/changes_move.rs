@@ -92,9 +92,9 @@ fn a_file_replaces_a_folder_only_where_the_folder_could_be_deleted() {
         symlink("kept", site.path("alias")).unwrap();
         let mode = Mode::RUSR | Mode::WUSR;
         mknodat(CWD, site.path("fifo"), FileType::Fifo, mode, 0).unwrap();
-        let site = site.with(move |settings| {
-            settings.sites[0].hide = vec!["hidden/".into(), "secret".into()];
-            settings.sites[0].changes.delete = may_delete;
+        let site = site.with_site(move |site| {
+            site.hide = vec!["hidden/".into(), "secret".into()];
+            site.changes.delete = may_delete;
         });
         let site = site.start();
         let before = tree(&site.path(""));
@@ -137,8 +137,7 @@ fn a_file_replaces_a_folder_only_where_the_folder_could_be_deleted() {
 fn destinations_that_are_none_are_refused_and_nothing_is_changed() {
     let site = open_site(&[("a/b/file", b"x"), ("file", b"y"), ("c/file", b"z")]);
     symlink("a", site.path("alias")).unwrap();
-    let prefixed =
-        site.with(|settings| settings.sites[0].path_prefix = "/files".to_owned()).start();
+    let prefixed = site.with_site(|site| site.path_prefix = "/files".to_owned()).start();
     let before = tree(&prefixed.path(""));
     let to = |path: &str| format!("Destination: {path}");
     let rows = [
@@ -180,7 +179,7 @@ fn destinations_that_are_none_are_refused_and_nothing_is_changed() {
 #[test]
 fn hidden_things_move_along_only_if_they_stay_hidden() {
     let site = open_site(&[("a/.dot", b"x"), ("a/secret/file", b"x"), ("b/file", b"x")]);
-    let site = site.with(|settings| settings.sites[0].hide = vec!["a/secret".into()]).start();
+    let site = site.with_site(|site| site.hide = vec!["a/secret".into()]).start();
     statuses(&site, &[("MOVE", "/a", &["Destination: /c"], 403)]);
     fs::remove_dir_all(site.path("a/secret")).unwrap();
     statuses(
@@ -207,10 +206,10 @@ fn between_file_systems_all_of_it_is_copied_before_it_is_removed() {
     fs::set_permissions(folder.join("single"), fs::Permissions::from_mode(0o640)).unwrap();
     age(&folder.join("single"), 3600);
     let before = fs::metadata(folder.join("single")).unwrap();
-    let site = Site::new().with(|settings| {
-        settings.sites[0].root = Some(folder.clone());
-        settings.sites[0].changes.upload = true;
-        settings.sites[0].changes.delete = true;
+    let site = Site::new().with_site(|site| {
+        site.root = Some(folder.clone());
+        site.changes.upload = true;
+        site.changes.delete = true;
     });
     let site = site.start();
     statuses(

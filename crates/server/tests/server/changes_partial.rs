@@ -120,10 +120,10 @@ fn what_cannot_move_to_another_file_system_is_named() {
     permit("unread/secret", 0o000);
     permit("fixed/ro", 0o555);
     fs::write(folder.join("root/old"), "old").unwrap();
-    let site = start(Site::new().with(|settings| {
-        settings.sites[0].root = Some(folder.clone());
-        settings.sites[0].changes.upload = true;
-        settings.sites[0].changes.delete = true;
+    let site = start(Site::new().with_site(|site| {
+        site.root = Some(folder.clone());
+        site.changes.upload = true;
+        site.changes.delete = true;
     }));
     let found = failed(&site, "MOVE", "/unread", &["Destination: /root/unread"]);
     assert_eq!(named(&found), [("/unread/secret", UNREADABLE)]);

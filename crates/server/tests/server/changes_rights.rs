@@ -54,7 +54,7 @@ fn a_right_to_write_is_needed_at_both_paths_and_at_all_beneath() {
 #[test]
 fn pages_of_other_sites_cannot_change_anything() {
     let site = open_site(&[("a", b"x"), ("b", b"x"), ("c", b"x")]);
-    let site = site.with(|settings| settings.sites[0].cors = true).start();
+    let site = site.with_site(|site| site.cors = true).start();
     let evil = "Origin: http://example.org";
     statuses(
         &site,

@@ -9,7 +9,7 @@ const PAST: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 fn site() -> Running {
     let site = Site::of(&[("file", b"0123456789")]);
     age(&site.path("file"), 3600);
-    site.with(|settings| settings.sites[0].cache_control = Some("max-age=60".to_owned())).start()
+    site.with_site(|site| site.cache_control = Some("max-age=60".to_owned())).start()
 }
 
 /// The entity tag and the date of the file.

@@ -134,8 +134,7 @@ fn depth_is_bounded_and_bodies_come_in_any_form() {
 fn nothing_is_told_that_no_listing_tells() {
     let files: &[(&str, &[u8])] =
         &[(".hidden", b"x"), ("kept/file", b"x"), ("secret.key", b"x"), ("open/file", b"x")];
-    let site =
-        Site::of(files).with(|settings| settings.sites[0].hide = vec!["*.key".to_owned()]).start();
+    let site = Site::of(files).with_site(|site| site.hide = vec!["*.key".to_owned()]).start();
     symlink("/etc/passwd", site.path("out")).unwrap();
     symlink("open/file", site.path("in")).unwrap();
     assert_eq!(links(&site, "/", &[]), ["/", "/in", "/kept/", "/open/"]);
@@ -203,7 +202,7 @@ fn a_server_that_is_read_only_has_properties_and_takes_none() {
         assert_eq!(reply.status, 403, "{verb}");
     }
     let file = site.path("file");
-    let single = Site::of(&[]).with(|settings| settings.sites[0].root = Some(file)).start();
+    let single = Site::of(&[]).with_site(|site| site.root = Some(file)).start();
     assert_eq!(value(&single.ask("PROPFIND", "/", &["Depth: 1"]), "getcontentlength"), "1");
 }
 
@@ -246,10 +245,10 @@ fn stored_properties_move_to_another_file_system() {
     for name in ["single", "dir/x", "dir/deep/y"] {
         fs::write(folder.join(name), name).unwrap();
     }
-    let site = Site::new().with(|settings| {
-        settings.sites[0].root = Some(folder.clone());
-        settings.sites[0].changes.upload = true;
-        settings.sites[0].changes.delete = true;
+    let site = Site::new().with_site(|site| {
+        site.root = Some(folder.clone());
+        site.changes.upload = true;
+        site.changes.delete = true;
     });
     let site = site.start();
     for path in ["/single", "/dir/", "/dir/x", "/dir/deep/", "/dir/deep/y"] {

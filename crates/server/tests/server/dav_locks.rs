@@ -103,7 +103,7 @@ fn a_locked_folder_keeps_its_names() {
 #[test]
 fn a_locked_folder_keeps_its_names_where_folders_are_made_on_the_way() {
     let site = open_site(&[("file", b"x"), ("flat/a", b"a")]);
-    let site = site.with(|settings| settings.sites[0].changes.create_parents = true).start();
+    let site = site.with_site(|site| site.changes.create_parents = true).start();
     let flat = token(&site, "/flat/", &["Depth: 0"]);
     let (own, empty) = (format!("If: </flat/> ({flat})"), "Content-Length: 0");
     let to = "Destination: /flat/new/er/b";

@@ -72,9 +72,9 @@ fn a_tree_beyond_the_limit_is_refused_and_left_whole() {
 
 #[test]
 fn an_upload_to_a_long_path_is_made_or_refused() {
-    let site = open_site(&[]).with(|settings| {
-        settings.sites[0].changes.create_parents = true;
-        settings.sites[0].changes.sync = false;
+    let site = open_site(&[]).with_site(|site| {
+        site.changes.create_parents = true;
+        site.changes.sync = false;
     });
     let site = site.start();
     for (levels, status) in [(1900, 201), (2100, 400)] {
@@ -105,7 +105,7 @@ fn leftovers_are_found_at_every_level_that_a_request_can_name() {
     }
     const EXPIRY: Duration = Duration::from_secs(1);
     std::thread::sleep(EXPIRY);
-    let site = site.with(|settings| settings.sites[0].changes.expiry = EXPIRY).start();
+    let site = site.with_site(|site| site.changes.expiry = EXPIRY).start();
     wait_until("all are removed", || parts.iter().all(|part| !part.exists()));
     drop(site);
 }

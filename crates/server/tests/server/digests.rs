@@ -55,7 +55,7 @@ impl Ground {
         fs::remove_file(probe).unwrap();
         let root = mounted.as_ref().map_or_else(|| site.path("."), Mounted::root);
         files.iter().for_each(|(name, bytes)| fs::write(root.join(name), bytes).unwrap());
-        let site = site.with(|settings| settings.sites[0].root = Some(root.clone())).start();
+        let site = site.with_site(|site| site.root = Some(root.clone())).start();
         Some(Self { site, root, _mounted: mounted })
     }
 
@@ -435,7 +435,7 @@ fn put(site: &Running, path: &str, field: &str, bytes: &[u8]) -> Reply {
 
 #[test]
 fn an_upload_is_accepted_only_with_the_announced_digest() {
-    let site = Site::new().with(|settings| settings.sites[0].changes.upload = true).start();
+    let site = Site::new().with_site(|site| site.changes.upload = true).start();
     let bytes = pattern(300_000);
     let [right, wrong, long] =
         [sha256(&bytes), sha256(b"other"), sha512(&bytes)].map(|digest| write_digests([&digest]));
@@ -466,7 +466,7 @@ fn an_upload_is_accepted_only_with_the_announced_digest() {
 #[test]
 fn the_digest_of_a_file_that_came_with_one_is_known() {
     let Some(ground) = Ground::new(&[]) else { return };
-    let mut site = Site::new().with(|settings| settings.sites[0].changes.upload = true);
+    let mut site = Site::new().with_site(|site| site.changes.upload = true);
     site.settings.sites[0].root = Some(ground.root.clone());
     let site = site.start();
     let bytes = pattern(300_000);
@@ -491,7 +491,7 @@ fn the_digest_of_a_file_that_came_with_one_is_known() {
 
 #[test]
 fn a_file_that_came_in_parts_is_compared_as_a_whole() {
-    let site = Site::new().with(|settings| settings.sites[0].changes.upload = true).start();
+    let site = Site::new().with_site(|site| site.changes.upload = true).start();
     let bytes = pattern(300_000);
     let (first, rest) = bytes.split_at(100_000);
     let put = |field: &str, range: &str, body: &[u8]| {

@@ -66,7 +66,7 @@ fn readers_of_files_do_not_see_metrics() {
 #[test]
 fn transfers_are_listed_for_readers_and_without_tokens() {
     let rules = ["user:word@/", "guest:word@/.underpass,/public"];
-    let site = site().auth(&rules).with(|settings| settings.sites[0].changes.upload = true).start();
+    let site = site().auth(&rules).with_site(|site| site.changes.upload = true).start();
     let mut client = site.connect_narrow();
     let user = "Authorization: Basic dXNlcjp3b3Jk";
     client.send(request("GET", "/large?x&upload=token", &[user]));
@@ -106,15 +106,15 @@ fn without_users_transfers_are_listed_locally_only() {
 
 #[test]
 fn each_can_be_switched_off_and_no_file_takes_its_place() {
-    let open = site().with(|settings| settings.sites[0].shows_hidden = true).start();
+    let open = site().with_site(|site| site.shows_hidden = true).start();
     for name in ["health", "metrics", "transfers"] {
         assert_eq!(open.get(&format!("/.underpass/{name}")).status, 200, "{name}");
-        let site = site().with(|settings| {
-            settings.sites[0].shows_hidden = true;
+        let site = site().with_site(|site| {
+            site.shows_hidden = true;
             let switch = match name {
-                "health" => &mut settings.sites[0].health,
-                "metrics" => &mut settings.sites[0].metrics,
-                _ => &mut settings.sites[0].transfers,
+                "health" => &mut site.health,
+                "metrics" => &mut site.metrics,
+                _ => &mut site.transfers,
             };
             *switch = false;
         });

@@ -20,9 +20,9 @@ fn site() -> Running {
     symlink("../in", site.path("files/dir.d")).unwrap();
     symlink("../x", site.path("files/file.d")).unwrap();
     let changes = Changes { upload: true, delete: true, ..Changes::default() };
-    site.with(|settings| {
-        settings.sites[0].changes = changes;
-        settings.sites[0].hide = ["x/", "/build/out/", "*.d/"].map(str::to_owned).to_vec();
+    site.with_site(|site| {
+        site.changes = changes;
+        site.hide = ["x/", "/build/out/", "*.d/"].map(str::to_owned).to_vec();
     })
     .start()
 }

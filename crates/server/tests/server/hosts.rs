@@ -6,7 +6,7 @@ use underpass_server::server::{Address, Changes};
 fn site() -> Site {
     let changes = Changes { upload: true, delete: true, ..Changes::default() };
     let site = Site::of(&[("a", b"contents"), ("b", b"contents")]);
-    site.with(|settings| settings.sites[0].changes = changes)
+    site.with_site(|site| site.changes = changes)
 }
 
 /// The reply to a request that names this host.
@@ -52,7 +52,7 @@ fn an_unknown_host_is_refused_on_loopback() {
 fn allowed_names_are_taken_and_all_of_them_by_an_asterisk() {
     let allow = |names: &[&str]| {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
-        site().with(|settings| settings.sites[0].allowed_hosts = names).start()
+        site().with_site(|site| site.allowed_hosts = names).start()
     };
     let some = allow(&["files.example", "other.example"]);
     assert_eq!(ask(&some, "GET", "/a", "Files.Example:8080", "").status, 200);

@@ -36,7 +36,7 @@ fn assert_reset(client: &mut Client) {
 #[test]
 fn a_file_that_shrinks_in_mid_response_resets_the_connection() {
     for integrity in [Integrity::Detect, Integrity::Fast] {
-        let site = Site::new().with(|settings| settings.sites[0].integrity = integrity);
+        let site = Site::new().with_site(|site| site.integrity = integrity);
         site.write("file", &pattern(LEN));
         let site = site.start();
         let mut client = begun(&site, "/file");
@@ -104,7 +104,7 @@ fn a_file_replaced_in_mid_response_is_sent_to_its_end() {
 
 #[test]
 fn a_file_that_grows_meanwhile_is_never_sent_beyond_what_was_promised() {
-    let site = Site::new().with(|settings| settings.sites[0].integrity = Integrity::Fast);
+    let site = Site::new().with_site(|site| site.integrity = Integrity::Fast);
     site.write("file", &pattern(LEN));
     let site = site.start();
     let mut client = begun(&site, "/file");
@@ -200,7 +200,7 @@ fn a_file_rewritten_now_and_then_is_served_in_whole_versions() {
 
 #[test]
 fn with_leases_a_writer_waits_for_the_response() {
-    let site = Site::new().with(|settings| settings.sites[0].integrity = Integrity::Lease);
+    let site = Site::new().with_site(|site| site.integrity = Integrity::Lease);
     site.write("file", &pattern(LEN));
     let site = site.start();
     let mut client = begun(&site, "/file");

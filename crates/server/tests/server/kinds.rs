@@ -18,7 +18,7 @@ fn site(headers: &[(&str, &str, &str)]) -> Site {
         ("model.gguf", b"1"),
     ]);
     let headers = headers.iter().map(|(pattern, name, value)| header(pattern, name, value));
-    site.with(|settings| settings.sites[0].path_headers = headers.collect())
+    site.with_site(|site| site.path_headers = headers.collect())
 }
 
 fn field(site: &Running, path: &str, name: &str) -> Option<String> {
@@ -35,8 +35,7 @@ fn a_pattern_chooses_the_files_that_get_a_field() {
         ("*.js", "X-Kind", "first"),
         ("/x.js", "x-kind", "last"),
     ]);
-    let site =
-        site.with(|settings| settings.sites[0].cache_control = Some("no-cache".to_owned())).start();
+    let site = site.with_site(|site| site.cache_control = Some("no-cache".to_owned())).start();
     let of = |path: &str, name: &str| field(&site, path, name);
     assert_eq!(of("/v2/a/manifests/latest", "Content-Type").unwrap(), "application/x-manifest");
     assert_ne!(of("/v2/a/b/manifests/latest", "Content-Type").unwrap(), "application/x-manifest");
@@ -74,7 +73,7 @@ fn media_types_are_chosen_by_extension() {
     let mut types = MediaTypes::default();
     types.choose("js=application/x-mine").unwrap();
     types.add_system("application/x-gguf gguf\napplication/x-other html");
-    let site = site(&[]).with(|settings| settings.sites[0].media_types = types).start();
+    let site = site(&[]).with_site(|site| site.media_types = types).start();
     let of = |path: &str| field(&site, path, "Content-Type").unwrap();
     assert_eq!(of("/x.js"), "application/x-mine");
     assert_eq!(of("/index.html"), "text/html; charset=utf-8");

@@ -63,7 +63,7 @@ fn a_response_of_which_the_kernel_has_the_rest_is_complete_at_the_end() {
     let site = site();
     site.write("short", &pattern(120_000));
     // Otherwise the last bytes are held back until the others have arrived.
-    let site = site.with(|settings| settings.sites[0].integrity = Integrity::Fast).start();
+    let site = site.with_site(|site| site.integrity = Integrity::Fast).start();
     let mut clients = Vec::new();
     for taken in [0, 40_000, 80_000] {
         let mut client = Client::new(narrow(site.socket(), 2 << 10));

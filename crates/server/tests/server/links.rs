@@ -41,10 +41,10 @@ fn site() -> Running {
     }
     symlink(site.path("in/plain"), site.path("in/to_whole_path")).unwrap();
     let changes = Changes { upload: true, delete: true, ..Changes::default() };
-    site.with(|settings| {
-        settings.sites[0].changes = changes;
-        settings.sites[0].changes.create_parents = true;
-        settings.sites[0].hide = vec!["/hidden/**".to_owned()];
+    site.with_site(|site| {
+        site.changes = changes;
+        site.changes.create_parents = true;
+        site.hide = vec!["/hidden/**".to_owned()];
     })
     .auth(&["alice:secret1@/:rw", "bob:secret2@/in:rw,/kept"])
     .start()
@@ -222,9 +222,9 @@ fn what_is_hidden_where_a_link_leads_is_not_copied_either() {
     fs::create_dir(site.path("in")).unwrap();
     symlink("../ok", site.path("in/link")).unwrap();
     let site = site
-        .with(|settings| {
-            settings.sites[0].changes.upload = true;
-            settings.sites[0].hide = vec!["/ok/secret/".to_owned(), "/ok/sub/top".to_owned()];
+        .with_site(|site| {
+            site.changes.upload = true;
+            site.hide = vec!["/ok/secret/".to_owned(), "/ok/sub/top".to_owned()];
         })
         .start();
     assert_eq!(site.ask("COPY", "/in/link", &["Destination: /in/copy"]).status, 201);

@@ -175,7 +175,7 @@ fn a_listing_that_is_not_sorted_says_so() {
 #[test]
 fn a_listing_can_be_refused() {
     let site = Site::of(&[("a", b"first"), ("folder/b", b"second")]);
-    let site = site.with(|settings| settings.sites[0].listing = false).start();
+    let site = site.with_site(|site| site.listing = false).start();
     for path in ["/", "/folder/", "/?json", "/folder/?simple"] {
         assert_eq!(site.get(path).status, 403, "{path}");
     }
@@ -274,6 +274,6 @@ fn an_error_page_leads_back_to_the_listing() {
     assert!(text.contains("<a href=\"./\">Folder above</a>"), "{text}");
     assert!(text.contains("<a href=\"../\">All files</a>"), "{text}");
     assert!(!site.get("/folder/missing").text().contains("href"));
-    let site = Site::of(&[]).with(|settings| settings.sites[0].listing = false).start();
+    let site = Site::of(&[]).with_site(|site| site.listing = false).start();
     assert!(!site.ask("GET", "/missing", &[html]).text().contains("href"));
 }

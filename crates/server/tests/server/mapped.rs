@@ -115,7 +115,7 @@ fn serve_while_written(site: &Running, path: &Path) {
 #[test]
 fn no_response_mixes_what_is_written_through_a_mapping_all_the_time() {
     for level in [Integrity::Detect, Integrity::Lease] {
-        let site = Site::new().with(|settings| settings.sites[0].integrity = level).start();
+        let site = Site::new().with_site(|site| site.integrity = level).start();
         serve_while_written(&site, &site.path("file"));
     }
 }
@@ -123,7 +123,7 @@ fn no_response_mixes_what_is_written_through_a_mapping_all_the_time() {
 #[test]
 fn a_file_written_through_a_mapping_now_and_then_is_served_in_whole_versions() {
     for level in [Integrity::Detect, Integrity::Lease] {
-        let site = Site::new().with(|settings| settings.sites[0].integrity = level).start();
+        let site = Site::new().with_site(|site| site.integrity = level).start();
         for len in LENGTHS {
             let path = site.path("file");
             fs::write(&path, vec![b'A'; len]).unwrap();

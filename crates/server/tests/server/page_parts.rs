@@ -86,7 +86,7 @@ fn a_page_is_small_as_it_is_sent() {
         site.write(&name, &vec![0; number as usize % 300]);
     }
     let changes = Changes { upload: true, delete: true, ..Changes::default() };
-    let site = site.with(|settings| settings.sites[0].changes = changes).start();
+    let site = site.with_site(|site| site.changes = changes).start();
     // With all that uploads and changes need, and a README.
     let len = transferred(&site, "/");
     assert!(len <= 20_000, "{len} bytes");

@@ -21,7 +21,7 @@ fn site() -> Site {
 fn a_folder_is_its_index_if_that_is_wanted() {
     let listed = site().start();
     assert!(listed.get("/docs/").text().contains("page.html"));
-    let site = site().with(|settings| settings.sites[0].renders_index = true).start();
+    let site = site().with_site(|site| site.renders_index = true).start();
     let reply = site.get("/docs/");
     assert_eq!((reply.status, reply.text().as_str()), (200, "<p>docs"));
     assert_eq!(reply.field("Content-Type"), Some("text/html; charset=utf-8"));
@@ -37,7 +37,7 @@ fn a_folder_is_its_index_if_that_is_wanted() {
 
 #[test]
 fn an_application_answers_for_every_path_that_does_not_exist() {
-    let site = site().with(|settings| settings.sites[0].renders_spa = true).start();
+    let site = site().with_site(|site| site.renders_spa = true).start();
     for path in ["/", "/users/7", "/nothing", "/docs/nothing/at/all", "/app.js/"] {
         let reply = site.get(path);
         assert_eq!((reply.status, reply.text().as_str()), (200, "<p>home"), "{path}");
@@ -50,8 +50,7 @@ fn an_application_answers_for_every_path_that_does_not_exist() {
 
 #[test]
 fn an_application_without_its_page_answers_404() {
-    let site =
-        Site::of(&[("app.js", b"script")]).with(|settings| settings.sites[0].renders_spa = true);
+    let site = Site::of(&[("app.js", b"script")]).with_site(|site| site.renders_spa = true);
     let site = site.start();
     assert_eq!(site.get("/nothing").status, 404);
     assert_eq!(site.get("/").status, 404);
@@ -59,7 +58,7 @@ fn an_application_without_its_page_answers_404() {
 
 #[test]
 fn a_page_that_is_being_written_is_not_missing() {
-    let site = site().with(|settings| settings.sites[0].renders_spa = true).start();
+    let site = site().with_site(|site| site.renders_spa = true).start();
     let page = site.path("index.html");
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -78,8 +77,7 @@ fn a_page_that_is_being_written_is_not_missing() {
 
 #[test]
 fn everything_is_below_the_prefix() {
-    let site =
-        site().with(|settings| settings.sites[0].path_prefix = "/files/here".to_owned()).start();
+    let site = site().with_site(|site| site.path_prefix = "/files/here".to_owned()).start();
     assert_eq!(site.get("/files/here/app.js").text(), "script");
     assert_eq!(site.get("/files/here/docs/page.html").text(), "<p>page");
     assert!(site.get("/files/here/").text().contains("app.js"));
@@ -149,7 +147,7 @@ fn what_cannot_be_served_is_refused_at_the_start() {
 #[test]
 fn an_application_is_for_those_who_may_read_its_page() {
     let site = Site::of(&[("index.html", b"page"), ("pub/a", b"a")]);
-    let site = site.with(|settings| settings.sites[0].renders_spa = true);
+    let site = site.with_site(|site| site.renders_spa = true);
     let site = site.auth(&["alice:secret1@/", "@/pub"]).start();
     assert_eq!(site.get("/pub/none").status, 404);
     let alice = "Authorization: Basic YWxpY2U6c2VjcmV0MQ=="; // alice:secret1

@@ -178,8 +178,7 @@ fn hidden_names_do_not_exist() {
     site.write("root/keep/private.key", b"key");
     site.write("root/keep/build/out", b"out");
     site.write("root/build/out", b"out");
-    let site =
-        site.with(|settings| settings.sites[0].hide = vec!["*.key".into(), "/keep/build".into()]);
+    let site = site.with_site(|site| site.hide = vec!["*.key".into(), "/keep/build".into()]);
     let site = site.start();
     for path in hidden.iter().chain(&["/keep/private.key", "/keep/build/out", "/keep/build/"]) {
         assert_eq!(site.get(path).status, 404, "{path}");

@@ -74,7 +74,7 @@ fn fields_that_contradict_each_other_are_refused() {
 #[test]
 fn a_page_over_http_changes_nothing_behind_a_proxy_with_https() {
     let changes = Changes { upload: true, ..Changes::default() };
-    let site = site(false).with(|settings| settings.sites[0].changes = changes).start();
+    let site = site(false).with_site(|site| site.changes = changes).start();
     let put = |name: &str, proto: &str| {
         let fields = [proto, "Origin: http://localhost", "Content-Length: 0"];
         site.ask("PUT", name, &fields).status

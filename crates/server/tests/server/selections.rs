@@ -19,7 +19,7 @@ fn site() -> Running {
     ]);
     site.write("folder/large", &pattern(3 << 20));
     symlink("other.txt", site.path("folder/link")).unwrap();
-    site.with(|settings| settings.sites[0].hide = vec!["secret".to_owned()]).start()
+    site.with_site(|site| site.hide = vec!["secret".to_owned()]).start()
 }
 
 const CHOSEN: &str = "/folder/?archive=tar&entry=large&entry=a%20b%2bc.txt&entry=deep&entry=link";
@@ -101,10 +101,10 @@ fn more_names_than_a_target_takes_are_posted() {
 fn a_posted_selection_has_the_rights_of_a_get() {
     let files: &[(&str, &[u8])] = &[("open/a", b"a"), ("closed/b", b"b"), ("open/secret", b"s")];
     let site = Site::of(files).auth(&["me:pw@/:rw", "@/open"]);
-    let site = site.with(|settings| {
-        settings.sites[0].hide = vec!["secret".to_owned()];
-        settings.sites[0].changes.upload = true;
-        settings.sites[0].changes.delete = true;
+    let site = site.with_site(|site| {
+        site.hide = vec!["secret".to_owned()];
+        site.changes.upload = true;
+        site.changes.delete = true;
     });
     let site = site.start();
     let (me, evil) = ("Authorization: Basic bWU6cHc=", "Origin: http://example.org");

@@ -9,7 +9,7 @@ const LEN: usize = 5 << 20;
 
 fn site(certificate: &Certificate) -> Running {
     let site = Site::new().secure(certificate);
-    site.with(|settings| settings.sites[0].changes.upload = true).start()
+    site.with_site(|site| site.changes.upload = true).start()
 }
 
 fn length() -> String {

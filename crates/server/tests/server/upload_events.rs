@@ -64,7 +64,7 @@ fn abandoned_parts_are_removed() {
     let part = |digit: char| format!(".file.{}.upload", digit.to_string().repeat(32));
     let (old, new, deep) = (part('a'), part('b'), format!("a/b/{}", part('c')));
     let no_part = ".file.xx.upload";
-    let site = open_site().with(|settings| settings.sites[0].changes.expiry = EXPIRY);
+    let site = open_site().with_site(|site| site.changes.expiry = EXPIRY);
     for name in [&old, &deep, no_part] {
         site.write(name, b"x");
     }
@@ -81,9 +81,9 @@ fn abandoned_parts_are_removed() {
 #[test]
 fn parts_stay_where_nothing_is_uploaded() {
     let part = format!(".file.{}.upload", "a".repeat(32));
-    let site = open_site().with(|settings| {
-        settings.sites[0].changes.upload = false;
-        settings.sites[0].changes.expiry = Duration::from_secs(1);
+    let site = open_site().with_site(|site| {
+        site.changes.upload = false;
+        site.changes.expiry = Duration::from_secs(1);
     });
     site.write(&part, b"x");
     age(&site.path(&part), 4000);

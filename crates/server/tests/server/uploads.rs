@@ -8,7 +8,7 @@ use super::rig::{Client, Reply, Running, Site, pattern, request, wait_until};
 
 /// A folder that may be written to.
 pub(crate) fn open_site() -> Site {
-    Site::new().with(|settings| settings.sites[0].changes.upload = true)
+    Site::new().with_site(|site| site.changes.upload = true)
 }
 
 /// The reply to a request with a body, on a connection of its own.
@@ -126,7 +126,7 @@ fn the_connection_goes_on_behind_a_body() {
 
 #[test]
 fn a_client_that_waits_to_be_asked_is_asked_only_when_all_is_well() {
-    let server = open_site().with(|settings| settings.sites[0].changes.limit = Some(10)).start();
+    let server = open_site().with_site(|site| site.changes.limit = Some(10)).start();
     let mut client = server.connect();
     let expect = "Expect: 100-continue";
     client.send(request("PUT", "/file", &[expect, "Content-Length: 5"]));
@@ -243,8 +243,7 @@ fn folders_are_made_only_on_the_way_and_only_if_that_is_wanted() {
     assert!(refused.text().contains("folder"), "{}", refused.text());
     assert_eq!(names(&server), [""; 0]);
     drop(server);
-    let server =
-        open_site().with(|settings| settings.sites[0].changes.create_parents = true).start();
+    let server = open_site().with_site(|site| site.changes.create_parents = true).start();
     assert_eq!(put(&server, "/a/b/file", &[], b"x").status, 201);
     assert_eq!(fs::read(server.path("a/b/file")).unwrap(), b"x");
     assert_eq!(server.ask("HEAD", "/c/d/file?partial", &[]).status, 409);
@@ -268,14 +267,13 @@ fn a_folder_is_no_place_for_a_file() {
 #[test]
 fn names_that_are_hidden_cannot_be_written() {
     let part = format!("/.x.{}.upload", "0".repeat(32));
-    let server =
-        open_site().with(|settings| settings.sites[0].hide.push("*.log".to_owned())).start();
+    let server = open_site().with_site(|site| site.hide.push("*.log".to_owned())).start();
     for path in ["/.env", "/a.log", "/.git/config", &part] {
         assert_eq!(put(&server, path, &[], b"x").status, 403, "{path}");
     }
     assert_eq!(put(&server, "/.underpass/file", &[], b"x").status, 403);
     assert_eq!(names(&server), [""; 0]);
-    let server = open_site().with(|settings| settings.sites[0].shows_hidden = true).start();
+    let server = open_site().with_site(|site| site.shows_hidden = true).start();
     assert_eq!(put(&server, "/.env", &[], b"x").status, 201);
     // Parts of uploads are nobody's files, whatever is shown.
     assert_eq!(put(&server, &part, &[], b"x").status, 403);
@@ -325,7 +323,7 @@ fn a_new_file_has_the_permissions_of_the_one_it_replaces() {
 
 #[test]
 fn too_long_is_found_out_before_the_body_and_at_the_latest_in_it() {
-    let server = open_site().with(|settings| settings.sites[0].changes.limit = Some(1000)).start();
+    let server = open_site().with_site(|site| site.changes.limit = Some(1000)).start();
     let reply = put(&server, "/file", &[], &[1; 1001]);
     assert_eq!(reply.status, 413);
     assert!(reply.field("Upload-Limit").unwrap().starts_with("max-size=1000, max-age="));
@@ -341,7 +339,7 @@ fn too_long_is_found_out_before_the_body_and_at_the_latest_in_it() {
 
 #[test]
 fn who_sends_everything_before_listening_hears_the_refusal() {
-    let server = open_site().with(|settings| settings.sites[0].changes.limit = Some(1000)).start();
+    let server = open_site().with_site(|site| site.changes.limit = Some(1000)).start();
     let mut client = server.connect();
     client.send(request("PUT", "/file", &["Content-Length: 20000000"]));
     client.send(pattern(20_000_000));
@@ -351,7 +349,7 @@ fn who_sends_everything_before_listening_hears_the_refusal() {
 
 #[test]
 fn who_pauses_while_sending_hears_the_refusal_too() {
-    let server = open_site().with(|settings| settings.sites[0].changes.limit = Some(1000)).start();
+    let server = open_site().with_site(|site| site.changes.limit = Some(1000)).start();
     let mut client = server.connect();
     client.send(request("PUT", "/file", &["Content-Length: 3000000"]));
     for _ in 0..3 {
@@ -401,8 +399,7 @@ fn a_single_file_is_served_to_be_read() {
 
 #[test]
 fn names_are_bytes_below_the_prefix() {
-    let server =
-        open_site().with(|settings| settings.sites[0].path_prefix = "/files".to_owned()).start();
+    let server = open_site().with_site(|site| site.path_prefix = "/files".to_owned()).start();
     assert_eq!(put(&server, "/files/%C3%A4%20%25.txt", &[], b"x").status, 201);
     assert_eq!(fs::read(server.path("ä %.txt")).unwrap(), b"x");
     assert_eq!(put(&server, "/other/file", &[], b"x").status, 404);

@@ -89,7 +89,7 @@ fn the_rest_of_a_file_is_not_put_behind_the_beginning_of_an_older_one() {
 
 /// Begins an upload to `/in/july/report`, has the folder moved, and returns how the upload ends.
 fn moved_meanwhile(verb: &str, field: &str, replaced: bool, by: impl Fn(&Running)) -> u16 {
-    let site = open_site().with(|settings| settings.sites[0].changes.delete = true);
+    let site = open_site().with_site(|site| site.changes.delete = true);
     fs::create_dir_all(site.path("in/july")).unwrap();
     fs::create_dir(site.path("archive")).unwrap();
     fs::write(site.path("in/july/report"), "approved").unwrap();

@@ -68,8 +68,7 @@ fn space_is_reserved_for_as_long_as_a_connection_sends() {
         let file = fs::File::options().write(true).open(&part).unwrap();
         fallocate(&file, FallocateFlags::KEEP_SIZE, 0, TOTAL).unwrap();
         assert!(reserved() >= TOTAL, "{kind:?}");
-        let server =
-            open_site().with(|settings| settings.sites[0].root = Some(folder.clone())).start();
+        let server = open_site().with_site(|site| site.root = Some(folder.clone())).start();
         wait_until("it is given back", || reserved() < 1 << 20);
         // Of known length, by a client that sends one byte.
         let mut client = server.connect();
@@ -115,9 +114,7 @@ fn one_client_leaves_so_many_parts_and_no_more() {
     assert_eq!(other.try_ask("HEAD", theirs, &[]).unwrap().status, 204);
     // They are counted by a server that was restarted, too.
     let (root, changes) = (server.path(""), open_site().settings.sites[0].changes);
-    let again = open_site().with(|settings| {
-        (settings.sites[0].root, settings.sites[0].changes) = (Some(root), changes)
-    });
+    let again = open_site().with_site(|site| (site.root, site.changes) = (Some(root), changes));
     let again = again.start();
     wait_until("the next one takes the place of an old one", || {
         again.ask("PUT", "/next", &["Upload-Complete: ?0"]);
@@ -128,8 +125,7 @@ fn one_client_leaves_so_many_parts_and_no_more() {
 
 #[test]
 fn a_part_is_removed_when_its_time_has_come() {
-    let site =
-        open_site().with(|settings| settings.sites[0].changes.expiry = Duration::from_secs(1));
+    let site = open_site().with_site(|site| site.changes.expiry = Duration::from_secs(1));
     let server = site.start();
     assert_eq!(server.ask("PUT", "/file", &["Upload-Complete: ?0"]).status, 201);
     assert_eq!(names(&server).len(), 1);
@@ -145,7 +141,7 @@ fn one_client_does_not_reserve_the_disk_by_many_uploads() {
     // Two of the one and one of the other are more than there is.
     let free = usize::try_from(facts.f_bfree * facts.f_frsize).unwrap();
     let (large, small) = (free / 5 * 2, free / 10 * 3);
-    let server = open_site().with(|settings| settings.sites[0].root = Some(folder.clone())).start();
+    let server = open_site().with_site(|site| site.root = Some(folder.clone())).start();
     let begin = |name: &str| {
         let mut client = server.connect();
         let fields = [format!("Content-Length: {large}"), "Expect: 100-continue".to_owned()];

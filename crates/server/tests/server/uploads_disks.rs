@@ -12,7 +12,7 @@ fn mounted(kind: FileSystem, mebibytes: u64) -> Option<(Running, Mounted)> {
     let disk = Mounted::new(kind, mebibytes)?;
     let folder = disk.root().join("folder");
     fs::create_dir(&folder).unwrap();
-    let site: Site = open_site().with(|settings| settings.sites[0].root = Some(folder));
+    let site: Site = open_site().with_site(|site| site.root = Some(folder));
     Some((site.start(), disk))
 }
 

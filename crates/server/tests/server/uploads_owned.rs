@@ -64,7 +64,7 @@ fn who_may_only_read_neither_asks_about_an_upload_nor_ends_it() {
 
 #[test]
 fn a_page_of_another_site_neither_asks_about_an_upload_nor_ends_it() {
-    let server = open_site().with(|settings| settings.sites[0].cors = true).start();
+    let server = open_site().with_site(|site| site.cors = true).start();
     let (mut client, location) = begin(&server, &[], 500_000);
     wait_until("it has a name", || names(&server).len() == 1);
     for field in ["Origin: http://example.org", "Sec-Fetch-Site: cross-site"] {
@@ -190,9 +190,8 @@ fn owners_of_parts_survive_a_restart() {
     let (client, location) = begin(&server, &[ME], 500_000);
     leave(&server, client);
     put(&server, "/ranged", &[ME, "Content-Range: bytes 0-3/8"], b"mine");
-    let again = Site::new().with(|settings| {
-        (settings.sites[0].root, settings.sites[0].changes, settings.sites[0].access) =
-            (Some(root), changes, access);
+    let again = Site::new().with_site(|site| {
+        (site.root, site.changes, site.access) = (Some(root), changes, access);
     });
     let again = again.start();
     assert_eq!(again.ask("HEAD", &location, &[YOU]).status, 404);

@@ -115,7 +115,7 @@ fn cut_power(server: &Running, synced: Option<usize>) {
 }
 
 fn site(sync: bool) -> Running {
-    open_site().with(|settings| settings.sites[0].changes.sync = sync).start()
+    open_site().with_site(|site| site.changes.sync = sync).start()
 }
 
 #[test]

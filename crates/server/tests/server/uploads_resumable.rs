@@ -93,7 +93,7 @@ fn no_104_without_request() {
 
 #[test]
 fn a_100_comes_after_the_104_and_a_refusal_instead_of_both() {
-    let server = open_site().with(|settings| settings.sites[0].changes.limit = Some(10)).start();
+    let server = open_site().with_site(|site| site.changes.limit = Some(10)).start();
     let fields = ["Upload-Complete: ?1", "Expect: 100-continue", "Content-Length: 3"];
     let (mut client, _) = begin(&server, "/file", &fields);
     assert_eq!(client.head().unwrap().status, 100);
@@ -214,7 +214,7 @@ fn more_bytes_than_were_announced_end_an_upload_for_good() {
 
 #[test]
 fn no_piece_makes_an_upload_longer_than_the_limit() {
-    let server = open_site().with(|settings| settings.sites[0].changes.limit = Some(10)).start();
+    let server = open_site().with_site(|site| site.changes.limit = Some(10)).start();
     let expect = "Expect: 100-continue";
     let too_long = ["Upload-Complete: ?0", "Content-Length: 11", expect];
     assert_eq!(server.ask("PUT", "/file", &too_long).status, 413, "no byte is awaited");
@@ -472,7 +472,7 @@ fn many_connections_that_go_on_at_once_make_one_whole_file() {
 #[test]
 fn the_address_of_an_upload_is_a_link_whatever_the_prefix() {
     let site = open_site();
-    let server = site.with(|settings| settings.sites[0].path_prefix = "/caf\u{e9}".into()).start();
+    let server = site.with_site(|site| site.path_prefix = "/caf\u{e9}".into()).start();
     let fields = ["Upload-Complete: ?0", "Content-Length: 1"];
     let (mut client, location) = begin(&server, "/caf%C3%A9/new", &fields);
     client.send("x");

@@ -52,9 +52,9 @@ fn half_free(kind: FileSystem, min_free: MinFree) -> Option<(Running, Mounted)> 
     let disk = Mounted::new(kind, 32)?;
     let folder = disk.root().join("folder");
     fs::create_dir(&folder).unwrap();
-    let site: Site = open_site().with(|settings| {
-        settings.sites[0].root = Some(folder);
-        settings.sites[0].changes.min_free = min_free;
+    let site: Site = open_site().with_site(|site| {
+        site.root = Some(folder);
+        site.changes.min_free = min_free;
     });
     Some((site.start(), disk))
 }

@@ -41,8 +41,7 @@ fn a_part_with_the_time_of_its_original_is_not_stale() {
 
 #[test]
 fn the_time_left_for_an_upload_is_told() {
-    let site =
-        open_site().with(|settings| settings.sites[0].changes.expiry = Duration::from_secs(3600));
+    let site = open_site().with_site(|site| site.changes.expiry = Duration::from_secs(3600));
     let server = site.start();
     let created = server.ask("PUT", "/file", &["Upload-Complete: ?0"]);
     assert_eq!(created.field("Upload-Limit"), Some("min-size=0, max-age=3600"));
@@ -83,14 +82,13 @@ fn a_site_does_not_remove_what_another_site_of_its_folder_keeps() {
 
 #[test]
 fn what_a_killed_process_has_left_without_unnamed_files_is_removed() {
-    let site =
-        open_site().with(|settings| settings.sites[0].changes.expiry = Duration::from_secs(1));
+    let site = open_site().with_site(|site| site.changes.expiry = Duration::from_secs(1));
     let (own, other) = (hidden_name("file".as_ref(), Some(7)), ".file.7.part");
     for name in [own.to_str().unwrap(), other] {
         fs::write(site.path(name), "x").unwrap();
     }
     let made = fs::metadata(site.path(other)).unwrap().created();
-    let site = site.with(|settings| settings.sites[0].shows_hidden = true);
+    let site = site.with_site(|site| site.shows_hidden = true);
     wait_until("it is old", || made.as_ref().is_ok_and(|at| at.elapsed().unwrap().as_secs() >= 2));
     let server = site.start();
     let own = server.path(own.to_str().unwrap());

@@ -76,7 +76,7 @@ fn an_older_upload_does_not_take_the_place_of_what_a_newer_one_has_left() {
 #[test]
 fn without_attributes_a_part_is_continued_by_its_version_only() {
     let Some(disk) = Mounted::new(FileSystem::Ramfs, 0) else { return };
-    let site = open_site().with(|settings| settings.sites[0].root = Some(disk.root()));
+    let site = open_site().with_site(|site| site.root = Some(disk.root()));
     let server = site.start();
     leave(&server, begin(&server, b'A', 2));
     wait_until("a part is kept", || kept(&server) == Some(2 * MIB));

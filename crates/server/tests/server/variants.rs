@@ -193,7 +193,7 @@ fn a_packed_file_asked_for_by_its_own_name_is_just_a_file() {
 #[test]
 fn a_neighbour_with_rights_of_its_own_stands_for_itself_alone() {
     let files = [("dl/app", b"good".as_slice()), ("dl/other", b"other"), ("pub/a", b"plain")];
-    let site = Site::of(&files).with(|settings| settings.sites[0].changes.upload = true);
+    let site = Site::of(&files).with_site(|site| site.changes.upload = true);
     age(&site.path("dl/app"), 60);
     age(&site.path("pub/a"), 60);
     site.write("pub/a.gz", b"packed\x05\0\0\0");
@@ -259,10 +259,9 @@ fn a_download_has_its_name_whatever_is_in_it() {
 #[test]
 fn fields_of_the_operator_are_on_every_response() {
     let fields = [("X-Frame-Options", "DENY"), ("server", "mine")];
-    let site = Site::of(&[("a", b"first")]).with(|settings| {
-        settings.sites[0].headers =
-            fields.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-        settings.sites[0].cache_control = Some("max-age=60".to_owned());
+    let site = Site::of(&[("a", b"first")]).with_site(|site| {
+        site.headers = fields.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        site.cache_control = Some("max-age=60".to_owned());
     });
     let site = site.start();
     for path in ["/a", "/nothing", "/", "/%00", "/.underpass/health"] {
@@ -286,7 +285,7 @@ fn fields_of_the_operator_are_on_every_response() {
 fn scripts_of_other_sites_may_read_if_that_is_wanted() {
     let site = Site::of(&[("a", b"first")]);
     assert_eq!(site.start().get("/a").field("Access-Control-Allow-Origin"), None);
-    let site = Site::of(&[("a", b"first")]).with(|settings| settings.sites[0].cors = true);
+    let site = Site::of(&[("a", b"first")]).with_site(|site| site.cors = true);
     let site = site.auth(&["user:word@/"]).start();
     for path in ["/a", "/nothing", "/"] {
         let reply = site.get(path);

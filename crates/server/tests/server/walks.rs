@@ -23,7 +23,7 @@ fn tree() -> Site {
 }
 
 fn site() -> Running {
-    tree().with(|settings| settings.sites[0].hide = vec!["secret".to_owned()]).start()
+    tree().with_site(|site| site.hide = vec!["secret".to_owned()]).start()
 }
 
 fn names(site: &Running, query: &str) -> Vec<String> {
@@ -101,7 +101,7 @@ fn the_size_of_a_folder_is_that_of_what_may_be_seen_in_it() {
     let size: Value = serde_json::from_slice(&reply.body).unwrap();
     assert_eq!(size, json!({ "bytes": 15, "files": 5, "folders": 5, "complete": true }));
     assert_eq!(site.get("/report.txt?size").text(), "1", "a file has no such answer");
-    let site = tree().with(|settings| settings.sites[0].listing = false).start();
+    let site = tree().with_site(|site| site.listing = false).start();
     assert_eq!(site.get("/?size").status, 403);
     assert_eq!(site.get("/?q=report&below").status, 403);
 }

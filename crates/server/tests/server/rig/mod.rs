@@ -69,10 +69,15 @@ impl Site {
         self
     }
 
+    /// Changes the settings of its only site.
+    pub fn with_site(self, change: impl FnOnce(&mut SiteSettings)) -> Self {
+        self.with(|settings| change(&mut settings.sites[0]))
+    }
+
     /// Sets who may read what.
     pub fn auth(self, rules: &[&str]) -> Self {
         let rules: Vec<_> = rules.iter().map(|rule| (*rule).to_owned()).collect();
-        self.with(|settings| settings.sites[0].access = Access::parse(&rules).unwrap())
+        self.with_site(|site| site.access = Access::parse(&rules).unwrap())
     }
 
     /// Binds and serves on a thread of its own.
