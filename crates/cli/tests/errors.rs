@@ -103,8 +103,8 @@ fn wrong_words_are_usage_errors_that_name_them() {
         (["put", "http://h/", "x"], "the URL is the last argument"),
         (["get", "http:/h/x", "-q"], "a URL begins with http:// or https://"),
     ] {
-        let told = run(args).failed(2, &[]).stderr;
-        assert!(told.contains(message), "{args:?}: {told}");
+        let stderr = run(args).failed(2, &[]).stderr;
+        assert!(stderr.contains(message), "{args:?}: {stderr}");
     }
     run(["fly"]).failed(2, &["fly"]);
     run(["send"]).failed(2, &["FILE"]);
@@ -226,9 +226,9 @@ fn what_goes_to_a_closed_stream_is_an_error() {
         ),
         ("exec $0 cp --json f h >&-", "writing standard output: Bad file descriptor"),
     ] {
-        let (code, told) = shell(here.path(), command);
-        assert_eq!(code, Some(1), "{command}: {told}");
-        assert!(told.contains(words), "{command}: {told}");
+        let (code, stderr) = shell(here.path(), command);
+        assert_eq!(code, Some(1), "{command}: {stderr}");
+        assert!(stderr.contains(words), "{command}: {stderr}");
     }
     // Where nothing is printed or read, nothing is missing.
     for command in
@@ -245,11 +245,11 @@ fn receipts_names_and_help_that_cannot_be_printed_are_an_error() {
     for command in
         ["cp --json f a", "cp -v f b", "--print-manpage", "--help", "get -h", "--version"]
     {
-        let (code, told) = shell(here.path(), &format!("exec $0 {command} >/dev/full"));
-        assert_eq!(code, Some(1), "{command}: {told}");
-        assert!(told.contains("writing standard output: No space left on device"), "{told}");
-        let (code, told) = shell(here.path(), &format!("($0 {command}; echo $? >&2) | true"));
-        assert_eq!(code, Some(0), "{told}");
+        let (code, stderr) = shell(here.path(), &format!("exec $0 {command} >/dev/full"));
+        assert_eq!(code, Some(1), "{command}: {stderr}");
+        assert!(stderr.contains("writing standard output: No space left on device"), "{stderr}");
+        let (code, stderr) = shell(here.path(), &format!("($0 {command}; echo $? >&2) | true"));
+        assert_eq!(code, Some(0), "{stderr}");
     }
     assert_eq!(names(here.path()), ["a", "b", "f"]);
 }
@@ -264,26 +264,26 @@ fn findings_that_cannot_be_printed_are_an_error_whatever_they_are() {
             (">/dev/full", "writing standard output: No space left on device"),
             (">&-", "writing standard output: Bad file descriptor"),
         ] {
-            let (code, told) =
+            let (code, stderr) =
                 shell(here.path(), &format!("exec $0 doctor {options} {redirection}"));
-            assert_eq!(code, Some(1), "{options}: {told}");
-            assert!(told.contains(words), "{options}: {told}");
+            assert_eq!(code, Some(1), "{options}: {stderr}");
+            assert!(stderr.contains(words), "{options}: {stderr}");
         }
     }
-    let (code, told) = shell(here.path(), &format!("exec $0 doctor {origin} >/dev/null"));
-    assert_eq!(code, Some(3), "{told}");
+    let (code, stderr) = shell(here.path(), &format!("exec $0 doctor {origin} >/dev/null"));
+    assert_eq!(code, Some(3), "{stderr}");
 }
 
 #[test]
 fn hints_about_sockets_are_those_of_their_kind() {
     let here = folder();
-    let (_, told) = shell(here.path(), "exec $0 send $0 '[fe80::1]:9'");
-    assert!(told.contains("fe80::1%eth0"), "{told}");
+    let (_, stderr) = shell(here.path(), "exec $0 send $0 '[fe80::1]:9'");
+    assert!(stderr.contains("fe80::1%eth0"), "{stderr}");
     // Root may create sockets everywhere but where there are none.
     let is_root = underpass_testkit::is_root();
     let path = if is_root { "/proc/socket" } else { "/socket" };
-    let (code, told) = shell(here.path(), &format!("exec $0 serve -b unix:{path} ."));
-    assert_eq!(code, Some(1), "{told}");
-    assert!(!told.contains("1024"), "{told}");
-    assert!(is_root || told.contains("the permissions of the socket"), "{told}");
+    let (code, stderr) = shell(here.path(), &format!("exec $0 serve -b unix:{path} ."));
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(!stderr.contains("1024"), "{stderr}");
+    assert!(is_root || stderr.contains("the permissions of the socket"), "{stderr}");
 }

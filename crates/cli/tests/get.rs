@@ -417,8 +417,8 @@ fn wrong_words_are_told_in_one_line() {
 #[test]
 fn progress_is_a_line_each_second_where_it_is_asked_for() {
     let stage = Stage::new(&["--rate", "20M"]);
-    let told = stage.get(&[&stage.url("file"), "--progress"]).succeeded().stderr;
-    let line = told.lines().find(|line| line.contains(" s left")).unwrap();
+    let stderr = stage.get(&[&stage.url("file"), "--progress"]).succeeded().stderr;
+    let line = stderr.lines().find(|line| line.contains(" s left")).unwrap();
     assert!(line.starts_with("file: ") && line.contains("of 40.00 MiB at"), "{line}");
     assert!(line.ends_with("1 connection"), "{line}");
     let quiet = stage.get(&[&stage.url("file"), "-q", "-f"]).succeeded();

@@ -85,8 +85,8 @@ fn files_arrive_in_folders_and_under_new_names() {
     assert_eq!(done.text().lines().count(), 2, "an object each");
     assert_eq!(names(stage.served.path()), ["a b%\u{e4}", "large", "new"]);
     assert!(stage.arrived("a b%\u{e4}") == noise(100));
-    let told = stage.run(&[&small, &stage.url("/new")]).succeeded();
-    assert_eq!(told.stderr.lines().count(), 1, "{}", told.stderr);
+    let finished = stage.run(&[&small, &stage.url("/new")]).succeeded();
+    assert_eq!(finished.stderr.lines().count(), 1, "{}", finished.stderr);
     assert!(stage.arrived("new") == noise(100), "replaced");
     let quiet = stage.run(&[&small, &stage.url("/new"), "--quiet"]).succeeded();
     assert!(quiet.stderr.is_empty() && quiet.stdout.is_empty());
@@ -303,8 +303,8 @@ fn each_refusal_is_one_line_that_says_what_to_do() {
     guarded.run(&[&file, &url, "--user", "reader:secret"]).failed(1, &["403"]);
     guarded.run(&[&file, &url, "--user", "user:secret"]).succeeded();
     let named = url.replace("http://", "http://user:secret@");
-    let told = guarded.run(&[&file, &named, "--json"]).succeeded();
-    assert!(!told.text().contains("secret"), "{}", told.text());
+    let finished = guarded.run(&[&file, &named, "--json"]).succeeded();
+    assert!(!finished.text().contains("secret"), "{}", finished.text());
 
     let closed = folder();
     let mut command = Command::new(env!("CARGO_BIN_EXE_underpass"));

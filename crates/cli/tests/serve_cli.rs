@@ -129,8 +129,8 @@ fn a_switch_of_the_file_can_be_undone_by_the_environment() {
     let args = ["--config", config.to_str().unwrap()];
     let quiet = end(serve(folder.path(), &args, &[])).stderr;
     assert!(!quiet.contains("--bind 0.0.0.0"), "{quiet}");
-    let told = end(serve(folder.path(), &args, &[("UNDERPASS_QUIET", "false")])).stderr;
-    assert!(told.contains("--bind 0.0.0.0"), "{told}");
+    let stderr = end(serve(folder.path(), &args, &[("UNDERPASS_QUIET", "false")])).stderr;
+    assert!(stderr.contains("--bind 0.0.0.0"), "{stderr}");
     refused(&args, &[("UNDERPASS_QUIET", "perhaps")], 2, &["UNDERPASS_QUIET", "true nor false"]);
 }
 

@@ -100,8 +100,8 @@ fn a_declined_sendfile_goes_on_at_the_same_byte_and_is_told() {
             let moved = |name: &str| log[0]["mechanisms"][name].as_u64().unwrap_or(0);
             assert!(is_all(moved("sendfile") + moved("splice")), "{log:?}");
             assert_eq!(moved("sendfile") == 0, when == 1);
-            let told = log[0]["declined"][0].as_str().unwrap();
-            assert!(told.starts_with(&format!("sendfile {errno} at ")), "{told}");
+            let reason = log[0]["declined"][0].as_str().unwrap();
+            assert!(reason.starts_with(&format!("sendfile {errno} at ")), "{reason}");
             assert_eq!(log[0]["complete"], true);
         }
     }

@@ -324,14 +324,14 @@ fn a_service_manager_learns_when_the_server_is_ready_and_when_it_ends() {
         command.args(["serve", "--port", "0"]).arg(&place.root).env("NOTIFY_SOCKET", &address);
         let server = Running::listening(command);
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        let told = || {
+        let notification = || {
             let mut message = [0; 100];
             let len = socket.recv(&mut message).unwrap();
             String::from_utf8(message[..len].to_vec()).unwrap()
         };
-        assert_eq!(told(), "READY=1", "{address}");
+        assert_eq!(notification(), "READY=1", "{address}");
         server.signal("TERM");
-        assert_eq!(told(), "STOPPING=1", "{address}");
+        assert_eq!(notification(), "STOPPING=1", "{address}");
         server.finish().succeeded();
     }
     let mut command = underpass();

@@ -304,8 +304,8 @@ fn those_without_tls_are_led_on_or_told() {
     }
     let site = Site::new(&["--tls", "self", "--redirect-http", "0"]);
     let plain = site.fetch("curl", &["-sS", "-i", &site.url("file").replace("https", "http")]);
-    let told = plain.succeeded().text();
-    assert!(told.starts_with("HTTP/1.1 400") && told.contains(&site.url("file")), "{told}");
+    let text = plain.succeeded().text();
+    assert!(text.starts_with("HTTP/1.1 400") && text.contains(&site.url("file")), "{text}");
     let (said, _) = site.end();
     let line = said.lines().find(|line| line.starts_with("redirecting http://127.0.0.1:")).unwrap();
     assert!(line.ends_with("/ to it"), "{line}");

@@ -132,8 +132,8 @@ fn a_file_system_that_can_only_be_read_is_not_called_full() {
     command.args(["serve", "-p", "0", "--log-format", "json", "--allow-upload"]);
     command.arg(mounted.root());
     let server = Running::listening(command);
-    let told = stage.upload(&server, &[]);
-    assert!(told.contains("may not write there") && told.ends_with("403"), "{told}");
+    let reply = stage.upload(&server, &[]);
+    assert!(reply.contains("may not write there") && reply.ends_with("403"), "{reply}");
     end(server);
 }
 
@@ -141,8 +141,8 @@ fn a_file_system_that_can_only_be_read_is_not_called_full() {
 fn a_confined_server_keeps_space_free_and_removes_parts_in_time() {
     let Some(stage) = Stage::new(&["curl"]) else { return };
     let full = stage.serve(&[], &["--min-free", "99%"]);
-    let told = stage.upload(&full, &[]);
-    assert!(told.ends_with("507"), "{told}");
+    let reply = stage.upload(&full, &[]);
+    assert!(reply.ends_with("507"), "{reply}");
     end(full);
     let server = stage.serve(&[], &["--min-free", "1K", "--upload-expiry", "1"]);
     let created = stage.upload(&server, &["-H", "Upload-Complete: ?0"]);
@@ -209,8 +209,8 @@ fn a_splice_that_is_declined_in_the_middle_loses_nothing() {
         let moved = |name: &str| log[0]["mechanisms"][name].as_u64().unwrap_or(0);
         assert_eq!(moved("splice") + moved("read_write"), LEN as u64);
         assert!(moved("read_write") > 0);
-        let told = log[0]["declined"][0].as_str().unwrap();
-        assert!(told.starts_with(&format!("splice {errno} at ")), "{told}");
+        let reason = log[0]["declined"][0].as_str().unwrap();
+        assert!(reason.starts_with(&format!("splice {errno} at ")), "{reason}");
         assert_eq!(names(stage.served.path()), ["file"]);
     }
 }

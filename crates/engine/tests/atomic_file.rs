@@ -189,13 +189,13 @@ fn killed_while_it_writes(test: &str, folder: &Path) {
             .spawn()
             .unwrap(),
     );
-    let mut told = String::new();
+    let mut lines = String::new();
     let mut output = child.0.stdout.take().unwrap();
-    while !told.contains("written") {
+    while !lines.contains("written") {
         let mut bytes = [0; 100];
         let len = output.read(&mut bytes).unwrap();
-        assert!(len > 0, "{told}");
-        told.push_str(&String::from_utf8_lossy(&bytes[..len]));
+        assert!(len > 0, "{lines}");
+        lines.push_str(&String::from_utf8_lossy(&bytes[..len]));
     }
 }
 

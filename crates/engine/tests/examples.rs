@@ -18,18 +18,18 @@ const LEN: usize = 24 << 20;
 #[test]
 fn a_file_is_sent_with_a_header_in_front() {
     let bytes = pattern(LEN);
-    let (got, told) = run("send_with_header", &bytes);
+    let (got, report) = run("send_with_header", &bytes);
     let header = format!("{LEN} bytes follow\n");
     assert!(got == [header.as_bytes(), &bytes].concat(), "other bytes");
-    assert!(told.starts_with(&format!("{LEN} bytes by sendfile in ")), "{told}");
+    assert!(report.starts_with(&format!("{LEN} bytes by sendfile in ")), "{report}");
 }
 
 #[test]
 fn a_file_is_sent_from_an_async_task() {
     let bytes = pattern(LEN);
-    let (got, told) = run("tokio_send", &bytes);
+    let (got, report) = run("tokio_send", &bytes);
     assert!(got == bytes, "other bytes");
-    assert_eq!(told, format!("{LEN} bytes, 0 of them in user space\n"));
+    assert_eq!(report, format!("{LEN} bytes, 0 of them in user space\n"));
 }
 
 #[test]

@@ -402,8 +402,8 @@ fn a_peer_that_stops_is_stalled_after_the_timeout() {
     let held = slow_peer(timeout, Duration::from_millis(300));
     let stopped = Instant::now();
     let (peer, sender) = held.finish_late();
-    let Err(Error::Stalled { timeout: told, report }) = sender else { panic!("{sender:?}") };
-    assert_eq!(told, timeout);
+    let Err(Error::Stalled { timeout: reported, report }) = sender else { panic!("{sender:?}") };
+    assert_eq!(reported, timeout);
     assert!(report.bytes() > 0);
     assert!(stopped.elapsed() < PATIENCE / 3);
     assert_reset(&peer);

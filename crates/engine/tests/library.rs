@@ -113,8 +113,8 @@ fn usage_grows_with_work() {
     let spent = Usage::of_this_thread() - before;
     assert!(spent.voluntary_switches >= 1);
     assert!(spent.minor_faults >= 1);
-    let told = report.usage().unwrap();
-    assert!(told.system <= spent.system && told.user <= spent.user);
+    let reported = report.usage().unwrap();
+    assert!(reported.system <= spent.system && reported.user <= spent.user);
     // Another thread's work is not ours.
     let idle = thread::spawn(Usage::of_this_thread).join().unwrap();
     assert!(idle.system + idle.user < spent.system + spent.user);
@@ -183,19 +183,19 @@ fn a_transfer_that_advances_says_what_it_waits_for() {
 fn the_observer_is_called_seldom_and_at_the_end() {
     let scratch = Scratch::new();
     let file = File::open(scratch.file("source", LEN)).unwrap();
-    let mut told: Vec<Progress> = Vec::new();
+    let mut reported: Vec<Progress> = Vec::new();
     let mut transfer = Transfer::new(Source::of(&file).unwrap(), Sink::of(dev_null()).unwrap())
         .options(Options::default().step(PAGE).turn(PAGE as u64).observer(|progress| {
-            told.push(*progress);
+            reported.push(*progress);
         }));
     while transfer.advance().unwrap() != Status::Done {
         thread::sleep(Duration::from_micros(500));
     }
     drop(transfer);
-    let last = told.pop().unwrap();
+    let last = reported.pop().unwrap();
     assert_eq!((last.bytes, last.expected), (LEN as u64, Some(LEN as u64)));
-    assert!(!told.is_empty() && told.len() < LEN / PAGE, "{}", told.len());
-    for pair in told.windows(2) {
+    assert!(!reported.is_empty() && reported.len() < LEN / PAGE, "{}", reported.len());
+    for pair in reported.windows(2) {
         assert!(pair[0].bytes < pair[1].bytes);
         // Both clocks of a pair are read a moment apart.
         let apart = pair[1].elapsed - pair[0].elapsed;

@@ -123,9 +123,9 @@ fn without_descriptors_left_splice_is_declined() {
         let mut command = Command::new(itself);
         let output = command.args(["--exact", NAME, "--nocapture"]).env(NAME, "1").output();
         let output = output.unwrap();
-        let told = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
-        assert!(told.contains("1 passed"), "{told}");
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{stdout}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(stdout.contains("1 passed"), "{stdout}");
         return;
     }
     let (mut peer, source) = UnixStream::pair().unwrap();

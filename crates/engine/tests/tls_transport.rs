@@ -235,9 +235,9 @@ fn the_kernel_moves_the_bytes_where_it_encrypts_them() {
     let report = Transfer::new(chain, drain.sink()).options(options).run().unwrap();
     assert_eq!((movers(&report), report.user_space_bytes()), (vec![Sendfile], 0));
     assert_eq!(report.declined(), []);
-    let told = tls.told();
-    assert_eq!((told[0], told.iter().sum::<usize>()), (4, 300_004), "{told:?}");
-    assert_eq!(told.len() as u64, report.calls() - report.waits());
+    let taken = tls.taken();
+    assert_eq!((taken[0], taken.iter().sum::<usize>()), (4, 300_004), "{taken:?}");
+    assert_eq!(taken.len() as u64, report.calls() - report.waits());
     assert!(drain.finish(0).unwrap() == [b"head", &file.bytes[..]].concat());
 }
 
@@ -249,7 +249,7 @@ fn a_worn_key_ends_the_connection_with_its_bytes_counted() {
     let outcome = Transfer::new(file.source(), drain.sink()).options(options).run();
     let (errno, mechanism, bytes) = failure(outcome);
     assert_eq!((errno, mechanism), (Errno::KEYEXPIRED, Some(Sendfile)));
-    assert_eq!(bytes, tls.told().iter().sum::<usize>() as u64);
+    assert_eq!(bytes, tls.taken().iter().sum::<usize>() as u64);
 }
 
 #[test]

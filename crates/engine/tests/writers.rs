@@ -39,7 +39,7 @@ for line in sys.stdin:
 struct Mapper {
     _child: KilledOnDrop,
     orders: ChildStdin,
-    told: BufReader<std::process::ChildStdout>,
+    answers: BufReader<std::process::ChildStdout>,
 }
 
 impl Mapper {
@@ -55,15 +55,15 @@ impl Mapper {
             return None;
         };
         let orders = child.stdin.take().unwrap();
-        let told = BufReader::new(child.stdout.take().unwrap());
-        let mut mapper = Self { _child: KilledOnDrop(child), orders, told };
+        let answers = BufReader::new(child.stdout.take().unwrap());
+        let mut mapper = Self { _child: KilledOnDrop(child), orders, answers };
         mapper.hear("mapped\n");
         Some(mapper)
     }
 
     fn hear(&mut self, expected: &str) {
         let mut line = String::new();
-        self.told.read_line(&mut line).unwrap();
+        self.answers.read_line(&mut line).unwrap();
         assert_eq!(line, expected);
     }
 
@@ -83,7 +83,7 @@ fn look(check: &mut WriterCheck, file: &File) -> (Writers, bool) {
     loop {
         match check.check(file, None).unwrap() {
             Writers::Wait(pause) => thread::sleep(pause),
-            told => return (told, has_waited),
+            found => return (found, has_waited),
         }
         has_waited = true;
     }
@@ -110,8 +110,8 @@ fn a_file_that_is_open_for_writing_is_at_rest_once_it_is_left_alone() {
     let writer = File::create(&path).unwrap();
     writer.write_all_at(&vec![b'a'; LEN], 0).unwrap();
     let file = File::open(&path).unwrap();
-    let (told, has_waited) = look(&mut WriterCheck::new(), &file);
-    assert_eq!(told, stable(&file, true));
+    let (found, has_waited) = look(&mut WriterCheck::new(), &file);
+    assert_eq!(found, stable(&file, true));
     assert!(has_waited);
 }
 
@@ -143,9 +143,9 @@ fn after_a_look_each_store_through_a_mapping_changes_the_times() {
         // Every page is dirty now, so that the next store would go unnoticed.
         mapper.write("b");
         let file = File::open(&path).unwrap();
-        let (told, _) = look(&mut WriterCheck::new(), &file);
+        let (found, _) = look(&mut WriterCheck::new(), &file);
         let before = Version::of(&file).unwrap();
-        assert_eq!(told, Writers::Stable { version: before, has_writer: true }, "{kind:?}");
+        assert_eq!(found, Writers::Stable { version: before, has_writer: true }, "{kind:?}");
         mapper.write("c");
         assert!(before.differs_from(&Version::of(&file).unwrap()), "{kind:?}");
     }
@@ -165,8 +165,8 @@ fn a_log_that_is_written_behind_all_the_time_is_no_busy_file() {
             thread::sleep(Duration::from_millis(1));
         }
     });
-    let (told, _) = look(&mut WriterCheck::new(), &file);
-    assert!(matches!(told, Writers::Stable { has_writer: true, .. }), "{told:?}");
+    let (found, _) = look(&mut WriterCheck::new(), &file);
+    assert!(matches!(found, Writers::Stable { has_writer: true, .. }), "{found:?}");
     writer.join().unwrap();
 }
 

@@ -26,9 +26,9 @@ fn run_all_on(kind: FileSystem) {
     tests.args(["--skip", "file_systems::", "--test-threads", "2"]);
     tests.env("UNDERPASS_TEST_FOLDER", mounted.root()).env("UNDERPASS_KILLS", "2");
     let output = tests.stdin(Stdio::null()).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "on {kind:?}: {told}");
-    assert!(!told.contains(" 0 passed"), "{told}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "on {kind:?}: {text}");
+    assert!(!text.contains(" 0 passed"), "{text}");
 }
 
 #[test]
@@ -565,9 +565,9 @@ fn who_may_not_give_files_away_keeps_them() {
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program);
     let output =
         command.args(["cp", "-a", "--json", "a", "z"]).current_dir(&root).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("a/secret: Permission denied"), "{told}");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("a/secret: Permission denied"), "{text}");
     let receipt: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     // The folder and the file in it.
     assert_eq!(receipt["without_owner"], 2, "{receipt}");

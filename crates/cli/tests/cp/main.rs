@@ -262,9 +262,9 @@ fn quiet_says_nothing_and_explain_tells_the_way() {
     let from = noise_file(folder.path(), "from", 1000);
     let to = folder.path().join("to");
     assert_eq!(cp(&["-q"], &from, &to).succeeded().stderr, "");
-    let told = cp(&["--explain"], &from, &to).succeeded().stderr;
+    let stderr = cp(&["--explain"], &from, &to).succeeded().stderr;
     for word in ["receipt", "moved", "1,000 bytes", "user space", "processor", "switches"] {
-        assert!(told.contains(word), "{told}");
+        assert!(stderr.contains(word), "{stderr}");
     }
     assert!(
         run(["cp", "--explain", "-q", "/dev/null", "-"]).succeeded().stderr.contains("receipt")

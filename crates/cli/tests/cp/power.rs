@@ -201,8 +201,8 @@ fn a_part_of_a_large_file_is_compared_after_another_boot() {
     let file = part();
     let name = c"user.underpass.written";
     let mut value = [0; 100];
-    let told = rustix::fs::getxattr(&file, name, &mut value).unwrap_or(0);
-    if told > 0 {
+    let len = rustix::fs::getxattr(&file, name, &mut value).unwrap_or(0);
+    if len > 0 {
         let (resumed, ..) = again();
         assert!(resumed >= 16, "{resumed}");
         assert!(fs::read(here.path().join("z")).unwrap() == fs::read(&a).unwrap());

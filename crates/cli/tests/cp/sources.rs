@@ -134,8 +134,8 @@ fn nothing_is_poured_anywhere_in_a_dry_run() {
     let here = folder();
     fs::write(here.path().join("a"), "bytes").unwrap();
     for words in [["--dry-run", "a", "-"], ["--dry-run", "-", "z"]] {
-        let told = cp_in(here.path(), &words).succeeded().text();
-        assert_eq!(told, format!("{} -> {}\n", words[1], words[2]));
+        let output = cp_in(here.path(), &words).succeeded().text();
+        assert_eq!(output, format!("{} -> {}\n", words[1], words[2]));
     }
     assert_eq!(names(here.path()), ["a"]);
 }
@@ -167,8 +167,8 @@ fn names_tell_the_terminal_nothing() {
     let finished = cp_in(here.path(), &["missing\u{1b}[31m\nline", "z"]);
     finished.failed(1, &["missing\\u{1b}[31m\\nline"]);
     fs::write(here.path().join("a\nb"), "").unwrap();
-    let told = cp_in(here.path(), &["--dry-run", "a\nb", "z"]).succeeded().text();
-    assert_eq!(told, "a\\nb -> z\n");
+    let output = cp_in(here.path(), &["--dry-run", "a\nb", "z"]).succeeded().text();
+    assert_eq!(output, "a\\nb -> z\n");
 }
 
 #[test]

@@ -114,14 +114,14 @@ fn what_cannot_be_kept_is_told_and_the_copy_stays() {
     }
     // Attributes that a file system does not take: one line, as they belong to no permission.
     let refuse = |call: &str, errno: &str| format!("inject={call}:error={errno}");
-    let told = |call: &str, errno: &str, target: &str| {
+    let copied = |call: &str, errno: &str, target: &str| {
         let strace = ["-e".to_owned(), refuse(call, errno)];
         let strace: Vec<&str> = strace.iter().map(String::as_str).collect();
         let (finished, _) = traced_in(here.path(), &strace, &["-a", "--json", "a", target]);
         assert_eq!(fs::read(here.path().join(target).join("file")).unwrap(), b"bytes", "{call}");
         finished
     };
-    let finished = told("fsetxattr", "EOPNOTSUPP", "attributes");
+    let finished = copied("fsetxattr", "EOPNOTSUPP", "attributes");
     assert_eq!(finished.code(), Some(0), "{}", finished.stderr);
     let lines: Vec<_> =
         finished.stderr.lines().filter(|line| line.contains("attributes")).collect();
@@ -132,12 +132,12 @@ fn what_cannot_be_kept_is_told_and_the_copy_stays() {
         [("fchmod", "keeping mode of modes/file"), ("utimensat", "keeping times of times/file")]
     {
         let target = if call == "fchmod" { "modes" } else { "times" };
-        let finished = told(call, "EPERM", target);
+        let finished = copied(call, "EPERM", target);
         assert_eq!(finished.code(), Some(1), "{}", finished.stderr);
         assert!(finished.stderr.contains(says), "{}", finished.stderr);
     }
     if mark(&a.join("file"), "system.posix_acl_access", &READ_ONLY_ACL) {
-        let finished = told("fsetxattr", "EOPNOTSUPP", "rules");
+        let finished = copied("fsetxattr", "EOPNOTSUPP", "rules");
         assert_eq!(finished.code(), Some(1), "{}", finished.stderr);
         assert!(finished.stderr.contains("keeping ACL of rules/file"), "{}", finished.stderr);
         assert_eq!(finished.receipt()["failed"], 1);
@@ -145,7 +145,7 @@ fn what_cannot_be_kept_is_told_and_the_copy_stays() {
     // Root may give files away, so that it is told where even root may not.
     if is_root() {
         chown(a.join("file"), Some(1234), Some(77)).unwrap();
-        let finished = told("fchown", "EPERM", "owners");
+        let finished = copied("fchown", "EPERM", "owners");
         assert_eq!(finished.code(), Some(1), "{}", finished.stderr);
         assert!(finished.stderr.contains("keeping owner of owners/file"), "{}", finished.stderr);
     }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::{doctor, finding, told};
+use super::{diagnosis, doctor, finding};
 use crate::rig::{Running, folder, noise_file, receiver, sender, underpass};
 use underpass_testkit::mounts::{FileSystem, Mounted};
 
@@ -30,27 +30,27 @@ fn story(receipt: &Value) -> (Vec<&str>, Vec<(&str, &str)>) {
 /// Compares what the doctor says of a copy with the copy.
 #[track_caller]
 fn agrees_with_cp(from: &Path, folder: &Path) -> String {
-    let told = doctor(from, folder.to_str().unwrap());
+    let diagnosis = doctor(from, folder.to_str().unwrap());
     let to = folder.join("copy");
     let mut command = underpass();
     command.args(["cp", "--json"]).arg(from).arg(&to);
     let receipt = Running::start(command).finish().succeeded().receipt();
     fs::remove_file(to).unwrap();
-    assert_eq!(story(&told["pair"]["receipt"]), story(&receipt), "{from:?} to {folder:?}");
+    assert_eq!(story(&diagnosis["pair"]["receipt"]), story(&receipt), "{from:?} to {folder:?}");
     let crosses = |receipt: &Value| receipt["user_space_bytes"] != 0;
-    assert_eq!(crosses(&told["pair"]["receipt"]), crosses(&receipt));
-    told["pair"]["way"].as_str().unwrap_or_default().to_owned()
+    assert_eq!(crosses(&diagnosis["pair"]["receipt"]), crosses(&receipt));
+    diagnosis["pair"]["way"].as_str().unwrap_or_default().to_owned()
 }
 
 /// Compares what the doctor says of sending with sending.
 #[track_caller]
 fn agrees_with_send(from: &Path) -> String {
-    let told = doctor(from, "127.0.0.1");
+    let diagnosis = doctor(from, "127.0.0.1");
     let receiver = receiver(&["-q", "--force"], Path::new("/dev/null"));
     let receipt = sender(&["--json"], from, &receiver.address).finish().succeeded().receipt();
     receiver.finish().succeeded();
-    assert_eq!(story(&told["pair"]["receipt"]), story(&receipt), "{from:?}");
-    told["pair"]["way"].as_str().unwrap_or_default().to_owned()
+    assert_eq!(story(&diagnosis["pair"]["receipt"]), story(&receipt), "{from:?}");
+    diagnosis["pair"]["way"].as_str().unwrap_or_default().to_owned()
 }
 
 /// Every kind that can be mounted here.
@@ -93,18 +93,18 @@ fn sparse(folder: &Path) -> PathBuf {
 fn a_folder_stands_for_the_files_in_it() {
     for (kind, from) in mounted() {
         let root = from.root();
-        let told = doctor(&root, root.to_str().unwrap());
+        let diagnosis = doctor(&root, root.to_str().unwrap());
         let file = noise_file(&root, "file", LARGE);
         let way = agrees_with_cp(&file, &root);
-        assert_eq!(told["pair"]["way"], way.as_str(), "{kind:?}");
-        let name = finding(&told, "from_file_system")["finding"].as_str().unwrap();
+        assert_eq!(diagnosis["pair"]["way"], way.as_str(), "{kind:?}");
+        let name = finding(&diagnosis, "from_file_system")["finding"].as_str().unwrap();
         assert_eq!(name, format!("{kind:?}").to_lowercase());
-        let leases = finding(&told, "lease")["state"].as_str().unwrap();
-        assert_eq!(leases, "best", "{kind:?}: {told}");
+        let leases = finding(&diagnosis, "lease")["state"].as_str().unwrap();
+        assert_eq!(leases, "best", "{kind:?}: {diagnosis}");
         let clones = matches!(kind, FileSystem::Btrfs | FileSystem::Xfs);
-        let snapshot = finding(&told, "snapshot")["state"].as_str().unwrap();
-        assert_eq!(snapshot == "best", clones, "{kind:?}: {told}");
-        assert_eq!(finding(&told, "unnamed_file")["state"], "best", "{kind:?}: {told}");
+        let snapshot = finding(&diagnosis, "snapshot")["state"].as_str().unwrap();
+        assert_eq!(snapshot == "best", clones, "{kind:?}: {diagnosis}");
+        assert_eq!(finding(&diagnosis, "unnamed_file")["state"], "best", "{kind:?}: {diagnosis}");
     }
 }
 
@@ -119,9 +119,9 @@ fn a_file_system_that_is_read_only_is_only_a_source() {
     let elsewhere = folder();
     agrees_with_cp(&file, elsewhere.path());
     // The largest file of a folder in which none can be made.
-    let told = doctor(&root, "127.0.0.1");
-    assert_eq!(told["pair"]["from"], file.to_str().unwrap(), "{told}");
-    assert_eq!(finding(&told, "by_reference")["state"], "unneeded", "{told}");
+    let diagnosis = doctor(&root, "127.0.0.1");
+    assert_eq!(diagnosis["pair"]["from"], file.to_str().unwrap(), "{diagnosis}");
+    assert_eq!(finding(&diagnosis, "by_reference")["state"], "unneeded", "{diagnosis}");
     let finished = crate::rig::run(["doctor", "--to", root.to_str().unwrap()]);
     finished.failed(1, &["creating", "Read-only", "choose another folder"]);
 }
@@ -160,17 +160,20 @@ fn an_appending_standard_output_is_told() {
         command.stdout(open(&doctors));
         let finished = Running::start(command).finish();
         let said = crate::rig::Finished { stdout: fs::read(&doctors).unwrap(), ..finished };
-        let told = told(&said);
+        let diagnosis = diagnosis(&said);
         let mut command = underpass();
         command.args(["cp", "--explain"]).arg(&from).arg("-").stdout(open(&copies));
         let explained = Running::start(command).finish().succeeded().stderr;
-        let way = told["pair"]["way"].as_str().unwrap();
+        let way = diagnosis["pair"]["way"].as_str().unwrap();
         assert!(explained.contains(&format!("bytes by {way} in")), "{way}: {explained}");
         if appends {
-            assert_eq!((way, &finding(&told, "way")["state"]), ("read_write", &"closed".into()));
-            assert!(finding(&told, "way")["remedy"].as_str().unwrap().contains("O_APPEND"));
+            assert_eq!(
+                (way, &finding(&diagnosis, "way")["state"]),
+                ("read_write", &"closed".into())
+            );
+            assert!(finding(&diagnosis, "way")["remedy"].as_str().unwrap().contains("O_APPEND"));
         } else {
-            assert_ne!(way, "read_write", "{told}");
+            assert_ne!(way, "read_write", "{diagnosis}");
         }
     }
 }
@@ -179,12 +182,12 @@ fn an_appending_standard_output_is_told() {
 fn a_lease_that_somebody_stands_in_the_way_of_is_told() {
     let folder = folder();
     let from = noise_file(folder.path(), "from", LARGE);
-    let told = doctor(&from, "127.0.0.1");
-    assert_eq!(finding(&told, "lease")["state"], "best", "{told}");
+    let diagnosis = doctor(&from, "127.0.0.1");
+    assert_eq!(finding(&diagnosis, "lease")["state"], "best", "{diagnosis}");
     let writer = File::options().write(true).open(&from).unwrap();
-    let told = doctor(&from, "127.0.0.1");
+    let diagnosis = doctor(&from, "127.0.0.1");
     drop(writer);
-    let lease = finding(&told, "lease");
-    assert_eq!(lease["state"], "limited", "{told}");
+    let lease = finding(&diagnosis, "lease");
+    assert_eq!(lease["state"], "limited", "{diagnosis}");
     assert!(lease["finding"].as_str().unwrap().contains("EAGAIN"), "{lease}");
 }

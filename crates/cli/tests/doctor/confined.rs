@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use super::{finding, told};
+use super::{diagnosis, finding};
 use crate::rig::{Finished, Running, folder, has, names, noise_file, traced};
 use underpass_testkit::{is_root, skip};
 
@@ -32,10 +32,11 @@ fn a_seccomp_filter_is_reported_and_breaks_nothing() {
     let file = noise_file(folder.path(), "file", 1 << 20);
     let file = file.to_str().unwrap();
     for errno in ["EPERM", "ENOSYS"] {
-        let told = told(&filtered(&["sendfile"], errno, &["--from", file, "--to", "127.0.0.1"]));
-        assert_eq!(told["pair"]["way"], "splice", "{told}");
-        assert_eq!(finding(&told, "sendfile")["state"], "limited", "{told}");
-        let remedy = finding(&told, "way")["remedy"].as_str().unwrap().to_owned();
+        let diagnosis =
+            diagnosis(&filtered(&["sendfile"], errno, &["--from", file, "--to", "127.0.0.1"]));
+        assert_eq!(diagnosis["pair"]["way"], "splice", "{diagnosis}");
+        assert_eq!(finding(&diagnosis, "sendfile")["state"], "limited", "{diagnosis}");
+        let remedy = finding(&diagnosis, "way")["remedy"].as_str().unwrap().to_owned();
         assert!(remedy.contains("seccomp") && remedy.contains("sendfile"), "{remedy}");
         for (call, name, states) in [
             ("openat2", "openat2", ["closed", ""]),
@@ -45,8 +46,8 @@ fn a_seccomp_filter_is_reported_and_breaks_nothing() {
             ("preadv2", "rwf_nowait", ["unneeded", "limited"]),
             ("pipe2", "pipe", ["limited", ""]),
         ] {
-            let told = super::told(&filtered(&[call], errno, &["--from", file]));
-            let finding = finding(&told, name);
+            let diagnosis = super::diagnosis(&filtered(&[call], errno, &["--from", file]));
+            let finding = finding(&diagnosis, name);
             assert!(states.contains(&finding["state"].as_str().unwrap()), "{errno}: {finding}");
             assert!(finding["finding"].as_str().unwrap().contains(errno), "{finding}");
         }
@@ -84,8 +85,8 @@ fn a_strict_filter_leaves_little_and_the_doctor_whole() {
             let words = ["--from", file, "--to", target];
             let finished = filtered(&unusual, errno, &words);
             assert!(!finished.stderr.contains("panicked"), "{}", finished.stderr);
-            let told = told(&finished);
-            assert_eq!(finding(&told, "way")["state"], "closed", "{told}");
+            let diagnosis = diagnosis(&finished);
+            assert_eq!(finding(&diagnosis, "way")["state"], "closed", "{diagnosis}");
         }
     }
     assert_eq!(names(folder.path()), ["file"]);
@@ -98,9 +99,11 @@ fn a_closed_loopback_is_reported() {
     }
     for call in ["socket", "bind", "listen", "connect", "accept4", "getsockname"] {
         let finished = filtered(&[call], "EPERM", &[]).failed(3, &["closed: way"]);
-        let told = told(&finished);
-        assert_eq!(finding(&told, "way")["state"], "closed", "{call}: {told}");
-        assert!(finding(&told, "ktls")["finding"].as_str().unwrap().contains("could not be tried"));
+        let diagnosis = diagnosis(&finished);
+        assert_eq!(finding(&diagnosis, "way")["state"], "closed", "{call}: {diagnosis}");
+        assert!(
+            finding(&diagnosis, "ktls")["finding"].as_str().unwrap().contains("could not be tried")
+        );
     }
 }
 
@@ -121,9 +124,9 @@ fn somebody_without_privilege_gets_the_same_answers() {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program);
     command.args(["doctor", "--json", "--from"]).arg(&file).arg("--to").arg(folder.path());
-    let told = told(&finish(command));
-    assert_ne!(told["pair"]["way"], "read_write", "{told}");
-    let lease = finding(&told, "lease");
+    let diagnosis = diagnosis(&finish(command));
+    assert_ne!(diagnosis["pair"]["way"], "read_write", "{diagnosis}");
+    let lease = finding(&diagnosis, "lease");
     assert!(lease["finding"].as_str().unwrap().contains("EACCES"), "{lease}");
     assert!(lease["remedy"].as_str().unwrap().contains("owner"), "{lease}");
     assert_eq!(names(folder.path()), ["file", "underpass"]);
@@ -147,17 +150,17 @@ fn without_proc_and_sys_it_says_what_is_missing() {
         let mut command = Command::new("unshare");
         command.args(["--mount", "--pid", "--fork", "sh", "-c", script]);
         command.arg(env!("CARGO_BIN_EXE_underpass")).arg(&file).arg(to);
-        let told = told(&finish(command));
-        let lease = finding(&told, "lease");
+        let diagnosis = diagnosis(&finish(command));
+        let lease = finding(&diagnosis, "lease");
         assert!(lease["remedy"].as_str().unwrap().contains("mount /proc"), "{lease}");
         if to != "127.0.0.1" {
-            let named = finding(&told, "unnamed_file");
+            let named = finding(&diagnosis, "unnamed_file");
             // Linux 6.10 gives a file its name without /proc.
             if named["state"] != "best" {
                 assert_eq!(named["state"], "closed", "{named}");
                 assert!(named["remedy"].as_str().unwrap().contains("mount /proc"), "{named}");
             }
-            assert_ne!(told["pair"]["way"], "read_write", "{told}");
+            assert_ne!(diagnosis["pair"]["way"], "read_write", "{diagnosis}");
         }
     }
     assert_eq!(names(folder.path()), ["file"]);

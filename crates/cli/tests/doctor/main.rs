@@ -22,16 +22,16 @@ fn doctor(from: &Path, to: &str) -> Value {
     let finished = run([Path::new("doctor"), "--json".as_ref(), "--from".as_ref(), from]
         .into_iter()
         .chain(["--to".as_ref(), to.as_ref()]));
-    told(&finished)
+    diagnosis(&finished)
 }
 
 /// The doctor's own words as JSON, after a look at what holds of all of them.
 #[track_caller]
-fn told(finished: &Finished) -> Value {
-    let told: Value = finished.receipt();
-    let findings = told["findings"].as_array().unwrap();
+fn diagnosis(finished: &Finished) -> Value {
+    let diagnosis: Value = finished.receipt();
+    let findings = diagnosis["findings"].as_array().unwrap();
     let closed = findings.iter().filter(|finding| finding["state"] == "closed").count();
-    assert_eq!(told["open"], closed == 0);
+    assert_eq!(diagnosis["open"], closed == 0);
     assert_eq!(finished.code(), Some(if closed == 0 { 0 } else { 3 }), "{}", finished.stderr);
     let mut names = Vec::new();
     for finding in findings {
@@ -49,39 +49,41 @@ fn told(finished: &Finished) -> Value {
     let all = names.len();
     names.dedup();
     assert_eq!(names.len(), all, "a name is there twice: {names:?}");
-    told
+    diagnosis
 }
 
 /// One finding, by its name.
 #[track_caller]
-fn finding<'t>(told: &'t Value, name: &str) -> &'t Value {
-    let mut findings = told["findings"].as_array().unwrap().iter();
-    findings.find(|finding| finding["name"] == name).unwrap_or_else(|| panic!("{name}: {told}"))
+fn finding<'t>(diagnosis: &'t Value, name: &str) -> &'t Value {
+    let mut findings = diagnosis["findings"].as_array().unwrap().iter();
+    findings
+        .find(|finding| finding["name"] == name)
+        .unwrap_or_else(|| panic!("{name}: {diagnosis}"))
 }
 
-fn has_finding(told: &Value, name: &str) -> bool {
-    told["findings"].as_array().unwrap().iter().any(|finding| finding["name"] == name)
+fn has_finding(diagnosis: &Value, name: &str) -> bool {
+    diagnosis["findings"].as_array().unwrap().iter().any(|finding| finding["name"] == name)
 }
 
 #[test]
 fn text_and_json_say_the_same_and_the_exit_code_says_whether_the_best_way_is_open() {
     let finished = run(["doctor", "--json"]);
-    let told = told(&finished);
-    let findings = told["findings"].as_array().unwrap();
+    let diagnosis = diagnosis(&finished);
+    let findings = diagnosis["findings"].as_array().unwrap();
     let closed = findings.iter().filter(|finding| finding["state"] == "closed");
     let closed: Vec<_> = closed.map(|finding| finding["name"].as_str().unwrap()).collect();
     if !closed.is_empty() {
         finished.failed(3, &["underpass: ", &format!("closed: {} (see above)", closed.join(", "))]);
     }
     let text = run(["doctor"]).text();
-    for finding in told["findings"].as_array().unwrap() {
+    for finding in diagnosis["findings"].as_array().unwrap() {
         let (state, name) = (finding["state"].as_str().unwrap(), finding["name"].as_str().unwrap());
         assert!(text.contains(&format!("{state:<8} {name}: ")), "{name} is not in: {text}");
     }
     for name in ["kernel", "openat2", "landlock", "io_uring", "pipe", "lease", "ktls"] {
-        assert!(has_finding(&told, name), "{name}");
+        assert!(has_finding(&diagnosis, name), "{name}");
     }
-    assert_eq!(told["pair"]["mechanisms"].as_array().unwrap().len(), 6);
+    assert_eq!(diagnosis["pair"]["mechanisms"].as_array().unwrap().len(), 6);
 }
 
 #[test]
@@ -94,9 +96,9 @@ fn the_file_stays_as_it_is_and_nothing_is_left_behind() {
     let before = fs::metadata(&file).unwrap();
     let bytes = fs::read(&file).unwrap();
     for to in [b.to_str().unwrap(), b.join("new").to_str().unwrap(), "127.0.0.1:9", "unix:x"] {
-        let told = doctor(&file, to);
-        assert_eq!(told["pair"]["receipt"]["bytes"], 256 << 10, "{told}");
-        assert_eq!(told["pair"]["receipt"]["user_space_bytes"], 0, "{told}");
+        let diagnosis = doctor(&file, to);
+        assert_eq!(diagnosis["pair"]["receipt"]["bytes"], 256 << 10, "{diagnosis}");
+        assert_eq!(diagnosis["pair"]["receipt"]["user_space_bytes"], 0, "{diagnosis}");
     }
     doctor(&a, b.to_str().unwrap());
     let after = fs::metadata(&file).unwrap();
@@ -108,8 +110,8 @@ fn the_file_stays_as_it_is_and_nothing_is_left_behind() {
 
 #[test]
 fn a_socket_has_the_pages_of_the_file() {
-    let told = doctor(folder().path(), "127.0.0.1");
-    let finding = finding(&told, "by_reference");
+    let diagnosis = doctor(folder().path(), "127.0.0.1");
+    let finding = finding(&diagnosis, "by_reference");
     // A kernel that copies would be news: then it is this line that tells.
     assert_eq!(
         finding["finding"],
@@ -120,16 +122,16 @@ fn a_socket_has_the_pages_of_the_file() {
 #[test]
 fn the_way_to_a_host_is_told() {
     let folder = folder();
-    let told = doctor(folder.path(), "127.0.0.1:80");
-    assert_eq!(finding(&told, "route")["finding"], "over lo");
-    assert!(!has_finding(&told, "card_gathers"), "{told}");
+    let diagnosis = doctor(folder.path(), "127.0.0.1:80");
+    assert_eq!(finding(&diagnosis, "route")["finding"], "over lo");
+    assert!(!has_finding(&diagnosis, "card_gathers"), "{diagnosis}");
     for name in ["mtu", "congestion", "by_reference", "ktls"] {
-        assert!(has_finding(&told, name), "{name}: {told}");
+        assert!(has_finding(&diagnosis, name), "{name}: {diagnosis}");
     }
     // A copy needs none of it.
-    let told = doctor(folder.path(), folder.path().to_str().unwrap());
+    let diagnosis = doctor(folder.path(), folder.path().to_str().unwrap());
     for name in ["route", "mtu", "congestion", "by_reference", "ktls"] {
-        assert!(!has_finding(&told, name), "{name}: {told}");
+        assert!(!has_finding(&diagnosis, name), "{name}: {diagnosis}");
     }
 }
 
@@ -175,12 +177,12 @@ fn the_guide_tells_every_finding() {
     let folder = folder();
     let host = doctor(folder.path(), "127.0.0.1");
     let copy = doctor(folder.path(), folder.path().to_str().unwrap());
-    for told in [host, copy] {
-        for finding in told["findings"].as_array().unwrap() {
+    for diagnosis in [host, copy] {
+        for finding in diagnosis["findings"].as_array().unwrap() {
             let name = finding["name"].as_str().unwrap();
             assert!(guide.contains(&format!("`{name}`")), "{name} is not in docs/doctor.md");
         }
-        for field in told["pair"].as_object().unwrap().keys() {
+        for field in diagnosis["pair"].as_object().unwrap().keys() {
             assert!(guide.contains(&format!("`{field}`")), "{field} is not in docs/doctor.md");
         }
     }

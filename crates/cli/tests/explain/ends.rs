@@ -160,8 +160,11 @@ fn a_refusal_to_trace_is_one_line_with_a_remedy() {
     let mut command = Command::new("strace");
     command.args(["-f", "-qq", "-o", "/dev/null", env!("CARGO_BIN_EXE_underpass")]);
     let output = command.args(["explain", "--", "true"]).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("tracing is not allowed here") && told.contains("strace"), "{told}");
-    assert_eq!(told.lines().count(), 1, "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(
+        stderr.contains("tracing is not allowed here") && stderr.contains("strace"),
+        "{stderr}"
+    );
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }

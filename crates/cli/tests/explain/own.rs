@@ -23,12 +23,12 @@ fn cp_says_of_itself_what_is_seen_of_it() {
         let scene = Scene::new(LEN);
         let words = [UNDERPASS, "cp", "--json", "--mechanism", mechanism, "source", "target"];
         let (finished, seen) = scene.explain(&words);
-        let told = finished.succeeded().receipt();
-        assert_eq!(by(&told, mechanism), moved(&seen, mechanism, "file", "file"), "{seen}");
-        assert_eq!(by(&told, mechanism).0, LEN as u64);
-        assert_eq!(told["user_space_bytes"], 0);
+        let receipt = finished.succeeded().receipt();
+        assert_eq!(by(&receipt, mechanism), moved(&seen, mechanism, "file", "file"), "{seen}");
+        assert_eq!(by(&receipt, mechanism).0, LEN as u64);
+        assert_eq!(receipt["user_space_bytes"], 0);
         assert_eq!(end(&seen, "/source")["read"]["bytes"], 0, "{seen}");
-        assert_eq!((&told["from"], &told["to"]), (&"file".into(), &"file".into()));
+        assert_eq!((&receipt["from"], &receipt["to"]), (&"file".into(), &"file".into()));
     }
 }
 
@@ -37,11 +37,11 @@ fn cp_through_user_space_is_seen_there() {
     let scene = Scene::new(LEN);
     let (finished, seen) =
         scene.explain(&[UNDERPASS, "cp", "--json", "--no-zero-copy", "source", "target"]);
-    let told = finished.succeeded().receipt();
+    let receipt = finished.succeeded().receipt();
     let source = end(&seen, "/source");
     assert_eq!(source["read"]["bytes"], LEN, "{seen}");
-    assert_eq!(bytes_by(&told, "read_write"), LEN as u64);
-    assert_eq!(told["user_space_bytes"], 2 * LEN);
+    assert_eq!(bytes_by(&receipt, "read_write"), LEN as u64);
+    assert_eq!(receipt["user_space_bytes"], 2 * LEN);
     assert_eq!(seen["moves"].as_array().unwrap().len(), 0);
 }
 
@@ -101,8 +101,8 @@ fn a_refusal_is_told_with_its_meaning() {
     let mut command = crate::rig::underpass();
     command.args(["cp", "--prefer", "reflink", "--explain", "/proc/version"]);
     command.arg(scene.path("target")).env("LC_ALL", "C");
-    let told = Running::start(command).finish().succeeded().stderr;
-    let declined = told.lines().find(|line| line.contains("declined")).unwrap_or_default();
-    assert!(declined.contains("reflink (unsuitable_ends) ") && declined.contains(": "), "{told}");
-    assert!(told.is_ascii(), "{told}");
+    let stderr = Running::start(command).finish().succeeded().stderr;
+    let declined = stderr.lines().find(|line| line.contains("declined")).unwrap_or_default();
+    assert!(declined.contains("reflink (unsuitable_ends) ") && declined.contains(": "), "{stderr}");
+    assert!(stderr.is_ascii(), "{stderr}");
 }

@@ -81,7 +81,7 @@ try: os.read(far, 1)
 except OSError: pass";
     let Some(receipt) = python(&scene, program) else { return };
     let declined = receipt["declined"].as_array().unwrap();
-    let told: Vec<_> = declined
+    let found: Vec<_> = declined
         .iter()
         .map(|each| {
             let text = |name: &str| each[name].as_str().unwrap_or_default().to_owned();
@@ -93,7 +93,7 @@ except OSError: pass";
         ("sendfile".to_owned(), "EINVAL".to_owned(), 2),
         ("splice".to_owned(), "EINVAL".to_owned(), 1),
     ];
-    assert_eq!(told, expected, "{receipt}");
+    assert_eq!(found, expected, "{receipt}");
     assert!(declined.iter().all(|each| each["reason"].is_string() && each["from"] == "file"));
     let failed = receipt["failed"].as_array().unwrap();
     let of_read = failed.iter().find(|each| each["mechanism"] == "read" && each["from"] == "pipe");
@@ -130,9 +130,9 @@ ctypes.CDLL(None).syscall(425, 4, ctypes.create_string_buffer(256))";
     assert_eq!(receipt["hidden"]["io_uring_calls"], 1, "{receipt}");
     let mut command = Command::new(env!("CARGO_BIN_EXE_underpass"));
     command.args(["explain", "--", "python3", "-c", program]);
-    let told = command.output().unwrap();
-    let told = String::from_utf8_lossy(&told.stderr).into_owned();
-    assert!(told.contains("io_uring") && told.contains("not seen"), "{told}");
+    let output = command.output().unwrap();
+    let output = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.contains("io_uring") && output.contains("not seen"), "{output}");
 }
 
 #[test]

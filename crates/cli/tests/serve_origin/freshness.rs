@@ -313,14 +313,16 @@ fn what_must_not_be_used_stale_is_not() {
 
 #[test]
 fn failures_of_the_origin_are_told_and_left_alone_for_a_moment() {
-    for (status, told) in [(500, 500), (503, 503), (429, 429), (403, 502), (401, 502), (302, 502)] {
+    for (status, passed_on) in
+        [(500, 500), (503, 503), (429, 429), (403, 502), (401, 502), (302, 502)]
+    {
         let origin = Origin::new(move |_, sending| {
             let head = format!("HTTP/1.1 {status} No\nRetry-After: 7\nLocation: http://localhost/");
             sending.answer(&head, b"<Error><SecretKey/></Error>");
         });
         let node = Node::new(&origin.url_with_password(), &[]);
         let reply = node.get("/a");
-        assert_eq!(reply.status, told, "{status}");
+        assert_eq!(reply.status, passed_on, "{status}");
         assert!(!String::from_utf8_lossy(&reply.body).contains("Secret"), "{status}");
         if matches!(status, 429 | 500 | 503) {
             assert_eq!(reply.field("retry-after"), Some("7"), "{status}");

@@ -94,11 +94,11 @@ fn a_range_is_filled_without_being_sent() {
         assert_eq!(reply.status, 200);
         serde_json::from_slice::<Value>(&reply.body).unwrap()
     };
-    let told = fill("&from=0&to=1048576");
-    assert_eq!((&told["length"], origin.sent()), (&(5 << 20).into(), 1 << 20), "{told}");
+    let filled = fill("&from=0&to=1048576");
+    assert_eq!((&filled["length"], origin.sent()), (&(5 << 20).into(), 1 << 20), "{filled}");
     fill("");
-    let told = fill("");
-    assert_eq!((&told["fetched"], origin.sent()), (&0.into(), 5 << 20), "{told}");
+    let filled = fill("");
+    assert_eq!((&filled["fetched"], origin.sent()), (&0.into(), 5 << 20), "{filled}");
     node.get("/a%20b").is(200, &bytes);
     assert_eq!(origin.sent(), 5 << 20);
     assert_eq!(post(&node, "/.underpass/fill?path=/none", &[]), 404);

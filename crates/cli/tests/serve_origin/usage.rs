@@ -82,8 +82,8 @@ fn the_methods_that_are_told_are_those_that_are_allowed() {
         let options = node.ask("OPTIONS", "/a", lines);
         assert_eq!((options.status, options.field("allow")), (204, Some(allowed)));
         let refused = node.ask("PUT", "/a", &[lines, &["Content-Length: 0"]].concat());
-        let told = if refused.status == 405 { refused.field("allow") } else { Some(allowed) };
-        assert_eq!(told, Some(allowed), "{}", refused.head);
+        let allow = if refused.status == 405 { refused.field("allow") } else { Some(allowed) };
+        assert_eq!(allow, Some(allowed), "{}", refused.head);
     }
 }
 

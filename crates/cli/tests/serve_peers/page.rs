@@ -29,8 +29,8 @@ fn paths(paths: &[&Path]) -> String {
 
 /// Waits until everything was uploaded, so many files.
 pub(crate) fn wait_for_uploads(browser: &Browser, count: usize) {
-    let told = format!("{count} of {count} done");
-    browser.wait(&format!("document.querySelector('#total').textContent === '{told}'"));
+    let total = format!("{count} of {count} done");
+    browser.wait(&format!("document.querySelector('#total').textContent === '{total}'"));
 }
 
 /// Clicks on a button of the row of this name.

@@ -47,8 +47,8 @@ fn rows_are_selected_by_pointer_and_by_keys_and_downloaded_as_one_archive() {
     assert_eq!(selected(&browser), "b.txt,c.txt,d.txt");
     pick(&browser, "c.txt", false);
     assert_eq!(selected(&browser), "b.txt,d.txt");
-    let told = browser.text("document.querySelector('#selection span').textContent");
-    assert_eq!(told, "2 selected, 10 B");
+    let text = browser.text("document.querySelector('#selection span').textContent");
+    assert_eq!(text, "2 selected, 10 B");
     // What is not shown is not selected with all.
     browser.enter("input[type=search]", "c.txt");
     browser.click("th .pick");

@@ -205,8 +205,8 @@ fn names_do_not_turn_around_what_is_shown() {
     fs::write(site.target(trick), "new").unwrap();
     browser.enter("#files", site.target(trick).to_str().unwrap());
     browser.wait("document.querySelector('dialog p')");
-    let told = browser.text("document.querySelector('dialog').textContent");
-    assert!(told.contains("\u{fffd}gpj.exe already exists"), "{told}");
+    let text = browser.text("document.querySelector('dialog').textContent");
+    assert!(text.contains("\u{fffd}gpj.exe already exists"), "{text}");
     browser.click("dialog button[value=replace]");
     wait_for_uploads(&browser, 1);
     assert_eq!(fs::read(site.source(trick)).unwrap(), b"new");
@@ -243,14 +243,14 @@ fn pages_of_proxies_are_not_shown_as_reasons() {
     act(&browser, "old.txt", ".remove");
     browser.click("dialog button[value=delete]");
     browser.wait("document.querySelector('.fault')?.textContent");
-    let told = browser.text("document.querySelector('.fault').textContent");
-    assert_eq!(told, "old.txt: 502 Bad Gateway");
+    let text = browser.text("document.querySelector('.fault').textContent");
+    assert_eq!(text, "old.txt: 502 Bad Gateway");
     browser.click("dialog button[type=button]");
     fs::write(site.target("new.txt"), noise(2000)).unwrap();
     browser.enter("#files", site.target("new.txt").to_str().unwrap());
     browser.wait(&format!("{STATE} === 'failed'"));
-    let told = browser.text("document.querySelector('#uploads .state').textContent");
-    assert_eq!(told, "413 Content Too Large");
+    let text = browser.text("document.querySelector('#uploads .state').textContent");
+    assert_eq!(text, "413 Content Too Large");
     proxies::stop(nginx);
 }
 

@@ -263,7 +263,7 @@ impl KernelToy {
         *self.asked.lock().unwrap()
     }
 
-    pub(crate) fn told(&self) -> Vec<usize> {
+    pub(crate) fn taken(&self) -> Vec<usize> {
         self.sent.lock().unwrap().clone()
     }
 }

@@ -21,8 +21,8 @@ pub(crate) fn check(data: &[u8]) {
         Ok(access) => access,
         Err(error) => {
             assert!((1..=rules.len()).contains(&error.rule));
-            let told = error.to_string();
-            return assert!(!told.chars().any(char::is_control), "{told:?}");
+            let why = error.to_string();
+            return assert!(!why.chars().any(char::is_control), "{why:?}");
         }
     };
     assert_eq!(access.is_empty(), rules.is_empty());

@@ -140,13 +140,13 @@ fn the_first_request_of_a_new_connection_is_answered_at_the_end() {
 fn the_deadline_cuts_off_and_counts() {
     let site = site().with(|settings| settings.drain = Duration::from_millis(300)).start();
     let mut clients = [begun(&site), begun(&site)];
-    let told = Instant::now();
+    let refused_at = Instant::now();
     site.control.drain();
     for client in &mut clients {
         let end = client.end_when_ended(|| site.has_ended());
         assert_eq!(end.map_err(|error| error.kind()), Err(io::ErrorKind::ConnectionReset));
     }
-    assert!(told.elapsed() >= Duration::from_millis(300));
+    assert!(refused_at.elapsed() >= Duration::from_millis(300));
     assert!(site.notes().contains(&"Drained { left: 2 }".to_owned()), "{:?}", site.notes());
     let lines = site.lines();
     let cut = lines.iter().filter(|line| line.contains("/large")).collect::<Vec<_>>();
@@ -196,8 +196,8 @@ fn a_body_that_is_cut_off_is_reset_before_it_has_an_end() {
 fn a_server_with_nothing_to_do_ends_at_once() {
     let site = site().start();
     assert_eq!(site.get("/a").text(), "first");
-    let told = Instant::now();
+    let refused_at = Instant::now();
     site.control.drain();
     assert_eq!(site.finish().cut_off, 0);
-    assert!(told.elapsed() < Duration::from_secs(10));
+    assert!(refused_at.elapsed() < Duration::from_secs(10));
 }

@@ -109,7 +109,7 @@ fn a_link_that_leads_elsewhere_is_seen_by_the_next_request() {
 #[test]
 fn an_archive_has_the_links_that_a_listing_has() {
     let site = site();
-    for (user, told, untold) in [
+    for (user, listed, untold) in [
         (
             BOB,
             &["to_kept", "to_k", "to_own"][..],
@@ -123,7 +123,7 @@ fn an_archive_has_the_links_that_a_listing_has() {
         for format in ["tar", "zip"] {
             let reply = site.ask("GET", &format!("/in/?archive={format}"), &[user]);
             assert_eq!(reply.status, 200);
-            told.iter().for_each(|name| assert!(has(&reply.body, name), "{format} {name}"));
+            listed.iter().for_each(|name| assert!(has(&reply.body, name), "{format} {name}"));
             let never = ["../hidden/h", "to_whole_path", "gone_above", "gone_hidden"];
             for name in untold.iter().chain(&never) {
                 assert!(!has(&reply.body, name), "{format} {name}");

@@ -70,9 +70,9 @@ fn begin(site: &Running) -> (Secure, String) {
     let mut client = site.secure();
     let fields = ["Upload-Complete: ?1", "Upload-Draft-Interop-Version: 8", &length()];
     client.send(request("PUT", "/file", &fields));
-    let told = client.head().unwrap();
-    assert_eq!(told.status, 104);
-    let location = told.field("Location").unwrap().to_owned();
+    let interim = client.head().unwrap();
+    assert_eq!(interim.status, 104);
+    let location = interim.field("Location").unwrap().to_owned();
     (client, location)
 }
 

@@ -23,10 +23,10 @@ fn begin(server: &Running, fields: &[&str], sent: usize) -> (Client, String) {
     let length = format!("Content-Length: {TOTAL}");
     let draft = ["Upload-Draft-Interop-Version: 8", "Upload-Complete: ?1", length.as_str()];
     client.send(request("PUT", "/file", &[fields, &draft].concat()));
-    let told = client.head().unwrap();
-    assert_eq!(told.status, 104);
+    let interim = client.head().unwrap();
+    assert_eq!(interim.status, 104);
     client.send(&pattern(TOTAL)[..sent]);
-    (client, told.field("Location").unwrap().to_owned())
+    (client, interim.field("Location").unwrap().to_owned())
 }
 
 fn go_on(server: &Running, location: &str, at: usize, fields: &[&str]) -> Reply {
@@ -245,13 +245,13 @@ fn the_url_of_an_upload_is_given_to_its_owner_only() {
     going_on.send(request("PATCH", &location, &fields));
     going_on.send([0]);
     wait_until("it goes on", || server.metric("transfers_open") > 0.0);
-    let mut told = server.get("/.underpass/transfers?json").text();
-    assert!(told.contains("PATCH"), "{told}");
-    told += &server.get("/.underpass/transfers").text();
-    told += &server.get("/.underpass/metrics").text();
+    let mut shown = server.get("/.underpass/transfers?json").text();
+    assert!(shown.contains("PATCH"), "{shown}");
+    shown += &server.get("/.underpass/transfers").text();
+    shown += &server.get("/.underpass/metrics").text();
     leave(&server, going_on);
     server.line("PATCH");
-    told += &server.lines().concat();
-    told += &server.notes().concat();
-    assert!(told.contains("/file?upload=*") && !told.contains(&token), "{told}");
+    shown += &server.lines().concat();
+    shown += &server.notes().concat();
+    assert!(shown.contains("/file?upload=*") && !shown.contains(&token), "{shown}");
 }

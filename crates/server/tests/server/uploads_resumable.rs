@@ -15,11 +15,11 @@ const TOTAL: usize = 3_000_000;
 fn begin(server: &Running, path: &str, fields: &[&str]) -> (Client, String) {
     let mut client = server.connect();
     client.send(request("PUT", path, &[fields, &["Upload-Draft-Interop-Version: 8"]].concat()));
-    let told = client.head().unwrap();
-    assert_eq!(told.status, 104, "{told:?}");
-    assert!(told.field("Upload-Limit").is_some());
-    assert_eq!(told.field("Upload-Draft-Interop-Version"), Some("8"));
-    let location = told.field("Location").unwrap().to_owned();
+    let interim = client.head().unwrap();
+    assert_eq!(interim.status, 104, "{interim:?}");
+    assert!(interim.field("Upload-Limit").is_some());
+    assert_eq!(interim.field("Upload-Draft-Interop-Version"), Some("8"));
+    let location = interim.field("Location").unwrap().to_owned();
     (client, location)
 }
 

@@ -149,8 +149,8 @@ fn http_is_agreed_on_with_those_who_ask() {
             Ok(session) => converse_with_peer(&Ours(session, socket)),
             Err(error) => {
                 assert!(is_refused);
-                let told = "the peer does not offer HTTP/1.1 (ALPN)";
-                assert_eq!(error.to_string(), told);
+                let expected = "the peer does not offer HTTP/1.1 (ALPN)";
+                assert_eq!(error.to_string(), expected);
             }
         }
         assert_eq!(peer.join().unwrap().as_deref(), agreed.map(str::as_bytes));

@@ -78,9 +78,9 @@ fn contents_that_no_peer_may_send_are_answered_by_an_alert() {
         ("keys of a record that has another message", &[(HANDSHAKE, &[24, 0, 0, 1, 0, 24])]),
     ];
     for (what, records) in cases {
-        let (failure, told) = answer_to(records);
+        let (failure, alert) = answer_to(records);
         assert_eq!(failure, Some(Errno::PROTO), "{what}");
-        assert_eq!(told, "received fatal alert: UnexpectedMessage", "{what}");
+        assert_eq!(alert, "received fatal alert: UnexpectedMessage", "{what}");
     }
 }
 
@@ -88,8 +88,8 @@ fn contents_that_no_peer_may_send_are_answered_by_an_alert() {
 fn new_keys_in_pieces_are_new_keys() {
     // The peer does not change its key, so that what it says next cannot be read: that is how it
     // shows that the message was understood.
-    let (failure, told) =
+    let (failure, alert) =
         answer_to(&[(HANDSHAKE, &[24, 0]), (HANDSHAKE, &[0, 1]), (HANDSHAKE, &[0])]);
     assert_eq!(failure, Some(Errno::BADMSG));
-    assert_eq!(told, "received fatal alert: BadRecordMac");
+    assert_eq!(alert, "received fatal alert: BadRecordMac");
 }

@@ -29,10 +29,10 @@ fn answer_to(bytes: &[u8]) -> (String, Vec<u8>) {
     theirs.shutdown(Shutdown::Write).unwrap();
     let error = accept(&ours, &Certificate::new().acceptor()).unwrap_err();
     drop(ours);
-    let mut told = Vec::new();
+    let mut alert = Vec::new();
     // Not everything may have been read, so that the end can be a reset.
-    let _ = theirs.read_to_end(&mut told);
-    (error.to_string(), told)
+    let _ = theirs.read_to_end(&mut alert);
+    (error.to_string(), alert)
 }
 
 #[test]
@@ -47,16 +47,16 @@ fn malformed_beginnings_are_answered_by_an_alert() {
         (vec![23, 3, 3, 0, 1, 0], UNEXPECTED_MESSAGE),
     ];
     for (bytes, alert) in cases {
-        let (text, told) = answer_to(&bytes);
+        let (text, answer) = answer_to(&bytes);
         assert!(!text.contains('\n'));
-        let [21, 3, _, 0, 2, 2, description] = told[..] else { panic!("{bytes:?}: {told:?}") };
+        let [21, 3, _, 0, 2, 2, description] = answer[..] else { panic!("{bytes:?}: {answer:?}") };
         assert_eq!(description, alert, "{bytes:?}");
     }
     // Who leaves in the middle, or at once, is told nothing.
     for bytes in [&[22, 3, 1, 0, 9, 1][..], &[]] {
-        let (text, told) = answer_to(bytes);
+        let (text, answer) = answer_to(bytes);
         assert_eq!(text, "the peer closed the connection in the middle of the TLS handshake");
-        assert!(told.is_empty());
+        assert!(answer.is_empty());
     }
 }
 
@@ -73,8 +73,8 @@ fn plain_http_is_left_where_it_is() {
     let (ours, mut theirs) = pair();
     theirs.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
     let error = connect(&ours, &Certificate::new().connector()).unwrap_err();
-    let told = "the peer does not speak TLS: what it sends is not a TLS record";
-    assert_eq!(error.to_string(), told);
+    let expected = "the peer does not speak TLS: what it sends is not a TLS record";
+    assert_eq!(error.to_string(), expected);
 }
 
 #[test]
@@ -125,39 +125,39 @@ fn after_a_word(
     assert_eq!(session.send(socket.as_fd(), b"more", false), Err(failure), "it is over");
     // Our alert and its end, as a server closes connections.
     socket.shutdown(Shutdown::Write).unwrap();
-    let told = peer.join().unwrap();
-    (failure, told, session, socket)
+    let alert = peer.join().unwrap();
+    (failure, alert, session, socket)
 }
 
 #[test]
 fn records_that_are_not_the_peers_end_a_session() {
     for version in [&TLS12, &TLS13] {
-        let (failure, told, ..) = after_a_word(version, |peer| {
+        let (failure, alert, ..) = after_a_word(version, |peer| {
             peer.sock.write_all(&[23, 3, 3, 0, 40]).unwrap();
             peer.sock.write_all(&[7; 40]).unwrap();
         });
         assert_eq!(failure, Errno::BADMSG, "{version:?}");
-        assert_eq!(told, "received fatal alert: BadRecordMac");
+        assert_eq!(alert, "received fatal alert: BadRecordMac");
     }
 }
 
 #[test]
 fn records_that_are_too_long_end_a_session() {
-    let (failure, told, ..) = after_a_word(&TLS13, |peer| {
+    let (failure, alert, ..) = after_a_word(&TLS13, |peer| {
         peer.sock.write_all(&[23, 3, 3, 0x7f, 0xff]).unwrap();
     });
     assert_eq!(failure, Errno::PROTO);
-    assert!(told.starts_with("received fatal alert: "), "{told}");
+    assert!(alert.starts_with("received fatal alert: "), "{alert}");
 }
 
 #[test]
 fn a_cut_record_is_no_end() {
-    let (failure, told, ..) = after_a_word(&TLS13, |peer| {
+    let (failure, alert, ..) = after_a_word(&TLS13, |peer| {
         peer.sock.write_all(&[23, 3, 3, 0, 40, 1, 2, 3]).unwrap();
         peer.sock.shutdown(Shutdown::Write).unwrap();
     });
     assert_eq!(failure, Errno::CONNABORTED);
-    assert!(!told.is_empty());
+    assert!(!alert.is_empty());
 }
 
 #[test]

@@ -20,10 +20,10 @@ fn try_with(certificate: &Certificate, trust: &Trust, host: &str) -> Result<(), 
         let connector = Connector::new(trust).unwrap();
         let shaken = shake(&socket, Handshake::connect(&connector, host).unwrap());
         drop(socket);
-        let told = peer.join().unwrap();
+        let answer = peer.join().unwrap();
         if let Err(error) = shaken {
-            let told = told.unwrap_err().to_string();
-            assert!(told.contains("received fatal alert"), "the server is told: {told}");
+            let answer = answer.unwrap_err().to_string();
+            assert!(answer.contains("received fatal alert"), "the server is told: {answer}");
             return Err(error);
         }
     }
@@ -44,13 +44,13 @@ fn names_and_addresses_are_checked() {
         try_with(&certificate, &trust, host).unwrap();
     }
     for host in ["example.org", "127.0.0.2", "::1"] {
-        let told =
+        let expected =
             format!("the server's certificate is not for {host}, but for localhost, 127.0.0.1");
-        assert_eq!(says(try_with(&certificate, &trust, host)), told);
+        assert_eq!(says(try_with(&certificate, &trust, host)), expected);
     }
     let nameless = Certificate::with(|params| params.subject_alt_names.clear());
-    let told = "the server's certificate is not for localhost, but for no name at all";
-    assert_eq!(says(try_with(&nameless, &nameless.trust(), "localhost")), told);
+    let expected = "the server's certificate is not for localhost, but for no name at all";
+    assert_eq!(says(try_with(&nameless, &nameless.trust(), "localhost")), expected);
     let error = Handshake::connect(&certificate.connector(), "a b").unwrap_err();
     assert_eq!(error.to_string(), "`a b` is neither a name nor an address that TLS can check");
 }
@@ -73,24 +73,25 @@ fn times_are_checked() {
         let good = with(2020, 2999);
         try_with(&good, &good.trust(), "localhost").unwrap();
         let old = with(2019, 2020);
-        let told = "the server's certificate expired on 2020-03-04";
-        assert_eq!(says(try_with(&old, &old.trust(), "localhost")), told);
+        let expected = "the server's certificate expired on 2020-03-04";
+        assert_eq!(says(try_with(&old, &old.trust(), "localhost")), expected);
         let early = with(2998, 2999);
-        let told = "the server's certificate is not valid before 2998-01-02, and this machine's";
-        assert!(says(try_with(&early, &early.trust(), "localhost")).starts_with(told));
+        let expected =
+            "the server's certificate is not valid before 2998-01-02, and this machine's";
+        assert!(says(try_with(&early, &early.trust(), "localhost")).starts_with(expected));
     }
 }
 
 #[test]
 fn strangers_are_not_believed_unless_everybody_is() {
     let (certificate, other) = (Certificate::new(), Certificate::new());
-    let told = "the server's certificate is self-signed and not trusted: name it with \
+    let expected = "the server's certificate is self-signed and not trusted: name it with \
                 --cacert, or its key with --pin";
-    assert_eq!(says(try_with(&certificate, &other.trust(), "localhost")), told);
+    assert_eq!(says(try_with(&certificate, &other.trust(), "localhost")), expected);
     let signed = signed_by_stranger();
-    let told = "the server's certificate was issued by an authority that is not trusted here: \
+    let expected = "the server's certificate was issued by an authority that is not trusted here: \
                 name that authority's certificate with --cacert";
-    assert_eq!(says(try_with(&signed, &other.trust(), "localhost")), told);
+    assert_eq!(says(try_with(&signed, &other.trust(), "localhost")), expected);
     let insecure = Trust { insecure: true, ..Trust::default() };
     for certificate in [&certificate, &signed] {
         try_with(certificate, &insecure, "example.org").unwrap();
@@ -112,12 +113,12 @@ fn signed_by_stranger() -> Certificate {
 fn pins_count_besides_all_else() {
     let (certificate, other) = (Certificate::new(), Certificate::new());
     let (pin, wrong) = (certificate.identity().pin(), other.identity().pin());
-    let told = format!("the server's public key is not a pinned one, but {pin}");
+    let expected = format!("the server's public key is not a pinned one, but {pin}");
     for insecure in [false, true] {
         let with = |pins: &[Pin]| Trust { insecure, pins: pins.to_vec(), ..certificate.trust() };
         try_with(&certificate, &with(&[pin]), "localhost").unwrap();
         try_with(&certificate, &with(&[wrong, pin]), "localhost").unwrap();
-        assert_eq!(says(try_with(&certificate, &with(&[wrong]), "localhost")), told);
+        assert_eq!(says(try_with(&certificate, &with(&[wrong]), "localhost")), expected);
     }
     let with_other = Trust { pins: vec![pin], ..other.trust() };
     assert!(says(try_with(&certificate, &with_other, "localhost")).contains("self-signed"));
@@ -144,8 +145,8 @@ fn insecure_still_wants_to_see_the_key() {
             server_peer(Arc::new(config), |peer| peer.conn.complete_io(&mut peer.sock).is_err());
         let error = connect(&socket, &Connector::new(&trust).unwrap()).unwrap_err();
         drop(socket);
-        let told = "the server does not have the private key of its certificate";
-        assert_eq!(error.to_string(), told);
+        let expected = "the server does not have the private key of its certificate";
+        assert_eq!(error.to_string(), expected);
         assert!(peer.join().unwrap());
     }
 }
@@ -228,9 +229,12 @@ fn files_that_cannot_be_used_are_told_apart() {
         ("cert.pem", "odd.pem", "odd.pem has a private key in it that cannot be used: "),
         ("cert.pem", "other.pem", "other.pem is not the key of the certificate in cert.pem "),
     ];
-    for (certificate, key, told) in cases {
+    for (certificate, key, expected) in cases {
         let text = fault(folder, certificate, key);
-        assert!(text.starts_with(told) || text.ends_with(told), "{certificate}, {key}: {text}");
+        assert!(
+            text.starts_with(expected) || text.ends_with(expected),
+            "{certificate}, {key}: {text}"
+        );
     }
     let authorities = Trust { authorities: Some(folder.join("text")), ..Trust::default() };
     let error = Connector::new(&authorities).unwrap_err();
@@ -243,20 +247,20 @@ fn a_certificate_out_of_its_time_is_told_and_used() {
         params.not_before = rcgen::date_time_ymd(2019, 1, 1);
         params.not_after = rcgen::date_time_ymd(2020, 1, 1);
     });
-    let told = "the certificate expired on 2020-01-01: clients will refuse it";
-    assert_eq!(old.identity().warning(), Some(told));
+    let expected = "the certificate expired on 2020-01-01: clients will refuse it";
+    assert_eq!(old.identity().warning(), Some(expected));
     let early = Certificate::with(|params| {
         params.not_before = rcgen::date_time_ymd(2998, 1, 1);
         params.not_after = rcgen::date_time_ymd(2999, 1, 1);
     });
-    let told = "the certificate is not valid before 2998-01-01: clients will refuse it";
-    assert_eq!(early.identity().warning(), Some(told));
+    let expected = "the certificate is not valid before 2998-01-01: clients will refuse it";
+    assert_eq!(early.identity().warning(), Some(expected));
     let key = early.folder.path().join("key.pem");
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
     let identity = early.identity();
     let warning = identity.warning().unwrap();
-    let told = format!("every user of this machine can read {0}: chmod 600 {0}", key.display());
-    assert!(warning.ends_with(&told), "{warning}");
+    let expected = format!("every user of this machine can read {0}: chmod 600 {0}", key.display());
+    assert!(warning.ends_with(&expected), "{warning}");
 }
 
 #[test]
@@ -275,8 +279,8 @@ fn the_authorities_of_the_system_are_those_of_its_variables() {
         String::from_utf8(output.stdout).unwrap()
     };
     assert!(asks(&path).contains("there are some"));
-    let told = asks(&certificate.folder.path().join("key.pem"));
-    assert!(told.contains("this system has no certificates of authorities: install"), "{told}");
+    let text = asks(&certificate.folder.path().join("key.pem"));
+    assert!(text.contains("this system has no certificates of authorities: install"), "{text}");
 }
 
 #[test]

@@ -92,11 +92,11 @@ impl Site {
         let (address, redirects) = (server.addresses().remove(0), server.redirects());
         let control = Control::new();
         let (lines, notes) = (Lines::default(), Lines::default());
-        let (log, told) = (Arc::clone(&lines), Arc::clone(&notes));
+        let (log, log_notes) = (Arc::clone(&lines), Arc::clone(&notes));
         let remote = control.clone();
         let thread = thread::spawn(move || {
             let log = move |line: &[u8]| log.lock().unwrap().push(text(line));
-            let note = move |note| told.lock().unwrap().push(format!("{note:?}"));
+            let note = move |note| log_notes.lock().unwrap().push(format!("{note:?}"));
             server.run(remote, log, note).unwrap()
         });
         let thread = Some(thread);
