@@ -57,9 +57,9 @@ fn folders_are_copied_with_all_that_is_in_them() {
         return;
     }
     let ways = ["cp_a", "underpass", "rsync_a", "tar"];
-    let asked = ["--way", "cp-a,underpass,rsync-a,tar", "--runs", "1", "--warmup", "0"];
+    let request = ["--way", "cp-a,underpass,rsync-a,tar", "--runs", "1", "--warmup", "0"];
     let folder = folder();
-    let (_, record) = bench(folder.path(), &[&["cp", "--files", "150"], &asked[..]].concat());
+    let (_, record) = bench(folder.path(), &[&["cp", "--files", "150"], &request[..]].concat());
     check(&record, "small_files", &ways, 1);
     assert_eq!(record["copies"]["files"], 150);
     assert_eq!(record["copies"]["earlier"], "stay");
@@ -71,7 +71,7 @@ fn folders_are_copied_with_all_that_is_in_them() {
     symlink("b/file", tree.path().join("a/link")).unwrap();
     let there = tree.path().join("a");
     let words = ["cp", "--tree", there.to_str().unwrap()];
-    let (_, record) = bench(folder.path(), &[&words, &asked[..]].concat());
+    let (_, record) = bench(folder.path(), &[&words, &request[..]].concat());
     check(&record, "folder", &ways, 1);
     assert_eq!(names(&there), ["b", "link"]);
 }

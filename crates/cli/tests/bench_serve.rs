@@ -88,8 +88,8 @@ fn check_counted(record: &Value, moves: &[&str]) {
         let before = record["arguments"]["serve"]["connections"].as_f64().unwrap();
         assert!(responses > 0.0 && moved >= (responses - before) * 0.5, "{responses}: {one}");
         // Requests are read one by one.
-        let asked = of("recvfrom") + of("read");
-        assert!(asked <= (responses + before) * 8.0, "{responses}: {one}");
+        let request = of("recvfrom") + of("read");
+        assert!(request <= (responses + before) * 8.0, "{responses}: {one}");
     }
 }
 

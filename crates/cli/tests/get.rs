@@ -338,9 +338,9 @@ fn who_asks_is_said_by_options_files_and_the_environment() {
         let mut command = get_in(here.path(), &[&format!("{}/x", server.address), "-f"]);
         command.args(args).args(["-H", "X-Own: 1"]).envs(variables.iter().copied());
         Running::start(command).finish().succeeded();
-        let asked = &server.requests()[0];
-        assert_eq!(asked.field("authorization"), expected, "{args:?} {variables:?}");
-        assert_eq!(asked.field("x-own"), Some("1"));
+        let request = &server.requests()[0];
+        assert_eq!(request.field("authorization"), expected, "{args:?} {variables:?}");
+        assert_eq!(request.field("x-own"), Some("1"));
     }
     let missing = ["127.0.0.1:1/x", "--netrc-file", "none"];
     get(here.path(), &missing).failed(1, &["none", "No such file"]);
@@ -374,9 +374,9 @@ fn proxies_are_taken_from_the_usual_variables() {
         }
         Running::start(command).finish().succeeded();
         let used = if is_used { proxy } else { server };
-        let asked = &used.requests()[0];
+        let request = &used.requests()[0];
         let target = if is_used { &url } else { "/x" };
-        assert_eq!((&*asked.method, &*asked.path), ("GET", target), "{variable} {args:?}");
+        assert_eq!((&*request.method, &*request.path), ("GET", target), "{variable} {args:?}");
     }
 }
 

@@ -130,7 +130,7 @@ fn a_file_without_the_digest_is_fetched_again() {
     origin.log();
     let again = get(here.path(), &["-N", &url, "--digest", right, "--json"]).succeeded().receipt();
     assert_eq!((&again["was_here"], &again["digest"]["matches"]), (&true.into(), &true.into()));
-    assert_eq!(origin.asked()[0].sent, 0);
+    assert_eq!(origin.take_exchanges()[0].sent, 0);
     // Damage that neither size nor time shows.
     let path = here.path().join("file");
     let time = modified(&path);
@@ -226,7 +226,7 @@ fn a_name_in_a_url_has_its_own_entry_in_a_netrc_file() {
     let command = ["--netrc-file", "netrc", "-o", "-", &url];
     get(here.path(), &command).succeeded();
     // That is "c:C".
-    assert!(origin.asked().iter().all(|asked| asked.request.head.contains("Basic YzpD")));
+    assert!(origin.take_exchanges().iter().all(|it| it.request.head.contains("Basic YzpD")));
     let said = get(here.path(), &["--netrc-file", ".", &url]).failed(1, &["Is a directory"]).stderr;
     assert!(!said.contains("tar"), "{said}");
 }

@@ -160,7 +160,7 @@ fn two_urls_do_not_replace_the_files_of_each_other() {
         let target = here.path().to_str().unwrap();
         run(["get", "-r", option, &one, &other, "-d", target]).failed(2, &["each other's files"]);
     }
-    assert!(origin.asked().is_empty());
+    assert!(origin.take_exchanges().is_empty());
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn a_file_that_is_not_what_the_digests_say_gets_no_name() {
     assert_eq!(fs::read(here.path().join("a")).unwrap(), b"hello\n");
     // A file that is not listed is not fetched.
     origin.set("/c", Page::new(b"hello\n", &[]));
-    origin.asked();
+    origin.take_exchanges();
     get(here.path(), &[&origin.url("/c"), "--check", "sums"]).failed(1, &["no digest of c"]);
     assert_eq!(origin.log(), [""; 0]);
     fs::write(here.path().join("none"), "nothing").unwrap();
@@ -236,11 +236,11 @@ fn a_url_that_is_named_twice_is_fetched_once() {
     origin.set("/f", Page::new(b"one", &[]));
     let url = origin.url("/f");
     for options in [&[][..], &["-f"], &["-N"], &["--parallel", "2"], &["-f", "--parallel", "2"]] {
-        let before = origin.asked().len();
+        let before = origin.take_exchanges().len();
         let args = [&[url.as_str(), &url, "-d", "new"], options].concat();
         let said = get(here.path(), &args).succeeded().stderr;
         assert!(said.contains("was named twice"), "{said}");
-        assert_eq!(origin.asked().len() - before, 1, "{options:?}");
+        assert_eq!(origin.take_exchanges().len() - before, 1, "{options:?}");
         fs::remove_dir_all(here.path().join("new")).unwrap();
     }
     // Of two digests one is wrong. One file at a time: the one that comes first gets the name.

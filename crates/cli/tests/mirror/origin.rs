@@ -70,7 +70,7 @@ impl Origin {
     }
 
     /// Returns what was asked since the last call.
-    pub(crate) fn asked(&self) -> Vec<Exchange> {
+    pub(crate) fn take_exchanges(&self) -> Vec<Exchange> {
         std::mem::take(&mut lock(&self.state).exchanges)
     }
 
@@ -79,7 +79,7 @@ impl Origin {
         let line = |Exchange { request: Request { method, path, .. }, status, sent }: Exchange| {
             format!("{method} {path} {status} {sent}")
         };
-        self.asked().into_iter().map(line).collect()
+        self.take_exchanges().into_iter().map(line).collect()
     }
 }
 

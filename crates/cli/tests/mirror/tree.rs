@@ -60,10 +60,10 @@ fn an_unchanged_mirror_costs_a_request_for_each_folder() {
         let again = update(&peer.url, here.path(), &["--json"]).succeeded().receipt();
         assert_eq!((&again["files"], &again["here"]), (&0.into(), &5.into()), "{name}");
         assert_eq!((&again["bytes"], &again["removed"]), (&0.into(), &0.into()), "{name}");
-        let asked = peer.requests().split_off(before);
+        let lines = peer.requests().split_off(before);
         let said = update(&peer.url, here.path(), &[]).succeeded().stderr;
         assert_eq!(said, "nothing to fetch: 5 files are here already\n", "{name}");
-        assert_eq!(asked.len(), requests, "{name}: {asked:?}");
+        assert_eq!(lines.len(), requests, "{name}: {lines:?}");
         // What has changed, what is new and what is missing here comes.
         put(root.path(), "one/c", b"changed", 9);
         put(root.path(), "one/new", b"new", 9);
@@ -257,9 +257,9 @@ fn patterns_choose_what_is_fetched() {
         run(["get", "-r", &peer.url, "-d", here.path().to_str().unwrap()].iter().chain(&args))
             .succeeded();
         assert_eq!(all(here.path()), expected, "{args:?}");
-        let asked = peer.requests().split_off(before);
-        let enters = asked.iter().any(|line| line == "GET /tmp/");
-        assert_eq!(enters, expected.contains("tmp/e"), "{args:?} {asked:?}");
+        let lines = peer.requests().split_off(before);
+        let enters = lines.iter().any(|line| line == "GET /tmp/");
+        assert_eq!(enters, expected.contains("tmp/e"), "{args:?} {lines:?}");
     }
     let wrong = ["get", "-r", &peer.url, "--include", "["];
     run(wrong).failed(2, &["--include", "unclosed"]);
@@ -300,7 +300,7 @@ fn an_update_that_was_broken_off_goes_on() {
         .failed(1, &["lacks one file"]);
     assert_eq!(fs::read(here.path().join("b")).unwrap(), b"old");
     origin.set("/b", Page::new(&two, &[time]));
-    origin.asked();
+    origin.take_exchanges();
     update(&origin.url("/"), here.path(), &[]).succeeded();
     assert_eq!(origin.log()[1..], ["GET /b 200 200000"]);
     assert!(fs::read(here.path().join("b")).unwrap() == two);
@@ -327,10 +327,10 @@ fn credentials_stay_with_the_server_that_was_named() {
         let head = head.to_lowercase();
         head.contains("authorization") || head.contains("x-key")
     };
-    let (first, asked) = (named.asked(), other.asked());
+    let (first, second) = (named.take_exchanges(), other.take_exchanges());
     assert!(first.iter().all(|it| is_secret(&it.request.head)), "{first:?}");
-    assert!(asked.len() >= 4, "{asked:?}");
-    assert!(!asked.iter().any(|it| is_secret(&it.request.head)), "{asked:?}");
+    assert!(second.len() >= 4, "{second:?}");
+    assert!(!second.iter().any(|it| is_secret(&it.request.head)), "{second:?}");
 }
 
 #[test]

@@ -80,9 +80,9 @@ fn a_folder_that_is_there_costs_few_requests() {
         let before = peer.requests().len();
         let again = put(here.path(), &["-r", "--update", "site", &peer.url]).succeeded();
         assert_eq!(again.stderr, "5 files were there already, so nothing was sent\n", "{name}");
-        let asked = peer.requests().split_off(before);
-        assert_eq!(asked.len(), requests, "{name}: {asked:?}");
-        assert!(!asked.iter().any(|line| line.starts_with("PUT")), "{name}: {asked:?}");
+        let lines = peer.requests().split_off(before);
+        assert_eq!(lines.len(), requests, "{name}: {lines:?}");
+        assert!(!lines.iter().any(|line| line.starts_with("PUT")), "{name}: {lines:?}");
         // What has changed, what is new, and what is missing there.
         write(&site.join("c"), &noise(500), 20);
         write(&site.join("new/f"), b"new", 21);
@@ -90,9 +90,9 @@ fn a_folder_that_is_there_costs_few_requests() {
         let before = peer.requests().len();
         let some = put(here.path(), &["-r", "--update", "site", &peer.url]).succeeded();
         assert!(some.stderr.contains("3 files were there already"), "{}", some.stderr);
-        let asked = peer.requests().split_off(before);
-        let sent = asked.iter().filter(|line| line.starts_with("PUT")).count();
-        assert_eq!(sent, 3, "{name}: {asked:?}");
+        let lines = peer.requests().split_off(before);
+        let sent = lines.iter().filter(|line| line.starts_with("PUT")).count();
+        assert_eq!(sent, 3, "{name}: {lines:?}");
         assert_eq!(names(&there), names(&site), "{name}");
         fs::remove_dir_all(site.join("new")).unwrap();
         write(&site.join("c"), &noise(2_000), 1);
@@ -140,10 +140,10 @@ fn a_server_that_tells_nothing_gets_the_file() {
     ] {
         origin.set("/file", page.clone());
         put(here.path(), &["-N", "file", &url, "--retries", "0"]);
-        let asked = origin.log();
-        assert!(asked[0].starts_with("HEAD /file"), "{asked:?}");
-        let has_sent = asked.iter().any(|line| line.starts_with("PUT"));
-        assert_eq!(has_sent, sends, "{page:?} {asked:?}");
+        let log = origin.log();
+        assert!(log[0].starts_with("HEAD /file"), "{log:?}");
+        let has_sent = log.iter().any(|line| line.starts_with("PUT"));
+        assert_eq!(has_sent, sends, "{page:?} {log:?}");
     }
     // Whether it is there can be asked later.
     origin.set("/file", Page { status: Some(503), ..Page::default() });
@@ -169,9 +169,9 @@ fn missing_folders_are_created() {
         assert_eq!(fs::read(root.path().join("a/b c/d/file")).unwrap(), b"one", "{name}");
         let before = peer.requests().len();
         put(here.path(), &["file", &url, "--create-parents"]).succeeded();
-        let asked = peer.requests().split_off(before);
-        let made = asked.iter().filter(|line| line.starts_with("MKCOL")).count();
-        assert_eq!(made, 1, "{name}: {asked:?}");
+        let lines = peer.requests().split_off(before);
+        let made = lines.iter().filter(|line| line.starts_with("MKCOL")).count();
+        assert_eq!(made, 1, "{name}: {lines:?}");
         let deep = format!("{}x/y/", peer.url);
         put(here.path(), &["-r", "-N", "dir", &deep, "--create-parents"]).succeeded();
         assert_eq!(fs::read(root.path().join("x/y/dir/sub/file")).unwrap(), b"two", "{name}");

@@ -87,10 +87,10 @@ fn what_is_wrong_with_a_store_is_named() {
 #[test]
 fn another_region_and_another_clock_are_named() {
     let object = Object::new(b"words".to_vec(), "one").with("Date: Sun, 01 Jan 2040 00:00:00 GMT");
-    let store = Origin::new(move |asked: &Request, sending: &mut Sending| {
-        let is_right = asked.field("authorization").is_some_and(|it| it.contains("/eu-test-1/"));
+    let store = Origin::new(move |request: &Request, sending: &mut Sending| {
+        let is_right = request.field("authorization").is_some_and(|it| it.contains("/eu-test-1/"));
         match is_right {
-            true => object.send(asked, sending),
+            true => object.send(request, sending),
             false => sending.answer("HTTP/1.1 400 No\nx-amz-bucket-region: eu-test-1", b""),
         }
     });

@@ -36,8 +36,8 @@ fn send(sending: &mut Sending, page: &str) {
     sending.answer("HTTP/1.1 200 OK\nContent-Type: application/xml", page.as_bytes());
 }
 
-fn is_listing(asked: &Request) -> bool {
-    asked.path.starts_with("/bucket/?") && asked.path.contains("list-type=2")
+fn is_listing(request: &Request) -> bool {
+    request.path.starts_with("/bucket/?") && request.path.contains("list-type=2")
 }
 
 fn body(node: &Node, path: &str) -> String {
@@ -135,16 +135,16 @@ fn listings_have_rights_and_what_is_hidden_stays_so() {
 fn one_request_lists_a_folder_for_a_crowd_and_for_a_while() {
     let gate = Gate::default();
     let held = gate.clone();
-    let store = Origin::new(move |asked: &Request, sending: &mut Sending| {
-        assert!(is_listing(asked), "{}", asked.path);
+    let store = Origin::new(move |request: &Request, sending: &mut Sending| {
+        assert!(is_listing(request), "{}", request.path);
         held.wait();
-        match asked.path.contains("continuation-token=n%26") {
+        match request.path.contains("continuation-token=n%26") {
             true => send(sending, &page(&["b", "c//d", "../up"], &["e/", "/"], None)),
             false => send(sending, &page(&["a"], &[".underpass/", "f/"], Some("n&amp;"))),
         }
     });
     let node = before(&store, &[]);
-    let at_start = store.asked().len();
+    let at_start = store.requests().len();
     let crowd: Vec<_> = (0..20)
         .map(|at| node.client("GET", if at % 2 == 0 { "/?simple" } else { "/?json" }, &[]))
         .collect();
@@ -160,32 +160,32 @@ fn one_request_lists_a_folder_for_a_crowd_and_for_a_while() {
     }
     let reply = node.get("/?simple");
     assert!(reply.cache().contains("hit"), "{}", reply.cache());
-    assert_eq!(store.asked().len(), at_start + 2, "pages");
+    assert_eq!(store.requests().len(), at_start + 2, "pages");
     // An operator can have it listed again at once.
     assert_eq!(node.ask("PURGE", "/", &[]).status, 200);
     assert_eq!(node.ask("PURGE", "/", &[]).status, 404);
     body(&node, "/?simple");
-    assert_eq!(store.asked().len(), at_start + 4);
+    assert_eq!(store.requests().len(), at_start + 4);
     node.ask("POST", "/.underpass/expire?prefix=/", &[])
         .is(200, b"stale: validated before it is used again\n");
     body(&node, "/?simple");
-    assert_eq!(store.asked().len(), at_start + 6);
+    assert_eq!(store.requests().len(), at_start + 6);
     let never = before(&store, &["--fresh", "0"]);
-    let at_start = store.asked().len();
+    let at_start = store.requests().len();
     body(&never, "/?simple");
     body(&never, "/?simple");
-    assert_eq!(store.asked().len(), at_start + 4);
+    assert_eq!(store.requests().len(), at_start + 4);
 }
 
 #[test]
 fn a_listing_that_fails_is_told_as_for_objects() {
-    let store = Origin::new(move |asked: &Request, sending: &mut Sending| {
+    let store = Origin::new(move |request: &Request, sending: &mut Sending| {
         let refuse = |sending: &mut Sending, status: &str| {
             let body = "<Error><Code>Secret</Code><Message>of bucket</Message></Error>";
             let head = format!("HTTP/1.1 {status}\nContent-Type: application/xml\nRetry-After: 7");
             sending.answer(&head, body.as_bytes());
         };
-        let is_of = |name: &str| asked.path.contains(&format!("prefix=sub%2F{name}%2F"));
+        let is_of = |name: &str| request.path.contains(&format!("prefix=sub%2F{name}%2F"));
         match () {
             () if is_of("denied") => refuse(sending, "403 No"),
             () if is_of("busy") => refuse(sending, "503 No"),

@@ -73,9 +73,9 @@ fn another_version_of_the_same_size_and_time_is_fetched() {
         let bytes = [first, other.clone()];
         let version = Arc::new(AtomicU32::new(0));
         let current = Arc::clone(&version);
-        let origin = Origin::new(move |asked: &Request, sending: &mut Sending| {
+        let origin = Origin::new(move |request: &Request, sending: &mut Sending| {
             let now = current.load(Ordering::Relaxed) as usize;
-            if asked.path.contains("list-type=2") {
+            if request.path.contains("list-type=2") {
                 let page = format!(
                     "<ListBucketResult><Contents><Key>a/x</Key>\
                      <LastModified>2026-01-02T03:04:05.000Z</LastModified>\
@@ -85,7 +85,7 @@ fn another_version_of_the_same_size_and_time_is_fetched() {
                 return sending.answer(head, page.as_bytes());
             }
             let object = Object::new(bytes[now].clone(), &format!("v{now}"));
-            object.with("Last-Modified: Fri, 02 Jan 2026 03:04:05 GMT").send(asked, sending);
+            object.with("Last-Modified: Fri, 02 Jan 2026 03:04:05 GMT").send(request, sending);
         });
         let here = folder();
         let update = || {
@@ -120,9 +120,9 @@ fn wrong_keys_and_wrong_addresses_are_one_line() {
 #[test]
 fn a_key_stays_in_its_bucket_and_keeps_its_backslashes() {
     let object = Object::new(noise(1000), "one");
-    let origin = Origin::new(move |asked, sending| match asked.method.as_str() {
+    let origin = Origin::new(move |request, sending| match request.method.as_str() {
         "PUT" => sending.answer("HTTP/1.1 200 OK\nETag: \"one\"", b""),
-        _ => object.send(asked, sending),
+        _ => object.send(request, sending),
     });
     let here = folder();
     fs::write(here.path().join("file"), "some").unwrap();
@@ -132,12 +132,12 @@ fn a_key_stays_in_its_bucket_and_keeps_its_backslashes() {
         ("/dir/f", "/bucket//dir/f"),
     ] {
         let address = format!("s3://bucket/{key}");
-        let before = origin.asked().len();
+        let before = origin.requests().len();
         run(&origin, here.path(), &["get", &address, "-o", "got", "--force"]).succeeded();
         run(&origin, here.path(), &["put", "file", &address]).succeeded();
-        let asked = origin.asked();
-        assert!(asked.len() >= before + 2);
-        assert!(asked[before..].iter().all(|asked| asked.path == path), "{asked:?}");
+        let requests = origin.requests();
+        assert!(requests.len() >= before + 2);
+        assert!(requests[before..].iter().all(|request| request.path == path), "{requests:?}");
     }
 }
 
@@ -166,21 +166,21 @@ fn another_version_is_not_mixed_in() {
     let len = 40 << 20;
     let versions = [Object::new(noise(len), "one"), Object::new(noise(len + 1), "two")];
     let count = Arc::new(AtomicU32::new(0));
-    let origin = Origin::new(move |asked, sending| {
+    let origin = Origin::new(move |request, sending| {
         // Every part after the first is of the other version, until If-Match says which is meant.
         let object = &versions[usize::from(count.fetch_add(1, Ordering::Relaxed) > 0)];
-        match asked.field("if-match") {
+        match request.field("if-match") {
             Some(tag) if tag != object.tag => refuse(sending, "412 No", "PreconditionFailed"),
-            _ => object.send(asked, sending),
+            _ => object.send(request, sending),
         }
     });
     let here = folder();
     let args = ["get", "s3://bucket/x", "-j", "3", "-o", "x"];
     run(&origin, here.path(), &args).succeeded();
     assert_eq!(fs::read(here.path().join("x")).unwrap().len(), len + 1);
-    let asked = origin.asked();
-    assert!(asked.iter().any(|asked| asked.field("if-match") == Some("\"one\"")));
-    assert!(asked.iter().all(|asked| asked.field("if-range").is_none()));
+    let requests = origin.requests();
+    assert!(requests.iter().any(|request| request.field("if-match") == Some("\"one\"")));
+    assert!(requests.iter().all(|request| request.field("if-range").is_none()));
 }
 
 #[test]
@@ -200,22 +200,22 @@ fn a_store_that_lies_about_ranges_is_an_error() {
 fn a_store_that_is_too_busy_is_asked_again() {
     let object = Object::new(noise(1000), "one");
     let count = Arc::new(AtomicU32::new(0));
-    let origin = Origin::new(move |asked, sending| match count.fetch_add(1, Ordering::Relaxed) {
+    let origin = Origin::new(move |request, sending| match count.fetch_add(1, Ordering::Relaxed) {
         0 | 1 => refuse(sending, "503 Slow Down", "SlowDown"),
-        _ => object.send(asked, sending),
+        _ => object.send(request, sending),
     });
     let here = folder();
     run(&origin, here.path(), &["get", "s3://bucket/x"]).succeeded();
-    assert_eq!(origin.asked().len(), 3);
+    assert_eq!(origin.requests().len(), 3);
 }
 
 #[test]
 fn the_region_that_a_store_names_is_used() {
     let object = Object::new(noise(1000), "one");
-    let origin = Origin::new(move |asked: &Request, sending: &mut Sending| {
-        let authorization = asked.field("authorization").unwrap();
+    let origin = Origin::new(move |request: &Request, sending: &mut Sending| {
+        let authorization = request.field("authorization").unwrap();
         if authorization.contains("/eu-central-1/s3/") {
-            return object.send(asked, sending);
+            return object.send(request, sending);
         }
         let body =
             "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-central-1</Region></Error>";
@@ -223,15 +223,15 @@ fn the_region_that_a_store_names_is_used() {
     });
     let here = folder();
     run(&origin, here.path(), &["get", "s3://bucket/x"]).succeeded();
-    assert_eq!(origin.asked().len(), 2);
+    assert_eq!(origin.requests().len(), 2);
 }
 
 #[test]
 fn a_wrong_clock_is_corrected_by_that_of_the_store() {
     let object = Object::new(noise(1000), "one");
-    let origin = Origin::new(move |asked: &Request, sending: &mut Sending| {
-        if asked.field("x-amz-date").unwrap().starts_with("20400101T") {
-            return object.send(asked, sending);
+    let origin = Origin::new(move |request: &Request, sending: &mut Sending| {
+        if request.field("x-amz-date").unwrap().starts_with("20400101T") {
+            return object.send(request, sending);
         }
         let body = "<Error><Code>RequestTimeTooSkewed</Code></Error>";
         let head =
@@ -265,11 +265,11 @@ fn a_digest_that_the_store_has_is_checked_on_request() {
     for (value, is_right) in [(Some(right), true), (Some(wrong), false), (None, false)] {
         let object = object.clone();
         let value = value.clone();
-        let origin = Origin::new(move |asked: &Request, sending: &mut Sending| {
-            if asked.method != "HEAD" {
-                return object.send(asked, sending);
+        let origin = Origin::new(move |request: &Request, sending: &mut Sending| {
+            if request.method != "HEAD" {
+                return object.send(request, sending);
             }
-            assert_eq!(asked.field("x-amz-checksum-mode"), Some("ENABLED"));
+            assert_eq!(request.field("x-amz-checksum-mode"), Some("ENABLED"));
             let field = value.as_ref().map(|value| format!("\nx-amz-checksum-sha256: {value}"));
             let (field, tag) = (field.unwrap_or_default(), &object.tag);
             sending.head(&format!("HTTP/1.1 200 OK\nETag: {tag}\nContent-Length: 3000{field}"));
@@ -285,7 +285,7 @@ fn a_digest_that_the_store_has_is_checked_on_request() {
 fn a_key_with_dots_is_not_taken_for_another_one() {
     let object = Object::new(noise(1000), "one");
     let store =
-        Origin::new(move |asked: &Request, sending: &mut Sending| object.send(asked, sending));
+        Origin::new(move |request: &Request, sending: &mut Sending| object.send(request, sending));
     let here = folder();
     for args in [
         &["get", "s3://bucket/a/../x"][..],
@@ -298,5 +298,5 @@ fn a_key_with_dots_is_not_taken_for_another_one() {
         let finished = Running::start(command(&store.url(), here.path(), args)).finish();
         finished.failed(2, &["a key with . or .. between slashes cannot be named"]);
     }
-    assert_eq!(store.asked().len(), 0);
+    assert_eq!(store.requests().len(), 0);
 }

@@ -12,10 +12,10 @@ use crate::store::bare;
 /// A store that accepts the key `new` alone.
 fn store() -> Origin {
     let object = Object::new(noise(1000), "one");
-    Origin::new(move |asked: &Request, sending: &mut Sending| {
-        let authorization = asked.field("authorization").unwrap_or_default();
+    Origin::new(move |request: &Request, sending: &mut Sending| {
+        let authorization = request.field("authorization").unwrap_or_default();
         if authorization.contains("Credential=new/") {
-            return object.send(asked, sending);
+            return object.send(request, sending);
         }
         let body = "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>";
         sending.answer("HTTP/1.1 403 No\nContent-Type: application/xml", body.as_bytes());
@@ -25,8 +25,8 @@ fn store() -> Origin {
 /// A service with keys; the first answer has old ones if `refreshes`.
 fn service(refreshes: bool) -> Origin {
     let count = Arc::new(AtomicU32::new(0));
-    Origin::new(move |asked: &Request, sending: &mut Sending| {
-        let path = asked.path.as_str();
+    Origin::new(move |request: &Request, sending: &mut Sending| {
+        let path = request.path.as_str();
         let keys = || {
             let is_old = refreshes && count.fetch_add(1, Ordering::Relaxed) == 0;
             let id = if is_old { "old" } else { "new" };
@@ -34,19 +34,19 @@ fn service(refreshes: bool) -> Origin {
                 r#"{{"AccessKeyId":"{id}","SecretAccessKey":"s","Token":"t","Expiration":"2040-01-01T00:00:00Z"}}"#
             )
         };
-        let body = match (asked.method.as_str(), path) {
+        let body = match (request.method.as_str(), path) {
             ("PUT", "/latest/api/token") => "token".to_owned(),
             ("GET", "/latest/meta-data/iam/security-credentials/") => "role".to_owned(),
             ("GET", "/latest/meta-data/iam/security-credentials/role") => {
-                assert_eq!(asked.field("x-aws-ec2-metadata-token"), Some("token"));
+                assert_eq!(request.field("x-aws-ec2-metadata-token"), Some("token"));
                 keys()
             }
             ("GET", "/container") => {
-                assert_eq!(asked.field("authorization"), Some("a-token"));
+                assert_eq!(request.field("authorization"), Some("a-token"));
                 keys()
             }
             ("POST", "/") => {
-                let text = String::from_utf8(asked.body.clone()).unwrap();
+                let text = String::from_utf8(request.body.clone()).unwrap();
                 assert!(text.contains("WebIdentityToken=web%2Dtoken"), "{text}");
                 assert!(text.contains("RoleArn=arn%3Aaws"), "{text}");
                 "<A><Credentials><AccessKeyId>new</AccessKeyId><SecretAccessKey>s</SecretAccessKey>\
@@ -72,7 +72,7 @@ fn keys_are_those_of_the_environment_or_of_a_profile() {
     command.env("AWS_ACCESS_KEY_ID", "new").env("AWS_SECRET_ACCESS_KEY", "s");
     command.env("AWS_SESSION_TOKEN", "session");
     Running::start(command).finish().succeeded();
-    assert_eq!(store.asked().last().unwrap().field("x-amz-security-token"), Some("session"));
+    assert_eq!(store.requests().last().unwrap().field("x-amz-security-token"), Some("session"));
     fs::create_dir(here.path().join(".aws")).unwrap();
     let text = "[work]\naws_access_key_id = new\naws_secret_access_key = s\n";
     fs::write(here.path().join(".aws/credentials"), text).unwrap();
@@ -81,8 +81,8 @@ fn keys_are_those_of_the_environment_or_of_a_profile() {
     let mut command = get(here.path(), &store);
     command.env("AWS_PROFILE", "work").env_remove("AWS_ENDPOINT_URL_S3");
     Running::start(command).finish().succeeded();
-    let asked = store.asked();
-    assert!(asked.last().unwrap().field("authorization").unwrap().contains("/eu-north-1/s3/"));
+    let requests = store.requests();
+    assert!(requests.last().unwrap().field("authorization").unwrap().contains("/eu-north-1/s3/"));
     let mut command = get(here.path(), &store);
     command.env("AWS_PROFILE", "none");
     Running::start(command).finish().failed(2, &["there is no profile 'none'"]);
@@ -119,8 +119,8 @@ fn keys_come_from_services_and_are_fetched_anew_when_they_are_refused() {
             };
             Running::start(command).finish().succeeded();
             let expected = if refreshes { 2 } else { 1 };
-            assert_eq!(store.asked().len(), expected, "{source}");
-            assert_eq!(store.asked().last().unwrap().field("x-amz-security-token"), Some("t"));
+            assert_eq!(store.requests().len(), expected, "{source}");
+            assert_eq!(store.requests().last().unwrap().field("x-amz-security-token"), Some("t"));
         }
     }
 }
@@ -180,14 +180,14 @@ fn keys_are_renewed_before_a_request_is_refused_and_are_never_printed() {
     let finished = Running::start(from_service(get(here.path(), &store))).finish();
     let said = format!("{}{}", finished.text(), finished.stderr);
     finished.succeeded();
-    assert_eq!((store.asked().len(), count.load(Ordering::Relaxed)), (1, 2));
+    assert_eq!((store.requests().len(), count.load(Ordering::Relaxed)), (1, 2));
     count.store(0, Ordering::Relaxed);
     let mut command = bare(here.path(), &["serve", "--origin", "s3://bucket"]);
     command.env("AWS_ENDPOINT_URL_S3", store.url());
     let node = crate::serve::node(from_service(command), folder());
     node.get("/x").is(200, &noise(1000));
     // The first question is whether the bucket is there.
-    assert_eq!((store.asked().len(), count.load(Ordering::Relaxed)), (3, 2));
+    assert_eq!((store.requests().len(), count.load(Ordering::Relaxed)), (3, 2));
     node.server.signal("TERM");
     let said = format!("{said}{}", node.server.finish().stderr);
     for secret in ["a-secret", "a-session", "a-token"] {

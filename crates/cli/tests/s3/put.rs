@@ -69,8 +69,8 @@ struct Taken {
 }
 
 impl Taken {
-    fn query(asked: &Request, name: &str) -> Option<String> {
-        let (_, query) = asked.path.split_once('?')?;
+    fn query(request: &Request, name: &str) -> Option<String> {
+        let (_, query) = request.path.split_once('?')?;
         let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         pairs.into_iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_owned())
     }
@@ -80,25 +80,25 @@ impl Taken {
         sending.answer(&head, body.as_bytes());
     }
 
-    fn answer(&self, asked: &Request, sending: &mut Sending) {
-        let id = Self::query(asked, "uploadId");
-        match asked.method.as_str() {
+    fn answer(&self, request: &Request, sending: &mut Sending) {
+        let id = Self::query(request, "uploadId");
+        match request.method.as_str() {
             "POST" if id.is_none() => {
                 self.begun.fetch_add(1, Ordering::Relaxed);
                 let body = "<R><UploadId>u/1&amp;</UploadId></R>";
                 Self::xml(sending, "200 OK", body);
             }
             "PUT" => {
-                let number = Self::query(asked, "partNumber").unwrap().parse().unwrap();
+                let number = Self::query(request, "partNumber").unwrap().parse().unwrap();
                 assert_eq!(id.as_deref(), Some("u%2F1%26"));
                 let mut parts = self.parts.lock().unwrap();
-                parts.insert(number, asked.body.clone());
+                parts.insert(number, request.body.clone());
                 sending.answer(&format!("HTTP/1.1 200 OK\nETag: \"t{number}\""), b"");
             }
             "GET" => {
                 let parts = self.parts.lock().unwrap();
                 let after =
-                    Self::query(asked, "part-number-marker").map_or(0, |it| it.parse().unwrap());
+                    Self::query(request, "part-number-marker").map_or(0, |it| it.parse().unwrap());
                 // A page has one part.
                 let page: Vec<_> =
                     parts.iter().filter(|(number, _)| **number > after).take(1).collect();
@@ -123,7 +123,7 @@ impl Taken {
                 );
             }
             "POST" => {
-                let text = String::from_utf8(asked.body.clone()).unwrap();
+                let text = String::from_utf8(request.body.clone()).unwrap();
                 let parts = self.parts.lock().unwrap();
                 for number in parts.keys() {
                     assert!(text.contains(&format!("<PartNumber>{number}</PartNumber>")));
@@ -157,19 +157,19 @@ fn with_a_large_file() -> (tempfile::TempDir, Vec<u8>) {
 fn an_upload_that_was_killed_is_resumed_by_its_parts() {
     let (taken, gate) = (Taken::default(), Gate::default());
     let (store, opened) = (taken.clone(), gate.clone());
-    let origin = Origin::new(move |asked, sending| {
-        if Taken::query(asked, "partNumber").as_deref() == Some("3") {
+    let origin = Origin::new(move |request, sending| {
+        if Taken::query(request, "partNumber").as_deref() == Some("3") {
             opened.wait();
         }
-        store.answer(asked, sending);
+        store.answer(request, sending);
     });
     let (here, bytes) = with_a_large_file();
     let args = [&IN_PARTS[..], &["--digest", "sha-256"]].concat();
     let mut running = Running::start(command(&origin.url(), here.path(), &args));
     // The third one follows the first acknowledgement; the second one may be on its way.
     until("a third part", || {
-        let asked = origin.asked();
-        asked.iter().any(|asked| Taken::query(asked, "partNumber").as_deref() == Some("3"))
+        let requests = origin.requests();
+        requests.iter().any(|request| Taken::query(request, "partNumber").as_deref() == Some("3"))
     });
     running.child.kill().unwrap();
     running.finish();
@@ -195,16 +195,16 @@ fn a_part_that_was_not_acknowledged_is_sent_again() {
     let (taken, gate) = (Taken::default(), Gate::default());
     let (store, opened) = (taken.clone(), gate.clone());
     let first = AtomicU32::new(0);
-    let origin = Origin::new(move |asked, sending| {
-        let is_second = Taken::query(asked, "partNumber").as_deref() == Some("2");
+    let origin = Origin::new(move |request, sending| {
+        let is_second = Taken::query(request, "partNumber").as_deref() == Some("2");
         if is_second && first.fetch_add(1, Ordering::Relaxed) == 0 {
             // As a store does whose connection was cut: it has the length, and zeros.
-            store.parts.lock().unwrap().insert(2, vec![0; asked.body.len()]);
+            store.parts.lock().unwrap().insert(2, vec![0; request.body.len()]);
             opened.wait();
             sending.closes = true;
             return;
         }
-        store.answer(asked, sending);
+        store.answer(request, sending);
     });
     let (here, bytes) = with_a_large_file();
     let mut running = Running::start(command(&origin.url(), here.path(), &IN_PARTS));
@@ -222,8 +222,8 @@ fn a_connection_that_the_store_refuses_leaves_its_part_to_the_others() {
     let (taken, gate) = (Taken::default(), Gate::default());
     let store = taken.clone();
     let count = AtomicU32::new(0);
-    let origin = Origin::new(move |asked, sending| {
-        if asked.method == "PUT" {
+    let origin = Origin::new(move |request, sending| {
+        if request.method == "PUT" {
             match count.fetch_add(1, Ordering::Relaxed) {
                 // The first one is served until the other was refused.
                 0 => gate.wait(),
@@ -235,7 +235,7 @@ fn a_connection_that_the_store_refuses_leaves_its_part_to_the_others() {
                 _ => {}
             }
         }
-        store.answer(asked, sending);
+        store.answer(request, sending);
     });
     let (here, bytes) = with_a_large_file();
     let args = [&IN_PARTS[..], &["--retries", "0"]].concat();
@@ -248,20 +248,21 @@ fn an_upload_that_cannot_be_resumed_leaves_no_parts() {
     for (args, status) in [(&["--no-resume"][..], "403 No"), (&[], "400 No")] {
         let taken = Taken::default();
         let store = taken.clone();
-        let origin =
-            Origin::new(move |asked, sending| match Taken::query(asked, "partNumber").as_deref() {
+        let origin = Origin::new(move |request, sending| {
+            match Taken::query(request, "partNumber").as_deref() {
                 Some("2") => {
                     let body = "<Error><Code>Odd</Code><Message>It is odd.</Message></Error>";
                     Taken::xml(sending, status, body);
                 }
-                _ => store.answer(asked, sending),
-            });
+                _ => store.answer(request, sending),
+            }
+        });
         let here = folder();
         fs::write(here.path().join("file"), noise(20 << 20)).unwrap();
         let args = [&["put", "file", "s3://bucket/x"], args].concat();
         let finished = Running::start(command(&origin.url(), here.path(), &args)).finish();
         finished.failed(1, &["It is odd. (Odd)"]);
-        assert!(origin.asked().iter().any(|asked| asked.method == "DELETE"));
+        assert!(origin.requests().iter().any(|request| request.method == "DELETE"));
         assert!(taken.parts.lock().unwrap().is_empty());
     }
 }
@@ -277,19 +278,20 @@ fn an_upload_whose_keys_have_expired_is_resumed_with_others() {
         let taken = Taken::default();
         let (store, is_refusing) = (taken.clone(), Arc::new(AtomicU32::new(1)));
         let refuses = Arc::clone(&is_refusing);
-        let origin =
-            Origin::new(move |asked, sending| match Taken::query(asked, "partNumber").as_deref() {
+        let origin = Origin::new(move |request, sending| {
+            match Taken::query(request, "partNumber").as_deref() {
                 Some("3") if refuses.load(Ordering::Relaxed) == 1 => {
                     let body = format!("<Error><Code>{code}</Code><Message>No.</Message></Error>");
                     Taken::xml(sending, status, &body);
                 }
-                _ => store.answer(asked, sending),
-            });
+                _ => store.answer(request, sending),
+            }
+        });
         let (here, bytes) = with_a_large_file();
         let args = ["put", "file", "s3://bucket/x", "-j", "1", "--json", "--retries", "0"];
         let finished = Running::start(command(&origin.url(), here.path(), &args)).finish();
         finished.failed(1, &[&format!("({code})")]);
-        assert!(!origin.asked().iter().any(|asked| asked.method == "DELETE"), "{code}");
+        assert!(!origin.requests().iter().any(|request| request.method == "DELETE"), "{code}");
         is_refusing.store(0, Ordering::Relaxed);
         let finished = Running::start(command(&origin.url(), here.path(), &args)).finish();
         assert_eq!(finished.succeeded().receipt()["resumed_at"], 32 << 20, "{code}");
@@ -302,8 +304,8 @@ fn an_upload_whose_keys_have_expired_is_resumed_with_others() {
 fn a_failure_in_a_body_of_success_is_a_failure() {
     let taken = Taken::default();
     let (store, count) = (taken, AtomicU32::new(0));
-    let origin = Origin::new(move |asked, sending| {
-        let is_last = asked.method == "POST" && Taken::query(asked, "uploadId").is_some();
+    let origin = Origin::new(move |request, sending| {
+        let is_last = request.method == "POST" && Taken::query(request, "uploadId").is_some();
         if is_last && count.fetch_add(1, Ordering::Relaxed) == 0 {
             let body = "<Error><Code>InternalError</Code><Message>Again.</Message></Error>";
             return Taken::xml(sending, "200 OK", body);
@@ -312,7 +314,7 @@ fn a_failure_in_a_body_of_success_is_a_failure() {
             let body = "<Error><Code>InvalidPart</Code><Message>A part is gone.</Message></Error>";
             return Taken::xml(sending, "200 OK", body);
         }
-        store.answer(asked, sending);
+        store.answer(request, sending);
     });
     let here = folder();
     fs::write(here.path().join("file"), noise(20 << 20)).unwrap();
@@ -325,8 +327,8 @@ fn a_failure_in_a_body_of_success_is_a_failure() {
 fn a_success_without_a_result_is_believed_only_if_the_object_is_there() {
     for (body, is_there) in [("", false), ("<html>Welcome</html>", false), ("  \n<Err", true)] {
         let store = Taken::default();
-        let origin = Origin::new(move |asked, sending| match asked.method.as_str() {
-            "POST" if Taken::query(asked, "uploadId").is_some() => {
+        let origin = Origin::new(move |request, sending| match request.method.as_str() {
+            "POST" if Taken::query(request, "uploadId").is_some() => {
                 sending.closes = true;
                 // It ends with the connection, as one that breaks off does.
                 sending.head("HTTP/1.1 200 OK\nConnection: close");
@@ -341,7 +343,7 @@ fn a_success_without_a_result_is_believed_only_if_the_object_is_there() {
                 let head = format!("HTTP/1.1 200 OK\nDate: {LATER}");
                 sending.answer(&head, b"<R><UploadId>u/1&amp;</UploadId></R>");
             }
-            _ => store.answer(asked, sending),
+            _ => store.answer(request, sending),
         });
         let here = folder();
         fs::write(here.path().join("file"), noise(20 << 20)).unwrap();
@@ -361,16 +363,16 @@ const LATER: &str = "Fri, 01 Jan 2100 00:00:00 GMT";
 fn a_target_that_appears_during_an_upload_is_left_alone() {
     let taken = Taken::default();
     let store = taken.clone();
-    let origin = Origin::new(move |asked, sending| {
-        let is_last = asked.method == "POST" && Taken::query(asked, "uploadId").is_some();
-        match asked.method.as_str() {
+    let origin = Origin::new(move |request, sending| {
+        let is_last = request.method == "POST" && Taken::query(request, "uploadId").is_some();
+        match request.method.as_str() {
             "HEAD" => sending.answer("HTTP/1.1 404 No", b""),
             _ if is_last => {
-                assert_eq!(asked.field("if-none-match"), Some("*"));
+                assert_eq!(request.field("if-none-match"), Some("*"));
                 let body = "<Error><Code>PreconditionFailed</Code></Error>";
                 Taken::xml(sending, "412 No", body);
             }
-            _ => store.answer(asked, sending),
+            _ => store.answer(request, sending),
         }
     });
     let here = folder();
@@ -389,9 +391,9 @@ const WHOLE_TAG: &str = "5873dd45edd01f09c1ef2e7819369e8e-2";
 /// status, and the first one too unless that answer is lost; it then has an object with this tag.
 fn put_together(status: &'static str, is_lost: bool, tag: &'static str, more: &[&str]) -> Finished {
     let (store, count) = (Taken::default(), AtomicU32::new(0));
-    let origin = Origin::new(move |asked, sending| {
-        let is_last = asked.method == "POST" && Taken::query(asked, "uploadId").is_some();
-        match asked.method.as_str() {
+    let origin = Origin::new(move |request, sending| {
+        let is_last = request.method == "POST" && Taken::query(request, "uploadId").is_some();
+        match request.method.as_str() {
             "HEAD" if count.load(Ordering::Relaxed) == 0 => {
                 sending.answer("HTTP/1.1 404 No", b"");
             }
@@ -406,7 +408,7 @@ fn put_together(status: &'static str, is_lost: bool, tag: &'static str, more: &[
                 sending.closes = true;
             }
             _ if is_last => Taken::xml(sending, status, "<Error><Code>Odd</Code></Error>"),
-            _ => store.answer(asked, sending),
+            _ => store.answer(request, sending),
         }
     });
     let here = folder();
@@ -434,10 +436,10 @@ fn parts_that_the_store_does_not_remove_are_told() {
     fs::write(here.path().join("file"), noise(20 << 20)).unwrap();
     for (status, is_told) in [("204 Gone", false), ("404 No", false), ("403 No", true)] {
         let taken = Taken::default();
-        let origin = Origin::new(move |asked, sending| match asked.method.as_str() {
+        let origin = Origin::new(move |request, sending| match request.method.as_str() {
             "DELETE" => sending.answer(&format!("HTTP/1.1 {status}"), b""),
             "PUT" => Taken::xml(sending, "400 No", "<Error><Code>EntityTooLarge</Code></Error>"),
-            _ => taken.answer(asked, sending),
+            _ => taken.answer(request, sending),
         });
         for more in [&[][..], &["-q"]] {
             let args = [&["put", "file", "s3://bucket/x"], more].concat();

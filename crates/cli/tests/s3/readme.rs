@@ -20,10 +20,10 @@ fn list(files: &[(&str, u64)], sending: &mut Sending) {
 /// A store whose folder has these files, all with the same text.
 fn store(files: &'static [(&'static str, u64)], text: &str) -> Origin {
     let object = Object::new(text.as_bytes().to_vec(), "a");
-    Origin::new(move |asked: &Request, sending: &mut Sending| {
-        match asked.path.contains("list-type=2") {
+    Origin::new(move |request: &Request, sending: &mut Sending| {
+        match request.path.contains("list-type=2") {
             true => list(files, sending),
-            false => object.send(asked, sending),
+            false => object.send(request, sending),
         }
     })
 }
@@ -35,9 +35,10 @@ fn page(node: &Node, path: &str, lines: &[&str]) -> String {
 }
 
 /// The objects that the store was asked for.
-fn asked(store: &Origin) -> Vec<String> {
-    let asked = store.asked().into_iter().filter(|asked| !asked.path.contains("list-type=2"));
-    asked.map(|asked| asked.path).collect()
+fn requests(store: &Origin) -> Vec<String> {
+    let requests =
+        store.requests().into_iter().filter(|request| !request.path.contains("list-type=2"));
+    requests.map(|request| request.path).collect()
 }
 
 #[test]
@@ -48,9 +49,9 @@ fn the_page_of_a_folder_has_its_readme() {
         let text = page(&node, "/", &[]);
         assert!(text.contains("A <em>title</em></h1>"), "{text}");
     }
-    assert_eq!(asked(&store), ["/bucket/sub/README.md"]);
+    assert_eq!(requests(&store), ["/bucket/sub/README.md"]);
     node.get("/README.md").is(200, b"# A *title*");
-    assert_eq!(asked(&store).len(), 1, "it is in the cache");
+    assert_eq!(requests(&store).len(), 1, "it is in the cache");
 }
 
 #[test]
@@ -67,12 +68,12 @@ fn nothing_is_asked_for_where_no_readme_is_shown() {
         let node = before(&store, args);
         assert!(!page(&node, "/", &[]).contains("<em>title"), "{args:?}");
     }
-    assert_eq!(asked(&store), [""; 0]);
+    assert_eq!(requests(&store), [""; 0]);
     for files in [&[("README.md", (128 << 10) + 1)][..], &[("README.rst", 9)]] {
         let store = self::store(files, "# A *title*");
         let node = before(&store, &[]);
         assert_eq!(node.ask("GET", "/", &["Accept: text/html"]).status, 200);
-        assert_eq!(asked(&store), [""; 0], "{files:?}");
+        assert_eq!(requests(&store), [""; 0], "{files:?}");
     }
 }
 
@@ -84,23 +85,23 @@ fn a_readme_that_cannot_be_had_is_left_out() {
     let is_short = Arc::new(AtomicBool::new(false));
     let becomes_short = Arc::clone(&is_short);
     let long = Object::new(vec![b'x'; 5 << 20], "a").with("Cache-Control: max-age=0");
-    let store = Origin::new(move |asked: &Request, sending: &mut Sending| match () {
-        () if asked.path.contains("list-type=2") => {
+    let store = Origin::new(move |request: &Request, sending: &mut Sending| match () {
+        () if request.path.contains("list-type=2") => {
             let folder = ["long", "gone", "cut", "late"].into_iter();
-            let mut folder = folder.filter(|name| asked.path.contains(&format!("sub%2F{name}")));
+            let mut folder = folder.filter(|name| request.path.contains(&format!("sub%2F{name}")));
             let key = folder.next().map_or("README".to_owned(), |name| format!("{name}/README"));
             list(&[(&key, 9)], sending);
         }
-        () if asked.path.contains("/long/") && is_short.load(Ordering::Relaxed) => {
-            Object::new(b"short words".to_vec(), "b").send(asked, sending);
+        () if request.path.contains("/long/") && is_short.load(Ordering::Relaxed) => {
+            Object::new(b"short words".to_vec(), "b").send(request, sending);
         }
-        () if asked.path.contains("/long/") => long.send(asked, sending),
-        () if asked.path.contains("/cut/") => {
+        () if request.path.contains("/long/") => long.send(request, sending),
+        () if request.path.contains("/cut/") => {
             sending.closes = true;
             sending.head("HTTP/1.1 200 OK\nTransfer-Encoding: chunked");
             sending.body(b"5\r\nhello\r\n");
         }
-        () if asked.path.contains("/late/") => {
+        () if request.path.contains("/late/") => {
             held.wait();
             sending.answer("HTTP/1.1 200 OK\nETag: \"a\"", b"late words");
         }
@@ -123,17 +124,17 @@ fn a_readme_that_cannot_be_had_is_left_out() {
 fn a_readme_that_has_changed_is_on_the_next_page() {
     let is_new = Arc::new(AtomicBool::new(false));
     let becomes_new = Arc::clone(&is_new);
-    let store = Origin::new(move |asked: &Request, sending: &mut Sending| {
+    let store = Origin::new(move |request: &Request, sending: &mut Sending| {
         let (text, tag) = match is_new.load(Ordering::Relaxed) {
             true => (&b"new words"[..], "b"),
             false => (&b"old words"[..], "a"),
         };
-        match asked.path.contains("list-type=2") {
+        match request.path.contains("list-type=2") {
             true => list(&[("README.txt", 9)], sending),
             false => {
                 Object::new(text.to_vec(), tag)
                     .with("Cache-Control: no-cache")
-                    .send(asked, sending);
+                    .send(request, sending);
             }
         }
     });

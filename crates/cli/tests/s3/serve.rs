@@ -54,11 +54,11 @@ fn objects_of_a_store_are_kept_and_served() {
 #[test]
 fn keys_that_are_refused_are_replaced_once() {
     let object = Object::new(noise(1000), "one").with("Content-Type: text/plain");
-    let store = Origin::new(move |asked: &Request, sending: &mut Sending| {
-        let authorization = asked.field("authorization").unwrap_or_default();
+    let store = Origin::new(move |request: &Request, sending: &mut Sending| {
+        let authorization = request.field("authorization").unwrap_or_default();
         let body = "<Error><Code>AccessDenied</Code><Message>of bucket</Message></Error>";
-        match authorization.contains("Credential=new/") && asked.path != "/bucket/sub/denied" {
-            true => object.send(asked, sending),
+        match authorization.contains("Credential=new/") && request.path != "/bucket/sub/denied" {
+            true => object.send(request, sending),
             false => {
                 sending.answer("HTTP/1.1 403 No\nContent-Type: application/xml", body.as_bytes())
             }
@@ -115,8 +115,8 @@ fn a_store_that_refuses_for_certain_is_reported_at_the_start() {
 
 #[test]
 fn a_refused_signature_is_no_fault_of_a_client() {
-    let store = Origin::new(move |asked: &Request, sending: &mut Sending| {
-        let code = asked.path.rsplit(['/', '=']).next().unwrap().trim_end_matches("%2F");
+    let store = Origin::new(move |request: &Request, sending: &mut Sending| {
+        let code = request.path.rsplit(['/', '=']).next().unwrap().trim_end_matches("%2F");
         let code = code.trim_start_matches("sub%2F").to_owned();
         let status = if code == "RequestTimeTooSkewed" { 403 } else { 400 };
         let body = format!("<Error><Code>{code}</Code><Message>of bucket</Message></Error>");

@@ -61,8 +61,8 @@ fn a_smaller_budget_holds_from_the_start_on() {
     let node = node.again(&origin.url(), &["--cache-size", "8M"]);
     // Without a request.
     until("room", || used(&node) < 9 * MIB as u64);
-    let asked = origin.asked().len();
-    assert_eq!(asked, 30);
+    let requests = origin.requests().len();
+    assert_eq!(requests, 30);
     (0..30).for_each(|number| node.get(&format!("/{number}")).is(200, &object.bytes));
     assert!(used(&node) < 9 * MIB as u64, "{}", used(&node));
 }
@@ -82,8 +82,8 @@ fn what_is_used_often_stays_when_everything_is_asked_for_once() {
             hot().for_each(|path| node.get(&path).is(200, &object.bytes));
         }
     }
-    let asked = origin.asked();
-    let again = asked.iter().filter(|asked| asked.path.starts_with("/hot/")).count();
+    let requests = origin.requests();
+    let again = requests.iter().filter(|request| request.path.starts_with("/hot/")).count();
     assert!(again <= 22, "{again} requests for 20 objects");
 }
 
@@ -139,8 +139,8 @@ fn one_network_does_not_take_all_relays() {
 fn what_has_no_version_or_no_length_is_passed_on_as_well() {
     let bytes = noise(2 * MIB);
     let body = bytes.clone();
-    let origin = Origin::new(move |asked, sending| {
-        if asked.path == "/plain" {
+    let origin = Origin::new(move |request, sending| {
+        if request.path == "/plain" {
             return sending.answer("HTTP/1.1 200 OK", &body);
         }
         sending.head("HTTP/1.1 200 OK\nTransfer-Encoding: chunked");
@@ -208,9 +208,9 @@ fn nothing_makes_room_for_ranges_that_are_not_kept() {
     let private = Object::new(noise(16 * MIB), "a").with("Cache-Control: no-store");
     let small = Object::new(noise(MIB), "b");
     let (bytes, small_bytes) = (private.bytes.clone(), small.bytes.clone());
-    let origin = Origin::new(move |asked, sending| match asked.path.as_str() {
-        "/private" => private.send(asked, sending),
-        _ => small.send(asked, sending),
+    let origin = Origin::new(move |request, sending| match request.path.as_str() {
+        "/private" => private.send(request, sending),
+        _ => small.send(request, sending),
     });
     let node = Node::new(&origin.url(), &["--cache-size", "24M"]);
     (0..20).for_each(|number| node.get(&format!("/{number}")).is(200, &small_bytes));
@@ -238,9 +238,9 @@ fn old_objects_make_room_where_there_are_no_inodes() {
     for number in 0..40 {
         node.get(&format!("/{number}")).is(200, b"hello");
     }
-    let asked = origin.asked().len();
+    let requests = origin.requests().len();
     node.get("/39").is(200, b"hello");
-    assert_eq!((origin.asked().len(), node.metric("evicted_total") > 0), (asked, true));
+    assert_eq!((origin.requests().len(), node.metric("evicted_total") > 0), (requests, true));
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn a_body_without_a_length_ends_when_nobody_reads_it() {
 #[test]
 fn objects_without_bytes_take_room_too() {
     let empty = Object::new(Vec::new(), "a");
-    let origin = Origin::new(move |asked, sending| empty.send(asked, sending));
+    let origin = Origin::new(move |request, sending| empty.send(request, sending));
     let node = Node::new(&origin.url(), &["--cache-size", "1M"]);
     for number in 0..300 {
         node.get(&format!("/a?{number}")).is(200, b"");
@@ -320,9 +320,9 @@ fn objects_stay_where_they_would_not_make_room() {
     fs::write(&other, vec![1; 12 * MIB]).unwrap();
     node.get("/3").is(200, &object.bytes);
     assert_eq!((node.metric("evicted_total"), node.metric("objects")), (0, 2));
-    let asked = origin.asked().len();
+    let requests = origin.requests().len();
     node.get("/1").is(200, &object.bytes);
-    assert_eq!(origin.asked().len(), asked);
+    assert_eq!(origin.requests().len(), requests);
     // One of them is enough now.
     fs::write(&other, vec![1; 15 * MIB / 2]).unwrap();
     node.get("/4").is(200, &object.bytes);
@@ -339,11 +339,11 @@ fn a_disk_that_fills_up_is_made_room_on_or_passed_by() {
         let bytes = object.bytes.clone();
         let gate = Gate::default();
         let held = gate.clone();
-        let origin = Origin::new(move |asked, sending| {
-            if asked.path == "/small" {
-                return small.send(asked, sending);
+        let origin = Origin::new(move |request, sending| {
+            if request.path == "/small" {
+                return small.send(request, sending);
             }
-            let (head, body) = object.answer(asked);
+            let (head, body) = object.answer(request);
             sending.head(&head);
             let now = body.len().min(2 * MIB);
             sending.body(&body[..now]);
@@ -389,9 +389,9 @@ fn stay_on_a_read_only_disk(cache_size: &str, (number, len): (usize, usize), oth
     let Some(disk) = Mounted::new(FileSystem::Ext4, 150) else { return };
     let (kept, other) = (Object::new(noise(len), "a"), Object::new(noise(other_len), "b"));
     let (kept_bytes, other_bytes) = (kept.bytes.clone(), other.bytes.clone());
-    let origin = Origin::new(move |asked, sending| match asked.path.as_str() {
-        "/other" => other.send(asked, sending),
-        _ => kept.send(asked, sending),
+    let origin = Origin::new(move |request, sending| match request.path.as_str() {
+        "/other" => other.send(request, sending),
+        _ => kept.send(request, sending),
     });
     let cache = tempfile::tempdir_in(disk.root()).unwrap();
     let node = Node::on(cache, &origin.url(), &["--cache-size", cache_size]);

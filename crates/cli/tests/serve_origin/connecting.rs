@@ -56,7 +56,7 @@ fn an_origin_that_hangs_is_left_alone_while_another_one_answers() {
     for number in 0..4 {
         node.get(&format!("/{number}")).is(200, b"hello");
     }
-    assert!(hanging.asked().len() < 4, "{:#?}", hanging.asked());
+    assert!(hanging.requests().len() < 4, "{:#?}", hanging.requests());
     gate.open();
 }
 

@@ -52,11 +52,11 @@ fn parts_of_a_large_object_leave_for_others_of_it() {
     }
     until("room", || node.metric("reserved_bytes") == 0);
     assert!(node.metric("evicted_total") >= 1);
-    let asked = origin.asked().len();
+    let requests = origin.requests().len();
     for start in [130, 150, 180, 190, 200, 258] {
         assert!(check(&node, &bytes, start * MIB..(start + 2) * MIB - 5));
     }
-    assert_eq!(origin.asked().len(), asked);
+    assert_eq!(origin.requests().len(), requests);
     assert_eq!((node.metric("objects"), node.metric("relayed_bytes_total")), (1, 0));
     let room = 141 * MIB as u64;
     assert!(used(&node) < room, "{}", used(&node));
@@ -206,13 +206,13 @@ fn room_is_made_as_bytes_come_and_none_for_what_is_not_stored() {
     let small_bytes = small.bytes.clone();
     let gate = Gate::default();
     let held = gate.clone();
-    let origin = Origin::new(move |asked, sending| {
-        let object = match asked.path.as_str() {
+    let origin = Origin::new(move |request, sending| {
+        let object = match request.path.as_str() {
             "/public" | "/other" => large.clone(),
             "/private" => large.clone().with("Cache-Control: no-store"),
             _ => small.clone(),
         };
-        let (head, body) = object.answer(asked);
+        let (head, body) = object.answer(request);
         sending.head(&head);
         sending.body(&body[..body.len().min(MIB)]);
         if body.len() > MIB {
@@ -245,19 +245,19 @@ fn an_object_larger_than_the_room_takes_that_of_no_other() {
     let bytes = Arc::clone(&object.bytes);
     let small = Object::new(noise(MIB), "b");
     let small_bytes = small.bytes.clone();
-    let origin = Origin::new(move |asked, sending| match asked.path.as_str() {
-        "/a" => object.send(asked, sending),
-        _ => small.send(asked, sending),
+    let origin = Origin::new(move |request, sending| match request.path.as_str() {
+        "/a" => object.send(request, sending),
+        _ => small.send(request, sending),
     });
     for (size, is_kept) in [("80M", false), ("125M", true)] {
         let node = Node::new(&origin.url(), &["--cache-size", size]);
         let others = || (0..10).map(|number| format!("/{number}"));
         others().for_each(|path| node.get(&path).is(200, &small_bytes));
-        let before = origin.asked().len();
+        let before = origin.requests().len();
         for _ in 0..3 {
             node.get("/a").is(200, &bytes);
         }
-        assert_eq!(origin.asked().len() - before, if is_kept { 1 } else { 3 });
+        assert_eq!(origin.requests().len() - before, if is_kept { 1 } else { 3 });
         others().for_each(|path| {
             let reply = node.get(&path);
             assert!(reply.cache().starts_with("underpass; hit"), "{size}: {}", reply.cache());
@@ -272,7 +272,7 @@ fn what_a_fill_has_written_counts_once() {
     let Some(disk) = Mounted::new(FileSystem::Tmpfs, 300) else { return };
     let object = Object::new(bytes(200), "a");
     let all = Arc::clone(&object.bytes);
-    let origin = Origin::new(move |asked, sending| object.send(asked, sending));
+    let origin = Origin::new(move |request, sending| object.send(request, sending));
     let node = Node::on(tempfile::tempdir_in(disk.root()).unwrap(), &origin.url(), &[]);
     node.get("/a").is(200, &all);
     until("all of it", || node.metric("used_bytes") == 200 * MIB as u64);
@@ -283,9 +283,9 @@ fn a_part_of_a_large_object_leaves_a_disk_without_any_room() {
     let Some(disk) = Mounted::new(FileSystem::Tmpfs, 300) else { return };
     let (large, small) = (Object::new(bytes(200), "a"), Object::new(noise(MIB), "b"));
     let (large_bytes, small_bytes) = (Arc::clone(&large.bytes), Arc::clone(&small.bytes));
-    let origin = Origin::new(move |asked, sending| match asked.path.as_str() {
-        "/b" => small.send(asked, sending),
-        _ => large.send(asked, sending),
+    let origin = Origin::new(move |request, sending| match request.path.as_str() {
+        "/b" => small.send(request, sending),
+        _ => large.send(request, sending),
     });
     let node = Node::on(tempfile::tempdir_in(disk.root()).unwrap(), &origin.url(), &[]);
     node.get("/a").is(200, &large_bytes);

@@ -39,12 +39,12 @@ fn the_second_client_gets_the_bytes_from_the_disk_and_both_from_the_kernel() {
     assert_eq!(head.field("content-length"), Some(&*LEN.to_string()));
     node.ask("GET", "/a/b%20c?d=e", &["If-None-Match: \"a\""]).is(304, b"");
     node.range("/a/b%20c?d=e", "-5").is(206, &object.bytes[LEN - 5..]);
-    let asked = origin.asked();
-    assert_eq!(asked.len(), 1, "{asked:?}");
-    assert_eq!(asked[0].path, "/a/b%20c?d=e");
-    assert_eq!(asked[0].field("accept-encoding"), Some("identity"));
-    assert!(asked[0].field("cdn-loop").unwrap().starts_with("underpass-"));
-    assert_eq!(asked[0].field("host"), Some(&*origin.address));
+    let requests = origin.requests();
+    assert_eq!(requests.len(), 1, "{requests:?}");
+    assert_eq!(requests[0].path, "/a/b%20c?d=e");
+    assert_eq!(requests[0].field("accept-encoding"), Some("identity"));
+    assert!(requests[0].field("cdn-loop").unwrap().starts_with("underpass-"));
+    assert_eq!(requests[0].field("host"), Some(&*origin.address));
     let log = node.log();
     assert_eq!(log[0]["cache"], "miss");
     assert_eq!(log[0]["origin_bytes"], LEN as u64);
@@ -72,11 +72,11 @@ fn a_client_without_a_place_resets_no_other_one() {
     let bytes = object.bytes.clone();
     let gate = Gate::default();
     let held = gate.clone();
-    let origin = Origin::new(move |asked, sending| {
-        if asked.path != "/a" {
+    let origin = Origin::new(move |request, sending| {
+        if request.path != "/a" {
             held.wait();
         }
-        object.send(asked, sending);
+        object.send(request, sending);
     });
     let node = Node::new(&origin.url(), &["--trusted-proxy", "127.0.0.1"]);
     let (greedy, other) = ("X-Forwarded-For: 192.0.2.1", "X-Forwarded-For: 192.0.2.2");
@@ -107,7 +107,7 @@ fn clients_get_what_has_come_and_one_request_serves_them_all() {
     clients.iter_mut().for_each(|client| client.read_body(LEN / 2));
     gate.open();
     clients.into_iter().for_each(|client| client.finish().is(200, &object.bytes));
-    assert_eq!(origin.asked().len(), 1);
+    assert_eq!(origin.requests().len(), 1);
     assert_eq!(origin.sent(), LEN as u64);
 }
 
@@ -123,7 +123,7 @@ fn neither_a_slow_client_nor_one_that_leaves_holds_up_a_fill() {
     drop(node.client("GET", "/b", &[]));
     until_stored(&node, 2 * object.bytes.len() as u64);
     node.get("/b").is(200, &object.bytes);
-    assert_eq!(origin.asked().len(), 2);
+    assert_eq!(origin.requests().len(), 2);
 }
 
 /// An origin that gives each connection little makes fills last for long.
@@ -132,9 +132,9 @@ fn slow_fills_that_nobody_reads_hold_up_nobody() {
     let is_over = Arc::new(AtomicBool::new(false));
     let ends = Arc::clone(&is_over);
     let small = Object::new(b"small".to_vec(), "a").with("Cache-Control: max-age=0");
-    let origin = Origin::new(move |asked, sending| {
-        if !asked.path.starts_with("/slow/") {
-            return small.send(asked, sending);
+    let origin = Origin::new(move |request, sending| {
+        if !request.path.starts_with("/slow/") {
+            return small.send(request, sending);
         }
         sending.head("HTTP/1.1 200 OK\nETag: \"a\"\nContent-Length: 60000000");
         while !ends.load(Ordering::Relaxed) {
@@ -169,7 +169,7 @@ fn a_client_that_leaves_is_noticed_while_the_origin_is_silent() {
         let node = Node::new(&origin.url(), &[]);
         let lines: &[&str] = if line.is_empty() { &[] } else { &[line] };
         let mut client = node.client("GET", "/a", lines);
-        until("a request", || origin.asked().len() == 1);
+        until("a request", || origin.requests().len() == 1);
         if lines.is_empty() {
             client.read_body(1);
         }
@@ -219,15 +219,15 @@ fn a_body_of_unknown_length_is_passed_on_as_it_comes() {
     again.is(200, &bytes);
     assert_eq!(again.field("content-length"), Some(&*LEN.to_string()));
     node.range("/a", "5-9").is(206, &bytes[5..10]);
-    assert_eq!(origin.asked().len(), 1);
+    assert_eq!(origin.requests().len(), 1);
 }
 
 #[test]
 fn a_body_that_breaks_off_is_resumed_by_its_version() {
     let object = Object::new(noise(LEN), "a");
     let bytes = object.bytes.clone();
-    let origin = Origin::new(move |asked, sending| {
-        let (head, body) = object.answer(asked);
+    let origin = Origin::new(move |request, sending| {
+        let (head, body) = object.answer(request);
         sending.head(&head);
         // At most a third for each request.
         sending.closes = body.len() > LEN / 3;
@@ -235,9 +235,12 @@ fn a_body_that_breaks_off_is_resumed_by_its_version() {
     });
     let node = Node::new(&origin.url(), &[]);
     node.get("/a").is(200, &bytes);
-    let asked = origin.asked();
-    assert!(asked.len() >= 3, "{asked:?}");
-    assert!(asked[1..].iter().all(|asked| asked.field("if-range") == Some("\"a\"")), "{asked:?}");
+    let requests = origin.requests();
+    assert!(requests.len() >= 3, "{requests:?}");
+    assert!(
+        requests[1..].iter().all(|request| request.field("if-range") == Some("\"a\"")),
+        "{requests:?}"
+    );
     assert_eq!(origin.sent(), LEN as u64);
 }
 
@@ -246,10 +249,10 @@ fn a_coded_body_that_breaks_off_is_resumed_too() {
     let lines = "Content-Encoding: gzip\nCache-Control: max-age=1000";
     let object = Object::new(noise(LEN), "a").with(lines);
     let bytes = object.bytes.clone();
-    let origin = Origin::new(move |asked, sending| {
-        let (head, body) = object.answer(asked);
+    let origin = Origin::new(move |request, sending| {
+        let (head, body) = object.answer(request);
         sending.head(&head);
-        sending.closes = asked.field("range").is_none();
+        sending.closes = request.field("range").is_none();
         sending.body(if sending.closes { &body[..LEN / 2] } else { body });
     });
     let node = Node::new(&origin.url(), &[]);
@@ -258,14 +261,14 @@ fn a_coded_body_that_breaks_off_is_resumed_too() {
         reply.is(200, &bytes);
         assert_eq!(reply.field("content-encoding"), Some("gzip"));
     }
-    assert_eq!(origin.asked().len(), 2);
+    assert_eq!(origin.requests().len(), 2);
 }
 
 #[test]
 fn a_client_is_reset_where_nothing_more_comes() {
-    let origin = Origin::new(|asked, sending| {
+    let origin = Origin::new(|request, sending| {
         sending.closes = true;
-        if asked.field("range").is_none() {
+        if request.field("range").is_none() {
             sending.head("HTTP/1.1 200 OK\nETag: \"a\"\nContent-Length: 100000");
             sending.body(&[b'x'; 1000]);
         }
@@ -287,8 +290,8 @@ fn a_client_is_reset_where_nothing_more_comes() {
 
 #[test]
 fn many_objects_are_filled_at_once() {
-    let origin = Origin::new(|asked, sending| {
-        Object::new(asked.path.repeat(100_000).into_bytes(), "a").send(asked, sending);
+    let origin = Origin::new(|request, sending| {
+        Object::new(request.path.repeat(100_000).into_bytes(), "a").send(request, sending);
     });
     let node = Node::new(&origin.url(), &[]);
     thread::scope(|scope| {
@@ -356,8 +359,8 @@ fn a_tier_is_another_node() {
         assert!(reply.field("age").is_some());
     }
     nodes[0].range("/a", "5-99").is(206, &object.bytes[5..100]);
-    assert_eq!((origin.asked().len(), origin.sent()), (1, object.bytes.len() as u64));
-    assert!(origin.asked()[0].field("cdn-loop").unwrap().split(", ").count() == 2);
+    assert_eq!((origin.requests().len(), origin.sent()), (1, object.bytes.len() as u64));
+    assert!(origin.requests()[0].field("cdn-loop").unwrap().split(", ").count() == 2);
     // A parent that is gone is no reason to forget; another one goes on where the first was.
     drop(parent);
     nodes[1].get("/a").is(200, &object.bytes);
@@ -395,9 +398,9 @@ fn a_fill_that_all_have_left_ends_at_a_border_unless_most_is_there() {
     let piece = noise(PIECE);
     let gate = Gate::default();
     let held = gate.clone();
-    let origin = Origin::new(move |asked, sending| {
-        let Range { start, end } = asked.range(160 * PIECE).unwrap_or(0..160 * PIECE);
-        let head = match asked.field("range") {
+    let origin = Origin::new(move |request, sending| {
+        let Range { start, end } = request.range(160 * PIECE).unwrap_or(0..160 * PIECE);
+        let head = match request.field("range") {
             Some(_) => format!(
                 "HTTP/1.1 206 Partial\nContent-Range: bytes {start}-{}/{}",
                 end - 1,
@@ -405,10 +408,10 @@ fn a_fill_that_all_have_left_ends_at_a_border_unless_most_is_there() {
             ),
             None => "HTTP/1.1 200 OK".to_owned(),
         };
-        let lines = if asked.path == "/none" { "X-Any: 1" } else { "ETag: \"a\"" };
+        let lines = if request.path == "/none" { "X-Any: 1" } else { "ETag: \"a\"" };
         let lines = format!("{lines}\nCache-Control: max-age=1000");
         sending.head(&format!("{head}\n{lines}\nContent-Length: {}", end - start));
-        let border = if asked.path == "/most" { 100 * PIECE } else { 4 * PIECE };
+        let border = if request.path == "/most" { 100 * PIECE } else { 4 * PIECE };
         let mut at = start;
         while at < end {
             let next = ((at / PIECE + 1) * PIECE).min(end);
@@ -416,7 +419,7 @@ fn a_fill_that_all_have_left_ends_at_a_border_unless_most_is_there() {
                 held.wait();
             }
             sending.body(&piece[at % PIECE..at % PIECE + (next - at)]);
-            if asked.path != "/most" {
+            if request.path != "/most" {
                 thread::sleep(Duration::from_millis(10));
             }
             at = next;
@@ -451,11 +454,11 @@ fn nothing_waits_for_a_disk_that_syncs() {
     let (old_bytes, new_bytes) = (old.bytes.clone(), new.bytes.clone());
     let (gate, is_changed) = (Gate::default(), Arc::new(AtomicBool::new(false)));
     let (held, changed) = (gate.clone(), Arc::clone(&is_changed));
-    let origin = Origin::new(move |asked, sending| {
+    let origin = Origin::new(move |request, sending| {
         if changed.load(Ordering::Relaxed) {
-            return new.send(asked, sending);
+            return new.send(request, sending);
         }
-        let (head, body) = old.answer(asked);
+        let (head, body) = old.answer(request);
         sending.head(&head);
         sending.body(&body[..LEN / 2]);
         held.wait();

@@ -26,9 +26,9 @@ fn what_is_stale_is_validated_and_sent_once() {
     let second = node.get("/a");
     second.is(200, b"hello");
     assert!(second.cache().contains("fwd=stale; fwd-status=304"), "{}", second.cache());
-    let asked = origin.asked();
-    assert_eq!(asked.len(), 2);
-    assert_eq!(asked[1].field("if-none-match"), Some("\"a\""));
+    let requests = origin.requests();
+    assert_eq!(requests.len(), 2);
+    assert_eq!(requests[1].field("if-none-match"), Some("\"a\""));
     assert_eq!(origin.sent(), 5);
 }
 
@@ -36,10 +36,10 @@ fn what_is_stale_is_validated_and_sent_once() {
 fn an_answer_that_has_the_same_version_again_changes_nothing() {
     for lines in ["Cache-Control: no-cache", "Cache-Control: no-cache\nContent-Encoding: gzip"] {
         let object = object(lines);
-        let origin = Origin::new(move |asked, sending| {
-            let mut asked = asked.clone();
-            asked.fields.retain(|(name, _)| !name.eq_ignore_ascii_case("if-none-match"));
-            object.send(&asked, sending);
+        let origin = Origin::new(move |request, sending| {
+            let mut request = request.clone();
+            request.fields.retain(|(name, _)| !name.eq_ignore_ascii_case("if-none-match"));
+            object.send(&request, sending);
         });
         let node = Node::new(&origin.url(), &[]);
         for count in 1..4 {
@@ -47,7 +47,7 @@ fn an_answer_that_has_the_same_version_again_changes_nothing() {
             reply.is(200, b"hello");
             assert_eq!(reply.cache().contains("fwd=stale; fwd-status=200"), count > 1, "{reply:?}");
             until_stored(&node, 5);
-            assert_eq!(origin.asked().len(), count);
+            assert_eq!(origin.requests().len(), count);
         }
         assert_eq!(node.metric("changed_total"), 0, "{lines}");
     }
@@ -123,16 +123,16 @@ fn the_same_version_in_chunks_is_not_another_one() {
     gate.open();
     clients.drain(..).for_each(|client| client.finish().is(200, b"hello world"));
     node.get("/a").is(200, b"hello world");
-    assert_eq!((origin.asked().len(), node.metric("changed_total")), (4, 0));
+    assert_eq!((origin.requests().len(), node.metric("changed_total")), (4, 0));
 }
 
 #[test]
 fn a_confirmation_of_another_version_is_none() {
     let versions = AtomicUsize::new(0);
-    let origin = Origin::new(move |asked, sending| {
+    let origin = Origin::new(move |request, sending| {
         let number = versions.fetch_add(1, Ordering::Relaxed);
         let head = format!("Cache-Control: max-age=0\nETag: \"{number}\"");
-        match asked.field("if-none-match") {
+        match request.field("if-none-match") {
             Some(_) => sending.head(&format!("HTTP/1.1 304 Not Modified\n{head}")),
             None => sending.answer(&format!("HTTP/1.1 200 OK\n{head}"), b"hello"),
         }
@@ -146,11 +146,11 @@ fn a_confirmation_of_another_version_is_none() {
 
 #[test]
 fn an_answer_without_an_age_is_new() {
-    let origin = Origin::new(|asked, sending| match asked.field("if-none-match") {
+    let origin = Origin::new(|request, sending| match request.field("if-none-match") {
         Some(_) => {
             sending.head("HTTP/1.1 304 Not Modified\nETag: \"a\"\nCache-Control: max-age=1000")
         }
-        None => object("Cache-Control: max-age=1000\nAge: 5000").send(asked, sending),
+        None => object("Cache-Control: max-age=1000\nAge: 5000").send(request, sending),
     });
     let node = Node::new(&origin.url(), &[]);
     let age = |reply: &Reply| reply.field("age").unwrap().parse::<u64>().unwrap();
@@ -160,7 +160,7 @@ fn an_answer_without_an_age_is_new() {
     second.is(200, b"hello");
     assert!(age(&second) < 1000, "{}", second.head);
     assert!(node.get("/a").cache().contains("hit"));
-    assert_eq!(origin.asked().len(), 2);
+    assert_eq!(origin.requests().len(), 2);
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn what_does_not_say_how_long_it_is_fresh_is_so_for_the_time_given() {
         node.get("/a").is(200, b"hello");
         until_stored(&node, 5);
         node.get("/a").is(200, b"hello");
-        assert_eq!(origin.asked().len(), expected);
+        assert_eq!(origin.requests().len(), expected);
     }
 }
 
@@ -186,7 +186,7 @@ fn a_stale_object_is_served_while_it_is_validated() {
     let second = node.get("/a");
     second.is(200, b"hello");
     assert!(second.cache().ends_with("detail=revalidating"), "{}", second.cache());
-    until("a validation", || origin.asked().len() == 2);
+    until("a validation", || origin.requests().len() == 2);
 }
 
 #[test]
@@ -201,15 +201,15 @@ fn what_is_not_there_is_not_asked_for_again_at_once() {
     let second = node.get("/a");
     assert_eq!(second.status, 404);
     assert_eq!(second.cache(), "underpass; hit; detail=negative");
-    assert_eq!(origin.asked().len(), 1);
+    assert_eq!(origin.requests().len(), 1);
 }
 
 #[test]
 fn an_object_that_is_gone_is_removed() {
     let count = AtomicUsize::new(0);
     let object = object("Cache-Control: max-age=0");
-    let origin = Origin::new(move |asked, sending| match count.fetch_add(1, Ordering::Relaxed) {
-        0 => object.send(asked, sending),
+    let origin = Origin::new(move |request, sending| match count.fetch_add(1, Ordering::Relaxed) {
+        0 => object.send(request, sending),
         _ => sending.answer("HTTP/1.1 410 Gone", b""),
     });
     let node = Node::new(&origin.url(), &["--stale-if-error", "1d"]);
@@ -236,7 +236,7 @@ fn what_is_for_one_client_is_passed_on_and_not_stored() {
             assert!(!reply.cache().contains("stored"), "{}", reply.cache());
             assert_eq!(reply.field("set-cookie"), None);
         }
-        assert_eq!(origin.asked().len(), 2, "{line}");
+        assert_eq!(origin.requests().len(), 2, "{line}");
         assert_eq!(node.metric("objects"), 0);
     }
 }
@@ -265,10 +265,10 @@ fn a_version_that_breaks_off_does_not_replace_a_whole_one_while_the_origin_fails
     for framing in ["ETag: \"new\"\nContent-Length: 100", "Transfer-Encoding: chunked"] {
         let count = Arc::new(AtomicUsize::new(0));
         let asked_before = Arc::clone(&count);
-        let origin = Origin::new(move |asked, sending| {
+        let origin = Origin::new(move |request, sending| {
             let number = asked_before.fetch_add(1, Ordering::Relaxed);
             match number {
-                0 => object("Cache-Control: max-age=0").send(asked, sending),
+                0 => object("Cache-Control: max-age=0").send(request, sending),
                 1 => {
                     sending.head(&format!("HTTP/1.1 200 OK\n{framing}"));
                     sending.body(b"3\r\nnew\r\n");
@@ -335,9 +335,9 @@ fn failures_of_the_origin_are_told_and_left_alone_for_a_moment() {
 fn an_origin_that_asks_for_a_pause_gets_one_while_a_stale_version_is_used() {
     for (line, asked_again) in [("Retry-After: 600", 1), ("X: y", 3)] {
         let object = object("Cache-Control: max-age=0");
-        let origin = Origin::new(move |asked, sending| match asked.field("if-none-match") {
+        let origin = Origin::new(move |request, sending| match request.field("if-none-match") {
             Some(_) => sending.answer(&format!("HTTP/1.1 429 Too Many Requests\n{line}"), b"no"),
-            None => object.send(asked, sending),
+            None => object.send(request, sending),
         });
         let node = Node::new(&origin.url(), &["--stale-if-error", "1d"]);
         node.get("/a").is(200, b"hello");
@@ -347,7 +347,7 @@ fn an_origin_that_asks_for_a_pause_gets_one_while_a_stale_version_is_used() {
             stale.is(200, b"hello");
             assert!(stale.cache().contains("detail=origin-failed"), "{}", stale.cache());
         }
-        assert_eq!(origin.asked().len(), 1 + asked_again, "{line}");
+        assert_eq!(origin.requests().len(), 1 + asked_again, "{line}");
         // Other files are asked for all the same, and what must be validated is.
         node.get("/b").is(200, b"hello");
         assert_eq!(node.ask("POST", "/.underpass/expire?prefix=/a", &[]).status, 200);
@@ -370,7 +370,7 @@ fn too_many_requests_are_passed_on_with_and_without_a_time() {
         assert_eq!(node.metric("objects"), 0);
         // It is about one request, and the origin is asked for the next one.
         assert_eq!(node.get("/a").status, 429);
-        assert_eq!(origin.asked().len(), 2);
+        assert_eq!(origin.requests().len(), 2);
     }
 }
 
@@ -380,9 +380,9 @@ fn a_body_goes_on_after_the_pause_that_the_origin_asks_for() {
     let bytes = object.bytes.clone();
     let count = AtomicUsize::new(0);
     let refused = Mutex::new(None);
-    let origin = Origin::new(move |asked, sending| match count.fetch_add(1, Ordering::Relaxed) {
+    let origin = Origin::new(move |request, sending| match count.fetch_add(1, Ordering::Relaxed) {
         0 => {
-            let (head, body) = object.answer(asked);
+            let (head, body) = object.answer(request);
             sending.head(&head);
             sending.body(&body[..100_000]);
             sending.closes = true;
@@ -395,14 +395,14 @@ fn a_body_goes_on_after_the_pause_that_the_origin_asks_for() {
             // Too early, and the body ends without the rest.
             let at = refused.lock().unwrap().unwrap();
             match at.elapsed() >= Duration::from_secs(3) {
-                true => object.send(asked, sending),
+                true => object.send(request, sending),
                 false => sending.answer("HTTP/1.1 404 No", b""),
             }
         }
     });
     let node = Node::new(&origin.url(), &[]);
     node.get("/a").is(200, &bytes);
-    assert_eq!(origin.asked().len(), 3);
+    assert_eq!(origin.requests().len(), 3);
 }
 
 #[test]
@@ -418,17 +418,17 @@ fn the_next_origin_answers_for_one_that_fails() {
         node.get(path).is(200, b"hello");
     }
     // A status may be about one object, so it is asked for the others too.
-    assert_eq!(broken.asked().len(), 3);
-    assert_eq!(good.asked().len(), 3);
+    assert_eq!(broken.requests().len(), 3);
+    assert_eq!(good.requests().len(), 3);
 }
 
 #[test]
 fn an_object_that_fails_does_not_stop_the_others() {
     let object = object("Cache-Control: max-age=1000");
-    let origin = Origin::new(move |asked, sending| match asked.path.as_str() {
+    let origin = Origin::new(move |request, sending| match request.path.as_str() {
         "/broken" => sending.answer("HTTP/1.1 500 No", b""),
         "/cut" => sending.closes = true,
-        _ => object.send(asked, sending),
+        _ => object.send(request, sending),
     });
     let node = Node::new(&origin.url(), &[]);
     for number in 0..5 {

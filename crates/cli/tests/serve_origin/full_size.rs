@@ -104,11 +104,11 @@ fn version_of(body: &[u8]) -> Option<u64> {
 /// bodies, one breaks off in the middle.
 fn changing(len: usize) -> Origin {
     let (begun, count) = (Instant::now(), AtomicU64::new(0));
-    Origin::new(move |asked: &Request, sending: &mut Sending| {
+    Origin::new(move |request: &Request, sending: &mut Sending| {
         let version = begun.elapsed().as_secs();
         let object = Object::new(body_of(version, len), &format!("v{version}"));
         let object = object.with("Cache-Control: max-age=1");
-        let (head, body) = object.answer(asked);
+        let (head, body) = object.answer(request);
         sending.head(&head);
         let breaks = body.len() > len / 2 && count.fetch_add(1, Ordering::Relaxed) % 3 == 2;
         let sent = if breaks { body.len() / 2 } else { body.len() };
@@ -181,7 +181,7 @@ fn a_changing_object_is_whole_in_one_version_or_fails_through_two_tiers() {
         "{clients} slow clients, {seconds} s, a new version each second: {whole} whole bodies of \
          {} versions, {failed} failures, {} requests to the origin",
         versions.len(),
-        origin.asked().len()
+        origin.requests().len()
     );
     assert!(whole > clients && versions.len() > 1, "{whole} {versions:?}");
     drop(balancer);
@@ -201,9 +201,9 @@ fn memory_with(len: usize, filling: u64, kept: u64, kept_len: usize) -> [u64; 3]
     let gate = Gate::default();
     let held = gate.clone();
     let bytes = noise(kept_len);
-    let origin = Origin::new(move |asked: &Request, sending: &mut Sending| {
-        if asked.path.starts_with("/kept") {
-            return Object::new(bytes.clone(), "one").send(asked, sending);
+    let origin = Origin::new(move |request: &Request, sending: &mut Sending| {
+        if request.path.starts_with("/kept") {
+            return Object::new(bytes.clone(), "one").send(request, sending);
         }
         sending.head(&format!("HTTP/1.1 200 OK\nETag: \"one\"\nContent-Length: {len}"));
         sending.body(&[7; 64 << 10]);

@@ -29,7 +29,7 @@ fn what_is_declared_stale_is_validated_even_after_a_restart() {
     }
     until_stored(&node, 15);
     assert_eq!(post(&node, "/.underpass/expire?prefix=/a/", &[]), 200);
-    assert_eq!(origin.asked().len(), 3);
+    assert_eq!(origin.requests().len(), 3);
     // Times are kept in milliseconds: what comes within the same one may count as older.
     std::thread::sleep(std::time::Duration::from_millis(5));
     let first = node.get("/a/1");
@@ -37,13 +37,13 @@ fn what_is_declared_stale_is_validated_even_after_a_restart() {
     assert!(first.cache().contains("fwd=stale; fwd-status=304"), "{}", first.cache());
     assert_eq!(node.get("/a/1").cache().split("; ttl").next(), Some("underpass; hit"));
     node.get("/b/1").is(200, b"hello");
-    assert_eq!(origin.asked().len(), 4);
+    assert_eq!(origin.requests().len(), 4);
     let node = node.again(&origin.url(), &[]);
     node.get("/a/1").is(200, b"hello");
     node.get("/b/1").is(200, b"hello");
-    assert_eq!(origin.asked().len(), 4);
+    assert_eq!(origin.requests().len(), 4);
     node.get("/a/2").is(200, b"hello");
-    assert_eq!(origin.asked().len(), 5);
+    assert_eq!(origin.requests().len(), 5);
     assert_eq!(post(&node, "/.underpass/expire?prefix=nowhere", &[]), 400);
     // Not for pages of other sites, and not from elsewhere.
     let target = "/.underpass/expire?prefix=/";
@@ -62,7 +62,7 @@ fn errors_are_declared_stale_too() {
     assert_eq!(post(&node, "/.underpass/expire?prefix=/a", &[]), 200);
     std::thread::sleep(std::time::Duration::from_millis(5));
     node.get("/a").is(404, b"words");
-    assert_eq!(origin.asked().len(), 2);
+    assert_eq!(origin.requests().len(), 2);
 }
 
 #[test]
@@ -84,8 +84,8 @@ fn a_node_is_filled_and_declared_stale_by_those_who_may_write() {
 fn a_range_is_filled_without_being_sent() {
     let bytes = noise(5 << 20);
     let object = Object::new(bytes.clone(), "a");
-    let origin = Origin::new(move |asked, sending| match asked.path.as_str() {
-        "/a%20b" => object.send(asked, sending),
+    let origin = Origin::new(move |request, sending| match request.path.as_str() {
+        "/a%20b" => object.send(request, sending),
         _ => sending.answer("HTTP/1.1 404 No", b""),
     });
     let node = Node::new(&origin.url(), &[]);
@@ -112,10 +112,10 @@ fn what_is_filled_is_what_clients_with_the_same_fields_get() {
     let node = Node::new(&origin.url(), &["--vary-on", "X-Kind"]);
     assert_eq!(post(&node, "/.underpass/fill?path=/a", &[]), 200);
     assert_eq!(post(&node, "/.underpass/fill?path=/a", &["X-Kind: one"]), 200);
-    assert_eq!(origin.asked().len(), 2);
+    assert_eq!(origin.requests().len(), 2);
     node.get("/a").is(200, b"hello");
     node.ask("GET", "/a", &["X-Kind: one"]).is(200, b"hello");
-    assert_eq!(origin.asked().len(), 2);
+    assert_eq!(origin.requests().len(), 2);
 }
 
 #[test]
@@ -151,9 +151,9 @@ fn what_is_removed_is_gone_after_a_power_cut_too() {
     let is_gone = Arc::new(AtomicBool::new(false));
     let at_origin = Arc::clone(&is_gone);
     let object = Object::new(b"hello".to_vec(), "a").with("Cache-Control: max-age=0");
-    let origin = Origin::new(move |asked, sending| match at_origin.load(Ordering::Relaxed) {
+    let origin = Origin::new(move |request, sending| match at_origin.load(Ordering::Relaxed) {
         true => sending.answer("HTTP/1.1 404 No", b""),
-        false => object.send(asked, sending),
+        false => object.send(request, sending),
     });
     let node = Node::new(&origin.url(), &[]);
     for path in ["/a", "/b", "/c"] {
@@ -200,7 +200,7 @@ fn what_is_purged_while_it_is_fetched_is_not_stored() {
         });
         let node = Node::new(&origin.url(), &[]);
         let old = node.client("GET", "/a", &[]);
-        until("the first request", || origin.asked().len() == 1);
+        until("the first request", || origin.requests().len() == 1);
         assert_eq!(node.ask("PURGE", "/a", &[]).status, 404);
         // The next request does not wait for what was purged.
         let now = status[..3].parse().unwrap();
@@ -208,6 +208,6 @@ fn what_is_purged_while_it_is_fetched_is_not_stored() {
         gate.open();
         old.finish().is(now, b"old");
         node.get("/a").is(now, b"new");
-        assert_eq!(origin.asked().len(), 2, "{status}");
+        assert_eq!(origin.requests().len(), 2, "{status}");
     }
 }

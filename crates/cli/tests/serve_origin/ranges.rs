@@ -23,14 +23,17 @@ fn a_range_is_fetched_in_whole_mib_and_the_rest_later() {
     // The same and its neighbours are here.
     node.range("/a", &format!("{}-{}", 5 * MIB, 6 * MIB - 1))
         .is(206, &object.bytes[5 * MIB..6 * MIB]);
-    assert_eq!(origin.asked().len(), 1);
+    assert_eq!(origin.requests().len(), 1);
     node.range("/a", "-3").is(206, &object.bytes[10 * MIB - 3..]);
     node.range("/a", "0-0,9999999-9999999");
     node.get("/a").is(200, &object.bytes);
     until_stored(&node, 10 * MIB as u64);
-    assert_eq!(origin.sent(), 10 * MIB as u64, "{:#?}", origin.asked());
-    let asked = origin.asked();
-    assert!(asked[1..].iter().all(|asked| asked.field("if-range") == Some("\"a\"")), "{asked:?}");
+    assert_eq!(origin.sent(), 10 * MIB as u64, "{:#?}", origin.requests());
+    let requests = origin.requests();
+    assert!(
+        requests[1..].iter().all(|request| request.field("if-range") == Some("\"a\"")),
+        "{requests:?}"
+    );
 }
 
 #[test]
@@ -49,8 +52,8 @@ fn a_range_beyond_every_file_is_none() {
     ] {
         assert_eq!(node.range(path, &range).status, 416, "{range}");
     }
-    for asked in origin.asked() {
-        let Some(range) = asked.field("range") else { continue };
+    for request in origin.requests() {
+        let Some(range) = request.field("range") else { continue };
         let (start, end) = range.strip_prefix("bytes=").unwrap().split_once('-').unwrap();
         assert!(start.parse::<u64>().unwrap() <= end.parse().unwrap(), "{range}");
     }
@@ -59,7 +62,7 @@ fn a_range_beyond_every_file_is_none() {
 #[test]
 fn a_range_far_ahead_of_a_fill_does_not_wait_for_it() {
     let object = Object::new(noise(20 * MIB), "a");
-    let (origin, gate) = Origin::holding(&object, MIB, |asked| asked.field("range").is_none());
+    let (origin, gate) = Origin::holding(&object, MIB, |request| request.field("range").is_none());
     let node = Node::new(&origin.url(), &[]);
     let mut whole = node.client("GET", "/a", &[]);
     whole.read_body(MIB);
@@ -88,16 +91,16 @@ fn an_origin_without_ranges_is_read_from_the_start_once() {
     gate.open();
     tail.finish().is(206, &bytes[11 * MIB..]);
     until_stored(&node, 12 * MIB as u64);
-    assert_eq!((origin.asked().len(), origin.sent()), (1, 12 * MIB as u64));
+    assert_eq!((origin.requests().len(), origin.sent()), (1, 12 * MIB as u64));
 }
 
 #[test]
 fn an_empty_object_and_ranges_beyond_the_end_have_their_answers() {
     let object = Object::new(Vec::new(), "a");
     let small = Object::new(noise(100), "b");
-    let origin = Origin::new(move |asked, sending| match asked.path.as_str() {
-        "/empty" => object.send(asked, sending),
-        _ => small.send(asked, sending),
+    let origin = Origin::new(move |request, sending| match request.path.as_str() {
+        "/empty" => object.send(request, sending),
+        _ => small.send(request, sending),
     });
     let node = Node::new(&origin.url(), &[]);
     node.range("/empty", "0-9").is(200, b"");
@@ -156,7 +159,7 @@ fn hits_are_whole_for_a_client_that_reads_late() {
             assert!(reply.body == object.bytes[round..], "{len} {round}");
         }
         assert!(client.is_closed());
-        assert_eq!(origin.asked().len(), 1);
+        assert_eq!(origin.requests().len(), 1);
         if len > 20_000 && format == "json" {
             let lines = node.log();
             let copied = |line: &serde_json::Value| line["user_space_bytes"].as_u64();
@@ -186,10 +189,10 @@ fn a_digest_of_the_whole_or_of_a_part_is_not_sent_with_another_part() {
 fn an_origin_that_sends_half_of_each_range_is_asked_for_the_rest() {
     let object = Object::new(noise(3 << 20), "a");
     let bytes = object.bytes.clone();
-    let origin = Origin::new(move |asked, sending| {
+    let origin = Origin::new(move |request, sending| {
         let (tag, bytes, len) = (&object.tag, &object.bytes, object.bytes.len());
-        let Some(Range { start, end }) = asked.range(len) else {
-            return object.send(asked, sending);
+        let Some(Range { start, end }) = request.range(len) else {
+            return object.send(request, sending);
         };
         let end = start + (end - start).div_ceil(2).max(1 << 18).min(end - start);
         let range = format!("Content-Range: bytes {start}-{}/{len}", end - 1);
@@ -207,8 +210,8 @@ fn an_origin_that_sends_half_of_each_range_is_asked_for_the_rest() {
 #[test]
 fn a_relay_whose_origin_stops_in_the_middle_is_reset() {
     let object = Object::new(noise(3 << 20), "a");
-    let origin = Origin::new(move |asked, sending| {
-        if asked.range(object.bytes.len()).is_some_and(|range| range.start > 0) {
+    let origin = Origin::new(move |request, sending| {
+        if request.range(object.bytes.len()).is_some_and(|range| range.start > 0) {
             return sending.answer("HTTP/1.1 500 No", b"");
         }
         let (tag, range) = (&object.tag, "Content-Range: bytes 0-1499999/3145728");
@@ -228,8 +231,8 @@ fn parts_of_an_object_in_a_coding_are_combined_if_they_have_the_same() {
     let bytes = object.bytes.clone();
     let is_other = Arc::new(AtomicBool::new(false));
     let switched = Arc::clone(&is_other);
-    let origin = Origin::new(move |asked, sending| {
-        let (head, body) = object.answer(asked);
+    let origin = Origin::new(move |request, sending| {
+        let (head, body) = object.answer(request);
         let coding = if switched.load(Ordering::Relaxed) { "br" } else { "gzip" };
         sending.head(&head.replace("gzip", coding));
         sending.body(body);

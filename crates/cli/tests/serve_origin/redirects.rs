@@ -6,8 +6,8 @@ use crate::scripted_origin::{Object, Origin};
 
 /// An origin that sends everything elsewhere.
 fn redirecting(to: impl Fn(&str) -> String + Send + Sync + 'static) -> Origin {
-    Origin::new(move |asked, sending| {
-        let place = to(&asked.path);
+    Origin::new(move |request, sending| {
+        let place = to(&request.path);
         sending.answer(&format!("HTTP/1.1 302 Found\nLocation: {place}"), b"");
     })
 }
@@ -25,15 +25,15 @@ fn redirects_to_a_named_host_are_followed_without_secrets() {
     reply.is(206, &bytes[..10]);
     node.ask("GET", "/a", &["X-Kind: one"]).is(200, &bytes);
     node.ask("GET", "/a", &["X-Kind: one"]).is(200, &bytes);
-    assert!(origin.asked().iter().all(|asked| asked.field("authorization").is_some()));
-    assert!(origin.asked().iter().all(|asked| asked.field("x-kind") == Some("one")));
-    let asked = store.asked();
+    assert!(origin.requests().iter().all(|request| request.field("authorization").is_some()));
+    assert!(origin.requests().iter().all(|request| request.field("x-kind") == Some("one")));
+    let requests = store.requests();
     assert_eq!(store.sent(), 3 << 20);
-    for asked in asked {
-        assert_eq!(asked.path, "/store/a");
-        assert_eq!(asked.field("accept-encoding"), Some("identity"));
+    for request in requests {
+        assert_eq!(request.path, "/store/a");
+        assert_eq!(request.field("accept-encoding"), Some("identity"));
         for name in ["authorization", "x-kind"] {
-            assert_eq!(asked.field(name), None, "{name}");
+            assert_eq!(request.field(name), None, "{name}");
         }
     }
 }
@@ -55,7 +55,7 @@ fn redirects_to_other_hosts_are_not_followed() {
         assert_eq!((reply.status, reply.field("location")), (502, None), "{rule}");
         assert!(reply.cache().contains("detail=origin-redirects"), "{}", reply.cache());
     }
-    assert!(store.asked().is_empty());
+    assert!(store.requests().is_empty());
 }
 
 #[test]
@@ -63,5 +63,5 @@ fn redirects_without_an_end_are_given_up() {
     let origin = redirecting(|path| format!("{path}x"));
     let node = Node::new(&origin.url(), &["--origin-redirect", &origin.address]);
     assert_eq!(node.get("/a").status, 502);
-    assert_eq!(origin.asked().len(), 6);
+    assert_eq!(origin.requests().len(), 6);
 }

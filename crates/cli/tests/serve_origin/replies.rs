@@ -26,12 +26,12 @@ fn what_the_origin_says_instead_of_an_object_is_passed_on() {
     assert_eq!(head.field("content-length"), Some("15"));
     // A cookie is for one client, so this is not for the next one.
     node.get("/a").is(404, b"<p>no such file");
-    assert_eq!(origin.asked().len(), 3);
+    assert_eq!(origin.requests().len(), 3);
 }
 
 #[test]
 fn any_final_status_is_passed_on_and_believed_as_long_as_it_says() {
-    for (head, asked) in [
+    for (head, count) in [
         ("HTTP/1.1 201 Created", 2),
         ("HTTP/1.1 403 No", 2),
         ("HTTP/1.1 403 No\nCache-Control: max-age=1000", 1),
@@ -47,7 +47,7 @@ fn any_final_status_is_passed_on_and_believed_as_long_as_it_says() {
         for _ in 0..2 {
             node.get("/a").is(status, b"words");
         }
-        assert_eq!(origin.asked().len(), asked, "{head}");
+        assert_eq!(origin.requests().len(), count, "{head}");
         assert_eq!(node.metric("objects"), 0, "{head}");
     }
 }
@@ -104,9 +104,9 @@ fn a_success_without_its_body_is_a_failure() {
 
 #[test]
 fn redirects_below_the_origin_lead_to_the_node() {
-    let origin = Origin::new(|asked, sending| {
-        let host = asked.field("host").unwrap();
-        let place = match asked.path.as_str() {
+    let origin = Origin::new(|request, sending| {
+        let host = request.field("host").unwrap();
+        let place = match request.path.as_str() {
             "/files/a" => "/files/b".to_owned(),
             "/files/b" => format!("http://{host}/files/c?d"),
             _ => format!("http://{host}/other"),
@@ -126,10 +126,10 @@ fn redirects_below_the_origin_lead_to_the_node() {
 
 #[test]
 fn objects_vary_by_the_fields_that_are_passed_on() {
-    let origin = Origin::new(|asked, sending| {
-        let value = asked.field("x-kind").unwrap_or("none").to_owned();
+    let origin = Origin::new(|request, sending| {
+        let value = request.field("x-kind").unwrap_or("none").to_owned();
         let lines = "Cache-Control: max-age=1000\nVary: X-Kind";
-        Object::new(value.clone().into_bytes(), &value).with(lines).send(asked, sending);
+        Object::new(value.clone().into_bytes(), &value).with(lines).send(request, sending);
     });
     let node = Node::new(&origin.url(), &["--vary-on", "X-Kind"]);
     for _ in 0..2 {
@@ -138,19 +138,19 @@ fn objects_vary_by_the_fields_that_are_passed_on() {
         node.ask("GET", "/a", &["X-Kind: one", "X-Kind:two"]).is(200, b"one, two");
         node.ask("GET", "/a", &["X-Kind: one,  two"]).is(200, b"one, two");
     }
-    assert_eq!(origin.asked().len(), 3);
-    assert!(origin.asked().iter().all(|asked| asked.field("cookie").is_none()));
+    assert_eq!(origin.requests().len(), 3);
+    assert!(origin.requests().iter().all(|request| request.field("cookie").is_none()));
     assert_eq!(node.ask("GET", "/a", &[&format!("X-Kind: {}", "x".repeat(2000))]).status, 431);
     assert_eq!(node.ask("PURGE", "/a", &["X-Kind: one"]).status, 200);
     node.get("/a").is(200, b"none");
     node.ask("GET", "/a", &["X-Kind: one"]).is(200, b"one");
-    assert_eq!(origin.asked().len(), 4);
+    assert_eq!(origin.requests().len(), 4);
 }
 
 #[test]
 fn a_304_brings_fields_that_are_not_about_the_bytes() {
-    let origin = Origin::new(|asked, sending| {
-        match asked.field("if-none-match") {
+    let origin = Origin::new(|request, sending| {
+        match request.field("if-none-match") {
         Some(_) => sending.head(
             "HTTP/1.1 304 Not Modified\nETag: \"a\"\nContent-Type: text/new\nContent-MD5: new\nX-Any: 2\n\
              Date: Sun, 06 Nov 1994 08:49:37 GMT",

@@ -30,7 +30,7 @@ pub fn files(cache: &Path, ending: &str) -> Vec<PathBuf> {
 #[test]
 fn a_killed_node_goes_on_where_it_was() {
     let object = Object::new(noise(LEN), "a");
-    let is_held = |asked: &Request| asked.path == "/b" && asked.field("range").is_none();
+    let is_held = |request: &Request| request.path == "/b" && request.field("range").is_none();
     // The gate stays closed: the node that asks is gone before the rest can be sent.
     let (origin, _gate) = Origin::holding(&object, LEN / 2, is_held);
     let node = Node::new(&origin.url(), &[]);
@@ -42,7 +42,7 @@ fn a_killed_node_goes_on_where_it_was() {
     let whole = node.get("/a");
     whole.is(200, &object.bytes);
     assert!(whole.cache().starts_with("underpass; hit"), "{}", whole.cache());
-    assert_eq!(origin.sent(), before, "{:#?}", origin.asked());
+    assert_eq!(origin.sent(), before, "{:#?}", origin.requests());
     node.get("/b").is(200, &object.bytes);
     // What had come is not fetched again, but for what the journal did not note yet.
     let fetched = origin.sent() - before;
@@ -113,12 +113,12 @@ fn files_of_an_origin_that_is_no_longer_given_are_not_used() {
     }
     until_stored(&node, 2 * LEN as u64);
     // Further origins have the same files, in whatever order they are given.
-    let asked = (one.asked().len(), other.asked().len());
+    let requests = (one.requests().len(), other.requests().len());
     let node = node.again(&one.url(), &["--origin", &other.url()]);
     for path in ["/whole", "/part"] {
         node.get(path).is(200, &[2; LEN]);
     }
-    assert_eq!((one.asked().len(), other.asked().len()), asked);
+    assert_eq!((one.requests().len(), other.requests().len()), requests);
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_damaged_file_is_fetched_again() {
         }
     }
     node.again(&origin.url(), &[]).get("/a").is(200, &bytes);
-    assert_eq!(origin.asked().len(), 2);
+    assert_eq!(origin.requests().len(), 2);
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn a_file_that_is_truncated_while_it_is_open_is_fetched_again() {
         );
         node.get("/a").is(200, &bytes);
         node.get("/a").is(200, &bytes);
-        assert_eq!((node.metric("damaged_total"), origin.asked().len()), (1, 2), "{len} {rest}");
+        assert_eq!((node.metric("damaged_total"), origin.requests().len()), (1, 2), "{len} {rest}");
     }
 }
 
@@ -191,7 +191,7 @@ fn a_cache_whose_format_is_empty_keeps_its_objects() {
     fs::write(&format, "").unwrap();
     let node = node.again(&origin.url(), &[]);
     node.get("/a").is(200, &bytes);
-    assert_eq!(origin.asked().len(), 1);
+    assert_eq!(origin.requests().len(), 1);
     assert!(fs::read_to_string(format).unwrap().starts_with("underpass cache"));
 }
 
@@ -202,7 +202,7 @@ fn what_is_stored_is_read_without_writing() {
     let before = fs::metadata(&journal).unwrap().ino();
     let node = Node::on(node.cache, &origin.url(), &[]);
     node.get("/a").is(200, &bytes);
-    assert_eq!((fs::metadata(&journal).unwrap().ino(), origin.asked().len()), (before, 1));
+    assert_eq!((fs::metadata(&journal).unwrap().ino(), origin.requests().len()), (before, 1));
 }
 
 #[test]
@@ -237,9 +237,9 @@ fn nodes_killed_in_the_middle_of_fills_keep_no_wrong_byte() {
     let kills: u32 = std::env::var("UNDERPASS_KILLS").map_or(4, |text| text.parse().unwrap());
     let all = Arc::new(noise(LEN + 512 * 4096));
     let of_origin = Arc::clone(&all);
-    let origin = Origin::new(move |asked, sending| {
-        let object = Object::new(bytes_of(&of_origin, &asked.path).to_vec(), &asked.path);
-        let (head, body) = object.answer(asked);
+    let origin = Origin::new(move |request, sending| {
+        let object = Object::new(bytes_of(&of_origin, &request.path).to_vec(), &request.path);
+        let (head, body) = object.answer(request);
         sending.head(&head);
         for part in body.chunks(128 << 10) {
             sending.body(part);
@@ -322,10 +322,10 @@ fn what_could_not_be_synced_is_fetched_again() {
     let strace = ["-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO:when=1"];
     let node = Node::traced_on(folder(), &strace, &origin.url(), &[]);
     node.get("/a").is(200, &object.bytes);
-    let sent = origin.asked().len();
+    let sent = origin.requests().len();
     until("a sync that fails", || node.metric("damaged_total") == 1);
     node.get("/a").is(200, &object.bytes);
-    assert!(origin.asked().len() > sent, "it may have lost its bytes");
+    assert!(origin.requests().len() > sent, "it may have lost its bytes");
     until_stored(&node, LEN as u64);
     node.get("/a").is(200, &object.bytes);
 }
@@ -350,10 +350,10 @@ fn a_client_that_has_nothing_yet_notices_no_failing_disk() {
         return skip("this file system keeps its files in memory");
     }
     reply.is(200, &bytes);
-    assert_eq!((node.metric("damaged_total"), origin.asked().len()), (1, 2));
+    assert_eq!((node.metric("damaged_total"), origin.requests().len()), (1, 2));
     until_stored(&node, LEN as u64);
     node.get("/a").is(200, &bytes);
-    assert_eq!(origin.asked().len(), 2);
+    assert_eq!(origin.requests().len(), 2);
 }
 
 #[test]
@@ -379,11 +379,11 @@ fn a_folder_whose_contents_are_removed_is_used_again() {
     other.args(["serve", "--port", "0", "--origin", &origin.url(), "--cache"]);
     other.arg(node.cache.path());
     Running::start(other).finish().failed(1, &["another process"]);
-    let asked = origin.asked().len();
+    let requests = origin.requests().len();
     let node = node.again(&origin.url(), &[]);
     node.get("/a").is(200, b"hello");
     node.get("/b").is(200, b"hello");
-    assert_eq!(origin.asked().len(), asked);
+    assert_eq!(origin.requests().len(), requests);
 }
 
 #[test]

@@ -23,8 +23,8 @@ fn contents(path: &str) -> Vec<u8> {
 }
 
 fn origin() -> Origin {
-    Origin::new(|asked, sending| {
-        Object::new(contents(&asked.path), &asked.path[1..]).send(asked, sending);
+    Origin::new(|request, sending| {
+        Object::new(contents(&request.path), &request.path[1..]).send(request, sending);
     })
 }
 
@@ -197,10 +197,10 @@ fn a_node_is_filled_by_a_list() {
 
 #[test]
 fn a_list_has_the_fields_by_which_files_vary() {
-    let origin = Origin::new(|asked, sending| {
-        let body = format!("{} {:?}", asked.path, asked.field("x-kind"));
+    let origin = Origin::new(|request, sending| {
+        let body = format!("{} {:?}", request.path, request.field("x-kind"));
         let lines = "Vary: X-Kind\nCache-Control: max-age=1000";
-        Object::new(body.into_bytes(), "one").with(lines).send(asked, sending);
+        Object::new(body.into_bytes(), "one").with(lines).send(request, sending);
     });
     let node = Node::new(&origin.url(), &["--vary-on", "X-Kind"]);
     let list = "/a\n/a\n  X-Kind: one\n/b\n\tX-Kind: two, three\n";
@@ -208,7 +208,7 @@ fn a_list_has_the_fields_by_which_files_vary() {
     assert_eq!((code, &receipt["files"]), (Some(0), &3.into()), "{said}");
     // For all of a list.
     let (code, ..) = fill(&node, "/a\n/b\n", &["--header", "X-Kind: four"]);
-    assert_eq!((code, origin.asked().len()), (Some(0), 5));
+    assert_eq!((code, origin.requests().len()), (Some(0), 5));
     for (path, fields, kind) in [
         ("/a", &[][..], "None"),
         ("/a", &["X-Kind: one"], "Some(\"one\")"),
@@ -218,7 +218,7 @@ fn a_list_has_the_fields_by_which_files_vary() {
     ] {
         node.ask("GET", path, fields).is(200, format!("{path} {kind}").as_bytes());
     }
-    assert_eq!(origin.asked().len(), 5);
+    assert_eq!(origin.requests().len(), 5);
     let here = folder();
     fs::write(here.path().join("list"), "/a\n  no field\n").unwrap();
     let (url, list) = (format!("http://{}", node.address()), here.path().join("list"));
@@ -228,21 +228,21 @@ fn a_list_has_the_fields_by_which_files_vary() {
 
 #[test]
 fn what_is_popular_with_its_fields_is_a_list_for_another_node() {
-    let origin = Origin::new(|asked, sending| {
-        let body = format!("{} {:?}", asked.path, asked.field("x-kind"));
+    let origin = Origin::new(|request, sending| {
+        let body = format!("{} {:?}", request.path, request.field("x-kind"));
         let lines = "Vary: X-Kind\nCache-Control: max-age=1000";
-        Object::new(body.into_bytes(), "one").with(lines).send(asked, sending);
+        Object::new(body.into_bytes(), "one").with(lines).send(request, sending);
     });
     let args = ["--vary-on", "X-Kind", "--vary-on", "X-Other"];
     let node = Node::new(&origin.url(), &args);
-    let asked = [
+    let request = [
         ("/a%20b?x=1", &["X-Kind: one", "X-Other: a b; c=\"d\""][..]),
         ("/a%20b?x=1", &[][..]),
         ("/a%20b?x=1", &["X-Kind:"]),
         ("/b", &["X-Kind: two,  three"]),
     ];
     node.ask("GET", "/b", &["X-Kind: two, three"]);
-    let bodies = asked.map(|(path, fields)| node.ask("GET", path, fields).body);
+    let bodies = request.map(|(path, fields)| node.ask("GET", path, fields).body);
     let list = String::from_utf8(node.get("/.underpass/popular").body).unwrap();
     assert!(list.starts_with("/b 2\n  x-kind: two, three\n/a%20b?x=1 1\n"), "{list}");
     let first = node.get("/.underpass/popular?n=1");
@@ -250,17 +250,17 @@ fn what_is_popular_with_its_fields_is_a_list_for_another_node() {
     let other = Node::new(&origin.url(), &args);
     let (code, receipt, said) = fill(&other, &list, &[]);
     assert_eq!((code, &receipt["files"]), (Some(0), &4.into()), "{said}");
-    let before = origin.asked().len();
-    for ((path, fields), body) in asked.into_iter().zip(&bodies) {
+    let before = origin.requests().len();
+    for ((path, fields), body) in request.into_iter().zip(&bodies) {
         other.ask("GET", path, fields).is(200, body);
     }
-    assert_eq!(origin.asked().len(), before, "{list}");
+    assert_eq!(origin.requests().len(), before, "{list}");
 }
 
 #[test]
 fn what_cannot_be_fetched_is_told_and_does_not_stop_the_rest() {
     let object = Object::new(b"hello".to_vec(), "a");
-    let origin = Origin::new(move |asked, sending| match asked.path.as_str() {
+    let origin = Origin::new(move |request, sending| match request.path.as_str() {
         "/none" => sending.answer("HTTP/1.1 404 No", b""),
         "/private" => sending.answer("HTTP/1.1 200 OK\nCache-Control: private", b"hello"),
         "/open" => {
@@ -268,7 +268,7 @@ fn what_cannot_be_fetched_is_told_and_does_not_stop_the_rest() {
             sending.body(b"hello");
             sending.closes = true;
         }
-        _ => object.send(asked, sending),
+        _ => object.send(request, sending),
     });
     let node = Node::new(&origin.url(), &[]);
     let (code, receipt, said) = fill(&node, "/none\n/private\n/open\n/a\n", &[]);
@@ -289,8 +289,8 @@ fn what_cannot_be_fetched_is_told_and_does_not_stop_the_rest() {
 
 #[test]
 fn a_node_with_few_descriptors_serves_any_number_of_objects() {
-    let origin = Origin::new(|asked, sending| {
-        Object::new(asked.path.clone().into_bytes(), &asked.path).send(asked, sending);
+    let origin = Origin::new(|request, sending| {
+        Object::new(request.path.clone().into_bytes(), &request.path).send(request, sending);
     });
     let node = Node::limited("-n 1024", &origin.url());
     for number in 0..600 {

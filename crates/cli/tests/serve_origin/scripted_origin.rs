@@ -57,9 +57,9 @@ impl Origin {
     pub fn new(act: impl Fn(&Request, &mut Sending) + Send + Sync + 'static) -> Self {
         let sent = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&sent);
-        let server = Server::start(move |asked, stream| {
+        let server = Server::start(move |request, stream| {
             let mut sending = Sending { stream, sent: &counted, closes: false };
-            act(asked, &mut sending);
+            act(request, &mut sending);
             if sending.closes { close() } else { Ok(()) }
         });
         Self { address: server.address.to_string(), server, sent }
@@ -68,7 +68,7 @@ impl Origin {
     /// Sends an object.
     pub fn of(object: &Object) -> Self {
         let object = object.clone();
-        Self::new(move |asked, sending| object.send(asked, sending))
+        Self::new(move |request, sending| object.send(request, sending))
     }
 
     /// Sends an object, but of what `holds` applies to no more than `at` bytes until the gate is open.
@@ -79,9 +79,9 @@ impl Origin {
     ) -> (Self, Gate) {
         let gate = Gate::default();
         let (object, held) = (object.clone(), gate.clone());
-        let origin = Self::new(move |asked, sending| {
-            let (head, body) = object.answer(asked);
-            let first = if holds(asked) { at } else { body.len() };
+        let origin = Self::new(move |request, sending| {
+            let (head, body) = object.answer(request);
+            let first = if holds(request) { at } else { body.len() };
             sending.head(&head);
             sending.body(&body[..first]);
             if first < body.len() {
@@ -101,7 +101,7 @@ impl Origin {
         format!("http://user:word@{}/", self.address)
     }
 
-    pub fn asked(&self) -> Vec<Request> {
+    pub fn requests(&self) -> Vec<Request> {
         self.server.requests()
     }
 
@@ -136,19 +136,19 @@ impl Object {
     }
 
     /// The head that answers a request, and the body.
-    pub fn answer(&self, asked: &Request) -> (String, &[u8]) {
+    pub fn answer(&self, request: &Request) -> (String, &[u8]) {
         let Self { tag, lines, .. } = self;
-        if asked.field("if-none-match") == Some(tag) {
+        if request.field("if-none-match") == Some(tag) {
             return (format!("HTTP/1.1 304 Not Modified\nETag: {tag}\n{lines}"), &[]);
         }
-        let (head, range) = file_head(asked, &self.bytes, tag, &format!("{lines}\n"));
+        let (head, range) = file_head(request, &self.bytes, tag, &format!("{lines}\n"));
         (head, &self.bytes[range])
     }
 
-    pub fn send(&self, asked: &Request, sending: &mut Sending) {
-        let (head, body) = self.answer(asked);
+    pub fn send(&self, request: &Request, sending: &mut Sending) {
+        let (head, body) = self.answer(request);
         sending.head(&head);
-        if asked.method != "HEAD" {
+        if request.method != "HEAD" {
             sending.body(body);
         }
     }

@@ -21,13 +21,13 @@ const FORBIDDEN: [&str; 5] = [
 fn what_a_304_declares_private_is_not_served_to_others() {
     for forbidden in FORBIDDEN {
         let versions = AtomicUsize::new(0);
-        let origin = Origin::new(move |asked, sending| {
+        let origin = Origin::new(move |request, sending| {
             let number = versions.fetch_add(1, Ordering::Relaxed);
             let lines = match number {
                 0 => "Cache-Control: max-age=0".to_owned(),
                 _ => format!("X-Any: 1\n{forbidden}\nCDN-Cache-Control: {}", cdn(forbidden)),
             };
-            match asked.field("if-none-match") {
+            match request.field("if-none-match") {
                 Some(_) => {
                     sending.head(&format!("HTTP/1.1 304 Not Modified\nETag: \"a\"\n{lines}"))
                 }
@@ -58,21 +58,21 @@ fn a_hole_is_not_filled_with_what_is_private_by_now() {
         let bytes = noise(3 * MIB);
         let object = Object::new(bytes.clone(), "a");
         let asked_before = AtomicUsize::new(0);
-        let origin = Origin::new(move |asked, sending| {
+        let origin = Origin::new(move |request, sending| {
             let lines = match asked_before.fetch_add(1, Ordering::Relaxed) {
                 0 => "Cache-Control: max-age=1000",
                 _ => forbidden,
             };
-            object.clone().with(lines).send(asked, sending);
+            object.clone().with(lines).send(request, sending);
         });
         let node = Node::new(&origin.url(), &[]);
         node.range("/a", "0-9").is(206, &bytes[..10]);
         until_stored(&node, MIB as u64);
-        for asked in [3, 4] {
+        for request in [3, 4] {
             let reply = node.range("/a", &format!("{}-{}", 2 * MIB, 2 * MIB + 9));
             reply.is(206, &bytes[2 * MIB..2 * MIB + 10]);
             assert!(!reply.cache().contains("hit"), "{forbidden}: {}", reply.cache());
-            assert_eq!(origin.asked().len(), asked, "{forbidden}");
+            assert_eq!(origin.requests().len(), request, "{forbidden}");
         }
         assert_eq!(node.metric("objects"), 0, "{forbidden}");
     }

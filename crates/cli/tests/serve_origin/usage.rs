@@ -47,16 +47,16 @@ fn rules_hold_before_anything_is_looked_up() {
     for path in ["/a", "/open/../a", "/open/%2e%2e/a", "//a"] {
         assert_eq!(node.get(path).status, 401, "{path}");
     }
-    assert!(origin.asked().is_empty());
+    assert!(origin.requests().is_empty());
     let open = node.get("/open/a");
     open.is(200, b"hello");
     assert_eq!(open.field("content-security-policy"), Some("sandbox"));
     // Not a field of the client reaches the origin.
     let name = "Authorization: Basic YTpi"; // a:b
     node.ask("GET", "/a", &[name, "Cookie: x", "X-Forwarded-Host: y"]).is(200, b"hello");
-    let asked = origin.asked();
+    let requests = origin.requests();
     for name in ["authorization", "cookie", "x-forwarded-host"] {
-        assert_eq!(asked[1].field(name), None, "{name}");
+        assert_eq!(requests[1].field(name), None, "{name}");
     }
     let reader = "Authorization: Basic cjpy"; // r:r
     assert_eq!(node.ask("PURGE", "/a", &[reader]).status, 403);
@@ -95,11 +95,11 @@ fn a_purged_object_is_fetched_again() {
     node.get("/a").is(200, b"hello");
     until_stored(&node, 5);
     node.get("/a").is(200, b"hello");
-    assert_eq!(origin.asked().len(), 1);
+    assert_eq!(origin.requests().len(), 1);
     assert_eq!(node.ask("PURGE", "/a", &["X-Forwarded-For: 1.2.3.4"]).status, 403);
     assert_eq!(node.ask("PURGE", "/a", &[]).status, 200);
     node.get("/a").is(200, b"hello");
-    assert_eq!(origin.asked().len(), 2);
+    assert_eq!(origin.requests().len(), 2);
 }
 
 #[test]
@@ -109,14 +109,14 @@ fn the_folder_of_the_cache_itself_is_not_served() {
     for path in ["/format", "/objects/", "/lock", "/"] {
         assert_eq!(node.get(path).status, 404, "{path}");
     }
-    assert_eq!(origin.asked().len(), 4);
+    assert_eq!(origin.requests().len(), 4);
 }
 
 #[test]
 fn the_doctor_tells_how_good_an_origin_is() {
     let object = Object::new(b"hello".to_vec(), "a");
-    let origin = Origin::new(move |asked, sending| match asked.path.as_str() {
-        "/good" => object.send(asked, sending),
+    let origin = Origin::new(move |request, sending| match request.path.as_str() {
+        "/good" => object.send(request, sending),
         "/plain" => sending.answer("HTTP/1.1 200 OK", b"hello"),
         _ => sending.answer("HTTP/1.1 404 No", b""),
     });

@@ -23,10 +23,10 @@ fn versions() -> (Object, Object) {
 fn a_new_version_resets_those_in_the_middle_and_serves_those_who_come() {
     let (old, new) = versions();
     let (old_bytes, new_bytes) = (old.bytes.clone(), new.bytes.clone());
-    let origin = Origin::new(move |asked, sending| {
-        let (head, body) = match asked.field("range").or(asked.field("if-none-match")) {
-            None if asked.path == "/a" => old.answer(asked),
-            _ => new.answer(asked),
+    let origin = Origin::new(move |request, sending| {
+        let (head, body) = match request.field("range").or(request.field("if-none-match")) {
+            None if request.path == "/a" => old.answer(request),
+            _ => new.answer(request),
         };
         sending.head(&head);
         let is_old = head.contains("old");
@@ -53,16 +53,16 @@ fn a_hole_is_never_filled_with_another_version() {
         let (old, new) = versions();
         let (old_bytes, new_bytes) = (old.bytes.clone(), new.bytes.clone());
         let asked_before = AtomicUsize::new(0);
-        let origin = Origin::new(move |asked, sending| {
+        let origin = Origin::new(move |request, sending| {
             if asked_before.fetch_add(1, Ordering::Relaxed) == 0 {
-                return old.send(asked, sending);
+                return old.send(request, sending);
             }
-            let mut asked = asked.clone();
+            let mut request = request.clone();
             if of_206 {
                 // It sends a part of another version than the one that was asked for.
-                asked.fields.retain(|(name, _)| name != "If-Range");
+                request.fields.retain(|(name, _)| name != "If-Range");
             }
-            new.send(&asked, sending);
+            new.send(&request, sending);
         });
         let node = Node::new(&origin.url(), &[]);
         node.range("/a", "0-99").is(206, &old_bytes[..100]);
@@ -79,13 +79,13 @@ fn a_hole_is_never_filled_with_what_has_no_tag() {
     let (old, new) = versions();
     let (old_bytes, new_bytes) = (old.bytes.clone(), new.bytes.clone());
     let asked_before = AtomicUsize::new(0);
-    let origin = Origin::new(move |asked, sending| {
+    let origin = Origin::new(move |request, sending| {
         if asked_before.fetch_add(1, Ordering::Relaxed) == 0 {
-            return old.send(asked, sending);
+            return old.send(request, sending);
         }
-        let mut asked = asked.clone();
-        asked.fields.retain(|(name, _)| name != "If-Range");
-        let (head, body) = new.answer(&asked);
+        let mut request = request.clone();
+        request.fields.retain(|(name, _)| name != "If-Range");
+        let (head, body) = new.answer(&request);
         sending.head(&head.replace("ETag: \"new\"\n", ""));
         sending.body(body);
     });
@@ -105,12 +105,12 @@ fn a_hole_is_never_filled_with_what_has_another_weak_tag() {
     let [old, new] = [1, 2].map(|seed: u8| vec![seed; 3 * MIB]);
     let (old_bytes, new_bytes) = (old.clone(), new.clone());
     let asked_before = AtomicUsize::new(0);
-    let origin = Origin::new(move |asked, sending| {
+    let origin = Origin::new(move |request, sending| {
         let (bytes, tag) = match asked_before.fetch_add(1, Ordering::Relaxed) {
             0 => (&old, "W/\"old\""),
             _ => (&new, "W/\"new\""),
         };
-        let Range { start, end } = asked.range(bytes.len()).unwrap();
+        let Range { start, end } = request.range(bytes.len()).unwrap();
         let head = format!(
             "HTTP/1.1 206 Partial\nETag: {tag}\n{lines}\n\
              Content-Range: bytes {start}-{}/{}",
@@ -132,9 +132,9 @@ fn readers_of_an_old_version_keep_what_is_there() {
     let (old_bytes, new_bytes) = (old.bytes.clone(), new.bytes.clone());
     let current = Arc::new(Mutex::new(old.with("Cache-Control: max-age=0")));
     let served = Arc::clone(&current);
-    let origin = Origin::new(move |asked, sending| {
+    let origin = Origin::new(move |request, sending| {
         let object = served.lock().unwrap().clone();
-        object.send(asked, sending);
+        object.send(request, sending);
     });
     let node = Node::new(&origin.url(), &[]);
     let mut slow = node.client("GET", "/a", &[]);
@@ -195,11 +195,11 @@ fn parts_of_an_object_without_a_version_are_of_one_answer() {
     let len = 20 * MIB;
     let (gate, count) = (Gate::default(), AtomicUsize::new(0));
     let held = gate.clone();
-    let origin = Origin::new(move |asked, sending| {
+    let origin = Origin::new(move |request, sending| {
         let number = count.fetch_add(1, Ordering::Relaxed);
         let body = vec![u8::try_from(number).unwrap(); len];
         let lines = "Cache-Control: max-age=1000";
-        match asked.range(len) {
+        match request.range(len) {
             Some(Range { start, end }) => {
                 let range = format!("Content-Range: bytes {start}-{}/{len}", end - 1);
                 let head = format!("HTTP/1.1 206 Partial\n{lines}\n{range}");
@@ -230,12 +230,12 @@ fn parts_of_an_object_without_a_version_are_of_one_answer() {
 #[test]
 fn every_body_that_ends_well_is_one_version() {
     let count = AtomicUsize::new(0);
-    let origin = Origin::new(move |asked, sending| {
+    let origin = Origin::new(move |request, sending| {
         // Each answer is of another version.
         let number = count.fetch_add(1, Ordering::Relaxed);
         let letter = b'a' + u8::try_from(number % 26).unwrap();
         let object = Object::new(vec![letter; 3 * MIB], &number.to_string());
-        object.with("Cache-Control: max-age=0").send(asked, sending);
+        object.with("Cache-Control: max-age=0").send(request, sending);
     });
     let node = Node::new(&origin.url(), &[]);
     std::thread::scope(|scope| {
@@ -257,12 +257,12 @@ fn every_body_that_ends_well_is_one_version() {
 #[test]
 fn through_two_tiers_every_body_that_ends_well_is_one_version() {
     let begun = Instant::now();
-    let origin = Origin::new(move |asked, sending| {
+    let origin = Origin::new(move |request, sending| {
         // Another version five times in a second, each of one letter.
         let number = begun.elapsed().as_millis() / 200;
         let letter = b'a' + u8::try_from(number % 26).unwrap();
         let object = Object::new(vec![letter; 3 * MIB], &number.to_string());
-        object.with("Cache-Control: max-age=0").send(asked, sending);
+        object.with("Cache-Control: max-age=0").send(request, sending);
     });
     let parent = Node::new(&origin.url(), &["--fresh", "0"]);
     let nodes = [0, 1].map(|_| Node::new(&parent.url(), &["--fresh", "0"]));
@@ -309,18 +309,18 @@ fn a_body_that_cannot_go_on_is_reset_and_the_next_client_gets_the_new_version() 
         let (old_bytes, new_bytes) = (old.bytes.clone(), new.bytes.clone());
         let count = AtomicUsize::new(0);
         let origin =
-            Origin::new(move |asked, sending| match count.fetch_add(1, Ordering::Relaxed) {
+            Origin::new(move |request, sending| match count.fetch_add(1, Ordering::Relaxed) {
                 0 => {
-                    let (head, body) = old.answer(asked);
+                    let (head, body) = old.answer(request);
                     sending.head(&head);
                     sending.body(&body[..MIB]);
                     sending.closes = true;
                 }
                 1 if !status.starts_with("200") => {
-                    assert_eq!(asked.field("if-range"), Some("\"old\""));
+                    assert_eq!(request.field("if-range"), Some("\"old\""));
                     sending.answer(&format!("HTTP/1.1 {status}"), b"");
                 }
-                _ => new.send(asked, sending),
+                _ => new.send(request, sending),
             });
         let node = Node::new(&origin.url(), &[]);
         let reply = node.get("/a");

@@ -32,14 +32,14 @@ fn where_ranges_have_no_usable_answer_the_whole_is_requested() {
     ] {
         let (all, object) = (all.clone(), Object::new(bytes.clone(), "a"));
         let whole = AtomicUsize::new(0);
-        let origin = Origin::new(move |asked, sending| {
+        let origin = Origin::new(move |request, sending| {
             sending.closes = true;
-            if asked.field("range").is_some() {
+            if request.field("range").is_some() {
                 let part = format!("HTTP/1.1 206 Partial\nETag: \"a\"\n{head}");
                 sending.head(if head.starts_with("HTTP") { head } else { &part });
                 return sending.body(&all[..MIB]);
             }
-            let (head, body) = object.answer(asked);
+            let (head, body) = object.answer(request);
             sending.head(&head);
             // What was whole before it breaks off once is so again.
             let is_cut = whole.fetch_add(1, Ordering::Relaxed) == 1;
@@ -52,8 +52,8 @@ fn where_ranges_have_no_usable_answer_the_whole_is_requested() {
         assert_eq!(node.ask("PURGE", "/a", &[]).status, 200);
         node.get("/a").is(200, &bytes);
         node.get("/a").is(200, &bytes);
-        let paths = origin.asked();
-        let ranges = paths.iter().filter(|asked| asked.field("range").is_some()).count();
+        let paths = origin.requests();
+        let ranges = paths.iter().filter(|request| request.field("range").is_some()).count();
         assert_eq!((paths.len(), ranges), (5, 2), "{head}");
     }
 }
@@ -64,7 +64,7 @@ fn parts_without_a_version_are_not_combined() {
     let bytes = all.clone();
     for tag in ["ETag: W/\"a\"", "X: y"] {
         let all = all.clone();
-        let origin = Origin::new(move |asked, sending| match asked.range(4 * MIB) {
+        let origin = Origin::new(move |request, sending| match request.range(4 * MIB) {
             Some(Range { start, end }) => {
                 let range = format!("Content-Range: bytes {start}-{}/{}", end - 1, 4 * MIB);
                 sending.answer(&format!("HTTP/1.1 206 Partial\n{tag}\n{range}"), &all[start..end]);
@@ -78,9 +78,9 @@ fn parts_without_a_version_are_not_combined() {
 
 #[test]
 fn a_body_that_is_shorter_than_it_says_is_never_taken_for_the_whole() {
-    let origin = Origin::new(|asked, sending| {
+    let origin = Origin::new(|request, sending| {
         sending.closes = true;
-        if asked.field("range").is_none() {
+        if request.field("range").is_none() {
             sending.head("HTTP/1.1 200 OK\nContent-Length: 100\nCache-Control: max-age=1000");
             sending.body(&[b'x'; 60]);
         }
@@ -182,10 +182,10 @@ fn requests_that_come_back_end() {
     let node = Node::new(&origin.url(), &[]);
     let before = "underpass-0123456789abcdef";
     node.ask("GET", "/a", &[&format!("CDN-Loop: {before}; x=1")]).is(200, b"hello");
-    let passed = origin.asked()[0].field("cdn-loop").unwrap().to_owned();
+    let passed = origin.requests()[0].field("cdn-loop").unwrap().to_owned();
     assert!(passed.starts_with(&format!("{before}, underpass-")), "{passed}");
     assert_eq!(node.ask("GET", "/b", &[&format!("CDN-Loop: {passed}")]).status, 508);
-    assert_eq!(origin.asked().len(), 1);
+    assert_eq!(origin.requests().len(), 1);
 }
 
 #[test]
@@ -204,8 +204,8 @@ fn no_client_makes_the_next_cache_refuse_what_is_fetched_for_all() {
         node.ask("GET", path, &[&line, "Range: bytes=0-9"]).is(206, &object.bytes[..10]);
         // What begins a fill for all is no other request.
         node.ask("GET", path, &[&line]).is(200, &object.bytes);
-        for asked in origin.asked().iter().filter(|asked| asked.path == path) {
-            let list = asked.field("cdn-loop").unwrap();
+        for request in origin.requests().iter().filter(|request| request.path == path) {
+            let list = request.field("cdn-loop").unwrap();
             assert_eq!(list.matches("underpass-").count(), names, "{list}");
             assert_eq!(list.split(", ").count(), names, "{list}");
         }
@@ -245,9 +245,9 @@ fn an_origin_whose_head_has_no_end_is_given_up() {
 
 #[test]
 fn an_origin_that_cuts_the_connection_is_not_called_late() {
-    let origin = Origin::new(|asked, sending| {
+    let origin = Origin::new(|request, sending| {
         sending.closes = true;
-        if asked.path == "/body" {
+        if request.path == "/body" {
             sending
                 .head("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\nCache-Control: max-age=1000");
             sending.body(b"5\r\nhello\r\n");
@@ -268,9 +268,9 @@ fn an_origin_that_cuts_the_connection_is_not_called_late() {
 
 #[test]
 fn the_origin_sees_the_path_as_the_client_has_written_it() {
-    let origin = Origin::new(|asked, sending| {
+    let origin = Origin::new(|request, sending| {
         let head = "HTTP/1.1 200 OK\nCache-Control: max-age=1000\nETag: \"a\"";
-        sending.answer(head, asked.path.as_bytes());
+        sending.answer(head, request.path.as_bytes());
     });
     let node = Node::new(&origin.url(), &[]);
     for (path, seen) in [

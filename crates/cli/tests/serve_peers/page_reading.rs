@@ -84,8 +84,8 @@ fn files_are_previewed_and_arrows_lead_from_one_to_the_next() {
     assert!(refused.is_empty(), "{refused:?}");
     drop(browser);
     let lines = site.end();
-    let asked: Vec<_> = lines.iter().map(|line| line["target"].as_str().unwrap()).collect();
-    assert!(!asked.iter().any(|target| target.contains("-ran")), "{asked:?}");
+    let requests: Vec<_> = lines.iter().map(|line| line["target"].as_str().unwrap()).collect();
+    assert!(!requests.iter().any(|target| target.contains("-ran")), "{requests:?}");
     assert!(!lines.iter().any(|line| line["status"] == 404), "{lines:?}");
     let partial = lines.iter().find(|line| line["target"] == "/7%20large.log").unwrap();
     assert_eq!((&partial["status"], &partial["sent"]), (&206.into(), &262_144.into()), "{partial}");

@@ -75,13 +75,13 @@ fn rows_are_selected_by_pointer_and_by_keys_and_downloaded_as_one_archive() {
     browser.click("[data-select=\"Download tar\"]");
     site.rest();
     drop(browser);
-    let asked: Vec<_> = site.end().into_iter().filter(is_archive).collect();
-    let targets: Vec<_> = asked.iter().map(|line| line["target"].as_str().unwrap()).collect();
+    let requests: Vec<_> = site.end().into_iter().filter(is_archive).collect();
+    let targets: Vec<_> = requests.iter().map(|line| line["target"].as_str().unwrap()).collect();
     assert_eq!(
         targets,
         ["/?archive=zip&entry=music&entry=a%20b%2Bc.txt", "/?archive=tar&entry=a%20b%2Bc.txt"]
     );
-    assert!(asked.iter().all(|line| line["status"] == 200), "{asked:?}");
+    assert!(requests.iter().all(|line| line["status"] == 200), "{requests:?}");
 }
 
 #[test]
@@ -100,12 +100,12 @@ fn a_selection_that_is_too_long_for_a_target_is_the_whole_folder_or_sent_by_a_fo
     browser.click("[data-select=\"Download tar\"]");
     site.rest();
     drop(browser);
-    let asked: Vec<_> = site.end().into_iter().filter(is_archive).collect();
-    let targets: Vec<_> = asked.iter().map(|line| line["target"].as_str().unwrap()).collect();
+    let requests: Vec<_> = site.end().into_iter().filter(is_archive).collect();
+    let targets: Vec<_> = requests.iter().map(|line| line["target"].as_str().unwrap()).collect();
     assert_eq!(targets, ["/?archive=tar&entry=", "/?archive=tar"]);
-    assert_eq!((&asked[0]["method"], &asked[0]["status"]), (&"POST".into(), &200.into()));
+    assert_eq!((&requests[0]["method"], &requests[0]["status"]), (&"POST".into(), &200.into()));
     // What is left out is one empty row, and all of its archive.
-    let [some, all] = [0, 1].map(|one| asked[one]["sent"].as_u64().unwrap());
+    let [some, all] = [0, 1].map(|one| requests[one]["sent"].as_u64().unwrap());
     assert!(some > 1_000_000 && some < all, "{some} {all}");
 }
 

@@ -105,8 +105,8 @@ fn whoever_says_if_range_gets_the_whole_new_file() {
     let Some(broken) = Broken::off("curl", PROGRAMS[0].1) else { return };
     let tag = broken.site.get_head("file", "etag");
     let url = broken.site.url("file");
-    let asked = format!("If-Range: {tag}");
-    let args = ["-sS", "-H", &asked, "-r", "1000-", "-w", "%{http_code}", "-o", "got", &url];
+    let request = format!("If-Range: {tag}");
+    let args = ["-sS", "-H", &request, "-r", "1000-", "-w", "%{http_code}", "-o", "got", &url];
     assert_eq!(broken.site.fetch("curl", &args).succeeded().text(), "206");
     broken.site.replace("file", &noise(5000));
     assert_eq!(broken.site.fetch("curl", &args).succeeded().text(), "200");
