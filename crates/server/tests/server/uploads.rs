@@ -340,9 +340,10 @@ fn too_long_is_found_out_before_the_body_and_at_the_latest_in_it() {
 #[test]
 fn who_sends_everything_before_listening_hears_the_refusal() {
     let server = open_site().with_site(|site| site.changes.limit = Some(1000)).start();
+    let bytes = pattern(20_000_000);
     let mut client = server.connect();
     client.send(request("PUT", "/file", &["Content-Length: 20000000"]));
-    client.send(pattern(20_000_000));
+    client.send(bytes);
     assert_eq!(client.reply().status, 413);
     assert_eq!(names(&server), [""; 0]);
 }
