@@ -38,18 +38,25 @@ pub(crate) fn push_normal(out: &mut String, part: &[u8]) {
 /// Returns the redirect for a folder that was requested without its slash: relative,
 /// `./name/?query`.
 ///
-/// It is relative to work with a proxy that shortens the path, and begins with `./` so that
-/// neither `//name` nor `a:b` can be taken for another host or scheme.
+/// It is relative to work with a proxy that shortens the path, and begins with `./` or `../` so that
+/// neither `//name` nor `a:b` can be taken for another host or scheme. Parents with escapes are
+/// repeated, as some clients (yarl, in aiohttp) undo the escapes of what they do not replace.
 #[must_use]
 pub fn slash_redirect(raw_path: &[u8], query: &[u8]) -> String {
-    let name = raw_path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-    let mut out = String::with_capacity(name.len() + query.len() + 4);
-    out.push_str("./");
-    for &byte in name {
-        push_encoded(&mut out, byte, is_plain(byte));
-    }
-    if !name.is_empty() {
-        out.push('/');
+    let mut segments: Vec<_> = raw_path.split(|&byte| byte == b'/').skip(1).collect();
+    let name = segments.pop().unwrap_or_default();
+    let are_plain = !segments.iter().any(|segment| matches!(*segment, b"" | b"." | b".."));
+    let escaped = segments.iter().position(|segment| are_plain && segment.contains(&b'%'));
+    let repeated = &segments[escaped.unwrap_or(segments.len())..];
+    let mut out = String::with_capacity(raw_path.len() + query.len() + 3 * repeated.len() + 4);
+    out.push_str(&if repeated.is_empty() { "./".to_owned() } else { "../".repeat(repeated.len()) });
+    for segment in repeated.iter().copied().chain([name]) {
+        for &byte in segment {
+            push_encoded(&mut out, byte, is_plain(byte));
+        }
+        if !segment.is_empty() {
+            out.push('/');
+        }
     }
     if !query.is_empty() {
         out.push('?');
