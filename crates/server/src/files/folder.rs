@@ -83,7 +83,10 @@ pub(crate) fn requested(
     target: &Target<'_>,
 ) -> Result<ListingRequest, BadQuery> {
     let is = |name, value: &[u8]| ctx.request.field(name) == Some(value);
-    let is_browser = is("sec-fetch-dest", b"document") || is("sec-fetch-mode", b"navigate");
+    // Browsers send Sec-Fetch-* only to https and to this machine, and the other one for each page.
+    let is_browser = is("sec-fetch-dest", b"document")
+        || is("sec-fetch-mode", b"navigate")
+        || is("upgrade-insecure-requests", b"1");
     let format = requested_format(&ctx.request, is_browser);
     let query = ListingQuery::read(|key| target.query.get(key), format)?;
     Ok(request(ctx, &target.path, query, is_browser))
@@ -99,7 +102,9 @@ pub(crate) async fn listing(ctx: &RequestContext<'_>, task: ListTask) -> Respons
     };
     let is_page = head.media_type == Format::Html.media_type();
     let mut response = text(head, pieces, packing);
-    response.add_field("Vary", "Accept, Accept-Encoding, Sec-Fetch-Dest, Sec-Fetch-Mode");
+    let varies =
+        "Accept, Accept-Encoding, Sec-Fetch-Dest, Sec-Fetch-Mode, Upgrade-Insecure-Requests";
+    response.add_field("Vary", varies);
     if is_page {
         response.add_field("Content-Security-Policy", CONTENT_SECURITY_POLICY);
     }
@@ -308,6 +313,10 @@ fn send_archive(
     response.part = sent.filter(|_| is_everything);
     // Clients that unpack it then need not guess whether its one folder is this one.
     response.add_field("Underpass-Top", &encode_segment(name.unwrap_or_default()));
+    if ctx.settings().cache_control.is_none() {
+        // By its time alone, caches would take an archive for fresh although the folder has changed.
+        response.add_field("Cache-Control", "no-cache");
+    }
     response.add_common(ctx.peer, ctx.settings(), ctx.explains, || "sendfile");
     response
 }

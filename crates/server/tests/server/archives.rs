@@ -49,6 +49,7 @@ pub(crate) fn check_whole(site: &Running, url: &str, programs: [(&str, &str); 2]
         assert_eq!(head.field(name), reply.field(name));
     }
     assert_eq!(reply.field("Accept-Ranges"), Some("bytes"));
+    assert_eq!(reply.field("Cache-Control"), Some("no-cache"));
     for (program, option) in programs {
         let into = folder();
         if !unpack(program, option, &reply.body, into.path()) {

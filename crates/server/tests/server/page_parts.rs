@@ -22,6 +22,18 @@ fn pages(site: &Running, path: &str) -> (String, Vec<(String, String)>) {
     (summary.to_owned(), links.collect())
 }
 
+/// They send `Sec-Fetch-*` to https and to localhost alone.
+#[test]
+fn a_browser_gets_pages_by_plain_http_too() {
+    let site = Site::new();
+    (0..2_001).for_each(|number| site.write(&number.to_string(), b""));
+    let site = site.start();
+    let is_cut = |fields: &[&str]| site.ask("GET", "/", fields).text().contains("(page 1 of 2)");
+    assert!(is_cut(&BROWSER));
+    assert!(is_cut(&["Accept: text/html", "Upgrade-Insecure-Requests: 1"]));
+    assert!(!is_cut(&["Accept: text/html"]));
+}
+
 #[test]
 fn each_page_leads_to_the_ones_before_and_after_it() {
     let site = Site::new();

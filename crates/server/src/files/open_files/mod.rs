@@ -367,9 +367,10 @@ const MAX_OPEN: usize = 256;
 const MIN_OPEN: usize = 8;
 
 /// The file systems that generate contents: `PROC_SUPER_MAGIC`, `SYSFS_MAGIC`,
-/// `CGROUP2_SUPER_MAGIC`, `DEBUGFS_MAGIC`, `TRACEFS_MAGIC` and `SECURITYFS_MAGIC` of linux/magic.h.
-const MADE_WHEN_READ: [u32; 6] =
-    [0x9fa0, 0x6265_6572, 0x6367_7270, 0x6462_6720, 0x7472_6163, 0x7363_6673];
+/// `CGROUP_SUPER_MAGIC`, `CGROUP2_SUPER_MAGIC`, `DEBUGFS_MAGIC`, `TRACEFS_MAGIC` and
+/// `SECURITYFS_MAGIC` of linux/magic.h.
+const MADE_WHEN_READ: [u32; 7] =
+    [0x9fa0, 0x6265_6572, 0x0027_e0eb, 0x6367_7270, 0x6462_6720, 0x7472_6163, 0x7363_6673];
 
 #[cfg(test)]
 mod tests {
