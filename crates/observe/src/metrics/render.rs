@@ -119,8 +119,8 @@ impl MetricsPage<'_> {
     /// Writes the histogram of durations.
     fn durations(&mut self) {
         let name = "request_duration_seconds";
-        let help =
-            "Time from the request until the last byte was acknowledged or the response failed.";
+        let help = "Time from the request until the kernel had the response (of large ones, the \
+                    client), or it failed.";
         self.family(name, "histogram", help);
         let mut counts = [0; BOUNDS.len() + 1];
         let mut nanoseconds = 0;

@@ -35,7 +35,9 @@ impl Redirect {
     #[must_use]
     pub fn location(&self, target: &Target<'_>) -> Option<String> {
         let rest = self.rest(&target.path, target.is_folder)?;
-        let mut location = self.to.to_string();
+        // RFC 3986 3: the query precedes the fragment.
+        let (to, fragment) = self.to.split_at(self.to.find('#').unwrap_or(self.to.len()));
+        let mut location = to.to_owned();
         if self.adds_rest {
             // The address ends in a slash already: with a second one, a path would be a host.
             let rest = rest.strip_prefix(b"/").unwrap_or(rest);
@@ -44,11 +46,11 @@ impl Redirect {
                 location.push('/');
             }
         }
-        if !target.query.raw.is_empty() && !self.to.contains('?') {
+        if !target.query.raw.is_empty() && !to.contains('?') {
             location.push('?');
             location.push_str(&String::from_utf8_lossy(target.query.raw));
         }
-        Some(location)
+        Some(location + fragment)
     }
 
     /// Returns whether a path is all of what is redirected.
@@ -149,6 +151,7 @@ mod tests {
             ("/a /b", "/a", Some("/b")),
             ("/a /b", "/a?x=1", Some("/b?x=1")),
             ("/a /b?y", "/a?x=1", Some("/b?y")),
+            ("/a /b#c?d", "/a?x=1", Some("/b?x=1#c?d")),
             ("/a /b", "/a/", None),
             ("/a/ /b", "/a/", Some("/b")),
             ("/a /b", "/a/c", None),

@@ -293,6 +293,14 @@ fn scripts_of_other_sites_may_read_if_that_is_wanted() {
         let exposed = reply.field("Access-Control-Expose-Headers").unwrap();
         assert!(exposed.contains("Content-Range") && exposed.contains("ETag"), "{exposed}");
     }
+    let own = Site::of(&[("a", b"first")]).with_site(|site| {
+        site.cors = true;
+        site.headers =
+            vec![("access-control-allow-origin".to_owned(), "https://a.test".to_owned())];
+    });
+    let reply = own.start().get("/a");
+    assert_eq!(reply.field("Access-Control-Allow-Origin"), Some("https://a.test"));
+    assert_eq!(reply.head.to_ascii_lowercase().matches("access-control-allow-origin").count(), 1);
     // A browser asks for leave without credentials, whatever it is going to send.
     let fields = ["Origin: http://other", "Access-Control-Request-Headers: authorization, range"];
     let reply = site.ask("OPTIONS", "/a", &fields);

@@ -63,8 +63,12 @@ impl Site {
         settings: SiteSettings,
     ) -> Result<Self, ServeError> {
         let mut custom_fields = custom_fields(&settings.headers).map_err(ServeError::Header)?;
-        if settings.cors {
-            custom_fields.extend_from_slice(CORS_FIELDS);
+        let is_given =
+            |own: &str| settings.headers.iter().any(|(it, _)| it.eq_ignore_ascii_case(own));
+        for (name, value) in
+            CORS_FIELDS.into_iter().filter(|(own, _)| settings.cors && !is_given(own))
+        {
+            custom_fields.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
         }
         let changes = &settings.changes;
         Ok(Self {
@@ -117,6 +121,11 @@ impl fmt::Debug for Site {
 }
 
 /// Allows scripts of every site to read, and to see the fields for resuming a transfer.
-const CORS_FIELDS: &[u8] = b"Access-Control-Allow-Origin: *\r\n\
-    Access-Control-Expose-Headers: Accept-Ranges, Content-Encoding, Content-Length, Content-Range, \
-    ETag, Last-Modified, Link, Repr-Digest, Server-Timing\r\n";
+const CORS_FIELDS: [(&str, &str); 2] = [
+    ("Access-Control-Allow-Origin", "*"),
+    (
+        "Access-Control-Expose-Headers",
+        "Accept-Ranges, Content-Encoding, Content-Length, Content-Range, ETag, Last-Modified, Link, \
+         Repr-Digest, Server-Timing",
+    ),
+];
