@@ -79,10 +79,8 @@ impl<'a> HttpClient<'a> {
         url: &Url,
         is_trusted: bool,
     ) -> Result<OpenResponse<'a>, ClientError> {
-        let mut url = url.clone();
-        let trusted = is_trusted.then(|| url.origin());
+        let (mut url, mut is_trusted) = (url.clone(), is_trusted);
         for _ in 0..=self.max_redirects {
-            let is_trusted = trusted.as_ref() == Some(&url.origin());
             let sent = AddressedRequest { request, url: &url, is_trusted, body: &[] };
             let (connection, response) = self.execute_once(idle.take(), &sent)?;
             let Some(next) = response.redirect(&url)? else {
@@ -93,6 +91,8 @@ impl<'a> HttpClient<'a> {
                 return Err(ClientError::Downgrade { to: next.to_string() });
             }
             idle = connection.finish(&response);
+            // What a server of another origin names is its own choice, wherever it is.
+            is_trusted &= next.origin() == url.origin();
             url = next;
         }
         Err(ClientError::TooManyRedirects { max: self.max_redirects })

@@ -19,7 +19,7 @@ impl Uploader<'_, '_, '_> {
             return Ok(None);
         }
         let request = Request { method: "HEAD", fields: &[] };
-        let answer = self.client.execute(self.idle.take(), &request, &self.url)?;
+        let answer = self.execute(&request, &self.url.clone())?;
         self.mark_answered();
         self.target.is_as_required = false;
         let response = answer.response;

@@ -13,7 +13,6 @@ use super::error::{Result, UploadError};
 use super::journal::{UploadJournal, is_version, version};
 use super::options::{Condition, MODIFIED, RESUMABLE_FROM, UploadEvent};
 use super::uploader::{AttemptEnd, Uploader};
-use crate::error::ClientError;
 use crate::http::Request;
 
 impl<'a> Uploader<'_, 'a, '_> {
@@ -60,7 +59,7 @@ impl<'a> Uploader<'_, 'a, '_> {
             return Ok(());
         }
         let request = Request { method: "OPTIONS", fields: &[] };
-        let answer = self.client.execute(self.idle.take(), &request, &self.url)?;
+        let answer = self.execute(&request, &self.url.clone())?;
         self.mark_answered();
         let says =
             answer.response.is_success() && answer.response.fields.get("upload-limit").is_some();
@@ -143,7 +142,7 @@ impl<'a> Uploader<'_, 'a, '_> {
     /// Returns how many bytes the server has; `None` if it does not know the upload.
     fn offset(&mut self, resource: &Url) -> Result<Option<u64>> {
         let request = Request { method: "HEAD", fields: &[] };
-        let answer = self.client.execute(self.idle.take(), &request, resource)?;
+        let answer = self.execute(&request, resource)?;
         self.mark_answered();
         let response = answer.response;
         match response.status {
@@ -164,7 +163,7 @@ impl<'a> Uploader<'_, 'a, '_> {
     pub(super) fn is_there(&mut self) -> Result<Option<u16>> {
         let wanted = write_wanted(&[Algorithm::Sha256]);
         let request = Request { method: "HEAD", fields: &[("Want-Repr-Digest", &wanted)] };
-        let answer = self.client.execute(self.idle.take(), &request, &self.url)?;
+        let answer = self.execute(&request, &self.url.clone())?;
         let response = answer.response;
         self.idle = answer.connection.finish(&response);
         let source = self.upload.source;
@@ -187,7 +186,8 @@ impl<'a> Uploader<'_, 'a, '_> {
         if let Some(resource) = self.kept.resource.take() {
             let request = Request { method: "DELETE", fields: &[] };
             // If there is no answer, the server discards it after its expiry.
-            let answer: Result<_, ClientError> = self.client.execute(None, &request, &resource);
+            self.idle = None;
+            let answer = self.execute(&request, &resource);
             self.idle = answer.ok().and_then(|it| it.connection.finish(&it.response));
         }
         self.kept.forget();

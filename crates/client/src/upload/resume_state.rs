@@ -1,6 +1,6 @@
 //! The state of an upload that can be resumed.
 
-use url::{Origin, Url};
+use url::Url;
 
 use super::journal::{JournalEntry, UploadJournal, version, version_to_keep};
 use super::options::Upload;
@@ -44,13 +44,13 @@ impl ResumeState {
     }
 
     /// Handles an interim answer: 104 has the URL of the upload.
-    pub(crate) fn receive_interim(&mut self, response: &Response, base: &Url, origin: &Origin) {
-        if response.status != 104 || !self.is_resumable() {
+    pub(crate) fn receive_interim(&mut self, response: &Response, base: &Url) {
+        if response.status != 104 {
             return;
         }
         let location = response.fields.text("location").and_then(|it| joined(base, it).ok());
-        // It will receive the credentials of the server that was given.
-        let Some(resource) = location.filter(|it| it.origin() == *origin) else { return };
+        // It will receive the credentials of the server that names it.
+        let Some(resource) = location.filter(|it| it.origin() == base.origin()) else { return };
         if self.resource.as_ref() == Some(&resource) {
             return;
         }

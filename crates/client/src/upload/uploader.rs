@@ -13,7 +13,7 @@ use super::options::{OnEvent, Upload, UploadEvent};
 use super::resume_state::ResumeState;
 use crate::backoff::Backoff;
 use crate::error::{ClientError, InvalidResponse};
-use crate::http::{Connection, HttpClient, Request, Response};
+use crate::http::{Connection, HttpClient, OpenResponse, Request, Response};
 
 /// One upload.
 pub(super) struct Uploader<'u, 'a, 't> {
@@ -24,6 +24,9 @@ pub(super) struct Uploader<'u, 'a, 't> {
     pub(super) url: Url,
     /// The origin of the server that was given, which alone receives credentials.
     pub(super) origin: Origin,
+    /// Whether a redirect has led to a server of another origin. No URL that it names receives
+    /// credentials, also if it is one of the server that was given.
+    has_left_origin: bool,
     pub(super) idle: Option<Connection<'a>>,
     /// The facts that are needed to resume the upload.
     pub(super) kept: ResumeState,
@@ -109,6 +112,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             on_event,
             url: url.clone(),
             origin: url.origin(),
+            has_left_origin: false,
             idle,
             kept,
             report: Report::default(),
@@ -181,14 +185,14 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         let length = total.map(|len| len.to_string()).unwrap_or_default();
         let mut fields = self.upload.fields.to_vec();
         fields.extend(self.upload.condition.field());
-        if self.kept.is_resumable() {
+        if self.is_resumable() {
             fields.extend([("Upload-Complete", "?1"), ("Upload-Length", &length)]);
             // Without it there is no 104 (Draft Version Identification).
             fields.push(("Upload-Draft-Interop-Version", INTEROP_VERSION));
         }
         let url = self.url.clone();
         let (mut response, mut connection) = self.deliver("PUT", &url, &fields, 0)?;
-        if connection.learn(self.client, &mut response) {
+        if self.trusts(&url) && connection.learn(self.client, &mut response) {
             self.idle = connection.finish(&response);
             return Ok(AttemptEnd::Again);
         }
@@ -206,6 +210,11 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             }
             (self.on_event)(&UploadEvent::Redirected { to: &next });
             self.idle = connection.finish(&response);
+            if next.origin() != self.origin {
+                // The upload is none of the first server's any more.
+                self.cancel();
+                self.has_left_origin = true;
+            }
             self.url = next;
             return Ok(AttemptEnd::Redirected);
         }
@@ -233,7 +242,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
     fn is_stored(&mut self) -> bool {
         let request = Request { method: "HEAD", fields: &[] };
         // Who may write need not be allowed to read.
-        let Ok(answer) = self.client.execute(self.idle.take(), &request, &self.url) else {
+        let Ok(answer) = self.execute(&request, &self.url.clone()) else {
             return true;
         };
         let response = answer.response;
@@ -244,6 +253,26 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             (200, (Some(len), Some(sent))) => len == sent,
             _ => !is_page(&response, &self.url),
         }
+    }
+
+    /// Checks whether a URL receives credentials: it is one of the server that was given, and no
+    /// other server has led there.
+    fn trusts(&self, url: &Url) -> bool {
+        !self.has_left_origin && url.origin() == self.origin
+    }
+
+    /// Checks whether the server keeps broken uploads. One of another origin was not asked.
+    fn is_resumable(&self) -> bool {
+        !self.has_left_origin && self.kept.is_resumable()
+    }
+
+    /// Sends a request without a body.
+    pub(super) fn execute(
+        &mut self,
+        request: &Request<'_>,
+        url: &Url,
+    ) -> Result<OpenResponse<'a>, ClientError> {
+        self.client.execute_with_trust(self.idle.take(), request, url, self.trusts(url))
     }
 
     /// Sends a request with the bytes of the source after the first `skip`.
@@ -272,8 +301,9 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         let mut connection = self.connect(url)?;
         self.tls = connection.tls().cloned();
         let request = Request { method, fields: &fields };
-        let head = connection.head(self.client, &request, url, url.origin() == self.origin)?;
-        let (kept, origin) = (&mut self.kept, &self.origin);
+        let head = connection.head(self.client, &request, url, self.trusts(url))?;
+        let is_resumable = self.is_resumable();
+        let kept = &mut self.kept;
         let mut exchange = UploadExchange {
             client: self.client,
             connection: &mut connection,
@@ -281,7 +311,11 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             send_options: self.upload.options,
             body,
             expects,
-            interim: &mut |response| kept.receive_interim(response, url, origin),
+            interim: &mut |response| {
+                if is_resumable {
+                    kept.receive_interim(response, url);
+                }
+            },
             on_event: &mut *self.on_event,
             report: Report::default(),
             heard: None,
@@ -297,7 +331,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         self.report.add(&report);
         self.is_spent |= is_begun && body.len().is_none();
         if is_begun {
-            self.target.body_begun(method, self.kept.is_resumable());
+            self.target.body_begun(method, is_resumable);
         }
         let (response, is_whole) = outcome?;
         self.has_answered = true;
@@ -310,7 +344,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
     fn expect_timeout(&self, len: Option<u64>) -> Option<Duration> {
         let is_long = len.is_none_or(|len| len >= MIN_EXPECTED);
         // One that knows the draft knows this, too; it may have a lot of space to reserve first.
-        let timeout = if self.kept.is_resumable() { RESERVE_TIMEOUT } else { EXPECT_TIMEOUT };
+        let timeout = if self.is_resumable() { RESERVE_TIMEOUT } else { EXPECT_TIMEOUT };
         (is_long && !self.refuses_expect).then_some(timeout)
     }
 
@@ -361,7 +395,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
     }
 
     fn finish(mut self, status: u16, was_there: bool) -> (UploadOutcome, Option<Connection<'a>>) {
-        let is_resumable = self.kept.is_resumable();
+        let is_resumable = self.is_resumable();
         self.kept.forget();
         let is_store = self.client.credentials.store().is_some();
         let may_have_replaced = !was_there && !is_store && self.may_have_replaced(status);

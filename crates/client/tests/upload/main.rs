@@ -11,6 +11,7 @@ mod folders;
 #[path = "../tls_front/mod.rs"]
 mod front; // TLS before a scripted server
 mod https;
+mod redirects;
 mod resumption;
 mod retries;
 mod rig;

@@ -1,0 +1,158 @@
+//! A redirect may lead to another server, which is not one that the user named.
+
+use underpass_client::upload::{Condition, make_folder};
+use underpass_client::{Credentials, HttpClient};
+
+use super::rig::{Conn, Outcome, Sample, Scripted, field, script};
+
+const LEN: usize = 100;
+
+/// Uploads with a name and a password.
+fn put(sample: &Sample, server: &Scripted, condition: Condition<'static>) -> Outcome {
+    let journal = sample.journal();
+    sample.put_with(&server.url("/file"), |options| {
+        options.user = Some(("me", "SECRET"));
+        options.condition = condition;
+        options.journal = Some(journal);
+        options.retries = 0;
+    })
+}
+
+/// Expects a request, and whether it has the password.
+#[track_caller]
+fn expect(conn: &mut Conn, line: &str, is_trusted: bool) -> String {
+    let head = conn.head();
+    assert!(head.starts_with(line), "{head}");
+    assert_eq!(field(&head, "authorization").is_some(), is_trusted, "{head}");
+    head
+}
+
+/// Expects a PUT request, and redirects it.
+fn redirect(conn: &mut Conn, len: usize, is_trusted: bool, to: &str) {
+    expect(conn, "PUT ", is_trusted);
+    conn.take(len);
+    conn.answer("307 Temporary Redirect", &[&format!("Location: {to}")]);
+}
+
+/// Expects that the client has no other request.
+#[track_caller]
+fn expect_no_more(mut conn: Conn) {
+    let (rest, _) = conn.rest();
+    assert!(rest.is_empty(), "{}", String::from_utf8_lossy(&rest));
+}
+
+#[test]
+fn another_server_gets_no_password_whatever_it_is_asked() {
+    // A page makes the client ask whether the file was stored.
+    let other = Scripted::one(|mut conn| {
+        expect(&mut conn, "PUT /other ", false);
+        conn.take(LEN);
+        conn.answer("200 OK", &["Content-Type: text/html"]);
+        expect(&mut conn, "HEAD /other ", false);
+        conn.say(&format!("HTTP/1.1 200 OK\r\nContent-Length: {LEN}\r\n\r\n"));
+    });
+    let url = other.url("/other");
+    let first = Scripted::one(move |mut conn| redirect(&mut conn, LEN, true, url.as_str()));
+    put(&Sample::of(LEN), &first, Condition::None).done();
+    // A condition is checked for the target that was redirected to.
+    for condition in [Condition::Absent, Condition::Version("*")] {
+        let other = Scripted::one(move |mut conn| {
+            expect(&mut conn, "HEAD /other ", false);
+            match condition {
+                Condition::Absent => conn.answer("404 Not Found", &[]),
+                _ => conn.answer("200 OK", &["Content-Type: image/png"]),
+            }
+            expect(&mut conn, "PUT /other ", false);
+            conn.take(LEN);
+            conn.answer("201 Created", &[]);
+        });
+        let url = other.url("/other");
+        let first = Scripted::one(move |mut conn| {
+            expect(&mut conn, "HEAD /file ", true);
+            match condition {
+                Condition::Absent => conn.answer("404 Not Found", &[]),
+                _ => conn.answer("200 OK", &["Content-Type: image/png"]),
+            }
+            redirect(&mut conn, LEN, true, url.as_str());
+        });
+        put(&Sample::of(LEN), &first, condition).done();
+    }
+}
+
+#[test]
+fn another_server_cannot_name_a_url_of_the_first_for_the_upload() {
+    const LEN: usize = 2 << 20;
+    for is_refused in [true, false] {
+        let (address, addresses) = std::sync::mpsc::channel::<String>();
+        let other = Scripted::one(move |mut conn| {
+            let head = expect(&mut conn, "PUT /other ", false);
+            assert_eq!(field(&head, "upload-complete"), None, "{head}");
+            let location = addresses.recv().unwrap();
+            conn.say(&format!("HTTP/1.1 104 x\r\nLocation: http://{location}/precious\r\n\r\n"));
+            match is_refused {
+                true => conn.answer("400 Bad Request", &["Connection: close"]),
+                false => {
+                    conn.say_continue();
+                    conn.take(LEN / 2);
+                    conn.reset();
+                }
+            }
+        });
+        let url = other.url("/other");
+        let first = Scripted::one(move |mut conn| {
+            expect(&mut conn, "OPTIONS /file ", true);
+            conn.answer("204 No Content", &["Upload-Limit: min-size=0"]);
+            redirect(&mut conn, 0, true, url.as_str());
+            expect_no_more(conn);
+        });
+        address.send(first.address.clone()).unwrap();
+        let failed = put(&Sample::of(LEN), &first, Condition::None).failed();
+        assert!(!failed.is_kept, "{failed}");
+    }
+}
+
+#[test]
+fn another_server_cannot_lead_back_with_the_password() {
+    let (address, addresses) = std::sync::mpsc::channel::<String>();
+    let other = Scripted::one(move |mut conn| {
+        let back = format!("http://{}/precious", addresses.recv().unwrap());
+        redirect(&mut conn, LEN, false, &back);
+    });
+    let url = other.url("/other");
+    let first = Scripted::new(vec![
+        script(move |mut conn| redirect(&mut conn, LEN, true, url.as_str())),
+        script(|mut conn| {
+            expect(&mut conn, "PUT /precious ", false);
+            conn.take(LEN);
+            conn.answer("401 Unauthorized", &[]);
+            expect_no_more(conn);
+        }),
+    ]);
+    address.send(first.address.clone()).unwrap();
+    assert_eq!(put(&Sample::of(LEN), &first, Condition::None).refused().0, 401);
+}
+
+#[test]
+fn no_folder_is_made_with_the_password_where_another_server_says() {
+    let (address, addresses) = std::sync::mpsc::channel::<String>();
+    let other = Scripted::one(move |mut conn| {
+        expect(&mut conn, "MKCOL /other/ ", false);
+        let back = format!("Location: http://{}/precious/", addresses.recv().unwrap());
+        conn.answer("307 Temporary Redirect", &[&back]);
+    });
+    let url = other.url("/other/");
+    let first = Scripted::new(vec![
+        script(move |mut conn| {
+            expect(&mut conn, "MKCOL /new/ ", true);
+            conn.answer("307 Temporary Redirect", &[&format!("Location: {url}")]);
+        }),
+        script(|mut conn| {
+            expect(&mut conn, "MKCOL /precious/ ", false);
+            conn.answer("401 Unauthorized", &[]);
+        }),
+    ]);
+    address.send(first.address.clone()).unwrap();
+    let credentials = Credentials::Bearer("SECRET".to_owned());
+    let client = HttpClient { credentials, ..HttpClient::default() };
+    assert!(make_folder(&client, &first.url("/new/"), None).is_err());
+}
