@@ -39,14 +39,18 @@ impl Input {
     pub(crate) fn open(path: &Path, cancel: &AtomicBool) -> Result<Self> {
         if !is_dash(path) {
             let file = open(path, OpenOptions::new().read(true), cancel);
-            let file = file.with_path("opening", path)?;
-            return Ok(Self { file, path: path.to_owned(), at: 0, shares_cursor: false });
+            return Ok(Self::of(file.with_path("opening", path)?, path));
         }
         let path = PathBuf::from("standard input");
         let file = standard(&io::stdin(), OpenOptions::new().read(true));
         let file = file.with_path("opening", &path)?;
         let at = seek(&file, SeekFrom::Current(0)).unwrap_or(0);
         Ok(Self { file, path, at, shares_cursor: true })
+    }
+
+    /// Returns the open file of a path.
+    pub(crate) fn of(file: File, path: &Path) -> Self {
+        Self { file, path: path.to_owned(), at: 0, shares_cursor: false }
     }
 
     /// Returns all that is left of it.
@@ -369,7 +373,7 @@ fn open(path: &Path, how: &OpenOptions, cancel: &AtomicBool) -> io::Result<File>
 }
 
 /// Returns the file without `O_NONBLOCK`.
-fn blocking(file: File) -> io::Result<File> {
+pub(crate) fn blocking(file: File) -> io::Result<File> {
     fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     Ok(file)
 }

@@ -1,6 +1,7 @@
 //! `underpass put`: files, folders and standard input, to an HTTP server.
 
 mod args;
+mod local;
 mod plan;
 mod print;
 mod put_run;

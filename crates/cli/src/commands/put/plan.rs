@@ -9,17 +9,17 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use underpass_client::{Url, input};
-use underpass_engine::hint::Action;
 use underpass_protocol::encode_segment;
 use underpass_receipt::shown;
 
 use super::args::PutArgs;
+use super::local::LocalPath;
 use super::usage::PutError;
 use crate::ends::is_dash;
-use crate::failure::{Failure, Result, WithPath};
+use crate::failure::{Failure, Result};
 
 /// A step of an upload.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum PutStep {
     /// Create a folder.
     Folder {
@@ -29,7 +29,7 @@ pub(crate) enum PutStep {
     /// Send a file.
     File {
         /// The file.
-        path: PathBuf,
+        local: LocalPath,
         /// The URL.
         url: Url,
     },
@@ -97,7 +97,7 @@ impl PutPlan {
         if is_folder_here(path) {
             return None;
         }
-        Some(PutStep::File { path: path.clone(), url: url.clone() })
+        Some(PutStep::File { local: LocalPath::named(path.clone()), url: url.clone() })
     }
 
     /// Returns all steps, folders before their entries.
@@ -107,10 +107,15 @@ impl PutPlan {
         let steps = roots.into_iter().flat_map(move |(path, url)| PutWalk {
             recursive,
             follows,
-            waiting: VecDeque::from([WalkEntry { path, url, is_named: true, above: Vec::new() }]),
+            waiting: VecDeque::from([WalkEntry {
+                local: LocalPath::named(path),
+                url,
+                is_named: true,
+                above: Vec::new(),
+            }]),
         });
         steps.map(move |step| match (&mut taken, step?) {
-            (Some(taken), PutStep::File { path, url }) => taken.claim(path, url),
+            (Some(taken), PutStep::File { local, url }) => taken.claim(local, url),
             (_, step) => Ok(step),
         })
     }
@@ -129,12 +134,13 @@ struct TakenUrls(HashMap<Url, PathBuf>);
 
 impl TakenUrls {
     /// Returns the step of a file, which must not replace another one of the same command.
-    fn claim(&mut self, path: PathBuf, url: Url) -> Result<PutStep> {
+    fn claim(&mut self, local: LocalPath, url: Url) -> Result<PutStep> {
+        let path = local.path().to_owned();
         match self.0.entry(url) {
             Entry::Vacant(free) => {
                 let url = free.key().clone();
-                free.insert(path.clone());
-                Ok(PutStep::File { path, url })
+                free.insert(path);
+                Ok(PutStep::File { local, url })
             }
             Entry::Occupied(earlier) if *earlier.get() == path => {
                 Ok(PutStep::Skipped { path, reason: "left out: it was named twice" })
@@ -160,7 +166,7 @@ struct PutWalk {
 /// An entry found by the walk.
 #[derive(Debug)]
 struct WalkEntry {
-    path: PathBuf,
+    local: LocalPath,
     url: Url,
     /// Whether the user named it, so that links are followed.
     is_named: bool,
@@ -179,62 +185,51 @@ impl Iterator for PutWalk {
 
 impl PutWalk {
     fn step(&mut self, found: WalkEntry) -> Result<PutStep> {
-        let WalkEntry { path, url, is_named, above } = found;
-        if is_named && is_dash(&path) {
-            return Ok(PutStep::File { path, url });
+        let WalkEntry { local, url, is_named, above } = found;
+        if is_named && is_dash(local.path()) {
+            return Ok(PutStep::File { local, url });
         }
-        let facts = match is_named || self.follows {
-            true => fs::metadata(&path),
-            false => fs::symlink_metadata(&path),
+        let facts = local.look()?;
+        let skipped = |reason| {
+            let path = local.path().to_owned();
+            Ok(PutStep::Skipped { path, reason })
         };
-        let facts = facts.with_path("opening", &path)?;
         if facts.is_symlink() {
-            return Ok(PutStep::Skipped {
-                path,
-                reason: "left out: it is a link (-L follows links)",
-            });
+            return skipped("left out: it is a link (-L follows links)");
         }
         if facts.is_dir() {
-            return self.enter(path, url, &facts, above);
+            return self.enter(&local, url, &facts, above);
         }
         if !facts.is_file() && !is_named {
-            return Ok(PutStep::Skipped {
-                path,
-                reason: "left out: it is neither file nor folder",
-            });
+            return skipped("left out: it is neither file nor folder");
         }
-        Ok(PutStep::File { path, url })
+        Ok(PutStep::File { local, url })
     }
 
     /// Queues the entries of a folder before all other entries.
     fn enter(
         &mut self,
-        path: PathBuf,
+        folder: &LocalPath,
         mut url: Url,
         facts: &Metadata,
         mut above: Vec<(u64, u64)>,
     ) -> Result<PutStep> {
+        let path = || folder.path().to_owned();
         if !self.recursive {
-            return Err(PutError::Folder(path).into());
+            return Err(PutError::Folder(path()).into());
         }
         let identity = (facts.dev(), facts.ino());
         if above.contains(&identity) {
-            return Ok(PutStep::Skipped {
-                path,
-                reason: "left out: the link points to a folder that contains it",
-            });
+            let reason = "left out: the link points to a folder that contains it";
+            return Ok(PutStep::Skipped { path: path(), reason });
         }
         above.push(identity);
         if !url.path().ends_with('/') {
             url.set_path(&format!("{}/", url.path()));
         }
-        let entries = fs::read_dir(&path).and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
-        let mut entries = entries.with_path(Action::Reading, &path)?;
-        entries.sort_by_key(fs::DirEntry::file_name);
-        for entry in entries.into_iter().rev() {
-            let (path, url) = (entry.path(), beneath(&url, &entry.file_name()));
-            let above = above.clone();
-            self.waiting.push_front(WalkEntry { path, url, is_named: false, above });
+        for (name, local) in folder.entries(self.follows)?.into_iter().rev() {
+            let (url, above) = (beneath(&url, &name), above.clone());
+            self.waiting.push_front(WalkEntry { local, url, is_named: false, above });
         }
         Ok(PutStep::Folder { url })
     }

@@ -1,7 +1,7 @@
 //! Uploads one after the other over the same connection.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
@@ -19,6 +19,7 @@ use underpass_protocol::digest::{Algorithm, write_digests};
 use underpass_transport::digest::{Computed, compute};
 
 use super::args::PutArgs;
+use super::local::LocalPath;
 use super::plan::PutStep;
 use super::print;
 use super::usage::PutError;
@@ -109,10 +110,10 @@ impl<'s> PutRun<'s> {
 
     /// Sends the only file, and reports it.
     pub(super) fn send_alone(&mut self, step: PutStep) -> Result<(), PutStop> {
-        let PutStep::File { path, url } = step else { return self.run_step(&step) };
-        let receipt = self.send(&path, &url)?;
+        let PutStep::File { local, url } = step else { return self.run_step(&step) };
+        let receipt = self.send(&local, &url)?;
         if self.there > 0 && !self.args.show.quiet {
-            output::note(&format!("{}: already there: {}", path.display(), shown(&url)));
+            output::note(&format!("{}: already there: {}", local.path().display(), shown(&url)));
         }
         match receipt.upload.as_ref().is_some_and(|upload| upload.was_there) {
             // That was already reported.
@@ -127,8 +128,8 @@ impl<'s> PutRun<'s> {
         match step {
             PutStep::Skipped { .. } => Ok(()),
             PutStep::Folder { url } => self.make(url),
-            PutStep::File { path, url } => {
-                let receipt = self.send(path, url)?;
+            PutStep::File { local, url } => {
+                let receipt = self.send(local, url)?;
                 output::print_receipt(self.args.show, &receipt);
                 Ok(())
             }
@@ -175,17 +176,17 @@ impl<'s> PutRun<'s> {
     }
 
     /// Sends a file.
-    fn send(&mut self, path: &Path, url: &Url) -> Result<Receipt, PutStop> {
-        if let Some(receipt) = self.has(path, url)? {
+    fn send(&mut self, local: &LocalPath, url: &Url) -> Result<Receipt, PutStop> {
+        let input = local.open(self.cancel)?;
+        if let Some(receipt) = self.has(&input, url)? {
             return Ok(receipt);
         }
         self.create_parents(url)?;
-        let input = Input::open(path, self.cancel)?;
         let source = input.source()?;
         let kind = EndKind::from(source.kind());
         let journal = self.journal(&input, &source, url);
         let digest = self.digest(&input, &source)?;
-        let said = self.fields(path, digest.as_ref());
+        let said = self.fields(&input, digest.as_ref());
         let fields: Vec<_> = said.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let what = Upload {
             source: &source,
@@ -245,12 +246,12 @@ impl<'s> PutRun<'s> {
     }
 
     /// Returns the fields that are sent with a file: its digest and its time.
-    fn fields(&self, path: &Path, digest: Option<&Computed>) -> Vec<(&'static str, String)> {
+    fn fields(&self, input: &Input, digest: Option<&Computed>) -> Vec<(&'static str, String)> {
         let digest = digest.map(|computed| match self.bucket {
             None => ("Repr-Digest", write_digests(&computed.digests)),
             Some(_) => (s3::CHECKSUM, s3::checksum(&computed.digests)),
         });
-        digest.into_iter().chain(self.time(path)).collect()
+        digest.into_iter().chain(self.time(input)).collect()
     }
 
     /// Returns the URL of requests for this one.

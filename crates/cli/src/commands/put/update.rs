@@ -1,8 +1,7 @@
 //! Finds out which files the server has, and creates the folders above them.
 
-use std::fs;
+use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::time::Instant;
 
 use underpass_client::Url;
@@ -11,6 +10,7 @@ use underpass_engine::Report;
 use underpass_receipt::{EndKind, Receipt};
 
 use super::put_run::{PutRun, PutStop, failed};
+use crate::ends::Input;
 
 impl PutRun<'_> {
     /// With --update, checks whether the server has a folder, and notes what it lists in it.
@@ -25,11 +25,10 @@ impl PutRun<'_> {
     }
 
     /// With --update, checks whether the server has a file; returns its receipt then.
-    pub(super) fn has(&mut self, path: &Path, url: &Url) -> Result<Option<Receipt>, PutStop> {
-        let local = fs::metadata(path).ok().filter(|it| self.args.update && it.is_file());
-        let Some(local) = local else { return Ok(None) };
+    pub(super) fn has(&mut self, input: &Input, url: &Url) -> Result<Option<Receipt>, PutStop> {
+        let Some(local) = facts(input).filter(|_| self.args.update) else { return Ok(None) };
         let started = Instant::now();
-        let name = path.display().to_string();
+        let name = input.path().display().to_string();
         let found =
             self.remote.has(&self.client, self.idle.take(), &self.request_url(url)?, &local);
         let (is_there, idle) = found
@@ -55,8 +54,8 @@ impl PutRun<'_> {
     }
 
     /// Returns the field that gives a file on the server the time of the one here.
-    pub(super) fn time(&self, path: &Path) -> Option<(&'static str, String)> {
-        let local = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+    pub(super) fn time(&self, input: &Input) -> Option<(&'static str, String)> {
+        let local = facts(input)?;
         let is_sent = self.args.update && self.bucket.is_none() && local.mtime() >= 0;
         is_sent.then(|| (MODIFIED, local.mtime().to_string()))
     }
@@ -78,4 +77,9 @@ impl PutRun<'_> {
         self.created = Some(folder);
         Ok(())
     }
+}
+
+/// Returns the size and the times of a file that was named.
+fn facts(input: &Input) -> Option<Metadata> {
+    input.file().metadata().ok().filter(|local| input.has_name() && local.is_file())
 }
