@@ -203,11 +203,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
                 let S3Target::Found(response) = self.request_head()? else {
                     return Err(UploadError::Precondition { found: None });
                 };
-                let tag = response.fields.text("etag");
-                match tag.filter(|tag| wanted != "*" && *tag != wanted) {
-                    Some(tag) => Err(UploadError::Precondition { found: Some(tag.to_owned()) }),
-                    None => Ok(false),
-                }
+                upload::check_version(wanted, &response).map(|()| false)
             }
         }
     }
@@ -442,7 +438,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
             UploadError::Source(error) => {
                 matches!(**error, Error::SourceChanged { .. } | Error::SourceEnded { .. })
             }
-            UploadError::Precondition { .. } => true,
+            UploadError::Precondition { .. } | UploadError::NoTag => true,
             // With other keys, or later, it may go on.
             UploadError::Client(ClientError::Status { code, .. }) if is_about_signature(code) => {
                 false

@@ -73,6 +73,7 @@ impl UploadFailed {
             UploadError::Source(_)
             | UploadError::PartlyThere
             | UploadError::Precondition { .. }
+            | UploadError::NoTag
             | UploadError::Page { .. }
             | UploadError::NotStored
             | UploadError::Unconfirmed { .. }
@@ -108,6 +109,9 @@ pub enum UploadError {
         /// Its entity tag; `None` if nothing is there.
         found: Option<String>,
     },
+    /// The target is to be replaced in one version, and the server does not say which it is.
+    #[error("the target has no entity tag, so it is unknown which version it is")]
+    NoTag,
     /// Whether the target exists is not known: the server has led to a page, such as one to log in.
     #[error("the server answers with a page, {url}, so it is unknown whether the target exists")]
     Page {

@@ -39,7 +39,6 @@ impl Uploader<'_, '_, '_> {
         };
         self.target.is_current = true;
         self.idle = answer.connection.finish(&response);
-        let tag = response.fields.text("etag");
         match (condition, is_there) {
             (Condition::Absent, Some(true)) => {
                 return self.exists(response.status, self.target.has_sent).map(Some);
@@ -47,13 +46,10 @@ impl Uploader<'_, '_, '_> {
             (Condition::Version(_), Some(false)) => {
                 return Err(UploadError::Precondition { found: None });
             }
-            (Condition::Version(wanted), Some(true)) => match tag {
-                Some(tag) if wanted != "*" && tag != wanted => {
-                    return Err(UploadError::Precondition { found: Some(tag.to_owned()) });
-                }
-                None if wanted != "*" => {}
-                _ => self.target.is_as_required = true,
-            },
+            (Condition::Version(wanted), Some(true)) => {
+                check_version(wanted, &response)?;
+                self.target.is_as_required = true;
+            }
             (_, None) | (Condition::Absent, Some(false)) | (Condition::None, _) => {}
         }
         Ok(None)
@@ -94,6 +90,17 @@ impl Uploader<'_, '_, '_> {
             // golang's WebDAV says 201 for everything.
             Condition::Version(_) => status == 201 && !self.target.is_as_required,
         }
+    }
+}
+
+/// Checks whether a target is the version to be replaced.
+pub(crate) fn check_version(wanted: &str, target: &Response) -> Result<()> {
+    match target.fields.text("etag") {
+        _ if wanted == "*" => Ok(()),
+        Some(tag) if tag == wanted => Ok(()),
+        Some(tag) => Err(UploadError::Precondition { found: Some(tag.to_owned()) }),
+        // Many servers ignore If-Match, and this one would replace any version.
+        None => Err(UploadError::NoTag),
     }
 }
 

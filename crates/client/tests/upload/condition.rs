@@ -241,7 +241,7 @@ fn only_the_version_that_was_named_is_replaced() {
         ("200 OK", &["ETag: \"old\""][..], "\"old\"", "204 No Content", false),
         ("200 OK", &["ETag: \"old\""], "\"old\"", "201 Created", false),
         ("200 OK", &["ETag: \"x\""], "*", "204 No Content", false),
-        ("200 OK", &[], "\"old\"", "204 No Content", false),
+        ("200 OK", &[], "*", "204 No Content", false),
         ("405 Method Not Allowed", &[], "\"old\"", "201 Created", true),
     ] {
         let server = Scripted::one(move |mut conn| {
@@ -254,4 +254,17 @@ fn only_the_version_that_was_named_is_replaced() {
             "{head} {status}"
         );
     }
+}
+
+#[test]
+fn a_target_without_an_entity_tag_is_no_version() {
+    let server = Scripted::one(|mut conn| {
+        told(&mut conn, "200 OK", &[]);
+        assert!(conn.rest().0.is_empty());
+    });
+    let put = Sample::of(LEN).put_with(&server.url("/file"), |options| {
+        options.condition = Condition::Version("\"old\"");
+    });
+    let error = put.failed().error;
+    assert!(matches!(error, UploadError::NoTag), "{error}");
 }
