@@ -183,3 +183,34 @@ fn missing_folders_are_created() {
         let _ = fs::remove_dir_all(root.path().join("no"));
     }
 }
+
+#[test]
+fn what_a_redirect_leads_to_is_not_what_is_there() {
+    let (here, origin) = (folder(), Origin::start());
+    write(&here.path().join("dir/file"), b"one", 0);
+    let time = "Sun, 09 Sep 2001 01:46:40 GMT";
+    let listing = format!(r#"[{{"name":"file","type":"file","mtime":"{time}","size":3}}]"#);
+    let is_json = "Content-Type: application/json";
+    let to = |place: &str| {
+        let fields = [&*format!("Location: {place}")];
+        Page { status: Some(302), ..Page::new(b"", &fields) }
+    };
+    let puts = || origin.log().iter().filter(|line| line.starts_with("PUT")).count();
+    // The listing of another folder, or a part of one.
+    let part = Page { status: Some(206), ..Page::new(listing.as_bytes(), &[is_json]) };
+    for folder in [to("/other/"), part] {
+        origin.set("/dir/", folder);
+        origin.set("/other/", Page::new(listing.as_bytes(), &[is_json]));
+        put(here.path(), &["-r", "-N", "dir", &origin.url("/")]).succeeded();
+        assert_eq!(puts(), 1);
+    }
+    // A page instead of the file, or the file at another place.
+    let dated = format!("Last-Modified: {time}");
+    origin.set("/login", Page::new(b"one", &[&dated, "Content-Type: text/html"]));
+    origin.set("/store/1", Page::new(b"one", &[&dated, "Content-Type: text/plain"]));
+    for (place, sent) in [("/login", 1), ("/store/1", 0)] {
+        origin.set("/file", to(place));
+        put(here.path(), &["-N", "dir/file", &origin.url("/file")]).succeeded();
+        assert_eq!(puts(), sent, "{place}");
+    }
+}

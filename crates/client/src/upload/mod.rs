@@ -23,7 +23,7 @@ use super::http::{Connection, HttpClient};
 
 pub(crate) use exchange::{UploadBody, UploadExchange, connect};
 pub(crate) use journal::{UploadJournal, is_version, version};
-pub(crate) use precheck::check_version;
+pub(crate) use precheck::{check_version, is_of_target};
 pub(crate) use resume_state::ResumeState;
 
 pub use error::{UploadError, UploadFailed, UploadOutcome};

@@ -107,7 +107,7 @@ pub(crate) fn check_version(wanted: &str, target: &Response) -> Result<()> {
 /// Returns whether an answer tells of the target. One of another name, to which a redirect has led,
 /// does so only if it is a file: a page, such as one to log in, or a refusal is its own. A server
 /// may have such a page under every name.
-fn is_of_target(answered: &Url, target: &Url, response: &Response) -> bool {
+pub(crate) fn is_of_target(answered: &Url, target: &Url, response: &Response) -> bool {
     let name = |url: &Url| url.path().rsplit('/').next().map(str::to_owned);
     let media_type = response.fields.text("content-type");
     let is_file = response.is_success() && media_type.is_some() && !is_html(media_type);

@@ -14,6 +14,7 @@ use super::answer::{ACCEPT, completed, receive};
 use super::{EntryFacts, Listing};
 use crate::error::ClientError;
 use crate::http::{Connection, HttpClient, OpenResponse, Request, Response};
+use crate::upload::is_of_target;
 
 /// The folders on the way to the one that files are sent to, as the server lists them.
 #[derive(Debug, Default)]
@@ -60,7 +61,8 @@ impl RemoteFolders {
         };
         let status = answer.response.status;
         let (exists, idle) = match status {
-            200..300 => match receive(answer) {
+            // A redirect leads to another folder, and other successes are not the whole.
+            200 if answer.url == *url => match receive(answer) {
                 Ok((listing, idle)) => {
                     folder.fill_from(listing);
                     (true, idle)
@@ -108,7 +110,7 @@ impl RemoteFolders {
         let answer = client.execute(idle, &Request { method: "HEAD", fields: &[] }, url)?;
         let response = &answer.response;
         match response.status {
-            200 => {
+            200 if is_of_target(&answer.url, url, response) => {
                 let facts = completed(response, EntryFacts::default());
                 let is_same = ClockOffset::of(response).is_same(&facts, local);
                 Ok((is_same, answer.connection.finish(&answer.response)))
