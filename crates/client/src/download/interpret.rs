@@ -6,9 +6,10 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use underpass_protocol::response::validator::{is_strong, parse_date};
 use underpass_transport::incoming::BodyFraming;
+use url::Url;
 
 use crate::error::{ClientError, InvalidResponse};
-use crate::http::Response;
+use crate::http::{Response, without_credentials};
 
 /// A validator that is strong enough to combine parts of a file (RFC 9110 13.1.5).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +59,15 @@ impl StrongValidator {
         }
     }
 
+    /// Checks whether parts of this version that two URLs have sent belong together.
+    ///
+    /// Equal tags and dates of two resources say nothing about their bytes (RFC 9110 8.8.3), and
+    /// most servers make a tag of time and size: only one that can be a digest is believed.
+    pub(super) fn joins(&self, one: &Url, other: &Url) -> bool {
+        let may_be_digest = matches!(self, Self::Tag(tag) if tag.len() >= MIN_DIGEST_TAG);
+        may_be_digest || resource(one) == resource(other)
+    }
+
     /// Checks whether a response is not known to be of this version.
     ///
     /// A 206 has the entity tag that a 200 would have, but may leave out `Last-Modified` (RFC 9110
@@ -78,6 +88,18 @@ impl StrongValidator {
         }
     }
 }
+
+/// Returns the URL of a resource without what changes with each redirect to it: the signatures in a
+/// query.
+pub(super) fn resource(url: &Url) -> Url {
+    let mut url = without_credentials(url);
+    url.set_query(None);
+    url.set_fragment(None);
+    url
+}
+
+/// The minimum length of a tag that can be a digest: 32 digits of MD5 between quotes.
+const MIN_DIGEST_TAG: usize = 34;
 
 /// Returns an entity tag without the prefix of weak ones (RFC 9110 8.8.3.2).
 fn opaque(tag: &[u8]) -> &[u8] {

@@ -18,7 +18,6 @@ use underpass_engine::atomic_file::{
 };
 use underpass_engine::hint::Action;
 use underpass_engine::{is_file, is_folder, kept_time, times_of_new};
-use underpass_protocol::digest::Digest;
 
 use super::error::{DownloadError, Result};
 use super::interpret::StrongValidator;
@@ -29,6 +28,9 @@ use crate::journal::{self, JournalContents};
 pub(super) struct JournalSubject {
     /// Its URL.
     pub(super) url: String,
+    /// The URL to which redirects have led, without its query; absent in older journals.
+    #[serde(default)]
+    pub(super) answered: Option<String>,
     /// Its version.
     pub(super) version: StrongValidator,
     /// Its length, if known.
@@ -107,17 +109,6 @@ impl PartialFile<'_> {
         }
     }
 
-    /// Notes, before a part comes from another server, that a digest has to be compared.
-    pub(super) fn require_digest(&mut self) -> Result<()> {
-        let Self::Resumable(kept) = self else { return Ok(()) };
-        let subject = kept.journal.subject();
-        if subject.needs_digest {
-            return Ok(());
-        }
-        let subject = JournalSubject { needs_digest: true, ..subject };
-        kept.journal.describe(|| subject).map_err(DownloadError::local("keeping a journal of"))
-    }
-
     /// Notes how the file is left for a later process.
     pub(super) fn leave(&mut self) {
         let Self::Resumable(kept) = self else { return };
@@ -135,6 +126,15 @@ impl PartialFile<'_> {
             Self::Stream { done, .. } => vec![0..*done],
         }
     }
+}
+
+/// Notes, before a part comes from another server, that a digest has to be compared.
+pub(super) fn require_digest(journal: Option<&Journal>) -> Result<()> {
+    let Some(journal) = journal.filter(|journal| !journal.subject().needs_digest) else {
+        return Ok(());
+    };
+    let noted = journal.describe(|| JournalSubject { needs_digest: true, ..journal.subject() });
+    noted.map_err(DownloadError::local("keeping a journal of"))
 }
 
 impl<'t> TargetName<'t> {
@@ -178,15 +178,8 @@ impl<'t> TargetName<'t> {
         Ok(PartialFile::Unnamed(atomic.map_err(DownloadError::local(Action::Creating))?))
     }
 
-    /// Creates an empty file that a later process can resume.
-    pub(super) fn partial(
-        &self,
-        url: &str,
-        version: &StrongValidator,
-        size: Option<u64>,
-        modified: Option<SystemTime>,
-        offered: &[Digest],
-    ) -> Result<PartialFile<'t>> {
+    /// Creates an empty file that a later process can resume; `subject` gets its inode.
+    pub(super) fn partial(&self, subject: JournalSubject) -> Result<PartialFile<'t>> {
         let atomic = self.locked()?;
         let found = atomic.file().metadata().map_err(DownloadError::local("looking at"))?;
         let journal = self.journal_name();
@@ -207,18 +200,7 @@ impl<'t> TargetName<'t> {
             return Err(DownloadError::Foreign { name, journal: None });
         }
         atomic.file().set_len(0).map_err(DownloadError::local("emptying"))?;
-        let modified = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        let modified = modified.map(|since| since.as_secs());
-        let subject = JournalSubject {
-            url: url.to_owned(),
-            version: version.clone(),
-            size,
-            modified,
-            inode: found.ino(),
-            left: None,
-            offered: offered.iter().map(Digest::to_string).collect(),
-            needs_digest: false,
-        };
+        let subject = JournalSubject { inode: found.ino(), ..subject };
         let journal = Journal::create(self.folder()?, &journal, subject);
         let journal = journal.map_err(DownloadError::local("keeping a journal of"))?;
         Ok(PartialFile::Resumable(Box::new(ResumableFile { atomic, journal })))

@@ -19,7 +19,7 @@ use super::check::{check_range, of_content};
 use super::error::{DownloadError, Result};
 use super::interpret::{FileRequest, Interpretation, StrongValidator, interpret_response};
 use super::options::{DownloadEvent, Gauge};
-use super::partial_file::Journal;
+use super::partial_file::{Journal, require_digest};
 use super::rate_limit::RateLimit;
 use super::run::mirrors::{Mirror, Sources};
 use super::scheduler::{SegmentScheduler, SegmentTask};
@@ -203,7 +203,18 @@ impl<'c> Workers<'c> {
             true => (self.url, true),
             false => (&self.answered_url, self.is_trusted),
         };
-        let answer = execute(client, idle, &request, url, is_trusted)?;
+        let mut answer = execute(client, idle, &request, url, is_trusted)?;
+        if answer.response.is_success() && !self.joins(&answer) {
+            if self.sources.is_checked {
+                require_digest(self.journal)?;
+            } else {
+                // The one that sent the other parts may be well again.
+                let (url, is_trusted) = (&self.answered_url, self.is_trusted);
+                let first = execute(client, None, &request, url, is_trusted).ok();
+                let first = first.filter(|it| it.response.is_success() && self.joins(it));
+                answer = first.ok_or(DownloadError::Changed)?;
+            }
+        }
         match interpret_response(&request, &answer.response)? {
             Interpretation::Part { range, total } if total == self.total => {
                 Ok(OpenSegment { answer, range })
@@ -220,6 +231,12 @@ impl<'c> Workers<'c> {
             | Interpretation::Part { .. }
             | Interpretation::Whole { .. } => Err(DownloadError::Changed),
         }
+    }
+
+    /// Checks whether an answer belongs to the other parts.
+    fn joins(&self, answer: &OpenResponse<'_>) -> bool {
+        let version = self.version.as_ref();
+        version.is_none_or(|version| version.joins(&self.answered_url, &answer.url))
     }
 
     /// Requests a segment from another server.

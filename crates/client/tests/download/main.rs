@@ -11,6 +11,7 @@ mod changes; // files that change while they are fetched
 mod front; // TLS before the servers of the rig
 mod https;
 mod parallel; // several connections
+mod redirects; // redirects that lead elsewhere
 mod resume; // what outlives a process
 mod retries; // connections that fail
 mod rig;

@@ -30,6 +30,7 @@ impl Download<'_, '_> {
         }
         (self.version, self.total, self.resumed_at) = (None, None, 0);
         (self.modified, self.request_mode) = (None, RequestMode::Ranges);
+        self.answered_url = None;
         self.offered.clear();
         self.gauge.set(0, None);
         Ok(true)

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::fstatvfs;
 use underpass_protocol::digest::Digest;
@@ -16,10 +16,10 @@ use crate::download::check::{check, offered, stored, wanted};
 use crate::download::error::{DownloadError, Result};
 use crate::download::interpret::{
     FileRequest, Interpretation, StrongValidator, has_ranges, interpret_response, lacks_total,
-    modified,
+    modified, resource,
 };
 use crate::download::options::{DownloadEvent, IfExists, Target};
-use crate::download::partial_file::PartialFile;
+use crate::download::partial_file::{JournalSubject, PartialFile, require_digest};
 use crate::download::version_attr::{self, RecordedVersion};
 use crate::download::workers::execute;
 use crate::http::{HttpClient, OpenResponse, Request, Response};
@@ -139,6 +139,7 @@ impl<'j, 'a> Download<'j, 'a> {
         let subject = journal.subject();
         (self.version, self.total) = (Some(subject.version), subject.size);
         self.offered = subject.offered.iter().filter_map(|text| text.parse().ok()).collect();
+        self.answered_url = subject.answered.and_then(|url| Url::parse(&url).ok());
         let modified = subject.modified.map(Duration::from_secs);
         self.modified = modified.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since));
         // The server said so, or there would be no journal.
@@ -172,6 +173,9 @@ impl<'j, 'a> Download<'j, 'a> {
                 continue;
             }
             let found = interpret_response(&request, &answer.response)?;
+            if matches!(found, Interpretation::Part { .. } | Interpretation::Whole { .. }) {
+                self.check_joins(&answer.url)?;
+            }
             match found {
                 Interpretation::Changed => return Err(DownloadError::Changed),
                 Interpretation::Refused => {
@@ -211,6 +215,18 @@ impl<'j, 'a> Download<'j, 'a> {
                 }
             }
         }
+    }
+
+    /// Checks whether what this URL sends belongs to the parts that are here.
+    fn check_joins(&self, answered: &Url) -> Result<()> {
+        let Some(version) = &self.version else { return Ok(()) };
+        if version.joins(self.answered_url.as_ref().unwrap_or(self.url), answered) {
+            return Ok(());
+        }
+        if self.options.expected.is_empty() {
+            return Err(DownloadError::Changed);
+        }
+        require_digest(self.partial.as_ref().and_then(PartialFile::journal))
     }
 
     /// Returns the next request; `None` if nothing is missing of a version that the server has.
@@ -296,13 +312,18 @@ impl<'j, 'a> Download<'j, 'a> {
                     && total.is_none_or(|total| total > MIN_KEPT)
                     && !name.only_adds() =>
             {
-                name.partial(
-                    self.noted_url().as_str(),
-                    version,
-                    total,
-                    self.modified,
-                    &self.offered,
-                )
+                let modified = self.modified.and_then(|it| it.duration_since(UNIX_EPOCH).ok());
+                name.partial(JournalSubject {
+                    url: self.noted_url().to_string(),
+                    answered: self.answered_url.as_ref().map(|url| resource(url).to_string()),
+                    version: version.clone(),
+                    size: total,
+                    modified: modified.map(|since| since.as_secs()),
+                    inode: 0,
+                    left: None,
+                    offered: self.offered.iter().map(Digest::to_string).collect(),
+                    needs_digest: false,
+                })
             }
             (_, Some(name), _) => name.unnamed(),
             (Target::Named { .. }, None, _) => Err(DownloadError::Exists),

@@ -85,7 +85,7 @@ pub(in crate::download) struct Sources<'c> {
     /// Whether the server that was asked first has failed.
     is_first_dropped: AtomicBool,
     /// Whether the digest of the whole file is compared at the end.
-    is_checked: bool,
+    pub(in crate::download) is_checked: bool,
 }
 
 /// A server besides the one that was asked first.

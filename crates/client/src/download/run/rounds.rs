@@ -14,7 +14,7 @@ use super::state::{Download, MIN_KEPT, RequestMode};
 use crate::backoff::Backoff;
 use crate::download::error::{DownloadError, DownloadFailed, DownloadOutcome, Result};
 use crate::download::options::{DownloadEvent, Target};
-use crate::download::partial_file::PartialFile;
+use crate::download::partial_file::{PartialFile, require_digest};
 use crate::download::scheduler::SegmentScheduler;
 use crate::download::workers::{OpenSegment, Totals, Workers};
 use crate::error::ClientError;
@@ -107,13 +107,12 @@ impl<'a> Download<'_, 'a> {
         let Some(total) = self.total.filter(|_| !missing.is_empty()) else { return Ok(()) };
         let connections = self.connections(&missing, answer.connection.is_local());
         let cuts: Vec<_> = (0..connections).map(|_| AtomicBool::new(false)).collect();
-        let Some(partial) = &mut self.partial else { return Ok(()) };
+        let Some(partial) = &self.partial else { return Ok(()) };
         let options = self.options;
         let is_checked = !options.expected.is_empty();
         if is_checked && !self.mirrors.is_empty() {
-            partial.require_digest()?;
+            require_digest(partial.journal())?;
         }
-        let Some(partial) = &self.partial else { return Ok(()) };
         let workers = Workers {
             client: self.client.clone(),
             scheduler: SegmentScheduler::new(missing.clone(), connections),

@@ -1,0 +1,96 @@
+//! Redirects that lead elsewhere between two parts of a file.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sha2::{Digest, Sha256};
+use underpass_protocol::digest::hex;
+
+use crate::rig::{Client, Server, hang_up, head, noise, say};
+
+const LEN: usize = 24 << 20;
+
+/// Another file of the same length.
+fn other() -> Arc<Vec<u8>> {
+    Arc::new(noise(LEN).iter().map(|byte| !byte).collect())
+}
+
+/// A server whose `/latest` leads to the first of these URLs, until that one has broken off, and
+/// then to the second; the last digit of a URL says which file it has. All have these fields.
+fn redirector(to: [&'static str; 2], fields: &'static str) -> Server {
+    let (old, new) = (noise(LEN), other());
+    let has_broken = AtomicBool::new(false);
+    Server::start(move |asked, stream| {
+        if asked.path == "/latest" {
+            let to = to[usize::from(has_broken.load(Ordering::Relaxed))];
+            let head = format!("302 Found\nLocation: {to}\nContent-Length: 0");
+            return say(stream, &format!("HTTP/1.1 {head}\n\n"));
+        }
+        let bytes = if asked.path.ends_with('2') { &new } else { &old };
+        // It honours any condition, and says what these fields say.
+        let tag = asked.field("if-range").unwrap_or("x");
+        let (head, range) = head(asked, bytes, tag);
+        say(stream, &head.replace(&format!("ETag: {tag}\n"), fields))?;
+        if has_broken.swap(true, Ordering::Relaxed) {
+            return stream.write_all(&bytes[range]);
+        }
+        stream.write_all(&bytes[range.start..range.start + (8 << 20)])?;
+        hang_up()
+    })
+}
+
+/// A tag of time and size, as nginx has it.
+const TIME_AND_SIZE: &str = "ETag: \"5e0b-1800000\"\n";
+
+const DATES: &str =
+    "Date: Sun, 06 Nov 1994 08:49:37 GMT\nLast-Modified: Sun, 06 Nov 1994 08:49:30 GMT\n";
+
+#[test]
+fn parts_of_two_urls_to_which_redirects_lead_are_not_put_together() {
+    for fields in [TIME_AND_SIZE, DATES] {
+        for connections in [1, 4] {
+            // The first one is well again after its failure.
+            let server = redirector(["/v1", "/v2"], fields);
+            let client = Client::with(connections);
+            client.gets(&server.url("/latest"), &noise(LEN));
+            assert_eq!(client.told("StartingOver"), 0, "{fields}");
+        }
+        // A later process does not know whether it is.
+        let server = redirector(["/v1", "/v2"], fields);
+        let mut client = Client::with(1);
+        client.wishes.retries = 0;
+        let failed = client.get(&server.url("/latest")).unwrap_err();
+        assert!(failed.kept.is_some(), "{failed:?}");
+        client.gets(&server.url("/latest"), &other());
+        assert_eq!(client.told("StartingOver"), 1, "{fields}");
+    }
+}
+
+#[test]
+fn parts_of_one_url_with_another_signature_are_put_together() {
+    let digest = "ETag: \"d41d8cd98f00b204e9800998ecf8427e\"\n";
+    let signed = ["/v1?signature=1", "/v1?signature=1&again=1"];
+    for (to, fields) in
+        [(signed, TIME_AND_SIZE), (signed, DATES), (["/once/1", "/again/1"], digest)]
+    {
+        let server = redirector(to, fields);
+        let mut client = Client::with(1);
+        client.wishes.retries = 0;
+        client.get(&server.url("/latest")).unwrap_err();
+        let done = client.gets(&server.url("/latest"), &noise(LEN));
+        assert_eq!(done.resumed_at, 8 << 20, "{fields}");
+    }
+}
+
+#[test]
+fn a_digest_joins_parts_of_two_urls() {
+    let server = redirector(["/v1", "/again1"], TIME_AND_SIZE);
+    let mut client = Client::with(1);
+    client.wishes.retries = 0;
+    client.get(&server.url("/latest")).unwrap_err();
+    let sum = hex(&Sha256::digest(noise(LEN).as_slice()));
+    client.wishes.expected = vec![format!("sha-256:{sum}").parse().unwrap()];
+    let done = client.gets(&server.url("/latest"), &noise(LEN));
+    assert_eq!(done.resumed_at, 8 << 20);
+}
