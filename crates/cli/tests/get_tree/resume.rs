@@ -2,6 +2,7 @@
 //! changed.
 
 use std::fs;
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -322,4 +323,18 @@ fn a_full_disk_is_reported_and_resumed() {
     let got = get(&site.url, space.path(), &["--json"]).succeeded().receipt();
     assert!(got["resumed_at"].as_u64().unwrap() > 0, "{got}");
     same(&contents(&space.path().join("t")), &contents(&site.root), "");
+}
+
+#[test]
+fn an_unfinished_folder_of_another_user_is_not_resumed() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    for name in ["t.part", "t.part.journal"] {
+        let site = Site::new(tree, &SLOW);
+        site.kill_at(&site.at("t.part"), 1_000_000);
+        chown(site.at(name), Some(1234), None).unwrap();
+        site.get(&[]).failed(1, &["t.part", "is in the way"]);
+        assert!(!site.at("t").exists());
+    }
 }

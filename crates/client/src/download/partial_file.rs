@@ -14,7 +14,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{
-    AtomicFile, Existing, KeptOwner, MAX_NAME, only_adds, shortened, take_over, try_lock,
+    AtomicFile, Existing, KeptOwner, MAX_NAME, is_of_stranger, only_adds, shortened, take_over,
+    try_lock,
 };
 use underpass_engine::hint::Action;
 use underpass_engine::{is_file, is_folder, kept_time, times_of_new};
@@ -151,6 +152,11 @@ impl<'t> TargetName<'t> {
         }
     }
 
+    /// Returns whether another user has put a file with this name into a folder that users share.
+    pub(super) fn is_of_stranger(&self, here: &Stat) -> bool {
+        is_of_stranger(here, self.folder)
+    }
+
     /// Returns whether the file with this name has the time of a version that was modified then,
     /// which servers tell to the second.
     pub(super) fn has_time(&self, here: &Stat, modified: SystemTime) -> bool {
@@ -258,7 +264,7 @@ impl<'t> TargetName<'t> {
         for _ in 0..MAX_ATTEMPTS {
             let atomic =
                 AtomicFile::partial(self.folder()?, self.name, &name, mode, Existing::Replace);
-            let atomic = atomic.map_err(DownloadError::local(Action::Creating))?;
+            let atomic = atomic.map_err(|error| self.not_opened(&name, error))?;
             let locked = flock(atomic.file(), FlockOperation::NonBlockingLockExclusive);
             // Any other error is that of a file system that knows no locks.
             if locked == Err(Errno::WOULDBLOCK) {
@@ -272,6 +278,15 @@ impl<'t> TargetName<'t> {
             }
         }
         Err(DownloadError::Busy)
+    }
+
+    /// Returns the error for a partial file that could not be opened or created.
+    fn not_opened(&self, name: &OsStr, error: io::Error) -> DownloadError {
+        let is_there = || statat(self.folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        if error.kind() == io::ErrorKind::PermissionDenied && is_there() {
+            return DownloadError::Foreign { name: name.to_owned(), journal: None };
+        }
+        DownloadError::local(Action::Creating)(error)
     }
 
     /// Removes the journal of a complete file, or journal and partial file of one with no bytes,
@@ -397,9 +412,11 @@ fn journal_name(name: &OsStr) -> OsString {
 pub(crate) fn keep_mode(folder: BorrowedFd<'_>, name: &OsStr, file: &File) {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(old) = openat(folder, name, flags, Mode::empty()) else { return };
-    if fstat(&old).is_ok_and(|stat| is_file(&stat)) {
+    if let Some(stat) = fstat(&old).ok().filter(is_file) {
+        let is_of_stranger = is_of_stranger(&stat, folder);
+        let owner = if is_of_stranger { KeptOwner::Own } else { KeptOwner::Old };
         // It fails only on file systems without permissions.
-        let _ = take_over(file, old.as_fd(), KeptOwner::Old);
+        let _ = take_over(file, old.as_fd(), owner);
     }
 }
 

@@ -22,6 +22,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, fsync, openat, renameat, unlinkat};
 use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use underpass_engine::atomic_file::is_ours;
 use underpass_engine::mount_epoch;
 use underpass_engine::wait::lock;
 
@@ -380,11 +381,14 @@ fn create_new(folder: &OwnedFd, new: &OsStr) -> io::Result<File> {
     Ok(File::from(openat(folder, new, flags, Mode::RUSR | Mode::WUSR)?))
 }
 
-/// Reads the journal of this name; `None` if there is none or it is damaged.
+/// Reads the journal of this name; `None` if there is none, or it is damaged or of another user.
 #[must_use]
 pub fn read<S: DeserializeOwned>(folder: &OwnedFd, name: &OsStr) -> Option<JournalContents<S>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = File::from(openat(folder, name, flags, Mode::empty()).ok()?);
+    if !is_ours(&file, folder).ok()? {
+        return None;
+    }
     let mut bytes = Vec::new();
     file.take(MAX_LEN).read_to_end(&mut bytes).ok()?;
     let end = bytes.iter().position(|byte| *byte == b'\n')? + 1;

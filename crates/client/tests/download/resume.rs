@@ -1,8 +1,8 @@
 //! What an earlier process has left.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -383,4 +383,29 @@ fn no_password_reaches_the_disk() {
     let [user, password] = ["me", "SECRET"].map(str::to_owned);
     client.credentials = Credentials::Basic { user, password };
     assert!(client.gets(&server.url("/big"), &bytes).resumed_at > 1 << 20);
+}
+
+#[test]
+fn what_another_user_has_put_into_a_shared_folder_is_not_trusted() {
+    let bytes = noise(LEN);
+    let (client, server, _) = broken_off(&bytes, 10_000_000);
+    let journal = client.folder.path().join("file.part.journal");
+    if chown(&journal, Some(1234), None).is_err() {
+        return;
+    }
+    assert_eq!(client.gets(&server.url("/"), &bytes).resumed_at, 0);
+    let server = Server::of(&bytes);
+    let mut client = Client::new();
+    client.if_exists = IfExists::Update;
+    client.gets(&server.url("/"), &bytes);
+    // Where everybody may create files, and nobody may replace those of others.
+    fs::set_permissions(client.folder.path(), Permissions::from_mode(0o1777)).unwrap();
+    chown(client.path(), Some(1234), None).unwrap();
+    let done = client.gets(&server.url("/"), &bytes);
+    assert!(!done.was_here);
+    assert_ne!(fs::metadata(client.path()).unwrap().uid(), 1234);
+    chown(client.path(), Some(1234), None).unwrap();
+    client.if_exists = IfExists::SameIsFine;
+    let failed = client.get(&server.url("/")).unwrap_err();
+    assert!(matches!(failed.error, DownloadError::Exists), "{failed:?}");
 }

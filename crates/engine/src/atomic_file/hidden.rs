@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, StatxAttributes, StatxFlags, flock,
-    fstat, linkat, openat, renameat, renameat_with, statat, statx, unlinkat,
+    AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, Stat, StatxAttributes, StatxFlags,
+    flock, fstat, linkat, openat, renameat, renameat_with, statat, statx, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::path::Arg;
@@ -101,19 +101,34 @@ pub(super) fn open_or_create(
             Err(Errno::NOENT) => {}
             opened => {
                 let file = opened?;
-                return if is_ours(&file, folder)? { Ok(file.into()) } else { Err(Errno::PERM) };
+                let is_ours = is_file(&fstat(&file)?) && is_ours(&file, folder)?;
+                return if is_ours { Ok(file.into()) } else { Err(Errno::PERM) };
             }
         }
     }
     Err(Errno::EXIST)
 }
 
-/// Returns whether this user has made a file, as far as its owner tells: on file systems without
-/// owners, or with those of another machine, it is that of the folder.
-fn is_ours(file: &OwnedFd, folder: &OwnedFd) -> Result<bool, Errno> {
-    let (stat, above) = (fstat(file)?, fstat(folder)?);
-    let is_file = is_file(&stat);
-    Ok(is_file && (stat.st_uid == geteuid().as_raw() || stat.st_uid == above.st_uid))
+/// Returns whether this user has made a file or folder, as far as its owner tells: on file systems
+/// without owners, or with those of another machine, it is that of the folder that it is in.
+///
+/// # Errors
+///
+/// As fstat(2).
+pub fn is_ours(file: impl AsFd, folder: impl AsFd) -> Result<bool, Errno> {
+    Ok(is_owner_of(&fstat(file)?, &fstat(folder)?))
+}
+
+/// Returns whether another user has put a file into a folder that users share, such as /tmp: one
+/// with the sticky bit, where that user could not have replaced a file of this one.
+pub fn is_of_stranger(file: &Stat, folder: impl AsFd) -> bool {
+    fstat(folder).is_ok_and(|above| {
+        Mode::from_raw_mode(above.st_mode).contains(Mode::SVTX) && !is_owner_of(file, &above)
+    })
+}
+
+fn is_owner_of(file: &Stat, folder: &Stat) -> bool {
+    file.st_uid == geteuid().as_raw() || file.st_uid == folder.st_uid
 }
 
 /// Gives a file without a name a hidden one, under which it is locked.

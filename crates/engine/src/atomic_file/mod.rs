@@ -30,7 +30,7 @@ use crate::integrity::{FileId, mtime, reopen};
 
 pub use case::{fold_case, ignores_case, listed_name};
 pub use follow::follow;
-pub use hidden::{only_adds, remove_left_over, rename_new, try_lock};
+pub use hidden::{is_of_stranger, is_ours, only_adds, remove_left_over, rename_new, try_lock};
 pub use name::{
     MAX_NAME, fingerprint, folder_of, hidden_name, name_of_hidden, names_folder, shortened,
 };

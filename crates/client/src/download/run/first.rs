@@ -45,6 +45,12 @@ impl<'j, 'a> Download<'j, 'a> {
         let Target::Named { if_exists, .. } = *self.target else { return Ok(false) };
         let Some(name) = self.name() else { return Ok(false) };
         let Some(here) = name.existing()? else { return Ok(false) };
+        if name.is_of_stranger(&here) {
+            return match if_exists {
+                IfExists::Replace | IfExists::Update => Ok(false),
+                _ => Err(DownloadError::Exists),
+            };
+        }
         let size = u64::try_from(here.st_size).unwrap_or_default();
         let finished = name.finished(self.noted_url().as_str(), here.st_ino, size);
         match (if_exists, &finished) {

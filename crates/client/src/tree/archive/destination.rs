@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, mkdirat, openat, statat};
 use rustix::io::Errno;
-use underpass_engine::atomic_file::rename_new;
+use underpass_engine::atomic_file::{is_ours, rename_new};
 
 use super::journal::{ArchiveJournal, NotedArchive, remove_stale};
 
@@ -187,6 +187,10 @@ impl UnfinishedFolder {
         }
         let flags = FOLDER | OFlags::NOFOLLOW;
         let root = openat(&self.parent, &self.part, flags, Mode::empty()).map_err(failed)?;
+        // Another user could still change what is in it.
+        if !is_ours(&root, &self.parent).map_err(failed)? {
+            return Err(TreeError::Foreign { path: at, url: None });
+        }
         let old = openat(&root, SUPERSEDED, flags, Mode::empty()).ok();
         Ok(DestFolder::new(root, ExistingEntry::Ours, old))
     }

@@ -18,6 +18,7 @@ use rustix::fs::{
     AtFlags, FlockOperation, Mode, OFlags, Timespec, flock, fstat, openat, syncfs, unlinkat,
 };
 use rustix::io::Errno;
+use underpass_engine::atomic_file::is_ours;
 use underpass_engine::{is_file, mount_epoch};
 use underpass_protocol::archive::Fingerprint;
 use underpass_protocol::encode_segment;
@@ -94,15 +95,15 @@ impl ArchiveJournal {
     ///
     /// # Errors
     ///
-    /// `EWOULDBLOCK` if another process has it open, `EEXIST` if it is not of this program, and as
-    /// openat(2) and read(2).
+    /// `EWOULDBLOCK` if another process has it open, `EEXIST` if it is not of this program or of
+    /// another user, and as openat(2) and read(2).
     pub(super) fn open(folder: OwnedFd, name: &OsStr) -> io::Result<(Self, Option<NotedArchive>)> {
         let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // A FIFO must not wait for its other end.
         let flags = flags | OFlags::NONBLOCK;
         let mut file = loop {
             let file = File::from(openat(&folder, name, flags, Mode::from_raw_mode(0o600))?);
-            if is_foreign(&file)? {
+            if is_foreign(&file)? || !is_ours(&file, &folder)? {
                 return Err(Errno::EXIST.into());
             }
             flock(&file, FlockOperation::NonBlockingLockExclusive)?;
@@ -229,8 +230,11 @@ pub(super) fn remove_stale(folder: impl AsFd, name: &OsStr) -> Result<(), Errno>
         Err(errno) => return Err(errno),
     };
     let mut magic = [0; MAGIC.len()];
-    let is_ours = file.read_exact_at(&mut magic, 0).is_ok() && magic == *MAGIC.as_bytes();
-    if is_ours && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+    let is_journal = file.read_exact_at(&mut magic, 0).is_ok() && magic == *MAGIC.as_bytes();
+    if is_journal
+        && is_ours(&file, &folder)?
+        && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+    {
         unlinkat(&folder, name, AtFlags::empty())?;
     }
     Ok(())

@@ -22,7 +22,7 @@ use rustix::fs::{
     statat, unlinkat,
 };
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{self, AtomicFile, Existing};
+use underpass_engine::atomic_file::{self, AtomicFile, Existing, is_of_stranger};
 use underpass_engine::{Report, buffered, close, is_file, is_folder, kept_time, mtime};
 use underpass_sys::open_beneath;
 
@@ -339,7 +339,11 @@ impl DestFolder {
             self.placed.check(path, stat)?;
         }
         match found {
-            Some(stat) if self.is_complete(&stat) && is_same(self, &stat) => {
+            Some(stat)
+                if self.is_complete(&stat)
+                    && is_same(self, &stat)
+                    && !self.within(path, |parent, _| Ok(is_of_stranger(&stat, parent)))? =>
+            {
                 self.placed.insert(path, &stat);
                 return Ok(true);
             }
