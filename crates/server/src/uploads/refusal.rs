@@ -87,6 +87,11 @@ impl UploadRefusal {
         Self::new(503, detail).with("Retry-After", RETRY_SOON)
     }
 
+    /// Creates the refusal of an upload that another one has taken the place of.
+    pub(crate) fn superseded() -> Self {
+        Self::new(409, "another request has resumed this upload, or begun it anew")
+    }
+
     /// Creates the refusal of a body for which there is no room (RFC 4918 11.5).
     pub(crate) fn full() -> Self {
         Self::new(507, "not enough space")
@@ -157,8 +162,7 @@ impl IncompleteBody {
                 (broken(IncompleteCause::TooLong), UploadRefusal::too_long(limit))
             }
             ReceiveError::Cancelled => {
-                let detail = "another request has resumed this upload";
-                (broken(IncompleteCause::Superseded), UploadRefusal::new(409, detail))
+                (broken(IncompleteCause::Superseded), UploadRefusal::superseded())
             }
             ReceiveError::Io(source) => Self::of_system(source, error),
             ReceiveError::Engine(engine) => match &**engine {

@@ -18,6 +18,13 @@ pub(crate) fn put(server: &Running, path: &str, fields: &[&str], body: &[u8]) ->
     client.reply()
 }
 
+/// The same by another client.
+pub(crate) fn put_by_another(server: &Running, path: &str, body: &[u8]) -> Reply {
+    let mut client = server.connect_from([127, 0, 0, 2].into());
+    send(&mut client, "PUT", path, &[], body);
+    client.reply()
+}
+
 /// Sends a request with a body and its length.
 pub(crate) fn send(client: &mut Client, verb: &str, path: &str, fields: &[&str], body: &[u8]) {
     let length = format!("Content-Length: {}", body.len());

@@ -6,7 +6,7 @@ use rustix::fs::removexattr;
 use underpass_protocol::digest::{Algorithm, Hasher, write_digests};
 
 use super::rig::{Client, FileSystem, Mounted, Reply, Running, request, wait_until};
-use super::uploads::{leave, names, open_site, put, send};
+use super::uploads::{leave, names, open_site, put, put_by_another, send};
 
 const MIB: usize = 1 << 20;
 
@@ -74,6 +74,64 @@ fn an_older_upload_does_not_take_the_place_of_what_a_newer_one_has_left() {
 }
 
 #[test]
+fn a_newer_upload_ends_an_older_one_that_is_resumed() {
+    let server = open_site().start();
+    let resume = |range: &str| {
+        leave(&server, begin(&server, b'A', 2));
+        wait_until("a part is kept", || kept(&server) == Some(2 * MIB));
+        let mut older = server.connect();
+        let fields = ["Content-Length: 2097152", "Expect: 100-continue", range];
+        older.send(request("PUT", "/file", &fields));
+        assert_eq!(older.head().unwrap().status, 100);
+        older.send(vec![b'A'; 1000]);
+        older
+    };
+    let mut older = resume("Content-Range: bytes 2097152-4194303/4194304");
+    let newer = begin(&server, b'B', 3);
+    assert_eq!(older.reply().status, 409);
+    leave(&server, newer);
+    wait_until("a part is kept", || kept(&server) == Some(3 * MIB));
+    let rest = vec![b'B'; MIB];
+    assert_eq!(put_range(&server, &[], "3145728-4194303/4194304", &rest).status, 201);
+    assert!(server.get("/file").body == vec![b'B'; 4 * MIB]);
+    // A newer one with an address, or one that begins by its range.
+    fs::remove_file(server.path("file")).unwrap();
+    let _older = resume("Content-Range: bytes 2097152-4194303/4194304");
+    create(&server, &[]);
+    assert_eq!(kept(&server), None);
+    leave(&server, begin(&server, b'A', 2));
+    wait_until("a part is kept", || kept(&server) == Some(2 * MIB));
+    create(&server, &[]);
+    assert_eq!(kept(&server), None);
+}
+
+#[test]
+fn an_older_part_does_not_take_the_space_of_a_newer_upload() {
+    let Some(disk) = Mounted::new(FileSystem::Tmpfs, 6) else { return };
+    let site = open_site().with_site(|site| site.root = Some(disk.root()));
+    let server = site.start();
+    let older = || {
+        leave(&server, begin(&server, b'A', 3));
+        wait_until("a part is kept", || kept(&server) == Some(3 * MIB));
+    };
+    older();
+    let newer = vec![b'B'; 4 * MIB];
+    assert_eq!(put(&server, "/file", &[], &newer).status, 201);
+    fs::remove_file(disk.root().join("file")).unwrap();
+    older();
+    assert_eq!(put_range(&server, &[], "0-4194303/4194304", &newer).status, 201);
+    fs::remove_file(disk.root().join("file")).unwrap();
+    older();
+    assert_eq!(put(&server, "/file", &["Upload-Complete: ?1"], &newer).status, 201);
+    fs::remove_file(disk.root().join("file")).unwrap();
+    older();
+    // Nor does it wait for the rest of one that was refused.
+    assert_eq!(put(&server, "/file", &[], &[b'B'; 7 * MIB]).status, 507);
+    assert_eq!(kept(&server), None);
+    drop(server);
+}
+
+#[test]
 fn without_attributes_a_part_is_continued_by_its_version_only() {
     let Some(disk) = Mounted::new(FileSystem::Ramfs, 0) else { return };
     let site = open_site().with_site(|site| site.root = Some(disk.root()));
@@ -82,9 +140,7 @@ fn without_attributes_a_part_is_continued_by_its_version_only() {
     wait_until("a part is kept", || kept(&server) == Some(2 * MIB));
     let rest = vec![b'A'; 2 * MIB];
     assert_eq!(put_range(&server, &[], "2097152-2097156/2097157", b"other").status, 409);
-    let mut other = server.connect_from([127, 0, 0, 2].into());
-    send(&mut other, "PUT", "/file", &[], b"theirs");
-    assert_eq!(other.reply().status, 201);
+    assert_eq!(put_by_another(&server, "/file", b"theirs").status, 201);
     assert_eq!(put_range(&server, &[], "2097152-4194303/4194304", &rest).status, 409);
     assert_eq!(server.get("/file").text(), "theirs");
     fs::remove_file(disk.root().join("file")).unwrap();

@@ -77,9 +77,13 @@ fn begin<'a, 't>(
 ) -> Result<(PartialUpload<'a>, AtomicFile, Option<&'t str>)> {
     let part = PartialUpload::acquire(upload, target, part_id(upload, target))?;
     let version = target.part_version(range.total);
+    if range.first == 0 {
+        // It begins anew, and gets the space of what is there.
+        part.remove(target)?;
+    }
     let have = part.len(target)?;
     let have = match part.version(target)? {
-        _ if have.is_none() || range.first == 0 => have,
+        _ if have.is_none() => have,
         Some(known) if known == version => have,
         // Another version has been stored since, and this request continues that one.
         Some(known) if known.total != version.total && known.replaces != version.replaces => None,

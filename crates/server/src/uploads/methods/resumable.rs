@@ -17,8 +17,8 @@ use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::interim;
 use crate::uploads::methods::put::{FinishOptions, finish};
 use crate::uploads::parts::part::{
-    PartialUpload, check_content, is_begun, name_at_site, part_age, part_len, part_version,
-    record_synced,
+    PartialUpload, check_content, forget_part, is_begun, name_at_site, part_age, part_len,
+    part_version, record_synced,
 };
 use crate::uploads::parts::target::{ANY_VERSION, UploadTarget, check_version};
 use crate::uploads::refusal::{self, Result, UploadRefusal};
@@ -34,6 +34,7 @@ use underpass_protocol::upload::{
 /// Creates an upload (section 4.2).
 pub(crate) fn create(upload: &mut ActiveUpload<'_>, is_complete: bool) -> Result<Response> {
     let target = upload.target()?;
+    drop(forget_part(upload, &target)?);
     let fields = UploadFields::of(&upload.request);
     let length = length(upload, fields, is_complete, 0, None)?;
     upload.check_size(length.or(upload.expected()).unwrap_or(0))?;

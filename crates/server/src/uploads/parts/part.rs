@@ -42,12 +42,13 @@ pub(crate) struct PartialUpload<'a> {
 }
 
 impl Drop for PartialUpload<'_> {
-    /// A part that still exists waits for its rest.
+    /// A part that still exists waits for its rest, unless it is void.
     fn drop(&mut self) {
         for (path, name) in [(&self.path, &self.name), (&self.complete_path, &self.complete)] {
-            if let Ok(Some((folder, file))) = self.site.root.parent_of(path)
-                && statat(&folder, file, AtFlags::SYMLINK_NOFOLLOW).is_ok()
-            {
+            let Ok(Some((folder, file))) = self.site.root.parent_of(path) else { continue };
+            if self.lock.is_void() {
+                let _ = unlinkat(&folder, file, AtFlags::empty());
+            } else if statat(&folder, file, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
                 stale_uploads::add_part(self.site, path.clone(), name, SystemTime::now());
             }
         }
@@ -97,7 +98,11 @@ impl<'a> PartialUpload<'a> {
     ) -> Result<Option<UploadLock<'a>>> {
         let locks = &self.site.shared.uploads.locks;
         let lock = locks.try_acquire(&target.folder, &self.complete, &target.folder);
-        new_file.rename_partial(OsStr::from_bytes(&self.complete))?;
+        let renamed = new_file.rename_partial(OsStr::from_bytes(&self.complete));
+        if self.lock.is_void() {
+            return Err(UploadRefusal::superseded());
+        }
+        renamed?;
         sync_tracker::remove_record(new_file.file());
         self.site.shared.uploads.versions.remove(new_file.file());
         Ok(lock)
@@ -266,9 +271,10 @@ pub(crate) fn record_synced(
 }
 
 /// Removes what an earlier upload of a file has left, now that another one begins from the front:
-/// it may be of another version, and the rest of this one must not be appended to it.
+/// it may be of another version, and the rest of this one must not be appended to it. A connection
+/// that holds it is ended, and leaves nothing either.
 ///
-/// The returned value tells whether this one is still the newest.
+/// This is done before space is checked: what the earlier one has left takes some.
 pub(crate) fn forget_part<'a>(
     upload: &ActiveUpload<'a>,
     target: &UploadTarget,
@@ -277,11 +283,7 @@ pub(crate) fn forget_part<'a>(
     let name = partial_name(target.name.as_bytes(), id);
     let locks = &upload.site.shared.uploads.locks;
     let newest = locks.begin(&target.folder, &name)?;
-    // One that another connection resumes is left to it.
-    let lock = locks.try_acquire(&target.folder, &name, upload.connection());
-    if lock.is_some()
-        && unlinkat(&target.folder, OsStr::from_bytes(&name), AtFlags::empty()).is_ok()
-    {
+    if unlinkat(&target.folder, OsStr::from_bytes(&name), AtFlags::empty()).is_ok() {
         upload.site.unfinished.remove(&target.path_of(&name));
     }
     Ok(newest)
@@ -299,13 +301,7 @@ pub(crate) fn keep_part(
     let id = upload.params.owner.part_of_name(&name_at_site(upload.site, target));
     let name = partial_name(target.name.as_bytes(), id);
     let uploads = &upload.site.shared.uploads;
-    // An older part that another connection resumes must not be taken away from it.
-    let Some(_lock) = uploads.locks.try_acquire(&target.folder, &name, upload.connection()) else {
-        return;
-    };
-    if !newest.is_newest() {
-        return;
-    }
+    let Some(lock) = newest.acquire(upload.connection()) else { return };
     let partial = OsStr::from_bytes(&name);
     let Ok(file) = new_file.file().try_clone() else { return };
     // This gives back the space that was reserved for the rest, and removes an older part.
@@ -317,18 +313,21 @@ pub(crate) fn keep_part(
     uploads.synced.record(&file, 0);
     let _ = unlinkat(&target.folder, partial, AtFlags::empty());
     // If it cannot be kept, the client has to start over.
-    if new_file.keep_as(partial).is_ok() {
-        // Syncing may take long: a client learns the length meanwhile, and waits for the lock.
-        if upload.site.settings.changes.sync {
-            if file.sync_data().is_err() {
-                // As in `record_synced`.
-                let _ = unlinkat(&target.folder, partial, AtFlags::empty());
-                return;
-            }
-            uploads.synced.record(&file, len);
-        }
-        stale_uploads::add_part(upload.site, target.path_of(&name), &name, SystemTime::now());
+    if new_file.keep_as(partial).is_err() {
+        return;
     }
+    // Syncing may take long: a client learns the length meanwhile, and waits for the lock.
+    let is_synced = upload.site.settings.changes.sync && !lock.is_void();
+    let synced = if is_synced { file.sync_data() } else { Ok(()) };
+    if synced.is_err() || lock.is_void() {
+        // As in `record_synced`, and a newer upload may have begun before the part had its name.
+        let _ = unlinkat(&target.folder, partial, AtFlags::empty());
+        return;
+    }
+    if is_synced {
+        uploads.synced.record(&file, len);
+    }
+    stale_uploads::add_part(upload.site, target.path_of(&name), &name, SystemTime::now());
 }
 
 /// Copies the first `len` bytes of the present file into `file`, by sharing its blocks if the file

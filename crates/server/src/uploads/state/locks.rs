@@ -35,6 +35,7 @@ struct LockName {
 struct LockHolder {
     connection: OwnedFd,
     is_superseded: Arc<AtomicBool>,
+    is_void: Arc<AtomicBool>,
 }
 
 /// The right to resume an upload, for as long as it lives.
@@ -43,6 +44,7 @@ pub(crate) struct UploadLock<'a> {
     locks: &'a UploadLocks,
     key: LockName,
     is_superseded: Arc<AtomicBool>,
+    is_void: Arc<AtomicBool>,
 }
 
 /// An upload that may leave something under a name, as long as no newer one has begun.
@@ -86,10 +88,8 @@ impl UploadLocks {
         self.supersede(&key, None);
         let mut holders = lock(&self.holders);
         while let Some(holder) = holders.get(&key) {
-            holder.is_superseded.store(true, Ordering::Relaxed);
-            // This wakes the holder wherever it waits; a connection that cannot be shut down is
-            // closed already.
-            let _ = shutdown(&holder.connection, Shutdown::Both);
+            // This wakes the holder wherever it waits.
+            holder.supersede(Shutdown::Both);
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(UploadLockError::Kept);
@@ -99,7 +99,8 @@ impl UploadLocks {
         Ok(self.insert(holders, key, connection))
     }
 
-    /// Begins an upload that may leave something under the name, and is the newest one now.
+    /// Begins an upload that may leave something under the name, and is the newest one now. What
+    /// another connection holds is void from now on.
     ///
     /// # Errors
     ///
@@ -108,6 +109,13 @@ impl UploadLocks {
         let key = LockName::new(folder, name)?;
         let is_newest = Arc::new(AtomicBool::new(true));
         self.supersede(&key, Some(&is_newest));
+        if let Some(holder) = lock(&self.holders).get(&key) {
+            holder.is_void.store(true, Ordering::Relaxed);
+            // It can still be answered.
+            holder.supersede(Shutdown::Read);
+        }
+        // An older one may wait for the name.
+        self.freed.notify_all();
         Ok(NewestUpload { locks: self, key, is_newest })
     }
 
@@ -146,22 +154,56 @@ impl UploadLocks {
         connection: OwnedFd,
     ) -> UploadLock<'_> {
         let is_superseded = Arc::new(AtomicBool::new(false));
-        let holder = LockHolder { connection, is_superseded: Arc::clone(&is_superseded) };
+        let is_void = Arc::new(AtomicBool::new(false));
+        let holder = LockHolder {
+            connection,
+            is_superseded: Arc::clone(&is_superseded),
+            is_void: Arc::clone(&is_void),
+        };
         holders.insert(key.clone(), holder);
-        UploadLock { locks: self, key, is_superseded }
+        UploadLock { locks: self, key, is_superseded, is_void }
+    }
+}
+
+impl LockHolder {
+    /// Ends the transfer. A connection that cannot be shut down is closed already.
+    fn supersede(&self, how: Shutdown) {
+        self.is_superseded.store(true, Ordering::Relaxed);
+        let _ = shutdown(&self.connection, how);
     }
 }
 
 impl UploadLock<'_> {
-    /// Returns a flag that becomes true when another connection wants to resume the upload.
+    /// Returns a flag that becomes true when another connection resumes the upload, or begins it
+    /// anew.
     pub(crate) fn superseded(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_superseded)
     }
+
+    /// Returns whether a newer upload of the name has begun: nothing of this one may be left.
+    pub(crate) fn is_void(&self) -> bool {
+        self.is_void.load(Ordering::Relaxed)
+    }
 }
 
-impl NewestUpload<'_> {
-    /// Returns whether no newer one has begun.
-    pub(crate) fn is_newest(&self) -> bool {
+impl<'a> NewestUpload<'a> {
+    /// Takes the name once the connection that holds it has released it; `None` if a newer upload
+    /// has begun, or if that connection does not release it.
+    pub(crate) fn acquire(&self, connection: impl AsFd) -> Option<UploadLock<'a>> {
+        let connection = connection.as_fd().try_clone_to_owned().ok()?;
+        let deadline = Instant::now() + MAX_WAIT;
+        let mut holders = lock(&self.locks.holders);
+        while self.is_newest() && holders.contains_key(&self.key) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            holders = unpoison(self.locks.freed.wait_timeout(holders, left)).0;
+        }
+        self.is_newest().then(|| self.locks.insert(holders, self.key.clone(), connection))
+    }
+
+    fn is_newest(&self) -> bool {
         self.is_newest.load(Ordering::Relaxed)
     }
 }
@@ -191,3 +233,38 @@ impl LockName {
 /// The time that a connection may take that is about to give a file its name, until it is on the
 /// disk.
 const MAX_WAIT: Duration = Duration::from_secs(20);
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_newer_upload_makes_void_what_an_older_one_holds() {
+        let (locks, folder) = (UploadLocks::default(), std::fs::File::open("/").unwrap());
+        let older = locks.begin(&folder, b"part").unwrap();
+        let held = older.acquire(&folder).unwrap();
+        assert!(!held.is_void());
+        let newer = locks.begin(&folder, b"part").unwrap();
+        assert!(held.is_void());
+        assert!(older.acquire(&folder).is_none());
+        thread::scope(|scope| {
+            let taken = scope.spawn(|| newer.acquire(&folder).map(|lock| lock.is_void()));
+            drop(held);
+            assert_eq!(taken.join().unwrap(), Some(false));
+        });
+        // One that is resumed is not void.
+        let held = newer.acquire(&folder).unwrap();
+        thread::scope(|scope| {
+            let resumed = scope.spawn(|| locks.acquire(&folder, b"part", &folder).is_ok());
+            while !held.superseded().load(Ordering::Relaxed) {
+                thread::yield_now();
+            }
+            assert!(!held.is_void());
+            drop(held);
+            assert!(resumed.join().unwrap());
+        });
+        assert!(newer.acquire(&folder).is_none());
+    }
+}
