@@ -6,6 +6,8 @@ use std::net::Shutdown;
 use std::thread;
 use std::time::Duration;
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use underpass_engine::{Mechanism, Policy};
 
 use super::rig::{Running, pattern, request, wait_until};
@@ -101,6 +103,30 @@ fn a_large_part_is_kept_and_resumed() {
     assert!(fs::read(server.path("file")).unwrap() == pattern(TOTAL));
     assert_eq!(names(&server), ["file"]);
     assert_eq!(offset(&server, "/file"), None);
+}
+
+#[test]
+fn a_part_is_locked_for_other_processes_until_it_has_its_name() {
+    let server = open_site().start();
+    let try_lock = || {
+        let part = names(&server).into_iter().find(|name| name.ends_with(".upload")).unwrap();
+        flock(fs::File::open(server.path(&part)).unwrap(), FlockOperation::NonBlockingLockExclusive)
+    };
+    let mut client = server.connect();
+    client.send(request("PUT", "/file", &["Upload-Complete: ?1", "Content-Length: 2"]));
+    client.send("a");
+    wait_until("it has begun", || names(&server).len() == 1);
+    wait_until("it is locked", || try_lock() == Err(Errno::WOULDBLOCK));
+    client.send("b");
+    assert_eq!(client.reply().status, 201);
+    let mut client = server.connect();
+    let fields = ["Content-Range: bytes 2-3/4", "Content-Length: 2", "Expect: 100-continue"];
+    client.send(request("PUT", "/file", &fields));
+    assert_eq!(client.head().unwrap().status, 100);
+    assert_eq!(try_lock(), Err(Errno::WOULDBLOCK));
+    client.send("c");
+    leave(&server, client);
+    wait_until("it waits", || try_lock() == Ok(()));
 }
 
 #[test]

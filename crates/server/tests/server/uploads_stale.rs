@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use underpass_engine::atomic_file::hidden_name;
 use underpass_server::server::SiteSettings;
 
@@ -37,6 +37,20 @@ fn a_part_with_the_time_of_its_original_is_not_stale() {
     let server = site.start();
     searched(&server);
     assert_eq!(fs::read(server.path(PART)).unwrap(), b"complete");
+}
+
+#[test]
+fn what_another_process_receives_is_left_alone() {
+    let site = open_site().with_site(|site| site.changes.expiry = Duration::ZERO);
+    let Some(site) = watched(site) else { return };
+    fs::write(site.path(PART), "x").unwrap();
+    let part = fs::File::options().write(true).open(site.path(PART)).unwrap();
+    fallocate(&part, FallocateFlags::KEEP_SIZE, 0, 4 << 20).unwrap();
+    flock(&part, FlockOperation::LockExclusive).unwrap();
+    let server = site.start();
+    let other = server.path("later").join(PART);
+    wait_until("it was searched", || !other.exists());
+    assert!(fs::metadata(server.path(PART)).unwrap().blocks() * 512 >= 4 << 20);
 }
 
 #[test]

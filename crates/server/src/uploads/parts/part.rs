@@ -6,12 +6,13 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::{Duration, SystemTime};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{AtFlags, Mode, OFlags, openat, statat, unlinkat};
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{AtomicFile, Existing, rename_new};
+use underpass_engine::atomic_file::{AtomicFile, Existing, rename_new, try_lock};
 use underpass_engine::{Sink, Source, Transfer, Version};
 
 use crate::auth::Right;
@@ -22,7 +23,7 @@ use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::parts::stale_uploads;
 use crate::uploads::parts::target::UploadTarget;
 use crate::uploads::refusal::{Result, UploadRefusal};
-use crate::uploads::state::locks::{NewestUpload, UploadLock};
+use crate::uploads::state::locks::{MAX_WAIT, NewestUpload, UploadLock, UploadLockError};
 use crate::uploads::state::part_versions::PartVersion;
 use crate::uploads::state::sync_tracker;
 use underpass_protocol::request::Method;
@@ -79,6 +80,10 @@ impl<'a> PartialUpload<'a> {
     /// final one.
     fn take_back(&self, target: &UploadTarget) -> Result<()> {
         let Some(complete) = open_part(target, &self.complete)? else { return Ok(()) };
+        if !try_lock(&complete, &target.folder, &*self.complete) {
+            // Another process is about to do that.
+            return Ok(());
+        }
         self.site.shared.uploads.synced.record(&complete, 0);
         let [from, to] = [&self.complete, &self.name].map(|name| OsStr::from_bytes(name));
         match rename_new(&target.folder, from, &target.folder, to) {
@@ -98,6 +103,10 @@ impl<'a> PartialUpload<'a> {
     ) -> Result<Option<UploadLock<'a>>> {
         let locks = &self.site.shared.uploads.locks;
         let lock = locks.try_acquire(&target.folder, &self.complete, &target.folder);
+        // The lock has ended with the descriptor for writing.
+        if !try_lock(new_file.file(), &target.folder, &*self.name) {
+            return Err(UploadRefusal::superseded());
+        }
         let renamed = new_file.rename_partial(OsStr::from_bytes(&self.complete));
         if self.lock.is_void() {
             return Err(UploadRefusal::superseded());
@@ -123,10 +132,7 @@ impl<'a> PartialUpload<'a> {
     /// What was asked before may have failed now, or another program may have removed the part:
     /// then bytes would be missing before those that come.
     pub(crate) fn open(&self, target: &UploadTarget, len: u64) -> Result<AtomicFile> {
-        let folder = target.folder.as_fd().try_clone_to_owned()?;
-        let name = OsStr::from_bytes(&self.name);
-        let new_file =
-            AtomicFile::partial(folder, &target.name, name, target.mode(), Existing::Replace)?;
+        let new_file = self.open_locked(target)?;
         let synced = &self.site.shared.uploads.synced;
         if synced.trusted_len(new_file.file())? < len {
             let detail = "the unfinished upload has become shorter; query its offset again";
@@ -134,6 +140,28 @@ impl<'a> PartialUpload<'a> {
         }
         synced.truncate(new_file.file(), len)?;
         Ok(new_file)
+    }
+
+    /// Opens or makes the part once no other process holds it, and locks it for this one: another
+    /// server may serve the same folder, such as one that is about to be replaced.
+    fn open_locked(&self, target: &UploadTarget) -> Result<AtomicFile> {
+        let (name, mode) = (OsStr::from_bytes(&self.name), target.mode());
+        let deadline = Instant::now() + MAX_WAIT;
+        loop {
+            let folder = target.folder.as_fd().try_clone_to_owned()?;
+            let new_file =
+                AtomicFile::partial(folder, &target.name, name, mode, Existing::Replace)?;
+            if try_lock(new_file.file(), &target.folder, name) {
+                return Ok(new_file);
+            }
+            if self.superseded().load(Ordering::Relaxed) {
+                return Err(UploadRefusal::superseded());
+            }
+            if Instant::now() >= deadline {
+                return Err(UploadLockError::Kept.into());
+            }
+            thread::sleep(LOCK_INTERVAL);
+        }
     }
 
     /// Gives an unnamed file the name of the part, so that it outlives the server.
@@ -316,6 +344,8 @@ pub(crate) fn keep_part(
     if new_file.keep_as(partial).is_err() {
         return;
     }
+    // Another process continues it when it is synced.
+    let _ = try_lock(&file, &target.folder, partial);
     // Syncing may take long: a client learns the length meanwhile, and waits for the lock.
     let is_synced = upload.site.settings.changes.sync && !lock.is_void();
     let synced = if is_synced { file.sync_data() } else { Ok(()) };
@@ -347,3 +377,6 @@ pub(crate) fn copy_existing(upload: &ActiveUpload<'_>, file: &File, len: u64) ->
         Err(_) => Err(UploadRefusal::changed()),
     }
 }
+
+/// The interval at which a part is tried that another process holds.
+const LOCK_INTERVAL: Duration = Duration::from_millis(50);

@@ -10,7 +10,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel}
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, openat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, FileType, FlockOperation, Mode, OFlags, RawDir, flock, fstat, openat, statat, unlinkat,
+};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 use underpass_engine::atomic_file::{name_of_hidden, remove_left_over};
 use underpass_engine::{Version, since_1970};
@@ -122,15 +125,15 @@ fn sweep(
         if !is_partial_name(name) {
             continue;
         }
-        let Some(lock) = lock_idle(site, &folder, name) else { continue };
+        let Some(idle) = lock_idle(site, &folder, name) else { continue };
         match part_state(&folder, name, expiry) {
             PartState::Stale => {
                 let _ = removal::remove(folder.as_fd(), entry.file_name());
             }
             PartState::Waiting(since) => {
                 // A server that was killed while it received has left its reservation.
-                give_back(&folder, name);
-                drop(lock);
+                idle.give_back();
+                drop(idle);
                 if expiry == site.settings.changes.expiry {
                     add_part(site, join(path, name), name, since);
                 }
@@ -140,9 +143,38 @@ fn sweep(
     }
 }
 
-/// Keeps connections from resuming a part; `None` if one resumes it now.
-fn lock_idle<'s>(site: &'s Site, folder: &OwnedFd, name: &[u8]) -> Option<UploadLock<'s>> {
-    site.shared.uploads.locks.try_acquire(folder, name, folder)
+/// A part that no connection resumes as long as this lives.
+struct IdlePart<'s> {
+    /// The file, locked for this process where the file system can.
+    file: Option<File>,
+    _lock: UploadLock<'s>,
+}
+
+/// Keeps connections from resuming a part, also those of other processes; `None` if one resumes it
+/// now.
+fn lock_idle<'s>(site: &'s Site, folder: &OwnedFd, name: &[u8]) -> Option<IdlePart<'s>> {
+    let lock = site.shared.uploads.locks.try_acquire(folder, name, folder)?;
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    // A folder has no lock.
+    let file = openat(folder, OsStr::from_bytes(name), flags, Mode::empty()).ok();
+    let locked = file.as_ref().map(|file| flock(file, FlockOperation::NonBlockingLockExclusive));
+    match locked {
+        Some(Err(Errno::WOULDBLOCK)) => None,
+        Some(Ok(())) => Some(IdlePart { file: file.map(File::from), _lock: lock }),
+        _ => Some(IdlePart { file: None, _lock: lock }),
+    }
+}
+
+impl IdlePart<'_> {
+    /// Gives back space that is reserved after the end of the part.
+    fn give_back(&self) {
+        let Some(file) = &self.file else { return };
+        let Ok(stat) = fstat(file) else { return };
+        let (blocks, len) = (u64::try_from(stat.st_blocks), u64::try_from(stat.st_size));
+        if blocks.unwrap_or(0).saturating_mul(512) > len.unwrap_or(0).saturating_add(SLACK) {
+            disk_space::release(file);
+        }
+    }
 }
 
 /// The state of a part that no connection resumes.
@@ -185,20 +217,6 @@ fn part_state(folder: &OwnedFd, name: &[u8], expiry: Duration) -> PartState {
     }
 }
 
-/// Gives back space that is reserved after the end of a part.
-fn give_back(folder: &OwnedFd, name: &[u8]) {
-    let name = OsStr::from_bytes(name);
-    let Ok(stat) = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) else { return };
-    let (blocks, len) = (u64::try_from(stat.st_blocks), u64::try_from(stat.st_size));
-    if blocks.unwrap_or(0).saturating_mul(512) <= len.unwrap_or(0).saturating_add(SLACK) {
-        return;
-    }
-    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    if let Ok(file) = openat(folder, name, flags, Mode::empty()) {
-        disk_space::release(&File::from(file));
-    }
-}
-
 /// Notes that a part waits for its rest, and removes those that are now too many.
 pub(crate) fn add_part(site: &Site, path: Vec<u8>, name: &[u8], since: SystemTime) {
     let Some(owner) = owner_tag(name) else { return };
@@ -213,13 +231,13 @@ pub(crate) fn expire(site: &Site) {
     while let Some(path) = site.unfinished.take_due(expiry) {
         let Ok(Some((folder, name))) = site.root.parent_of(&path) else { continue };
         // A connection that resumes it adds it again.
-        let Some(lock) = lock_idle(site, &folder, name.as_bytes()) else { continue };
+        let Some(idle) = lock_idle(site, &folder, name.as_bytes()) else { continue };
         match part_state(&folder, name.as_bytes(), expiry) {
             // A part that cannot be removed now is found again later.
             PartState::Stale => drop(unlinkat(&folder, name, AtFlags::empty())),
             // Something was added to it after all.
             PartState::Waiting(since) => {
-                drop(lock);
+                drop(idle);
                 add_part(site, path.clone(), name.as_bytes(), since);
             }
             PartState::Other => {}
@@ -230,8 +248,8 @@ pub(crate) fn expire(site: &Site) {
 /// Removes a part, unless a connection resumes it.
 fn remove(site: &Site, path: &[u8]) {
     let Ok(Some((folder, name))) = site.root.parent_of(path) else { return };
-    let lock = lock_idle(site, &folder, name.as_bytes());
-    if lock.is_some() {
+    let idle = lock_idle(site, &folder, name.as_bytes());
+    if idle.is_some() {
         // A part that cannot be removed now is found again later.
         let _ = unlinkat(&folder, name, AtFlags::empty());
     }

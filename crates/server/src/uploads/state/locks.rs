@@ -232,7 +232,7 @@ impl LockName {
 
 /// The time that a connection may take that is about to give a file its name, until it is on the
 /// disk.
-const MAX_WAIT: Duration = Duration::from_secs(20);
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(20);
 
 #[cfg(test)]
 mod tests {
