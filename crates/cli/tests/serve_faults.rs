@@ -13,6 +13,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::fs::OFlags;
@@ -589,4 +590,33 @@ fn an_uploaded_file_is_at_rest_as_soon_as_it_has_its_name() {
     let log = fs::read_to_string(stage.trace()).unwrap();
     let refused = log.lines().find(|line| line.contains("F_SETLEASE") && line.contains("EAGAIN"));
     assert_eq!(refused, None, "{log}");
+}
+
+/// Opening a file is slow, so that others take its name before the server looks at its version.
+#[test]
+fn a_file_that_was_replaced_while_it_was_opened_is_not_sent_to_the_next_request() {
+    let Some(stage) = Stage::new() else { return };
+    let path = stage.served.path().join("file");
+    let replace = |contents: &str| {
+        let new = stage.served.path().join("new");
+        fs::write(&new, contents).unwrap();
+        fs::rename(&new, &path).unwrap();
+    };
+    replace("first");
+    let delay = "inject=openat2:delay_exit=200000:when=1";
+    let server = stage.serve(&["-e", "trace=openat2", "-e", delay], &[]);
+    let mut client = Client::new(server.connect());
+    let is_answered = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_answered.load(Ordering::Relaxed) {
+                replace("old");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        client.get("/file");
+        is_answered.store(true, Ordering::Relaxed);
+    });
+    replace("newest");
+    assert_eq!(client.get("/file").text(), "newest");
 }

@@ -119,7 +119,7 @@ fn file_body(
 /// it is sent.
 fn is_current(response: &Response, served: &ServedFile) -> bool {
     let is_guarded = matches!(&response.body, Body::File(body) if body.is_guarded);
-    (is_guarded && served.packed.is_empty()) || served.is_current()
+    (is_guarded && served.packed.is_empty() && served.has_name()) || served.is_current()
 }
 
 /// The plan for a version of a file, or for the compressed form of it that the client prefers.

@@ -120,14 +120,16 @@ impl ServedFile {
         self.has_writer || is_recent(self.version.changed(), now)
     }
 
-    /// Returns whether the file is still the one that was opened, in the same version. One without
-    /// a name is not: it may have been replaced between its opening and the look at its version.
+    /// Returns whether the version is of a file with a name. Another one was replaced or removed
+    /// between its opening and the look at its version, and will never change again.
+    pub(crate) fn has_name(&self) -> bool {
+        self.version.links() > 0
+    }
+
+    /// Returns whether the file is still the one that was opened, in the same version.
     pub(crate) fn is_current(&self) -> bool {
-        if self.version.links() == 0 {
-            return false;
-        }
-        let version = Version::of(&self.file);
-        version.is_ok_and(|now| now == self.version)
+        self.has_name()
+            && Version::of(&self.file).is_ok_and(|now| now == self.version)
             && self.packed.iter().all(|(_, packed)| packed.is_current())
     }
 

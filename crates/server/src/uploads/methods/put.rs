@@ -176,7 +176,7 @@ fn name(
     }
     let _lock = part.map(|part| part.complete(target, &mut new_file)).transpose()?;
     new_file.commit(if keeps { Existing::Keep } else { Existing::Replace })?;
-    upload.site.shared.layouts.forget_all();
+    upload.site.shared.names_changed();
     Ok(present.is_some())
 }
 
