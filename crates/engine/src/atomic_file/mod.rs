@@ -32,7 +32,8 @@ pub use case::{fold_case, ignores_case, listed_name};
 pub use follow::follow;
 pub use hidden::{is_of_stranger, is_ours, only_adds, remove_left_over, rename_new, try_lock};
 pub use name::{
-    MAX_NAME, fingerprint, folder_of, hidden_name, name_of_hidden, names_folder, shortened,
+    MAX_NAME, beginning, fingerprint, folder_of, hidden_name, name_of_hidden, names_folder,
+    shortened,
 };
 pub use names::{for_each_name, names};
 pub use permissions::{KeptOwner, acl_entry, take_over, without_acl};

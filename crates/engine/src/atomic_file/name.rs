@@ -60,9 +60,20 @@ pub fn shortened(name: &OsStr, max: usize) -> OsString {
         return name.to_owned();
     }
     let suffix = format!("-{:016x}", fingerprint(name.as_bytes()));
-    let mut bytes = name.as_bytes()[..max - suffix.len()].to_vec();
+    let mut bytes = beginning(name.as_bytes(), max - suffix.len()).to_vec();
     bytes.extend(suffix.bytes());
     OsString::from_vec(bytes)
+}
+
+/// Returns the first bytes of a name, at most `max`. They do not end in the middle of a character,
+/// for file systems that want text.
+#[must_use]
+pub fn beginning(name: &[u8], max: usize) -> &[u8] {
+    let mut end = name.len().min(max);
+    while end > 0 && end < name.len() && name[end] & 0xc0 == 0x80 {
+        end -= 1;
+    }
+    &name[..end]
 }
 
 /// Returns the hash of some bytes by FNV-1a, which is the same in every version of this program.
@@ -91,6 +102,11 @@ mod tests {
         }
         assert_ne!(hidden_name(&long(b'x'), None), hidden_name(&long(b'y'), None));
         assert_eq!(hidden_name(OsStr::new("short"), None), ".short.part");
+        for before in ["", "a", "ab"] {
+            let name = OsString::from(before.to_owned() + &"\u{65e5}".repeat(80));
+            let hidden = hidden_name(&name, Some(0));
+            assert!(hidden.to_str().is_some(), "cut in the middle of a character: {hidden:?}");
+        }
     }
 
     #[test]
