@@ -620,3 +620,24 @@ fn a_file_that_was_replaced_while_it_was_opened_is_not_sent_to_the_next_request(
     replace("newest");
     assert_eq!(client.get("/file").text(), "newest");
 }
+
+#[test]
+fn a_folder_that_a_killed_move_would_have_replaced_is_there_after_the_next_start() {
+    let Some(stage) = Stage::new() else { return };
+    let served = stage.served.path();
+    prepare_replacement(served);
+    // The old folder is aside, and the new one follows.
+    let inject = "inject=renameat2:error=EIO:signal=KILL:when=3";
+    let server = stage.serve(&["-e", "trace=renameat2", "-e", inject], &["--allow-all"]);
+    let mut client = Client::new(server.connect());
+    let fields = "Host: localhost\r\nDestination: /old\r\nOverwrite: T";
+    client.send(format!("MOVE /dir HTTP/1.1\r\n{fields}\r\n\r\n"));
+    until("the old folder is aside", || !served.join("old").exists());
+    server.finish();
+    assert!(served.join("dir/new").exists() && !served.join("old").exists());
+    let server = stage.serve(&[], &["--allow-all"]);
+    until("it has its name back", || served.join("old/kept").exists());
+    end(server);
+    assert!(served.join("dir/new").exists());
+    assert_eq!(underpass_testkit::names(served), ["dir", "old", "one"]);
+}

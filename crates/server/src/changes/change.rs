@@ -17,7 +17,8 @@ use crate::changes::checks::{
     c_name, check_contents, check_depth, find_existing, hidden, open_dest, parent_of, root_itself,
 };
 use crate::changes::dav::tags::TagConditions;
-use crate::changes::dest_entry::{DestEntry, hidden_name, remove_checked};
+use crate::changes::dest_entry::{DestEntry, remove_checked};
+use crate::changes::hidden_name::hidden_name;
 use crate::changes::refusal::{ChangeRefusal, Result};
 use crate::changes::removal;
 use crate::changes::removal::CopiedEntries;

@@ -2,8 +2,6 @@
 //! new one is in its place.
 
 use std::ffi::{CStr, CString};
-use std::hash::BuildHasher;
-use std::hash::RandomState;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{FileType, RenameFlags, Stat, renameat, renameat_with};
@@ -11,6 +9,7 @@ use rustix::io::Errno;
 use underpass_engine::FileId;
 use underpass_engine::atomic_file::rename_new;
 
+use crate::changes::hidden_name::{aside_name, hidden_name};
 use crate::changes::refusal::{ChangeRefusal, Result};
 use crate::changes::removal;
 use crate::changes::tree;
@@ -31,7 +30,7 @@ impl DestEntry {
     /// A file replaces a file in one step, and where the file system can, a folder and the copy
     /// that replaces it change places in one. An entry that clients can name does not: if the
     /// server were killed then, its name would have what it should replace. So the old folder is
-    /// moved aside first, and back if the new entry cannot follow.
+    /// moved aside first, and back if the new entry cannot follow, or after the kill.
     ///
     /// # Errors
     ///
@@ -50,26 +49,28 @@ impl DestEntry {
         if !is_folder && !self.is_folder() {
             return renameat(from, name, folder, own).map(|()| None);
         }
-        let aside = hidden_name(own);
+        let rest = hidden_name(own);
         let is_exchanged = is_partial_name(name.to_bytes())
             && renameat_with(from, name, folder, own, RenameFlags::EXCHANGE).is_ok();
         if is_exchanged {
-            rename_new(from, name, folder, &*aside).inspect_err(|_| {
+            rename_new(from, name, folder, &*rest).inspect_err(|_| {
                 let _ = renameat_with(from, name, folder, own, RenameFlags::EXCHANGE);
             })?;
-            return Ok(Some(aside));
+            return Ok(Some(rest));
         }
         match rename_new(from, name, folder, own) {
             Err(Errno::EXIST) => {}
             // The name is free by now, or the entry cannot be moved here.
             renamed => return renamed.map(|()| None),
         }
+        let aside = aside_name(own);
         rename_new(folder, own, folder, &*aside)?;
         rename_new(from, name, folder, own).inspect_err(|_| {
             // If the name was taken meanwhile, the old entry is kept under the hidden one.
             let _ = rename_new(folder, &*aside, folder, own);
         })?;
-        Ok(Some(aside))
+        // From now on it is replaced, and does not get its name back.
+        Ok(Some(rename_new(folder, &*aside, folder, &*rest).map_or(aside, |()| rest)))
     }
 
     /// Returns whether a folder has the name now.
@@ -131,25 +132,6 @@ pub(crate) fn remove_checked(
         }
     })
 }
-
-/// Returns a name that is never shown or served, like those of incomplete uploads. If the server is
-/// killed, an entry with such a name is removed after a while.
-pub(crate) fn hidden_name(name: &CStr) -> CString {
-    let name = name.to_bytes();
-    let mut hidden = vec![b'.'];
-    hidden.extend_from_slice(&name[..name.len().min(NAME_MAX - ".".len() - SUFFIX_LEN)]);
-    // Two hashers of the standard library with keys of their own give 128 random bits.
-    let number = || RandomState::new().hash_one(name);
-    hidden.extend_from_slice(format!(".{:016x}{:016x}.upload", number(), number()).as_bytes());
-    // A file name has no NUL, so this one has none either.
-    CString::new(hidden).unwrap_or_default()
-}
-
-/// The maximum length of a file's name in bytes.
-const NAME_MAX: usize = 255;
-
-/// The number of bytes after the name: a dot, 32 digits and `.upload`.
-const SUFFIX_LEN: usize = 1 + 32 + 7;
 
 #[cfg(test)]
 mod tests {
@@ -235,15 +217,5 @@ mod tests {
         let failed = removed.unwrap_err().failed;
         assert_eq!(failed.len(), 1);
         assert!(failed[0].detail.contains("its name was taken meanwhile"), "{failed:?}");
-    }
-
-    #[test]
-    fn hidden_names_fit_and_differ() {
-        for len in [1, 10, 214, 215, 255] {
-            let name = CString::new(vec![b'n'; len]).unwrap();
-            let (one, other) = (hidden_name(&name), hidden_name(&name));
-            assert!(one.to_bytes().len() <= NAME_MAX && one != other, "{one:?} {other:?}");
-            assert!(one.to_bytes().starts_with(b".n") && one.to_bytes().ends_with(b".upload"));
-        }
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod change;
 pub(crate) mod checks;
 pub(crate) mod dav;
 pub(crate) mod dest_entry;
+pub(crate) mod hidden_name;
 pub(crate) mod refusal;
 pub(crate) mod removal;
 pub(crate) mod respond;

@@ -18,6 +18,7 @@ use rustix::process::geteuid;
 use underpass_engine::atomic_file::{name_of_hidden, remove_left_over};
 use underpass_engine::{Version, since_1970};
 
+use crate::changes::hidden_name::{is_aside, restore};
 use crate::changes::removal;
 use crate::files::open_files;
 use crate::server::limits::priority::step_back;
@@ -138,6 +139,13 @@ fn sweep(
                     add_part(site, join(path, name), name, since);
                 }
             }
+            PartState::Aside => {
+                // A change that has it aside right now ends first.
+                let _names = site.shared.hold_names(true);
+                if restore(&folder, name) {
+                    site.shared.names_changed();
+                }
+            }
             PartState::Other => {}
         }
     }
@@ -183,6 +191,8 @@ enum PartState {
     Stale,
     /// It has waited since then.
     Waiting(SystemTime),
+    /// It is a folder that a change has moved aside.
+    Aside,
     Other,
 }
 
@@ -207,6 +217,7 @@ fn part_state(folder: &OwnedFd, name: &[u8], expiry: Duration) -> PartState {
             let since = waiting_since(&version);
             if age(since) >= expiry { PartState::Stale } else { PartState::Waiting(since) }
         }
+        FileType::Directory if is_aside(name) => PartState::Aside,
         // It is of a change that was killed. Only its ctime is its own, the other times are
         // those of the original.
         FileType::Directory => {
@@ -240,7 +251,7 @@ pub(crate) fn expire(site: &Site) {
                 drop(idle);
                 add_part(site, path.clone(), name.as_bytes(), since);
             }
-            PartState::Other => {}
+            PartState::Aside | PartState::Other => {}
         }
     }
 }

@@ -1,0 +1,119 @@
+//! The hidden names of entries that a change has under way. If the server is killed, most of them
+//! are removed after a while. A folder that was moved aside gets its name back instead: the change
+//! for which it was moved has not been made.
+
+use std::ffi::{CStr, CString, OsStr};
+use std::hash::{BuildHasher, RandomState};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+
+use underpass_engine::atomic_file::{MAX_NAME, beginning, fingerprint, rename_new};
+use underpass_protocol::upload::is_partial_name;
+
+/// Returns a name that is never shown or served, like those of incomplete uploads. If the server is
+/// killed, an entry with such a name is removed after a while.
+pub(crate) fn hidden_name(name: &CStr) -> CString {
+    with_ids(name, random(name), random(name))
+}
+
+/// Returns such a name for a folder that is moved aside, which [`restore`] gives back to it.
+pub(crate) fn aside_name(name: &CStr) -> CString {
+    with_ids(name, mark(name.to_bytes()), random(name))
+}
+
+/// Returns whether a hidden name is that of a folder that was moved aside.
+pub(crate) fn is_aside(hidden: &[u8]) -> bool {
+    name_of_aside(hidden).is_some()
+}
+
+/// Gives a folder that was moved aside its name back, if that is free and known as a whole; returns
+/// whether it has it now.
+pub(crate) fn restore(folder: impl AsFd, hidden: &[u8]) -> bool {
+    let name = name_of_aside(hidden).filter(|name| has_mark_of(hidden, name));
+    let rename = |name| {
+        rename_new(&folder, OsStr::from_bytes(hidden), &folder, OsStr::from_bytes(name)).is_ok()
+    };
+    name.is_some_and(rename)
+}
+
+/// Returns the name, perhaps cut, that a folder had before it was moved aside; `None` if the hidden
+/// name is that of another entry.
+fn name_of_aside(hidden: &[u8]) -> Option<&[u8]> {
+    let id = id_of(hidden)?;
+    id.starts_with(format!("{ASIDE:08x}").as_bytes()).then(|| &hidden[1..hidden.len() - SUFFIX_LEN])
+}
+
+/// Returns whether the mark in a hidden name is that of this name.
+fn has_mark_of(hidden: &[u8], name: &[u8]) -> bool {
+    id_of(hidden).is_some_and(|id| id.starts_with(format!("{:016x}", mark(name)).as_bytes()))
+}
+
+/// Returns the digits in a hidden name.
+fn id_of(hidden: &[u8]) -> Option<&[u8]> {
+    is_partial_name(hidden).then(|| &hidden[hidden.len() - SUFFIX_LEN + 1..])
+}
+
+/// Returns the mark of a folder of this name that is moved aside: a constant and a hash of the name.
+fn mark(name: &[u8]) -> u64 {
+    u64::from(ASIDE) << 32 | fingerprint(name) & u64::from(u32::MAX)
+}
+
+/// Returns random bits: a hasher of the standard library has keys of its own.
+fn random(name: &CStr) -> u64 {
+    RandomState::new().hash_one(name)
+}
+
+fn with_ids(name: &CStr, first: u64, second: u64) -> CString {
+    let mut hidden = vec![b'.'];
+    hidden.extend_from_slice(beginning(name.to_bytes(), MAX_NAME - ".".len() - SUFFIX_LEN));
+    hidden.extend_from_slice(format!(".{first:016x}{second:016x}.upload").as_bytes());
+    // A file name has no NUL, so this one has none either.
+    CString::new(hidden).unwrap_or_default()
+}
+
+/// The first digits of the id of what is moved aside.
+const ASIDE: u32 = 0x6173_6964;
+
+/// The number of bytes after the name: a dot, 32 digits and `.upload`.
+const SUFFIX_LEN: usize = 1 + 32 + 7;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn hidden_names_fit_and_differ() {
+        for len in [1, 10, 214, 215, 255] {
+            let name = CString::new(vec![b'n'; len]).unwrap();
+            let (one, other) = (hidden_name(&name), hidden_name(&name));
+            assert!(one.to_bytes().len() <= MAX_NAME && one != other, "{one:?} {other:?}");
+            assert!(one.to_bytes().starts_with(b".n") && one.to_bytes().ends_with(b".upload"));
+            assert!(!is_aside(one.to_bytes()) && is_aside(aside_name(&name).to_bytes()));
+        }
+        for before in ["", "a", "ab"] {
+            let name = CString::new(before.to_owned() + &"\u{65e5}".repeat(80)).unwrap();
+            assert!(hidden_name(&name).to_str().is_ok(), "cut in the middle of a character");
+        }
+    }
+
+    #[test]
+    fn only_what_was_moved_aside_gets_its_name_back_if_that_is_free() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = fs::File::open(parent.path()).unwrap();
+        let make =
+            |name: &CStr| fs::create_dir(parent.path().join(name.to_str().unwrap())).unwrap();
+        let restored = |hidden: &CStr| {
+            make(hidden);
+            restore(&folder, hidden.to_bytes())
+        };
+        assert!(restored(&aside_name(c"free")) && parent.path().join("free").exists());
+        make(c"taken");
+        assert!(!restored(&aside_name(c"taken")));
+        assert!(!restored(&hidden_name(c"removed")));
+        // Of its name a part is missing.
+        let long = CString::new("n".repeat(240)).unwrap();
+        assert!(!restored(&aside_name(&long)) && is_aside(aside_name(&long).to_bytes()));
+    }
+}
