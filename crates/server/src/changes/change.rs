@@ -14,7 +14,8 @@ use underpass_engine::{FileId, Report, Version};
 
 use crate::auth::Right;
 use crate::changes::checks::{
-    c_name, check_contents, check_depth, find_existing, hidden, open_dest, parent_of, root_itself,
+    c_name, check_contents, check_depth, find_existing, hidden, hidden_beneath, open_dest,
+    parent_of, root_itself,
 };
 use crate::changes::dav::tags::TagConditions;
 use crate::changes::dest_entry::{DestEntry, remove_checked};
@@ -92,7 +93,9 @@ impl Change {
         self.check_hidden(site, &stat)?;
         check_contents(site, &folder, &name, &stat, &self.path, None)?;
         if tree::kind(&stat) == FileType::Directory {
-            let removed = remove_checked(&folder, &name, &stat, || site.shared.names_changed());
+            let is_hidden = hidden_beneath(site, &self.path);
+            let on_gone = || site.shared.names_changed();
+            let removed = remove_checked(&folder, &name, &stat, &is_hidden, on_gone);
             removed.map_err(|refusal| refusal.beneath(&self.path))?;
         } else {
             let _names = self.hold_names(site, false)?;
@@ -124,6 +127,10 @@ impl Change {
         let mut dest = open_dest(site, to, &stat)?;
         self.refuse_own_target(site, &stat, &dest)?;
         check_contents(site, &folder, &name, &stat, &self.path, Some(&to.path))?;
+        if dest.is_folder() {
+            // Something hidden may have come into it while the source was checked.
+            find_existing(site, to, &mut dest, &stat)?;
+        }
         let given = {
             // While a folder moves, nothing gets a name in it.
             let _names = self.hold_names(site, is_folder)?;
@@ -144,7 +151,7 @@ impl Change {
             }
             renamed => (renamed?, Report::default()),
         };
-        let is_new = dest.remove(aside)?;
+        let is_new = dest.remove(aside, &hidden_beneath(site, &to.path))?;
         sync(site, &dest.folder)?;
         sync(site, &folder)?;
         Ok(Changed { is_new, report })
@@ -193,7 +200,7 @@ impl Change {
                 copied.map_err(|refusal| refusal.beneath(&self.path))?;
             }
             let aside = copy.publish(self, site, to, &stat)?;
-            dest.remove(aside)?
+            dest.remove(aside, &hidden_beneath(site, &to.path))?
         };
         sync(site, &dest.folder)?;
         Ok(Changed { is_new, report: copying.report })

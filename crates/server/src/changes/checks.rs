@@ -12,6 +12,7 @@ use crate::changes::dest_entry::DestEntry;
 use crate::changes::refusal::{ChangeRefusal, Result};
 use crate::changes::tree;
 use crate::changes::tree::TreeCheck;
+use crate::files::root::is_incomplete;
 use crate::server::sites::site::Site;
 use underpass_protocol::request::destination::{Depth, Destination, Overwrite};
 
@@ -114,6 +115,15 @@ pub(super) fn check_contents(
     // A mount point moves along with a folder above it, but would be emptied with it too.
     let check = TreeCheck { is_kept: &is_kept, crosses_mounts: new_path.is_some() };
     check.run(folder, name, path)
+}
+
+/// Returns what tells whether an entry in the folder at `path` is hidden and must not be removed.
+/// Parts of uploads, which have no destination then, may be.
+pub(super) fn hidden_beneath(site: &Site, path: &[u8]) -> impl Fn(&[u8], bool) -> bool {
+    move |inside, is_folder| {
+        let name = inside.rsplit(|byte| *byte == b'/').next().unwrap_or(inside);
+        !is_incomplete(name) && site.root.hides_entry(&[path, b"/", inside].concat(), is_folder)
+    }
 }
 
 /// Returns the folder for a new entry, and the name in it.

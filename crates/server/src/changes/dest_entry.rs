@@ -10,7 +10,7 @@ use underpass_engine::FileId;
 use underpass_engine::atomic_file::rename_new;
 
 use crate::changes::hidden_name::{aside_name, hidden_name};
-use crate::changes::refusal::{ChangeRefusal, Result};
+use crate::changes::refusal::{ChangeRefusal, Result, hidden_inside};
 use crate::changes::removal;
 use crate::changes::tree;
 use underpass_protocol::upload::is_partial_name;
@@ -80,8 +80,23 @@ impl DestEntry {
 
     /// Removes the replaced folder of this hidden name, if there is one; returns whether the name
     /// was free before.
-    pub(crate) fn remove(&self, aside: Option<CString>) -> Result<bool> {
-        let removed = match aside.map(|aside| removal::remove(self.folder.as_fd(), &aside)) {
+    ///
+    /// Hidden entries that came into it after it was checked keep a hidden name, which is never
+    /// removed.
+    pub(crate) fn remove(
+        &self,
+        aside: Option<CString>,
+        is_hidden: &dyn Fn(&[u8], bool) -> bool,
+    ) -> Result<bool> {
+        let folder = &self.folder;
+        let remove = |aside: CString| {
+            removal::remove_visible(folder.as_fd(), &aside, is_hidden).inspect_err(|refusal| {
+                if *refusal == hidden_inside() {
+                    let _ = rename_new(folder, &*aside, folder, &*aside_name(&self.name));
+                }
+            })
+        };
+        let removed = match aside.map(remove) {
             // An upload into it has not ended. What is left goes with stale uploads.
             Some(Err(refusal)) if refusal == Errno::NOTEMPTY.into() => Ok(()),
             removed => removed.unwrap_or(Ok(())),
@@ -95,31 +110,34 @@ impl DestEntry {
     }
 }
 
-/// Removes a folder and all that is in it, if it is still the one that was checked. `on_gone` is
-/// called once its name is free.
+/// Removes a folder and all that is in it, if it is still the one that was checked, but hidden
+/// entries that came into it since. `on_gone` is called once its name is free.
 ///
 /// Its name goes first and in one step: no client sees a part of it, and a request that moves it at
 /// the same time moves all of it or nothing. If the server is killed meanwhile, the rest has a
-/// hidden name. If the system refuses to remove something, the rest gets its name back, unless that
-/// was taken meanwhile.
+/// hidden name. If something cannot be removed, the rest gets its name back, as soon as that is free
+/// if it was taken meanwhile.
 pub(crate) fn remove_checked(
     parent: &OwnedFd,
     name: &CStr,
     checked: &Stat,
+    is_hidden: &dyn Fn(&[u8], bool) -> bool,
     on_gone: impl FnOnce(),
 ) -> Result<()> {
     let aside = hidden_name(name);
     match rename_new(parent, name, parent, &*aside) {
         Ok(()) => {}
         // A folder of a lower layer of overlayfs cannot be renamed, but removed.
-        Err(Errno::XDEV | Errno::OPNOTSUPP) => return removal::remove(parent.as_fd(), name),
+        Err(Errno::XDEV | Errno::OPNOTSUPP) => {
+            return removal::remove_visible(parent.as_fd(), name, is_hidden);
+        }
         Err(errno) => return Err(errno.into()),
     }
     let now = tree::stat_entry(parent, &aside)?;
     let is_same = now.is_some_and(|now| FileId::of(&now) == FileId::of(checked));
     let removed = if is_same {
         on_gone();
-        removal::remove(parent.as_fd(), &aside)
+        removal::remove_visible(parent.as_fd(), &aside, is_hidden)
     } else {
         Err(ChangeRefusal::replaced())
     };
@@ -128,6 +146,7 @@ pub(crate) fn remove_checked(
         // Another request or program took the name meanwhile. By any other name, the rest might be
         // seen by clients that may not see it.
         Err(_) => {
+            let _ = rename_new(parent, &*aside, parent, &*aside_name(name));
             refusal.adding("; its name was taken meanwhile, so what remains has a hidden name")
         }
     })
@@ -145,6 +164,7 @@ mod tests {
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
     use super::*;
+    use crate::changes::hidden_name::is_aside;
 
     #[test]
     fn a_replaced_folder_into_which_uploads_write_is_no_failure() {
@@ -169,7 +189,7 @@ mod tests {
                         }
                     }
                 });
-                let removed = dest.remove(Some(CString::new(old).unwrap()));
+                let removed = dest.remove(Some(CString::new(old).unwrap()), &|_, _| false);
                 is_over.store(true, Ordering::Relaxed);
                 assert_eq!(removed, Ok(false));
             });
@@ -193,7 +213,7 @@ mod tests {
         let mut buffer = [MaybeUninit::uninit(); 512];
         let event = inotify::Reader::new(&watch, &mut buffer).next().map(|event| event.events());
         assert_eq!(event.unwrap_err(), Errno::AGAIN);
-        assert_eq!(dest.remove(aside), Ok(false));
+        assert_eq!(dest.remove(aside, &|_, _| false), Ok(false));
         assert!(parent.path().join("to/old/file").exists());
         assert!(!parent.path().join("from/new").exists());
     }
@@ -211,11 +231,52 @@ mod tests {
             own.effective -= CapabilitySet::DAC_OVERRIDE;
             set_capabilities(None, own).unwrap();
             let taken = || fs::create_dir(at("folder")).unwrap();
-            remove_checked(&folder, c"folder", &stat, taken)
+            remove_checked(&folder, c"folder", &stat, &|_, _| false, taken)
         };
         let removed = thread::scope(|scope| scope.spawn(remove).join().unwrap());
         let failed = removed.unwrap_err().failed;
         assert_eq!(failed.len(), 1);
         assert!(failed[0].detail.contains("its name was taken meanwhile"), "{failed:?}");
+    }
+
+    fn is_hidden(inside: &[u8], _: bool) -> bool {
+        inside.ends_with(b".git")
+    }
+
+    #[test]
+    fn what_is_hidden_and_comes_before_a_removal_stays_under_the_name_of_its_folder() {
+        let parent = tempfile::tempdir().unwrap();
+        fs::create_dir_all(parent.path().join("folder/inner")).unwrap();
+        fs::write(parent.path().join("folder/inner/file"), "x").unwrap();
+        let folder = OwnedFd::from(fs::File::open(parent.path()).unwrap());
+        let stat = tree::stat_entry(&folder, c"folder").unwrap().unwrap();
+        let late = || {
+            let hidden = fs::read_dir(parent.path()).unwrap().next().unwrap().unwrap().path();
+            fs::create_dir(hidden.join("inner/.git")).unwrap();
+        };
+        let removed = remove_checked(&folder, c"folder", &stat, &is_hidden, late);
+        assert_eq!(removed, Err(hidden_inside()));
+        assert!(parent.path().join("folder/inner/.git").exists());
+        assert!(!parent.path().join("folder/inner/file").exists());
+    }
+
+    #[test]
+    fn what_is_hidden_and_comes_before_a_replacement_keeps_a_name_that_is_never_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        for path in ["new", "old"] {
+            fs::create_dir(parent.path().join(path)).unwrap();
+        }
+        let folder = OwnedFd::from(fs::File::open(parent.path()).unwrap());
+        let existing = tree::stat_entry(&folder, c"old").unwrap();
+        let from = folder.try_clone().unwrap();
+        let dest = DestEntry { folder, name: c"old".into(), existing };
+        let aside = dest.give(true, &from, c"new").unwrap();
+        let hidden = parent.path().join(aside.as_deref().unwrap().to_str().unwrap());
+        fs::create_dir(hidden.join(".git")).unwrap();
+        let refusal = dest.remove(aside, &is_hidden).unwrap_err();
+        assert!(refusal.is_made && refusal.detail.contains("hidden entries"), "{refusal:?}");
+        let names = underpass_testkit::names(parent.path());
+        assert!(names.len() == 2 && is_aside(names[0].as_bytes()), "{names:?}");
+        assert!(parent.path().join(&names[0]).join(".git").exists());
     }
 }

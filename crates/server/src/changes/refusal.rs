@@ -26,6 +26,11 @@ impl FailedEntry {
     }
 }
 
+/// Returns the refusal of the removal or move of a folder with hidden entries.
+pub(super) fn hidden_inside() -> ChangeRefusal {
+    ChangeRefusal::new(403, "the folder contains hidden entries")
+}
+
 /// The reason why a change was not made, or not to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChangeRefusal {

@@ -14,7 +14,7 @@ use underpass_engine::wait::lock;
 use underpass_engine::{FileId, Version};
 use underpass_sys::open_beneath;
 
-use crate::changes::refusal::{ChangeRefusal, FailedEntry, Result};
+use crate::changes::refusal::{ChangeRefusal, FailedEntry, Result, hidden_inside};
 use crate::changes::tree::{kind, names, open_folder, open_inside, push_inside, stat_entry};
 use crate::digest::settle::TICKS;
 
@@ -30,6 +30,23 @@ use crate::digest::settle::TICKS;
 /// remain.
 pub(crate) fn remove(parent: BorrowedFd<'_>, name: &CStr) -> Result<()> {
     remove_unless(parent, name, &mut |_, _| false)
+}
+
+/// Removes the entry of a name, a folder with everything in it but hidden entries and the folders
+/// above them. `is_hidden` gets their paths in it, and whether they are folders.
+pub(crate) fn remove_visible(
+    parent: BorrowedFd<'_>,
+    name: &CStr,
+    is_hidden: &dyn Fn(&[u8], bool) -> bool,
+) -> Result<()> {
+    let mut found = false;
+    let removed = remove_unless(parent, name, &mut |inside, stat| {
+        let is_kept = is_hidden(inside, kind(stat) == FileType::Directory);
+        found |= is_kept;
+        is_kept
+    });
+    // Their names are not told.
+    if found { Err(hidden_inside()) } else { removed }
 }
 
 /// Removes the original of a copy. What is not in it as it is now remains, and so do the folders

@@ -22,7 +22,7 @@ use underpass_engine::{Integrity, Options, Report, Sink, Source, Transfer, Versi
 use underpass_sys::open_beneath;
 
 use crate::changes::dav::dead_properties;
-use crate::changes::refusal::{ChangeRefusal, FailedEntry, Result};
+use crate::changes::refusal::{ChangeRefusal, FailedEntry, Result, hidden_inside};
 use crate::files::root::is_incomplete;
 
 /// Checks a folder for entries that prevent its removal or move.
@@ -79,7 +79,7 @@ impl CheckWalk<'_> {
             let is_kept = (self.check.is_kept)(&self.path, is_folder);
             self.path.truncate(len);
             if is_kept {
-                return Err(ChangeRefusal::new(403, "the folder contains hidden entries"));
+                return Err(hidden_inside());
             }
             if is_folder {
                 folders.push(name);
