@@ -7,7 +7,7 @@ pub enum HashKind {
     Argon2,
     /// SHA-512 in the format of crypt(3).
     Sha512Crypt,
-    /// Another format of crypt(3), such as bcrypt.
+    /// Another format, such as bcrypt of crypt(3) or `{SSHA}` of LDAP.
     Unknown,
 }
 
@@ -15,15 +15,22 @@ impl HashKind {
     /// Returns the kind of a hash; `None` for a plain password.
     #[must_use]
     pub fn of(password: &str) -> Option<Self> {
-        let (id, _) = password.strip_prefix('$')?.split_once('$')?;
-        Some(match id {
+        Some(match scheme(password)? {
             "6" => Self::Sha512Crypt,
             "argon2d" | "argon2i" | "argon2id" => Self::Argon2,
             // If the hash were taken for a plain password, knowing the hash would be enough to log
             // in.
-            "1" | "2" | "2a" | "2b" | "2x" | "2y" | "3" | "5" | "7" | "apr1" | "gy" | "md5"
-            | "scrypt" | "sha1" | "sm3" | "y" => Self::Unknown,
-            _ => return None,
+            _ => Self::Unknown,
         })
     }
+}
+
+/// Returns the scheme of a hash of the form `$scheme$...` or `{scheme}...`.
+fn scheme(password: &str) -> Option<&str> {
+    let (scheme, _) = match password.strip_prefix('{') {
+        Some(rest) => rest.split_once('}')?,
+        None => password.strip_prefix('$')?.split_once('$')?,
+    };
+    let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (!scheme.is_empty() && scheme.bytes().all(is_usual)).then_some(scheme)
 }

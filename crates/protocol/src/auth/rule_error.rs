@@ -75,8 +75,8 @@ pub enum RuleFault {
     StrangePath(usize),
     /// The password is a hash of an unsupported kind.
     #[error(
-        "the password is a hash of an unknown kind: use sha512-crypt, as \"openssl passwd -6\" makes it, \
-         or argon2"
+        "the password is a hash of an unknown kind, or looks like one: use sha512-crypt, as \"openssl \
+         passwd -6\" makes it, or argon2"
     )]
     UnknownHash,
     /// A path, counted from 1, has a colon that is not followed by a right.

@@ -313,6 +313,10 @@ fn faults_of_rules_are_reported_with_their_position() {
         ("a:secret@/x:wr", RuleFault::UnknownRight(1)),
         ("a:secret@/x:RW", RuleFault::UnknownRight(1)),
         ("a:$2y$05$abcdefghijklmnopqrstuv@/", RuleFault::UnknownHash),
+        ("a:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=@/", RuleFault::UnknownHash),
+        ("a:{SHA512-CRYPT}$6$salt$x@/", RuleFault::UnknownHash),
+        ("a:$pbkdf2-sha256$29000$salt$x@/", RuleFault::UnknownHash),
+        ("a:$P$BabcdefghijklmnopqrstuvwxyzA./@/", RuleFault::UnknownHash),
         ("a:$6$salt@/", RuleFault::BrokenHash),
         ("a:$6$rounds=1$salt$x@/", RuleFault::BrokenHash),
         ("a:$argon2id$v=19$m=8,t=1,p=1$x@/", RuleFault::BrokenHash),
@@ -331,6 +335,14 @@ fn faults_of_rules_are_reported_with_their_position() {
         let text = error.to_string();
         assert!(text.starts_with("auth rule 2") && !text.contains('\n'), "{text}");
         assert!(!text.contains("secret") && !text.contains("$salt"), "{text}");
+    }
+}
+
+#[test]
+fn only_what_has_the_form_of_a_hash_is_no_plain_password() {
+    for password in ["$ecret", "$$x", "pa$$word", "$a b$c", "{x", "{}x", "{a b}c", "x{SHA}y"] {
+        let access = access(&[&format!("a:{password}@/")]);
+        assert_eq!(label(&access, &format!("a:{password}"), "x", Right::Read), "allowed a");
     }
 }
 
