@@ -205,6 +205,33 @@ fn a_second_signal_ends_it_at_once() {
     assert!(said.text().contains("\"complete\":false"), "{}", said.text());
 }
 
+/// The value of a field of proc_pid_status(5).
+fn status(server: &Running, field: &str) -> String {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+    let value = status.lines().find_map(|line| line.strip_prefix(field));
+    value.unwrap_or_default().trim().to_owned()
+}
+
+#[test]
+fn a_second_signal_ends_it_though_its_worker_waits_for_the_kernel() {
+    let Some(stage) = Stage::new() else { return };
+    // As a read of a file does whose server does not answer.
+    let delay = "inject=sendfile:delay_enter=600000000";
+    let server = stage.serve(&["-e", "trace=sendfile", "-e", delay], &[]);
+    let _curl = stage.curl(&server, "file");
+    until("it waits", || {
+        fs::read_to_string(stage.trace()).is_ok_and(|text| text.contains("sendfile("))
+    });
+    // Not the same signal twice before the first was looked at.
+    server.signal("TERM");
+    server.signal("INT");
+    until("it has ended", || status(&server, "State:").starts_with('Z'));
+    // strace keeps a thread that it delays.
+    let tracer = status(&server, "TracerPid:");
+    assert!(Command::new("kill").args(["-s", "KILL", &tracer]).status().unwrap().success());
+    server.finish().failed(1, &[]);
+}
+
 #[test]
 fn sighup_in_the_middle_of_a_download_begins_the_log_anew() {
     let Some(stage) = Stage::new() else { return };

@@ -95,7 +95,7 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<ShareGoal>>) -> Res
         sites: server.sites(),
         confined_to: confinement.restricts_files().then_some(access),
     });
-    with_messages(|| serve(server, signals, log_file, reload, args.logging.quiet, share))
+    with_messages(|| serve(server, signals, log_file, reload, args, share))
 }
 
 /// Runs a function whose messages nothing waits for, even if nobody reads standard error.
@@ -138,7 +138,7 @@ fn serve(
     signals: Signals,
     log_file: Option<LogFile>,
     reload: Option<Reload>,
-    is_quiet: bool,
+    args: &ServeArgs,
     share: Option<&Arc<ShareGoal>>,
 ) -> Result<()> {
     let log = log_file.map(|file| LogBuffer::start(file, MAX_ENTRIES));
@@ -146,9 +146,10 @@ fn serve(
     let control = Control::new();
     let timer = share.map(|share| share.watch(&mut server, &control));
     let timer = timer.transpose().map_err(no_thread)?;
-    let watch = SignalWatch::start(signals, control.clone(), log.clone(), reload);
+    let watch =
+        SignalWatch::start(signals, control.clone(), log.clone(), reload, args.limits.drain);
     let watch = watch.map_err(no_thread)?;
-    let started = Instant::now();
+    let (started, is_quiet) = (Instant::now(), args.logging.quiet);
     let lines = log.clone();
     let line = move |line: &[u8]| lines.iter().for_each(|log| log.line(line));
     let outcome = server.run(control, line, move |note| print::event(&note, is_quiet));

@@ -11,6 +11,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::{Handle, Signals};
@@ -39,7 +40,8 @@ pub(crate) struct SignalWatch {
 }
 
 impl SignalWatch {
-    /// Begins to wait for signals, and notifies systemd that the server is ready.
+    /// Begins to wait for signals, and notifies systemd that the server is ready. `drain` is the
+    /// time that transfers may take to end.
     ///
     /// # Errors
     ///
@@ -49,6 +51,7 @@ impl SignalWatch {
         control: Control,
         log: Option<LogBuffer>,
         reload: Option<Reload>,
+        drain: Duration,
     ) -> io::Result<Self> {
         let handle = signals.handle();
         let reload = reload.map(reload_on_request).transpose()?;
@@ -68,9 +71,12 @@ impl SignalWatch {
                     1 => {
                         notify("STOPPING=1");
                         control.drain();
+                        exit_after(drain.saturating_add(END_TIME));
                     }
-                    2 => control.stop(),
-                    // The second signal ends the server at once.
+                    2 => {
+                        control.stop();
+                        exit_after(STOP_TIME);
+                    }
                     _ => process::exit(1),
                 }
             }
@@ -85,6 +91,16 @@ impl SignalWatch {
         // The thread has nothing left to do, and a panic of it was already reported.
         let _ = self.thread.join();
     }
+}
+
+/// Ends the process after this time if it has not ended by then: a worker may be in a system call
+/// that does not return, as on a mount whose server is gone.
+fn exit_after(time: Duration) {
+    // Without a thread, another signal ends the process.
+    let _ = thread::Builder::new().name("end".to_owned()).spawn(move || {
+        thread::sleep(time);
+        process::exit(1);
+    });
 }
 
 /// Reads the configuration again for each message, on a thread of its own: that may take long, and
@@ -114,3 +130,10 @@ fn notify(state: &str) {
         note(&format!("sending {state} to {name} (NOTIFY_SOCKET) failed: {}", plain(&error)));
     }
 }
+
+/// The time for the end of the server once its transfers have ended or were cut off, in which also a
+/// log is waited for that nothing takes.
+const END_TIME: Duration = Duration::from_secs(10);
+
+/// The time in which a server that is to end at once can reset its connections and write its log.
+const STOP_TIME: Duration = Duration::from_secs(1);
