@@ -12,7 +12,7 @@ use underpass_client::download::interpret::{
     FileRequest, Interpretation, StrongValidator, interpret_response,
 };
 use underpass_client::s3::is_about_signature;
-use underpass_protocol::caching::{Use, may_store};
+use underpass_protocol::caching::may_store;
 use underpass_transport::incoming::BodyFraming;
 
 use super::body::{Fill, relay};
@@ -24,56 +24,26 @@ use super::request::{ObjectRequest, file_request, may_be_about_range, send};
 use crate::error::CacheErrorKind;
 use crate::object::{CachedObject, FetchGuard, FetchOutcome, Replacement};
 use crate::ranges::RangeSet;
-use crate::shared::{Counters, Permit, Shared, is_full};
-use crate::store::{
-    LoadedFile, Room, StoredHead, is_of_content, journal_unit, millis, stored_fields, units,
-};
+use crate::shared::{Counters, FetchedBody, Shared, is_full};
+use crate::store::{Room, StoredHead, is_of_content, journal_unit, millis, stored_fields};
 use crate::version::ObjectVersion;
 
-/// Loads an object that an earlier process has stored, and fetches it from the origin if there is
-/// no usable one.
-pub(crate) fn load(shared: &Arc<Shared>, guard: FetchGuard, wanted: ObjectRequest, permit: Permit) {
-    let object = &guard.object;
-    let digest = object.key.digest();
-    let origins = &shared.origins.names;
-    let files = object.lock_files();
-    let loaded = shared.folder.load(digest, object.key.as_str(), origins);
-    if let Some(LoadedFile { file, journal, contents }) = loaded {
-        let present: RangeSet = contents.present.into_iter().collect();
-        let mut units = units(digest, contents.subject.size, present.iter());
-        units.push(journal_unit(digest, &contents.subject));
-        shared.quota.add_existing(digest, &units);
-        let file = Arc::new(file.into());
-        let version = ObjectVersion::new(file, contents.subject, Some(journal), present);
-        object.state().current = Some(Arc::new(version));
-    }
-    drop(files);
-    let current = {
-        let mut state = object.state();
-        state.is_loaded = true;
-        state.current.clone()
-    };
-    match current {
-        Some(current) if shared.usage(&object.key, &current) == Use::Fresh => {
-            guard.finish(FetchOutcome::Loaded(current));
-        }
-        current => {
-            let for_job = Arc::clone(shared);
-            let job = move || fetch(&for_job, &guard, &wanted);
-            shared.run_fetch(current.is_some(), permit, job);
-        }
-    }
-}
-
-/// Fetches an object from the origin, or validates the stored one.
-pub(crate) fn fetch(shared: &Arc<Shared>, guard: &FetchGuard, wanted: &ObjectRequest) {
+/// Fetches an object from the origin, or validates the stored one. Returns the body that has to be
+/// moved to the disk, if there is one.
+pub(crate) fn fetch(
+    shared: &Arc<Shared>,
+    guard: &FetchGuard,
+    wanted: &ObjectRequest,
+) -> Option<FetchedBody> {
     let purges = guard.object.state().purges;
     let (requested, has_no_ranges) = (SystemTime::now(), Cell::new(false));
-    let fetch = Fetch { shared, guard, wanted, requested, purges, has_no_ranges };
+    let body = Cell::new(None);
+    let fetch = Fetch { shared, guard, wanted, requested, purges, has_no_ranges, body };
     match guard.object.current().filter(|current| current.broken().is_none()) {
         Some(current) => fetch.validate(&current),
         None => fetch.fetch_new(wanted.range.clone().map(|range| (range.start, Some(range.end)))),
     }
+    fetch.body.take()
 }
 
 struct Fetch<'q> {
@@ -85,6 +55,8 @@ struct Fetch<'q> {
     purges: u64,
     /// Whether the origin has answered a range with something that cannot be used.
     has_no_ranges: Cell<bool>,
+    /// The body that has to be moved.
+    body: Cell<Option<FetchedBody>>,
 }
 
 impl Fetch<'_> {
@@ -365,11 +337,13 @@ impl Fetch<'_> {
         if end == start {
             // An empty object.
             version.set_len(total.unwrap_or(0));
-        } else {
-            fill.run(Some(received));
+            return self.object().forget_fallback(&version);
         }
-        self.object().forget_fallback(&version);
-        drop(fill);
+        let object = Arc::clone(self.object());
+        self.body.set(Some(Box::new(move || {
+            fill.run(Some(received));
+            object.forget_fallback(&version);
+        })));
     }
 
     /// Makes a stored version the one that is served, unless the object was purged meanwhile.

@@ -6,6 +6,7 @@ mod buffered;
 mod fetch;
 mod folder;
 mod growth;
+mod load;
 mod origins;
 mod redirects;
 mod relay;
@@ -13,8 +14,9 @@ mod request;
 
 pub(crate) use body::{fill_hole, relay};
 pub use buffered::{BufferedResponse, ResponseContent};
-pub(crate) use fetch::{fetch, load};
+pub(crate) use fetch::fetch;
 pub use folder::{FolderEntry, FolderFailure, FolderListing};
+pub(crate) use load::load;
 pub(crate) use origins::Origins;
 pub use redirects::RedirectHost;
 pub(crate) use relay::Relay;

@@ -66,6 +66,9 @@ pub(crate) struct Shared {
     cannot_store: AtomicBool,
 }
 
+/// Moves a body that a fetch has begun to the disk.
+pub(crate) type FetchedBody = Box<dyn FnOnce() + Send>;
+
 type CacheObserver = Box<dyn Fn(&CacheEvent<'_>) + Send + Sync>;
 
 /// An event of a cache.
@@ -314,18 +317,28 @@ impl Shared {
             && freshness.is_usable_on_error(SystemTime::now())
     }
 
-    /// Runs a fetch of a client: a validation if there is a version.
+    /// Runs a fetch of a client: a validation if there is a version. The body of another version is
+    /// moved by a thread for fills, because other validations would have to wait for its end.
     pub(crate) fn run_fetch(
         &self,
         has_version: bool,
         permit: Permit,
-        job: impl FnOnce() + Send + 'static,
+        job: impl FnOnce() -> Option<FetchedBody> + Send + 'static,
     ) {
         let pool = if has_version { &self.validations } else { &self.fills };
-        // If the pool is full, dropping the job ends the fetch.
+        let fills = self.fills.clone();
+        // If a pool is full, dropping the job ends the fetch, and dropping the body the fill.
         pool.run_for(permit.client(), move || {
-            job();
-            drop(permit);
+            let Some(body) = job() else { return };
+            let client = permit.client();
+            let moving = move || {
+                body();
+                drop(permit);
+            };
+            match has_version {
+                true => drop(fills.run_for(client, moving)),
+                false => moving(),
+            }
         });
     }
 

@@ -22,5 +22,6 @@ mod scale;
 mod scripted_origin;
 mod sharing;
 mod usage;
+mod validations;
 mod versions;
 mod wrong;

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::thread::panicking;
 use std::time::{Duration, Instant};
 
 use underpass_client::backoff::{Backoff, sleep};
@@ -384,6 +385,13 @@ impl Fill {
 
 impl Drop for Fill {
     fn drop(&mut self) {
+        if panicking() {
+            self.error = Some(CacheErrorKind::Disk.into());
+        } else if self.error.is_none() && self.writer.is_none() && !self.rest.is_empty() {
+            // No thread was free for it.
+            self.error = Some(CacheErrorKind::Busy.into());
+            self.drop_incomplete(CacheErrorKind::Busy);
+        }
         let written = self.report.bytes();
         let (digest, len) = (self.object.key.digest(), self.version.len());
         let is_stored = self.version.is_stored() && self.writer.is_none();
@@ -392,9 +400,6 @@ impl Drop for Fill {
             self.version.hold(HeldRoom::new(&self.shared.quota, written));
         }
         self.shared.quota.release(&self.room, &stored.unwrap_or_default());
-        if std::thread::panicking() {
-            self.error = Some(CacheErrorKind::Disk.into());
-        }
         self.report_end();
         match &self.writer {
             Some(writer) => {

@@ -1,0 +1,48 @@
+//! Loads objects that an earlier process has stored.
+
+use std::sync::Arc;
+
+use underpass_protocol::caching::Use;
+
+use super::fetch::fetch;
+use super::request::ObjectRequest;
+use crate::object::{FetchGuard, FetchOutcome};
+use crate::ranges::RangeSet;
+use crate::shared::{Permit, Shared};
+use crate::store::{LoadedFile, journal_unit, units};
+use crate::version::ObjectVersion;
+
+/// Loads an object that an earlier process has stored, and fetches it from the origin if there is
+/// no usable one.
+pub(crate) fn load(shared: &Arc<Shared>, guard: FetchGuard, wanted: ObjectRequest, permit: Permit) {
+    let object = &guard.object;
+    let digest = object.key.digest();
+    let origins = &shared.origins.names;
+    let files = object.lock_files();
+    let loaded = shared.folder.load(digest, object.key.as_str(), origins);
+    if let Some(LoadedFile { file, journal, contents }) = loaded {
+        let present: RangeSet = contents.present.into_iter().collect();
+        let mut units = units(digest, contents.subject.size, present.iter());
+        units.push(journal_unit(digest, &contents.subject));
+        shared.quota.add_existing(digest, &units);
+        let file = Arc::new(file.into());
+        let version = ObjectVersion::new(file, contents.subject, Some(journal), present);
+        object.state().current = Some(Arc::new(version));
+    }
+    drop(files);
+    let current = {
+        let mut state = object.state();
+        state.is_loaded = true;
+        state.current.clone()
+    };
+    match current {
+        Some(current) if shared.usage(&object.key, &current) == Use::Fresh => {
+            guard.finish(FetchOutcome::Loaded(current));
+        }
+        current => {
+            let for_job = Arc::clone(shared);
+            let job = move || fetch(&for_job, &guard, &wanted);
+            shared.run_fetch(current.is_some(), permit, job);
+        }
+    }
+}
