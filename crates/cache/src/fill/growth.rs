@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::CacheErrorKind;
 use crate::shared::Shared;
+use crate::store::Room;
 use crate::version::ObjectVersion;
 
 /// A body that goes to the disk.
@@ -17,9 +18,7 @@ pub(super) struct Growth {
     has_len: bool,
     /// The time since which no client reads it while others wait.
     unread_since: Option<Instant>,
-    /// The number of bytes that were reserved.
-    pub(super) reserved: u64,
-    /// The offset up to which they suffice.
+    /// The offset up to which the room suffices.
     until: u64,
     /// The offset at which it is checked next whether anybody reads it.
     border: u64,
@@ -36,7 +35,6 @@ impl Growth {
             origin,
             has_len,
             unread_since: None,
-            reserved: 0,
             until: start,
             border: start + BORDER,
             is_unread: false,
@@ -46,7 +44,13 @@ impl Growth {
 
     /// Reserves room for what has come, or stops the body if there is none or no client reads it
     /// any more.
-    pub(super) fn arrived(&mut self, at: u64, shared: &Shared, version: &ObjectVersion) {
+    pub(super) fn arrived(
+        &mut self,
+        at: u64,
+        room: &mut Room,
+        shared: &Shared,
+        version: &ObjectVersion,
+    ) {
         let Some(origin) = &self.origin else { return };
         if version.readers() > 0 || !shared.is_crowded() {
             self.unread_since = None;
@@ -60,8 +64,8 @@ impl Growth {
             self.is_unread |= version.readers() == 0;
         }
         while !self.has_len && at > self.until && self.refused.is_none() {
-            match shared.reserve(STEP) {
-                Ok(()) => (self.reserved, self.until) = (self.reserved + STEP, self.until + STEP),
+            match shared.grow(room, STEP, version.is_stored()) {
+                Ok(()) => self.until += STEP,
                 Err(error) => self.refused = Some(error.kind()),
             }
         }

@@ -10,13 +10,15 @@ use crate::version::Eviction;
 
 impl Shared {
     /// Returns the room for the bytes of a fill, to the end of the body if that is `u64::MAX`. It
-    /// begins with an extent; [`claim`](Self::claim) makes room for more. Nothing is evicted for a
-    /// body that is not stored, unless its length is not known.
+    /// begins with an extent; [`claim`](Self::claim) makes room for more, and [`grow`](Self::grow) if
+    /// the length is not known. Nothing is evicted for a body that is not stored.
     pub(crate) fn room_for(&self, fill: &Range<u64>, is_stored: bool) -> Result<Room, CacheError> {
         let disk = self.folder.objects();
         let bytes = if fill.end == u64::MAX { 0 } else { fill.end - fill.start };
-        if !is_stored && bytes > 0 {
-            return self.quota.pass(bytes, &disk).ok_or(CacheErrorKind::NoRoom.into());
+        if !is_stored {
+            let mut room = Room::default();
+            self.grow(&mut room, bytes, false)?;
+            return Ok(room);
         }
         let mut room = self.quota.promise(bytes, &disk).ok_or(CacheErrorKind::NoRoom)?;
         room.until = fill.end.min(extent_end(fill.start));
@@ -41,6 +43,22 @@ impl Shared {
             self.quota.redeem(room, due);
         }
         room.until = room.until.max(bytes.end);
+        Ok(())
+    }
+
+    /// Makes room for more bytes of a body.
+    pub(crate) fn grow(
+        &self,
+        room: &mut Room,
+        bytes: u64,
+        is_stored: bool,
+    ) -> Result<(), CacheError> {
+        if is_stored {
+            self.reserve(bytes)?;
+            room.reserved += bytes;
+        } else if !self.quota.pass(room, bytes, &self.folder.objects()) {
+            return Err(CacheErrorKind::NoRoom.into());
+        }
         Ok(())
     }
 

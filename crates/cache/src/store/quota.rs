@@ -145,19 +145,21 @@ impl DiskQuota {
         room.reserved += bytes;
     }
 
-    /// Gives room to a body that is not stored; `None` if others would have to be evicted for it.
-    pub(crate) fn pass(&self, bytes: u64, disk: &OwnedFd) -> Option<Room> {
+    /// Gives more room to a body that is not stored; returns `false` if others would have to be
+    /// evicted for it.
+    pub(crate) fn pass(&self, room: &mut Room, bytes: u64, disk: &OwnedFd) -> bool {
         let mut state = lock(&self.state);
         let due = state.unwritten(state.promised);
         let unstored = (state.passing + state.held).saturating_add(bytes);
-        if self.limit.is_some_and(|limit| unstored > limit) {
-            return None;
-        }
-        if state.is_read_only() || self.missing(disk, due.saturating_add(bytes)).bytes > 0 {
-            return None;
+        if self.limit.is_some_and(|limit| unstored > limit)
+            || state.is_read_only()
+            || self.missing(disk, due.saturating_add(bytes)).bytes > 0
+        {
+            return false;
         }
         state.passing += bytes;
-        Some(Room { passing: bytes, ..Room::default() })
+        room.passing += bytes;
+        true
     }
 
     /// Records that a fill has written some of the bytes for which it has room.

@@ -164,7 +164,12 @@ fn what_has_no_version_or_no_length_is_passed_on_as_well() {
 
 /// Sends a body in chunks of 64 KiB, as far as the connection lasts.
 fn send_chunks(sending: &mut Sending, number: usize) {
-    sending.head("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\nCache-Control: max-age=1000");
+    send_chunks_with(sending, "Cache-Control: max-age=1000", number);
+}
+
+/// The same with further lines of the head.
+fn send_chunks_with(sending: &mut Sending, lines: &str, number: usize) {
+    sending.head(&format!("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n{lines}"));
     for _ in 0..number {
         sending.body(format!("10000\r\n{}\r\n", "x".repeat(64 << 10)).as_bytes());
     }
@@ -182,6 +187,37 @@ fn a_body_without_a_length_has_the_room_of_others_and_is_passed_on_beyond_it() {
     whole.is(200, &vec![b'x'; 8 * MIB]);
     assert!(whole.cache().ends_with("; stored=?0; detail=no-room"), "{}", whole.cache());
     assert_eq!(node.metric("objects"), 0);
+}
+
+#[test]
+fn a_body_without_a_length_has_all_of_the_disk() {
+    let Some(disk) = Mounted::new(FileSystem::Tmpfs, 32) else { return };
+    let object = Object::new(noise(MIB), "a");
+    let origin = Origin::new(move |request, sending| match request.path.as_str() {
+        "/chunks" => send_chunks(sending, 20 << 4),
+        _ => object.send(request, sending),
+    });
+    let node = Node::on(tempfile::tempdir_in(disk.root()).unwrap(), &origin.url(), &[]);
+    (0..5).for_each(|number| assert_eq!(node.get(&format!("/{number}")).status, 200));
+    node.get("/chunks").is(200, &vec![b'x'; 20 * MIB]);
+    until_stored(&node, 25 * MIB as u64);
+    assert_eq!(node.metric("evicted_total"), 0);
+    drop(node);
+}
+
+#[test]
+fn nothing_makes_room_for_a_body_without_a_length_that_is_not_kept() {
+    let object = Object::new(noise(MIB), "a");
+    let small_bytes = object.bytes.clone();
+    let origin = Origin::new(move |request, sending| match request.path.as_str() {
+        "/private" => send_chunks_with(sending, "Cache-Control: no-store", 16 << 4),
+        _ => object.send(request, sending),
+    });
+    let node = Node::new(&origin.url(), &["--cache-size", "24M"]);
+    (0..20).for_each(|number| node.get(&format!("/{number}")).is(200, &small_bytes));
+    node.get("/private").is(200, &vec![b'x'; 16 * MIB]);
+    assert_eq!(node.metric("evicted_total"), 0);
+    until("room", || node.metric("reserved_bytes") == 0);
 }
 
 #[test]

@@ -324,7 +324,7 @@ impl Fill {
                 return relay.arrived(at);
             }
             if !is_end {
-                growth.arrived(at, &self.shared, &self.version);
+                growth.arrived(at, &mut self.room, &self.shared, &self.version);
             }
             if at > notified {
                 version.arrived(id, notified..at);
@@ -332,6 +332,8 @@ impl Fill {
             }
             if at > recorded && (is_end || at - recorded >= JOURNAL_INTERVAL) {
                 version.record_progress(piece, at - begun);
+                // The file system counts them no longer as free.
+                self.shared.quota.wrote(&mut self.room, at - recorded);
                 recorded = at;
             }
         };
@@ -351,8 +353,6 @@ impl Fill {
             writer.shared.watch(None);
         }
         notify(start + bytes, true);
-        self.room.reserved += growth.reserved;
-        self.shared.quota.wrote(&mut self.room, bytes);
         self.rest.start = start + bytes;
         self.stored.add(start..start + bytes);
         self.report.add(&received.report);
