@@ -42,7 +42,7 @@ pub(crate) struct ObjectState {
     pub(crate) pause_until: Option<Instant>,
     /// Whether the disk was checked for a stored version.
     pub(crate) is_loaded: bool,
-    /// The number of purges: a fetch that was in progress must not store what it brings.
+    /// The number of purges and the like: a fetch that was in progress must not store what it brings.
     pub(crate) purges: u64,
 }
 
@@ -122,8 +122,8 @@ impl CachedObject {
     /// Forgets what is known of it. Later requests start a fetch of their own.
     pub(crate) fn purge(&self) {
         let mut state = self.state();
-        state.purges += 1;
-        (state.response, state.pending) = (None, None);
+        state.response = None;
+        state.disregard_pending();
     }
 
     /// Removes a version, unless it was replaced already. Returns whether it was stored.
@@ -159,6 +159,13 @@ impl CachedObject {
 }
 
 impl ObjectState {
+    /// Disregards the fetch in progress: nobody joins it any more, and what it brings is for those
+    /// alone that wait for it.
+    pub(crate) fn disregard_pending(&mut self) {
+        self.purges += 1;
+        self.pending = None;
+    }
+
     fn is_current(&self, version: &Arc<ObjectVersion>) -> bool {
         self.current.as_ref().is_some_and(|current| Arc::ptr_eq(current, version))
     }
@@ -166,7 +173,11 @@ impl ObjectState {
 
 /// A fetch in progress, with the tasks that wait for its outcome.
 #[derive(Debug)]
-pub(crate) struct PendingOutcome<T>(Mutex<PendingState<T>>);
+pub(crate) struct PendingOutcome<T> {
+    /// The newest expiry that was declared before it began.
+    pub(crate) epoch: u64,
+    state: Mutex<PendingState<T>>,
+}
 
 /// The fetch of an object.
 pub(crate) type PendingFetch = PendingOutcome<FetchOutcome>;
@@ -200,17 +211,15 @@ pub(crate) enum FetchOutcome {
     Failed(CacheError, Option<Duration>),
 }
 
-impl<T> Default for PendingOutcome<T> {
-    fn default() -> Self {
-        Self(Mutex::new(PendingState { outcome: None, wakers: Vec::new() }))
-    }
-}
-
 impl<T: Clone> PendingOutcome<T> {
+    pub(crate) fn new(epoch: u64) -> Self {
+        Self { epoch, state: Mutex::new(PendingState { outcome: None, wakers: Vec::new() }) }
+    }
+
     /// Ends the fetch; the first outcome counts.
     pub(crate) fn finish(&self, outcome: T) {
         let wakers = {
-            let mut state = lock(&self.0);
+            let mut state = lock(&self.state);
             state.outcome.get_or_insert(outcome);
             std::mem::take(&mut state.wakers)
         };
@@ -219,7 +228,7 @@ impl<T: Clone> PendingOutcome<T> {
 
     /// Returns whether there is an outcome.
     pub(crate) fn is_finished(&self) -> bool {
-        lock(&self.0).outcome.is_some()
+        lock(&self.state).outcome.is_some()
     }
 
     /// Returns the outcome once there is one.
@@ -235,7 +244,7 @@ impl<T: Clone> Future for OutcomeFuture<'_, T> {
     type Output = T;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let mut state = lock(&self.0.0);
+        let mut state = lock(&self.0.state);
         match &state.outcome {
             Some(outcome) => Poll::Ready(outcome.clone()),
             None => {

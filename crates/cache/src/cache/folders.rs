@@ -31,10 +31,9 @@ impl Cache {
     pub async fn list(&self, folder: &CacheKey, client: Option<IpAddr>) -> FolderLookup {
         let (shared, key) = (&self.shared, folder.as_str());
         let fresh = shared.options.rules.fresh.map_or(MAX_FRESH, |fresh| fresh.min(MAX_FRESH));
-        let is_expired =
-            |listing: &FolderListing| shared.expiry.covers(&folder.escaped(), listing.requested);
-        let is_fresh = |listing: &FolderListing, age: Duration| age < fresh && !is_expired(listing);
-        let (pending, is_own) = match shared.folders.look_up(key, is_fresh) {
+        let is_expired = |epoch| shared.expiry.covers(&folder.escaped(), epoch);
+        let epoch = shared.expiry.newest();
+        let (pending, is_own) = match shared.folders.look_up(key, fresh, epoch, is_expired) {
             FolderState::Known(listing, age) => {
                 return FolderLookup { outcome: Ok(listing), age, cache: CacheStatus::default() };
             }
@@ -59,10 +58,10 @@ impl Cache {
         };
         let detail = Some(failure.error.kind().label());
         let is_usable = |age| age < fresh + shared.options.rules.stale_if_error;
-        let stale = shared.folders.latest(key).filter(|(listing, age)| {
-            failure.error.kind().is_transient() && is_usable(*age) && !is_expired(listing)
+        let stale = shared.folders.latest(key).filter(|(_, age, epoch)| {
+            failure.error.kind().is_transient() && is_usable(*age) && !is_expired(*epoch)
         });
-        if let Some((listing, age)) = stale {
+        if let Some((listing, age, _)) = stale {
             let cache = CacheStatus { detail, ..CacheStatus::default() };
             return FolderLookup { outcome: Ok(listing), age, cache };
         }

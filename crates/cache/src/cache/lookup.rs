@@ -43,6 +43,13 @@ impl Cache {
     /// Uses the current state of an object, and starts a fetch if that is not enough.
     fn look_up(&self, object: &Arc<CachedObject>, request: &ObjectRequest) -> LookupStep {
         let mut state = object.state();
+        let expiry = &self.shared.expiry;
+        let epoch = expiry.newest();
+        let is_expired =
+            |fetch: &Arc<PendingFetch>| expiry.covers(&object.key.escaped(), fetch.epoch);
+        if state.pending.as_ref().is_some_and(is_expired) {
+            state.disregard_pending();
+        }
         match self.plan(object, &state, request) {
             LookupPlan::Response(response) => {
                 let cache = CacheStatus { detail: Some("negative"), ..CacheStatus::default() };
@@ -55,7 +62,7 @@ impl Cache {
             LookupPlan::ServeAndRevalidate(current) => {
                 let permit = self.shared.clients.acquire(request.client);
                 let permit = permit.filter(|_| state.pending.is_none());
-                let begun = permit.map(|permit| (permit, begin(&mut state.pending)));
+                let begun = permit.map(|permit| (permit, begin(&mut state.pending, epoch)));
                 drop(state);
                 if let Some((permit, pending)) = begun {
                     let request = ObjectRequest { range: None, ..request.clone() };
@@ -68,7 +75,7 @@ impl Cache {
                 let Some(permit) = self.shared.clients.acquire(request.client) else {
                     return LookupStep::Busy;
                 };
-                let pending = Arc::new(PendingFetch::default());
+                let pending = Arc::new(PendingFetch::new(epoch));
                 let request = ObjectRequest { is_relayed, ..request.clone() };
                 self.start_fetch(object, Arc::clone(&pending), &request, permit, true);
                 LookupStep::Wait { pending, is_own: true }
@@ -78,7 +85,7 @@ impl Cache {
                 let Some(permit) = self.shared.clients.acquire(request.client) else {
                     return LookupStep::Busy;
                 };
-                let pending = begin(&mut state.pending);
+                let pending = begin(&mut state.pending, epoch);
                 let is_loaded = state.is_loaded;
                 drop(state);
                 self.start_fetch(object, Arc::clone(&pending), request, permit, is_loaded);
@@ -123,7 +130,7 @@ impl Cache {
 
     /// Returns whether a response without an object answers later requests.
     fn is_reusable(&self, object: &CachedObject, response: &BufferedResponse) -> bool {
-        response.is_fresh() && !self.shared.expiry.covers(&object.key.escaped(), response.requested)
+        response.is_fresh() && !self.shared.expiry.covers(&object.key.escaped(), response.epoch)
     }
 
     /// Answers from a version without asking the origin.
@@ -258,8 +265,8 @@ enum LookupStep {
     Busy,
 }
 
-fn begin(pending: &mut Option<Arc<PendingFetch>>) -> Arc<PendingFetch> {
-    Arc::clone(pending.insert(Arc::default()))
+fn begin(pending: &mut Option<Arc<PendingFetch>>, epoch: u64) -> Arc<PendingFetch> {
+    Arc::clone(pending.insert(Arc::new(PendingFetch::new(epoch))))
 }
 
 /// The maximum number of attempts of a request whose fetch cannot be shared.

@@ -7,7 +7,7 @@ use underpass_client::{Connection, Url, without_credentials};
 use underpass_protocol::caching::{Freshness, FreshnessRules, ResponseTimes, may_store};
 
 use super::origins::OriginResponse;
-use crate::store::{is_forwarded, millis, stored_fields};
+use crate::store::{is_forwarded, stored_fields};
 
 /// A response of the origin without an object, read into memory.
 #[derive(Debug)]
@@ -19,8 +19,8 @@ pub struct BufferedResponse {
     /// Its fields and body for clients; `None` if the body is too long, incomplete or not meant for
     /// them. Then the status is that of an error.
     pub content: Option<ResponseContent>,
-    /// When it was requested: milliseconds since 1970.
-    pub(crate) requested: u64,
+    /// The newest expiry that was declared before it was requested.
+    pub(crate) epoch: u64,
     /// The times that decide whether it is fresh.
     pub freshness: Freshness,
     /// Whether clients that have waited for the same fetch may get it, too.
@@ -38,11 +38,11 @@ pub struct ResponseContent {
 }
 
 impl BufferedResponse {
-    /// Reads the response to a request sent at this time; returns the connection too if it can be
+    /// Reads the response to a request sent at this time, after this expiry; returns the connection too if it can be
     /// reused. The response may vary by these fields.
     pub(super) fn read(
         received: OriginResponse,
-        requested: SystemTime,
+        (requested, epoch): (SystemTime, u64),
         vary_on: &[String],
     ) -> (Self, Option<Connection<'static>>) {
         let OriginResponse { answer, base, has_secrets, .. } = received;
@@ -69,7 +69,7 @@ impl BufferedResponse {
                 .ok()
                 .filter(|_| !has_secrets)
                 .map(|body| ResponseContent { fields, body }),
-            requested: millis(requested),
+            epoch,
             freshness,
             is_for_all,
             until: (is_for_all && !lifetime.is_zero()).then(|| Instant::now() + lifetime),

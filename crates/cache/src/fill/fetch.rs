@@ -64,6 +64,19 @@ impl Fetch<'_> {
         &self.guard.object
     }
 
+    /// Returns the newest expiry that was declared before the request.
+    fn epoch(&self) -> u64 {
+        self.guard.pending.epoch
+    }
+
+    /// Removes the stored version, unless the object was purged since the request: a later fetch
+    /// may have stored it.
+    fn withdraw(&self) {
+        if self.object().state().purges == self.purges {
+            self.shared.withdraw(self.object().key.digest());
+        }
+    }
+
     fn send(
         &self,
         request: &FileRequest,
@@ -88,10 +101,10 @@ impl Fetch<'_> {
             {
                 let OriginResponse { answer, origin, .. } = received;
                 let mut newer = StoredHead::clone(&head);
-                newer.freshen(&answer.response, self.requested);
+                newer.freshen(&answer.response, self.requested, self.epoch());
                 if may_store(200, &newer.fields, &self.shared.options.vary_on).is_err() {
                     // It may no longer be shared: each client gets its own response.
-                    self.shared.withdraw(self.object().key.digest());
+                    self.withdraw();
                     return self.fetch_new(None);
                 }
                 current.describe(|head| *head = newer);
@@ -102,7 +115,9 @@ impl Fetch<'_> {
             }
             // The connection is dropped with its body, which is stored already.
             Ok(received) if self.is_same(&received.answer.response, &head) => {
-                current.describe(|head| head.renew(&received.answer.response, self.requested));
+                current.describe(|head| {
+                    head.renew(&received.answer.response, self.requested, self.epoch())
+                });
                 self.guard.finish(FetchOutcome::Valid(Arc::clone(current), 200));
             }
             // It confirms another version.
@@ -180,7 +195,7 @@ impl Fetch<'_> {
         match response.status {
             200 | 206 => self.handle_object(received, request),
             404 | 410 => {
-                self.shared.withdraw(self.object().key.digest());
+                self.withdraw();
                 self.response(received);
             }
             401 | 407 => self.denied(received),
@@ -237,7 +252,8 @@ impl Fetch<'_> {
     fn response(&self, received: OriginResponse) {
         let origin = received.origin;
         let names = &self.shared.options.vary_on;
-        let (response, connection) = BufferedResponse::read(received, self.requested, names);
+        let (response, connection) =
+            BufferedResponse::read(received, (self.requested, self.epoch()), names);
         if let Some(connection) = connection {
             self.shared.origins.recycle(origin, connection);
         }
@@ -379,7 +395,7 @@ impl Fetch<'_> {
             return self.failed(CacheErrorKind::Busy);
         };
         // The stored version is out of date.
-        self.shared.withdraw(self.object().key.digest());
+        self.withdraw();
         self.object().state().no_room_until = Some(Instant::now() + NO_ROOM_TIME);
         let version = Arc::new(ObjectVersion::relayed(Arc::new(file), head));
         let (shared, object) = (Arc::clone(self.shared), Arc::clone(self.object()));
@@ -409,6 +425,7 @@ impl Fetch<'_> {
             fields,
             requested: millis(self.requested),
             received: millis(SystemTime::now()),
+            epoch: self.epoch(),
         }
     }
 

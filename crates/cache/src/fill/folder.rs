@@ -1,14 +1,13 @@
 //! The listing of a folder in an object store.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use rustix::fs::Timespec;
 use underpass_client::s3::{ListedKey, Pages, is_about_signature};
 use underpass_client::{ClientError, Connection, HttpClient, Url};
 
 use crate::error::{CacheError, CacheErrorKind};
-use crate::store::millis;
 
 /// The listing of a folder in an object store.
 #[derive(Debug)]
@@ -19,8 +18,6 @@ pub struct FolderListing {
     pub entries: Vec<FolderEntry>,
     /// Whether the folder exists: stores know folders only as the beginnings of keys.
     pub exists: bool,
-    /// When it was requested: milliseconds since 1970.
-    pub(crate) requested: u64,
 }
 
 /// A file or folder of an object store.
@@ -104,7 +101,6 @@ pub(super) fn read_folder(
     folder: &Url,
     requests: &AtomicU64,
 ) -> Result<(Option<FolderListing>, Option<Connection<'static>>), ClientError> {
-    let requested = millis(SystemTime::now());
     let folder = folder.path().strip_prefix(bucket.path()).unwrap_or_default();
     let mut pages = Pages::new(idle);
     let (mut entries, mut exists) = (Vec::new(), folder.is_empty());
@@ -134,7 +130,7 @@ pub(super) fn read_folder(
     }
     entries.shrink_to_fit();
     let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-    Ok((Some(FolderListing { id, entries, exists, requested }), pages.idle))
+    Ok((Some(FolderListing { id, entries, exists }), pages.idle))
 }
 
 /// The number of the next listing.

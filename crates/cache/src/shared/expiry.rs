@@ -1,4 +1,5 @@
-//! Declared expiries: everything below a path that was received before a moment is stale.
+//! Declared expiries: everything below a path that was requested before is stale. They are numbered,
+//! because the clock can be set back.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -12,13 +13,13 @@ use underpass_engine::wait::lock;
 use crate::error::OpenError;
 use crate::store::millis;
 
-/// The prefixes of paths that were declared stale, and when: milliseconds since 1970.
+/// The prefixes of paths that were declared stale, with the number of each expiry.
 #[derive(Debug)]
 pub(crate) struct Expiry {
-    /// Keeps them for later processes: lines of a moment and a prefix.
+    /// Keeps them for later processes: lines of a number and a prefix.
     file: PathBuf,
     prefixes: Mutex<Vec<(u64, String)>>,
-    /// The newest moment.
+    /// The largest number.
     newest: AtomicU64,
     /// Held while the file is written, for which requests do not wait.
     writing: Mutex<()>,
@@ -37,12 +38,12 @@ impl Expiry {
             Ok(text) => text,
         };
         let entry = |line: &str| {
-            let (moment, prefix) = line.split_once(' ')?;
-            Some((moment.parse().ok()?, prefix.to_owned()))
+            let (number, prefix) = line.split_once(' ')?;
+            Some((number.parse().ok()?, prefix.to_owned()))
         };
         let mut prefixes = text.lines().filter_map(entry).collect();
         merge(&mut prefixes);
-        let newest = prefixes.iter().map(|(moment, _)| *moment).max().unwrap_or(0).into();
+        let newest = prefixes.iter().map(|(number, _)| *number).max().unwrap_or(0).into();
         Ok(Self { file, prefixes: Mutex::new(prefixes), newest, writing: Mutex::default() })
     }
 
@@ -52,12 +53,12 @@ impl Expiry {
     ///
     /// If the file cannot be written; then the prefix holds for this process alone.
     pub(crate) fn add(&self, prefix: &str) -> io::Result<()> {
-        self.insert(millis(SystemTime::now()), prefix);
+        self.insert(prefix);
         let _writing = lock(&self.writing);
         // Prefixes that other threads have added in the meantime are written too.
         let lines: String = {
             let prefixes = lock(&self.prefixes);
-            prefixes.iter().map(|(moment, prefix)| format!("{moment} {prefix}\n")).collect()
+            prefixes.iter().map(|(number, prefix)| format!("{number} {prefix}\n")).collect()
         };
         let part = self.file.with_extension("part");
         let mut file = File::create(&part)?;
@@ -67,43 +68,30 @@ impl Expiry {
         self.file.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
     }
 
-    fn insert(&self, moment: u64, prefix: &str) {
+    fn insert(&self, prefix: &str) {
         let mut prefixes = lock(&self.prefixes);
         prefixes.retain(|(_, known)| !known.starts_with(prefix));
-        prefixes.push((moment, prefix.to_owned()));
+        // The time is larger than the numbers that an earlier process could not write, too.
+        let number = (self.newest() + 1).max(millis(SystemTime::now()));
+        prefixes.push((number, prefix.to_owned()));
         merge(&mut prefixes);
-        self.newest.fetch_max(moment, Ordering::Relaxed);
+        self.newest.store(number, Ordering::Release);
     }
 
-    /// Returns whether an object may have been requested, in milliseconds since 1970, before it was
-    /// declared stale. One from the future, as after the clock was set back, always may.
-    pub(crate) fn covers(&self, key: &str, requested: u64) -> bool {
-        self.covers_at(key, requested, millis(SystemTime::now()))
+    /// Returns the number of the newest expiry: what is requested from now on is not covered by it.
+    pub(crate) fn newest(&self) -> u64 {
+        self.newest.load(Ordering::Acquire)
     }
 
-    /// Replaces moments that are in the future, because the clock was ahead, by the current time:
-    /// objects that are requested later are not stale.
-    fn set_back(&self, now: u64) {
-        let mut prefixes = lock(&self.prefixes);
-        prefixes.iter_mut().for_each(|(moment, _)| *moment = now.min(*moment));
-        self.newest.store(now, Ordering::Relaxed);
-    }
-
-    fn covers_at(&self, key: &str, requested: u64, now: u64) -> bool {
-        if self.newest.load(Ordering::Relaxed) > now.saturating_add(MAX_AHEAD) {
-            self.set_back(now);
-        }
-        let newest = self.newest.load(Ordering::Relaxed);
-        let is_from_future = newest > 0 && requested > now;
-        (is_from_future || requested <= newest)
-            && lock(&self.prefixes).iter().any(|(moment, prefix)| {
-                (is_from_future || requested <= *moment) && key.starts_with(prefix)
-            })
+    /// Returns whether an object was declared stale after it was requested, when this was the
+    /// newest expiry.
+    pub(crate) fn covers(&self, key: &str, epoch: u64) -> bool {
+        epoch < self.newest()
+            && lock(&self.prefixes)
+                .iter()
+                .any(|(number, prefix)| epoch < *number && key.starts_with(prefix))
     }
 }
-
-/// The time in milliseconds that a moment may be ahead of what another thread takes for now.
-const MAX_AHEAD: u64 = 1000;
 
 /// Reduces prefixes to their maximum number: the oldest ones become one prefix of all paths. Older
 /// objects are then validated whatever their path is, which is always safe.
@@ -112,9 +100,9 @@ fn merge(prefixes: &mut Vec<(u64, String)>) {
     if surplus == 0 {
         return;
     }
-    prefixes.sort_by_key(|(moment, _)| *moment);
+    prefixes.sort_by_key(|(number, _)| *number);
     let merged = prefixes.drain(..=surplus).next_back();
-    prefixes.extend(merged.map(|(moment, _)| (moment, "/".to_owned())));
+    prefixes.extend(merged.map(|(number, _)| (number, "/".to_owned())));
     prefixes.rotate_right(1);
 }
 
@@ -126,51 +114,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_declared_stale_stays_so_until_it_is_received_again() {
+    fn what_was_declared_stale_stays_so_until_it_is_requested_again() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("expired");
+        // An earlier process had a clock that was ahead by a year.
+        let ahead = millis(SystemTime::now()) + 365 * 86_400_000;
+        fs::write(&file, format!("{ahead} /c/\n")).unwrap();
         let expiry = Expiry::load(file.clone()).unwrap();
-        // All of them are in the past of this moment.
-        let covers = |expiry: &Expiry, key, requested| expiry.covers_at(key, requested, u64::MAX);
-        let before = millis(SystemTime::now());
-        assert!(!covers(&expiry, "/a/b", before));
+        let before = expiry.newest();
+        assert!(expiry.covers("/c/b", before - 1) && !expiry.covers("/c/b", before));
+        assert!(!expiry.covers("/a/b", before));
         expiry.add("/a/").unwrap();
-        let after = millis(SystemTime::now()) + 1;
+        let after = expiry.newest();
         for expiry in [expiry, Expiry::load(file.clone()).unwrap()] {
-            assert!(covers(&expiry, "/a/b", before) && !covers(&expiry, "/b", before));
-            assert!(!covers(&expiry, "/a/b", after));
-            // The clock was set back.
-            assert!(expiry.covers_at("/a/b", after, after - 1));
-            assert!(!expiry.covers_at("/b", after, after - 1));
+            assert!(expiry.covers("/a/b", before) && !expiry.covers("/b", before));
+            assert!(!expiry.covers("/a/b", after));
         }
         let expiry = Expiry::load(file).unwrap();
         // The oldest prefixes are merged into one for all paths.
         for number in 0..3 * MAX_PREFIXES {
-            expiry.insert(after + number as u64, &format!("/n/{number}/"));
+            expiry.insert(&format!("/n/{number}/"));
         }
         assert_eq!(expiry.prefixes.lock().unwrap().len(), MAX_PREFIXES);
-        assert!(covers(&expiry, "/a/b", before) && covers(&expiry, "/n/9/x", after + 9));
+        assert!(expiry.covers("/a/b", before) && expiry.covers("/n/9/x", after + 9));
         let merged = after + 2 * MAX_PREFIXES as u64;
-        assert!(covers(&expiry, "/b", merged) && !covers(&expiry, "/b", merged + 1));
-        assert!(
-            covers(&expiry, "/n/3000/x", after + 3000)
-                && !covers(&expiry, "/n/3000/x", after + 3001)
-        );
+        assert!(expiry.covers("/b", merged) && !expiry.covers("/b", merged + 1));
+        assert!(expiry.covers("/n/3000/x", after + 3000));
+        assert!(!expiry.covers("/n/3000/x", after + 3001));
         expiry.add("/").unwrap();
         assert_eq!(expiry.prefixes.lock().unwrap().len(), 1);
-    }
-
-    #[test]
-    fn a_moment_of_a_clock_that_was_ahead_holds_no_longer_than_that() {
-        let folder = tempfile::tempdir().unwrap();
-        let expiry = Expiry::load(folder.path().join("expired")).unwrap();
-        let (now, day) = (millis(SystemTime::now()), 86_400_000);
-        expiry.insert(now + day, "/a/");
-        for before in [now - 1, now + day] {
-            assert!(expiry.covers_at("/a/b", before, now), "{before}");
-        }
-        assert!(!expiry.covers_at("/a/b", now + 1, now + 2));
-        assert!(!expiry.covers_at("/b", now + 1, now + 2));
     }
 
     #[test]

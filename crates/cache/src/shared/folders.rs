@@ -19,8 +19,8 @@ pub(crate) struct Folders(Mutex<HashMap<String, KnownFolder>>);
 /// A folder.
 #[derive(Debug, Default)]
 struct KnownFolder {
-    /// The latest listing, and when it came.
-    latest: Option<(Arc<FolderListing>, Instant)>,
+    /// The latest listing, when it came, and the newest expiry that was declared before.
+    latest: Option<(Arc<FolderListing>, Instant, u64)>,
     /// The request in progress.
     pending: Option<Arc<PendingOutcome<FolderOutcome>>>,
 }
@@ -36,46 +36,58 @@ pub(crate) enum FolderState {
 }
 
 impl Folders {
-    /// Returns what is known of a folder; a listing counts if `is_fresh`.
+    /// Returns what is known of a folder; a listing counts for this time, and unless it or the
+    /// request in progress `is_expired`. A new request begins after the expiry `epoch`.
     pub(crate) fn look_up(
         &self,
         key: &str,
-        is_fresh: impl Fn(&FolderListing, Duration) -> bool,
+        fresh: Duration,
+        epoch: u64,
+        is_expired: impl Fn(u64) -> bool,
     ) -> FolderState {
         let mut folders = lock(&self.0);
         let folder = folders.entry(key.to_owned()).or_default();
-        if let Some((listing, since)) = &folder.latest
-            && is_fresh(listing, since.elapsed())
+        if let Some((listing, since, epoch)) = &folder.latest
+            && since.elapsed() < fresh
+            && !is_expired(*epoch)
         {
             return FolderState::Known(Arc::clone(listing), since.elapsed());
         }
-        if let Some(pending) = &folder.pending {
+        if let Some(pending) = folder.pending.as_ref().filter(|it| !is_expired(it.epoch)) {
             return FolderState::Pending(Arc::clone(pending));
         }
-        FolderState::Unknown(Arc::clone(folder.pending.insert(Arc::default())))
+        let pending = Arc::new(PendingOutcome::new(epoch));
+        FolderState::Unknown(Arc::clone(folder.pending.insert(pending)))
     }
 
-    /// Returns the latest listing, which may be stale, and its age.
-    pub(crate) fn latest(&self, key: &str) -> Option<(Arc<FolderListing>, Duration)> {
+    /// Returns the latest listing, which may be stale, its age, and the newest expiry before it.
+    pub(crate) fn latest(&self, key: &str) -> Option<(Arc<FolderListing>, Duration, u64)> {
         let folders = lock(&self.0);
-        let (listing, since) = folders.get(key)?.latest.as_ref()?;
-        Some((Arc::clone(listing), since.elapsed()))
+        let (listing, since, epoch) = folders.get(key)?.latest.as_ref()?;
+        Some((Arc::clone(listing), since.elapsed(), *epoch))
     }
 
-    /// Ends a request for a folder.
+    /// Ends a request for a folder. If another one has begun meanwhile, or the folder was forgotten,
+    /// its outcome is for those alone that wait for it.
     pub(crate) fn finish(
         &self,
         key: &str,
-        pending: &PendingOutcome<FolderOutcome>,
+        pending: &Arc<PendingOutcome<FolderOutcome>>,
         outcome: FolderOutcome,
     ) {
         let mut folders = lock(&self.0);
-        let folder = folders.entry(key.to_owned()).or_default();
-        folder.pending = None;
-        match &outcome {
-            Ok(listing) => folder.latest = Some((Arc::clone(listing), Instant::now())),
-            Err(_) if folder.latest.is_none() => drop(folders.remove(key)),
-            Err(_) => {}
+        let is_own = |own: &Arc<_>| Arc::ptr_eq(own, pending);
+        if let Some(folder) = folders.get_mut(key)
+            && folder.pending.take_if(|own| is_own(own)).is_some()
+        {
+            match &outcome {
+                Ok(listing) => {
+                    let latest = (Arc::clone(listing), Instant::now(), pending.epoch);
+                    folder.latest = Some(latest);
+                }
+                Err(_) if folder.latest.is_none() => drop(folders.remove(key)),
+                Err(_) => {}
+            }
         }
         reduce(&mut folders);
         drop(folders);
@@ -84,18 +96,18 @@ impl Folders {
 
     /// Forgets a folder; returns whether it was known.
     pub(crate) fn forget(&self, key: &str) -> bool {
-        let mut folders = lock(&self.0);
-        folders.get_mut(key).is_some_and(|folder| folder.latest.take().is_some())
+        let folder = lock(&self.0).remove(key);
+        folder.is_some_and(|folder| folder.latest.is_some())
     }
 }
 
 /// Forgets the oldest listings until the others are within the bounds.
 fn reduce(folders: &mut HashMap<String, KnownFolder>) {
-    let memory = |folder: &KnownFolder| folder.latest.as_ref().map_or(0, |(it, _)| it.memory());
+    let memory = |folder: &KnownFolder| folder.latest.as_ref().map_or(0, |(it, ..)| it.memory());
     let mut total: usize = folders.values().map(memory).sum();
     while total > MAX_MEMORY || folders.len() > MAX_FOLDERS {
         let known = folders.iter().filter(|(_, folder)| folder.pending.is_none());
-        let oldest = known.min_by_key(|(_, folder)| folder.latest.as_ref().map(|(_, at)| *at));
+        let oldest = known.min_by_key(|(_, folder)| folder.latest.as_ref().map(|(_, at, _)| *at));
         let Some(oldest) = oldest.map(|(key, _)| key.clone()) else { return };
         total -= folders.remove(&oldest).map_or(0, |folder| memory(&folder));
     }
@@ -106,3 +118,27 @@ const MAX_MEMORY: usize = 64 << 20;
 
 /// The maximum number of listings.
 const MAX_FOLDERS: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listing_from_before_a_folder_was_forgotten_is_not_kept() {
+        let folders = Folders::default();
+        let look_up = || folders.look_up("/", Duration::MAX, 0, |_| false);
+        let FolderState::Unknown(before) = look_up() else { panic!() };
+        assert!(matches!(look_up(), FolderState::Pending(_)));
+        folders.forget("/");
+        let FolderState::Unknown(after) = look_up() else { panic!() };
+        let listing = |id| Ok(Arc::new(FolderListing { id, entries: Vec::new(), exists: true }));
+        folders.finish("/", &before, listing(1));
+        assert!(before.is_finished() && matches!(look_up(), FolderState::Pending(_)));
+        folders.finish("/", &after, listing(2));
+        assert!(matches!(look_up(), FolderState::Known(listing, _) if listing.id == 2));
+        // A request before an expiry is not joined either.
+        let FolderState::Unknown(_) = folders.look_up("/", Duration::MAX, 1, |it| it < 1) else {
+            panic!()
+        };
+    }
+}

@@ -303,7 +303,7 @@ impl Shared {
     /// Returns what a stored version may be used for now.
     pub(crate) fn usage(&self, key: &CacheKey, version: &ObjectVersion) -> Use {
         let head = version.head();
-        match self.expiry.covers(&key.escaped(), head.requested) {
+        match self.expiry.covers(&key.escaped(), head.epoch) {
             true => Use::AfterValidation,
             false => head.freshness(&self.options.rules).usage(SystemTime::now()),
         }
@@ -313,7 +313,7 @@ impl Shared {
     pub(crate) fn is_usable_on_error(&self, key: &CacheKey, version: &ObjectVersion) -> bool {
         let head = version.head();
         let freshness = head.freshness(&self.options.rules);
-        !self.expiry.covers(&key.escaped(), head.requested)
+        !self.expiry.covers(&key.escaped(), head.epoch)
             && freshness.is_usable_on_error(SystemTime::now())
     }
 

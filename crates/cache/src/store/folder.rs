@@ -430,6 +430,7 @@ mod tests {
             fields: Vec::new(),
             requested: now,
             received: now,
+            epoch: 0,
         }
     }
 

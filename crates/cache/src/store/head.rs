@@ -30,6 +30,9 @@ pub(crate) struct StoredHead {
     /// When that was requested and received: milliseconds since 1970.
     pub(crate) requested: u64,
     pub(crate) received: u64,
+    /// The newest expiry that was declared before it was requested.
+    #[serde(default)]
+    pub(crate) epoch: u64,
 }
 
 impl StoredHead {
@@ -73,7 +76,7 @@ impl StoredHead {
     }
 
     /// Updates the metadata from a 304 (RFC 9111 3.2).
-    pub(crate) fn freshen(&mut self, response: &Response, requested: SystemTime) {
+    pub(crate) fn freshen(&mut self, response: &Response, requested: SystemTime, epoch: u64) {
         let mut newer = stored_fields(response);
         // These describe the stored bytes.
         newer.retain(|(name, _)| !OF_BODY.contains(&name.as_str()));
@@ -84,12 +87,14 @@ impl StoredHead {
         });
         self.fields.extend(newer);
         (self.requested, self.received) = (millis(requested), millis(SystemTime::now()));
+        self.epoch = epoch;
     }
 
     /// Replaces the metadata by that of a 200 with the same version (RFC 9111 4.3.3).
-    pub(crate) fn renew(&mut self, response: &Response, requested: SystemTime) {
+    pub(crate) fn renew(&mut self, response: &Response, requested: SystemTime, epoch: u64) {
         self.fields = stored_fields(response);
         (self.requested, self.received) = (millis(requested), millis(SystemTime::now()));
+        self.epoch = epoch;
     }
 }
 

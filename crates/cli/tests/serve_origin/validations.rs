@@ -1,10 +1,10 @@
 //! Validations: what they do not wait for, and which requests join them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::node::{Client, Node, until_stored};
-use crate::rig::noise;
+use crate::rig::{noise, until};
 use crate::scripted_origin::{Gate, Object, Origin};
 
 const MIB: usize = 1 << 20;
@@ -39,4 +39,62 @@ fn new_versions_that_come_slowly_hold_up_no_validation() {
     assert!(same.cache().contains("fwd=stale; fwd-status=304"), "{}", same.cache());
     gate.open();
     clients.into_iter().for_each(|client| client.finish().is(200, &bytes));
+}
+
+#[test]
+fn a_request_after_an_expiry_does_not_join_a_validation_before_it() {
+    let (old, new) = (Object::new(b"old".to_vec(), "a"), Object::new(b"new".to_vec(), "b"));
+    let old = old.with("Cache-Control: max-age=0");
+    let (gate, number) = (Gate::default(), AtomicUsize::new(0));
+    let held = gate.clone();
+    let origin =
+        Origin::new(move |request, sending| match number.fetch_add(1, Ordering::Relaxed) {
+            0 => old.send(request, sending),
+            1 => {
+                held.wait();
+                old.send(request, sending);
+            }
+            _ => new.send(request, sending),
+        });
+    let node = Node::new(&origin.url(), &[]);
+    node.get("/a").is(200, b"old");
+    until_stored(&node, 3);
+    let before = node.client("GET", "/a", &[]);
+    until("a validation", || origin.requests().len() == 2);
+    let expired = node.ask("POST", "/.underpass/expire?prefix=/", &["Content-Length: 0"]);
+    assert_eq!(expired.status, 200);
+    let after = node.client("GET", "/a", &[]);
+    until("a request that waits", || {
+        origin.requests().len() == 3 || node.metric("collapsed_total") == 1
+    });
+    gate.open();
+    after.finish().is(200, b"new");
+    before.finish().is(200, b"old");
+    let kept = node.get("/a");
+    kept.is(200, b"new");
+    assert!(kept.cache().contains("hit"), "{}", kept.cache());
+}
+
+#[test]
+fn an_answer_from_before_a_purge_removes_nothing() {
+    let object = Object::new(b"hello".to_vec(), "a");
+    let (gate, number) = (Gate::default(), AtomicUsize::new(0));
+    let held = gate.clone();
+    let origin = Origin::new(move |request, sending| {
+        if number.fetch_add(1, Ordering::Relaxed) == 0 {
+            held.wait();
+            return sending.answer("HTTP/1.1 404 Not Found", b"");
+        }
+        object.send(request, sending);
+    });
+    let node = Node::new(&origin.url(), &[]);
+    let before = node.client("GET", "/a", &[]);
+    until("a request", || origin.requests().len() == 1);
+    node.ask("PURGE", "/a", &[]);
+    node.get("/a").is(200, b"hello");
+    until_stored(&node, 5);
+    gate.open();
+    assert_eq!(before.finish().status, 404);
+    node.get("/a").is(200, b"hello");
+    assert_eq!(origin.requests().len(), 2);
 }
