@@ -20,6 +20,8 @@ pub(super) struct Uploader<'u, 'a, 't> {
     pub(super) client: &'u HttpClient<'a>,
     pub(super) upload: &'u Upload<'u>,
     pub(super) on_event: &'u mut OnEvent<'t>,
+    /// The URL that was given, where each attempt begins.
+    given: &'u Url,
     /// The target, to which redirects may have led.
     pub(super) url: Url,
     /// The origin of the server that was given, which alone receives credentials.
@@ -63,12 +65,21 @@ pub(super) struct TargetCheck {
     pub(super) has_sent: bool,
     /// The value of `has_sent` before the last request.
     pub(super) had_sent: bool,
+    /// The value of `has_sent` when the last attempt failed at the end of a redirect.
+    has_sent_elsewhere: bool,
 }
 
 impl TargetCheck {
     /// Notes that a redirect has led to another target.
     pub(super) fn moved(&mut self) {
-        (self.has_sent, self.is_current) = (false, false);
+        (self.has_sent, self.is_current) = (self.has_sent_elsewhere, false);
+    }
+
+    /// Notes that the next attempt begins at the URL that was given, and may be redirected to the
+    /// same target again.
+    fn went_back(&mut self) {
+        self.has_sent_elsewhere |= self.has_sent;
+        self.is_current = false;
     }
 
     /// Notes that the body of a request is on its way.
@@ -99,7 +110,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
     pub(super) fn new(
         client: &'u HttpClient<'a>,
         upload: &'u Upload<'u>,
-        url: &Url,
+        url: &'u Url,
         idle: Option<Connection<'a>>,
         on_event: &'u mut OnEvent<'t>,
     ) -> Self {
@@ -110,6 +121,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             client,
             upload,
             on_event,
+            given: url,
             url: url.clone(),
             origin: url.origin(),
             has_left_origin: false,
@@ -366,7 +378,13 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         backoff.wait(error, true, self.client.cancel.as_slice(), |error, wait| {
             (self.on_event)(&UploadEvent::Again { error, wait, resumes });
             self.idle = None;
-        })
+        })?;
+        if !resumes && self.url != *self.given {
+            // The server may lead to another target now.
+            (self.url, self.has_left_origin, self.redirects) = (self.given.clone(), false, 0);
+            self.target.went_back();
+        }
+        Ok(())
     }
 
     /// Ends an upload whose target is this file already, unless the server has said that it failed:

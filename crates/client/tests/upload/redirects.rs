@@ -1,6 +1,6 @@
 //! A redirect may lead to another server, which is not one that the user named.
 
-use underpass_client::upload::{Condition, make_folder};
+use underpass_client::upload::{Condition, UploadError, make_folder};
 use underpass_client::{Credentials, HttpClient};
 
 use super::rig::{Conn, Outcome, Sample, Scripted, field, script};
@@ -155,4 +155,60 @@ fn no_folder_is_made_with_the_password_where_another_server_says() {
     let credentials = Credentials::Bearer("SECRET".to_owned());
     let client = HttpClient { credentials, ..HttpClient::default() };
     assert!(make_folder(&client, &first.url("/new/"), None).is_err());
+}
+
+#[test]
+fn after_a_failure_the_first_server_is_asked_again() {
+    let busy = |conn: &mut Conn| {
+        expect(conn, "PUT /other ", false);
+        conn.take(LEN);
+        conn.answer("503 Service Unavailable", &["Retry-After: 0"]);
+    };
+    let other = Scripted::one(move |mut conn| busy(&mut conn));
+    let url = other.url("/other");
+    let first = Scripted::new(vec![
+        script(move |mut conn| redirect(&mut conn, LEN, true, url.as_str())),
+        script(|mut conn| {
+            expect(&mut conn, "PUT /file ", true);
+            conn.take(LEN);
+            conn.answer("201 Created", &[]);
+        }),
+    ]);
+    let done = Sample::of(LEN).put_with(&first.url("/file"), |options| {
+        options.user = Some(("me", "SECRET"));
+        options.retries = 1;
+    });
+    assert_eq!(done.done().url.path(), "/file");
+}
+
+#[test]
+fn what_a_redirected_attempt_has_left_is_not_taken_for_the_file() {
+    let target = |conn: &mut Conn, status: &str| {
+        expect(conn, "HEAD /other ", false);
+        conn.answer(status, &["Content-Type: image/png", "Connection: close"]);
+    };
+    let other = Scripted::new(vec![
+        script(move |mut conn| target(&mut conn, "404 Not Found")),
+        script(|mut conn| {
+            expect(&mut conn, "PUT /other ", false);
+            conn.take(LEN / 2);
+            conn.reset();
+        }),
+        script(move |mut conn| target(&mut conn, "200 OK")),
+        script(move |mut conn| target(&mut conn, "200 OK")),
+    ]);
+    let url = other.url("/other");
+    let asked = move |mut conn: Conn| {
+        expect(&mut conn, "HEAD /file ", true);
+        conn.answer("404 Not Found", &[]);
+        redirect(&mut conn, LEN, true, url.as_str());
+    };
+    let first = Scripted::new(vec![script(asked.clone()), script(asked)]);
+    let put = Sample::of(LEN).put_with(&first.url("/file"), |options| {
+        options.user = Some(("me", "SECRET"));
+        options.condition = Condition::Absent;
+        options.retries = 1;
+    });
+    let error = put.failed().error;
+    assert!(matches!(error, UploadError::PartlyThere), "{error}");
 }
