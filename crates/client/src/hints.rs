@@ -129,11 +129,13 @@ impl Hinted for UploadError {
             // The server's own reason is better than a guess.
             400..=405 if self.is_explained() => return None,
             403 => "this user may not write there",
-            404 => "the server takes no uploads there",
+            404 => "the server has no such place, or takes no uploads there",
             405 | 501 => {
                 "the server takes no uploads there; underpass serve does with --allow-upload"
             }
-            409 => "the parent folder does not exist: use --create-parents",
+            409 => {
+                "the parent folder does not exist: use --create-parents; or a folder has this name"
+            }
             411 => "the server has to know the length: save it to a file first",
             412 => OTHER_VERSION,
             413 => "it is larger than the server allows",
@@ -164,3 +166,26 @@ fn of_store(code: &str, has_identified: bool) -> Option<Hint> {
 const WRONG_PASSWORD: &str = "the server does not accept this name and password, or token";
 
 const OTHER_VERSION: &str = "the target does not have the entity tag of --if-match";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_that_has_two_reasons_names_both() {
+        for (status, reasons) in [
+            (404, ["no such place", "takes no uploads"]),
+            (409, ["--create-parents", "a folder has this name"]),
+        ] {
+            let error = UploadError::from(ClientError::Status {
+                status,
+                code: String::new(),
+                detail: String::new(),
+                has_identified: false,
+                retry_after: None,
+            });
+            let hint = error.hint().expect("a hint").to_string();
+            assert!(reasons.iter().all(|reason| hint.contains(reason)), "{hint}");
+        }
+    }
+}
