@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use underpass_engine::Error;
 use underpass_engine::hint::Plain;
 use underpass_transport::incoming::ReceiveError;
-use underpass_transport::tls::{HandshakeError, TlsError};
+use underpass_transport::tls::{CERTIFICATE_REQUIRED, HandshakeError, TlsError};
 
 /// The reason why a request failed.
 #[derive(Debug, thiserror::Error)]
@@ -364,6 +364,12 @@ impl ClientError {
                 network(io::Error::new(io::ErrorKind::UnexpectedEof, error.to_string()))
             }
             ReceiveError::Ended => Self::Closed,
+            ReceiveError::Io(source)
+                if Errno::from_io_error(&source) == Some(CERTIFICATE_REQUIRED) =>
+            {
+                let reason = "the server requires a client certificate, which is not supported";
+                network(io::Error::new(io::ErrorKind::InvalidInput, reason))
+            }
             ReceiveError::Io(source) => network(source),
             ReceiveError::Engine(error) => match *error {
                 Error::Io { source, .. } if is_of_network(&source) => network(source),
@@ -391,5 +397,11 @@ mod tests {
             assert!(error.to_string().starts_with("receiving from h:1: "), "{error}");
         }
         assert!(!engine(Errno::NOSPC).is_temporary());
+    }
+
+    #[test]
+    fn a_server_that_requires_a_certificate_is_not_asked_again() {
+        let error = ClientError::receiving("h:1", ReceiveError::Io(CERTIFICATE_REQUIRED.into()));
+        assert!(!error.is_temporary() && error.to_string().contains("client certificate"));
     }
 }

@@ -52,3 +52,7 @@ impl KernelTlsObstacle {
         }
     }
 }
+
+/// The error of a socket whose server has ended the connection because it requires a certificate of
+/// the client: TLS 1.3 has the alert after the handshake (RFC 8446 6.2).
+pub const CERTIFICATE_REQUIRED: Errno = Errno::NOKEY;

@@ -17,7 +17,9 @@ use underpass_engine::wait::Limits;
 use underpass_engine::{RecordKind, TlsTransport};
 use underpass_protocol::request::host_map::HostMap;
 
-pub use crate::session_facts::{EncryptedBy, KernelTlsObstacle, SessionFacts};
+pub use crate::session_facts::{
+    CERTIFICATE_REQUIRED, EncryptedBy, KernelTlsObstacle, SessionFacts,
+};
 pub use crate::trust::{Pin, Trust, UnknownPin};
 
 /// The reason why there is no TLS.

@@ -229,7 +229,8 @@ fn fmt_reason(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     use AlertDescription as Alert;
     match error {
         Error::AlertReceived(Alert::HandshakeFailure) => f.write_str(
-            "the peer refuses the TLS handshake: it has no cipher suite in common with us",
+            "the peer refuses the TLS handshake: it has no cipher suite in common with us, or \
+             requires a client certificate, which is not supported",
         ),
         Error::AlertReceived(Alert::ProtocolVersion) => f.write_str(
             "the peer refuses the TLS handshake: it supports neither TLS 1.2 nor TLS 1.3",

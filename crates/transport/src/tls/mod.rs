@@ -26,7 +26,9 @@ pub use handshake::{Handshake, HandshakeProgress};
 pub use records::control;
 pub use session::Session;
 
-pub use crate::session_facts::{EncryptedBy, KernelTlsObstacle, SessionFacts};
+pub use crate::session_facts::{
+    CERTIFICATE_REQUIRED, EncryptedBy, KernelTlsObstacle, SessionFacts,
+};
 pub use crate::trust::{Pin, Trust, UnknownPin};
 
 /// The reason why there is no TLS: never, with the feature `tls`.

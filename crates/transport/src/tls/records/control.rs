@@ -7,6 +7,8 @@
 
 use rustix::io::Errno;
 
+use crate::session_facts::CERTIFICATE_REQUIRED;
+
 /// The type of records that hold an alert.
 pub const ALERT: u8 = 21;
 /// The type of records that hold messages of a handshake.
@@ -27,6 +29,8 @@ const UNEXPECTED_MESSAGE: u8 = 10;
 const ILLEGAL_PARAMETER: u8 = 47;
 const DECODE_ERROR: u8 = 50;
 const USER_CANCELED: u8 = 90;
+/// The client has no certificate, and the server requires one.
+const NO_CERTIFICATE: u8 = 116;
 
 const WARNING: u8 = 1;
 const FATAL: u8 = 2;
@@ -140,6 +144,9 @@ impl ControlReader {
                 Ok(None)
             }
             WARNING => Err(ProtocolError::because(DECODE_ERROR)),
+            FATAL if description == NO_CERTIFICATE => {
+                Err(ProtocolError { alert: None, errno: CERTIFICATE_REQUIRED })
+            }
             FATAL => Err(ProtocolError { alert: None, errno: Errno::CONNRESET }),
             _ => Err(ProtocolError::because(ILLEGAL_PARAMETER)),
         }
@@ -229,12 +236,14 @@ mod tests {
         let end = Ok(vec![PeerEvent::End]);
         let reset = Err(ProtocolError { alert: None, errno: Errno::CONNRESET });
         let malformed = Err(ProtocolError::because(DECODE_ERROR));
-        let cases: [(&[u8], _, _); 8] = [
+        let refused = Err(ProtocolError { alert: None, errno: CERTIFICATE_REQUIRED });
+        let cases: [(&[u8], _, _); 9] = [
             (&[1, 0], end.clone(), end.clone()),
             (&[2, 0], end.clone(), end),
             (&[1, 90], Ok(vec![]), Ok(vec![])),
             (&[1, 100], malformed.clone(), Ok(vec![])),
             (&[2, 40], reset.clone(), reset),
+            (&[2, 116], refused.clone(), refused),
             (&[3, 40], Err(ProtocolError::because(47)), Err(ProtocolError::because(47))),
             (&[1], malformed.clone(), malformed.clone()),
             (&[1, 0, 0], malformed.clone(), malformed),

@@ -8,10 +8,11 @@ use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
-use rustls::Error;
+use rustls::{AlertDescription, Error};
 
 use super::connection::{Intent, RecordLayer, StepResult};
 use super::queue::{BATCH, ByteQueue, ROOM};
+use crate::session_facts::CERTIFICATE_REQUIRED;
 
 /// Room for at least one more record, so that each read makes progress.
 const MIN_READ: usize = 17 * 1024;
@@ -286,6 +287,7 @@ pub(in crate::tls) fn errno(error: &Error) -> Errno {
     match error {
         Error::DecryptError => Errno::BADMSG,
         Error::EncryptError => Errno::KEYEXPIRED,
+        Error::AlertReceived(AlertDescription::CertificateRequired) => CERTIFICATE_REQUIRED,
         Error::AlertReceived(_) => Errno::CONNRESET,
         _ => Errno::PROTO,
     }
