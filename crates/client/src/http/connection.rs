@@ -383,10 +383,10 @@ impl<'a> Connection<'a> {
 
     /// Reads a body that is dispensable, if it comes soon.
     fn soon(&mut self, framing: BodyFraming, max: usize) -> Result<Vec<u8>, ReceiveError> {
-        let (timeout, _) = self.incoming.limits();
-        self.incoming.set_timeout(Some(timeout.map_or(SOON, |timeout| timeout.min(SOON))));
+        let (deadline, soon) = (self.incoming.deadline(), Instant::now() + SOON);
+        self.incoming.set_deadline(Some(deadline.map_or(soon, |deadline| deadline.min(soon))));
         let body = self.incoming.memory(framing, max);
-        self.incoming.set_timeout(timeout);
+        self.incoming.set_deadline(deadline);
         body
     }
 
@@ -482,7 +482,7 @@ const MAX_HEAD: usize = 64 << 10;
 /// The maximum number of interim answers before the final one, and in a row while a body is sent.
 pub(crate) const MAX_INTERIM: u32 = 100;
 
-/// The longest pause in a body that is dispensable.
+/// The time that a body which is dispensable may take.
 const SOON: Duration = Duration::from_secs(1);
 
 /// The maximum size of a body that is read only to keep the connection, in bytes.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Error, ErrorKind, Read, Write};
 use std::sync::mpsc::channel;
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use crate::rig::{Client, Server, give, hang_up, head, noise, say};
@@ -127,6 +128,23 @@ fn a_refusal_without_an_end_is_not_waited_for() {
         Client::new().fails(&server.url("/"), "404 Not Found");
         assert!(is_gone.recv().unwrap(), "{head}");
     }
+}
+
+#[test]
+fn the_text_of_a_refusal_that_drips_is_not_waited_for() {
+    let (gone, is_gone) = channel();
+    let server = Server::start(move |_, stream| {
+        say(stream, "HTTP/1.1 404 No\nContent-Type: text/plain\nContent-Length: 4000\n\n")?;
+        // Until the client leaves, or much longer than it may wait.
+        let has_left = (0..40).any(|_| {
+            thread::sleep(Duration::from_millis(500));
+            stream.write_all(b"a").is_err()
+        });
+        let _ = gone.send(has_left);
+        hang_up()
+    });
+    Client::new().fails(&server.url("/"), "404 Not Found");
+    assert!(is_gone.recv().unwrap());
 }
 
 #[test]

@@ -165,6 +165,12 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         self.deadline = deadline;
     }
 
+    /// Returns when everything that is read into memory has to be here, if that is limited.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
     /// Returns whether bytes were read that have not been taken yet: they precede those of the
     /// connection.
     #[must_use]
