@@ -187,6 +187,46 @@ fn a_server_that_refuses_head_is_asked_by_get() {
 }
 
 #[test]
+fn a_listing_of_another_port_removes_nothing() {
+    let other =
+        serve(|_| response("text/html", b"<title>Index of /x/s</title><a href=z>z</a></html>"));
+    let redirect = format!(
+        "HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: {}\r\n\r\n",
+        other.join("s/").unwrap()
+    );
+    let url = serve(move |target| match target {
+        "/x/" => response("text/html", b"<title>Index of /x</title><a href=s/>s</a></html>"),
+        _ => redirect.clone().into_bytes(),
+    });
+    let place = tempfile::tempdir().unwrap();
+    fs::create_dir_all(place.path().join("x/s")).unwrap();
+    fs::write(place.path().join("x/s/mine"), "older").unwrap();
+    let Outcome { place, outcome, .. } = attempt_again(place, &mirroring(), &url);
+    let failed = outcome.unwrap_err();
+    assert!(failed.to_string().contains("nothing was removed"), "{failed}");
+    assert!(place.path().join("x/s/mine").exists());
+}
+
+#[test]
+fn a_file_of_another_length_than_listed_is_left_out_unless_it_has_changed() {
+    for (listed, is_changed) in [("2001-09-09T01:46:40Z", false), ("2001-09-08T01:46:40Z", true)] {
+        let url = serve(move |target| match target {
+            "/x/" => {
+                let entry = format!(r#"[{{"name":"a","size":100,"mtime":"{listed}"}}]"#);
+                response("application/json", entry.as_bytes())
+            }
+            _ => response("text/plain", b"bytes"),
+        });
+        let Outcome { place, outcome, left_out } = attempt_again(older(), &mirroring(), &url);
+        assert_eq!(outcome.is_ok_and(|done| done.left_out == 0), is_changed, "{left_out:?}");
+        let expected: &[u8] = if is_changed { b"bytes" } else { b"older" };
+        assert_eq!(fs::read(place.path().join("x/a")).unwrap(), expected);
+        let reason = "the server sends 5 bytes, but the listing says 100";
+        assert_eq!(left_out.iter().any(|line| line.contains(reason)), !is_changed, "{left_out:?}");
+    }
+}
+
+#[test]
 fn a_folder_without_a_slash_is_entered_again() {
     let url = serve(|target| match target {
         "/x/" => response("text/html", b"<a href=sub>sub</a>"),

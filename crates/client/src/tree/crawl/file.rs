@@ -63,17 +63,22 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         if is_folder_of(&answer.url, &task.entry.url) {
             return self.queue_folder(task, answer);
         }
-        if is_elsewhere(&answer.url, &task.entry.url)
-            && let (Some(listed), BodyFraming::Length(sent)) =
-                (task.entry.facts.size, answer.response.framing)
+        let facts = completed(&answer.response, task.entry.facts);
+        if let (Some(listed), BodyFraming::Length(sent)) =
+            (task.entry.facts.size, answer.response.framing)
             && listed != sent
         {
-            // Such as to a page to log in.
-            let reason = format!("a redirect leads to {sent} bytes, but the listing says {listed}");
-            self.leave_out(path, &reason);
-            return Ok(());
+            // Such as a page to log in.
+            let (is_same_time, who) = match is_elsewhere(&answer.url, &task.entry.url) {
+                true => (true, "a redirect leads to"),
+                false => (facts.modified == task.entry.facts.modified, "the server sends"),
+            };
+            if is_same_time {
+                let reason = format!("{who} {sent} bytes, but the listing says {listed}");
+                self.leave_out(path, &reason);
+                return Ok(());
+            }
         }
-        let facts = completed(&answer.response, task.entry.facts);
         if asks && self.is_here(task, facts).map_err(failed(Action::Writing))? {
             self.idle = answer.connection.finish(&answer.response);
             return Ok(());
@@ -301,7 +306,10 @@ fn record_version(task: &CrawlTask, file: &File, version: Option<&StrongValidato
 
 /// Checks whether a redirect has led to another place, and not only from HTTP to HTTPS.
 pub(super) fn is_elsewhere(answered: &Url, requested: &Url) -> bool {
-    answered.host() != requested.host() || !is_same_path(answered.path(), requested.path())
+    let ports = [requested, answered].map(Url::port_or_known_default);
+    let is_server = answered.host() == requested.host()
+        && (ports[0] == ports[1] || ports == [Some(80), Some(443)]);
+    !is_server || !is_same_path(answered.path(), requested.path())
 }
 
 /// Checks whether two paths have the same names: servers encode more or fewer characters in
