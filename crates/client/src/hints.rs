@@ -60,8 +60,10 @@ impl Hinted for DownloadError {
 impl Hinted for DownloadFailed {
     fn hint(&self) -> Option<Hint> {
         match self.kept {
-            Some(_) => Some(Hint::new("the same command resumes from there")),
-            None => self.error.hint(),
+            Some(_) if !self.error.is_about_name() => {
+                Some(Hint::new("the same command resumes from there"))
+            }
+            _ => self.error.hint(),
         }
     }
 }

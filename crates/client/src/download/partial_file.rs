@@ -215,9 +215,8 @@ impl<'t> TargetName<'t> {
     /// Opens the file of an earlier process, if it can be resumed; `is_checked` says whether the
     /// digest of the whole is compared at the end.
     pub(super) fn earlier(&self, url: &str, is_checked: bool) -> Result<Option<PartialFile<'t>>> {
-        let is_there = statat(self.folder, self.part_name(), AtFlags::SYMLINK_NOFOLLOW).is_ok();
-        if !is_there || journal::read::<JournalSubject>(self.folder, &self.journal_name()).is_none()
-        {
+        let known = journal::read::<JournalSubject>(self.folder, &self.journal_name());
+        if !self.has_part() || known.is_none() {
             return Ok(None);
         }
         let atomic = self.locked()?;
@@ -248,6 +247,11 @@ impl<'t> TargetName<'t> {
         let JournalContents { subject, present, .. } = known;
         let is_it = subject.url == url && subject.inode == inode && subject.size == Some(size);
         (is_it && present == [0..size]).then_some(subject.version)
+    }
+
+    /// Returns whether there is a partial file.
+    pub(super) fn has_part(&self) -> bool {
+        statat(self.folder, self.part_name(), AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
     /// Returns whether names can only be added to the folder: a part could not get its name.
@@ -282,8 +286,7 @@ impl<'t> TargetName<'t> {
 
     /// Returns the error for a partial file that could not be opened or created.
     fn not_opened(&self, name: &OsStr, error: io::Error) -> DownloadError {
-        let is_there = || statat(self.folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
-        if error.kind() == io::ErrorKind::PermissionDenied && is_there() {
+        if error.kind() == io::ErrorKind::PermissionDenied && self.has_part() {
             return DownloadError::Foreign { name: name.to_owned(), journal: None };
         }
         DownloadError::local(Action::Creating)(error)

@@ -409,3 +409,30 @@ fn what_another_user_has_put_into_a_shared_folder_is_not_trusted() {
     let failed = client.get(&server.url("/")).unwrap_err();
     assert!(matches!(failed.error, DownloadError::Exists), "{failed:?}");
 }
+
+#[test]
+fn a_complete_file_whose_name_is_taken_meanwhile_is_kept() {
+    let bytes = noise(LEN);
+    let body = Arc::clone(&bytes);
+    let mut client = Client::with(1);
+    client.if_exists = IfExists::SameIsFine;
+    let path = client.path();
+    let server = Server::start(move |asked, stream| {
+        if asked.number == 0 {
+            fs::write(&path, "precious")?;
+        }
+        give(asked, stream, &body, TAG)
+    });
+    let failed = client.get(&server.url("/")).unwrap_err();
+    assert!(matches!(failed.error, DownloadError::Exists), "{failed:?}");
+    assert_eq!(failed.kept.unwrap().bytes, LEN as u64);
+    assert_eq!(client.names(), ["file", "file.part", "file.part.journal"]);
+    assert_eq!(fs::read(client.path()).unwrap(), b"precious");
+    // And where a folder has the name.
+    fs::remove_file(client.path()).unwrap();
+    fs::create_dir(client.path()).unwrap();
+    client.get(&server.url("/")).unwrap_err();
+    fs::remove_dir(client.path()).unwrap();
+    client.if_exists = IfExists::Replace;
+    assert_eq!(client.gets(&server.url("/"), &bytes).resumed_at, LEN as u64);
+}

@@ -86,11 +86,19 @@ impl Download<'_, '_> {
             }
             _ => Existing::Keep,
         };
-        atomic.commit(existing).map_err(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => DownloadError::Exists,
-            std::io::ErrorKind::StaleNetworkFileHandle => DownloadError::Replaced,
-            _ => DownloadError::Local { action: Action::Writing, source: error },
-        })?;
+        if let Err(error) = atomic.commit(existing) {
+            let error = match error.kind() {
+                std::io::ErrorKind::AlreadyExists => DownloadError::Exists,
+                std::io::ErrorKind::StaleNetworkFileHandle => DownloadError::Replaced,
+                _ => DownloadError::Local { action: Action::Writing, source: error },
+            };
+            let is_kept = is_partial && !matches!(error, DownloadError::Replaced);
+            if let Some(name) = self.name().filter(|name| is_kept && name.has_part()) {
+                // A later process only has to name it.
+                self.unnamed = Some(PartialInfo { name: name.part_name().into(), bytes: total });
+            }
+            return Err(error);
+        }
         if let Some(name) = self.name().filter(|_| self.is_on_disk) {
             // The partial file of a version that was discarded has no bytes.
             name.forget(!is_partial);
@@ -115,7 +123,8 @@ impl Download<'_, '_> {
     /// Returns the failure, with what is kept.
     pub(super) fn failed(mut self, error: DownloadError) -> DownloadFailed {
         let kept = self.here();
-        if let (true, Some(name), 0) = (self.is_on_disk, self.name(), kept) {
+        let unnamed = self.unnamed.take();
+        if let (true, Some(name), 0, None) = (self.is_on_disk, self.name(), kept, &unnamed) {
             self.partial = None;
             name.forget(true);
         }
@@ -124,9 +133,8 @@ impl Download<'_, '_> {
             partial.leave();
         }
         let name = self.name().filter(|_| is_kept);
-        let kept = name
-            .map(|name| PartialInfo { name: name.part_name().into_boxed_os_str(), bytes: kept })
-            .map(Box::new);
+        let kept = name.map(|name| PartialInfo { name: name.part_name().into(), bytes: kept });
+        let kept = kept.or(unnamed).map(Box::new);
         DownloadFailed {
             error,
             report: Box::new(self.report),

@@ -11,7 +11,7 @@ use url::Url;
 
 use super::mirrors::MirrorServer;
 use crate::backoff::Backoff;
-use crate::download::error::{DownloadError, Result};
+use crate::download::error::{DownloadError, PartialInfo, Result};
 use crate::download::interpret::StrongValidator;
 use crate::download::options::{DownloadEvent, DownloadOptions, Gauge, Target};
 use crate::download::partial_file::{PartialFile, TargetName};
@@ -51,6 +51,8 @@ pub(in crate::download) struct Download<'j, 'a> {
     pub(super) unless: Option<(RecordedVersion, u64)>,
     /// The URL that the version is of, to which redirects may have led.
     pub(super) answered_url: Option<Url>,
+    /// The complete file that could not get its name.
+    pub(super) unnamed: Option<PartialInfo>,
     /// Whether the workers have failed as many times in a row as is allowed.
     pub(super) is_given_up: bool,
     pub(super) report: Report,
@@ -93,6 +95,7 @@ impl<'j, 'a> Download<'j, 'a> {
             request_mode: RequestMode::Ranges,
             unless: None,
             answered_url: None,
+            unnamed: None,
             is_given_up: false,
             report: Report::default(),
             connections: 0,
