@@ -148,12 +148,14 @@ fn it_goes_where_it_is_told() {
     stage.get(&[&url, "-o", "named"]).succeeded();
     stage.has_it("named");
     // A link is followed, and what it leads to replaced.
-    fs::write(stage.here.path().join("named"), "old").unwrap();
-    symlink("named", stage.here.path().join("link")).unwrap();
-    stage.get(&[&url, "-o", "link"]).succeeded();
-    fs::remove_file(stage.here.path().join("link")).unwrap();
-    stage.has_it("named");
-    fs::remove_file(stage.here.path().join("named")).unwrap();
+    for (options, link) in [("-olink", "link"), ("-N", "file"), ("-f", "file")] {
+        fs::write(stage.here.path().join("named"), "old").unwrap();
+        symlink("named", stage.here.path().join(link)).unwrap();
+        stage.get(&[&url, options]).succeeded();
+        fs::remove_file(stage.here.path().join(link)).unwrap();
+        stage.has_it("named");
+        fs::remove_file(stage.here.path().join("named")).unwrap();
+    }
     stage.get(&[&url, "-o", "/dev/null"]).succeeded();
     fs::create_dir(stage.here.path().join("dir")).unwrap();
     stage.get(&[&url, "-d", "dir"]).succeeded();
@@ -177,7 +179,10 @@ fn what_is_here_is_not_fetched_again_and_not_overwritten() {
     stage.get(&[&url]).succeeded();
     let again = stage.get(&[&url, "--json"]).succeeded().receipt();
     assert_eq!((&again["was_here"], &again["bytes"]), (&true.into(), &0.into()));
+    let time = || fs::metadata(stage.here.path()).unwrap().modified().unwrap();
+    let before = time();
     assert!(stage.get(&[&url]).succeeded().stderr.contains("file is here already"));
+    assert_eq!(time(), before, "the folder has changed");
     fs::write(stage.here.path().join("file"), "mine").unwrap();
     stage.get(&[&url]).failed(1, &["a different file", "--force"]);
     assert_eq!(fs::read(stage.here.path().join("file")).unwrap(), b"mine");

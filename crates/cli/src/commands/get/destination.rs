@@ -52,7 +52,7 @@ impl GetDestination {
             }
             Some(path) => {
                 let if_exists = if args.update { IfExists::Update } else { IfExists::Replace };
-                Self::named(&followed(path)?, if_exists)
+                Self::named(path, if_exists)
             }
             None => {
                 let name = match &item.out {
@@ -82,13 +82,17 @@ impl GetDestination {
         }
     }
 
-    /// Creates the destination of a file at this path.
+    /// Creates the destination of a file at this path, or of the file to which a link there leads.
     fn named(path: &Path, if_exists: IfExists) -> Result<Self> {
-        let name = path.file_name().ok_or_else(|| GetError::NotAName(path.to_owned()))?;
+        if path.file_name().is_none() {
+            return Err(GetError::NotAName(path.to_owned()).into());
+        }
         if atomic_file::names_folder(path) && !path.is_dir() {
             return Err(Errno::NOTDIR).with_path(Action::Creating, path);
         }
-        let parent = atomic_file::folder_of(path);
+        let file = followed(path)?;
+        let name = file.file_name().ok_or_else(|| GetError::NotAName(path.to_owned()))?;
+        let parent = atomic_file::folder_of(&file);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = openat(CWD, parent, flags, Mode::empty()).with_path("opening", parent)?;
         Ok(Self::Named { path: path.to_owned(), folder, name: name.to_owned(), if_exists })

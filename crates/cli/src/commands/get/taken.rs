@@ -1,5 +1,6 @@
 //! The names that the files of one command have taken.
 
+use std::cell::LazyCell;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -54,13 +55,14 @@ impl TakenNames {
             }
             return Err(earlier.in_the_way(item, path, "has that name already"));
         }
-        let ignores_case = ignores_case(folder);
-        if let Some(earlier) = alike.first().filter(|_| ignores_case) {
+        // Found out only if it matters, as it changes the folder's time.
+        let ignores_case = LazyCell::new(|| ignores_case(folder));
+        if let Some(earlier) = alike.first().filter(|_| *ignores_case) {
             return Err(earlier.in_the_way(item, path, "has that name already in another case"));
         }
         let find = |name: &OsStr| {
             let alike = taken.get(&folded(name))?;
-            alike.iter().find(|it| ignores_case || it.name == name)
+            alike.iter().find(|it| it.name == name || *ignores_case)
         };
         // Two files at once would write to what both call by this name.
         if let Some(earlier) = partial_names(name).iter().find_map(|name| find(name)) {
