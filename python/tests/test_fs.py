@@ -231,6 +231,43 @@ def test_passwords_are_for_parts_and_whole_files(folder):
     assert (folder / "fetched").read_text() == "text"
 
 
+def test_fields_are_sent_to_no_server_to_which_a_redirect_leads(folder):
+    seen = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            seen.append((self.path, self.headers.get("X-Key")))
+            if self.path == "/file":
+                self.send_response(200)
+            else:
+                self.send_response(302)
+                self.send_header("Location", "/other" if self.path == "/" else f"{other}file")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_args):
+            pass
+
+    servers = [http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) for _ in range(2)]
+    for server in servers:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    url, other = [f"http://127.0.0.1:{server.server_address[1]}/" for server in servers]
+    fs = fsspec.filesystem("underpass+http", headers={"X-Key": "secret"}, skip_instance_cache=True)
+    assert fs.cat_file(url) == b""
+    assert seen == [("/", "secret"), ("/other", "secret"), ("/file", None)]
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def test_two_urls_of_one_name_are_not_fetched_to_one_file(served, folder):
+    (folder / "data/inner/table.csv").write_text("another")
+    fs, _ = fsspec.url_to_fs("underpass+" + served.url)
+    with pytest.raises(ValueError, match="same name"):
+        fs.get([served.url + "table.csv", served.url + "inner/table.csv"], "fetched/")
+    assert not (folder / "fetched/table.csv").exists()
+
+
 def test_progress_ends_with_the_size(served):
     callback = fsspec.Callback()
     fs, path = fsspec.url_to_fs("underpass+" + served.url + "inner/one")

@@ -42,6 +42,17 @@ def test_a_fetched_file_is_the_served_one(data, folder):
     assert server.receipt["bytes"] >= 6_000_000
 
 
+def test_names_that_would_become_others_are_refused(data, folder):
+    with underpass.Server(data, upload=True) as server:
+        with pytest.raises(ValueError, match="%23"):
+            underpass.put(data / "file", server.url + "new#1")
+        with pytest.raises(NotADirectoryError):
+            underpass.get(server.url + "file", "new/")
+        with pytest.raises(TypeError, match="user"):
+            underpass.get(server.url + "file", "fetched", user="me")
+    assert os.listdir(data) == ["file"] and os.listdir(folder) == ["data"]
+
+
 def test_receipts_have_the_fields_of_the_program(data):
     with underpass.Server(data, upload=True) as server:
         url = server.url + "file"

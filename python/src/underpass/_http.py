@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import Any, Iterable, Mapping, Optional, Tuple, Union
 
 from . import _native
@@ -79,7 +81,10 @@ def get(
         "sync": sync,
         "mechanism": mechanism,
     }
-    return unwrap(call(_native.get, url, as_path(path), options, _requests("get", requests), cancel, progress))
+    to = as_path(path)
+    if to.endswith("/") and not os.path.isdir(to):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), to)
+    return unwrap(call(_native.get, url, to, options, _requests("get", requests), cancel, progress))
 
 
 def get_tree(
@@ -169,6 +174,9 @@ def put(
         "integrity": integrity,
         "mechanism": mechanism,
     }
+    if "#" in url:
+        # Several names of a folder could become one.
+        raise ValueError(f"what follows '#' is not sent: write %23 instead: {url}")
     return unwrap(call(_native.put, as_path(path), url, options, _requests("put", requests), cancel, progress))
 
 
@@ -196,6 +204,8 @@ def _request_options(
     pins: Union[str, Iterable[str]] = (),
 ) -> Mapping[str, Any]:
     """Returns the options of requests with their defaults."""
+    if isinstance(user, str):
+        raise TypeError("user: a name and a password are needed, not one text")
     return {
         "user": None if user is None else tuple(user),
         "bearer": bearer,

@@ -28,12 +28,14 @@ from base64 import b64encode
 from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Tuple
 from urllib.parse import unquote
 
+from aiohttp import TraceConfig
 from fsspec.asyn import sync
 from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.implementations.http import HTTPFileSystem
 from fsspec.implementations.local import make_path_posix
 from fsspec.core import has_magic
 from fsspec.utils import isfilelike, other_paths
+from yarl import URL
 
 from . import _http
 from ._error import Error, Progress, Receipt
@@ -75,6 +77,7 @@ class UnderpassFileSystem(HTTPFileSystem):  # type: ignore[misc]
         # Parts are counted in bytes of the file itself, which some servers send packed.
         identity = {"Accept-Encoding": "identity"}
         client["headers"] = {**identity, **client.get("headers", {}), **fields}
+        client["trace_configs"] = [*client.get("trace_configs", ()), _dropping(fields)]
         if user is not None:
             encoded = b64encode(":".join(user).encode()).decode()
             client["headers"]["Authorization"] = f"Basic {encoded}"
@@ -164,6 +167,8 @@ class UnderpassFileSystem(HTTPFileSystem):  # type: ignore[misc]
         names = [_decoded(url) for url in urls]
         paths = other_paths(names, lpath, exists=into, flatten=not is_one) if urls else []
         _check_contained(lpath, paths)
+        if len(set(paths)) < len(paths):
+            raise ValueError(f"several of these URLs have the same name: {', '.join(urls)}")
         return urls, paths
 
     async def _is_folder(self, url: str) -> bool:
@@ -239,6 +244,21 @@ class UnderpassFileSystem(HTTPFileSystem):  # type: ignore[misc]
     def put_file(self, *args: Any, **kwargs: Any) -> Any:
         """Sends a file; see fsspec."""
         return self._interruptible(self._put_file, *args, **kwargs)
+
+
+def _dropping(fields: Mapping[str, str]) -> TraceConfig:
+    """Returns what keeps these fields from another server to which a redirect leads."""
+
+    async def on_redirect(_session: Any, _context: Any, params: Any) -> None:
+        answered = params.response
+        to = answered.headers.get("Location") or answered.headers.get("URI") or ""
+        if answered.url.join(URL(to)).origin() != answered.url.origin():
+            for name in fields:
+                params.headers.popall(name, None)
+
+    config = TraceConfig()
+    config.on_request_redirect.append(on_redirect)
+    return config
 
 
 def _decoded(url: str) -> str:
