@@ -87,6 +87,38 @@ fn the_rest_of_a_file_is_not_put_behind_the_beginning_of_an_older_one() {
     assert_eq!(fs::read(server.path("file")).unwrap(), b"new..");
 }
 
+#[test]
+fn what_is_appended_in_parts_does_not_replace_a_newer_file() {
+    let server = open_site().start();
+    let ranges = |first: usize| {
+        [first..first + 2, first + 2..first + 4].map(|range| {
+            format!("Content-Range: bytes {}-{}/{}", range.start, range.end - 1, first + 4)
+        })
+    };
+    for (present, meanwhile, status, expected) in
+        [("old", true, 503, "new"), ("new", false, 204, "new..::")]
+    {
+        fs::write(server.path("file"), present).unwrap();
+        let [first, last] = ranges(present.len());
+        assert_eq!(put(&server, "/file", &[&first], b"..").status, 202);
+        let mut client = begin(&server, "PUT", "/file", &last);
+        if meanwhile {
+            put_by_another(&server, "/file", b"new");
+        }
+        client.send("::");
+        assert_eq!(client.reply().status, status, "{meanwhile}");
+        assert_eq!(fs::read_to_string(server.path("file")).unwrap(), expected);
+    }
+    // A whole file does not depend on the one that it replaces.
+    let [first, last] = ranges(0);
+    assert_eq!(put(&server, "/file", &[&first], b"AB").status, 202);
+    let mut client = begin(&server, "PUT", "/file", &last);
+    put_by_another(&server, "/file", b"new");
+    client.send("CD");
+    assert_eq!(client.reply().status, 204);
+    assert_eq!(fs::read(server.path("file")).unwrap(), b"ABCD");
+}
+
 /// Begins an upload to `/in/july/report`, has the folder moved, and returns how the upload ends.
 fn moved_meanwhile(verb: &str, field: &str, replaced: bool, by: impl Fn(&Running)) -> u16 {
     let site = open_site().with_site(|site| site.changes.delete = true);

@@ -57,7 +57,7 @@ pub(crate) fn respond(upload: &mut ActiveUpload<'_>) -> Result<Response> {
     let target = upload.target()?;
     let id = part_id(upload, &target);
     let version = part_version(upload, &target, id)?;
-    let is_current = version.is_some_and(|of| of == target.part_version(of.total));
+    let is_current = version.is_some_and(|of| of.is_same(&target.part_version(of.total)));
     let len = if is_current { part_len(upload, &target, id)? } else { None };
     let Some(len) = len else {
         return Err(UploadRefusal::new(404, "there is no unfinished upload of this file"));
@@ -69,22 +69,23 @@ pub(crate) fn respond(upload: &mut ActiveUpload<'_>) -> Result<Response> {
 }
 
 /// Opens the existing part of the file, cut to where the body begins. If it begins with a copy of
-/// the existing file instead, the entity tag of that is returned, too.
+/// the existing file, the entity tag of that is returned, too.
 fn begin<'a, 't>(
     upload: &ActiveUpload<'a>,
     target: &'t UploadTarget,
     range: ContentRange,
 ) -> Result<(PartialUpload<'a>, AtomicFile, Option<&'t str>)> {
     let part = PartialUpload::acquire(upload, target, part_id(upload, target))?;
-    let version = target.part_version(range.total);
+    let mut version = target.part_version(range.total);
     if range.first == 0 {
         // It begins anew, and gets the space of what is there.
         part.remove(target)?;
     }
     let have = part.len(target)?;
-    let have = match part.version(target)? {
+    let known = part.version(target)?;
+    let have = match &known {
         _ if have.is_none() => have,
-        Some(known) if known == version => have,
+        Some(known) if known.is_same(&version) => have,
         // Another version has been stored since, and this request continues that one.
         Some(known) if known.total != version.total && known.replaces != version.replaces => None,
         _ => {
@@ -94,6 +95,7 @@ fn begin<'a, 't>(
     };
     let present = target.present.as_ref().map_or(0, |present| present.len);
     let is_copied = have.is_none() && range.first > 0;
+    version.is_copied = is_copied || have.is_some() && known.is_some_and(|known| known.is_copied);
     // The file of this name may be an older version of the one whose beginning was sent.
     let is_continued = range.first == present || upload.names_version();
     let there = have.unwrap_or(if is_continued { present } else { 0 });
@@ -104,12 +106,12 @@ fn begin<'a, 't>(
     upload.check_room(target, if is_copied { range.total } else { range.total - range.first })?;
     let kept = if is_copied { 0 } else { range.first };
     let new_file = part.open(target, kept)?;
+    let base = target.present.as_ref().filter(|_| version.is_copied).map(|present| &*present.etag);
     upload.site.shared.uploads.versions.record(new_file.file(), version);
     let prepared =
         if is_copied { copy_existing(upload, new_file.file(), range.first) } else { Ok(()) };
     let end = range.first + range.len;
     let prepared = prepared.and_then(|()| upload.reserve(target, &new_file, range.first, end));
-    let base = target.present.as_ref().filter(|_| is_copied).map(|present| &*present.etag);
     match prepared {
         Ok(()) => Ok((part, new_file, base)),
         Err(refusal) => {

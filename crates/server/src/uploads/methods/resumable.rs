@@ -150,7 +150,7 @@ fn patch(upload: &mut ActiveUpload<'_>, target: &UploadTarget, id: &UploadId) ->
     }
     if let (None, Some(total)) = (known, length) {
         // Section 4.1.3: a length that comes later holds from then on, too.
-        let version = PartVersion { total, replaces: String::new() };
+        let version = PartVersion { total, ..PartVersion::default() };
         upload.site.shared.uploads.versions.record(new_file.file(), version);
     }
     upload.superseded_by(part.superseded());

@@ -97,7 +97,8 @@ impl UploadTarget {
     /// Returns the version of an upload of `total` bytes that begins now.
     pub(crate) fn part_version(&self, total: u64) -> PartVersion {
         let present = self.present.as_ref();
-        PartVersion { total, replaces: present.map_or_else(String::new, |file| file.etag.clone()) }
+        let replaces = present.map_or_else(String::new, |file| file.etag.clone());
+        PartVersion { total, replaces, is_copied: false }
     }
 
     /// Returns the path of another name in the same folder, from the root.

@@ -15,18 +15,27 @@ use underpass_engine::wait::lock;
 use super::unfinished::MAX_PARTS;
 
 /// The version of a file that is uploaded, as far as the server knows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct PartVersion {
     /// The length of the complete file.
     pub(crate) total: u64,
     /// The entity tag of the file that had the name when the upload began; empty if none had it.
     pub(crate) replaces: String,
+    /// Whether the part begins with a copy of that file.
+    pub(crate) is_copied: bool,
 }
 
 impl PartVersion {
     fn parse(note: &[u8]) -> Option<Self> {
-        let (total, replaces) = str::from_utf8(note).ok()?.split_once(' ')?;
-        Some(Self { total: total.parse().ok()?, replaces: replaces.to_owned() })
+        let (total, rest) = str::from_utf8(note).ok()?.split_once(' ')?;
+        let copied = rest.strip_suffix(COPIED);
+        let replaces = copied.unwrap_or(rest).to_owned();
+        Some(Self { total: total.parse().ok()?, replaces, is_copied: copied.is_some() })
+    }
+
+    /// Returns whether a part of one can be continued with bytes of the other.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        (self.total, &self.replaces) == (other.total, &other.replaces)
     }
 }
 
@@ -50,7 +59,8 @@ impl PartVersions {
 
     /// Notes the version of a part.
     pub(crate) fn record(&self, part: &File, version: PartVersion) {
-        let text = format!("{} {}", version.total, version.replaces);
+        let copied = if version.is_copied { COPIED } else { "" };
+        let text = format!("{} {}{copied}", version.total, version.replaces);
         let is_noted = fsetxattr(part, ATTRIBUTE, text.as_bytes(), XattrFlags::empty()).is_ok();
         if let (false, Ok(stat)) = (is_noted, fstat(part)) {
             let mut versions = lock(&self.0);
@@ -78,6 +88,9 @@ impl PartVersions {
 }
 
 const ATTRIBUTE: &CStr = c"user.underpass.upload";
+
+/// The end of the note of a part that begins with a copy.
+const COPIED: &str = " copied";
 
 /// The maximum length of a note: a number and an entity tag of this server.
 const MAX_NOTE: usize = 256;
