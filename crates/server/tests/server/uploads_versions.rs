@@ -194,15 +194,21 @@ fn a_part_whose_digest_differs_is_not_kept() {
     assert_eq!(patch(&server, &url, 0, 0, &[&right], b"good").status, 204);
     assert_eq!(patch(&server, &url, 4, 0, &[&right], b"bad!").status, 400);
     assert_eq!(server.ask("HEAD", &url, &[]).field("Upload-Offset"), Some("4"));
+    // Nor is the last part a reason to lose the others.
+    assert_eq!(patch(&server, &url, 4, 1, &[&right], b"bad!").status, 400);
+    assert_eq!(server.ask("HEAD", &url, &[]).field("Upload-Offset"), Some("4"));
     assert_eq!(patch(&server, &url, 4, 1, &[&wrong], b"bad!").status, 201);
     assert_eq!(server.get("/file").text(), "goodbad!");
     // With the first request, and by Content-Range.
     assert_eq!(put(&server, "/file", &["Upload-Complete: ?0", &right], b"bad!").status, 400);
     assert_eq!(put_range(&server, &[&right], "0-3/12", b"bad!").status, 400);
     assert_eq!(kept(&server), None);
-    assert_eq!(put_range(&server, &[&right], "0-3/12", b"good").status, 202);
-    assert_eq!(put_range(&server, &[&right], "4-7/12", b"bad!").status, 400);
-    assert_eq!(kept(&server), Some(4));
+    for total in [12, 8] {
+        let [first, second] = ["0-3", "4-7"].map(|range| format!("{range}/{total}"));
+        assert_eq!(put_range(&server, &[&right], &first, b"good").status, 202);
+        assert_eq!(put_range(&server, &[&right], &second, b"bad!").status, 400);
+        assert_eq!(kept(&server), Some(4));
+    }
     assert_eq!(server.get("/file").text(), "goodbad!");
 }
 

@@ -33,7 +33,8 @@ pub(crate) fn put(upload: &mut ActiveUpload<'_>, range: ContentRange) -> Result<
         return outcome.and_then(|_| Err(UploadRefusal::new(400, MISSING)));
     }
     let is_whole = matches!(outcome, Ok(len) if len == range.len) && range.is_last();
-    if outcome.is_ok() && !is_whole {
+    // The bytes before the body are kept if its digest is wrong.
+    if outcome.is_ok() && (!is_whole || range.first > 0) {
         new_file = check_content(upload, new_file, range.first)?;
     }
     let synced = if is_whole { Ok(()) } else { record_synced(upload, &mut new_file, written) };

@@ -184,7 +184,8 @@ fn append(
     let offset = step.offset + upload.received();
     match outcome {
         Ok(_) => {
-            if !step.is_complete {
+            // The bytes before the body are kept if its digest is wrong.
+            if !step.is_complete || step.offset > 0 {
                 new_file = check_content(upload, new_file, step.offset)?;
             }
             finish_step(upload, target, part, new_file, UploadStep { offset, ..step })
