@@ -118,6 +118,29 @@ fn what_is_to_stay_free_on_the_disk_does() {
     }
 }
 
+#[test]
+fn a_change_takes_no_more_room_than_its_body_until_that_is_complete() {
+    let Some((server, disk)) = half_free(FileSystem::Tmpfs, MinFree::Bytes(0)) else { return };
+    assert_eq!(put(&server, "/file", &[], &pattern(8 << 20)).status, 201);
+    let before = free(&disk);
+    let mut clients = [(); 5].map(|()| server.connect());
+    for client in &mut clients {
+        let fields = ["X-Update-Range: append", "Content-Length: 2", "Expect: 100-continue"];
+        client.send(request("PATCH", "/file", &fields));
+        assert_eq!(client.head().unwrap().status, 100);
+        client.send("a");
+    }
+    assert!(free(&disk) + (1 << 20) > before);
+    for client in &mut clients {
+        client.send("b");
+        assert_eq!(client.reply().status, 204);
+    }
+    let file = fs::read(disk.root().join("folder/file")).unwrap();
+    assert!(file == [pattern(8 << 20), b"ab".repeat(5)].concat());
+    assert_eq!(names_of(&disk), ["file"]);
+    drop(server);
+}
+
 /// All names in the folder that is served.
 fn names_of(disk: &Mounted) -> Vec<String> {
     underpass_testkit::names(&disk.root().join("folder"))

@@ -1,7 +1,8 @@
-//! PATCH with `X-Update-Range`: writes into the middle of a file, or after its end. The new version
-//! is made in a separate file, and the old one stays whole until then. If that one was changed
-//! meanwhile, the new version is made of what it is now.
+//! PATCH with `X-Update-Range`: writes into the middle of a file, or after its end. Once the body is
+//! complete, the new version is made in a separate file of what is there then, and the old one stays
+//! whole until that has its name.
 
+use std::fs::File;
 use std::os::fd::AsFd;
 
 use underpass_engine::atomic_file::AtomicFile;
@@ -12,7 +13,7 @@ use crate::routing::response::Response;
 use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::methods::put::{FinishOptions, finish};
 use crate::uploads::parts::part::copy_existing;
-use crate::uploads::parts::target::UploadTarget;
+use crate::uploads::parts::target::{ExistingFile, UploadTarget};
 use crate::uploads::refusal::{Result, UploadRefusal};
 use underpass_protocol::upload::{PARTIAL_UPLOAD, UpdateRange};
 
@@ -29,41 +30,43 @@ pub(crate) fn patch(upload: &mut ActiveUpload<'_>) -> Result<Response> {
         return Err(UploadRefusal::new(400, detail));
     };
     let target = upload.target()?;
-    let mut made = PatchedFile::copy(upload, &target, &range)?;
+    let place = PatchPlace::find(upload, &target, &range)?;
+    upload.check_room(&target, place.end)?;
+    // A body that does not come takes no more space than it has bytes.
+    let folder = target.folder.as_fd().try_clone_to_owned()?;
+    let body = AtomicFile::create_in(folder, &target.name, target.mode())?;
+    upload.reserve(&target, &body, 0, upload.expected().unwrap_or(0))?;
     upload.send_continue()?;
-    let max = upload.site.settings.changes.limit.map(|limit| limit.saturating_sub(made.start));
-    let received = upload.body(made.file.file(), made.start, max)?;
+    let max = upload.site.settings.changes.limit.map(|limit| limit.saturating_sub(place.start));
+    let received = upload.body(body.file(), 0, max)?;
     if !range.fits(received) {
         return Err(UploadRefusal::new(400, NO_FIT));
     }
     // Each of several changes at once is one of what the one before it has made.
     let _turn = upload.site.shared.uploads.turns.wait(&target)?;
     for _ in 0..MAX_ATTEMPTS {
+        let made = PatchedFile::copy(upload, &target, &range)?;
+        made.take_body(body.file(), received)?;
         let present = target.existing_file(&upload.site.root)?;
         if present.is_some_and(|present| present.etag == made.base) {
+            upload.content_moved(made.start);
             let options = FinishOptions { base: Some(&made.base), ..FinishOptions::default() };
             return finish(upload, &target, made.file, options);
         }
-        let next = PatchedFile::copy(upload, &target, &range)?;
-        next.take_body(&made, received)?;
-        upload.content_moved(next.start);
-        made = next;
     }
     Err(UploadRefusal::changed())
 }
 
-/// The new version of a file while it is made.
-struct PatchedFile {
-    file: AtomicFile,
-    /// The entity tag of the version that it is made of.
-    base: String,
-    /// Where the body belongs.
+/// Where the body belongs in the present version.
+struct PatchPlace {
+    present: ExistingFile,
     start: u64,
+    /// The length of the new version.
+    end: u64,
 }
 
-impl PatchedFile {
-    /// Copies the present version, if the body belongs into it.
-    fn copy(upload: &ActiveUpload<'_>, target: &UploadTarget, range: &UpdateRange) -> Result<Self> {
+impl PatchPlace {
+    fn find(upload: &ActiveUpload<'_>, target: &UploadTarget, range: &UpdateRange) -> Result<Self> {
         let Some(present) = target.existing_file(&upload.site.root)? else {
             return Err(UploadRefusal::new(404, "there is no file to change"));
         };
@@ -79,6 +82,23 @@ impl PatchedFile {
         let body = upload.expected().unwrap_or(upload.received());
         let end = len.max(start.saturating_add(body));
         upload.check_size(end)?;
+        Ok(Self { present, start, end })
+    }
+}
+
+/// The new version of a file while it is made.
+struct PatchedFile {
+    file: AtomicFile,
+    /// The entity tag of the version that it is made of.
+    base: String,
+    /// Where the body belongs.
+    start: u64,
+}
+
+impl PatchedFile {
+    /// Copies the present version, if the body belongs into it.
+    fn copy(upload: &ActiveUpload<'_>, target: &UploadTarget, range: &UpdateRange) -> Result<Self> {
+        let PatchPlace { present, start, end } = PatchPlace::find(upload, target, range)?;
         let folder = target.folder.as_fd().try_clone_to_owned()?;
         let file = AtomicFile::create_in(folder, &target.name, target.mode())?;
         {
@@ -87,13 +107,13 @@ impl PatchedFile {
             upload.check_room(target, end)?;
             file.reserve(end)?;
         }
-        copy_existing(upload, file.file(), len)?;
+        copy_existing(upload, file.file(), present.len)?;
         Ok(Self { file, base: present.etag, start })
     }
 
-    /// Copies the body from a version that was made before.
-    fn take_body(&self, from: &Self, len: u64) -> Result<()> {
-        let body = Source::range(from.file.file(), from.start, len);
+    /// Copies the body to its place.
+    fn take_body(&self, body: &File, len: u64) -> Result<()> {
+        let body = Source::range(body, 0, len);
         let sink = Sink::of(self.file.file())?.at(self.start);
         match Transfer::new(body, sink).run() {
             Ok(_) => Ok(()),
