@@ -203,10 +203,10 @@ fn owners_of_parts_survive_a_restart() {
 }
 
 #[test]
-fn an_upload_stays_that_of_its_site_whatever_the_order_of_its_names() {
+fn an_upload_stays_that_of_its_site_when_that_gets_other_names() {
     let site = open_site();
     let (root, changes) = (site.path(""), site.settings.sites[0].changes);
-    let named = |names: [&str; 2]| {
+    let named = |names: &[&str]| {
         let site = Site::new().with(|settings| {
             let site = &mut settings.sites[0];
             (site.root, site.changes) = (Some(root.clone()), changes);
@@ -214,11 +214,23 @@ fn an_upload_stays_that_of_its_site_whatever_the_order_of_its_names() {
         });
         site.start()
     };
-    let server = named(["c.test", "a.test"]);
+    let server = named(&["c.test", "b.test"]);
     let created = server.ask("PUT", "http://c.test/file", &["Upload-Complete: ?0"]);
     let location = format!("http://c.test{}", created.field("Location").unwrap());
-    let again = named(["a.test", "c.test"]);
-    assert_eq!(again.ask("HEAD", &location, &[]).field("Upload-Offset"), Some("0"));
+    let part = ["Content-Range: bytes 0-0/2"];
+    assert_eq!(put(&server, "http://c.test/other", &part, b"a").status, 202);
+    let kept = |server: &Running| server.ask("HEAD", "http://c.test/other?partial", &[]).status;
+    for names in [&["b.test", "c.test"][..], &["a.test", "b.test", "c.test"]] {
+        let again = named(names);
+        assert_eq!(again.ask("HEAD", &location, &[]).field("Upload-Offset"), Some("0"));
+        assert_eq!(kept(&again), 204);
+    }
+    let again = named(&["a.test", "c.test", "b.test"]);
+    put(&again, "http://c.test/other", &[], b"new");
+    assert_eq!(underpass_testkit::names(&root).len(), 2);
+    // It is not that of another site.
+    assert_eq!(put(&again, "http://c.test/other", &part, b"a").status, 202);
+    assert_eq!(kept(&named(&["c.test", "0.test"])), 404);
 }
 
 #[test]

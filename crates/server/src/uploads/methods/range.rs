@@ -7,8 +7,7 @@ use crate::routing::response::Response;
 use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::methods::put::{FinishOptions, finish};
 use crate::uploads::parts::part::{
-    PartialUpload, check_content, copy_existing, name_at_site, part_len, part_version,
-    record_synced,
+    PartialUpload, check_content, copy_existing, id_at_site, part_len, part_version, record_synced,
 };
 use crate::uploads::parts::target::UploadTarget;
 use crate::uploads::refusal::{Result, UploadRefusal};
@@ -128,7 +127,7 @@ fn begin<'a, 't>(
 
 /// Returns the id of a part that has no address of its own.
 fn part_id(upload: &ActiveUpload<'_>, target: &UploadTarget) -> PartId {
-    upload.params.owner.part_of_name(&name_at_site(upload.site, target))
+    id_at_site(upload.site, target, |name| upload.params.owner.part_of_name(name))
 }
 
 const MISSING: &str = "the body is shorter than its Content-Range says";

@@ -17,7 +17,7 @@ use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::interim;
 use crate::uploads::methods::put::{FinishOptions, finish};
 use crate::uploads::parts::part::{
-    PartialUpload, check_content, forget_part, is_begun, name_at_site, part_age, part_len,
+    PartialUpload, check_content, forget_part, id_at_site, is_begun, part_age, part_len,
     part_version, record_synced,
 };
 use crate::uploads::parts::target::{ANY_VERSION, UploadTarget, check_version};
@@ -297,7 +297,8 @@ fn location(upload: &ActiveUpload<'_>, id: &UploadId) -> String {
 
 /// Returns the id of an upload's part, which includes the client as its owner.
 fn part_id(upload: &ActiveUpload<'_>, target: &UploadTarget, id: &UploadId) -> PartId {
-    upload.params.owner.part_of_token(id.token, &name_at_site(upload.site, target))
+    let owner = &upload.params.owner;
+    id_at_site(upload.site, target, |name| owner.part_of_token(id.token, name))
 }
 
 /// Returns the refusal for an upload that does not exist, or no longer.

@@ -231,15 +231,32 @@ pub(crate) fn is_begun(upload: &ActiveUpload<'_>, target: &UploadTarget, id: Par
     upload.site.shared.uploads.locks.is_held(&target.folder, &name)
 }
 
-/// Returns the name by which the parts of a file are identified: another site may serve the same
-/// folder, so that of the site belongs to it. A slash is in neither.
-pub(crate) fn name_at_site(site: &Site, target: &UploadTarget) -> Vec<u8> {
+/// Returns the id of a part, made by `id` of the name of its file: of the part that is there, or
+/// else of a new one.
+pub(crate) fn id_at_site(
+    site: &Site,
+    target: &UploadTarget,
+    id: impl Fn(&[u8]) -> PartId,
+) -> PartId {
+    let ids = ids_at_site(site, target, id);
+    let is_there = |id: &&PartId| {
+        let name = partial_name(target.name.as_bytes(), **id);
+        statat(&target.folder, OsStr::from_bytes(&name), AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    };
+    *ids.iter().find(is_there).unwrap_or(&ids[0])
+}
+
+/// Returns the ids that a part may have, first that of a new one. Another site may serve the same
+/// folder, so a name of the site belongs to that of the file, with a slash, which is in neither. The
+/// names of a site may change, and their order.
+fn ids_at_site(site: &Site, target: &UploadTarget, id: impl Fn(&[u8]) -> PartId) -> Vec<PartId> {
     let file = target.name.as_bytes();
-    // Their order may change.
-    match site.settings.names.iter().map(ToString::to_string).min() {
-        Some(name) => [name.as_bytes(), b"/", file].concat(),
-        None => file.to_vec(),
+    let mut names: Vec<_> = site.settings.names.iter().map(ToString::to_string).collect();
+    if names.is_empty() {
+        return vec![id(file)];
     }
+    names.sort_unstable();
+    names.iter().map(|name| id(&[name.as_bytes(), b"/", file].concat())).collect()
 }
 
 /// Returns the name of a complete part, until it has its final one.
@@ -307,14 +324,16 @@ pub(crate) fn forget_part<'a>(
     upload: &ActiveUpload<'a>,
     target: &UploadTarget,
 ) -> Result<NewestUpload<'a>> {
-    let id = upload.params.owner.part_of_name(&name_at_site(upload.site, target));
-    let name = partial_name(target.name.as_bytes(), id);
-    let locks = &upload.site.shared.uploads.locks;
-    let newest = locks.begin(&target.folder, &name)?;
-    if unlinkat(&target.folder, OsStr::from_bytes(&name), AtFlags::empty()).is_ok() {
-        upload.site.unfinished.remove(&target.path_of(&name));
+    let owner = &upload.params.owner;
+    let mut newest = Vec::new();
+    for id in ids_at_site(upload.site, target, |name| owner.part_of_name(name)) {
+        let name = partial_name(target.name.as_bytes(), id);
+        newest.push(upload.site.shared.uploads.locks.begin(&target.folder, &name)?);
+        if unlinkat(&target.folder, OsStr::from_bytes(&name), AtFlags::empty()).is_ok() {
+            upload.site.unfinished.remove(&target.path_of(&name));
+        }
     }
-    Ok(newest)
+    Ok(newest.swap_remove(0))
 }
 
 /// Keeps the received part of a file, so that its client can resume it with the `missing` range,
@@ -326,11 +345,10 @@ pub(crate) fn keep_part(
     new_file: AtomicFile,
     missing: Range<u64>,
 ) {
-    let id = upload.params.owner.part_of_name(&name_at_site(upload.site, target));
-    let name = partial_name(target.name.as_bytes(), id);
+    let name = newest.name();
     let uploads = &upload.site.shared.uploads;
     let Some(lock) = newest.acquire(upload.connection()) else { return };
-    let partial = OsStr::from_bytes(&name);
+    let partial = OsStr::from_bytes(name);
     let Ok(file) = new_file.file().try_clone() else { return };
     // This gives back the space that was reserved for the rest, and removes an older part.
     let len = missing.start;
@@ -357,7 +375,7 @@ pub(crate) fn keep_part(
     if is_synced {
         uploads.synced.record(&file, len);
     }
-    stale_uploads::add_part(upload.site, target.path_of(&name), &name, SystemTime::now());
+    stale_uploads::add_part(upload.site, target.path_of(name), name, SystemTime::now());
 }
 
 /// Copies the first `len` bytes of the present file into `file`, by sharing its blocks if the file

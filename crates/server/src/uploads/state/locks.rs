@@ -203,6 +203,11 @@ impl<'a> NewestUpload<'a> {
         self.is_newest().then(|| self.locks.insert(holders, self.key.clone(), connection))
     }
 
+    /// Returns the name under which it may leave something.
+    pub(crate) fn name(&self) -> &[u8] {
+        &self.key.name
+    }
+
     fn is_newest(&self) -> bool {
         self.is_newest.load(Ordering::Relaxed)
     }
