@@ -539,6 +539,41 @@ fn the_slow_disk_of_one_site_delays_no_upload_to_another() {
 }
 
 #[test]
+fn a_file_system_that_does_not_answer_delays_no_change_to_sites_on_another() {
+    let Some(stage) = Stage::new() else { return };
+    let (slow, quick) = (folder(), tempfile::tempdir_in("/dev/shm").unwrap());
+    if slow.path().metadata().unwrap().dev() == quick.path().metadata().unwrap().dev() {
+        return underpass_testkit::skip("all is on one file system");
+    }
+    let site = |name: &str, root: &TempDir| {
+        let root = root.path().display();
+        format!(
+            "[[site]]\nnames = ['{name}']\nroot = '{root}'\nallow_upload = true\nsync = 'off'\n"
+        )
+    };
+    let config = stage.other.path().join("underpass.toml");
+    fs::write(&config, site("slow", &slow) + &site("quick", &quick)).unwrap();
+    let path = slow.path().to_str().unwrap();
+    let delay = "inject=linkat:delay_enter=20000000";
+    let mut command = rig::traced(&stage.trace(), &["-P", path, "-e", "trace=linkat", "-e", delay]);
+    command.args(["serve", "-p", "0", "--config"]).arg(&config);
+    let server = Running::listening(command);
+    let put = |host: &str| {
+        let mut curl = Command::new("curl");
+        curl.args(["-sSf", "--noproxy", "*", "-m", "15", "-X", "PUT", "-H", "If-None-Match: *"]);
+        curl.args(["-H", "Content-Length: 0", "-H", &format!("Host: {host}")]);
+        curl.arg(format!("{}file", server.address)).stderr(Stdio::null());
+        curl.spawn().unwrap()
+    };
+    let mut first = put("slow");
+    std::thread::sleep(Duration::from_millis(700));
+    assert!(put("quick").wait().unwrap().success());
+    assert!(!slow.path().join("file").exists());
+    first.kill().unwrap();
+    first.wait().unwrap();
+}
+
+#[test]
 fn a_move_is_not_said_to_be_undone_if_what_it_replaced_cannot_be_removed() {
     let Some(stage) = Stage::new() else { return };
     let served = stage.served.path();

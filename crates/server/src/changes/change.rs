@@ -27,7 +27,7 @@ use crate::changes::tree;
 use crate::changes::tree::TreeCopy;
 use crate::files::root::DiskWait;
 use crate::server::settings::MinFree;
-use crate::server::shared::NamesGuard;
+use crate::server::sites::names_lock::NamesGuard;
 use crate::server::sites::site::Site;
 use crate::uploads::has_room;
 use underpass_protocol::request::destination::{Depth, Destination};
@@ -254,7 +254,7 @@ impl Change {
     /// checks the entity tags that the client expects once more.
     fn hold_names<'s>(&self, site: &'s Site, is_alone: bool) -> Result<NamesGuard<'s>> {
         let is_conditional = self.expected.is_some() || !self.tags.is_empty();
-        let names = site.shared.hold_names(is_alone || is_conditional);
+        let names = site.names.hold(is_alone || is_conditional);
         match self.tags.hold(site) {
             true => Ok(names),
             false => Err(ChangeRefusal::new(412, "the conditions of If no longer hold")),
@@ -325,7 +325,7 @@ fn move_across(
         removed.map_err(|refusal| refusal.beneath(&change.path))?;
         return Ok((aside, report));
     }
-    let _names = site.shared.hold_names(true);
+    let _names = site.names.hold(true);
     let now = tree::stat_entry(folder, name)?;
     if now.is_none_or(|now| Version::from_stat(&now) != Version::from_stat(stat)) {
         return Err(ChangeRefusal::new(

@@ -6,13 +6,12 @@ use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use crate::server::limits::change_slots::ChangeSlots;
 use underpass_cache::{Cache, CacheError, CacheEvent, FillReport};
 use underpass_dav::locks::LockTable;
-use underpass_engine::wait::unpoison;
 
 use crate::archive::Checksums;
 use crate::archive::checksum_jobs::ChecksumJobs;
@@ -55,9 +54,6 @@ pub(crate) struct Shared {
     pub(crate) passwords: Arc<Passwords>,
     /// The uploads under way.
     pub(crate) uploads: Uploads,
-    /// Locked by any change to the name of a file: shared with other changes, or exclusively if the
-    /// change depends on the file that has the name now.
-    names: RwLock<()>,
     /// The number of times that requests have changed names.
     changes: AtomicU64,
     /// The locks of WebDAV, by paths on the disk: sites may share folders.
@@ -112,7 +108,6 @@ impl Shared {
             digests: Digests::default(),
             passwords: Arc::default(),
             uploads: Uploads::new(),
-            names: RwLock::new(()),
             changes: AtomicU64::new(0),
             dav_locks: Mutex::default(),
             changing: Arc::default(),
@@ -193,15 +188,6 @@ impl Shared {
         }
     }
 
-    /// Keeps other requests from giving or taking names. Between the last check of a conditional
-    /// request and its change none may do so; all others may at once.
-    pub(crate) fn hold_names(&self, is_conditional: bool) -> NamesGuard<'_> {
-        match is_conditional {
-            true => NamesGuard::Alone(unpoison(self.names.write())),
-            false => NamesGuard::Together(unpoison(self.names.read())),
-        }
-    }
-
     /// Invalidates the names that workers remember, because names were changed.
     pub(crate) fn names_changed(&self) {
         self.layouts.forget_all();
@@ -235,14 +221,6 @@ impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").field("settings", &self.settings).finish_non_exhaustive()
     }
-}
-
-/// Holds the names until it is dropped.
-pub(crate) enum NamesGuard<'s> {
-    /// Nobody else may give or take names.
-    Alone(#[expect(dead_code, reason = "held")] RwLockWriteGuard<'s, ()>),
-    /// Changes that depend on no other may do so too.
-    Together(#[expect(dead_code, reason = "held")] RwLockReadGuard<'s, ()>),
 }
 
 /// The maximum number of bytes of incomplete requests and handshakes, of all connections together.

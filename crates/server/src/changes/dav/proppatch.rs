@@ -88,7 +88,7 @@ fn change(
     (expected, tags): &Expected,
 ) -> Result<Vec<Option<u16>>> {
     // No other request changes the properties meanwhile, or gives the name to another file.
-    let alone = site.shared.hold_names(true);
+    let alone = site.names.hold(true);
     let file = open(site, path)?;
     let is_other = |expected: &Version| Version::of(&file).is_ok_and(|now| now != *expected);
     if expected.as_ref().is_some_and(is_other) || !tags.hold(site) {

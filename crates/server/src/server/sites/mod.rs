@@ -3,6 +3,7 @@
 
 pub(crate) mod link_targets;
 pub(crate) mod local;
+pub(crate) mod names_lock;
 pub(crate) mod published;
 pub(crate) mod settings;
 pub(crate) mod site;

@@ -61,6 +61,7 @@ impl Sites {
         let all = all.collect::<Result<Vec<_>, ServeError>>()?;
         let (mut all, realms): (Vec<_>, Vec<_>) = all.into_iter().unzip();
         set_realms(&mut all, &realms);
+        share_names(&mut all, before);
         Ok(Self { all: all.into_iter().map(Arc::new).collect(), by_name, default })
     }
 }
@@ -84,6 +85,31 @@ fn set_realms(sites: &mut [Site], before: &[Option<u64>]) {
         };
         sites[place].realm = realm;
     }
+}
+
+/// Gives sites that may serve the same files the same lock: that of a site `before` them, requests
+/// to which may be under way. A disk that does not answer thus holds up only sites that use it.
+fn share_names(sites: &mut [Site], before: &[Arc<Site>]) {
+    for place in 0..sites.len() {
+        let site = &sites[place];
+        if let Some(old) = before.iter().find(|old| may_share_files(old, site)) {
+            sites[place].names = old.names.clone();
+        }
+        for earlier in 0..place {
+            if may_share_files(&sites[earlier], &sites[place]) {
+                let (kept, replaced) = (sites[earlier].names.clone(), sites[place].names.clone());
+                let known = sites[..=place].iter_mut();
+                known
+                    .filter(|it| it.names.is_same(&replaced))
+                    .for_each(|it| it.names = kept.clone());
+            }
+        }
+    }
+}
+
+/// Returns whether two sites are on one file system, or one's folder is in that of the other.
+fn may_share_files(one: &Site, other: &Site) -> bool {
+    one.device == other.device || one.root.overlaps(&other.root)
 }
 
 /// Returns whether a site goes on as another one: it serves the same folder under one of its names.

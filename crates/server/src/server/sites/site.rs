@@ -9,8 +9,10 @@ use crate::files::root::Root;
 use crate::routing::path_fields::PathFields;
 use crate::server::settings::ServeError;
 use crate::server::shared::Shared;
+use crate::server::sites::names_lock::NamesLock;
 use crate::server::sites::settings::SiteSettings;
 use crate::uploads::UnfinishedParts;
+use underpass_engine::Version;
 use underpass_observe::metrics::SiteCounts;
 use underpass_protocol::request::target::Target;
 use underpass_protocol::response::head::custom_fields;
@@ -23,6 +25,10 @@ pub(crate) struct Site {
     pub(crate) number: u64,
     pub(crate) settings: SiteSettings,
     pub(crate) root: Root,
+    /// The file system of the root.
+    pub(crate) device: Option<u64>,
+    /// Locks the names of files.
+    pub(crate) names: NamesLock,
     /// The fields that the settings add to every response, ready to be sent.
     pub(crate) custom_fields: Vec<u8>,
     /// The fields that the settings add to responses about some files.
@@ -71,10 +77,13 @@ impl Site {
             custom_fields.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
         }
         let changes = &settings.changes;
+        let root = Root::new(&settings)?;
         Ok(Self {
             shared: Arc::clone(shared),
             number,
-            root: Root::new(&settings)?,
+            device: root.stat(b"").ok().map(|stat| Version::from_stat(&stat).device()),
+            root,
+            names: NamesLock::default(),
             custom_fields,
             path_fields: PathFields::new(&settings.path_headers)?,
             sandboxes: !settings.allows_scripts

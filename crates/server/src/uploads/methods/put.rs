@@ -96,7 +96,7 @@ pub(crate) fn finish(
         || is_conditional(&upload.request)
         || !upload.params.tags.is_empty();
     let replaced = {
-        let _names = site.shared.hold_names(is_conditional);
+        let _names = site.names.hold(is_conditional);
         name(upload, target, new_file, options)?
     };
     if site.settings.changes.sync {

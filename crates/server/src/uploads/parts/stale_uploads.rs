@@ -141,7 +141,7 @@ fn sweep(
             }
             PartState::Aside => {
                 // A change that has it aside right now ends first.
-                let _names = site.shared.hold_names(true);
+                let _names = site.names.hold(true);
                 if restore(&folder, name) {
                     site.shared.names_changed();
                 }

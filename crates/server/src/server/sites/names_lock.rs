@@ -1,0 +1,34 @@
+//! The lock for names of files, which sites hold together that may serve the same files.
+
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use underpass_engine::wait::unpoison;
+
+/// Locked by any change to the name of a file: shared with other changes, or exclusively if the
+/// change depends on the file that has the name now.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NamesLock(Arc<RwLock<()>>);
+
+impl NamesLock {
+    /// Keeps other requests from giving or taking names. Between the last check of a conditional
+    /// request and its change none may do so; all others may at once.
+    pub(crate) fn hold(&self, is_conditional: bool) -> NamesGuard<'_> {
+        match is_conditional {
+            true => NamesGuard::Alone(unpoison(self.0.write())),
+            false => NamesGuard::Together(unpoison(self.0.read())),
+        }
+    }
+
+    /// Returns whether this is the same lock.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// Holds the names until it is dropped.
+pub(crate) enum NamesGuard<'s> {
+    /// Nobody else may give or take names.
+    Alone(#[expect(dead_code, reason = "held")] RwLockWriteGuard<'s, ()>),
+    /// Changes that depend on no other may do so too.
+    Together(#[expect(dead_code, reason = "held")] RwLockReadGuard<'s, ()>),
+}
