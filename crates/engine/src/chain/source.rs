@@ -25,6 +25,8 @@ pub struct Source<F> {
     pub(crate) is_in_place: bool,
     /// Whether the caller has made sure that the version shows every change.
     pub(crate) is_at_rest: bool,
+    /// Whether versions are compared as the kernel has them in memory.
+    pub(crate) is_remote: bool,
 }
 
 impl<F: AsFd> Source<F> {
@@ -46,7 +48,7 @@ impl<F: AsFd> Source<F> {
         };
         let at = kind.is_seekable().then_some(0);
         let version = Some(Version::from_stat(&stat));
-        Ok(Self { fd, kind, at, len, version, is_in_place: false, is_at_rest: false })
+        Ok(Self { kind, at, len, version, ..Self::range(fd, 0, 0) })
     }
 
     /// Creates a source of `len` bytes of a regular file from `offset`, without inspecting the
@@ -61,6 +63,7 @@ impl<F: AsFd> Source<F> {
             version: None,
             is_in_place: false,
             is_at_rest: false,
+            is_remote: false,
         }
     }
 
@@ -113,6 +116,24 @@ impl<F: AsFd> Source<F> {
     pub fn stable(mut self) -> Self {
         self.is_at_rest = true;
         self
+    }
+
+    /// States that the file is on a server or another program, for which no step may wait: versions
+    /// are compared as the kernel has them in memory, and the caller keeps these up to date.
+    #[must_use]
+    pub fn remote(mut self) -> Self {
+        self.is_remote = true;
+        self
+    }
+
+    /// Returns whether that was [stated](Self::remote).
+    pub const fn is_remote(&self) -> bool {
+        self.is_remote
+    }
+
+    /// Returns the version to compare with the promised one.
+    pub(crate) fn current_version(&self) -> io::Result<Version> {
+        if self.is_remote { Version::in_memory(&self.fd) } else { Version::of(&self.fd) }
     }
 
     /// Returns what kind of descriptor the source is.

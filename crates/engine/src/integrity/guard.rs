@@ -1,6 +1,7 @@
 //! The guard of one file while it is moved.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::fs::fstat;
 use rustix::io::Errno;
@@ -40,23 +41,23 @@ impl Guard {
     }
 
     /// Returns whether the file is unchanged; only a guard that compares can tell.
-    pub(crate) fn holds(&self, file: impl AsFd) -> bool {
+    pub(crate) fn holds(&self, current: impl FnOnce() -> io::Result<Version>) -> bool {
         match self {
-            Self::Detect(before) => {
-                Version::of(file).is_ok_and(|after| !after.differs_from(before))
-            }
+            Self::Detect(before) => current().is_ok_and(|after| !after.differs_from(before)),
             _ => true,
         }
     }
 
     /// Returns whether the file is unchanged and, if requested, still in its place: neither
     /// replaced, renamed nor removed.
-    pub(crate) fn holds_in_place(&self, file: impl AsFd, is_in_place: bool) -> bool {
+    pub(crate) fn holds_in_place(
+        &self,
+        current: impl FnOnce() -> io::Result<Version>,
+        is_in_place: bool,
+    ) -> bool {
         match self {
-            Self::Detect(before) if is_in_place => {
-                Version::of(file).is_ok_and(|after| after == *before)
-            }
-            _ => self.holds(file),
+            Self::Detect(before) if is_in_place => current().is_ok_and(|after| after == *before),
+            _ => self.holds(current),
         }
     }
 

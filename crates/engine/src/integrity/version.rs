@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Mutex;
 
-use rustix::fs::{FileType, Stat, Timespec, fstat};
+use rustix::fs::{AtFlags, FileType, Stat, StatxFlags, Timespec, fstat, makedev, statx};
 
 use super::kept_time::mtime;
 use crate::wait::lock;
@@ -57,6 +57,28 @@ impl Version {
     /// As fstat(2).
     pub fn of(fd: impl AsFd) -> std::io::Result<Self> {
         Ok(Self::from_stat(&fstat(fd)?))
+    }
+
+    /// Returns the version that the kernel has in memory: a server or a program that the file is on
+    /// is not asked for a later one, for which the call could wait without end.
+    ///
+    /// # Errors
+    ///
+    /// As statx(2).
+    pub fn in_memory(fd: impl AsFd) -> std::io::Result<Self> {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let found = statx(fd, c"", flags, StatxFlags::BASIC_STATS)?;
+        let [modified, changed] = [found.stx_mtime, found.stx_ctime]
+            .map(|time| Timespec { tv_sec: time.tv_sec, tv_nsec: time.tv_nsec.into() });
+        let device = makedev(found.stx_dev_major, found.stx_dev_minor);
+        let links = u64::from(found.stx_nlink);
+        Ok(Self::from_parts(device, found.stx_ino, found.stx_size, modified, changed, links))
+    }
+
+    /// Returns which file it is of.
+    #[must_use]
+    pub const fn file(&self) -> FileId {
+        FileId { device: self.device, inode: self.inode }
     }
 
     /// Returns the version that a `stat` describes.

@@ -44,7 +44,7 @@ pub(crate) fn step<F: AsFd, S: AsFd>(
     let Batch { count, is_cut, bytes } = gather(segments, position, small, buffer, meter)?;
     let is_changed = |index: usize| match (&segments[index], guards.get(index)) {
         (Segment::Source(source), Some(guard)) => {
-            !guard.holds_in_place(&source.fd, source.is_in_place)
+            !guard.holds_in_place(|| source.current_version(), source.is_in_place)
         }
         _ => false,
     };

@@ -230,7 +230,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     pub(super) fn check_versions(&mut self) -> Result<(), Error> {
         for (segment, guard) in self.chain.segments.iter().zip(&self.guards) {
             if let Segment::Source(source) = segment
-                && !guard.holds(&source.fd)
+                && !guard.holds(|| source.current_version())
             {
                 return Err(self.changed(Integrity::Detect));
             }
