@@ -8,8 +8,10 @@ mod mount;
 mod rig;
 
 use std::fs;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use underpass_testkit::{folder, names, noise, noise_file, wait_until};
 
@@ -212,4 +214,43 @@ fn a_file_that_is_never_ready_fails_instead_of_being_waited_for() {
         assert!(finished.stderr.contains("temporarily unavailable"), "{}", finished.stderr);
     }
     rig::end(storing);
+}
+
+/// Checks that a server of one worker answers requests that do not need a file system which has
+/// stopped.
+#[track_caller]
+fn assert_answers(url: &str) {
+    for path in [".underpass/health", "store/file"] {
+        let mut curl = Command::new("curl");
+        let curl = curl.args(["-sSf", "-m", "10", "-o", "/dev/null"]).arg(format!("{url}{path}"));
+        let output = curl.output().unwrap();
+        assert!(output.status.success(), "{path}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn a_mount_that_stops_answering_stops_no_worker() {
+    let Some(fuse) = Fuse::with(r#"{"cached": true}"#) else { return };
+    fs::write(fuse.store().join("file"), noise(8 << 20)).unwrap();
+    let (serving, url) = server(fuse.folder(), &["--workers", "1"]);
+    let request = |path: &str| {
+        let mut client = serving.connect();
+        write!(client, "GET /{path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        client
+    };
+    let read = run(fuse.folder(), &["get", "-q", "-o", "/dev/null", &format!("{url}root/file")]);
+    assert_eq!(read.code(), Some(0), "{}", read.stderr);
+    // One is in the middle of a file that is in the page cache.
+    let mut reading = request("root/file");
+    reading.read_exact(&mut vec![0; 1 << 20]).unwrap();
+    let stopped = fuse.stop();
+    reading.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    // It gets what there is until the server has to ask.
+    let mut buffer = vec![0; 1 << 20];
+    while let Ok(1..) = reading.read(&mut buffer) {}
+    assert_answers(&url);
+    let waiting: Vec<_> = (0..3).map(|_| request("root/file")).collect();
+    assert_answers(&url);
+    drop((waiting, reading, stopped));
+    rig::end(serving);
 }

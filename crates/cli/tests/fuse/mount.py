@@ -6,6 +6,7 @@ usage: mount.py FOLDER MOUNT-POINT FAULTS
 Faults are errors of calls, such as {"flush": "EDQUOT"}, and:
     "size": 0          reports this size for each file
     "stuck": OFFSET    answers reads beyond this offset with EAGAIN
+    "cached": true     lets the kernel keep what it has read, but no attributes; only at the start
 """
 import errno
 import json
@@ -91,4 +92,5 @@ class Faulty(Operations):
         os.utime(path, times)
 
 
-FUSE(Faulty(), mount_point, foreground=True, nothreads=True, direct_io=True)
+options = {"kernel_cache": True, "attr_timeout": 0} if "cached" in faults() else {"direct_io": True}
+FUSE(Faulty(), mount_point, foreground=True, nothreads=True, entry_timeout=60, **options)

@@ -1,7 +1,7 @@
 //! A file system in user space with faults, see `mount.py`.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
@@ -9,13 +9,18 @@ use underpass_testkit::{KilledOnDrop, folder, is_root, skip, wait_until};
 
 /// The file system, unmounted when it is dropped.
 pub(crate) struct Fuse {
-    _program: KilledOnDrop,
+    program: KilledOnDrop,
     folder: TempDir,
 }
 
 impl Fuse {
     /// Mounts one without faults; `None`, which is told, where that is not possible.
     pub(crate) fn new() -> Option<Self> {
+        Self::with("{}")
+    }
+
+    /// Mounts one with these faults, as JSON.
+    pub(crate) fn with(faults: &str) -> Option<Self> {
         let has_library = Command::new("/usr/bin/python3").args(["-c", "import fusepy"]).output();
         if !is_root() || !has_library.is_ok_and(|output| output.status.success()) {
             skip("mounting a faulty file system needs root and python3-fusepy");
@@ -25,12 +30,12 @@ impl Fuse {
         for name in ["store", "root"] {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
-        fs::write(folder.path().join("faults"), "{}").unwrap();
+        fs::write(folder.path().join("faults"), faults).unwrap();
         let mut command = Command::new("/usr/bin/python3");
         command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fuse/mount.py"));
         command.args(["store", "root", "faults"].map(|name| folder.path().join(name)));
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        let this = Self { _program: KilledOnDrop(command.spawn().unwrap()), folder };
+        let this = Self { program: KilledOnDrop(command.spawn().unwrap()), folder };
         let is_mounted = || {
             let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
             mounts.contains(this.root().to_str().unwrap())
@@ -49,11 +54,32 @@ impl Fuse {
         self.folder.path().join("store")
     }
 
+    /// The folder with the mount point and that of its files.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Has its program answer nothing, until the guard is dropped.
+    pub(crate) fn stop(&self) -> Stopped {
+        let pid = self.program.0.id().to_string();
+        assert!(Command::new("kill").args(["-s", "STOP", &pid]).status().unwrap().success());
+        Stopped(pid)
+    }
+
     /// Sets its faults, as JSON.
     pub(crate) fn fail(&self, faults: &str) {
         let part = self.folder.path().join("faults.part");
         fs::write(&part, faults).unwrap();
         fs::rename(part, self.folder.path().join("faults")).unwrap();
+    }
+}
+
+/// A program that answers nothing.
+pub(crate) struct Stopped(String);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").args(["-s", "CONT", &self.0]).status();
     }
 }
 

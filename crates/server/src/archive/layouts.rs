@@ -8,9 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use rustix::fs::fstat;
-use underpass_engine::FileId;
 use underpass_engine::wait::lock;
+use underpass_engine::{FileId, Version};
 
 use crate::archive::{ArchiveError, ArchiveFormat, Layout};
 use crate::files::open_files::LIFETIME;
@@ -58,8 +57,8 @@ impl LayoutKey {
         format: ArchiveFormat,
         only: Option<ChosenNames>,
     ) -> Self {
-        // fstat(2) of an open folder succeeds, or else the walk fails too and reports the error.
-        let folder = fstat(folder).map(|stat| FileId::of(&stat)).unwrap_or_default();
+        // statx(2) of an open folder succeeds, or else the walk fails too and reports the error.
+        let folder = Version::in_memory(folder).map(|now| now.file()).unwrap_or_default();
         Self { site, folder, path: path.to_vec(), user: user.cloned(), format, only }
     }
 

@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{sleep, timeout};
-use underpass_engine::{Chain, Confirm, Error, Integrity, Report, Status, Usage, Wait, socket};
+use underpass_engine::{
+    Chain, Confirm, Error, Integrity, Report, Status, Usage, Version, Wait, socket,
+};
 
 use crate::connection::Link;
 use crate::connection::outcome::{SendFailure, SendOutcome};
@@ -325,6 +327,7 @@ impl<'a> SlowResponse<'a> {
         loop {
             let turn = turn(self.link.worker, Instant::now());
             self.prefetch(&mut residency, transfer.report().bytes(), turn as u64).await;
+            refresh_version(&residency).await;
             transfer.set_turn(turn);
             let begun = self.link.worker.turns.begin().await;
             if !self.should_continue() {
@@ -458,6 +461,15 @@ impl<'a> SlowResponse<'a> {
             body.failed(error);
         }
         self.outcome.failure = Some(failure);
+    }
+}
+
+/// Has a helper ask for the version of a file that is not local: the turn compares with what the
+/// kernel has in memory.
+async fn refresh_version(residency: &Residency) {
+    if let Some(file) = residency.remote().map(Arc::clone) {
+        // What cannot be asked is seen by the turn.
+        let _ = spawn_blocking(move || Version::of(&file).is_ok()).await;
     }
 }
 

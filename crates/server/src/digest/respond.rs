@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use underpass_engine::Version;
 
 use crate::digest::jobs::{DigestError, DigestRequest};
 use crate::digest::known::pick;
@@ -86,7 +85,7 @@ async fn digest(
     if let Some(digest) = known() {
         return Ok(digest);
     }
-    if Version::of(&served.file).is_ok_and(|now| now != served.version) {
+    if !served.is_current().await {
         // The caller notices that, and asks again about the present version.
         return Err(DigestError::Changing);
     }

@@ -34,7 +34,7 @@ pub(crate) fn respond_at_once(
     if ctx.request.has(digests::WANT) {
         return None;
     }
-    let served = find_open(ctx, path)?.ok()?;
+    let served = find_open(ctx, path)?.ok().filter(|served| served.is_local)?;
     let is_usual = is_usual(ctx, &served);
     let response = match served.fields.get().filter(|_| is_usual) {
         Some(fields) => again(ctx, &served, fields),
@@ -44,7 +44,7 @@ pub(crate) fn respond_at_once(
         // Only one thread has this file.
         let _ = served.fields.set(response.fields.as_slice().into());
     }
-    if is_current(&response, &served) {
+    if is_checked_later(&response, &served) || served.is_current_locally() {
         return Some(response);
     }
     forget(ctx, path);
@@ -67,7 +67,7 @@ pub(crate) async fn respond(
                 planned.response(ctx)
             }
         };
-        if is_current(&response, &served) {
+        if is_checked_later(&response, &served) || served.is_current().await {
             return response;
         }
         forget(ctx, path);
@@ -110,16 +110,15 @@ fn file_body(
     let mut body = FileBody::new(served, content, len);
     body.is_guarded = is_copied && settings.integrity == Integrity::Detect;
     body.is_copied = is_copied && settings.integrity <= Integrity::Detect;
-    body.is_resident = served.is_resident(ctx.started);
+    body.is_resident = served.is_local && served.is_resident(ctx.started);
     body.is_unsettled = served.is_unsettled(ctx.now);
     body
 }
 
-/// Returns whether a response is of the present version of its file, as far as that matters before
-/// it is sent.
-fn is_current(response: &Response, served: &ServedFile) -> bool {
+/// Returns whether the version of the file is compared before any byte of the response is sent.
+fn is_checked_later(response: &Response, served: &ServedFile) -> bool {
     let is_guarded = matches!(&response.body, Body::File(body) if body.is_guarded);
-    (is_guarded && served.packed.is_empty() && served.has_name()) || served.is_current()
+    is_guarded && served.packed.is_empty() && served.has_name()
 }
 
 /// The plan for a version of a file, or for the compressed form of it that the client prefers.

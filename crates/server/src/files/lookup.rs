@@ -99,7 +99,9 @@ pub(crate) async fn find_current(
     path: &[u8],
 ) -> Result<ServedEntry, Errno> {
     let found = find(ctx, path).await;
-    if matches!(&found, Ok(ServedEntry::File(served)) if !served.is_current()) {
+    if let Ok(ServedEntry::File(served)) = &found
+        && !served.is_current().await
+    {
         forget(ctx, path);
         return find(ctx, path).await;
     }
@@ -130,6 +132,9 @@ async fn open_when_stable(site: &Arc<Site>, path: &[u8]) -> Result<FoundEntry, E
                 DiskWait::Allowed,
                 &mut checks,
             );
+            if let Ok(FoundEntry::File(served)) = &found {
+                helper.shared.remote_files.keep(served);
+            }
             (found, checks)
         });
         let (found, looked) = task.await.map_err(|_| Errno::IO)?;

@@ -21,6 +21,8 @@ pub(crate) struct Span {
     /// The offset in the file.
     pub(crate) offset: u64,
     pub(crate) len: u64,
+    /// Whether the file is on a server or another program, for which only helpers wait.
+    pub(crate) is_remote: bool,
 }
 
 /// The part of a chain whose pages are known to be in the page cache.
@@ -60,7 +62,8 @@ impl Residency {
                 Segment::Source(source) => {
                     let (offset, len) = (source.offset(), source.promised());
                     let (Some(offset), Some(len)) = (offset, len) else { continue };
-                    spans.push((place, Span { file: Arc::clone(source.fd()), offset, len }));
+                    let (file, is_remote) = (Arc::clone(source.fd()), source.is_remote());
+                    spans.push((place, Span { file, offset, len, is_remote }));
                     place += len;
                 }
             }
@@ -92,8 +95,9 @@ impl Residency {
                 self.until = u64::MAX;
                 break;
             };
-            let Span { file, offset, len } = &part.span;
-            if self.distrust > 0 || !is_resident(file, *offset, *len) {
+            let Span { file, offset, len, is_remote } = &part.span;
+            // Not even pages that are there are sent before the server was asked.
+            if self.distrust > 0 || *is_remote || !is_resident(file, *offset, *len) {
                 return self.part(part.begin, WINDOW);
             }
             self.until = part.end;
@@ -117,7 +121,7 @@ impl Residency {
         let mut place = 0;
         while let Some(part) = self.part(place, WINDOW) {
             place = part.end;
-            let Span { file, offset, len } = &part.span;
+            let Span { file, offset, len, .. } = &part.span;
             if is_absent(file, *offset, *len) {
                 absent.push(part);
             }
@@ -130,6 +134,12 @@ impl Residency {
         if self.distrust > 0 { self.part(self.until, WINDOW) } else { None }
     }
 
+    /// Returns a remote file of the chain, if there is one.
+    pub(crate) fn remote(&self) -> Option<&Arc<OwnedFd>> {
+        // A chain has remote files of a single response, which are all the same one.
+        self.spans.iter().find(|(_, span)| span.is_remote).map(|(_, span)| &span.file)
+    }
+
     /// Returns the part of at most `len` bytes that begins at a position, or after it if that is
     /// memory.
     fn part(&self, place: u64, len: u64) -> Option<MissingRange> {
@@ -137,7 +147,7 @@ impl Residency {
         let skip = place.saturating_sub(*begin);
         let len = len.min(span.len - skip);
         let begin = begin + skip;
-        let span = Span { file: Arc::clone(&span.file), offset: span.offset + skip, len };
+        let span = Span { offset: span.offset + skip, len, ..span.clone() };
         Some(MissingRange { span, begin, end: begin + len })
     }
 
@@ -160,7 +170,7 @@ impl MissingRange {
     /// because the transfer meets them too and handles them.
     pub(crate) fn fetch(&self, null: &OwnedFd) -> bool {
         let before = Usage::of_this_thread();
-        let Span { file, offset, len } = &self.span;
+        let Span { file, offset, len, .. } = &self.span;
         let (mut at, end) = (*offset, offset + len);
         while at < end {
             // The calls are short: many kernels are not preempted inside of one, so that a long one

@@ -7,10 +7,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use rustix::fs::fstat;
 use rustix::io::Errno;
 use tokio::sync::{oneshot, watch};
-use underpass_engine::{FileId, Memory};
+use underpass_engine::{Memory, Version};
 use underpass_listing::{Entries, Listing, Prepared, Unsorted};
 
 use crate::auth::Right;
@@ -40,9 +39,9 @@ pub(crate) async fn list(
     let ListTask { folder, what } = task;
     let (id, is_small) = match &folder {
         FolderSource::Disk(folder) => {
-            let stat = fstat(folder)?;
-            let is_small = u64::try_from(stat.st_size).is_ok_and(|size| size <= SMALL_FOLDER);
-            (FolderId::Disk(FileId::of(&stat)), is_small)
+            // It was opened a moment ago, and no worker may wait for a server.
+            let version = Version::in_memory(folder)?;
+            (FolderId::Disk(version.file()), version.size() <= SMALL_FOLDER)
         }
         FolderSource::Store(folder) => {
             (FolderId::Store(folder.id), folder.entries.len() <= FEW_ENTRIES)

@@ -131,6 +131,8 @@ pub(crate) struct FileBody {
     pub(crate) is_copied: bool,
     /// Whether the file was found at rest in its version.
     is_stable: bool,
+    /// Whether the file is on a local file system.
+    is_local: bool,
 }
 
 impl FileBody {
@@ -149,6 +151,7 @@ impl FileBody {
             is_unsettled: false,
             is_copied: false,
             is_stable,
+            is_local: served.is_local,
         }
     }
 
@@ -185,7 +188,8 @@ impl FileBody {
         let part = |from: u64, to: u64| {
             let source = Source::range(Arc::clone(&self.file), from, to - from);
             let source = source.version(self.version).in_place();
-            if self.is_stable { source.stable() } else { source }
+            let source = if self.is_stable { source.stable() } else { source };
+            if self.is_local { source } else { source.remote() }
         };
         let chain = Chain::new().bytes(head);
         match self.content {

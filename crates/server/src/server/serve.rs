@@ -230,6 +230,10 @@ async fn sweep(worker: Rc<Worker>) {
         if worker.index == 0 {
             uploads::tick(&worker.shared, &worker.published.get(), now);
             worker.shared.layouts.expire();
+            let shared = Arc::clone(&worker.shared);
+            if !shared.remote_files.is_empty() {
+                drop(tokio::task::spawn_blocking(move || shared.remote_files.close_unused()));
+            }
         }
         // Asking the kernel about thousands of connections takes milliseconds.
         for ids in worker.peer_ids().chunks(PEERS_AT_ONCE) {

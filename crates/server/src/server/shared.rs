@@ -18,6 +18,7 @@ use crate::archive::checksum_jobs::ChecksumJobs;
 use crate::archive::layouts::Layouts;
 use crate::auth::passwords::Passwords;
 use crate::digest::known::Digests;
+use crate::files::open_files::RemoteFiles;
 use crate::files::writer_checks::StableVersions;
 use crate::listing::jobs::Listings;
 use crate::server::limits::admission::Admission;
@@ -38,6 +39,7 @@ pub(crate) struct Shared {
     pub(crate) transfers: Transfers,
     /// Files at rest that are open for writing.
     pub(crate) stable_versions: StableVersions,
+    pub(crate) remote_files: RemoteFiles,
     /// The layouts of recently requested archives.
     pub(crate) layouts: Layouts,
     /// The checksums of members of zips.
@@ -100,6 +102,7 @@ impl Shared {
             metrics: Metrics::new(settings.workers),
             transfers: Transfers::default(),
             stable_versions: StableVersions::default(),
+            remote_files: RemoteFiles::default(),
             layouts: Layouts::new(settings.max_archive_entries, settings.max_connections),
             checksums: Arc::default(),
             checksum_jobs: ChecksumJobs::default(),

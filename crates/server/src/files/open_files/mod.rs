@@ -8,6 +8,7 @@
 //! [`LIFETIME`]; if a request made it, the next request to any worker notices it.
 
 mod packed;
+mod remote;
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
@@ -19,14 +20,16 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{FileType, Stat, Timespec, fstat, fstatfs};
 use rustix::io::Errno;
+use tokio::task::spawn_blocking;
 use underpass_engine::wait::lock;
 use underpass_engine::{Integrity, Version, is_resident, since_1970};
 
 use crate::digest::stored;
-use crate::files::root::{DiskWait, Root};
+use crate::files::root::{DiskWait, Root, is_local};
 use crate::files::version::etag_since;
 use crate::files::writer_checks::{AGAIN_LATER, CheckedVersion, StableVersions, WriterChecks};
 use crate::server::settings::Settings;
+pub(crate) use remote::RemoteFiles;
 use underpass_protocol::digest::Digest;
 use underpass_protocol::request::negotiate::Coding;
 
@@ -55,6 +58,9 @@ pub(crate) struct ServedFile {
     has_writer: bool,
     /// Whether it was found at rest in its version, so that each change can be detected.
     pub(crate) is_stable: bool,
+    /// Whether it, with its compressed forms, is on a local file system: otherwise helpers ask for
+    /// its version.
+    pub(crate) is_local: bool,
 }
 
 /// The time at which the whole of a file was last found in the page cache.
@@ -126,16 +132,36 @@ impl ServedFile {
         self.version.links() > 0
     }
 
-    /// Returns whether the file is still the one that was opened, in the same version.
-    pub(crate) fn is_current(&self) -> bool {
-        self.has_name()
-            && Version::of(&self.file).is_ok_and(|now| now == self.version)
-            && self.packed.iter().all(|(_, packed)| packed.is_current())
+    /// Returns whether the file is still the one that was opened, in the same version. One without
+    /// a name is not: it may have been replaced between its opening and the look at its version.
+    ///
+    /// It must be local, because this does not wait for a server.
+    pub(crate) fn is_current_locally(&self) -> bool {
+        is_in_version(&self.file, &self.version)
+            && self.packed.iter().all(|(_, packed)| packed.is_current_locally())
     }
 
-    fn new(file: OwnedFd, checked: CheckedVersion, media_type: Cow<'static, str>) -> Self {
+    /// Returns the same for any file.
+    pub(crate) async fn is_current(&self) -> bool {
+        if self.is_local {
+            return self.is_current_locally();
+        }
+        let packed = self.packed.iter().map(|(_, packed)| packed);
+        let all = packed.chain([self]).map(|one| (Arc::clone(&one.file), one.version));
+        let all: Vec<_> = all.collect();
+        let are_current = move || all.iter().all(|(file, version)| is_in_version(file, version));
+        spawn_blocking(are_current).await.unwrap_or(false)
+    }
+
+    fn new(
+        file: OwnedFd,
+        checked: CheckedVersion,
+        media_type: Cow<'static, str>,
+        disk_wait: DiskWait,
+    ) -> Self {
         let CheckedVersion { version, has_writer, is_stable } = checked;
         let kept = stored::load_digest(&file, &version);
+        let is_local = disk_wait == DiskWait::Never || is_local(&file);
         let changed =
             kept.as_ref().map_or_else(|| version.changed(), stored::StoredDigest::changed);
         Self {
@@ -151,6 +177,7 @@ impl ServedFile {
             resident_since: ResidentSince::default(),
             has_writer,
             is_stable,
+            is_local,
         }
     }
 }
@@ -280,16 +307,22 @@ pub(crate) fn open(
     }
     let checked = checks.check(stable_versions, path, &file, &stat, disk_wait)?;
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-    let mut served =
-        ServedFile { reached, ..ServedFile::new(file, checked, root.media_type(name)) };
+    let served = ServedFile::new(file, checked, root.media_type(name), disk_wait);
+    let mut served = ServedFile { reached, ..served };
     for coding in Coding::ALL {
         if let Some(packed) =
             packed::open(root, stable_versions, path, coding, &served, disk_wait, checks)?
         {
+            served.is_local &= packed.is_local;
             served.packed.push((coding, packed));
         }
     }
     Ok(FoundEntry::File(Box::new(served)))
+}
+
+/// Returns whether a file is in this version, and has a name.
+fn is_in_version(file: &OwnedFd, version: &Version) -> bool {
+    version.links() > 0 && Version::of(file).is_ok_and(|now| now == *version)
 }
 
 /// Opens the entry at a path without waiting for a disk or a writer.

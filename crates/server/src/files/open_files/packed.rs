@@ -51,7 +51,7 @@ pub(super) fn open(
     if checked.has_writer || is_older {
         return Ok(None);
     }
-    let packed = ServedFile::new(file, checked, original.media_type.clone());
+    let packed = ServedFile::new(file, checked, original.media_type.clone(), disk_wait);
     Ok(is_of_length(&packed, coding, original.len(), disk_wait)?.then_some(packed))
 }
 

@@ -2,13 +2,14 @@
 
 use std::ffi::OsStr;
 use std::fmt::Display;
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::server::settings::{ServeError, SiteSettings};
-use underpass_engine::atomic_file::name_of_hidden;
+use underpass_engine::atomic_file::{self, name_of_hidden};
 use underpass_protocol::upload::is_partial_name;
 
 /// The names that are not served.
@@ -98,6 +99,15 @@ fn beneath(pattern: &str, is_folder: bool) -> Option<String> {
         Some(_) => None,
         None => Some(format!("{pattern}/**")),
     }
+}
+
+/// Returns whether names in a folder are found in any case. The first entry for which that can be
+/// told tells it; a folder without one is taken for one that minds the case.
+pub(super) fn ignores_case(folder: BorrowedFd<'_>, path: &Path) -> bool {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let mut found =
+        entries.filter_map(|entry| atomic_file::ignores_case(folder, entry.file_name().as_bytes()));
+    found.next().unwrap_or(false)
 }
 
 #[cfg(test)]

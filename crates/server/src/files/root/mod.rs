@@ -3,10 +3,11 @@
 //! meanwhile.
 
 mod hidden_names;
+mod local;
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -16,8 +17,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use self::hidden_names::HiddenNames;
 pub(crate) use self::hidden_names::is_incomplete;
+use self::hidden_names::{HiddenNames, ignores_case};
+pub(crate) use self::local::is_local;
 use crate::server::settings::{ServeError, SiteSettings};
 use underpass_engine::{FileId, atomic_file, is_folder};
 use underpass_protocol::response::media_types::MediaTypes;
@@ -33,6 +35,8 @@ pub(crate) struct Root {
     hidden: HiddenNames,
     /// Whether links may lead out of the root.
     is_open: bool,
+    /// Whether the folder is on a local file system.
+    is_local: bool,
     /// The media types of the files.
     types: MediaTypes,
 }
@@ -40,7 +44,8 @@ pub(crate) struct Root {
 /// Whether opening may wait for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DiskWait {
-    /// Only entries that the kernel has in memory are opened; otherwise `EAGAIN`.
+    /// Only entries on the local file system of the root that the kernel has in memory are opened;
+    /// otherwise `EAGAIN`.
     Never,
     /// Opening may wait for the disk.
     Allowed,
@@ -86,9 +91,17 @@ impl Root {
         let hidden = HiddenNames::new(settings, ignores_case)?;
         let types = settings.media_types.clone();
         if kind == FileType::Directory || settings.root.is_none() {
-            let is_open = settings.allows_symlinks_outside;
+            let (is_open, is_local) = (settings.allows_symlinks_outside, is_local(&opened));
             let place = place(&opened, path);
-            return Ok(Self { folder: opened, place, only: None, hidden, is_open, types });
+            return Ok(Self {
+                folder: opened,
+                place,
+                only: None,
+                hidden,
+                is_open,
+                is_local,
+                types,
+            });
         }
         if kind != FileType::RegularFile {
             return Err(fail(Errno::NOTSUP));
@@ -96,8 +109,8 @@ impl Root {
         let folder = open_path(atomic_file::folder_of(path)).map_err(fail)?;
         let only = path.file_name().map(|name| name.as_bytes().to_vec());
         // The path was given by the operator, so its links are followed anywhere.
-        let place = place(&folder, path);
-        Ok(Self { folder, place, only, hidden, is_open: true, types })
+        let (place, is_local) = (place(&folder, path), is_local(&folder));
+        Ok(Self { folder, place, only, hidden, is_open: true, is_local, types })
     }
 
     /// Returns the media type of a file of this name.
@@ -145,7 +158,10 @@ impl Root {
         }
         let mut resolve = self.resolve();
         if disk_wait == DiskWait::Never {
-            resolve |= ResolveFlags::CACHED;
+            if !self.is_local {
+                return Err(Errno::AGAIN);
+            }
+            resolve |= ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
         }
         let requested = path;
         let path = if path.is_empty() { b"." } else { path };
@@ -160,6 +176,8 @@ impl Root {
                 Err(Errno::AGAIN) if disk_wait == DiskWait::Allowed && attempts < ATTEMPTS => {
                     attempts += 1;
                 }
+                // It may be on another file system, or outside the root.
+                Err(Errno::XDEV) if disk_wait == DiskWait::Never => return Err(Errno::AGAIN),
                 Err(Errno::LOOP) if !links.is_empty() => links = ResolveFlags::empty(),
                 Ok(file) if links.is_empty() && self.only.is_none() => {
                     let reached = self.reached(&file)?;
@@ -478,15 +496,6 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
 fn open_path(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     openat2(CWD, path, flags, Mode::empty(), ResolveFlags::empty())
-}
-
-/// Returns whether names in a folder are found in any case. The first entry for which that can be
-/// told tells it; a folder without one is taken for one that minds the case.
-fn ignores_case(folder: BorrowedFd<'_>, path: &Path) -> bool {
-    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-    let mut found =
-        entries.filter_map(|entry| atomic_file::ignores_case(folder, entry.file_name().as_bytes()));
-    found.next().unwrap_or(false)
 }
 
 /// The folder of the endpoints.
