@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
-use super::checksum::ChecksumResult;
+use super::checksum::{ChecksumResult, PartialSum};
 use super::checksums::ChecksumKey;
-use crate::server::limits::batches::Batches;
 use crate::server::limits::disk_queue::DiskQueue;
+use crate::server::limits::step_jobs::StepJobs;
 
 /// The checksums that are being made, each once for all archives that need it.
 #[derive(Debug)]
 pub(crate) struct ChecksumJobs {
     pub(super) queue: Arc<DiskQueue>,
-    pub(super) batches: Batches<ChecksumKey, ChecksumResult>,
+    pub(super) jobs: StepJobs<ChecksumKey, PartialSum, ChecksumResult>,
 }
 
 impl Default for ChecksumJobs {
     fn default() -> Self {
         // A connection has one job at a time, so the number of connections limits the queue.
-        Self { queue: DiskQueue::new("checksum", THREADS, 0), batches: Batches::default() }
+        Self { queue: DiskQueue::new("checksum", THREADS, 0), jobs: StepJobs::default() }
     }
 }
 

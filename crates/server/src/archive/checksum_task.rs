@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 use underpass_protocol::FileVersion;
 
 use super::checksum::{ChecksumRequest, ChecksumResult, PartialSum};
+use super::checksum_jobs::ChecksumJobs;
 use super::checksums::ChecksumKey;
 use crate::server::limits::batches::answer_all;
 use crate::server::limits::disk_queue::ClientNet;
@@ -27,14 +28,15 @@ pub(crate) fn begin(
     request: ChecksumRequest,
 ) -> ChecksumTask {
     let ChecksumRequest { path, file, version } = request;
-    let jobs = &shared.checksum_jobs;
-    let joined = jobs.batches.join_once(&ChecksumKey::of(&version), || {
+    let ChecksumJobs { jobs, queue } = &shared.checksum_jobs;
+    let (key, sum) = (ChecksumKey::of(&version), PartialSum::new(file, version));
+    let joined = jobs.join(&key, client, sum, || {
         // A job remembers its result before it forgets those that wait.
         if let Some(checksum) = shared.checksums.get(&version) {
             return Err(Some(checksum));
         }
-        let (task, sum) = (Arc::clone(shared), PartialSum::new(file, version));
-        jobs.queue.resume(client, move || step(&task, client, sum)).map_err(|_| None)
+        let task = Arc::clone(shared);
+        queue.resume(client, move || step(&task, client, key)).map_err(|_| None)
     });
     let made = joined.unwrap_or_else(|known| {
         let (waiter, made) = oneshot::channel();
@@ -47,25 +49,21 @@ pub(crate) fn begin(
     ChecksumTask { path, version, made }
 }
 
-/// Reads the next slice of a file, and submits the one after it.
-fn step(shared: &Arc<Shared>, client: ClientNet, mut sum: PartialSum) {
-    let key = ChecksumKey::of(&sum.version);
-    let jobs = &shared.checksum_jobs;
-    if !jobs.batches.is_wanted(&key) {
-        return;
-    }
+/// Reads the next slice of a file in the turn of a client, and submits the one after it.
+fn step(shared: &Arc<Shared>, client: ClientNet, key: ChecksumKey) {
+    let ChecksumJobs { jobs, queue } = &shared.checksum_jobs;
+    let Some(mut sum) = jobs.take(&key, client) else { return };
     let before = sum.at;
     let made = sum.read_slice();
     shared.metrics.digest(sum.at - before, false);
     let Some(made) = made else {
-        let task = Arc::clone(shared);
-        if jobs.queue.resume(client, move || step(&task, client, sum)).is_err() {
-            drop(jobs.batches.begin(&key));
-        }
-        return;
+        return jobs.put_back(&key, sum, |client| {
+            let task = Arc::clone(shared);
+            queue.resume(client, move || step(&task, client, key))
+        });
     };
     if let Ok(checksum) = made {
         shared.checksums.keep(&sum.version, checksum);
     }
-    answer_all(jobs.batches.begin(&key), &made);
+    answer_all(jobs.finish(&key), &made);
 }

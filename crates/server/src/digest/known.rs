@@ -9,9 +9,10 @@ use underpass_engine::Version;
 use underpass_engine::wait::lock;
 
 use crate::digest::jobs::{DigestKey, DigestResult};
+use crate::digest::make::PartialDigest;
 use crate::digest::stored;
-use crate::server::limits::batches::Batches;
 use crate::server::limits::disk_queue::DiskQueue;
+use crate::server::limits::step_jobs::StepJobs;
 use underpass_protocol::digest::{Algorithm, Digest};
 
 /// The digests that all workers share.
@@ -19,7 +20,7 @@ use underpass_protocol::digest::{Algorithm, Digest};
 pub(crate) struct Digests {
     state: Mutex<KnownDigests>,
     /// The digests that wait to be made or are being made.
-    pub(super) jobs: Batches<DigestKey, DigestResult>,
+    pub(super) jobs: StepJobs<DigestKey, PartialDigest, DigestResult>,
     /// The steps of the jobs.
     pub(super) queue: Arc<DiskQueue>,
 }
@@ -34,7 +35,7 @@ struct KnownDigests {
 impl Default for Digests {
     fn default() -> Self {
         let queue = DiskQueue::new("digest", MAX_THREADS, MAX_WAITING);
-        let (state, jobs) = (Mutex::default(), Batches::default());
+        let (state, jobs) = (Mutex::default(), StepJobs::default());
         Self { state, jobs, queue }
     }
 }

@@ -7,7 +7,8 @@ use underpass_engine::Version;
 use underpass_protocol::digest::Hasher;
 use underpass_transport::digest::{ComputeError, add_range};
 
-use crate::digest::jobs::{DigestError, DigestRequest, DigestResult};
+use crate::digest::jobs::{DigestError, DigestKey, DigestRequest, DigestResult};
+use crate::digest::known::Digests;
 use crate::digest::settle::wait_for_writes;
 use crate::server::limits::batches::answer_all;
 use crate::server::limits::disk_queue::{ClientNet, SLICE};
@@ -22,33 +23,30 @@ pub(crate) async fn make(
 ) -> DigestResult {
     let key = request.key();
     let digest = PartialDigest { hasher: Hasher::new(request.algorithm), request, at: 0 };
-    let task = Arc::clone(shared);
-    let submit = || shared.digests.queue.submit(client, move || step(&task, client, digest));
-    let Ok(answer) = shared.digests.jobs.join_once(&key, submit) else {
+    let (task, of) = (Arc::clone(shared), key);
+    let submit = || shared.digests.queue.submit(client, move || step(&task, client, of));
+    let Ok(answer) = shared.digests.jobs.join(&key, client, digest, submit) else {
         return Err(DigestError::Busy);
     };
     answer.await.unwrap_or(Err(DigestError::Busy))
 }
 
-/// Reads the next slice of a file, and submits the one after it.
-fn step(shared: &Arc<Shared>, client: ClientNet, mut digest: PartialDigest) {
-    let key = digest.request.key();
-    if !shared.digests.jobs.is_wanted(&key) {
-        return;
-    }
-    let result = digest.read_slice(shared).or_else(|| {
-        let task = Arc::clone(shared);
-        let next = shared.digests.queue.resume(client, move || step(&task, client, digest));
-        next.err().map(|_| Err(DigestError::Busy))
-    });
-    if let Some(result) = result {
+/// Reads the next slice of a file in the turn of a client, and submits the one after it.
+fn step(shared: &Arc<Shared>, client: ClientNet, key: DigestKey) {
+    let Digests { jobs, queue, .. } = &shared.digests;
+    let Some(mut digest) = jobs.take(&key, client) else { return };
+    match digest.read_slice(shared) {
         // Later requests find what was remembered, or start over.
-        answer_all(shared.digests.jobs.begin(&key), &result);
+        Some(result) => answer_all(jobs.finish(&key), &result),
+        None => jobs.put_back(&key, digest, |client| {
+            let task = Arc::clone(shared);
+            queue.resume(client, move || step(&task, client, key))
+        }),
     }
 }
 
 /// A digest of the first bytes of a file.
-struct PartialDigest {
+pub(super) struct PartialDigest {
     request: DigestRequest,
     hasher: Hasher,
     /// The number of bytes that were read.

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-
 use crate::digest::jobs::{DigestError, DigestRequest};
 use crate::digest::known::pick;
 use crate::digest::make;

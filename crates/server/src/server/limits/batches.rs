@@ -11,9 +11,8 @@ use crate::server::limits::disk_queue::ClientNet;
 
 /// Work that waits for its turn, by key.
 ///
-/// A request joins only work that has not called [`begin`](Self::begin). Where a result must not be
-/// older than the request, that is the first thing the work does; where it cannot grow old, as that
-/// of one version of a file, it is the last.
+/// A request joins only work that has not called [`begin`](Self::begin), which is the first thing
+/// that the work does: no result is older than its request.
 #[derive(Debug)]
 pub(crate) struct Batches<K, T> {
     waiting: Mutex<HashMap<K, Batch<T>>>,
@@ -60,33 +59,6 @@ impl<K: Eq + Hash + Clone, T> Batches<K, T> {
         submit()?;
         waiting.insert(key.clone(), Batch { waiters: vec![waiter], clients: vec![client] });
         Ok(answer)
-    }
-
-    /// Waits for the work of `key`, which is submitted once, whoever else asks for it: work of many
-    /// steps must not be done twice at the same time.
-    ///
-    /// # Errors
-    ///
-    /// The errors of `submit`.
-    pub(crate) fn join_once<E>(
-        &self,
-        key: &K,
-        submit: impl FnOnce() -> Result<(), E>,
-    ) -> Result<oneshot::Receiver<T>, E> {
-        self.join(key, ClientNet::of(None), submit)
-    }
-
-    /// Returns whether a request still waits for the work of `key`; forgets the work otherwise.
-    pub(crate) fn is_wanted(&self, key: &K) -> bool {
-        let mut waiting = lock(&self.waiting);
-        let is_wanted = waiting.get_mut(key).is_some_and(|batch| {
-            batch.waiters.retain(|waiter| !waiter.is_closed());
-            !batch.waiters.is_empty()
-        });
-        if !is_wanted {
-            waiting.remove(key);
-        }
-        is_wanted
     }
 
     /// Returns the senders of all that wait, at the moment in which the work begins: later requests

@@ -8,4 +8,5 @@ pub(crate) mod client_budget;
 pub(crate) mod disk_queue;
 pub(crate) mod evictions;
 pub(crate) mod priority;
+pub(crate) mod step_jobs;
 pub(crate) mod turn_queue;
