@@ -98,3 +98,24 @@ fn an_answer_from_before_a_purge_removes_nothing() {
     node.get("/a").is(200, b"hello");
     assert_eq!(origin.requests().len(), 2);
 }
+
+#[test]
+fn a_version_that_may_be_used_stale_stays_until_another_one_is_whole() {
+    let old = Object::new(b"old".to_vec(), "a").with("Cache-Control: max-age=0");
+    let new = Object::new(vec![b'x'; 160 * MIB], "b");
+    let bytes = Arc::clone(&new.bytes);
+    let number = AtomicUsize::new(0);
+    let origin =
+        Origin::new(move |request, sending| match number.fetch_add(1, Ordering::Relaxed) {
+            0 => old.send(request, sending),
+            1 => new.send(request, sending),
+            _ => sending.closes = true,
+        });
+    let node = Node::new(&origin.url(), &["--stale-if-error", "1d"]);
+    node.get("/a").is(200, b"old");
+    until_stored(&node, 3);
+    // Nobody reads it.
+    assert_eq!(node.ask("HEAD", "/a", &[]).field("etag"), Some("\"b\""));
+    until("the end of the fill", || node.metric("reserved_bytes") == 0);
+    node.get("/a").is(200, &bytes);
+}

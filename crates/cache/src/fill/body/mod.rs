@@ -189,10 +189,6 @@ impl Fill {
         let kind = error.kind();
         self.error = Some(error);
         self.report_end();
-        if self.object.has_fallback(&self.version) {
-            // Clients that have nothing yet get the version before.
-            self.shared.discard(&self.object, &self.version, CacheErrorKind::Changed);
-        }
         self.drop_incomplete(kind);
     }
 
@@ -210,8 +206,13 @@ impl Fill {
         }
     }
 
-    /// Drops a version if no other response is known to have the rest of it.
+    /// Drops a version if no other response is known to have the rest of it, or the one before was
+    /// whole.
     fn drop_incomplete(&self, why: CacheErrorKind) {
+        if self.object.has_fallback(&self.version) {
+            // Clients that have nothing yet get the version before.
+            self.shared.discard(&self.object, &self.version, CacheErrorKind::Changed);
+        }
         if self.version.validator().is_none() || self.version.len().is_none() {
             self.shared.discard(&self.object, &self.version, why);
         }
@@ -371,15 +372,17 @@ impl Fill {
         }
     }
 
-    /// Returns whether the fill can stop: it has no readers, and most bytes are still missing.
+    /// Returns whether the fill can stop: it has no readers, most bytes are still missing, and no
+    /// whole version waits for its end.
     fn may_stop(&self) -> bool {
         if self.writer.is_some() {
             return self.has_left();
         }
         let is_small = self.rest.end - self.rest.start <= EXTENT;
         let is_mostly_missing = self.version.count() < self.version.len().unwrap_or(0) / 2;
-        self.version.readers() == 0
-            && (self.version.broken().is_some() || (!is_small && is_mostly_missing))
+        let is_unneeded =
+            !is_small && is_mostly_missing && !self.object.has_fallback(&self.version);
+        self.version.readers() == 0 && (self.version.broken().is_some() || is_unneeded)
     }
 }
 
