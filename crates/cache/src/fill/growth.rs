@@ -1,13 +1,14 @@
-//! Bounds bodies while they come. Those that no client reads end when others wait for their thread.
-//! Those whose length the origin does not say take room as they come, and end when no client reads
-//! them.
+//! Bounds bodies while they come. Those that no client reads end when others wait for their thread,
+//! or if nothing would be kept of them. Those whose length the origin does not say take room as they
+//! come, and end when no client reads them.
 
 use std::net::{Shutdown, TcpStream};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::error::CacheErrorKind;
 use crate::shared::Shared;
-use crate::store::Room;
+use crate::store::{EXTENT, Room};
 use crate::version::ObjectVersion;
 
 /// A body that goes to the disk.
@@ -20,8 +21,8 @@ pub(super) struct Growth {
     unread_since: Option<Instant>,
     /// The offset up to which the room suffices.
     until: u64,
-    /// The offset at which it is checked next whether anybody reads it.
-    border: u64,
+    /// The offset at which it was checked last whether anybody reads it.
+    checked: u64,
     /// Whether it was stopped because no client reads it.
     pub(super) is_unread: bool,
     /// Why it was stopped, if it was for another reason.
@@ -36,7 +37,7 @@ impl Growth {
             has_len,
             unread_since: None,
             until: start,
-            border: start + BORDER,
+            checked: start,
             is_unread: false,
             refused: None,
         }
@@ -59,9 +60,11 @@ impl Growth {
             let since = self.unread_since.get_or_insert_with(Instant::now);
             self.is_unread = since.elapsed() >= UNREAD_TIME;
         }
-        if at >= self.border && !self.has_len {
-            self.border = at + BORDER;
-            self.is_unread |= version.readers() == 0;
+        let unchecked = at - self.checked;
+        let is_due = unchecked >= MIN_BORDER && is_lost_in_part(version);
+        if is_due || (unchecked >= BORDER && !self.has_len) {
+            self.checked = at;
+            self.is_unread |= !await_reader(version);
         }
         while !self.has_len && at > self.until && self.refused.is_none() {
             match shared.grow(room, STEP, version.is_stored()) {
@@ -77,11 +80,37 @@ impl Growth {
     }
 }
 
+/// Returns whether nothing is kept of a body that ends now: it is not stored, or no other response
+/// is known to have the rest.
+fn is_lost_in_part(version: &ObjectVersion) -> bool {
+    let is_large = |len| len > EXTENT && version.count() < len / 2;
+    !version.is_stored() || (version.validator().is_none() && version.len().is_some_and(is_large))
+}
+
+/// Waits for a reader: a client that has just got the head is about to read. Returns whether there
+/// is one.
+fn await_reader(version: &ObjectVersion) -> bool {
+    let since = Instant::now();
+    while version.readers() == 0 {
+        if since.elapsed() >= UNREAD_TIME {
+            return false;
+        }
+        sleep(READER_INTERVAL);
+    }
+    true
+}
+
 /// The number of bytes that are reserved at a time.
 const STEP: u64 = 256 << 10;
 
-/// A body without readers stops after this time if others wait.
+/// A body without readers stops after this time if others wait, or nothing is kept of it.
 const UNREAD_TIME: Duration = Duration::from_secs(1);
+
+/// The interval at which a body looks for a reader.
+const READER_INTERVAL: Duration = Duration::from_millis(10);
+
+/// A body of which nothing is kept stops after this many bytes without readers.
+const MIN_BORDER: u64 = 1 << 20;
 
 /// A body without length and readers stops after this many bytes.
 const BORDER: u64 = 64 << 20;

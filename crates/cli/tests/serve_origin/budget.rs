@@ -296,6 +296,25 @@ fn a_body_without_a_length_ends_when_nobody_reads_it() {
 }
 
 #[test]
+fn a_head_of_what_would_not_be_kept_costs_little() {
+    let bytes = vec![b'x'; 160 * MIB];
+    let origin = Origin::new(move |request, sending| match request.path.as_str() {
+        "/plain" => sending.answer("HTTP/1.1 200 OK\nCache-Control: max-age=1000", &bytes),
+        _ => send_chunks_with(sending, "Cache-Control: no-store", 160 << 4),
+    });
+    let node = Node::new(&origin.url(), &[]);
+    for path in ["/plain", "/chunks"] {
+        assert_eq!(node.ask("HEAD", path, &[]).status, 200);
+        until("the end of the fill", || node.metric("reserved_bytes") == 0);
+    }
+    let received = node.metric("origin_bytes_total");
+    assert!(received < 16 * MIB as u64, "{received}");
+    // Those who read it get all of it.
+    assert_eq!(node.get("/plain").body.len(), 160 * MIB);
+    until_stored(&node, 160 * MIB as u64);
+}
+
+#[test]
 fn objects_without_bytes_take_room_too() {
     let empty = Object::new(Vec::new(), "a");
     let origin = Origin::new(move |request, sending| empty.send(request, sending));
