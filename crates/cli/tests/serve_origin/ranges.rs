@@ -208,6 +208,32 @@ fn an_origin_that_sends_half_of_each_range_is_asked_for_the_rest() {
 }
 
 #[test]
+fn only_a_part_waits_for_the_end_of_what_does_not_say_its_length() {
+    let (gate, end) = (Gate::default(), "5\r\nworld\r\n0\r\n\r\n");
+    let held = gate.clone();
+    let origin = Origin::new(move |_, sending| {
+        sending.head("HTTP/1.1 200 OK\nETag: \"a\"\nTransfer-Encoding: chunked");
+        sending.body(b"5\r\nhello\r\n");
+        held.wait();
+        sending.body(end.as_bytes());
+    });
+    let node = Node::new(&origin.url(), &["--timeout", "10"]);
+    let cases: [&[&str]; 3] =
+        [&["Range: bytes=0-"], &["Range: items=1-2"], &["Range: bytes=5-", "If-Range: \"b\""]];
+    for (number, lines) in cases.into_iter().enumerate() {
+        assert_eq!(node.ask("HEAD", &format!("/head/{number}"), lines).status, 200, "{lines:?}");
+        let mut client = node.client("GET", &format!("/{number}"), lines);
+        client.read_body(5);
+    }
+    let mut client = node.client("GET", "/whole", cases[0]);
+    client.read_body(5);
+    let part = node.client("GET", "/part", &["Range: bytes=5-", "If-Range: \"a\""]);
+    gate.open();
+    client.finish().is(200, b"helloworld");
+    part.finish().is(206, b"world");
+}
+
+#[test]
 fn a_relay_whose_origin_stops_in_the_middle_is_reset() {
     let object = Object::new(noise(3 << 20), "a");
     let origin = Origin::new(move |request, sending| {
@@ -248,6 +274,10 @@ fn parts_of_an_object_in_a_coding_are_combined_if_they_have_the_same() {
     let part = node.range("/a", &format!("{}-", 2 * MIB));
     part.is(206, &bytes[2 * MIB..]);
     assert_eq!(part.field("content-encoding"), Some("gzip"));
+    // The coding is of the object, not of the parts around it.
+    let several = node.range("/a", "0-9,20-29");
+    several.is(200, &bytes);
+    assert_eq!(several.field("content-encoding"), Some("gzip"));
     assert_eq!(node.ask("PURGE", "/a", &[]).status, 200);
     node.range("/a", "0-9").is(206, &bytes[..10]);
     until_stored(&node, MIB as u64);

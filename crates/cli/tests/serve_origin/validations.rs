@@ -76,6 +76,16 @@ fn a_request_after_an_expiry_does_not_join_a_validation_before_it() {
 }
 
 #[test]
+fn a_date_of_the_future_is_no_other_one_with_each_answer() {
+    let lines = "Cache-Control: max-age=1000\nLast-Modified: Fri, 31 Dec 9999 23:59:59 GMT";
+    let origin = Origin::of(&Object::new(b"hello".to_vec(), "a").with(lines));
+    let node = Node::new(&origin.url(), &[]);
+    let reply = node.get("/a");
+    reply.is(200, b"hello");
+    assert_eq!(reply.field("last-modified"), None);
+}
+
+#[test]
 fn an_answer_from_before_a_purge_removes_nothing() {
     let object = Object::new(b"hello".to_vec(), "a");
     let (gate, number) = (Gate::default(), AtomicUsize::new(0));

@@ -29,6 +29,8 @@ pub struct Representation<'a> {
     pub media_type: &'a str,
     /// The coding by which it is compressed.
     pub coding: Option<Coding>,
+    /// Whether its bytes are in a coding that the caller names in the response.
+    pub is_coded: bool,
     /// Whether another request could get another coding of it: then every response says so.
     pub varies: bool,
     /// The name to save it under, if the response suggests one.
@@ -119,7 +121,7 @@ fn wanted(
     }
     match range::of_request(request, facts.len) {
         // 8.4: the coding would be said of the multipart body, and belongs to what is inside it.
-        RangeAnswer::Parts(_) if facts.coding.is_some() => RangeAnswer::Whole,
+        RangeAnswer::Parts(_) if facts.coding.is_some() || facts.is_coded => RangeAnswer::Whole,
         answer => answer,
     }
 }

@@ -18,6 +18,7 @@ fn facts() -> Representation<'static> {
         modified: Some(at(NOVEMBER)),
         media_type: "image/png",
         coding: None,
+        is_coded: false,
         varies: false,
         file_name: None,
         is_download: false,

@@ -168,6 +168,7 @@ impl<'s> FilePlan<'s> {
             modified: Some(chosen.modified),
             media_type,
             coding,
+            is_coded: false,
             varies: is_packed,
             file_name: name.filter(|_| is_download || is_renamed),
             is_download,

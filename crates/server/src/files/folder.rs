@@ -294,6 +294,7 @@ fn send_archive(
         modified: is_named.then(|| layout.modified()),
         media_type: format.media_type(),
         coding: None,
+        is_coded: false,
         varies: false,
         file_name: Some(&file_name),
         is_download: true,

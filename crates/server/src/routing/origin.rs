@@ -13,6 +13,7 @@ use underpass_protocol::caching::{CacheStatus, Forward, has_passed};
 use underpass_protocol::encode_path;
 use underpass_protocol::request::target::Target;
 use underpass_protocol::request::{Method, Request};
+use underpass_protocol::response::conditional::{Validators, range_applies};
 use underpass_protocol::response::head::{PLAIN_TEXT, push_field, push_number_field};
 use underpass_protocol::response::media::is_active;
 use underpass_protocol::response::plan::{PlannedBody, Representation, ResponsePlan, plan};
@@ -173,7 +174,7 @@ async fn serve(
 ) -> Result<Response, CacheError> {
     let reader = entry.reader();
     let mut at = 0;
-    while ctx.request.has("range") && entry.len().is_none() {
+    while entry.len().is_none() && needs_len(ctx, entry) {
         if entry.cache.is_relayed {
             // Its length shows when it has all been sent.
             return Err(CacheErrorKind::NoRoom.into());
@@ -193,6 +194,24 @@ async fn serve(
     Ok(response(ctx, path, entry, (plan, media_type), body, origin_bytes))
 }
 
+/// Returns whether the answer depends on the length of an object: it is a part, other than one that
+/// is the whole whatever its length is.
+fn needs_len(ctx: &RequestContext<'_>, entry: &CacheEntry) -> bool {
+    ctx.request.method == Method::Get
+        && first_of_request(&ctx.request).is_some_and(|first| first != (0..u64::MAX))
+        && range_applies(&ctx.request, validators(ctx, entry), ctx.now)
+}
+
+/// Returns the validators of an object. A date of the future is left out: only the origin itself may
+/// replace it.
+fn validators<'e>(ctx: &RequestContext<'_>, entry: &'e CacheEntry) -> Validators<'e> {
+    let date = entry.field("last-modified").and_then(|it| parse_date(it.as_bytes()));
+    Validators {
+        etag: entry.field("etag").unwrap_or_default(),
+        modified: date.filter(|modified| *modified <= ctx.now),
+    }
+}
+
 /// Returns the plan for an object, and its media type.
 fn plan_of<'e>(
     ctx: &RequestContext<'e>,
@@ -204,12 +223,14 @@ fn plan_of<'e>(
     let Some(len) = entry.len() else {
         return (unknown_length(ctx, entry, media_type), media_type);
     };
+    let Validators { etag, modified } = validators(ctx, entry);
     let facts = Representation {
         len,
-        etag: entry.field("etag").unwrap_or_default(),
-        modified: entry.field("last-modified").and_then(|it| parse_date(it.as_bytes())),
+        etag,
+        modified,
         media_type,
         coding: None,
+        is_coded: entry.field("content-encoding").is_some(),
         varies: false,
         file_name: None,
         is_download: false,

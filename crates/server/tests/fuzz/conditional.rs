@@ -37,6 +37,7 @@ pub(crate) fn check(data: &[u8]) {
         modified: Some(UNIX_EPOCH + Duration::from_secs(modified.into())),
         media_type: "text/plain; charset=utf-8",
         coding: (choice & 2 != 0).then_some(Coding::Zstd),
+        is_coded: false,
         varies: choice & 4 != 0,
         file_name: (choice & 8 != 0).then_some(fields),
         is_download: choice & 16 != 0,
