@@ -22,7 +22,9 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, apply_filter,
 };
-use underpass_engine::atomic_file::{AtomicFile, Existing, hidden_name, ignores_case};
+use underpass_engine::atomic_file::{
+    AtomicFile, Existing, hidden_name, ignores_case, remove_folder,
+};
 
 fn assert_errno<T>(outcome: io::Result<T>, errno: Errno) {
     assert_eq!(outcome.err().and_then(|e| e.raw_os_error()), Some(errno.raw_os_error()));
@@ -394,4 +396,26 @@ fn case_is_told_from_what_a_folder_lists_also_if_it_is_only_a_path() {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = openat(CWD, scratch.folder(), flags, Mode::empty()).unwrap();
     assert_eq!(ignores_case(folder, b"name"), Some(false));
+}
+
+#[test]
+fn a_deep_folder_is_removed_with_little_memory_and_few_descriptors() {
+    let scratch = Scratch::new();
+    let root = scratch.path("folder");
+    fs::create_dir(&root).unwrap();
+    let mut at: rustix::fd::OwnedFd = fs::File::open(&root).unwrap().into();
+    for level in 0..3000 {
+        let mode = if level % 100 == 0 { Mode::RUSR } else { Mode::RWXU };
+        for name in ["d", "0"] {
+            rustix::fs::mkdirat(&at, name, Mode::RWXU).unwrap();
+        }
+        let next = openat(&at, "d", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        rustix::fs::fchmod(&at, mode | Mode::XUSR).unwrap();
+        at = next;
+    }
+    let removed = thread::Builder::new().stack_size(128 << 10).spawn(move || {
+        let above = fs::File::open(root.parent().unwrap()).unwrap();
+        remove_folder(&above, c"folder").map(|()| root.exists())
+    });
+    assert_eq!(removed.unwrap().join().unwrap(), Ok(false));
 }

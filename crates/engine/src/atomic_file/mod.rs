@@ -37,7 +37,7 @@ pub use name::{
 };
 pub use names::{for_each_name, names};
 pub use permissions::{KeptOwner, acl_entry, take_over, without_acl};
-pub use remove::{is_mounted, remove_folder};
+pub use remove::{is_mounted, make_writable, remove_folder};
 
 /// The treatment of a file that already has the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
