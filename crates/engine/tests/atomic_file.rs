@@ -399,6 +399,29 @@ fn case_is_told_from_what_a_folder_lists_also_if_it_is_only_a_path() {
 }
 
 #[test]
+fn a_part_of_who_owns_the_folder_is_not_continued_by_another_user() {
+    if !underpass_testkit::is_root() {
+        return underpass_testkit::skip("files cannot be given away");
+    }
+    let scratch = Scratch::new();
+    let root = scratch.path("folder");
+    fs::create_dir(&root).unwrap();
+    fs::write(root.join("part"), "of the owner of the folder").unwrap();
+    for path in [&root, &root.join("part")] {
+        std::os::unix::fs::chown(path, Some(1234), Some(1234)).unwrap();
+    }
+    let (name, part) = (OsStr::new("file"), OsStr::new("part"));
+    let open = || {
+        let folder = fs::File::open(&root).unwrap().into();
+        AtomicFile::partial(folder, name, part, 0o666, Existing::Replace)
+    };
+    assert_errno(open(), Errno::PERM);
+    assert_eq!(names(&root), [Path::new("part")]);
+    std::os::unix::fs::chown(root.join("part"), Some(0), None).unwrap();
+    open().unwrap().discard();
+}
+
+#[test]
 fn a_deep_folder_is_removed_with_little_memory_and_few_descriptors() {
     let scratch = Scratch::new();
     let root = scratch.path("folder");

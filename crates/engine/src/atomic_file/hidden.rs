@@ -109,26 +109,31 @@ pub(super) fn open_or_create(
     Err(Errno::EXIST)
 }
 
-/// Returns whether this user has made a file or folder, as far as its owner tells: on file systems
-/// without owners, or with those of another machine, it is that of the folder that it is in.
+/// Returns whether this user has made a file or folder: its owner is the one that the file system
+/// gives to what this process makes in the folder, which may be another where there are no owners,
+/// or those of another machine.
 ///
 /// # Errors
 ///
-/// As fstat(2).
-pub fn is_ours(file: impl AsFd, folder: impl AsFd) -> Result<bool, Errno> {
-    Ok(is_owner_of(&fstat(file)?, &fstat(folder)?))
+/// As open(2).
+pub fn is_ours(file: impl AsFd, folder: &OwnedFd) -> Result<bool, Errno> {
+    let stat = fstat(file)?;
+    if stat.st_uid == geteuid().as_raw() {
+        return Ok(true);
+    }
+    let (made, hidden) = create(folder, OsStr::new("owner"), Mode::RUSR | Mode::WUSR)?;
+    let owner = fstat(&made).map(|made| made.st_uid);
+    unlinkat(folder, &hidden, AtFlags::empty())?;
+    Ok(owner? == stat.st_uid)
 }
 
 /// Returns whether another user has put a file into a folder that users share, such as /tmp: one
 /// with the sticky bit, where that user could not have replaced a file of this one.
 pub fn is_of_stranger(file: &Stat, folder: impl AsFd) -> bool {
     fstat(folder).is_ok_and(|above| {
-        Mode::from_raw_mode(above.st_mode).contains(Mode::SVTX) && !is_owner_of(file, &above)
+        let is_owner = [geteuid().as_raw(), above.st_uid].contains(&file.st_uid);
+        Mode::from_raw_mode(above.st_mode).contains(Mode::SVTX) && !is_owner
     })
-}
-
-fn is_owner_of(file: &Stat, folder: &Stat) -> bool {
-    file.st_uid == geteuid().as_raw() || file.st_uid == folder.st_uid
 }
 
 /// Gives a file without a name a hidden one, under which it is locked.
