@@ -2,19 +2,17 @@
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
-use rustix::fs::{
-    Access, AtFlags, Stat, accessat, fstat, fsync, renameat, statat, syncfs, unlinkat,
-};
+use rustix::fs::{Access, AtFlags, Stat, accessat, fstat, fsync, statat, syncfs, unlinkat};
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
 use underpass_engine::wait::{lock, unpoison};
 use underpass_engine::{Capabilities, FileId};
-use underpass_engine::{atomic_file, is_file, mount_epoch};
+use underpass_engine::{is_file, mount_epoch};
 
 use crate::attributes;
 use crate::error::{At, CopyError, CopyRefusal, Result};
@@ -26,6 +24,7 @@ use crate::options::{ExistingFiles, Settings};
 use crate::outcome::{CopyOutcome, CopyTotals};
 use crate::queue::WorkQueue;
 use crate::tree::dir_pair::{DirOrigin, DirPair, MadeFiles};
+use crate::tree::hidden_names::{self, HiddenNamesInUse};
 use crate::tree::link_table::{LinkTable, MAX_WAITING};
 use crate::tree::merge::Clash;
 use crate::tree::task::FolderTask;
@@ -64,6 +63,8 @@ pub(crate) struct CopyContext<'a> {
     remembers: AtomicBool,
     /// The id of this run of the machine, if that matters and is known.
     pub(crate) boot: Option<String>,
+    /// The hidden names that this run uses.
+    pub(crate) hidden_names: HiddenNamesInUse,
     /// The remembered copies, without names.
     remembered: Mutex<MadeFiles>,
     /// Device, descriptor and path of each file system that is written to, if all is synced.
@@ -141,6 +142,7 @@ impl<'a> CopyContext<'a> {
             mounts: Mutex::default(),
             remembers: AtomicBool::new(false),
             remembered: Mutex::default(),
+            hidden_names: HiddenNamesInUse::default(),
             written: Mutex::default(),
             progress: ObservedProgress::new(),
             without_owner: AtomicU64::new(0),
@@ -317,31 +319,12 @@ impl<'a> CopyContext<'a> {
         }
         let mut folder = Arc::clone(folder);
         while folder.all.fetch_sub(1, Ordering::AcqRel) == 1 {
-            if folder.origin == DirOrigin::Existing && self.is_complete() {
+            if folder.origin != DirOrigin::Fresh && self.is_complete() {
                 merge::sweep(&self.settings, &folder, |name| {
                     statat(&folder.source, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
                 });
             }
-            if let Some(stat) = folder.stat.filter(|_| !self.settings.dry_run)
-                && (folder.origin.is_new()
-                    || self.settings.preserve.changes_folders()
-                    || self.settings.resume)
-            {
-                let finished = attributes::finish_folder(
-                    &self.settings,
-                    folder.source.as_fd(),
-                    folder.target.as_fd(),
-                    folder.origin.is_new(),
-                    folder.inherited,
-                    (&stat, !self.is_cut_short()),
-                );
-                let (has_owner, has_attributes) = (finished.has_owner, finished.has_attributes);
-                self.without_owner.fetch_add(u64::from(!has_owner), Ordering::Relaxed);
-                self.without_attributes.fetch_add(u64::from(!has_attributes), Ordering::Relaxed);
-                if let Some(failure) = finished.missing.failure(|| folder.target_path(c"")) {
-                    self.lacks(failure);
-                }
-            }
+            self.finish(&folder);
             if self.settings.sync && folder.system == FUSE && !self.settings.dry_run {
                 self.sync_names(&folder);
             }
@@ -349,6 +332,32 @@ impl<'a> CopyContext<'a> {
             self.merge_into_target(&folder);
             let Some(parent) = folder.parent.clone() else { return };
             folder = parent;
+        }
+    }
+
+    /// Gives a folder what its original has. One with a hidden name is still nobody else's: a later
+    /// run goes on with it, or it is merged into another one.
+    fn finish(&self, folder: &DirPair) {
+        let is_hidden = lock(&folder.chain.hidden).is_some();
+        let settings = &self.settings;
+        let changes =
+            folder.origin.is_new() || settings.preserve.changes_folders() || settings.resume;
+        let Some(stat) = folder.stat.filter(|_| changes && !is_hidden && !settings.dry_run) else {
+            return;
+        };
+        let finished = attributes::finish_folder(
+            settings,
+            folder.source.as_fd(),
+            folder.target.as_fd(),
+            folder.origin.is_new(),
+            folder.inherited,
+            (&stat, !self.is_cut_short()),
+        );
+        let (has_owner, has_attributes) = (finished.has_owner, finished.has_attributes);
+        self.without_owner.fetch_add(u64::from(!has_owner), Ordering::Relaxed);
+        self.without_attributes.fetch_add(u64::from(!has_attributes), Ordering::Relaxed);
+        if let Some(failure) = finished.missing.failure(|| folder.target_path(c"")) {
+            self.lacks(failure);
         }
     }
 
@@ -360,7 +369,7 @@ impl<'a> CopyContext<'a> {
 
     /// Removes the marker of a source's folder once nothing in it is missing.
     fn unmark(&self, folder: &DirPair) {
-        let is_top = folder.parent.as_ref().is_some_and(|parent| parent.parent.is_none());
+        let is_top = folder.parent.as_ref().is_some_and(|parent| parent.is_top());
         if self.settings.resume && is_top && !self.settings.dry_run && self.is_complete() {
             // Without the mark a repeated command would mean something else.
             if self.settings.sync && !self.sync(folder) {
@@ -392,6 +401,7 @@ impl<'a> CopyContext<'a> {
         parent: &DirPair,
         problems: &mut Vec<CopyError>,
     ) -> Result<(), Errno> {
+        let from = open_folder(&folder.target, c".")?;
         let there = open_folder(&parent.target, &folder.chain.target)?;
         let mut stays = |clash: &Clash<'_>| match self.may_take_name(folder, clash) {
             Ok(may_replace) => !may_replace,
@@ -400,7 +410,7 @@ impl<'a> CopyContext<'a> {
                 true
             }
         };
-        merge::merge(&self.settings, &folder.target, &there, Path::new(""), &mut stays)
+        merge::merge(&self.settings, from, there, &mut stays)
     }
 
     /// Returns whether a file gives way to one that comes out of a hidden folder, as it would have
@@ -426,10 +436,14 @@ impl<'a> CopyContext<'a> {
     /// Gives a folder its name, if it has a hidden one until now.
     fn give_name(&self, folder: &DirPair) {
         self.name_hidden(folder, |parent, hidden| {
-            match rename_new(parent, hidden, &folder.chain.target) {
+            match merge::rename_new(parent, hidden, &folder.chain.target) {
                 // Another process was faster: see `merge_into_target`.
                 Err(Errno::EXIST | Errno::NOTEMPTY) => Ok(false),
-                renamed => renamed.map(|()| true),
+                renamed => {
+                    renamed?;
+                    hidden_names::unmark(&folder.target);
+                    Ok(true)
+                }
             }
         });
     }
@@ -448,20 +462,14 @@ impl<'a> CopyContext<'a> {
         let mut hidden = lock(&folder.chain.hidden);
         let (Some(name), Some(parent)) = (&*hidden, &folder.parent) else { return };
         match rename(parent, name).at("naming", || parent.target_path(&folder.chain.target)) {
-            Ok(true) => *hidden = None,
+            Ok(true) => {
+                self.hidden_names.give_back(&parent.target, name);
+                *hidden = None;
+            }
             Ok(false) => {}
             Err(failure) => self.problem(failure),
         }
     }
-}
-
-/// Renames without replacing anything.
-fn rename_new(parent: &DirPair, from: &CStr, to: &CStr) -> Result<(), Errno> {
-    let target = &parent.target;
-    if parent.origin == DirOrigin::Fresh {
-        return renameat(target, from, target, to);
-    }
-    atomic_file::rename_new(target, from, target, to)
 }
 
 /// The action in messages about syncing.

@@ -68,8 +68,9 @@ use context::CopyContext;
 use options::Settings;
 use plan::CopyPlan;
 use tree::dir_pair::{DirOrigin, DirPair};
+use tree::hidden_names::NameUse;
 use tree::task::FolderTask;
-use tree::{merge, mirror};
+use tree::{hidden_names, merge, mirror};
 use worker::CopyWorker;
 
 /// Copies `sources` to `target`. A wait for another process ends when `cancel` is set, and so does
@@ -149,6 +150,9 @@ fn copy_rounds(context: &CopyContext<'_>, mut plan: CopyPlan) -> CopyTotals {
     let is_alone =
         named.len() == 1 && !rounds.iter().flatten().any(|it| it.kind == FileType::Directory);
     let top = begin(context, plan, is_alone);
+    for name in named.iter().filter(|name| hidden_names::is_hidden(name)) {
+        context.hidden_names.take(&top.target, name, NameUse::Entry);
+    }
     let mut totals = CopyTotals::default();
     for round in rounds {
         let is_single = matches!(round.as_slice(), [one] if one.kind != FileType::Directory);

@@ -10,6 +10,7 @@ mod changing;
 mod choices;
 mod fallbacks;
 mod file_systems;
+mod hidden_names;
 mod kills;
 mod mirror;
 mod modes;

@@ -70,7 +70,7 @@ fn what_comes_from_a_stream_gets_the_mode_that_coreutils_gives() {
 }
 
 /// An ACL by which one user may write, and the group may do nothing.
-fn acl() -> Vec<u8> {
+pub(crate) fn acl() -> Vec<u8> {
     let entry = |tag: u16, may: u16, number: u32| {
         [tag.to_le_bytes().to_vec(), may.to_le_bytes().to_vec(), number.to_le_bytes().to_vec()]
             .concat()

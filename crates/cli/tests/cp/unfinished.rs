@@ -12,6 +12,7 @@ use underpass_testkit::is_root;
 
 use crate::bytes::traced_in;
 use crate::cp_in;
+use crate::hidden_names::mark;
 use crate::rig::{Finished, Running, folder, has, names, noise, skip, traced, underpass};
 use crate::users::take_from_user;
 
@@ -141,6 +142,9 @@ fn what_a_dead_process_left_is_removed_and_what_a_live_one_has_is_not() {
         fs::create_dir_all(path).unwrap();
         fs::write(path.join("file"), "part").unwrap();
     }
+    for path in [dead.parent().unwrap(), &live, &other] {
+        mark(path);
+    }
     let lock = fs::File::open(&live).unwrap();
     lock.lock().unwrap();
     let source = text(hidden("two", 9));
@@ -198,6 +202,8 @@ fn what_is_mounted_in_a_part_stays() {
         finished
     };
     let dead = hidden_name(OsStr::new("k"), Some(4711)).into_string().unwrap();
+    fs::create_dir(here.path().join(&dead)).unwrap();
+    mark(&here.path().join(&dead));
     with_mount(&format!("{dead}/deep"), &["-r", "s", "k"]).succeeded();
     let mirrored = with_mount("k/gone/deep", &["-rT", "--delete", "s", "k"]);
     assert!(mirrored.stderr.contains("removing k/gone/deep: "), "{}", mirrored.stderr);

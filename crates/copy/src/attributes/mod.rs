@@ -24,6 +24,9 @@ use crate::options::Settings;
 use crate::options::preserve::{Preserve, PreserveMode};
 use crate::outcome::CopyTotals;
 
+/// The attribute of what has a hidden name of this program. It is that of no copy.
+pub(crate) const HIDDEN_MARK: &CStr = c"user.underpass.hidden";
+
 /// The modes of a new file: the one that it is made with, and the one that it gets when it is
 /// whole.
 #[derive(Clone, Copy, Debug)]
@@ -275,6 +278,10 @@ pub(crate) fn finish_folder(
         let allowed = if inherited.acl { permissions::inherited_by(to) } else { 0o777 };
         mode = without_acl & (0o1000 | allowed) | if inherited.group { 0o2000 } else { 0 };
     }
+    if !is_whole {
+        // A later run has to make what is missing.
+        mode |= 0o700;
+    }
     if is_new || preserve.keeps_mode() || settings.resume {
         missing.record("keeping mode of", fchmod(to, Mode::from_raw_mode(mode)));
     }
@@ -382,7 +389,7 @@ fn copy_attributes(
     };
     for name in names.split_inclusive(|&byte| byte == 0) {
         let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
-        if !preserve.keeps_attribute(name) {
+        if !preserve.keeps_attribute(name) || name == HIDDEN_MARK {
             continue;
         }
         let (mut short, mut long) = ([0; 512], Vec::new());

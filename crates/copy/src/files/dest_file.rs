@@ -14,6 +14,7 @@ use underpass_engine::{FileId, close, is_file};
 
 use crate::files::replace::{Backups, rename_over};
 use crate::tree::dir_pair::{DirOrigin, DirPair};
+use crate::tree::hidden_names;
 
 /// A file that is being written, and may not have its name yet.
 ///
@@ -57,26 +58,38 @@ impl<'a> DestFile<'a> {
     }
 
     /// Makes a file that outlives this process under the name `partial` until it is whole. If
-    /// another process writes to that one, another user has made it, or it could not be renamed,
-    /// the file is as that of [`new`](Self::new).
+    /// another process writes to that one, it is no part that this user has made, or it could not be
+    /// renamed, the file is as that of [`new`](Self::new).
     pub(crate) fn partial(
         folder: &'a DirPair,
         entry_name: &'a CStr,
-        partial: &OsStr,
+        partial: &CStr,
         mode: u32,
         existing: Existing,
     ) -> Result<Self, std::io::Error> {
         if atomic_file::only_adds(&folder.target) {
             return Self::new(folder, entry_name, mode, existing);
         }
-        let target = folder.target.as_fd().try_clone_to_owned()?;
         let name = OsStr::from_bytes(entry_name.to_bytes());
-        match AtomicFile::partial(target, name, partial, mode, Existing::Replace) {
-            Ok(file) if atomic_file::try_lock(file.file(), &folder.target, partial) => {
-                Ok(Self::Unnamed { file: Box::new(file), existing })
-            }
+        let open = |how| {
+            let target = folder.target.as_fd().try_clone_to_owned()?;
+            AtomicFile::partial(target, name, OsStr::from_bytes(partial.to_bytes()), mode, how)
+        };
+        let is_locked =
+            |file: &AtomicFile| atomic_file::try_lock(file.file(), &folder.target, partial);
+        let file = match open(Existing::Keep) {
+            Ok(made) => Some(made)
+                .filter(is_locked)
+                .inspect(|made| hidden_names::mark(made.file(), partial)),
+            Err(_) => open(Existing::Replace)
+                .ok()
+                .filter(|left| hidden_names::is_marked(left.file(), &folder.target, partial))
+                .filter(is_locked),
+        };
+        match file {
+            Some(file) => Ok(Self::Unnamed { file: Box::new(file), existing }),
             // What else is wrong is wrong with any file.
-            Ok(_) | Err(_) => Self::new(folder, entry_name, mode, existing),
+            None => Self::new(folder, entry_name, mode, existing),
         }
     }
 

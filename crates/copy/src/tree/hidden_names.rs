@@ -1,13 +1,28 @@
 //! Hidden names, which files and folders have until they are whole.
+//!
+//! Anybody can make such a name, and a source may have entries with some. So what a killed process
+//! has left is known by a mark: an attribute with its hidden name and its own inode number, which a
+//! copy does not share, and another user cannot set. And a run remembers the hidden names that it
+//! uses, so that no entry is copied to one of them.
 
+use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::fs::{AtFlags, Stat, StatxFlags, fstat, statx};
+use rustix::fs::{
+    AtFlags, Stat, StatxFlags, XattrFlags, fgetxattr, fremovexattr, fsetxattr, fstat, statat, statx,
+};
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{fingerprint, hidden_name};
+use rustix::process::geteuid;
+use underpass_engine::FileId;
+use underpass_engine::atomic_file::{MAX_NAME, fingerprint, hidden_name, name_of_hidden};
+use underpass_engine::wait::lock;
+
+use crate::attributes::HIDDEN_MARK;
+use crate::tree::dir_pair::DirPair;
 
 /// Returns the hidden name of what is to become `name`. The same number gives the same name, so
 /// that a later run finds what an earlier one has left.
@@ -46,8 +61,7 @@ pub(crate) fn claim<T>(
 /// old time back.
 pub(crate) fn partial_name(name: &CStr, stat: &Stat) -> CString {
     let facts = format!(
-        "{}:{}:{}:{}.{}:{}.{}",
-        stat.st_dev,
+        "{}:{}:{}.{}:{}.{}",
         stat.st_ino,
         stat.st_size,
         stat.st_mtime,
@@ -60,23 +74,114 @@ pub(crate) fn partial_name(name: &CStr, stat: &Stat) -> CString {
 }
 
 /// Returns a number by which a later run knows a folder again. An inode number may be used again,
-/// but not together with the time of its birth.
+/// but not together with the time of its birth. The number of the device may change with each
+/// mount, and counts only where that time is not known.
 pub(crate) fn identity(source: &OwnedFd) -> u32 {
     let wanted = StatxFlags::INO | StatxFlags::BTIME;
     let facts = match statx(source, c"", AtFlags::EMPTY_PATH, wanted) {
-        Ok(known) => format!(
-            "{}:{}:{}:{}.{}",
-            known.stx_dev_major,
-            known.stx_dev_minor,
-            known.stx_ino,
-            known.stx_btime.tv_sec,
-            known.stx_btime.tv_nsec
-        ),
-        // A kernel or a filter without the call.
-        Err(_) => fstat(source)
+        Ok(known) if StatxFlags::from_bits_retain(known.stx_mask).contains(wanted) => {
+            format!("{}:{}.{}", known.stx_ino, known.stx_btime.tv_sec, known.stx_btime.tv_nsec)
+        }
+        _ => fstat(source)
             .map_or_else(|_| String::new(), |stat| format!("{}:{}", stat.st_dev, stat.st_ino)),
     };
     fingerprint(facts.as_bytes()) as u32
+}
+
+/// Returns whether a name is a hidden one of this program, for whatever reason an entry has it.
+pub(crate) fn is_hidden(name: &CStr) -> bool {
+    name_of_hidden(name.to_bytes()).is_some()
+}
+
+/// The names in targets that are hidden ones, in use by this run: as a hidden name, or as that of
+/// an entry which is copied.
+#[derive(Debug, Default)]
+pub(crate) struct HiddenNamesInUse(Mutex<HashMap<(FileId, CString), NameUse>>);
+
+/// What a run uses a hidden name for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NameUse {
+    /// For something that is not whole yet.
+    Hidden,
+    /// For the copy of an entry that is called so.
+    Entry,
+}
+
+impl HiddenNamesInUse {
+    /// Takes a name in a folder, and returns whether it is not in use for anything else.
+    pub(crate) fn take(&self, folder: &OwnedFd, name: &CStr, by: NameUse) -> bool {
+        let Ok(stat) = fstat(folder) else { return false };
+        let key = (FileId::of(&stat), name.to_owned());
+        *lock(&self.0).entry(key).or_insert(by) == by
+    }
+
+    /// Takes a hidden name in the target of a folder, unless it is in use for the copy of an entry,
+    /// or will be.
+    pub(crate) fn take_hidden(&self, folder: &DirPair, hidden: &CStr) -> bool {
+        !folder.has_source(hidden) && self.take(&folder.target, hidden, NameUse::Hidden)
+    }
+
+    /// Gives back a name.
+    pub(crate) fn give_back(&self, folder: &OwnedFd, name: &CStr) {
+        if let Ok(stat) = fstat(folder) {
+            lock(&self.0).remove(&(FileId::of(&stat), name.to_owned()));
+        }
+    }
+}
+
+impl DirPair {
+    /// Returns whether it is the folder that the sources are put in.
+    pub(crate) fn is_top(&self) -> bool {
+        self.chain.parent.is_none()
+    }
+
+    /// Returns whether an entry of this name may be copied to the folder.
+    pub(crate) fn has_source(&self, name: &CStr) -> bool {
+        // Sources themselves are named by paths.
+        !self.is_top() && statat(&self.source, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+}
+
+/// Marks what was made under a hidden name, so that a later run knows it again.
+pub(crate) fn mark(file: impl AsFd, hidden: &CStr) {
+    // What cannot be marked is no leftover later, unless there are no attributes at all.
+    if let Ok(value) = mark_of(&file, hidden) {
+        let _ = fsetxattr(&file, HIDDEN_MARK, &value, XattrFlags::empty());
+    }
+}
+
+/// Removes the mark, which nothing has under its final name.
+pub(crate) fn unmark(file: impl AsFd) {
+    let _ = fremovexattr(file, HIDDEN_MARK);
+}
+
+/// Returns whether what has a hidden name in a folder was made under this name, and by nobody who
+/// can only rename it. On a file system without attributes nobody else may be able to.
+pub(crate) fn is_marked(file: impl AsFd, folder: &OwnedFd, hidden: &CStr) -> bool {
+    has_mark(file, hidden).unwrap_or_else(|| is_private(folder))
+}
+
+/// Returns whether a file or folder has the mark of this hidden name; `None` where there are no
+/// attributes.
+pub(crate) fn has_mark(file: impl AsFd, hidden: &CStr) -> Option<bool> {
+    let mut value = [0; MAX_NAME + 32];
+    match fgetxattr(&file, HIDDEN_MARK, &mut value[..]) {
+        Ok(len) => Some(mark_of(&file, hidden).is_ok_and(|mark| mark == value[..len])),
+        Err(Errno::OPNOTSUPP) => None,
+        Err(_) => Some(false),
+    }
+}
+
+fn mark_of(file: impl AsFd, hidden: &CStr) -> Result<Vec<u8>, Errno> {
+    let number = format!("/{}", fstat(file)?.st_ino);
+    Ok([hidden.to_bytes(), number.as_bytes()].concat())
+}
+
+/// Returns whether no other user may rename the entries of this user in a folder.
+fn is_private(folder: &OwnedFd) -> bool {
+    let others = |mode: u32| mode & 0o022 != 0 && mode & 0o1000 == 0;
+    fstat(folder)
+        .is_ok_and(|stat| [0, geteuid().as_raw()].contains(&stat.st_uid) && !others(stat.st_mode))
 }
 
 /// Attempts to find a free name: more than killed processes leave in the way.

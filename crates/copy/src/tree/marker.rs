@@ -37,7 +37,7 @@ pub(crate) fn set(
     boot: Option<&str>,
     always: bool,
 ) -> Result<bool, Errno> {
-    let name = name(source);
+    let Some(name) = name(source) else { return Ok(false) };
     let epoch = boot.map(|boot| mount_epoch::of(boot, target));
     if is_marker(target, &name) {
         return Ok(epoch.is_some_and(|epoch| tells(target, &name, &epoch)));
@@ -72,10 +72,7 @@ fn is_empty(folder: &OwnedFd) -> bool {
 /// Removes the marker, if there is one, and sets the folder's times again. This is the last step of
 /// a copy.
 pub(crate) fn remove(target: &OwnedFd, source: &OwnedFd, original: Option<&Stat>) {
-    let name = name(source);
-    if !is_marker(target, &name) {
-        return;
-    }
+    let Some(name) = name(source).filter(|name| is_marker(target, name)) else { return };
     // What cannot be removed now is removed by the next command.
     if unlinkat(target, &name, AtFlags::empty()) == Err(Errno::ACCESS)
         && let Ok(stat) = fstat(target)
@@ -93,7 +90,7 @@ pub(crate) fn remove(target: &OwnedFd, source: &OwnedFd, original: Option<&Stat>
 /// Returns whether a folder is a copy of this source that is not complete.
 pub(crate) fn is_set(target: &Path, source: &Path, follow: Follow) -> bool {
     match (open_source(CWD, source, follow != Follow::Never), open_source(CWD, target, true)) {
-        (Ok(source), Ok(target)) => is_marker(target.as_fd(), &name(&source)),
+        (Ok(source), Ok(target)) => name(&source).is_some_and(|name| is_marker(&target, &name)),
         _ => false,
     }
 }
@@ -104,8 +101,10 @@ fn is_marker(target: impl AsFd, name: &CString) -> bool {
     })
 }
 
-fn name(source: &OwnedFd) -> CString {
-    hidden_names::hidden(NAME, Some(identity(source)))
+/// Returns the name of the marker; `None` if the source has an entry of that name, which is copied.
+fn name(source: &OwnedFd) -> Option<CString> {
+    let name = hidden_names::hidden(NAME, Some(identity(source)));
+    statat(source, &name, AtFlags::SYMLINK_NOFOLLOW).is_err().then_some(name)
 }
 
 /// Returns whether a marker could have this name.

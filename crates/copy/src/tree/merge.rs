@@ -4,7 +4,7 @@
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{
     AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, flock, fstat, linkat,
@@ -18,8 +18,22 @@ use crate::files::folder::open_folder;
 use crate::files::replace::{Backups, replace};
 use crate::options::{Follow, Settings};
 use crate::tree::dir_pair::{DirOrigin, DirPair};
-use crate::tree::marker;
 use crate::tree::same_file::{is_copy, is_kept};
+use crate::tree::{hidden_names, marker};
+
+/// Two folders that are merged, and what is still to be moved from one to the other.
+struct MergeLevel {
+    from: OwnedFd,
+    to: OwnedFd,
+    names: Vec<CString>,
+}
+
+impl MergeLevel {
+    fn new(from: OwnedFd, to: OwnedFd) -> Result<Self, Errno> {
+        let names = atomic_file::names(&from)?;
+        Ok(Self { from, to, names })
+    }
+}
 
 /// Moves everything in a folder into another one, where another process has put its own copy. Files
 /// there are replaced, and get a backup if the options want one, as by any later copy, unless the
@@ -30,12 +44,24 @@ use crate::tree::same_file::{is_copy, is_kept};
 /// As rename(2): `EISDIR` or `ENOTDIR` if a file and a folder have the same name.
 pub(crate) fn merge(
     settings: &Settings<'_>,
-    from: &OwnedFd,
-    to: &OwnedFd,
-    above: &Path,
+    from: OwnedFd,
+    to: OwnedFd,
     stays: &mut dyn FnMut(&Clash<'_>) -> bool,
 ) -> Result<(), Errno> {
-    for name in atomic_file::names(from)? {
+    // A deep tree would need a deep stack otherwise.
+    let mut levels = vec![MergeLevel::new(from, to)?];
+    // The names of all levels but the first.
+    let mut path = PathBuf::new();
+    while let Some(level) = levels.last_mut() {
+        let Some(name) = level.names.pop() else {
+            levels.pop();
+            if let (Some(above), Some(done)) = (levels.last(), path.file_name()) {
+                unlinkat(&above.from, done, AtFlags::REMOVEDIR)?;
+                path.pop();
+            }
+            continue;
+        };
+        let (from, to) = (&level.from, &level.to);
         match renameat_with(from, &name, to, &name, RenameFlags::NOREPLACE) {
             Err(Errno::EXIST | Errno::NOTEMPTY | Errno::INVAL | Errno::NOSYS) => {}
             renamed => {
@@ -50,16 +76,16 @@ pub(crate) fn merge(
         }
         let look = |folder: &OwnedFd| statat(folder, &name, AtFlags::SYMLINK_NOFOLLOW);
         let (mine, there) = (look(from)?, look(to));
+        let below = path.join(OsStr::from_bytes(name.to_bytes()));
         if is_folder(&mine) && there.is_ok_and(|there| is_folder(&there)) {
-            let path = above.join(OsStr::from_bytes(name.to_bytes()));
-            merge(settings, &open_folder(from, &name)?, &open_folder(to, &name)?, &path, stays)?;
-            unlinkat(from, &name, AtFlags::REMOVEDIR)?;
+            let next = MergeLevel::new(open_folder(from, &name)?, open_folder(to, &name)?)?;
+            levels.push(next);
+            path = below;
         } else if is_folder(&mine) || there.is_ok_and(|there| is_folder(&there)) {
             // Only one of the two is a folder, so the kernel refuses this.
             renameat(from, &name, to, &name)?;
         } else if there.is_ok_and(|there| {
-            let path = above.join(OsStr::from_bytes(name.to_bytes()));
-            let clash = Clash { folder: to, name: &name, path: &path, there: &there };
+            let clash = Clash { folder: to, name: &name, path: &below, there: &there };
             // Both processes have linked one original; rename(2) does nothing then.
             let is_one = FileId::of(&mine) == FileId::of(&there);
             is_one || is_kept(settings, &mine, &there, to) || stays(&clash)
@@ -70,6 +96,19 @@ pub(crate) fn merge(
         }
     }
     Ok(())
+}
+
+/// Renames an entry of a folder that is being copied, without replacing anything.
+///
+/// # Errors
+///
+/// As [`atomic_file::rename_new`].
+pub(crate) fn rename_new(parent: &DirPair, from: &CStr, to: &CStr) -> Result<(), Errno> {
+    let target = &parent.target;
+    if parent.origin == DirOrigin::Fresh {
+        return renameat(target, from, target, to);
+    }
+    atomic_file::rename_new(target, from, target, to)
 }
 
 /// A file whose name a file to be moved has, too.
@@ -118,11 +157,9 @@ pub(crate) fn sweep(settings: &Settings<'_>, folder: &DirPair, is_copied: impl F
     let Ok(found) = atomic_file::names(target) else { return };
     for hidden in found {
         let Some(name) = meant(&hidden) else { continue };
-        let exists =
-            |folder: &OwnedFd, name: &CStr| statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
         let is_left = is_copied(&name)
-            && exists(target, &name)
-            && (folder.parent.is_none() || !exists(&folder.source, &hidden));
+            && statat(target, &name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+            && !folder.has_source(&hidden);
         if is_left {
             remove(settings, target, &hidden, &name);
         }
@@ -198,6 +235,33 @@ pub(crate) fn lock_leftover(folder: &OwnedFd, hidden: &CStr) -> Option<Leftover>
     is_locked.then_some(Leftover::Locked { _file: file })
 }
 
+/// Returns whether a folder with a hidden name was made by this program and this user: whoever may
+/// write to the folder that it is in can rename one that this user keeps from others.
+pub(crate) fn is_left_folder(
+    settings: &Settings<'_>,
+    folder: &OwnedFd,
+    parent: &OwnedFd,
+    hidden: &CStr,
+) -> bool {
+    fstat(folder).is_ok_and(|stat| stat.st_uid == settings.owner.0)
+        && hidden_names::is_marked(folder, parent, hidden)
+}
+
+/// Removes what a dead process has left under a hidden name that is to be the name of a copy, and
+/// returns whether the name can be used: `false` if a process uses it.
+pub(crate) fn clear_name(settings: &Settings<'_>, folder: &OwnedFd, name: &CStr) -> bool {
+    let Ok(file) = openat(folder, name, LEFTOVER, Mode::empty()) else { return true };
+    let is_own = fstat(&file).is_ok_and(|stat| stat.st_uid == settings.owner.0);
+    if !is_own || hidden_names::has_mark(&file, name) != Some(true) {
+        return true;
+    }
+    atomic_file::try_lock(&file, folder, name)
+        && match fstat(&file).is_ok_and(|stat| is_folder(&stat)) {
+            true => remove_folder(folder, name).is_ok(),
+            false => unlinkat(folder, name, AtFlags::empty()).is_ok(),
+        }
+}
+
 /// Removes what has a hidden name instead of `name`, unless a process uses it.
 fn remove(settings: &Settings<'_>, folder: &OwnedFd, hidden: &CStr, name: &CStr) {
     let look = |name: &CStr| statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
@@ -220,7 +284,8 @@ fn remove(settings: &Settings<'_>, folder: &OwnedFd, hidden: &CStr, name: &CStr)
     }
     let Ok(file) = openat(folder, hidden, LEFTOVER, Mode::empty()) else { return };
     let is_it = fstat(&file).is_ok_and(|it| FileId::of(&it) == FileId::of(&stat));
-    if !is_it || !atomic_file::try_lock(&file, folder, hidden) {
+    let is_left = !is_folder || is_left_folder(settings, &file, folder, hidden);
+    if !is_it || !is_left || !atomic_file::try_lock(&file, folder, hidden) {
         return;
     }
     // It is locked meanwhile, so that no other process goes on with it.

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, fstat, futimens, openat, statat, unlinkat,
+    AtFlags, FileType, Mode, OFlags, Stat, fchmod, fstat, futimens, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
@@ -214,6 +214,9 @@ impl Mirror<'_, '_> {
             };
             self.level(&level, shared)?;
         }
+        if has_changed && fstat(&at.target).is_ok_and(|now| now.st_mode != before.st_mode) {
+            let _ = fchmod(&at.target, Mode::from_raw_mode(before.st_mode));
+        }
         let preserve = self.context.settings.preserve;
         if has_changed && preserve.timestamps && preserve.changes_folders() {
             // It has those of its source by now.
@@ -333,10 +336,22 @@ impl Mirror<'_, '_> {
                 is_empty &= !is_kept && self.remove(&inner, &name, &path, &below, depth + 1)?;
             }
             if !is_empty {
+                if stat.st_mode & 0o200 == 0 {
+                    let _ = fchmod(&inner, Mode::from_raw_mode(stat.st_mode));
+                }
                 return Ok(false);
             }
         }
-        match unlinkat(folder, name, how) {
+        let unlink = || unlinkat(folder, name, how);
+        let removed = match unlink() {
+            // A folder that is not writable, as its original perhaps.
+            Err(Errno::ACCESS) => {
+                atomic_file::make_writable(folder).at("removing", path)?;
+                unlink()
+            }
+            removed => removed,
+        };
+        match removed {
             Err(Errno::NOENT) => return Ok(true),
             removed => removed.at("removing", path)?,
         }

@@ -18,7 +18,7 @@ use crate::files::file_system;
 use crate::files::folder::{open_folder, open_source};
 use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
-use crate::tree::hidden_names::{self, identity};
+use crate::tree::hidden_names::{self, NameUse, identity};
 use crate::tree::path_chain::PathChain;
 use crate::tree::{marker, merge};
 use crate::worker::CopyWorker;
@@ -30,11 +30,14 @@ struct MadeDir {
     origin: DirOrigin,
     is_trusted: bool,
     hidden: Option<CString>,
+    /// Whether it was there before this run.
+    was_there: bool,
 }
 
 impl CopyWorker<'_> {
     /// Makes the target of a folder, and adds tasks for its entries.
     pub(crate) fn enter(&mut self, parent: &Arc<DirPair>, entry: &SourceEntry) -> Result<()> {
+        self.take_name(parent, entry)?;
         let from = || parent.source_path(&entry.name);
         let source = open_source(&parent.source, &entry.name, entry.follows).at("opening", from)?;
         let stat = fstat(&source).at("looking at", from)?;
@@ -155,7 +158,8 @@ impl CopyWorker<'_> {
                     DirOrigin::Fresh,
                 ),
             };
-            return Ok(MadeDir { folder, origin, is_trusted: false, hidden: None });
+            let was_there = origin == DirOrigin::Existing;
+            return Ok(MadeDir { folder, origin, is_trusted: false, hidden: None, was_there });
         }
         let is_marked = self.context.settings.resume && parent.is_top();
         if parent.origin != DirOrigin::Fresh {
@@ -167,7 +171,13 @@ impl CopyWorker<'_> {
                         false => parent.is_trusted,
                     };
                     // In what a killed run has left, everything is ours.
-                    return Ok(MadeDir { folder, origin: parent.origin, is_trusted, hidden: None });
+                    let origin = parent.origin;
+                    if origin == DirOrigin::Adopted {
+                        // It gets its mode once more in the end.
+                        atomic_file::make_writable(&folder).at("opening", path)?;
+                    }
+                    let (hidden, was_there) = (None, true);
+                    return Ok(MadeDir { folder, origin, is_trusted, hidden, was_there });
                 }
                 Err(Errno::NOENT) => {}
                 Err(Errno::NOTDIR | Errno::LOOP) => {
@@ -183,23 +193,22 @@ impl CopyWorker<'_> {
             open_folder(&parent.target, target).at("opening", path)
         };
         if (is_plain && !is_marked) || self.context.settings.in_place {
-            let (folder, origin) = (make()?, DirOrigin::Fresh);
-            return Ok(MadeDir { folder, origin, is_trusted, hidden: None });
+            let (folder, origin, was_there) = (make()?, DirOrigin::Fresh, false);
+            return Ok(MadeDir { folder, origin, is_trusted, hidden: None, was_there });
         }
-        let (folder, origin, hidden) =
+        let mut made =
             match parent.origin == DirOrigin::Existing && atomic_file::only_adds(&parent.target) {
                 // It has its name at once, so that the files in it must not have theirs.
-                true => (make()?, DirOrigin::Adopted, None),
-                false => {
-                    let (folder, origin, hidden) = self.make_hidden(parent, target, source)?;
-                    (folder, origin, Some(hidden))
+                true => {
+                    let (folder, origin, was_there) = (make()?, DirOrigin::Adopted, false);
+                    MadeDir { folder, origin, is_trusted, hidden: None, was_there }
                 }
+                false => self.make_hidden(parent, target, source)?,
             };
-        let is_trusted = match is_marked {
-            true => self.mark(&folder, source, true).at(Action::Creating, path)?,
-            false => is_trusted,
-        };
-        Ok(MadeDir { folder, origin, is_trusted, hidden })
+        if is_marked {
+            made.is_trusted = self.mark(&made.folder, source, true).at(Action::Creating, path)?;
+        }
+        Ok(made)
     }
 
     /// Marks the target of a source, and returns whether everything in it was written in this
@@ -210,68 +219,93 @@ impl CopyWorker<'_> {
 
     /// Makes the target of a folder under a hidden name, or goes on with what a killed run has
     /// left.
-    fn make_hidden(
-        &self,
-        parent: &DirPair,
-        target: &CStr,
-        source: &OwnedFd,
-    ) -> Result<(OwnedFd, DirOrigin, CString)> {
+    fn make_hidden(&self, parent: &DirPair, target: &CStr, source: &OwnedFd) -> Result<MadeDir> {
         let path = || parent.target_path(target);
-        let mode = Mode::RWXU;
+        let names = &self.context.hidden_names;
+        let is_trusted = parent.is_trusted;
         let hidden = hidden_names::hidden(target, Some(identity(source)));
-        let origin = match mkdirat(&parent.target, &hidden, mode) {
-            Err(Errno::EXIST) => DirOrigin::Adopted,
-            made => made.map(|()| DirOrigin::Fresh).at(Action::Creating, path)?,
-        };
-        if let Ok(folder) = open_folder(&parent.target, &hidden)
-            && self.is_ours(parent, &folder, &hidden)
-        {
-            // A part in it would be taken for a copy once it has its name.
-            let origin = match origin {
-                DirOrigin::Adopted => merge::prune(&self.context.settings, source, &folder),
-                origin => Ok(origin),
-            };
-            if let Ok(origin) = origin {
-                return Ok((folder, origin, hidden));
-            }
-        }
-        // Another process is at it, which is alive, or it cannot be emptied.
-        let claimed = hidden_names::claim(target, |hidden| {
-            mkdirat(&parent.target, hidden, mode)?;
-            // Another process may remove it as a leftover before it is opened or locked.
-            let ours = match open_folder(&parent.target, hidden) {
-                Err(Errno::NOENT) => None,
-                opened => {
-                    Some(opened?).filter(|it| atomic_file::try_lock(it, &parent.target, hidden))
+        if names.take_hidden(parent, &hidden) {
+            let made = match mkdirat(&parent.target, &hidden, Mode::RWXU) {
+                Err(Errno::EXIST) => self.adopt(parent, &hidden, source),
+                made => {
+                    made.at(Action::Creating, path)?;
+                    lock_made(parent, &hidden).ok().map(|folder| (folder, DirOrigin::Fresh, false))
                 }
             };
-            ours.ok_or(Errno::EXIST)
+            if let Some((folder, origin, was_there)) = made {
+                let hidden = Some(hidden);
+                return Ok(MadeDir { folder, origin, is_trusted, hidden, was_there });
+            }
+            names.give_back(&parent.target, &hidden);
+        }
+        // Another process is at it, which is alive, or it is no leftover, or cannot be emptied.
+        let claimed = hidden_names::claim(target, |hidden| {
+            if !names.take_hidden(parent, hidden) {
+                return Err(Errno::EXIST);
+            }
+            let made = mkdirat(&parent.target, hidden, Mode::RWXU)
+                .and_then(|()| lock_made(parent, hidden));
+            made.inspect_err(|_| names.give_back(&parent.target, hidden))
         });
         let (folder, hidden) = claimed.at(Action::Creating, path)?;
-        Ok((folder, DirOrigin::Fresh, hidden))
+        let (origin, hidden, was_there) = (DirOrigin::Fresh, Some(hidden), false);
+        Ok(MadeDir { folder, origin, is_trusted, hidden, was_there })
     }
 
-    /// Locks a hidden folder, and returns whether it belongs to this user and no other process uses
-    /// it.
-    fn is_ours(&self, parent: &DirPair, folder: &OwnedFd, hidden: &CStr) -> bool {
-        let (owner, _) = self.context.settings.owner;
-        fstat(folder).is_ok_and(|stat| stat.st_uid == owner)
-            && atomic_file::try_lock(folder, &parent.target, hidden)
+    /// Opens what a killed run has left under a hidden name; `None` if it is not that of this user,
+    /// or another process uses it.
+    fn adopt(
+        &self,
+        parent: &DirPair,
+        hidden: &CStr,
+        source: &OwnedFd,
+    ) -> Option<(OwnedFd, DirOrigin, bool)> {
+        let settings = &self.context.settings;
+        let folder = open_folder(&parent.target, hidden).ok()?;
+        let is_left = merge::is_left_folder(settings, &folder, &parent.target, hidden)
+            && atomic_file::try_lock(&folder, &parent.target, hidden);
+        // A part in it would be taken for a copy once it has its name.
+        let origin = is_left.then(|| merge::prune(settings, source, &folder))?.ok()?;
+        Some((folder, origin, true))
+    }
+
+    /// Takes the name of an entry that is called as if it were hidden, and removes what a killed
+    /// run has left under it.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` if this run or another process uses it as a hidden name.
+    pub(crate) fn take_name(&self, parent: &DirPair, entry: &SourceEntry) -> Result<()> {
+        let (context, name) = (self.context, entry.target());
+        if !hidden_names::is_hidden(name) || context.settings.dry_run {
+            return Ok(());
+        }
+        let is_free = context.hidden_names.take(&parent.target, name, NameUse::Entry)
+            && (parent.origin == DirOrigin::Fresh
+                || merge::clear_name(&context.settings, &parent.target, name));
+        match is_free {
+            true => Ok(()),
+            false => Err(Errno::EXIST).at(Action::Creating, || parent.target_path(name)),
+        }
     }
 
     /// Returns what entries of a folder inherit from it.
     fn inherited(&self, parent: &DirPair, made: &MadeDir) -> InheritedAttrs {
-        match made.origin {
-            DirOrigin::Existing => attributes::inherited::inherited(made.folder.as_fd()),
-            // As the one above, unless exactly what the original has is to be kept.
-            _ if parent.inherited.acl && self.context.settings.preserve.keeps_mode() => {
-                for name in [c"system.posix_acl_default", c"system.posix_acl_access"] {
-                    let _ = fremovexattr(&made.folder, name);
-                }
-                InheritedAttrs { acl: false, ..parent.inherited }
-            }
-            _ => parent.inherited,
+        let found = match made.was_there {
+            true => attributes::inherited::inherited(made.folder.as_fd()),
+            // As the one above.
+            false => parent.inherited,
+        };
+        let settings = &self.context.settings;
+        let is_new = made.origin.is_new() && !settings.dry_run;
+        if !is_new || !found.acl || !settings.preserve.keeps_mode() {
+            return found;
         }
+        // Exactly what the original has is to be kept.
+        for name in [c"system.posix_acl_default", c"system.posix_acl_access"] {
+            let _ = fremovexattr(&made.folder, name);
+        }
+        InheritedAttrs { acl: false, ..found }
     }
 
     /// Refuses to copy a folder onto itself, and remembers where copies are.
@@ -322,11 +356,21 @@ impl CopyWorker<'_> {
     }
 }
 
-impl DirPair {
-    /// Returns whether it is the folder that the sources are put in.
-    fn is_top(&self) -> bool {
-        self.chain.parent.is_none()
+/// Opens and locks a folder that was just made under a hidden name, and marks it.
+///
+/// # Errors
+///
+/// `EEXIST` if another process has taken it for a leftover, and as openat(2).
+fn lock_made(parent: &DirPair, hidden: &CStr) -> Result<OwnedFd, Errno> {
+    let folder = match open_folder(&parent.target, hidden) {
+        Err(Errno::NOENT) => return Err(Errno::EXIST),
+        opened => opened?,
+    };
+    if !atomic_file::try_lock(&folder, &parent.target, hidden) {
+        return Err(Errno::EXIST);
     }
+    hidden_names::mark(&folder, hidden);
+    Ok(folder)
 }
 
 /// Returns the path of an entry of the folder `of`, below the source.

@@ -1,8 +1,6 @@
 //! Copies one file.
 
-use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use rustix::fs::{FileType, Mode, OFlags, fstat, fsync, openat};
@@ -18,8 +16,7 @@ use crate::files::dest_file::DestFile;
 use crate::files::file_system::FUSE;
 use crate::tree::dir_pair::DirPair;
 use crate::tree::entry::SourceEntry;
-use crate::tree::epoch_mark;
-use crate::tree::hidden_names::partial_name;
+use crate::tree::{epoch_mark, hidden_names};
 use crate::worker::CopyWorker;
 use crate::worker::original::Original;
 use crate::worker::retry::is_change;
@@ -126,8 +123,11 @@ impl CopyWorker<'_> {
                 return Err(failure);
             }
         }
-        if settings.resume && !folder.is_trusted && original.len() >= MIN_PARTIAL_LEN {
-            epoch_mark::forget(dest.file());
+        if settings.resume && original.len() >= MIN_PARTIAL_LEN {
+            hidden_names::unmark(dest.file());
+            if !folder.is_trusted {
+                epoch_mark::forget(dest.file());
+            }
         }
         let ends = (original.file.as_fd(), dest.file().as_fd());
         let inherited = dest.is_new().then_some(folder.inherited);
@@ -177,10 +177,11 @@ impl CopyWorker<'_> {
                 .at("opening", path);
         }
         if settings.resume && original.len() >= MIN_PARTIAL_LEN {
-            let partial = partial_name(name, &original.stat);
-            let partial = OsStr::from_bytes(partial.to_bytes());
-            return DestFile::partial(folder, name, partial, mode, existing)
-                .at(Action::Creating, path);
+            let partial = hidden_names::partial_name(name, &original.stat);
+            if self.context.hidden_names.take_hidden(folder, &partial) {
+                return DestFile::partial(folder, name, &partial, mode, existing)
+                    .at(Action::Creating, path);
+            }
         }
         DestFile::new(folder, name, mode, existing).at(Action::Creating, path)
     }

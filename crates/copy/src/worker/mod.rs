@@ -99,6 +99,7 @@ impl<'a> CopyWorker<'a> {
     /// Copies an entry of any type. If another process makes its target meanwhile, it is as if that
     /// had been there before.
     pub(crate) fn entry(&mut self, folder: &Arc<DirPair>, entry: &SourceEntry) -> Result<()> {
+        self.take_name(folder, entry)?;
         let kind = match entry.kind {
             FileType::Unknown => self.kind(folder, entry)?,
             FileType::Symlink if entry.follows => self.kind(folder, entry)?,
