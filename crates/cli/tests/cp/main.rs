@@ -15,6 +15,7 @@ mod kills;
 mod mirror;
 mod modes;
 mod power;
+mod resumed;
 #[path = "../rig/mod.rs"]
 mod rig;
 mod same_file;

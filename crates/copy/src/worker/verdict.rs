@@ -41,6 +41,27 @@ impl CopyWorker<'_> {
         entry: &SourceEntry,
         stat: &Stat,
     ) -> Result<EntryVerdict> {
+        self.decide(folder, entry, stat, self.context.settings.resume)
+    }
+
+    /// Decides the same about what has the type, size and time of an entry, and is not its copy.
+    pub(crate) fn verdict_on_other(
+        &mut self,
+        folder: &DirPair,
+        entry: &SourceEntry,
+        stat: &Stat,
+    ) -> Result<EntryVerdict> {
+        self.decide(folder, entry, stat, false)
+    }
+
+    /// Decides what to do with an entry, which an earlier run may have copied if it `may_resume`.
+    fn decide(
+        &mut self,
+        folder: &DirPair,
+        entry: &SourceEntry,
+        stat: &Stat,
+        may_resume: bool,
+    ) -> Result<EntryVerdict> {
         let Some(there) = self.target_stat(folder, entry)? else { return Ok(EntryVerdict::New) };
         let path = || folder.target_path(entry.target());
         let settings = &self.context.settings;
@@ -54,10 +75,14 @@ impl CopyWorker<'_> {
             return Ok(EntryVerdict::Leave);
         }
         self.refuse_same(folder, entry, stat, &there)?;
-        if settings.resume && is_copy(stat, &there, &folder.target) {
+        if may_resume && is_copy(stat, &there, &folder.target) {
             return Ok(EntryVerdict::Resumed);
         }
-        let is_kept = is_kept(settings, stat, &there, &folder.target);
+        // The time of a copy that an earlier run has left wrong does not make it up to date.
+        let is_kept = match settings.resume && !may_resume {
+            true => settings.existing == ExistingFiles::Keep,
+            false => is_kept(settings, stat, &there, &folder.target),
+        };
         // What an earlier run has left in its hidden folder may be a part, and is of no other copy.
         if settings.existing == ExistingFiles::Refuse && folder.origin != DirOrigin::Adopted {
             return Err(CopyError::Refused(CopyRefusal::Exists { to: path() }));
@@ -78,6 +103,25 @@ impl CopyWorker<'_> {
         if self.has_made(folder, entry.target(), &there) && !self.keeps_all() {
             return Err(just_made(folder, entry));
         }
+        self.check_replaceable(folder, entry, stat, kind)?;
+        if folder.origin != DirOrigin::Adopted && !self.context.may_replace(path)? {
+            self.totals.kept += 1;
+            return Ok(EntryVerdict::Leave);
+        }
+        Ok(EntryVerdict::Replace)
+    }
+
+    /// Refuses to replace what has the name of an entry, and is of this kind, where the options or
+    /// its permissions do not allow it.
+    fn check_replaceable(
+        &self,
+        folder: &DirPair,
+        entry: &SourceEntry,
+        stat: &Stat,
+        kind: FileType,
+    ) -> Result<()> {
+        let settings = &self.context.settings;
+        let path = || folder.target_path(entry.target());
         let is_special = !has_bytes(kind) && kind != FileType::Symlink;
         if self.is_backup(folder, entry, stat) {
             let from = folder.source_path(&entry.name);
@@ -92,16 +136,14 @@ impl CopyWorker<'_> {
         if settings.attributes_only && !removes && has_bytes(kind) && !has_bytes(own_kind) {
             return Err(Errno::EXIST).at(Action::Replacing, path);
         }
-        if kind == FileType::RegularFile && !settings.force && !removes {
+        // What is left of an earlier run in its hidden folder is of this program.
+        let is_ours = folder.origin == DirOrigin::Adopted;
+        if kind == FileType::RegularFile && !settings.force && !removes && !is_ours {
             let flags = AtFlags::EACCESS;
             accessat(&folder.target, entry.target(), Access::WRITE_OK, flags)
                 .at(Action::Replacing, path)?;
         }
-        if folder.origin != DirOrigin::Adopted && !self.context.may_replace(path)? {
-            self.totals.kept += 1;
-            return Ok(EntryVerdict::Leave);
-        }
-        Ok(EntryVerdict::Replace)
+        Ok(())
     }
 }
 
@@ -211,6 +253,14 @@ impl CopyWorker<'_> {
         let made = folder.made.as_ref().map(lock);
         let is_here = made.is_some_and(|made| made.contains(&folder.target, name, there));
         is_here || self.context.has_made(there)
+    }
+
+    /// Returns whether the options leave what is in a folder as it is. What an earlier run has
+    /// left in its hidden folder is of no other program.
+    pub(crate) fn leaves_existing(&self, folder: &DirPair) -> bool {
+        let existing = self.context.settings.existing;
+        matches!(existing, ExistingFiles::Keep | ExistingFiles::Refuse)
+            && folder.origin != DirOrigin::Adopted
     }
 
     /// Returns whether each file that is replaced gets a backup of its own.

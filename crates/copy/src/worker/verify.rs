@@ -14,7 +14,7 @@ use crate::files::dest_file::DestFile;
 use crate::options::Verify;
 use crate::worker::CopyWorker;
 use crate::worker::original::Original;
-use crate::worker::verdict::{EntryVerdict, just_made};
+use crate::worker::verdict::EntryVerdict;
 
 impl CopyWorker<'_> {
     /// Compares a copy with its original, if the options want that.
@@ -39,14 +39,10 @@ impl CopyWorker<'_> {
             }
             Err(failure) if self.context.is_over() => Err(failure),
             // What cannot be read is not a copy either.
-            Err(_) => {
-                let there = self.target_stat(folder, original.entry)?;
-                if there.is_some_and(|there| self.has_made(folder, original.entry.target(), &there))
-                {
-                    return Err(just_made(folder, original.entry));
-                }
-                self.make_file(original, EntryVerdict::Replace)
-            }
+            Err(_) => match self.verdict_on_other(folder, original.entry, &original.stat)? {
+                EntryVerdict::Leave => Ok(()),
+                verdict => self.make_file(original, verdict),
+            },
         }
     }
 
@@ -55,6 +51,9 @@ impl CopyWorker<'_> {
         let (folder, stat) = (original.folder, &original.stat);
         let settings = &self.context.settings;
         let preserve = settings.preserve;
+        if self.leaves_existing(folder) {
+            return Ok(());
+        }
         let Some(there) = self.target_stat(folder, original.entry)? else { return Ok(()) };
         let has_owner = (there.st_uid, there.st_gid) == (stat.st_uid, stat.st_gid);
         let has_mode = there.st_mode & 0o7777 == settings.mode(stat.st_mode) & 0o7777;

@@ -11,6 +11,7 @@ use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
 use crate::tree::hidden_names::partial_name;
 use crate::tree::link_table::{CopyLocation, LinkDecision, WaitingName};
+use crate::tree::same_file::is_copy;
 use crate::tree::task::FolderTask;
 use crate::worker::CopyWorker;
 use crate::worker::verdict::EntryVerdict;
@@ -68,8 +69,18 @@ impl CopyWorker<'_> {
         is_new: bool,
     ) -> Result<bool> {
         let name = entry.target();
-        let backups = self.context.settings.backups.as_ref();
-        let linked = match location.link(folder, name, is_new, backups) {
+        let settings = &self.context.settings;
+        let backups = settings.backups.as_ref();
+        let mut linked = location.link(folder, name, is_new || settings.resume, backups);
+        if linked == Err(Errno::EXIST) && !is_new && settings.resume {
+            let there = self.target_stat(folder, entry)?;
+            let was_resumed = there.is_some_and(|it| is_copy(stat, &it, &folder.target));
+            if was_resumed && self.verdict_on_other(folder, entry, stat)? == EntryVerdict::Leave {
+                return Ok(true);
+            }
+            linked = location.link(folder, name, false, backups);
+        }
+        let linked = match linked {
             // What appeared meanwhile is treated as if it had been there before.
             Err(Errno::EXIST) if is_new && folder.origin != DirOrigin::Fresh => {
                 if self.verdict(folder, entry, stat)? == EntryVerdict::Leave {

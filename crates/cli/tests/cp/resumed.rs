@@ -1,0 +1,78 @@
+//! What `--resume` finds under the name of a copy: other options hold for it, too, and everything of
+//! it is compared.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use crate::cp_in;
+use crate::rig::folder;
+use crate::users::{cp_as_user, give_to_user};
+
+fn long_ago() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000)
+}
+
+/// A file of this name in `s`, and another one of the same size and time in `k`.
+fn plant(here: &Path, name: &str) {
+    for (side, text) in [("s", "new"), ("k", "old")] {
+        let path = here.join(side).join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        File::options().write(true).open(&path).unwrap().set_modified(long_ago()).unwrap();
+    }
+}
+
+#[test]
+fn a_file_that_differs_is_replaced_only_where_the_other_options_allow_it() {
+    for (words, code, text) in [
+        (&["-n"][..], 0, "old"),
+        (&["--update=none"], 0, "old"),
+        (&["--update=none-fail"], 1, "old"),
+        // Standard input ends without an answer.
+        (&["-i"], 0, "old"),
+        (&["-u"], 0, "new"),
+        (&["-f"], 0, "new"),
+        (&[], 0, "new"),
+    ] {
+        let here = folder();
+        plant(here.path(), "f");
+        fs::set_permissions(here.path().join("k/f"), fs::Permissions::from_mode(0o644)).unwrap();
+        let finished = cp_in(here.path(), &[words, &["--resume", "s/f", "k/"]].concat());
+        assert_eq!(finished.code(), Some(code), "{words:?}: {}", finished.stderr);
+        assert_eq!(fs::read_to_string(here.path().join("k/f")).unwrap(), text, "{words:?}");
+    }
+}
+
+#[test]
+fn a_file_that_differs_and_is_not_writable_needs_force() {
+    let here = folder();
+    fs::set_permissions(here.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    plant(here.path(), "f");
+    fs::set_permissions(here.path().join("k/f"), fs::Permissions::from_mode(0o444)).unwrap();
+    give_to_user(here.path());
+    let Some(refused) = cp_as_user(here.path(), &["--resume", "s/f", "k/"]) else { return };
+    refused.failed(1, &["k/f", "Permission denied"]);
+    assert_eq!(fs::read_to_string(here.path().join("k/f")).unwrap(), "old");
+    cp_as_user(here.path(), &["-f", "--resume", "s/f", "k/"]).unwrap().succeeded();
+    assert_eq!(fs::read_to_string(here.path().join("k/f")).unwrap(), "new");
+}
+
+#[test]
+fn names_of_one_file_do_not_replace_files_that_are_to_be_left() {
+    for words in [["-anT", "--resume", "s", "k"], ["-aiT", "--resume", "s", "k"]] {
+        let here = folder();
+        plant(here.path(), "a");
+        plant(here.path(), "b");
+        let at = |path: &str| here.path().join(path);
+        fs::remove_file(at("s/b")).unwrap();
+        fs::hard_link(at("s/a"), at("s/b")).unwrap();
+        // The first name is complete, so that the second one could be linked to it.
+        cp_in(here.path(), &["-p", "s/a", "k/a"]).succeeded();
+        cp_in(here.path(), &words).succeeded();
+        assert_eq!(fs::read_to_string(at("k/b")).unwrap(), "old", "{words:?}");
+        let inode = |path: &str| fs::metadata(at(path)).unwrap().ino();
+        assert_ne!(inode("k/a"), inode("k/b"), "{words:?}");
+    }
+}
