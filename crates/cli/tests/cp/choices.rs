@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
 use crate::cp_in;
-use crate::rig::{folder, names, underpass};
+use crate::rig::{Running, folder, names, underpass};
 
 fn plant(here: &Path) {
     for (name, text) in [("f", "new"), ("g", "old")] {
@@ -199,4 +199,35 @@ fn a_folder_that_has_the_name_of_a_file_is_left_where_a_file_would_be() {
     fs::remove_dir(here.path().join("into/f")).unwrap();
     cp_in(here.path(), &["-n", "f", "into"]).succeeded();
     assert_eq!(fs::read(here.path().join("into/f")).unwrap(), b"new");
+}
+
+#[test]
+fn a_device_or_fifo_is_not_written_to_before_the_answer_is_yes() {
+    let here = folder();
+    plant(here.path());
+    let fifo = here.path().join("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let mut end = File::options().read(true).write(true).open(&fifo).unwrap();
+    for (option, answer, target, code) in [
+        ("-i", "n\n", "/dev/null", 0),
+        ("-i", "n\n", "fifo", 0),
+        ("--update=none-fail", "", "fifo", 1),
+        ("--update=none-fail", "", "/dev/null", 1),
+        ("-i", "y\n", "/dev/null", 0),
+    ] {
+        fs::write(here.path().join("answer"), answer).unwrap();
+        let mut command = underpass();
+        command.args(["cp", option, "g", target]).current_dir(here.path());
+        command.stdin(File::open(here.path().join("answer")).unwrap());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let finished = Running::start(command).finish();
+        assert_eq!(finished.code(), Some(code), "{option} {target}: {}", finished.stderr);
+        let asks = finished.stderr.contains(&format!("replace {target}?"));
+        assert_eq!(asks, option == "-i", "{target}: {}", finished.stderr);
+    }
+    // Nothing was written to it before.
+    fs::write(&fifo, "!").unwrap();
+    let mut text = [0];
+    std::io::Read::read_exact(&mut end, &mut text).unwrap();
+    assert_eq!(&text, b"!");
 }

@@ -58,8 +58,12 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
     // What is left need not wait for bytes: they may come from a FIFO to which nobody writes.
     let is_there = |path: &Path| path.symlink_metadata().is_ok();
     let has_source = is_dash(from) || is_there(from);
-    if options.existing == ExistingFiles::Keep && has_source && !is_dash(path) && is_there(path) {
-        return Ok(());
+    if has_source && !is_dash(path) && is_there(path) {
+        match options.existing {
+            ExistingFiles::Keep => return Ok(()),
+            ExistingFiles::Refuse => return Err(Errno::EXIST).with_path(Action::Writing, path),
+            ExistingFiles::Replace | ExistingFiles::ReplaceOlder => {}
+        }
     }
     if is_dash(path) && show.json {
         return Err(CpError::OutputTwice.into());
@@ -106,9 +110,9 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
     Ok(())
 }
 
-/// Returns whether an existing file may be replaced, asking the user if necessary.
+/// Returns whether what exists may be replaced or written to, asking the user if necessary.
 fn may_replace(args: &CpArgs, input: &Input, path: &Path, cancel: &AtomicBool) -> Result<bool> {
-    let is_there = || fs::metadata(path).is_ok_and(|found| found.is_file());
+    let is_there = || !is_dash(path) && fs::metadata(path).is_ok();
     if !args.ordered.interactive || !is_there() {
         return Ok(true);
     }
