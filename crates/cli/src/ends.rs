@@ -318,21 +318,32 @@ impl OutputTarget {
                 let _ = seek(&file, SeekFrom::Start(at + bytes));
                 Ok(())
             }
-            OpenTarget::End { file, at } => check_writes(&file)
-                .or_else(|errno| ftruncate(&file, at).and(Err(errno)))
-                .with_path(Action::Writing, self.path),
+            OpenTarget::End { file, at } => {
+                check_end(&file, at + bytes).with_path(Action::Writing, &self.path)?;
+                check_writes(&file)
+                    .or_else(|errno| ftruncate(&file, at).and(Err(errno)))
+                    .with_path(Action::Writing, self.path)
+            }
         }
     }
 
-    /// Cleans up after a failed transfer: a new file vanishes by itself, an appended one is cut
-    /// back.
-    pub(crate) fn abandon(self) -> Result<()> {
+    /// Cleans up after a transfer that failed after this many bytes: a new file vanishes by itself,
+    /// an appended one is cut back, unless that would remove what another program has appended.
+    pub(crate) fn abandon(self, bytes: u64) -> Result<()> {
         match self.place {
-            OpenTarget::End { file, at } => {
-                ftruncate(&file, at).with_path("cutting back", self.path)
-            }
+            OpenTarget::End { file, at } => check_end(&file, at + bytes)
+                .and_then(|()| Ok(ftruncate(&file, at)?))
+                .with_path("cutting back", self.path),
             OpenTarget::New { .. } | OpenTarget::Open { .. } => Ok(()),
         }
+    }
+}
+
+/// Checks whether a file that was appended to ends where it was appended to last.
+fn check_end(file: &File, end: u64) -> io::Result<()> {
+    match file.metadata()?.len() == end {
+        true => Ok(()),
+        false => Err(io::Error::other("another program has written to it during the transfer")),
     }
 }
 

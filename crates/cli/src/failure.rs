@@ -121,6 +121,14 @@ impl Failure {
         Self::Transfer { what, source, receipt, show }
     }
 
+    /// Returns how many bytes a transfer moved before it failed.
+    pub(crate) fn moved_bytes(&self) -> u64 {
+        match self {
+            Self::Transfer { receipt, .. } => receipt.bytes,
+            _ => 0,
+        }
+    }
+
     /// Completes the receipt of a transfer, as is done with that of a successful one.
     pub(crate) fn with_receipt(mut self, complete: impl FnOnce(Receipt) -> Receipt) -> Self {
         if let Self::Transfer { receipt, .. } = &mut self {

@@ -275,6 +275,28 @@ fn what_others_append_while_the_sender_is_awaited_stays() {
 }
 
 #[test]
+fn what_others_append_during_the_transfer_is_no_success_and_is_not_cut_off() {
+    let folder = folder();
+    for is_reset in [false, true] {
+        let target = folder.path().join(format!("target {is_reset}"));
+        fs::write(&target, "first\n").unwrap();
+        let receiver = receiver(&["--append"], &target);
+        let mut peer = TcpStream::connect(&receiver.address).unwrap();
+        peer.write_all(b"aaaa\n").unwrap();
+        until("the appended bytes", || fs::metadata(&target).unwrap().len() == 11);
+        let mut other = fs::File::options().append(true).open(&target).unwrap();
+        other.write_all(b"of another program\n").unwrap();
+        if is_reset {
+            underpass_engine::socket::arm_reset(&peer).unwrap();
+        }
+        drop(peer);
+        receiver.finish().failed(1, &["target", "another program"]);
+        let text = fs::read_to_string(&target).unwrap();
+        assert_eq!(text, "first\naaaa\nof another program\n", "{is_reset}");
+    }
+}
+
+#[test]
 fn only_one_receiver_at_a_time_appends_to_a_file() {
     let folder = folder();
     let source = noise_file(folder.path(), "source", 10);

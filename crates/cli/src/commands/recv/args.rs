@@ -27,7 +27,8 @@ pub(crate) struct RecvArgs {
     #[arg(long, value_name = "SIZE")]
     pub(super) size: Option<Size>,
 
-    /// Append to the file; if the transfer fails, what was appended is cut off again
+    /// Append to the file, to which no other program may write meanwhile; if the transfer fails,
+    /// what was appended is cut off again
     #[arg(long)]
     pub(super) append: bool,
 

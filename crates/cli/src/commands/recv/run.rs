@@ -60,7 +60,10 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
         |receipt: Receipt| Receipt { congestion, tls, ..receipt.between(EndKind::Socket, kind) };
     let report = match outcome {
         Ok(report) => report,
-        Err(failure) => return target.abandon().and(Err(failure.with_receipt(complete))),
+        Err(failure) => {
+            let moved = failure.moved_bytes();
+            return target.abandon(moved).and(Err(failure.with_receipt(complete)));
+        }
     };
     let elapsed_s = started.elapsed().as_secs_f64();
     target.finish(report.bytes())?;
