@@ -231,3 +231,18 @@ fn a_device_or_fifo_is_not_written_to_before_the_answer_is_yes() {
     std::io::Read::read_exact(&mut end, &mut text).unwrap();
     assert_eq!(&text, b"!");
 }
+
+#[test]
+fn attributes_alone_make_no_links_of_files_that_are_there() {
+    let here = folder();
+    let at = |path: &str| here.path().join(path);
+    for (path, text) in [("s/a", "text"), ("k/a", "keepA"), ("k/b", "keepB")] {
+        fs::create_dir_all(at(path).parent().unwrap()).unwrap();
+        fs::write(at(path), text).unwrap();
+    }
+    fs::hard_link(at("s/a"), at("s/b")).unwrap();
+    cp_in(here.path(), &["-a", "--attributes-only", "-T", "s", "k"]).succeeded();
+    for (path, text) in [("k/a", "keepA"), ("k/b", "keepB")] {
+        assert_eq!(fs::read_to_string(at(path)).unwrap(), text);
+    }
+}

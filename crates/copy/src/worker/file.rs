@@ -66,6 +66,8 @@ impl CopyWorker<'_> {
             }
             return Ok(());
         }
+        // What is there keeps its bytes then.
+        let may_link = may_link && !self.opens_existing(verdict);
         if may_link && self.is_linked(folder, entry, &stat, verdict)? {
             return Ok(());
         }
@@ -166,8 +168,7 @@ impl CopyWorker<'_> {
             EntryVerdict::Replace => Existing::Replace,
             _ => Existing::Keep,
         };
-        let is_replaced = settings.backup.is_some() || settings.remove_destination;
-        if settings.attributes_only && verdict == EntryVerdict::Replace && !is_replaced {
+        if self.opens_existing(verdict) {
             return DestFile::existing(folder, name).at("opening", path);
         }
         // Bytes that were written into a device or FIFO would be gone, and a link is replaced.
@@ -184,6 +185,12 @@ impl CopyWorker<'_> {
             }
         }
         DestFile::new(folder, name, mode, existing).at(Action::Creating, path)
+    }
+
+    /// Returns whether a file that is there gets the attributes alone.
+    fn opens_existing(&self, verdict: EntryVerdict) -> bool {
+        let settings = &self.context.settings;
+        settings.attributes_only && verdict == EntryVerdict::Replace && !settings.removes_existing()
     }
 
     /// Returns whether a file has the name of a copy.

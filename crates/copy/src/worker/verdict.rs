@@ -91,7 +91,8 @@ impl CopyWorker<'_> {
             if is_twin(folder, entry, &there) {
                 return Err(just_made(folder, entry));
             }
-            let is_linked = settings.hard_links && settings.link.is_none();
+            let moves_bytes = settings.link.is_none() && !settings.attributes_only;
+            let is_linked = settings.hard_links && moves_bytes;
             let may_link = is_linked && settings.existing != ExistingFiles::Keep;
             let may_link = may_link && self.context.links.may_have(stat);
             if may_link && is_copy(stat, &there, &folder.target) {
