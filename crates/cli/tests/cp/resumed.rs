@@ -2,13 +2,15 @@
 //! it is compared.
 
 use std::fs::{self, File};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use crate::cp_in;
 use crate::rig::folder;
 use crate::users::{cp_as_user, give_to_user};
+use underpass_testkit::is_root;
 
 fn long_ago() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000)
@@ -74,5 +76,44 @@ fn names_of_one_file_do_not_replace_files_that_are_to_be_left() {
         assert_eq!(fs::read_to_string(at("k/b")).unwrap(), "old", "{words:?}");
         let inode = |path: &str| fs::metadata(at(path)).unwrap().ino();
         assert_ne!(inode("k/a"), inode("k/b"), "{words:?}");
+    }
+}
+
+#[test]
+fn links_that_lead_elsewhere_and_other_devices_are_made_again() {
+    let here = folder();
+    let at = |path: &str| here.path().join(path);
+    fs::create_dir(at("s")).unwrap();
+    let device = |minor: &str| {
+        let made = Command::new("mknod").arg(at("s/n")).args(["c", "1", minor]).status();
+        made.unwrap().success()
+    };
+    let age = |name: &str| {
+        let touched = Command::new("touch").args(["-hd", "2020-01-01"]).arg(at(name)).status();
+        assert!(touched.unwrap().success());
+    };
+    let has_device = is_root() && device("3");
+    symlink("v1", at("s/l")).unwrap();
+    age("s/l");
+    if has_device {
+        age("s/n");
+    }
+    for words in [&["-aT", "--resume", "s", "k"][..], &["-aT", "--resume", "--verify", "s", "k"]] {
+        cp_in(here.path(), &["-aT", "s", "k"]).succeeded();
+        let other = format!("v{}", words.len());
+        fs::remove_file(at("s/l")).unwrap();
+        symlink(&other, at("s/l")).unwrap();
+        age("s/l");
+        if has_device {
+            fs::remove_file(at("s/n")).unwrap();
+            assert!(device(&words.len().to_string()));
+            age("s/n");
+        }
+        cp_in(here.path(), words).succeeded();
+        assert_eq!(fs::read_link(at("k/l")).unwrap(), Path::new(&other), "{words:?}");
+        if has_device {
+            let number = |path: &str| fs::metadata(at(path)).unwrap().rdev();
+            assert_eq!(number("k/n"), number("s/n"), "{words:?}");
+        }
     }
 }

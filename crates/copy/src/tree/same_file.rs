@@ -92,6 +92,26 @@ pub(crate) fn is_copy(original: &Stat, copy: &Stat, folder: impl AsFd) -> bool {
         && kept_time(mtime(original), copy, folder) == mtime(copy)
 }
 
+/// Returns whether what has the name of an entry is such a copy of it: also, whether a link leads to
+/// the same path, and a device has the same number.
+pub(crate) fn is_copy_of(
+    folder: &DirPair,
+    entry: &SourceEntry,
+    original: &Stat,
+    copy: &Stat,
+) -> bool {
+    let leads_alike = || {
+        let leads = readlinkat(&folder.source, &entry.name, Vec::new());
+        leads.is_ok() && leads == readlinkat(&folder.target, entry.target(), Vec::new())
+    };
+    is_copy(original, copy, &folder.target)
+        && match FileType::from_raw_mode(original.st_mode) {
+            FileType::Symlink => leads_alike(),
+            FileType::BlockDevice | FileType::CharacterDevice => original.st_rdev == copy.st_rdev,
+            _ => true,
+        }
+}
+
 /// Returns whether the options keep what is in `folder` in place of an original: with `--update`,
 /// if the original is no newer, as far as times are kept there.
 pub(crate) fn is_kept(

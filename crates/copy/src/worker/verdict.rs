@@ -15,7 +15,7 @@ use crate::options::backup::BackupControl;
 use crate::options::{ExistingFiles, LinkKind};
 use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
-use crate::tree::same_file::{is_copy, is_kept, is_same};
+use crate::tree::same_file::{is_copy_of, is_kept, is_same};
 use crate::worker::CopyWorker;
 
 /// The decision about an entry.
@@ -75,7 +75,7 @@ impl CopyWorker<'_> {
             return Ok(EntryVerdict::Leave);
         }
         self.refuse_same(folder, entry, stat, &there)?;
-        if may_resume && is_copy(stat, &there, &folder.target) {
+        if may_resume && is_copy_of(folder, entry, stat, &there) {
             return Ok(EntryVerdict::Resumed);
         }
         // The time of a copy that an earlier run has left wrong does not make it up to date.
@@ -95,7 +95,7 @@ impl CopyWorker<'_> {
             let is_linked = settings.hard_links && moves_bytes;
             let may_link = is_linked && settings.existing != ExistingFiles::Keep;
             let may_link = may_link && self.context.links.may_have(stat);
-            if may_link && is_copy(stat, &there, &folder.target) {
+            if may_link && is_copy_of(folder, entry, stat, &there) {
                 return Ok(EntryVerdict::Current);
             }
             self.totals.kept += 1;

@@ -11,7 +11,7 @@ use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
 use crate::tree::hidden_names::partial_name;
 use crate::tree::link_table::{CopyLocation, LinkDecision, WaitingName};
-use crate::tree::same_file::is_copy;
+use crate::tree::same_file::is_copy_of;
 use crate::tree::task::FolderTask;
 use crate::worker::CopyWorker;
 use crate::worker::verdict::EntryVerdict;
@@ -74,7 +74,7 @@ impl CopyWorker<'_> {
         let mut linked = location.link(folder, name, is_new || settings.resume, backups);
         if linked == Err(Errno::EXIST) && !is_new && settings.resume {
             let there = self.target_stat(folder, entry)?;
-            let was_resumed = there.is_some_and(|it| is_copy(stat, &it, &folder.target));
+            let was_resumed = there.is_some_and(|it| is_copy_of(folder, entry, stat, &it));
             if was_resumed && self.verdict_on_other(folder, entry, stat)? == EntryVerdict::Leave {
                 return Ok(true);
             }
