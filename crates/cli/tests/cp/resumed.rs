@@ -2,13 +2,14 @@
 //! it is compared.
 
 use std::fs::{self, File};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use crate::cp_in;
-use crate::rig::folder;
+use crate::rig::{folder, skip};
+use crate::stored::{READ_ONLY_ACL, mark, value};
 use crate::users::{cp_as_user, give_to_user};
 use underpass_testkit::is_root;
 
@@ -115,5 +116,34 @@ fn links_that_lead_elsewhere_and_other_devices_are_made_again() {
             let number = |path: &str| fs::metadata(at(path)).unwrap().rdev();
             assert_eq!(number("k/n"), number("s/n"), "{words:?}");
         }
+    }
+}
+
+#[test]
+fn what_the_first_run_was_not_to_keep_is_added() {
+    let here = folder();
+    let at = |path: &str| here.path().join(path);
+    fs::create_dir(at("s")).unwrap();
+    fs::write(at("s/f"), "text").unwrap();
+    fs::write(at("s/ruled"), "text").unwrap();
+    symlink("f", at("s/l")).unwrap();
+    if !mark(&at("s/f"), "user.colour", b"blue") {
+        return skip("this file system has no extended attributes");
+    }
+    let has_acl = mark(&at("s/ruled"), "system.posix_acl_access", &READ_ONLY_ACL);
+    cp_in(here.path(), &["-r", "--resume", "-T", "s", "k"]).succeeded();
+    if is_root() {
+        std::os::unix::fs::lchown(at("s/l"), Some(1234), Some(1234)).unwrap();
+        chown(at("s/f"), Some(1234), Some(1234)).unwrap();
+    }
+    let receipt = cp_in(here.path(), &["-a", "--json", "--resume", "-T", "s", "k"]).succeeded();
+    let receipt = receipt.receipt();
+    assert_eq!((&receipt["resumed"], &receipt["files"]), (&3.into(), &0.into()), "{receipt}");
+    assert_eq!(value(&at("k/f"), "user.colour").unwrap(), b"blue");
+    let acl = |path: &str| value(&at(path), "system.posix_acl_access");
+    assert!(!has_acl || acl("k/ruled") == acl("s/ruled"));
+    for name in ["f", "l"] {
+        let owner = |side: &str| fs::symlink_metadata(at(side).join(name)).unwrap().uid();
+        assert_eq!(owner("k"), owner("s"), "{name}");
     }
 }

@@ -13,11 +13,11 @@ use crate::users::{cp_as_user, give_to_user};
 use underpass_testkit::{is_root, skip};
 
 /// Sets an attribute; false where the file system has none.
-fn mark(path: &Path, name: &str, value: &[u8]) -> bool {
+pub(crate) fn mark(path: &Path, name: &str, value: &[u8]) -> bool {
     setxattr(path, name, value, XattrFlags::empty()).is_ok()
 }
 
-fn value(path: &Path, name: &str) -> Option<Vec<u8>> {
+pub(crate) fn value(path: &Path, name: &str) -> Option<Vec<u8>> {
     let mut found = [0; 2000];
     getxattr(path, name, &mut found[..]).ok().map(|len| found[..len].to_vec())
 }
@@ -27,7 +27,7 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 /// An ACL: read for the owner and user 1000, nothing for others.
-const READ_ONLY_ACL: [u8; 44] = [
+pub(crate) const READ_ONLY_ACL: [u8; 44] = [
     2, 0, 0, 0, 1, 0, 4, 0, 255, 255, 255, 255, 2, 0, 4, 0, 232, 3, 0, 0, 4, 0, 0, 0, 255, 255,
     255, 255, 16, 0, 4, 0, 255, 255, 255, 255, 32, 0, 0, 0, 255, 255, 255, 255,
 ];

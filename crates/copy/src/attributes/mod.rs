@@ -4,6 +4,7 @@
 
 pub(crate) mod inherited;
 pub mod permissions;
+pub(crate) mod resumed;
 
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use underpass_engine::hint::Action;
 use underpass_engine::is_file;
 
+use crate::attributes::resumed::{has_attributes_by_name, has_owner_and_mode};
 use crate::attributes::{self, permissions};
 use crate::error::{At, Result};
 use crate::files::replace::place;
@@ -86,6 +87,7 @@ impl CopyWorker<'_> {
         }
         if verdict == EntryVerdict::Resumed {
             self.totals.count_resumed(stat);
+            self.repair_special(folder, entry, stat)?;
             self.release_links(folder, entry, stat, true);
             return Ok(false);
         }
@@ -94,6 +96,27 @@ impl CopyWorker<'_> {
             self.release_links(folder, entry, stat, made.is_ok());
         }
         made.map(|()| true)
+    }
+
+    /// Gives what an earlier run has made the attributes that it could not keep, or was not to.
+    fn repair_special(&mut self, folder: &DirPair, entry: &SourceEntry, stat: &Stat) -> Result<()> {
+        if self.leaves_existing(folder) {
+            return Ok(());
+        }
+        let settings = &self.context.settings;
+        let Some(there) = self.target_stat(folder, entry)? else { return Ok(()) };
+        let (from, to, new) = (folder.source.as_fd(), folder.target.as_fd(), entry.target());
+        if has_owner_and_mode(settings, stat, &there)
+            && has_attributes_by_name(settings.preserve, (from, &entry.name), (to, new))
+        {
+            return Ok(());
+        }
+        let totals = &mut self.totals;
+        let missing = attributes::keep_by_name(settings, from, &entry.name, to, new, stat, totals);
+        if let Some(failure) = missing.failure(|| folder.target_path(new)) {
+            self.context.lacks(failure);
+        }
+        Ok(())
     }
 
     fn make_as(

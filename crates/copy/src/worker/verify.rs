@@ -8,6 +8,7 @@ use rustix::fs::{Advice, Mode, OFlags, fadvise, fdatasync, openat};
 use underpass_engine::hint::Action;
 use underpass_engine::{Error, Report, buffered, next_data};
 
+use crate::attributes::resumed::{has_attributes, has_owner_and_mode};
 use crate::attributes::{self, FileModes};
 use crate::error::{At, CopyError, Result};
 use crate::files::dest_file::DestFile;
@@ -46,23 +47,24 @@ impl CopyWorker<'_> {
         }
     }
 
-    /// Gives what an earlier run has made the owner and the mode that it could not keep.
+    /// Gives what an earlier run has made the attributes that it could not keep, or was not to.
     fn repair_attributes(&mut self, original: &Original<'_>) -> Result<()> {
         let (folder, stat) = (original.folder, &original.stat);
         let settings = &self.context.settings;
-        let preserve = settings.preserve;
         if self.leaves_existing(folder) {
             return Ok(());
         }
         let Some(there) = self.target_stat(folder, original.entry)? else { return Ok(()) };
-        let has_owner = (there.st_uid, there.st_gid) == (stat.st_uid, stat.st_gid);
-        let has_mode = there.st_mode & 0o7777 == settings.mode(stat.st_mode) & 0o7777;
-        if (has_owner || !preserve.ownership) && (has_mode || !preserve.keeps_mode()) {
+        let has_mode = has_owner_and_mode(settings, stat, &there);
+        if has_mode && !settings.preserve.keeps_attributes() {
             return Ok(());
         }
         let copy = open_copy(original)?;
-        let modes = FileModes::new(settings, original.file.as_fd(), stat, folder.inherited);
         let ends = (original.file.as_fd(), copy.as_fd());
+        if has_mode && has_attributes(settings.preserve, ends.0, ends.1) {
+            return Ok(());
+        }
+        let modes = FileModes::new(settings, original.file.as_fd(), stat, folder.inherited);
         let missing = attributes::keep(settings, ends, stat, modes, None, &mut self.totals);
         if let Some(failure) = missing.failure(|| folder.target_path(original.entry.target())) {
             self.context.lacks(failure);
