@@ -1,12 +1,15 @@
 //! Why something was not copied.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{StatVfsMountFlags, fstat, fstatvfs, stat};
 use rustix::io::Errno;
 use underpass_engine::Error;
+use underpass_engine::atomic_file::{AtomicFile, check_writes};
 use underpass_engine::hint::in_words;
 use underpass_engine::hint::{Action, Hint, Hinted};
 
@@ -77,6 +80,8 @@ impl CopyError {
             Some(Errno::ROFS) => {
                 fstatvfs(target).is_ok_and(|it| it.f_flag.contains(StatVfsMountFlags::RDONLY))
             }
+            // One folder may have a quota of its own, or take no more names.
+            Some(Errno::NOSPC | Errno::DQUOT) if has_room(&target, self.allocated()) => false,
             Some(Errno::NOSPC | Errno::DQUOT) => {
                 let above = path.parent().filter(|above| !above.as_os_str().is_empty());
                 let failed = stat(above.unwrap_or(Path::new(".")));
@@ -86,6 +91,25 @@ impl CopyError {
             _ => false,
         }
     }
+
+    /// Returns how many bytes the original of a file that could not be written takes on its disk.
+    fn allocated(&self) -> u64 {
+        let Self::Transfer { from, .. } = self else { return 0 };
+        let found = stat(from).ok().and_then(|found| u64::try_from(found.st_blocks).ok());
+        found.unwrap_or(0) * 512
+    }
+}
+
+/// Returns whether a file with this many bytes could be made in a folder.
+fn has_room(folder: impl AsFd, len: u64) -> bool {
+    let made = || -> io::Result<()> {
+        let folder = folder.as_fd().try_clone_to_owned()?;
+        let file = AtomicFile::create_in(folder, OsStr::new("room"), 0o600)?;
+        file.file().write_all_at(&[1; 4096], 0)?;
+        file.reserve(len)?;
+        Ok(check_writes(file.file())?)
+    };
+    made().is_ok()
 }
 
 /// The reason for refusing a copy.

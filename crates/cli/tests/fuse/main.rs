@@ -73,6 +73,32 @@ fn a_file_that_is_refused_at_the_close_gets_no_name() {
 }
 
 #[test]
+fn a_folder_with_a_quota_of_its_own_does_not_end_the_copy() {
+    let Some(fuse) = Fuse::new() else { return };
+    let here = folder();
+    let made: Vec<String> = (0..40).map(|number| format!("f{number}")).collect();
+    for name in made.iter().map(String::as_str).chain(["q"]) {
+        fs::create_dir_all(here.path().join("s").join(name)).unwrap();
+        fs::write(here.path().join("s").join(name).join("file"), "text").unwrap();
+    }
+    let is_there = |name: &String| fuse.store().join(name).join("file").exists();
+    // Until it is complete it has a hidden name.
+    for (below, whole) in [("/.q.", 40), ("/", 0)] {
+        for name in names(&fuse.store()) {
+            fs::remove_dir_all(fuse.store().join(name)).unwrap();
+        }
+        fuse.fail(&format!(r#"{{"create": "EDQUOT", "below": "{below}"}}"#));
+        let root = fuse.root();
+        let finished = run(here.path(), &["cp", "-r", "-j1", "s/.", root.to_str().unwrap()]);
+        assert_eq!(finished.code(), Some(1), "{}", finished.stderr);
+        // One that everything has is told once.
+        let lines = finished.stderr.lines().filter(|line| line.contains("quota"));
+        assert_eq!(lines.count(), 1, "{}", finished.stderr);
+        assert_eq!(made.iter().filter(|name| is_there(name)).count(), whole, "{below}");
+    }
+}
+
+#[test]
 fn what_cannot_be_synced_is_reported() {
     let Some(fuse) = Fuse::new() else { return };
     let here = folder();

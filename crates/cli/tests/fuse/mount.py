@@ -7,6 +7,7 @@ Faults are errors of calls, such as {"flush": "EDQUOT"}, and:
     "size": 0          reports this size for each file
     "stuck": OFFSET    answers reads beyond this offset with EAGAIN
     "cached": true     lets the kernel keep what it has read, but no attributes; only at the start
+    "below": PREFIX    calls fail for paths with this prefix alone
 """
 import errno
 import json
@@ -26,7 +27,7 @@ def faults():
 
 class Faulty(Operations):
     def __call__(self, call, path, *args):
-        if call in faults():
+        if call in faults() and path.startswith(faults().get("below", "/")):
             raise FuseOSError(getattr(errno, faults()[call]))
         try:
             return getattr(self, call)(folder + path, *args)
