@@ -18,6 +18,7 @@ use crate::options::When;
 use crate::tree::epoch_mark;
 use crate::worker::CopyWorker;
 use crate::worker::original::Original;
+use crate::worker::verify::next_block;
 
 impl CopyWorker<'_> {
     /// Copies all bytes.
@@ -244,7 +245,7 @@ impl CopyWorker<'_> {
         CopyError::Transfer { from, to, source: error }
     }
 
-    /// Reads everything and writes what is not zero, which makes holes that the original does not
+    /// Reads everything but holes and writes what is not zero, which makes holes that the original does not
     /// have.
     fn copy_without_zeros(&mut self, original: &Original<'_>, dest: &DestFile<'_>) -> Result<()> {
         let mut report = Report::default();
@@ -273,6 +274,15 @@ impl CopyWorker<'_> {
             if self.context.is_over() {
                 let report = Box::new(Report::default());
                 return Err(self.failed(original, Error::Cancelled { report }));
+            }
+            let data = next_block(&original.file, at);
+            if let Some(hole) = data.checked_sub(at).filter(|&hole| hole > 0) {
+                if zeros < at {
+                    leave_hole(dest, at, hole);
+                }
+                zeros += hole;
+                self.context.progress.bytes.fetch_add(hole, Ordering::Relaxed);
+                at = data;
             }
             let read = buffered::read_at(&original.file, &mut self.buffer, at, report);
             let have = read.at(Action::Reading, from)?;

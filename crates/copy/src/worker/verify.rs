@@ -170,7 +170,7 @@ fn open_copy(original: &Original<'_>) -> Result<File> {
 
 /// Returns the offset of the block with the next data of a file, from `at` on; that of its end if
 /// there are none.
-fn next_block(file: &File, at: u64) -> u64 {
+pub(super) fn next_block(file: &File, at: u64) -> u64 {
     let data = match next_data(file.as_fd(), at) {
         Ok(None) => file.metadata().map_or(at, |facts| facts.len()),
         // What cannot be known otherwise has to be read.
