@@ -132,7 +132,7 @@ enum OpenTarget {
     /// Behind what a file has already.
     End { file: File, at: u64 },
     /// A file that appears when it is whole.
-    New { atomic: AtomicFile, existing: Existing },
+    New { atomic: AtomicFile, existing: Existing, overwrite: OverwriteRule },
     /// A device, a FIFO, standard output: written to as it is, from its cursor if it has one.
     Open { file: File, at: u64 },
 }
@@ -184,7 +184,7 @@ impl OutputTarget {
         if existing == Existing::Replace {
             keep_mode(&path, &atomic).with_path("keeping mode of", &path)?;
         }
-        Ok(Self { path, place: OpenTarget::New { atomic, existing } })
+        Ok(Self { path, place: OpenTarget::New { atomic, existing, overwrite } })
     }
 
     /// Returns the file at `path`, emptied: for those that may be written to, but not replaced.
@@ -284,6 +284,23 @@ impl OutputTarget {
         matches!(self.place, OpenTarget::New { existing: Existing::Replace, .. })
     }
 
+    /// Treats a file that has appeared under the name of a new one as if it had been there before,
+    /// and returns whether one has.
+    pub(crate) fn look_again(&mut self) -> Result<bool> {
+        let OpenTarget::New { atomic, existing: existing @ Existing::Keep, overwrite } =
+            &mut self.place
+        else {
+            return Ok(false);
+        };
+        let has_appeared = fs::symlink_metadata(&self.path).is_ok_and(|found| found.is_file());
+        if has_appeared && *overwrite != OverwriteRule::Never {
+            may_replace(&self.path, *overwrite)?;
+            keep_mode(&self.path, atomic).with_path("keeping mode of", &self.path)?;
+            *existing = Existing::Replace;
+        }
+        Ok(*existing == Existing::Replace)
+    }
+
     /// Finds out before the first byte whether `len` bytes fit.
     pub(crate) fn reserve(&self, len: u64) -> Result<()> {
         match &self.place {
@@ -297,8 +314,8 @@ impl OutputTarget {
     /// Has [`finish`](Self::finish) wait until a new file and its name are on the disk.
     pub(crate) fn durable(self) -> Self {
         let place = match self.place {
-            OpenTarget::New { atomic, existing } => {
-                OpenTarget::New { atomic: atomic.durable(), existing }
+            OpenTarget::New { atomic, existing, overwrite } => {
+                OpenTarget::New { atomic: atomic.durable(), existing, overwrite }
             }
             place => place,
         };
@@ -308,7 +325,7 @@ impl OutputTarget {
     /// Gives the file its name once all bytes are there.
     pub(crate) fn finish(self, bytes: u64) -> Result<()> {
         match self.place {
-            OpenTarget::New { atomic, existing } => {
+            OpenTarget::New { atomic, existing, .. } => {
                 atomic.commit(existing).with_path(Action::Writing, self.path)
             }
             OpenTarget::Open { file, at } => {

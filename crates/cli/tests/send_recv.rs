@@ -297,6 +297,23 @@ fn what_others_append_during_the_transfer_is_no_success_and_is_not_cut_off() {
 }
 
 #[test]
+fn a_file_that_appears_meanwhile_is_replaced_with_force_only() {
+    let folder = folder();
+    let source = noise_file(folder.path(), "source", 10_000);
+    for (options, code) in [(&["--force"][..], 0), (&[], 1)] {
+        let target = folder.path().join(format!("target {code}"));
+        let receiver = receiver(options, &target);
+        fs::write(&target, "mine").unwrap();
+        let sender = sender(&[], &source, &receiver.address);
+        let finished = receiver.finish();
+        assert_eq!(finished.code(), Some(code), "{}", finished.stderr);
+        let bytes = fs::read(&target).unwrap();
+        assert!(if code == 0 { bytes == noise(10_000) } else { bytes == b"mine" }, "{code}");
+        sender.finish();
+    }
+}
+
+#[test]
 fn only_one_receiver_at_a_time_appends_to_a_file() {
     let folder = folder();
     let source = noise_file(folder.path(), "source", 10);

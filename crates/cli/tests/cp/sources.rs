@@ -1,12 +1,13 @@
 //! Several sources of one name, and what is in the way that is not a file.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::cp_in;
-use crate::rig::{Running, folder, names, underpass};
+use crate::rig::{Running, folder, names, underpass, until};
 
 #[test]
 fn folders_of_one_name_become_one_and_none_of_their_files_is_replaced() {
@@ -194,4 +195,34 @@ fn a_copy_of_what_is_missing_has_a_receipt() {
         assert_eq!((&receipt["failed"], &receipt["bytes"]), (&1.into(), &0.into()), "{receipt}");
     }
     assert!(cp_in(here.path(), &["--json", "-n", "-u", "nosuch"]).stdout.is_empty());
+}
+
+#[test]
+fn a_file_that_appears_while_a_stream_is_copied_is_replaced_as_the_options_say() {
+    for (option, code, text) in [
+        ("-p", 0, "stream"),
+        ("-f", 0, "stream"),
+        ("-n", 1, "mine"),
+        ("--update=none-fail", 1, "mine"),
+    ] {
+        let here = folder();
+        let mut command = underpass();
+        command.args(["cp", option, "-", "late"]).current_dir(here.path());
+        command.stdin(Stdio::piped());
+        let mut copy = Running::start(command);
+        copy.child.stdin.as_mut().unwrap().write_all(b"str").unwrap();
+        // The file without a name is there: the target was looked at.
+        let descriptors = format!("/proc/{}/fd", copy.child.id());
+        until("it copies", || {
+            let opened = fs::read_dir(&descriptors).unwrap().flatten();
+            let mut paths = opened.filter_map(|it| fs::read_link(it.path()).ok());
+            paths.any(|path| path.to_string_lossy().ends_with("(deleted)"))
+        });
+        fs::write(here.path().join("late"), "mine").unwrap();
+        copy.child.stdin.as_mut().unwrap().write_all(b"eam").unwrap();
+        let finished = copy.finish();
+        assert_eq!(finished.code(), Some(code), "{option}: {}", finished.stderr);
+        assert_eq!(fs::read_to_string(here.path().join("late")).unwrap(), text, "{option}");
+        assert_eq!(names(here.path()), ["late"], "{option}");
+    }
 }

@@ -81,7 +81,7 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
         _ => OverwriteRule::IfWritable,
     };
     let target = create(path, overwrite, options, &cancel).map_err(not_begun)?;
-    let target = if args.sync { target.durable() } else { target };
+    let mut target = if args.sync { target.durable() } else { target };
     let named = if input.has_name() { input.path() } else { target.path() };
     let meter = ProgressMeter::new(show, &output::short_path(named));
     let started = Instant::now();
@@ -90,6 +90,9 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
     let ends = (source.kind().into(), target.sink()?.kind().into());
     let report = outcome.map_err(|failed| print::stream_failure(failed, show, ends))?;
     let elapsed_s = started.elapsed().as_secs_f64();
+    if target.look_again()? && !may_replace(args, &input, path, &cancel)? {
+        return Ok(());
+    }
     let kept = match target.is_new() {
         true => keep_mode_and_times(&input, &target, options.preserve, path),
         false => Ok(()),

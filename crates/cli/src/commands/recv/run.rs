@@ -66,6 +66,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
         }
     };
     let elapsed_s = started.elapsed().as_secs_f64();
+    target.look_again()?;
     target.finish(report.bytes())?;
     let _ = socket::disarm_reset(&stream);
     if let Some(session) = &session {
