@@ -10,6 +10,7 @@ use crate::bytes::traced_in;
 use crate::cp_in;
 use crate::rig::{Running, folder, has, names, noise, noise_file, skip};
 use crate::users::{cp_as_user, give_to_user, take_from_user};
+use underpass_testkit::is_root;
 
 fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -178,4 +179,35 @@ fn a_tree_with_more_levels_than_descriptors_is_copied() {
         run("rm -rf z", &[]);
     }
     run("rm -rf a", &[]);
+}
+
+#[test]
+fn links_and_fifos_are_copied_without_proc() {
+    let without_proc = |script: &str, here: &Path| {
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", &format!("umount -l /proc && {script}")]);
+        command.arg(env!("CARGO_BIN_EXE_underpass")).current_dir(here).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running::start(command).finish()
+    };
+    let here = folder();
+    if !is_root() || without_proc("true", here.path()).code() != Some(0) {
+        return skip("/proc cannot be unmounted");
+    }
+    let at = |path: &str| here.path().join(path);
+    fs::create_dir(at("s")).unwrap();
+    fs::write(at("s/file"), "text").unwrap();
+    std::os::unix::fs::symlink("file", at("s/link")).unwrap();
+    assert!(Command::new("mkfifo").arg(at("s/fifo")).status().unwrap().success());
+    std::os::unix::fs::chown(at("s/fifo"), Some(1234), Some(1234)).unwrap();
+    let finished = without_proc(r#"exec "$0" cp -a s k"#, here.path()).succeeded();
+    assert_eq!(finished.stderr, "");
+    assert_eq!(names(&at("k")), ["fifo", "file", "link"]);
+    let facts = |path: &str| {
+        let found = fs::symlink_metadata(at(path)).unwrap();
+        (found.uid(), found.mode(), found.modified().unwrap())
+    };
+    for name in ["fifo", "file", "link"] {
+        assert_eq!(facts(&format!("k/{name}")), facts(&format!("s/{name}")), "{name}");
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use rustix::fs::{Mode, OFlags, fgetxattr, getxattr, openat};
 use rustix::io::Errno;
 
 /// The attributes that new entries inherit from the folder that they are made in.
@@ -15,9 +16,20 @@ pub(crate) struct InheritedAttrs {
 
 /// Returns what new entries of a folder inherit.
 pub(crate) fn inherited(folder: BorrowedFd<'_>) -> InheritedAttrs {
-    let mut value = [0; 1];
-    let path = format!("/proc/self/fd/{}", folder.as_raw_fd());
-    let acl = match rustix::fs::getxattr(&path, c"system.posix_acl_default", &mut value[..]) {
+    let (name, mut value) = (c"system.posix_acl_default", [0; 1]);
+    // A folder that was opened with O_PATH alone has no attributes.
+    let found = match fgetxattr(folder, name, &mut value[..]) {
+        Err(Errno::BADF) => {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let path = format!("/proc/self/fd/{}", folder.as_raw_fd());
+            match openat(folder, ".", flags, Mode::empty()) {
+                Ok(folder) => fgetxattr(folder, name, &mut value[..]),
+                Err(_) => getxattr(path, name, &mut value[..]),
+            }
+        }
+        found => found,
+    };
+    let acl = match found {
         Ok(_) | Err(Errno::RANGE) => true,
         Err(_) => false,
     };

@@ -229,6 +229,9 @@ pub(crate) fn keep_by_name(
 fn set_mode_of(folder: BorrowedFd<'_>, name: &CStr, mode: u32) -> Result<(), Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let found = openat(folder, name, flags, Mode::empty())?;
+    if fstat(&found)?.st_mode & 0o7777 == mode & 0o7777 {
+        return Ok(());
+    }
     chmod(format!("/proc/self/fd/{}", found.as_raw_fd()), Mode::from_raw_mode(mode & 0o7777))
 }
 
@@ -383,6 +386,8 @@ fn copy_attributes(
         Ok(names) => names,
         // No attributes on this file system, or none for us: then there are none to be kept.
         Err(Errno::OPNOTSUPP | Errno::ACCESS | Errno::PERM) => return copied,
+        // Without /proc those of what cannot be opened are out of reach.
+        Err(Errno::NOENT) if !Path::new("/proc/self/fd").exists() => return copied,
         Err(errno) => {
             missing.record("reading the attributes for", Err::<(), _>(errno));
             return AttrCopy { is_complete: false, lacks_acl: true, ..copied };
