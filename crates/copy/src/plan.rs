@@ -97,7 +97,10 @@ impl CopyPlan {
         let open = |path: &Path| openat(CWD, path, flags, Mode::empty());
         let action = if destination.name.is_some() { Action::Creating } else { "opening".into() };
         let target = open(&destination.folder).at(action, || destination_path(&destination))?;
-        let source = open(Path::new(".")).at("opening", || ".")?;
+        // Paths from the root lead on where the current folder is closed to this user.
+        let is_absolute = sources.iter().all(|from| from.is_absolute());
+        let base = if is_absolute { "/" } else { "." };
+        let source = open(Path::new(base)).at("opening", || base)?;
         let mut plan = Self {
             source,
             target,

@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::io::FdFlags;
 
-use crate::rig::{Finished, Running, has};
+use crate::rig::{Finished, Running, folder, has};
 use underpass_testkit::is_root;
 
 /// Somebody to whom nothing belongs.
@@ -53,4 +53,26 @@ pub(crate) fn cp_as_user(here: &Path, words: &[&str]) -> Option<Finished> {
     command.args(words).current_dir(here);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     Some(Running::start(command).finish())
+}
+
+#[test]
+fn paths_from_the_root_need_no_right_to_the_current_folder() {
+    if !is_root() {
+        return;
+    }
+    let here = folder();
+    let (closed, open) = (here.path().join("closed"), here.path().join("open"));
+    for (path, mode) in [(here.path(), 0o755), (&closed, 0o700), (&open, 0o777)] {
+        fs::create_dir_all(path).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    fs::write(open.join("f"), "text").unwrap();
+    let at = |name: &str| open.join(name).to_str().unwrap().to_owned();
+    for (option, target) in [("-p", "g"), ("-r", "h"), ("--parents", "")] {
+        let words = [option, &at("f"), &at(target)];
+        let Some(finished) = cp_as_user(&closed, &words) else { return };
+        finished.succeeded();
+    }
+    assert_eq!(fs::read(open.join("g")).unwrap(), b"text");
+    cp_as_user(&closed, &["f", &at("g")]).unwrap().failed(1, &["Permission denied"]);
 }
