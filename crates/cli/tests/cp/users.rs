@@ -76,3 +76,32 @@ fn paths_from_the_root_need_no_right_to_the_current_folder() {
     assert_eq!(fs::read(open.join("g")).unwrap(), b"text");
     cp_as_user(&closed, &["f", &at("g")]).unwrap().failed(1, &["Permission denied"]);
 }
+
+#[test]
+fn folders_that_may_not_be_read_are_written_to_and_searched() {
+    let here = folder();
+    let at = |path: &str| here.path().join(path);
+    for path in ["tree/sub", "k/tree", "drop"] {
+        fs::create_dir_all(at(path)).unwrap();
+    }
+    fs::write(at("tree/sub/file"), "text").unwrap();
+    fs::write(at("drop/file"), "old").unwrap();
+    give_to_user(here.path());
+    let set = |path: &str, mode| fs::set_permissions(at(path), fs::Permissions::from_mode(mode));
+    for (path, mode) in [("k/tree", 0o333), ("drop", 0o333)] {
+        set(path, mode).unwrap();
+    }
+    let copies = |words: &[&str]| cp_as_user(here.path(), words).map(Finished::succeeded);
+    if copies(&["-r", "tree", "k"]).is_none() {
+        return;
+    }
+    copies(&["-rT", "tree", "k/tree"]);
+    copies(&["-b", "tree/sub/file", "drop"]);
+    set("tree", 0o111).unwrap();
+    copies(&["--parents", "tree/sub/file", "k"]);
+    for path in ["tree", "k/tree", "drop"] {
+        set(path, 0o755).unwrap();
+    }
+    assert_eq!(fs::read(at("k/tree/sub/file")).unwrap(), b"text");
+    assert_eq!(fs::read(at("drop/file~")).unwrap(), b"old");
+}

@@ -15,6 +15,28 @@ pub(crate) fn open_folder(parent: impl AsFd, name: impl Arg) -> Result<OwnedFd, 
     open_source(parent, name, false)
 }
 
+/// Opens a folder that is not listed, in another one: without `needs_attributes` also one that may be
+/// written to or searched, but not read, of which neither bytes nor attributes can be changed then.
+///
+/// # Errors
+///
+/// As openat(2).
+pub(crate) fn open_unlisted(
+    parent: impl AsFd,
+    name: impl Arg + Copy,
+    follows: bool,
+    needs_attributes: bool,
+) -> Result<OwnedFd, Errno> {
+    match open_source(&parent, name, follows) {
+        Err(Errno::ACCESS) if !needs_attributes => {
+            let nofollow = if follows { OFlags::empty() } else { OFlags::NOFOLLOW };
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | nofollow;
+            openat(parent, name, flags, Mode::empty())
+        }
+        opened => opened,
+    }
+}
+
 /// Opens a folder that is copied, through a link if that `follows`.
 ///
 /// # Errors

@@ -181,7 +181,12 @@ impl BackupName {
         let name = name.to_bytes();
         let highest = match how.control {
             BackupControl::Simple => None,
-            BackupControl::Numbered | BackupControl::Existing => highest(folder, name)?,
+            BackupControl::Numbered => highest(folder, name)?,
+            // In a folder that may not be read no numbers are known.
+            BackupControl::Existing => match highest(folder, name) {
+                Err(Errno::ACCESS) => None,
+                found => found?,
+            },
         };
         let (bytes, is_numbered) = match highest {
             Some(highest) => (numbered(name, highest + 1), true),

@@ -15,7 +15,7 @@ use crate::attributes;
 use crate::attributes::inherited::InheritedAttrs;
 use crate::error::{At, CopyError, CopyRefusal, Result};
 use crate::files::file_system;
-use crate::files::folder::{open_folder, open_source};
+use crate::files::folder::{open_folder, open_unlisted};
 use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
 use crate::tree::hidden_names::{self, NameUse, identity};
@@ -39,7 +39,9 @@ impl CopyWorker<'_> {
     pub(crate) fn enter(&mut self, parent: &Arc<DirPair>, entry: &SourceEntry) -> Result<()> {
         self.take_name(parent, entry)?;
         let from = || parent.source_path(&entry.name);
-        let source = open_source(&parent.source, &entry.name, entry.follows).at("opening", from)?;
+        let is_listed = entry.only.is_none();
+        let source = open_unlisted(&parent.source, &entry.name, entry.follows, is_listed);
+        let source = source.at("opening", from)?;
         let stat = fstat(&source).at("looking at", from)?;
         self.refuse_circles(parent, entry, &stat)?;
         self.remember_source(parent, entry, &stat);
@@ -163,7 +165,10 @@ impl CopyWorker<'_> {
         }
         let is_marked = self.context.settings.resume && parent.is_top();
         if parent.origin != DirOrigin::Fresh {
-            match open_folder(&parent.target, target) {
+            let settings = &self.context.settings;
+            let is_listed =
+                settings.preserve.changes_folders() || settings.resume || settings.delete;
+            match open_unlisted(&parent.target, target, false, is_listed) {
                 Ok(folder) => {
                     let is_trusted = match is_marked {
                         // One that cannot be marked is one whose files are compared.
