@@ -158,30 +158,6 @@ fn a_range_is_sent_with_both_ends_included() {
 }
 
 #[test]
-fn a_range_of_a_redirected_file_counts_from_its_cursor() {
-    let folder = folder();
-    let source = noise_file(folder.path(), "source", 10_000);
-    for (range, from, to) in [
-        ("0-0", 1000, 1001),
-        ("100-4199", 1100, 5200),
-        ("-77", 9923, 10_000),
-        ("8990-", 9990, 10_000),
-    ] {
-        let target = folder.path().join("target");
-        let mut input = fs::File::open(&source).unwrap();
-        input.seek(SeekFrom::Start(1000)).unwrap();
-        let receiver = receiver(&["--force"], &target);
-        let mut command = underpass();
-        command.args(["send", "--range", range, "-", &receiver.address]);
-        command.stdin(input.try_clone().unwrap());
-        Running::start(command).finish().succeeded();
-        receiver.finish().succeeded();
-        assert_eq!(fs::read(&target).unwrap(), noise(10_000)[from..to], "{range}");
-        assert_eq!(input.stream_position().unwrap(), to as u64, "{range}");
-    }
-}
-
-#[test]
 fn it_speaks_with_netcat_in_both_roles() {
     if !has("nc") {
         return;
@@ -300,17 +276,27 @@ fn what_others_append_during_the_transfer_is_no_success_and_is_not_cut_off() {
 fn a_file_that_appears_meanwhile_is_replaced_with_force_only() {
     let folder = folder();
     let source = noise_file(folder.path(), "source", 10_000);
-    for (options, code) in [(&["--force"][..], 0), (&[], 1)] {
+    for (options, code) in [(&["--json", "--force"][..], 0), (&["--json"], 1)] {
         let target = folder.path().join(format!("target {code}"));
         let receiver = receiver(options, &target);
         fs::write(&target, "mine").unwrap();
         let sender = sender(&[], &source, &receiver.address);
         let finished = receiver.finish();
         assert_eq!(finished.code(), Some(code), "{}", finished.stderr);
+        assert_eq!(finished.receipt()["error"].is_null(), code == 0);
         let bytes = fs::read(&target).unwrap();
         assert!(if code == 0 { bytes == noise(10_000) } else { bytes == b"mine" }, "{code}");
         sender.finish();
     }
+}
+
+#[test]
+fn a_range_of_a_fifo_is_refused_before_a_writer_is_there() {
+    let folder = folder();
+    let fifo = folder.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let words = ["send", "--range", "0-9", fifo.to_str().unwrap(), "127.0.0.1:1"];
+    run(words).failed(2, &["--range", "fifo"]);
 }
 
 #[test]

@@ -207,7 +207,7 @@ fn a_file_that_appears_while_a_stream_is_copied_is_replaced_as_the_options_say()
     ] {
         let here = folder();
         let mut command = underpass();
-        command.args(["cp", option, "-", "late"]).current_dir(here.path());
+        command.args(["cp", "--json", option, "-", "late"]).current_dir(here.path());
         command.stdin(Stdio::piped());
         let mut copy = Running::start(command);
         copy.child.stdin.as_mut().unwrap().write_all(b"str").unwrap();
@@ -224,5 +224,21 @@ fn a_file_that_appears_while_a_stream_is_copied_is_replaced_as_the_options_say()
         assert_eq!(finished.code(), Some(code), "{option}: {}", finished.stderr);
         assert_eq!(fs::read_to_string(here.path().join("late")).unwrap(), text, "{option}");
         assert_eq!(names(here.path()), ["late"], "{option}");
+        assert_eq!(finished.receipt()["error"].is_null(), code == 0, "{option}");
     }
+}
+
+#[test]
+fn streams_that_are_not_copied_have_receipts() {
+    let here = folder();
+    fs::write(here.path().join("there"), "old").unwrap();
+    let kept = cp_in(here.path(), &["--json", "-n", "-", "there"]).succeeded().receipt();
+    assert_eq!((&kept["kept"], &kept["files"], &kept["bytes"]), (&1.into(), &0.into(), &0.into()));
+    let dry = cp_in(here.path(), &["--json", "--dry-run", "-", "new"]).succeeded().receipt();
+    assert_eq!(
+        (&dry["dry_run"], &dry["files"], &dry["bytes"]),
+        (&true.into(), &1.into(), &0.into())
+    );
+    let refused = cp_in(here.path(), &["--json", "--update=none-fail", "-", "there"]);
+    assert!(refused.receipt()["error"].as_str().unwrap().contains("there"));
 }

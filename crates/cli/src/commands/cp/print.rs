@@ -70,6 +70,31 @@ pub(super) fn stream_failure(failed: Failure, show: ShowArgs, ends: (EndKind, En
     failure(failed, show, receipt)
 }
 
+/// Returns the failure of a stream whose bytes were moved, after printing its JSON.
+pub(super) fn not_ended(failed: Failure, show: ShowArgs, receipt: Receipt) -> Failure {
+    let receipt = Receipt { error: Some(failed.to_string()), ..receipt };
+    failure(failed, show, CopyReceipt::of_stream(receipt))
+}
+
+/// The reason why no stream was moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotMoved {
+    /// It is a dry run.
+    DryRun,
+    /// What is there was to be kept.
+    Kept,
+}
+
+/// Prints the receipt of a stream that was not moved, which is no failure.
+pub(super) fn not_moved(show: ShowArgs, why: NotMoved) {
+    let receipt = Receipt::from(&Report::default()).between(EndKind::File, EndKind::File);
+    let mut receipt = CopyReceipt::of_stream(receipt);
+    receipt.dry_run = why == NotMoved::DryRun;
+    receipt.totals.files = u64::from(receipt.dry_run);
+    receipt.totals.kept = u64::from(!receipt.dry_run);
+    copied(show, &receipt);
+}
+
 /// Prints the receipt of a copy.
 pub(super) fn copied(show: ShowArgs, receipt: &CopyReceipt) {
     let totals = &receipt.totals;

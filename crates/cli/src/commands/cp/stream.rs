@@ -15,7 +15,7 @@ use underpass_engine::{Error, FileId, Integrity, Report, Source, Transfer, Versi
 
 use super::args::CpArgs;
 use super::observer::{made, may_replace as ask, would_copy};
-use super::print;
+use super::print::{self, NotMoved};
 use super::usage::CpError;
 use crate::args::When;
 use crate::ends::{Input, OutputTarget, OverwriteRule, is_dash, is_sparse};
@@ -52,27 +52,24 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
     refuse_words(args, options, path)?;
     if args.dry_run {
         would_copy(show, from, path);
+        print::not_moved(show, NotMoved::DryRun);
         return Ok(());
     }
     refuse_itself(from, path)?;
+    let not_begun = |failed| print::not_begun(failed, show, 0.0);
     // What is left need not wait for bytes: they may come from a FIFO to which nobody writes.
-    let is_there = |path: &Path| path.symlink_metadata().is_ok();
-    let has_source = is_dash(from) || is_there(from);
-    if has_source && !is_dash(path) && is_there(path) {
-        match options.existing {
-            ExistingFiles::Keep => return Ok(()),
-            ExistingFiles::Refuse => return Err(Errno::EXIST).with_path(Action::Writing, path),
-            ExistingFiles::Replace | ExistingFiles::ReplaceOlder => {}
-        }
+    if is_kept(options, from, path).map_err(not_begun)? {
+        print::not_moved(show, NotMoved::Kept);
+        return Ok(());
     }
     if is_dash(path) && show.json {
         return Err(CpError::OutputTwice.into());
     }
     let cancel = signals::cancel_flag();
-    let not_begun = |failed| print::not_begun(failed, show, 0.0);
     let input = Input::open(from, &cancel).map_err(not_begun)?;
     let source = input.source()?;
     if !may_replace(args, &input, path, &cancel)? {
+        print::not_moved(show, NotMoved::Kept);
         return Ok(());
     }
     let overwrite = match (options.existing, args.force) {
@@ -90,7 +87,10 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
     let ends = (source.kind().into(), target.sink()?.kind().into());
     let report = outcome.map_err(|failed| print::stream_failure(failed, show, ends))?;
     let elapsed_s = started.elapsed().as_secs_f64();
-    if target.look_again()? && !may_replace(args, &input, path, &cancel)? {
+    let receipt = Receipt { elapsed_s, ..Receipt::from(&report).between(ends.0, ends.1) };
+    let not_ended = |failed| print::not_ended(failed, show, receipt.clone());
+    if target.look_again().map_err(not_ended)? && !may_replace(args, &input, path, &cancel)? {
+        print::not_moved(show, NotMoved::Kept);
         return Ok(());
     }
     let kept = match target.is_new() {
@@ -98,19 +98,29 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
         false => Ok(()),
     };
     if args.sync && !target.is_new() {
-        sync(target.file()).with_path("writing to the disk of", path)?;
+        sync(target.file()).with_path("writing to the disk of", path).map_err(not_ended)?;
     }
-    target.finish(report.bytes())?;
+    target.finish(report.bytes()).map_err(not_ended)?;
     // Holes are read, too, although none of their bytes is moved.
     input.finish(source.promised().unwrap_or_else(|| report.bytes()));
     // The copy stays.
-    kept?;
+    kept.map_err(not_ended)?;
     if args.verbose && !is_dash(path) {
         made(input.path(), path, None);
     }
-    let receipt = Receipt { elapsed_s, ..Receipt::from(&report).between(ends.0, ends.1) };
     print::copied(show, &CopyReceipt::of_stream(receipt));
     Ok(())
+}
+
+/// Returns whether the options keep what exists.
+fn is_kept(options: &CopyOptions, from: &Path, path: &Path) -> Result<bool> {
+    let is_there = |path: &Path| path.symlink_metadata().is_ok();
+    let has_source = is_dash(from) || is_there(from);
+    let exists = has_source && !is_dash(path) && is_there(path);
+    match options.existing {
+        ExistingFiles::Refuse if exists => Err(Errno::EXIST).with_path(Action::Writing, path),
+        existing => Ok(exists && existing == ExistingFiles::Keep),
+    }
 }
 
 /// Returns whether what exists may be replaced or written to, asking the user if necessary.

@@ -66,13 +66,17 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
         }
     };
     let elapsed_s = started.elapsed().as_secs_f64();
-    target.look_again()?;
-    target.finish(report.bytes())?;
+    let receipt = Receipt { elapsed_s, ..complete(Receipt::from(&report)) };
+    let named = target.look_again().and_then(|_| target.finish(report.bytes()));
+    named.inspect_err(|failed| {
+        let error = Some(failed.to_string());
+        output::print_json(show, &Receipt { error, ..receipt.clone() });
+    })?;
     let _ = socket::disarm_reset(&stream);
     if let Some(session) = &session {
         session.close(stream.as_fd());
     }
-    output::finished(show, &Receipt { elapsed_s, ..complete(Receipt::from(&report)) });
+    output::finished(show, &receipt);
     Ok(())
 }
 
