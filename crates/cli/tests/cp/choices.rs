@@ -211,10 +211,13 @@ fn a_device_or_fifo_is_not_written_to_before_the_answer_is_yes() {
     for (option, answer, target, code) in [
         ("-i", "n\n", "/dev/null", 0),
         ("-i", "n\n", "fifo", 0),
+        ("-i", "\u{ff}\n", "fifo", 0),
         ("--update=none-fail", "", "fifo", 1),
         ("--update=none-fail", "", "/dev/null", 1),
         ("-i", "y\n", "/dev/null", 0),
     ] {
+        // An answer need not be UTF-8.
+        let answer: Vec<u8> = answer.chars().map(|letter| letter as u8).collect();
         fs::write(here.path().join("answer"), answer).unwrap();
         let mut command = underpass();
         command.args(["cp", option, "g", target]).current_dir(here.path());

@@ -1,6 +1,6 @@
 //! Progress, questions and dry runs of a copy, on the terminal.
 
-use std::io;
+use std::io::{self, BufRead};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -91,8 +91,8 @@ pub(super) fn would_copy(show: ShowArgs, from: &Path, to: &Path) {
 pub(super) fn may_replace(path: &Path, cancel: &AtomicBool) -> io::Result<bool> {
     output::question(&format!("replace {}? [y/N] ", plain_path(path)));
     let answer = interruptible(cancel, || {
-        let mut line = String::new();
-        io::stdin().read_line(&mut line).map(|_| line)
+        let mut line = Vec::new();
+        io::stdin().lock().read_until(b'\n', &mut line).map(|_| line)
     })?;
-    Ok(answer.trim_start().starts_with(['y', 'Y']))
+    Ok(answer.trim_ascii_start().first().is_some_and(|first| first.eq_ignore_ascii_case(&b'y')))
 }
