@@ -158,6 +158,30 @@ fn a_range_is_sent_with_both_ends_included() {
 }
 
 #[test]
+fn a_range_of_a_redirected_file_counts_from_its_cursor() {
+    let folder = folder();
+    let source = noise_file(folder.path(), "source", 10_000);
+    for (range, from, to) in [
+        ("0-0", 1000, 1001),
+        ("100-4199", 1100, 5200),
+        ("-77", 9923, 10_000),
+        ("8990-", 9990, 10_000),
+    ] {
+        let target = folder.path().join("target");
+        let mut input = fs::File::open(&source).unwrap();
+        input.seek(SeekFrom::Start(1000)).unwrap();
+        let receiver = receiver(&["--force"], &target);
+        let mut command = underpass();
+        command.args(["send", "--range", range, "-", &receiver.address]);
+        command.stdin(input.try_clone().unwrap());
+        Running::start(command).finish().succeeded();
+        receiver.finish().succeeded();
+        assert_eq!(fs::read(&target).unwrap(), noise(10_000)[from..to], "{range}");
+        assert_eq!(input.stream_position().unwrap(), to as u64, "{range}");
+    }
+}
+
+#[test]
 fn it_speaks_with_netcat_in_both_roles() {
     if !has("nc") {
         return;

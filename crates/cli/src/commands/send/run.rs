@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
 use underpass_engine::wait::Limits;
 use underpass_engine::{Error, Report, Sink, Source, Transfer, socket};
 use underpass_transport::tls::Session;
@@ -19,7 +20,7 @@ use super::range::ByteRange;
 use crate::connection::{
     Stream, StreamTls, check_congestion, choose_congestion, end_stream, meet, unix_reset,
 };
-use crate::ends::Input;
+use crate::ends::{Input, is_dash};
 use crate::failure::{Failure, Result, UsageError};
 use crate::output::{self, ProgressMeter};
 use crate::signals;
@@ -32,6 +33,11 @@ pub(crate) fn run(args: &SendArgs) -> Result<()> {
     let (to, listen) = (args.to.as_ref(), args.listen.as_ref());
     let tls = args.tls.choose(to, listen, args.movement.engine.policy())?;
     let cancel = signals::cancel_flag();
+    let is_fifo = || std::fs::metadata(&args.file).is_ok_and(|it| it.file_type().is_fifo());
+    if args.range.is_some() && !is_dash(&args.file) && is_fifo() {
+        // To open it is to wait for a writer.
+        return Err(RangeError::NoSize(args.file.clone()).into());
+    }
     let input = Input::open(&args.file, &cancel)?;
     let (source, skipped) = select(&input, args.range)?;
     let kind = EndKind::from(source.kind());
