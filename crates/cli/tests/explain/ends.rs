@@ -34,6 +34,13 @@ fn what_cannot_be_run_is_told_as_a_shell_does() {
     run(["explain"]).failed(2, &["COMMAND"]);
     let nowhere = run(["explain", "-o", "/no/folder/receipt", "--", "true"]);
     nowhere.failed(1, &["creating /no/folder/receipt"]);
+    let receipt = scene.path("receipt");
+    fs::write(&receipt, "of an earlier run ".repeat(1000)).unwrap();
+    let words = ["explain", "-o", receipt.to_str().unwrap(), "--"];
+    run([&words[..], &["/no/such/program"]].concat()).failed(127, &["No such file"]);
+    assert_eq!(fs::read_to_string(&receipt).unwrap(), "of an earlier run ".repeat(1000));
+    run([&words[..], &["true"]].concat()).succeeded();
+    assert!(!fs::read_to_string(&receipt).unwrap().contains("earlier"));
 }
 
 #[test]

@@ -18,8 +18,8 @@ use crate::receipt::Alphabet;
 pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     // Before the program begins, so that nothing is lost.
     let output = args.output.as_ref();
-    let file =
-        output.map(|path| File::create(path).with_path(Action::Creating, path)).transpose()?;
+    let open = |path| File::options().write(true).create(true).truncate(false).open(path);
+    let file = output.map(|path| open(path).with_path(Action::Creating, path)).transpose()?;
     let explained = explain::run(&args.command, args.every_call).map_err(|error| {
         let exit_code = error.exit_code();
         Failure::Failed { line: error.to_string(), hint: error.hint(), exit_code }
@@ -31,6 +31,10 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     };
     match (file, output) {
         (Some(mut file), Some(path)) => {
+            // A receipt that was there stays if there is no program.
+            if file.metadata().is_ok_and(|found| found.is_file()) {
+                file.set_len(0).with_path(Action::Writing, path)?;
+            }
             writeln!(file, "{text}").with_path(Action::Writing, path)?;
         }
         _ => output::error_lines(&text),
