@@ -155,7 +155,8 @@ fn notes(outcome: &CopyOutcome) -> Vec<String> {
     if totals.links_copied > 0 {
         let names = counted(totals.links_copied, "further name", "further names");
         notes.push(format!(
-            "{names} of files became copies: the target file system has no hard links"
+            "{names} of files became copies: the target file system has no hard links, or no more \
+             for one file"
         ));
     }
     if totals.without_attributes > 0 {
