@@ -222,9 +222,9 @@ impl ArchiveJournal {
 }
 
 /// Removes a journal that no process has open, if there is one.
-pub(super) fn remove_stale(folder: impl AsFd, name: &OsStr) -> Result<(), Errno> {
+pub(super) fn remove_stale(folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = match openat(&folder, name, flags, Mode::empty()) {
+    let file = match openat(folder, name, flags, Mode::empty()) {
         Ok(file) => File::from(file),
         Err(Errno::NOENT) => return Ok(()),
         Err(errno) => return Err(errno),
@@ -232,10 +232,10 @@ pub(super) fn remove_stale(folder: impl AsFd, name: &OsStr) -> Result<(), Errno>
     let mut magic = [0; MAGIC.len()];
     let is_journal = file.read_exact_at(&mut magic, 0).is_ok() && magic == *MAGIC.as_bytes();
     if is_journal
-        && is_ours(&file, &folder)?
+        && is_ours(&file, folder)?
         && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
     {
-        unlinkat(&folder, name, AtFlags::empty())?;
+        unlinkat(folder, name, AtFlags::empty())?;
     }
     Ok(())
 }
