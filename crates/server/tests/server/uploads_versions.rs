@@ -172,8 +172,11 @@ fn a_part_does_not_begin_with_bytes_of_the_file_that_it_replaces() {
         let refused = put_range(&server, &[], range, end);
         let offset = refused.field("Upload-Offset");
         assert_eq!((refused.status, offset), (416, Some("0")), "{range}");
-        let any = put_range(&server, &["If-Match: *"], range, end);
-        assert_eq!(any.status, 416, "{range}");
+        let later = "If-Unmodified-Since: Fri, 01 Jan 2100 00:00:00 GMT";
+        for any in [&["If-Match: *"][..], &["If-Match: *", later], &["If-Unmodified-Since: today"]]
+        {
+            assert_eq!(put_range(&server, any, range, end).status, 416, "{range} {any:?}");
+        }
     }
     // What is appended, and a change of the version that the client names.
     assert_eq!(put_range(&server, &[], "10-10/11", b"a").status, 204);
