@@ -96,6 +96,17 @@ impl<'a> ActiveUpload<'a> {
         }
     }
 
+    /// Checks that a request of HTTP/1.0 tells the length of its body, which could end with the
+    /// connection otherwise (RFC 1945 7.2.2).
+    pub(crate) fn check_has_length(&self) -> Result<()> {
+        let request = &self.request;
+        let has_body = matches!(request.method, Method::Put | Method::Patch);
+        if has_body && request.minor_version == 0 && request.field("content-length").is_none() {
+            return Err(UploadRefusal::new(411, "HTTP/1.0 needs a Content-Length"));
+        }
+        Ok(())
+    }
+
     /// Checks that the body can be stored as it is, without a coding to be undone first.
     pub(crate) fn check_representation(&self) -> Result<()> {
         let codings = self

@@ -68,6 +68,7 @@ impl UploadJob {
 
 /// Answers the request by its method and the fields about its body.
 fn answer(upload: &mut ActiveUpload<'_>) -> Result<Response> {
+    upload.check_has_length()?;
     upload.check_representation()?;
     upload.offer()?;
     upload.check_size(upload.expected().unwrap_or(0))?;
@@ -83,6 +84,10 @@ fn answer(upload: &mut ActiveUpload<'_>) -> Result<Response> {
 }
 
 fn answer_put(upload: &mut ActiveUpload<'_>) -> Result<Response> {
+    if upload.request.single("upload-incomplete") == Some(b"?1") {
+        let detail = "Upload-Incomplete is of an older draft: send Upload-Complete";
+        return Err(UploadRefusal::new(400, detail));
+    }
     let range = ContentRange::of(&upload.request)
         .map_err(|fault| UploadRefusal::new(400, fault.to_string()))?;
     match (UploadFields::of(&upload.request).complete, range) {

@@ -74,6 +74,21 @@ fn an_empty_file_is_a_file_with_and_without_a_length() {
 }
 
 #[test]
+fn without_a_length_http_1_0_has_no_body() {
+    let server = open_site().start();
+    put(&server, "/file", &[], b"precious");
+    for method in ["PUT", "PATCH"] {
+        let mut client = server.connect();
+        client.send(format!("{method} /file HTTP/1.0\r\nX-Update-Range: append\r\n\r\nnew"));
+        assert_eq!(client.reply().status, 411, "{method}");
+    }
+    let mut client = server.connect();
+    client.send("PUT /empty HTTP/1.0\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(client.reply().status, 201);
+    assert_eq!(fs::read(server.path("file")).unwrap(), b"precious");
+}
+
+#[test]
 fn a_chunked_body_is_unwrapped_whatever_the_pieces() {
     let server = open_site().start();
     let mut client = server.connect();

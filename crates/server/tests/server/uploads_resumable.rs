@@ -391,6 +391,9 @@ fn what_is_asked_of_an_upload_has_to_make_sense() {
     assert_eq!(server.ask("PUT", &location, &[complete]).status, 405);
     let both = ["Upload-Complete: ?1", "Content-Range: bytes 0-3/4"];
     assert_eq!(put(&server, "/file", &both, b"0123").status, 400);
+    // Older drafts.
+    assert_eq!(put(&server, "/file", &["Upload-Incomplete: ?1"], b"0123").status, 400);
+    assert_eq!(put(&server, "/whole", &["Upload-Incomplete: ?0"], b"0123").status, 201);
     let token = location.split('=').nth(1).unwrap();
     for unknown in ["", "x", &token[1..], &format!("{token}-k-k"), "../file"] {
         let address = format!("/file?upload={unknown}");
