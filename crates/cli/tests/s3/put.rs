@@ -450,3 +450,16 @@ fn parts_that_the_store_does_not_remove_are_told() {
         }
     }
 }
+
+#[test]
+fn a_target_without_an_entity_tag_is_not_replaced() {
+    let origin = Origin::new(|_, sending| sending.answer("HTTP/1.1 200 OK", b""));
+    let (here, _) = with_a_large_file();
+    fs::write(here.path().join("small"), "small").unwrap();
+    for name in ["file", "small"] {
+        let args = ["put", name, "s3://bucket/x", "--if-match", "\"t\""];
+        let finished = Running::start(command(&origin.url(), here.path(), &args)).finish();
+        finished.failed(1, &["no entity tag"]);
+    }
+    assert!(origin.requests().iter().all(|request| request.method == "HEAD"));
+}
