@@ -463,3 +463,23 @@ fn a_target_without_an_entity_tag_is_not_replaced() {
     }
     assert!(origin.requests().iter().all(|request| request.method == "HEAD"));
 }
+
+#[test]
+fn another_server_gets_no_signature_after_a_redirect() {
+    let other = Origin::new(|_, sending| sending.answer("HTTP/1.1 404 Not Found", b""));
+    let redirect = format!("HTTP/1.1 307 Elsewhere\nLocation: {}x", other.url());
+    let store = Origin::new(move |request, sending| match request.method.as_str() {
+        "HEAD" => sending.answer("HTTP/1.1 404 Not Found", b""),
+        _ => sending.answer(&redirect, b""),
+    });
+    let here = folder();
+    fs::write(here.path().join("small"), "small").unwrap();
+    let args = ["put", "-n", "small", "s3://bucket/x"];
+    Running::start(command(&store.url(), here.path(), &args)).finish().failed(1, &["404"]);
+    for (server, is_signed) in [(&store, true), (&other, false)] {
+        let requests = server.requests();
+        assert_eq!(requests.len(), 2, "{requests:?}");
+        let signed = |request: &Request| request.field("authorization").is_some();
+        assert!(requests.iter().all(|request| signed(request) == is_signed), "{requests:?}");
+    }
+}
