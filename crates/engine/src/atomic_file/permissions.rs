@@ -4,7 +4,9 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use rustix::fs::{Gid, Mode, Stat, Uid, fchmod, fchown, fgetxattr, fstat, getxattr};
+use rustix::fs::{
+    Gid, Mode, Stat, Uid, XattrFlags, fchmod, fchown, fgetxattr, fsetxattr, fstat, getxattr,
+};
 use rustix::io::Errno;
 
 /// The owner of a file that replaces another one.
@@ -36,6 +38,18 @@ pub fn take_over(new: &File, old: BorrowedFd<'_>, owner: KeptOwner) -> Result<()
         let _ = fchown(new, Some(Uid::from_raw(had.st_uid)), None);
     }
     Ok(())
+}
+
+/// Gives a new file the ACL of the one that it replaces, if it has the same group, after
+/// [`take_over`]. File systems without ACLs ignore it.
+pub fn take_over_acl(new: &File, old: BorrowedFd<'_>) {
+    let group = |file: BorrowedFd<'_>| fstat(file).map(|stat| stat.st_gid);
+    let mut acl = [0; 4096];
+    if let Ok(len) = fgetxattr(old, ACL, &mut acl[..])
+        && group(old) == group(new.as_fd())
+    {
+        let _ = fsetxattr(new, ACL, &acl[..len], XattrFlags::empty());
+    }
 }
 
 /// Returns the mode of a copy of this file that does not get its ACL. With an ACL the group bits of

@@ -141,7 +141,7 @@ fn where_files_can_share_their_blocks_a_copy_is_made_of_them() {
 }
 
 /// An ACL by which another user may read and write, and the group of the file may not.
-const FOR_ONE_USER: [u16; 22] = [
+pub(crate) const FOR_ONE_USER: [u16; 22] = [
     2, 0, // version
     1, 6, 0xffff, 0xffff, // owner
     2, 6, 1000, 0, // user 1000

@@ -4,6 +4,9 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 
+use rustix::fs::{XattrFlags, getxattr, setxattr};
+
+use super::changes_copy::FOR_ONE_USER;
 use super::rig::{Client, Reply, Running, Site, pattern, request, wait_until};
 
 /// A folder that may be written to.
@@ -341,6 +344,25 @@ fn a_new_file_has_the_permissions_of_the_one_it_replaces() {
     fs::write(server.path("usual"), "").unwrap();
     let usual = fs::metadata(server.path("usual")).unwrap().mode();
     assert_eq!(fs::metadata(server.path("other")).unwrap().mode(), usual);
+}
+
+#[test]
+fn a_new_file_has_the_acl_of_the_one_it_replaces() {
+    let server = open_site().start();
+    let name = "system.posix_acl_access";
+    let acl = FOR_ONE_USER.map(u16::to_le_bytes).concat();
+    fs::write(server.path("file"), "old").unwrap();
+    if setxattr(server.path("file"), name, &acl, XattrFlags::empty()).is_err() {
+        return super::rig::skip("this file system has no ACLs");
+    }
+    for verb in ["PUT", "PATCH"] {
+        let mut client = server.connect();
+        send(&mut client, verb, "/file", &["X-Update-Range: append"], b"new");
+        assert_eq!(client.reply().status, 204, "{verb}");
+        let mut kept = vec![0; acl.len() + 1];
+        let len = getxattr(server.path("file"), name, &mut kept[..]).unwrap();
+        assert_eq!(kept[..len], acl, "{verb}");
+    }
 }
 
 #[test]

@@ -7,7 +7,9 @@ use std::time::SystemTime;
 
 use rustix::fs::{Mode, OFlags, Timespec, fchmod, fsync, futimens, openat};
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{AtomicFile, Existing, KeptOwner, sync_folder, take_over};
+use underpass_engine::atomic_file::{
+    AtomicFile, Existing, KeptOwner, sync_folder, take_over, take_over_acl,
+};
 use underpass_engine::{Version, times_of_new};
 
 use crate::changes::dav::dead_properties;
@@ -159,12 +161,13 @@ fn name(
         }
     };
     if let Some(present) = &present {
-        // The new file gets the mode and the group of the old one. A file system without them
-        // ignores it.
+        // The new file gets the mode, the group and the ACL of the old one. A file system without
+        // them ignores it.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         match openat(&target.folder, &target.name, flags, Mode::empty()) {
             Ok(old) => {
                 let _ = take_over(new_file.file(), old.as_fd(), KeptOwner::Own);
+                take_over_acl(new_file.file(), old.as_fd());
                 // RFC 4918 9.7.1: and its stored properties.
                 dead_properties::copy(&old, new_file.file());
             }
