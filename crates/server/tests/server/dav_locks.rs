@@ -196,6 +196,16 @@ fn a_lock_makes_an_empty_file_where_there_is_none() {
 }
 
 #[test]
+fn a_link_to_nothing_is_not_locked() {
+    let site = open_site(&[]).start();
+    for (name, target) in [("dangling", "nothing"), ("out", "/dev/null")] {
+        symlink(target, site.path(name)).unwrap();
+        assert_eq!(lock(&site, &format!("/{name}"), "exclusive", &[]).status, 409, "{name}");
+        assert_eq!(site.ask("DELETE", &format!("/{name}"), &[]).status, 204, "{name}");
+    }
+}
+
+#[test]
 fn a_lock_is_that_of_its_user_and_ends_by_itself() {
     let rules = ["alice:secret1@/:rw", "bob:secret2@/:rw"];
     let site = open_site(&[("file", b"x")]).auth(&rules).start();

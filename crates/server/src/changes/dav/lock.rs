@@ -220,6 +220,9 @@ async fn make_file(site: &Arc<Site>, path: &[u8]) -> Result<()> {
             Err(Errno::EXIST) if helper.root.hides_entry(&path, false) => {
                 Err(ChangeRefusal::new(403, "such names are hidden here"))
             }
+            Err(Errno::EXIST) if helper.root.stat(&path).is_err() => {
+                Err(ChangeRefusal::new(409, "a link of this name leads to nothing here"))
+            }
             Ok(_) | Err(Errno::EXIST) => Ok(()),
             Err(errno) => Err(ChangeRefusal::at_target(errno)),
         }
