@@ -310,7 +310,14 @@ fn push_tag(out: &mut Vec<u8>, name: &Name, prefix: &str) {
 
 fn push_attribute(out: &mut Vec<u8>, name: &str, value: &str) {
     out.extend_from_slice(format!(" {name}=\"").as_bytes());
-    escape(out, value);
+    for char in value.chars() {
+        match char {
+            // A parser takes bare ones for spaces (XML 1.0, 3.3.3).
+            '\t' => out.extend_from_slice(b"&#9;"),
+            '\n' => out.extend_from_slice(b"&#10;"),
+            char => escape(out, char.encode_utf8(&mut [0; 4])),
+        }
+    }
     out.push(b'"');
 }
 

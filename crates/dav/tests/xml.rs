@@ -156,6 +156,14 @@ fn what_is_stored_is_read_again() {
 }
 
 #[test]
+fn tabs_and_line_feeds_of_attributes_are_no_spaces_when_they_are_read_again() {
+    let element = Element::parse(b"<a b='1&#9;2&#10;3'/>").unwrap();
+    let mut written = Vec::new();
+    element.write(&mut written);
+    assert_eq!(written, b"<a b=\"1&#9;2&#10;3\"/>");
+}
+
+#[test]
 fn attributes_are_as_many_when_they_are_read_again() {
     let attributes: String = (0..32).map(|number| format!(" q:a{number}='{number}'")).collect();
     let element = format!("<q:many xmlns:q='urn:q'{attributes}/>");
