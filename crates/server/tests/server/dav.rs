@@ -224,6 +224,9 @@ fn times_are_set_and_other_computed_properties_are_not() {
         assert!(reply.text().contains("200 OK"), "{}", reply.text());
         assert_eq!(fs::metadata(site.path("file")).unwrap().mtime(), seconds, "{property}");
     }
+    let unknown = "<D:set><D:prop><w:Win32LastModifiedTime>Mon, 01 Jan 1601 00:00:00 GMT\
+        </w:Win32LastModifiedTime></D:prop></D:set>";
+    assert!(patch(&site, "/file", unknown).text().contains("200 OK"));
     let found = site.ask("PROPFIND", "/file", &["Depth: 0"]);
     assert_eq!(value(&found, "getlastmodified"), time);
     assert!(found.text().contains(">00000020</x:Win32FileAttributes>"), "{}", found.text());

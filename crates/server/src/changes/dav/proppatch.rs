@@ -168,7 +168,11 @@ impl PropertyChange {
     /// The status of one that cannot be made.
     fn add(&mut self, patch: &Patch) -> Result<(), u16> {
         if let (true, Patch::Set(property)) = (is_time(patch), patch) {
-            let time = Some(time(&property.text()).ok_or(409_u16)?);
+            let text = property.text();
+            if is_before_1970(&text) {
+                return Ok(());
+            }
+            let time = Some(time(&text).ok_or(409_u16)?);
             match &*property.name.local {
                 ACCESSED => self.accessed = time,
                 _ => self.modified = time,
@@ -207,6 +211,13 @@ fn time(text: &str) -> Option<Timespec> {
         Err(_) => parse_date(text.as_bytes())?.duration_since(UNIX_EPOCH).ok()?,
     };
     Timespec::try_from(seconds).ok()
+}
+
+/// Returns whether a date is before 1970: Windows sends 1601 for a time that it does not know. Such
+/// a time is left as it is.
+fn is_before_1970(date: &str) -> bool {
+    let year = date.get(12..16).and_then(|year| year.parse::<u16>().ok());
+    date.ends_with(" GMT") && year.is_some_and(|year| year < 1970)
 }
 
 /// The namespace of the properties that Windows sets.
