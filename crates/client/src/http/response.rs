@@ -131,13 +131,17 @@ impl Response {
         (!words.is_empty()).then(|| words.join(", "))
     }
 
-    /// Returns how long the server asks to wait (RFC 9110 10.2.3).
+    /// Returns how long the server asks to wait (RFC 9110 10.2.3). A date is compared with the
+    /// server's own clock, if the answer has its time, and else with `now`.
     #[must_use]
     pub fn retry_after(&self, now: SystemTime) -> Option<Duration> {
         let value = self.fields.get("retry-after")?;
         match number(value) {
             Some(seconds) => Some(Duration::from_secs(seconds)),
-            None => parse_date(value)?.duration_since(now).ok(),
+            None => {
+                let now = self.fields.get("date").and_then(parse_date).unwrap_or(now);
+                parse_date(value)?.duration_since(now).ok()
+            }
         }
     }
 
@@ -330,6 +334,8 @@ mod tests {
             ("Sun, 06 Nov 1994 08:49:27 GMT", None),
             ("-1", None),
             ("soon", None),
+            // The server's clock is an hour ahead.
+            ("Sun, 06 Nov 1994 09:49:39 GMT\nDate: Sun, 06 Nov 1994 09:49:37 GMT", Some(2)),
         ] {
             let head = format!("HTTP/1.1 503 Busy\nRetry-After: {value}\n\n");
             let response = parse(&head, "GET").expect("a head");
