@@ -60,6 +60,9 @@ fn parsed(text: &str) -> Result<Url, String> {
     {
         return Err("a URL begins with http:// or https://".to_owned());
     }
+    if text.starts_with("unix:") {
+        return Err("unix: is an address of recv, send and serve, and no URL".to_owned());
+    }
     let parsed = match text.contains("://") {
         true => Url::parse(text),
         false => Url::parse(&format!("http://{text}")),
@@ -196,6 +199,7 @@ mod tests {
         for text in ["http:/localhost/", "https:/localhost", "http//localhost/a"] {
             assert_eq!(url(text).err().as_deref(), Some("a URL begins with http:// or https://"));
         }
+        assert!(url("unix:/tmp/x").is_err_and(|reason| reason.contains("recv, send and serve")));
         assert!(url("http:8000/a").is_ok_and(|url| url.port() == Some(8000)));
         assert!(proxy("https://localhost/").is_err());
     }
