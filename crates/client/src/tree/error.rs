@@ -117,13 +117,14 @@ pub enum TreeError {
     },
     /// The address has neither an archive nor a listing.
     #[error(
-        "{url} is not a folder that can be fetched: the server answers with {media_type}, \
-         neither an archive nor a listing"
+        "{url} is not a folder that can be fetched: the server answers with {}, \
+         neither an archive nor a listing",
+        if .media_type.is_empty() { "no media type" } else { .media_type }
     )]
     NotAFolder {
         /// The address.
         url: String,
-        /// The media type of the answer.
+        /// The media type of the answer; may be empty.
         media_type: String,
     },
     /// No key of the bucket begins with the address.

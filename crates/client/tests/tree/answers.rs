@@ -267,6 +267,13 @@ fn what_is_wrong_with_one_file_does_not_end_the_others() {
 }
 
 #[test]
+fn an_answer_without_a_media_type_is_no_folder() {
+    let url = serve(|_| b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nbytes".to_vec());
+    let failed = attempt(&url).outcome.unwrap_err().to_string();
+    assert!(failed.contains("answers with no media type, neither"), "{failed}");
+}
+
+#[test]
 fn a_server_that_is_gone_ends_all() {
     let url = serve(|target| match target {
         "/x/" => response("text/html", b"<a href=a>a</a><a href=b>b</a><a href=c>c</a>"),

@@ -191,6 +191,6 @@ fn is_range_from(answer: &OpenResponse<'_>, begins: u64) -> bool {
 }
 
 fn not_an_archive(tree: &TreeFetch<'_, '_>, answer: &OpenResponse<'_>) -> TreeError {
-    let media_type = answer.response.fields.text("content-type").unwrap_or("nothing");
+    let media_type = answer.response.fields.text("content-type").unwrap_or_default();
     TreeError::NotAFolder { url: TreeFetch::redacted(&tree.url), media_type: media_type.to_owned() }
 }
