@@ -72,8 +72,13 @@ impl StrongValidator {
     ///
     /// A 206 has the entity tag that a 200 would have, but may leave out `Last-Modified` (RFC 9110
     /// 15.3.7): an origin that honoured `If-Range` need not repeat the date.
-    fn is_denied_by(&self, response: &Response) -> bool {
+    pub(super) fn is_denied_by(&self, response: &Response) -> bool {
         let fields = &response.fields;
+        if response.status == 304 {
+            // It was asked for by a tag, which it should repeat (RFC 9110 15.4.5).
+            let is_other = |found| opaque(found) != opaque(self.field().as_bytes());
+            return fields.get("etag").is_some_and(is_other);
+        }
         let has_other_date = |date: &str| match fields.get("last-modified") {
             Some(found) => found != date.as_bytes(),
             None => response.status != 206,

@@ -141,6 +141,24 @@ fn a_tag_is_that_of_the_url_that_has_answered() {
 }
 
 #[test]
+fn an_unmodified_version_with_another_tag_is_fetched() {
+    let (old, new) = (noise(1000), std::sync::Arc::new(vec![7; 1000]));
+    let (first, second) = (old.clone(), new.clone());
+    let server = Server::start(move |asked, stream| match asked.field("if-none-match") {
+        Some("\"new\"") => say(stream, "HTTP/1.1 304 x\nETag: W/\"new\"\n\n"),
+        // A confused cache.
+        Some(_) => say(stream, "HTTP/1.1 304 x\nETag: \"new\"\n\n"),
+        None if asked.number == 0 => give(asked, stream, &first, "\"old\""),
+        None => give(asked, stream, &second, "\"new\""),
+    });
+    let mut client = Client::new();
+    client.if_exists = IfExists::Update;
+    client.gets(&server.url("/"), &old);
+    client.gets(&server.url("/"), &new);
+    client.gets(&server.url("/"), &new);
+}
+
+#[test]
 fn a_proxy_that_never_opens_the_tunnel_is_left() {
     let proxy = Server::start(|_, stream| {
         (0..10_000).try_for_each(|_| say(stream, "HTTP/1.1 103 Early Hints\n\n"))?;

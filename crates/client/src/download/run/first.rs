@@ -187,12 +187,13 @@ impl<'j, 'a> Download<'j, 'a> {
                 Interpretation::Refused => {
                     return Err(answer.connection.refusal(&answer.response).into());
                 }
-                // Another resource, to which a redirect leads now, may have the same tag.
+                // Another resource, to which a redirect leads now, may have the same tag; and a
+                // cache may say so of another version.
                 Interpretation::Unmodified
-                    if self
-                        .unless
-                        .as_ref()
-                        .is_some_and(|(recorded, _)| !recorded.is_of(&answer.url)) =>
+                    if self.unless.as_ref().is_some_and(|(recorded, _)| {
+                        !recorded.is_of(&answer.url)
+                            || recorded.version.is_denied_by(&answer.response)
+                    }) =>
                 {
                     self.unless = None;
                 }
