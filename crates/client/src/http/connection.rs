@@ -383,7 +383,7 @@ impl<'a> Connection<'a> {
 
     /// Reads a body that is dispensable, if it comes soon.
     fn soon(&mut self, framing: BodyFraming, max: usize) -> Result<Vec<u8>, ReceiveError> {
-        let (deadline, soon) = (self.incoming.deadline(), Instant::now() + SOON);
+        let (deadline, soon) = (self.incoming.set_deadline(None), Instant::now() + SOON);
         self.incoming.set_deadline(Some(deadline.map_or(soon, |deadline| deadline.min(soon))));
         let body = self.incoming.memory(framing, max);
         self.incoming.set_deadline(deadline);

@@ -160,15 +160,10 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         self.timeout = timeout;
     }
 
-    /// Sets when everything that is read into memory has to be here, however steadily it comes.
-    pub fn set_deadline(&mut self, deadline: Option<Instant>) {
-        self.deadline = deadline;
-    }
-
-    /// Returns when everything that is read into memory has to be here, if that is limited.
-    #[must_use]
-    pub fn deadline(&self) -> Option<Instant> {
-        self.deadline
+    /// Sets when everything that is read into memory has to be here, however steadily it comes;
+    /// returns the deadline before.
+    pub fn set_deadline(&mut self, deadline: Option<Instant>) -> Option<Instant> {
+        std::mem::replace(&mut self.deadline, deadline)
     }
 
     /// Returns whether bytes were read that have not been taken yet: they precede those of the
