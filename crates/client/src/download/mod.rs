@@ -26,7 +26,7 @@ use underpass_engine::{PipePool, Report};
 use underpass_protocol::response::disposition::file_name;
 use url::Url;
 
-use super::http::HttpClient;
+use super::http::{HttpClient, OpenResponse};
 use run::{Download, MirrorServer, request_head};
 
 pub(crate) use check::{check_range, offered};
@@ -139,6 +139,22 @@ impl<'a> Downloader<'a> {
             }
             return outcome;
         }
+    }
+
+    /// Fetches the file as [`fetch`](Self::fetch) does, by an answer to a request for all of it,
+    /// unless an earlier process has left a part.
+    pub(crate) fn fetch_answered(
+        &self,
+        url: &Url,
+        answer: OpenResponse<'a>,
+        target: &Target<'_>,
+        gauge: &Gauge,
+        on_event: &(dyn Fn(&DownloadEvent<'_>) + Sync),
+    ) -> Result<DownloadOutcome, DownloadFailed> {
+        let server = Server { client: &self.client, url };
+        let mut download = Download::new(self, server, &[], target, gauge, on_event);
+        download.opened = Some(answer);
+        download.run()
     }
 
     /// Fetches the whole file from one server after the other, until it has the digest that what

@@ -267,6 +267,23 @@ fn what_is_wrong_with_one_file_does_not_end_the_others() {
 }
 
 #[test]
+fn a_large_file_is_requested_once() {
+    let requests = std::sync::Arc::new(AtomicUsize::new(0));
+    let count = requests.clone();
+    let url = serve(move |target| match target {
+        "/x/" => response("text/html", b"<a href=a>a</a>"),
+        _ if count.fetch_add(1, Ordering::Relaxed) == 0 => response("text/plain", &[7; 17 << 20]),
+        // Its address is good for one request.
+        _ => answered("429 Too Many", "text/plain", ""),
+    });
+    let wishes = TreeOptions { retries: 0, archive: false, ..TreeOptions::default() };
+    let Outcome { outcome, left_out, .. } =
+        attempt_again(tempfile::tempdir().unwrap(), &wishes, &url);
+    assert_eq!((outcome.unwrap().files, left_out), (1, Vec::new()));
+    assert_eq!(requests.load(Ordering::Relaxed), 1);
+}
+
+#[test]
 fn an_answer_without_a_media_type_is_no_folder() {
     let url = serve(|_| b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nbytes".to_vec());
     let failed = attempt(&url).outcome.unwrap_err().to_string();

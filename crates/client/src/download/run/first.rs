@@ -22,7 +22,7 @@ use crate::download::options::{DownloadEvent, IfExists, Target};
 use crate::download::partial_file::{JournalSubject, PartialFile, require_digest};
 use crate::download::version_attr::{self, RecordedVersion};
 use crate::download::workers::execute;
-use crate::http::{HttpClient, OpenResponse, Request, Response};
+use crate::http::{Connection, HttpClient, OpenResponse, Request, Response};
 
 /// What the first requests of a round have led to.
 #[allow(clippy::large_enum_variant)] // the large one is taken apart at once
@@ -45,17 +45,14 @@ impl<'j, 'a> Download<'j, 'a> {
         let Target::Named { if_exists, .. } = *self.target else { return Ok(false) };
         let Some(name) = self.name() else { return Ok(false) };
         let Some(here) = name.existing()? else { return Ok(false) };
-        if name.is_of_stranger(&here) {
-            return match if_exists {
-                IfExists::Replace | IfExists::Update => Ok(false),
-                _ => Err(DownloadError::Exists),
-            };
-        }
         let size = u64::try_from(here.st_size).unwrap_or_default();
         let finished = name.finished(self.noted_url().as_str(), here.st_ino, size);
-        match (if_exists, &finished) {
-            (IfExists::Refuse, None) => return Err(DownloadError::Exists),
-            (IfExists::Replace, None) => return Ok(false),
+        match (if_exists, &finished, name.is_of_stranger(&here)) {
+            (IfExists::Refuse, None, _) => return Err(DownloadError::Exists),
+            (IfExists::Refuse | IfExists::SameIsFine, _, true) => {
+                return Err(DownloadError::Exists);
+            }
+            (IfExists::Replace, None, _) | (_, _, true) => return Ok(false),
             _ => {}
         }
         let mut recorded = None;
@@ -92,9 +89,7 @@ impl<'j, 'a> Download<'j, 'a> {
                 }
             };
         if is_same {
-            if finished.is_some() {
-                name.forget(false);
-            }
+            finished.inspect(|_| name.forget(false));
             (self.total, self.resumed_at) = (Some(size), size);
             let file = name.open()?;
             if if_exists == IfExists::Update {
@@ -162,15 +157,20 @@ impl<'j, 'a> Download<'j, 'a> {
     pub(super) fn open(&mut self) -> Result<FirstAnswer<'a>> {
         loop {
             let client = self.client;
-            let connection = client.connect(self.url)?;
-            let Some(mut request) = self.next_request(connection.is_local()) else {
+            let opened = self.opened.take();
+            let connection = opened.is_none().then(|| client.connect(self.url)).transpose()?;
+            let is_single = connection.as_ref().is_none_or(Connection::is_local);
+            let Some(mut request) = self.next_request(is_single) else {
                 return Ok(FirstAnswer::Complete);
             };
             request.wants_digest = wanted(self.options);
             // A part of another version is resumed.
             let unless = self.unless.as_ref().filter(|_| request.version.is_none());
             request.unless = unless.map(|(recorded, _)| recorded.version.field().to_owned());
-            let answer = execute(client, Some(connection), &request, self.url, true)?;
+            let answer = match opened.filter(|_| request.range.is_none()) {
+                Some(answer) => answer,
+                None => execute(client, connection, &request, self.url, true)?,
+            };
             self.has_answered = true;
             self.tls = answer.connection.tls().cloned();
             if request.version.is_none() && request.range.is_some() && lacks_total(&answer.response)

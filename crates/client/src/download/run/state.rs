@@ -18,7 +18,7 @@ use crate::download::partial_file::{PartialFile, TargetName};
 use crate::download::rate_limit::RateLimit;
 use crate::download::version_attr::RecordedVersion;
 use crate::download::{Downloader, Server};
-use crate::http::{HttpClient, without_credentials};
+use crate::http::{HttpClient, OpenResponse, without_credentials};
 use crate::journal::without;
 
 /// One download.
@@ -33,6 +33,8 @@ pub(in crate::download) struct Download<'j, 'a> {
     pub(super) gauge: &'j Gauge,
     pub(super) on_event: &'j (dyn Fn(&DownloadEvent<'_>) + Sync),
     pub(super) rate_limit: &'j RateLimit,
+    /// An answer to a request for the whole file, which the caller has made.
+    pub(in crate::download) opened: Option<OpenResponse<'a>>,
     /// The file; `None` before anything is known.
     pub(super) partial: Option<PartialFile<'j>>,
     pub(super) version: Option<StrongValidator>,
@@ -84,6 +86,7 @@ impl<'j, 'a> Download<'j, 'a> {
             gauge,
             on_event,
             rate_limit,
+            opened: None,
             partial: None,
             version: None,
             total: None,

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use percent_encoding::percent_decode_str;
 use rustix::fs::{OFlags, Timespec};
@@ -86,19 +86,19 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         let is_long =
             matches!(answer.response.framing, BodyFraming::Length(len) if len >= MIN_JOURNALED);
         if is_long && !task.has_rival {
-            return self.download(task, facts, modified(&answer.response));
+            return self.download(task, facts, answer);
         }
         self.receive(task, facts, answer)
     }
 
-    /// Fetches a large file so that it can be resumed after a break. An answer had these facts and
-    /// this time.
+    /// Fetches a large file so that it can be resumed after a break. An answer has these facts.
     fn download(
         &mut self,
         task: &CrawlTask,
         facts: EntryFacts,
-        answered: Option<SystemTime>,
+        answer: OpenResponse<'a>,
     ) -> Result<()> {
+        let answered = modified(&answer.response);
         let (path, dest, tree) = (&task.entry.path, &self.crawl.dest, self.crawl.tree);
         let failed = |errno: Errno| TreeError::io(Action::Writing, as_path(path), errno);
         let (folder, name) = dest.parted(path).map_err(failed)?;
@@ -126,7 +126,8 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         let downloader =
             Downloader::new(client, options).with_rate_limit(Arc::clone(&tree.rate_limit));
         let fetched = dest.name(path, || {
-            Ok::<_, Errno>(downloader.fetch(&task.entry.url, &target, &Gauge::default(), &|_| {}))
+            let (url, gauge) = (&task.entry.url, Gauge::default());
+            Ok::<_, Errno>(downloader.fetch_answered(url, answer, &target, &gauge, &|_| {}))
         });
         let done = match fetched.map_err(failed)? {
             Ok(done) => done,
