@@ -118,7 +118,7 @@ fn file_body(
 /// Returns whether the version of the file is compared before any byte of the response is sent.
 fn is_checked_later(response: &Response, served: &ServedFile) -> bool {
     let is_guarded = matches!(&response.body, Body::File(body) if body.is_guarded);
-    is_guarded && served.packed.is_empty() && served.has_name()
+    is_guarded && served.packed.is_empty()
 }
 
 /// The plan for a version of a file, or for the compressed form of it that the client prefers.

@@ -66,8 +66,10 @@ pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Served
         FoundEntry::Unsized(file, _) => ServedEntry::Unsized(file),
         FoundEntry::File(served) => {
             let served: Rc<ServedFile> = Rc::from(served);
-            // A link may lead elsewhere at any moment, which the file itself does not show.
-            if served.reached.is_none() && ctx.shared().changes() == changes {
+            // A link may lead elsewhere at any moment, which the file itself does not show, nor does
+            // one without a name that another has it now.
+            let shows_changes = served.reached.is_none() && served.has_name();
+            if shows_changes && ctx.shared().changes() == changes {
                 ctx.selection.site.files.borrow_mut().put(path, &served, ctx.started);
             }
             ServedEntry::File(served)
