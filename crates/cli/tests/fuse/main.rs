@@ -242,13 +242,15 @@ fn a_file_that_is_never_ready_fails_instead_of_being_waited_for() {
     rig::end(storing);
 }
 
-/// Checks that a server of one worker answers requests that do not need a file system which has
-/// stopped.
+/// Checks that a server of one worker answers requests of another client that do not need a file
+/// system which has stopped. A file that is new is opened by a helper thread.
 #[track_caller]
-fn assert_answers(url: &str) {
-    for path in [".underpass/health", "store/file"] {
+fn assert_answers(fuse: &Fuse, url: &str) {
+    fs::write(fuse.store().join("new"), "new").unwrap();
+    for path in [".underpass/health", "store/file", "store/new"] {
         let mut curl = Command::new("curl");
-        let curl = curl.args(["-sSf", "-m", "10", "-o", "/dev/null"]).arg(format!("{url}{path}"));
+        curl.args(["-sSf", "-m", "10", "-o", "/dev/null", "--interface", "127.0.0.9"]);
+        let curl = curl.arg(format!("{url}{path}"));
         let output = curl.output().unwrap();
         assert!(output.status.success(), "{path}: {}", String::from_utf8_lossy(&output.stderr));
     }
@@ -274,9 +276,9 @@ fn a_mount_that_stops_answering_stops_no_worker() {
     // It gets what there is until the server has to ask.
     let mut buffer = vec![0; 1 << 20];
     while let Ok(1..) = reading.read(&mut buffer) {}
-    assert_answers(&url);
-    let waiting: Vec<_> = (0..3).map(|_| request("root/file")).collect();
-    assert_answers(&url);
+    assert_answers(&fuse, &url);
+    let waiting: Vec<_> = (0..100).map(|_| request("root/file")).collect();
+    assert_answers(&fuse, &url);
     drop((waiting, reading, stopped));
     rig::end(serving);
 }

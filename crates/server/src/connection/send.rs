@@ -5,6 +5,7 @@ mod at_once;
 mod cached;
 mod checks;
 mod listing;
+mod pages;
 mod unread;
 
 use std::future::Future;
@@ -13,11 +14,9 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
-use underpass_engine::{
-    Chain, Confirm, Error, Integrity, Report, Status, Usage, Version, Wait, socket,
-};
+use underpass_engine::{Chain, Confirm, Error, Integrity, Report, Status, Usage, Wait, socket};
 
 use crate::connection::Link;
 use crate::connection::outcome::{SendFailure, SendOutcome};
@@ -210,6 +209,8 @@ struct SlowResponse<'a> {
     met_missing: bool,
     /// The part that a helper fetches before it is needed.
     ahead: Option<(MissingRange, JoinHandle<bool>)>,
+    /// Dropped with the response, after which helpers need not fetch more.
+    wanted: Arc<()>,
     /// The parts of the present chain that were brought in from the disk.
     drop_behind: DropBehind,
     /// The files of an archive's earlier chains, which have to be compared before its end.
@@ -233,6 +234,7 @@ impl<'a> SlowResponse<'a> {
             outcome,
             met_missing: false,
             ahead: None,
+            wanted: Arc::default(),
             drop_behind: DropBehind::default(),
             unread: None,
             waiting_since: None,
@@ -327,7 +329,7 @@ impl<'a> SlowResponse<'a> {
         loop {
             let turn = turn(self.link.worker, Instant::now());
             self.prefetch(&mut residency, transfer.report().bytes(), turn as u64).await;
-            refresh_version(&residency).await;
+            self.refresh_version(&residency).await;
             transfer.set_turn(turn);
             let begun = self.link.worker.turns.begin().await;
             if !self.should_continue() {
@@ -411,43 +413,6 @@ impl<'a> SlowResponse<'a> {
         !self.link.peer.is_given_up.get()
     }
 
-    /// Has helpers bring in the pages of the next turn, if they are missing.
-    async fn prefetch(&mut self, residency: &mut Residency, place: u64, turn: u64) {
-        while let Some(missing) = residency.next_missing(place, turn) {
-            let started = Instant::now();
-            let fetching = match self.ahead.take() {
-                Some((part, fetching)) if part.is(&missing) => fetching,
-                _ => self.fetch(&missing),
-            };
-            self.met_missing = true;
-            let waited = fetching.await.unwrap_or_default();
-            residency.fetched(&missing, waited);
-            self.link.worker.metrics().cold_wait(started.elapsed());
-            // A client on this machine shares the pages until it has read them.
-            self.drop_behind(place.saturating_sub(UNREAD));
-            // The disk reads the next part while this one is sent.
-            self.ahead = residency.next().map(|next| {
-                let fetching = self.fetch(&next);
-                (next, fetching)
-            });
-        }
-    }
-
-    /// Gives back the pages that the client has received; `place` is the end of the sent part.
-    fn drop_behind(&mut self, place: u64) {
-        if self.drop_behind.is_empty() {
-            return;
-        }
-        let in_flight = self.link.peer.written.get() - self.link.peer.acknowledged();
-        self.drop_behind.drop_before(place.saturating_sub(in_flight));
-    }
-
-    /// Has a helper wait for the pages of a part.
-    fn fetch(&self, part: &MissingRange) -> JoinHandle<bool> {
-        let (shared, part) = (Arc::clone(&self.link.worker.shared), part.clone());
-        spawn_blocking(move || part.fetch(&shared.null))
-    }
-
     /// Reports the progress to the register.
     fn report_progress(&mut self, report: &Report) {
         let bytes = self.outcome.report.bytes() + report.bytes();
@@ -463,18 +428,6 @@ impl<'a> SlowResponse<'a> {
         self.outcome.failure = Some(failure);
     }
 }
-
-/// Has a helper ask for the version of a file that is not local: the turn compares with what the
-/// kernel has in memory.
-async fn refresh_version(residency: &Residency) {
-    if let Some(file) = residency.remote().map(Arc::clone) {
-        // What cannot be asked is seen by the turn.
-        let _ = spawn_blocking(move || Version::of(&file).is_ok()).await;
-    }
-}
-
-/// The maximum size of a receive buffer in usual system settings.
-const UNREAD: u64 = 8 << 20;
 
 /// The interval at which a response that waits for something else checks its client.
 const TICK: Duration = Duration::from_millis(500);

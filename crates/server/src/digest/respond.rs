@@ -84,7 +84,7 @@ async fn digest(
     if let Some(digest) = known() {
         return Ok(digest);
     }
-    if !served.is_current().await {
+    if !served.is_current(ctx).await {
         // The caller notices that, and asks again about the present version.
         return Err(DigestError::Changing);
     }

@@ -67,7 +67,7 @@ pub(crate) async fn respond(
                 planned.response(ctx)
             }
         };
-        if is_checked_later(&response, &served) || served.is_current().await {
+        if is_checked_later(&response, &served) || served.is_current(ctx).await {
             return response;
         }
         forget(ctx, path);

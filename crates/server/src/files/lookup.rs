@@ -14,6 +14,7 @@ use crate::files::open_files::{FoundEntry, ServedFile, is_missing};
 use crate::files::root::DiskWait;
 use crate::files::writer_checks::{AGAIN_LATER, WriterChecks};
 use crate::routing::context::RequestContext;
+use crate::server::limits::disk_queue::ClientNet;
 use crate::server::sites::site::Site;
 
 /// The entry at a path. An open file is shared by its responses.
@@ -53,7 +54,7 @@ pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Served
     }
     let changes = ctx.shared().changes();
     let found = match open_at_once(ctx.site(), path) {
-        Err(Errno::AGAIN) => open_when_stable(ctx.site(), path).await,
+        Err(Errno::AGAIN) => open_when_stable(ctx, path).await,
         found => found,
     };
     let found = match found {
@@ -102,7 +103,7 @@ pub(crate) async fn find_current(
 ) -> Result<ServedEntry, Errno> {
     let found = find(ctx, path).await;
     if let Ok(ServedEntry::File(served)) = &found
-        && !served.is_current().await
+        && !served.is_current(ctx).await
     {
         forget(ctx, path);
         return find(ctx, path).await;
@@ -122,11 +123,12 @@ fn open_at_once(site: &Site, path: &[u8]) -> Result<FoundEntry, Errno> {
 }
 
 /// Has a helper open the entry at a path, as soon as no program is writing to it.
-async fn open_when_stable(site: &Arc<Site>, path: &[u8]) -> Result<FoundEntry, Errno> {
+async fn open_when_stable(ctx: &RequestContext<'_>, path: &[u8]) -> Result<FoundEntry, Errno> {
+    let (site, client) = (ctx.site(), ClientNet::of(ctx.peer.address()));
     let mut checks = WriterChecks::new(site.settings.integrity);
     loop {
         let (helper, path) = (Arc::clone(site), path.to_vec());
-        let task = spawn_blocking(move || {
+        let task = ctx.worker.helpers.run(client, move || {
             let found = open_files::open(
                 &helper.root,
                 &helper.shared.stable_versions,

@@ -164,15 +164,16 @@ impl MissingRange {
         (self.begin, self.end) == (other.begin, other.end)
     }
 
-    /// Waits for the pages, on a helper thread; returns whether it had to wait.
+    /// Waits for the pages, on a helper thread, as long as they are wanted; returns whether it had to
+    /// wait.
     ///
     /// sendfile(2) into /dev/null reads the pages and copies nothing. Errors are ignored here,
     /// because the transfer meets them too and handles them.
-    pub(crate) fn fetch(&self, null: &OwnedFd) -> bool {
+    pub(crate) fn fetch(&self, null: &OwnedFd, is_wanted: impl Fn() -> bool) -> bool {
         let before = Usage::of_this_thread();
         let Span { file, offset, len, .. } = &self.span;
         let (mut at, end) = (*offset, offset + len);
-        while at < end {
+        while at < end && is_wanted() {
             // The calls are short: many kernels are not preempted inside of one, so that a long one
             // would keep the worker from its processor.
             let rest = usize::try_from(end - at).unwrap_or(usize::MAX).min(CALL);
@@ -228,14 +229,14 @@ mod tests {
         assert_eq!(missing.end, 100 + (1 << 20));
         let null = File::options().write(true).open("/dev/null").unwrap().into();
         // A disk may be too fast for any wait; then nothing is fetched ahead.
-        let waited = missing.fetch(&null);
+        let waited = missing.fetch(&null, || true);
         residency.fetched(&missing, waited);
         assert!(residency.next_missing(0, 1000).is_none());
         let ahead = residency.next().map(|next| next.begin);
         assert_eq!(ahead, waited.then_some(missing.end + 50));
         let second = 100 + (1 << 20) + 50;
         while let Some(next) = residency.next_missing(second, 1000) {
-            residency.fetched(&next, next.fetch(&null));
+            residency.fetched(&next, next.fetch(&null, || true));
         }
         assert!(
             residency.next_missing(second, 1 << 20).is_none(),

@@ -25,7 +25,7 @@ use crate::server::limits::priority::step_back;
 use crate::server::listen::kind::ListenerKind;
 use crate::server::shared::Shared;
 use crate::server::sites::published::Published;
-use crate::server::worker::Worker;
+use crate::server::worker::{Worker, max_helpers};
 use crate::uploads;
 use underpass_protocol::request::proxy_header::ProxiedClient;
 
@@ -40,9 +40,7 @@ pub(crate) fn run(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        .max_blocking_threads(
-            MAX_HELPERS.min(MAX_ALL_HELPERS / shared.settings.workers.max(1)).max(MIN_HELPERS),
-        )
+        .max_blocking_threads(max_helpers(&shared.settings))
         .thread_keep_alive(2 * HELPER_INTERVAL)
         .on_thread_start(step_back)
         .build()?;
@@ -278,15 +276,6 @@ impl Drop for ConnectionCount {
         worker.metrics().connection_closed();
     }
 }
-
-/// The maximum number of threads of one worker that may wait for disks at once.
-const MAX_HELPERS: usize = 64;
-
-/// The maximum number of such threads of all workers together.
-const MAX_ALL_HELPERS: usize = 256;
-
-/// The minimum number for each worker, which takes precedence over the maximum of all.
-const MIN_HELPERS: usize = 8;
 
 /// The interval at which a worker has its helpers do something, so that one of them is kept.
 const HELPER_INTERVAL: Duration = Duration::from_secs(5);

@@ -13,7 +13,9 @@ use crate::connection::peer::{Activity, Peer};
 use crate::files::open_files::OpenFiles;
 use crate::observe::pending_entry::LineBuffers;
 use crate::server::limits::admission::Network;
+use crate::server::limits::helper_shares::HelperShares;
 use crate::server::limits::turn_queue::TurnQueue;
+use crate::server::settings::Settings;
 use crate::server::shared::Shared;
 use crate::server::sites::local::{LocalSite, LocalSites, Selection};
 use crate::server::sites::published::Published;
@@ -39,6 +41,8 @@ pub(crate) struct Worker {
     pub(crate) pipes: PipePool,
     /// Held by handshakes while they take a step.
     pub(crate) handshakes: Semaphore,
+    /// The shares of clients in its helper threads.
+    pub(crate) helpers: HelperShares,
     /// The line of what takes longer than a short response.
     pub(crate) turns: TurnQueue,
     peers: RefCell<HashMap<u64, Rc<Peer>>>,
@@ -67,7 +71,6 @@ impl Worker {
         Self {
             index,
             sites: RefCell::new(LocalSites::new(&published, &shared.settings)),
-            shared,
             published,
             scratch: RefCell::new(vec![0; SCRATCH]),
             message: RefCell::default(),
@@ -75,6 +78,7 @@ impl Worker {
             capabilities: Capabilities::default(),
             pipes: PipePool::default(),
             handshakes: Semaphore::new(STEPS_AT_ONCE),
+            helpers: HelperShares::new(max_helpers(&shared.settings)),
             turns: TurnQueue::default(),
             peers: RefCell::default(),
             next_peer: Cell::new(0),
@@ -82,6 +86,7 @@ impl Worker {
             idlest_of_address: RefCell::default(),
             is_draining: Cell::new(false),
             date: RefCell::default(),
+            shared,
         }
     }
 
@@ -241,6 +246,20 @@ impl Worker {
         use_it(&date.1)
     }
 }
+
+/// Returns the maximum number of helper threads of a worker.
+pub(crate) fn max_helpers(settings: &Settings) -> usize {
+    MAX_HELPERS.min(MAX_ALL_HELPERS / settings.workers.max(1)).max(MIN_HELPERS)
+}
+
+/// The maximum number of threads of one worker that may wait for disks at once.
+const MAX_HELPERS: usize = 64;
+
+/// The maximum number of such threads of all workers together.
+const MAX_ALL_HELPERS: usize = 256;
+
+/// The minimum number for each worker, which takes precedence over the maximum of all.
+const MIN_HELPERS: usize = 8;
 
 /// The maximum number of bytes of a request that are read at once.
 const SCRATCH: usize = 16 << 10;

@@ -3,7 +3,6 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use tokio::task::spawn_blocking;
 use underpass_engine::{Chain, Confirm, Status, Wait};
 
 use super::SlowResponse;
@@ -28,6 +27,7 @@ impl SlowResponse<'_> {
     /// Sends the parts of an archive; a failure is in the outcome.
     async fn send_archive_parts(&mut self, archive: ArchiveBody) {
         self.unread = Some(Unread::new(archive.max_unread));
+        let client = ClientNet::of(self.link.peer.address());
         for (header, mut part) in archive.parts {
             if !header.is_empty()
                 && !self.send_chain(Chain::new().bytes(header), Confirm::HandedOver).await
@@ -36,7 +36,8 @@ impl SlowResponse<'_> {
             }
             loop {
                 // Opening files may wait for a disk.
-                let next = spawn_blocking(move || (part.next_chain(), part)).await;
+                let open = move || (part.next_chain(), part);
+                let next = self.link.worker.helpers.run(client, open).await;
                 let Ok((next, rest)) = next else { return self.fail(SendFailure::Stream) };
                 part = rest;
                 self.link.worker.shared.metrics.digest(part.take_read_bytes(), false);
@@ -46,7 +47,6 @@ impl SlowResponse<'_> {
                     Err(error) => return self.fail(SendFailure::Archive(error)),
                 };
                 // What follows this chain needs it: it is made while the chain is sent.
-                let client = ClientNet::of(self.link.peer.address());
                 let making =
                     part.take_request().map(|one| begin(&self.link.worker.shared, client, one));
                 let is_last = part.remaining() == 0;

@@ -20,7 +20,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{FileType, Stat, Timespec, fstat, fstatfs};
 use rustix::io::Errno;
-use tokio::task::spawn_blocking;
 use underpass_engine::wait::lock;
 use underpass_engine::{Integrity, Version, is_resident, since_1970};
 
@@ -28,6 +27,8 @@ use crate::digest::stored;
 use crate::files::root::{DiskWait, Root, is_local};
 use crate::files::version::etag_since;
 use crate::files::writer_checks::{AGAIN_LATER, CheckedVersion, StableVersions, WriterChecks};
+use crate::routing::context::RequestContext;
+use crate::server::limits::disk_queue::ClientNet;
 use crate::server::settings::Settings;
 pub(crate) use remote::RemoteFiles;
 use underpass_protocol::digest::Digest;
@@ -142,7 +143,7 @@ impl ServedFile {
     }
 
     /// Returns the same for any file.
-    pub(crate) async fn is_current(&self) -> bool {
+    pub(crate) async fn is_current(&self, ctx: &RequestContext<'_>) -> bool {
         if self.is_local {
             return self.is_current_locally();
         }
@@ -150,7 +151,8 @@ impl ServedFile {
         let all = packed.chain([self]).map(|one| (Arc::clone(&one.file), one.version));
         let all: Vec<_> = all.collect();
         let are_current = move || all.iter().all(|(file, version)| is_in_version(file, version));
-        spawn_blocking(are_current).await.unwrap_or(false)
+        let client = ClientNet::of(ctx.peer.address());
+        ctx.worker.helpers.run(client, are_current).await.unwrap_or(false)
     }
 
     fn new(

@@ -7,6 +7,7 @@ pub(crate) mod change_slots;
 pub(crate) mod client_budget;
 pub(crate) mod disk_queue;
 pub(crate) mod evictions;
+pub(crate) mod helper_shares;
 pub(crate) mod priority;
 pub(crate) mod step_jobs;
 pub(crate) mod turn_queue;

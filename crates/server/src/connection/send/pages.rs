@@ -1,0 +1,86 @@
+//! Has helper threads bring in the pages of what is sent, and gives back those that the client has.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::task::JoinError;
+use tokio::time::timeout;
+use underpass_engine::Version;
+
+use super::{SlowResponse, TICK};
+use crate::files::prefetch::{MissingRange, Residency};
+use crate::server::limits::disk_queue::ClientNet;
+
+impl SlowResponse<'_> {
+    /// Has helpers bring in the pages of the next turn, if they are missing.
+    pub(super) async fn prefetch(&mut self, residency: &mut Residency, place: u64, turn: u64) {
+        while let Some(missing) = residency.next_missing(place, turn) {
+            let started = Instant::now();
+            self.met_missing = true;
+            let ahead = self.ahead.take().filter(|(part, _)| part.is(&missing));
+            let (fetch, helpers) = (self.fetch(&missing), &self.link.worker.helpers);
+            let client = ClientNet::of(self.link.peer.address());
+            let waited = match ahead {
+                Some((_, fetching)) => self.while_wanted(fetching).await,
+                None => self.while_wanted(helpers.run(client, fetch)).await,
+            };
+            let Some(waited) = waited else { return };
+            residency.fetched(&missing, waited);
+            self.link.worker.metrics().cold_wait(started.elapsed());
+            // A client on this machine shares the pages until it has read them.
+            self.drop_behind(place.saturating_sub(UNREAD));
+            // The disk reads the next part while this one is sent.
+            self.ahead = residency.next().and_then(|next| {
+                let fetching = helpers.try_begin(client, self.fetch(&next))?;
+                Some((next, fetching))
+            });
+        }
+    }
+
+    /// Has a helper ask for the version of a file that is not local: the turn compares with what the
+    /// kernel has in memory.
+    pub(super) async fn refresh_version(&mut self, residency: &Residency) {
+        if let Some(file) = residency.remote().map(Arc::clone) {
+            let client = ClientNet::of(self.link.peer.address());
+            // What cannot be asked is seen by the turn.
+            let ask = move || Version::of(&file).is_ok();
+            self.while_wanted(self.link.worker.helpers.run(client, ask)).await;
+        }
+    }
+
+    /// Gives back the pages that the client has received; `place` is the end of the sent part.
+    pub(super) fn drop_behind(&mut self, place: u64) {
+        if self.drop_behind.is_empty() {
+            return;
+        }
+        let in_flight = self.link.peer.written.get() - self.link.peer.acknowledged();
+        self.drop_behind.drop_before(place.saturating_sub(in_flight));
+    }
+
+    /// Returns the work of a helper that waits for the pages of a part.
+    fn fetch(&self, part: &MissingRange) -> impl FnOnce() -> bool + use<> {
+        let (shared, part) = (Arc::clone(&self.link.worker.shared), part.clone());
+        let wanted = Arc::downgrade(&self.wanted);
+        move || part.fetch(&shared.null, || wanted.strong_count() > 0)
+    }
+
+    /// Waits for a helper as long as the response is worth sending.
+    async fn while_wanted<T: Default>(
+        &mut self,
+        work: impl Future<Output = Result<T, JoinError>>,
+    ) -> Option<T> {
+        let mut work = pin!(work);
+        loop {
+            match timeout(TICK, work.as_mut()).await {
+                Ok(done) => return Some(done.unwrap_or_default()),
+                Err(_) if self.should_continue() => {}
+                Err(_) => return None,
+            }
+        }
+    }
+}
+
+/// The maximum size of a receive buffer in usual system settings.
+const UNREAD: u64 = 8 << 20;
