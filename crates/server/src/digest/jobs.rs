@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use underpass_engine::Version;
 use underpass_protocol::FileVersion;
-use underpass_protocol::digest::Algorithm;
+use underpass_protocol::digest::{Algorithm, Hasher};
 
 use crate::files::version::facts;
 
@@ -24,6 +24,14 @@ impl DigestRequest {
     pub(super) fn key(&self) -> DigestKey {
         (facts(&self.version), self.algorithm)
     }
+}
+
+/// A digest of the first bytes of a file.
+pub(super) struct PartialDigest {
+    pub(super) request: DigestRequest,
+    pub(super) hasher: Hasher,
+    /// The number of bytes that were read.
+    pub(super) at: u64,
 }
 
 /// The reason why there is no digest.

@@ -8,8 +8,7 @@ use std::sync::{Arc, Mutex};
 use underpass_engine::Version;
 use underpass_engine::wait::lock;
 
-use crate::digest::jobs::{DigestKey, DigestResult};
-use crate::digest::make::PartialDigest;
+use crate::digest::jobs::{DigestKey, DigestResult, PartialDigest};
 use crate::digest::stored;
 use crate::server::limits::disk_queue::DiskQueue;
 use crate::server::limits::step_jobs::StepJobs;

@@ -7,7 +7,7 @@ use underpass_engine::Version;
 use underpass_protocol::digest::Hasher;
 use underpass_transport::digest::{ComputeError, add_range};
 
-use crate::digest::jobs::{DigestError, DigestKey, DigestRequest, DigestResult};
+use crate::digest::jobs::{DigestError, DigestKey, DigestRequest, DigestResult, PartialDigest};
 use crate::digest::known::Digests;
 use crate::digest::settle::wait_for_writes;
 use crate::server::limits::batches::answer_all;
@@ -43,14 +43,6 @@ fn step(shared: &Arc<Shared>, client: ClientNet, key: DigestKey) {
             queue.resume(client, move || step(&task, client, key))
         }),
     }
-}
-
-/// A digest of the first bytes of a file.
-pub(super) struct PartialDigest {
-    request: DigestRequest,
-    hasher: Hasher,
-    /// The number of bytes that were read.
-    at: u64,
 }
 
 impl PartialDigest {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::digest::jobs::{DigestError, DigestRequest};
 use crate::digest::known::pick;
 use crate::digest::make;
+use crate::files::lookup::is_current;
 use crate::files::open_files::ServedFile;
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
@@ -84,7 +85,7 @@ async fn digest(
     if let Some(digest) = known() {
         return Ok(digest);
     }
-    if !served.is_current(ctx).await {
+    if !is_current(ctx, served).await {
         // The caller notices that, and asks again about the present version.
         return Err(DigestError::Changing);
     }

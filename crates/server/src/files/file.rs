@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 use underpass_engine::{Integrity, Mechanism, Policy};
 
 use crate::digest::respond as digests;
-use crate::files::lookup::{ServedEntry, find, find_open, forget};
+use crate::files::lookup::{ServedEntry, find, find_open, forget, is_current};
 use crate::files::open_files::ServedFile;
 use crate::files::resume;
 use crate::routing::context::RequestContext;
@@ -67,7 +67,7 @@ pub(crate) async fn respond(
                 planned.response(ctx)
             }
         };
-        if is_checked_later(&response, &served) || served.is_current(ctx).await {
+        if is_checked_later(&response, &served) || is_current(ctx, &served).await {
             return response;
         }
         forget(ctx, path);

@@ -103,12 +103,17 @@ pub(crate) async fn find_current(
 ) -> Result<ServedEntry, Errno> {
     let found = find(ctx, path).await;
     if let Ok(ServedEntry::File(served)) = &found
-        && !served.is_current(ctx).await
+        && !is_current(ctx, served).await
     {
         forget(ctx, path);
         return find(ctx, path).await;
     }
     found
+}
+
+/// Returns whether a file is in its version, as [`ServedFile::is_current`] does for this client.
+pub(crate) async fn is_current(ctx: &RequestContext<'_>, served: &ServedFile) -> bool {
+    served.is_current(&ctx.worker.helpers, ClientNet::of(ctx.peer.address())).await
 }
 
 /// Closes a file that was found to have changed.

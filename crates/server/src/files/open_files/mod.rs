@@ -27,8 +27,8 @@ use crate::digest::stored;
 use crate::files::root::{DiskWait, Root, is_local};
 use crate::files::version::etag_since;
 use crate::files::writer_checks::{AGAIN_LATER, CheckedVersion, StableVersions, WriterChecks};
-use crate::routing::context::RequestContext;
 use crate::server::limits::disk_queue::ClientNet;
+use crate::server::limits::helper_shares::HelperShares;
 use crate::server::settings::Settings;
 pub(crate) use remote::RemoteFiles;
 use underpass_protocol::digest::Digest;
@@ -143,7 +143,7 @@ impl ServedFile {
     }
 
     /// Returns the same for any file.
-    pub(crate) async fn is_current(&self, ctx: &RequestContext<'_>) -> bool {
+    pub(crate) async fn is_current(&self, helpers: &HelperShares, client: ClientNet) -> bool {
         if self.is_local {
             return self.is_current_locally();
         }
@@ -151,8 +151,7 @@ impl ServedFile {
         let all = packed.chain([self]).map(|one| (Arc::clone(&one.file), one.version));
         let all: Vec<_> = all.collect();
         let are_current = move || all.iter().all(|(file, version)| is_in_version(file, version));
-        let client = ClientNet::of(ctx.peer.address());
-        ctx.worker.helpers.run(client, are_current).await.unwrap_or(false)
+        helpers.run(client, are_current).await.unwrap_or(false)
     }
 
     fn new(

@@ -90,27 +90,20 @@ impl Root {
         let ignores_case = !settings.hide.is_empty() && ignores_case(opened.as_fd(), path);
         let hidden = HiddenNames::new(settings, ignores_case)?;
         let types = settings.media_types.clone();
-        if kind == FileType::Directory || settings.root.is_none() {
-            let (is_open, is_local) = (settings.allows_symlinks_outside, is_local(&opened));
-            let place = place(&opened, path);
-            return Ok(Self {
-                folder: opened,
-                place,
-                only: None,
-                hidden,
-                is_open,
-                is_local,
-                types,
-            });
-        }
-        if kind != FileType::RegularFile {
+        let is_folder = kind == FileType::Directory || settings.root.is_none();
+        if !is_folder && kind != FileType::RegularFile {
             return Err(fail(Errno::NOTSUP));
         }
-        let folder = open_path(atomic_file::folder_of(path)).map_err(fail)?;
-        let only = path.file_name().map(|name| name.as_bytes().to_vec());
-        // The path was given by the operator, so its links are followed anywhere.
-        let (place, is_local) = (place(&folder, path), is_local(&folder));
-        Ok(Self { folder, place, only, hidden, is_open: true, is_local, types })
+        let (folder, only, is_open) = match is_folder {
+            true => (opened, None, settings.allows_symlinks_outside),
+            // The path was given by the operator, so its links are followed anywhere.
+            false => {
+                (open_path(atomic_file::folder_of(path)).map_err(fail)?, path.file_name(), true)
+            }
+        };
+        let (place, only) = (place(&folder, path), only.map(|name| name.as_bytes().to_vec()));
+        let is_local = is_local(&folder);
+        Ok(Self { folder, place, only, hidden, is_open, is_local, types })
     }
 
     /// Returns the media type of a file of this name.
