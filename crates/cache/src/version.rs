@@ -28,7 +28,7 @@ pub(crate) struct ObjectVersion {
     journal: Mutex<Option<Arc<Journal<StoredHead>>>>,
     state: Mutex<VersionState>,
     /// Whether the journal lags behind the file.
-    is_dirty: AtomicBool,
+    pub(crate) is_dirty: AtomicBool,
     /// Whether none of it is stored.
     is_relayed: bool,
     /// The room of its bytes if it is not stored.

@@ -242,7 +242,7 @@ fn maintain(weak: &Weak<Shared>) {
         shared.shrink();
         let versions = shared.stored();
         drop(shared);
-        Shared::save(weak, &versions);
+        Shared::save(weak, versions);
     }
 }
 

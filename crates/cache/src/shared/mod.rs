@@ -48,6 +48,8 @@ pub(crate) struct Shared {
     pub(crate) relays: Pool,
     /// Runs what only waits for the disk.
     pub(crate) loads: Pool,
+    /// Syncs objects that leave memory, which can take long.
+    saves: Pool,
     pub(crate) counters: Counters,
     /// Discards bytes that are not needed.
     pub(crate) null: Arc<File>,
@@ -192,6 +194,7 @@ impl Shared {
             validations: Pool::new("validation", MAX_VALIDATIONS, MAX_WAITING),
             relays: Pool::new("relay", MAX_RELAYS, 0),
             loads: Pool::new("load", LOADS, MAX_WAITING),
+            saves: Pool::new("save", 1, MAX_WAITING),
             null,
             counters: Counters::default(),
             objects: Mutex::default(),
@@ -281,21 +284,32 @@ impl Shared {
         if !forgotten.is_empty() {
             let shared = Arc::downgrade(self);
             let versions = forgotten.into_iter().filter_map(|it| Some((it.current()?, it)));
-            let versions: Vec<_> = versions.map(|(version, object)| (object, version)).collect();
-            self.loads.run(move || Self::save(&shared, &versions));
+            let versions = versions.map(|(version, object)| (object, version));
+            let is_dirty =
+                |(_, version): &(_, Arc<ObjectVersion>)| version.is_dirty.load(Ordering::Relaxed);
+            let (dirty, clean): (Vec<_>, Vec<_>) = versions.partition(is_dirty);
+            self.loads.run(move || drop(clean));
+            match self.saves.has_waiting() {
+                false => self.saves.run(move || Self::save(&shared, dirty)),
+                // A disk that syncs too slowly holds up nothing; a power failure costs these.
+                true => self.loads.run(move || drop(dirty)),
+            };
         }
         object
     }
 
     /// Syncs new bytes of versions to the disk. One whose sync failed is dropped, because any of
     /// its bytes may be lost.
-    pub(crate) fn save(shared: &Weak<Self>, versions: &[(Arc<CachedObject>, Arc<ObjectVersion>)]) {
+    pub(crate) fn save(
+        shared: &Weak<Self>,
+        versions: Vec<(Arc<CachedObject>, Arc<ObjectVersion>)>,
+    ) {
         for (object, version) in versions {
             if let Err(error) = version.save()
                 && let Some(shared) = shared.upgrade()
             {
                 shared.notify(&CacheEvent::Lost { key: object.key.as_str(), error: &error });
-                shared.mark_damaged(object, version);
+                shared.mark_damaged(&object, &version);
             }
         }
     }

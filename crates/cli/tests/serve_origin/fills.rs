@@ -3,14 +3,13 @@
 use std::fs;
 use std::ops::Range;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use crate::node::{End, Node, until_stored};
-use crate::rig::{Running, folder, has, noise, noise_file, underpass, until};
+use crate::rig::{Running, folder, noise, noise_file, underpass, until};
 use crate::scripted_origin::{Gate, Object, Origin};
 
 const LEN: usize = 3 << 20;
@@ -442,48 +441,4 @@ fn a_fill_that_all_have_left_ends_at_a_border_unless_most_is_there() {
     assert_eq!(used, (64 + 160) * PIECE as u64);
     let range = node.range("/few", &format!("{}-{}", 63 * PIECE, 66 * PIECE - 1));
     assert_eq!((range.status, range.body.len()), (206, 3 * PIECE));
-}
-
-#[test]
-fn nothing_waits_for_a_disk_that_syncs() {
-    if !has("strace") {
-        return;
-    }
-    let old = Object::new(noise(LEN), "old").with("Cache-Control: no-cache");
-    let new = Object::new(noise(LEN / 2), "new");
-    let (old_bytes, new_bytes) = (old.bytes.clone(), new.bytes.clone());
-    let (gate, is_changed) = (Gate::default(), Arc::new(AtomicBool::new(false)));
-    let (held, changed) = (gate.clone(), Arc::clone(&is_changed));
-    let origin = Origin::new(move |request, sending| {
-        if changed.load(Ordering::Relaxed) {
-            return new.send(request, sending);
-        }
-        let (head, body) = old.answer(request);
-        sending.head(&head);
-        sending.body(&body[..LEN / 2]);
-        held.wait();
-        sending.body(&body[LEN / 2..]);
-    });
-    let traces = folder();
-    let trace = traces.path().join("trace");
-    // The first sync lasts until the node is killed.
-    let inject = "inject=fdatasync:delay_enter=1000000000";
-    let strace = ["-o", trace.to_str().unwrap(), "-e", "trace=fdatasync", "-e", inject];
-    let node = Node::traced_on(folder(), &strace, &origin.url(), &[]);
-    let mut client = node.client("GET", "/a", &[]);
-    client.read_body(LEN / 2);
-    until("a sync", || fs::read_to_string(&trace).unwrap().contains("fdatasync"));
-    gate.open();
-    client.finish().is(200, &old_bytes);
-    is_changed.store(true, Ordering::Relaxed);
-    node.get("/a").is(200, &new_bytes);
-    until_stored(&node, LEN as u64 / 2);
-    // A process whose tracer delays it does not end.
-    let status = fs::read_to_string(format!("/proc/{}/status", node.server.child.id())).unwrap();
-    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:")).unwrap().trim();
-    assert!(Command::new("kill").args(["-s", "KILL", tracer]).status().unwrap().success());
-    let node = node.again(&origin.url(), &[]);
-    let kept = node.get("/a");
-    kept.is(200, &new_bytes);
-    assert!(kept.cache().starts_with("underpass; hit"), "{}", kept.cache());
 }

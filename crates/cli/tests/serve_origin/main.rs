@@ -21,6 +21,7 @@ mod restarts;
 mod scale;
 mod scripted_origin;
 mod sharing;
+mod syncing;
 mod usage;
 mod validations;
 mod versions;
