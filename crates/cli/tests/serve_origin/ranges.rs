@@ -72,6 +72,18 @@ fn a_range_far_ahead_of_a_fill_does_not_wait_for_it() {
 }
 
 #[test]
+fn a_range_near_a_slow_fill_does_not_wait_for_it() {
+    let object = Object::new(noise(8 * MIB), "a");
+    let (origin, gate) = Origin::holding(&object, 1000, |request| request.field("range").is_none());
+    let node = Node::new(&origin.url(), &["--timeout", "10"]);
+    let mut whole = node.client("GET", "/a", &[]);
+    whole.read_body(1000);
+    node.range("/a", "4194304-4194399").is(206, &object.bytes[4 * MIB..4 * MIB + 96]);
+    gate.open();
+    whole.finish().is(200, &object.bytes);
+}
+
+#[test]
 fn an_origin_without_ranges_is_read_from_the_start_once() {
     let object = Object::new(noise(12 * MIB), "a");
     let bytes = object.bytes.clone();

@@ -1,5 +1,7 @@
 //! One version of an object: its file, what of it is there, and what is on its way.
 
+mod active_fill;
+
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -8,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
+use active_fill::ActiveFill;
 use rustix::fs::{FallocateFlags, fallocate};
 use underpass_client::download::interpret::StrongValidator;
 use underpass_client::journal::Journal;
@@ -55,17 +58,6 @@ struct VersionState {
     has_no_ranges: bool,
     /// The end of the last requested range, and how much was fetched beyond it.
     window: (u64, u64),
-}
-
-/// A fill that runs or waits for a thread.
-#[derive(Debug)]
-struct ActiveFill {
-    id: u64,
-    /// Where it has begun: the journal still counts from there.
-    start: u64,
-    at: u64,
-    /// `None` for everything up to the end.
-    end: Option<u64>,
 }
 
 /// The next step of a reader.
@@ -262,10 +254,9 @@ impl ObjectVersion {
             return ReadStep::Wait;
         }
         let has_one_fill = state.has_no_ranges || self.validator.is_none();
-        let max_distance = if has_one_fill { u64::MAX } else { MAX_FILL_DISTANCE };
         let is_coming = state.fills.iter().any(|fill| {
-            let is_ahead = at >= fill.at && at - fill.at <= max_distance;
-            is_ahead && fill.end.is_none_or(|end| at < end)
+            let is_soon = || has_one_fill || at - fill.at <= fill.reach();
+            fill.is_to_bring(at) && is_soon()
         });
         // What comes from one response stays of one version, after another has taken its place too.
         let broken = state.broken.filter(|why| !is_coming || *why != CacheErrorKind::Changed);
@@ -443,7 +434,7 @@ impl VersionState {
 
     fn begin(&mut self, at: u64, end: Option<u64>) -> u64 {
         self.next_fill += 1;
-        self.fills.push(ActiveFill { id: self.next_fill, start: at, at, end });
+        self.fills.push(ActiveFill::new(self.next_fill, at, end));
         self.next_fill
     }
 
@@ -489,9 +480,6 @@ const FILL_ALIGNMENT: u64 = 1 << 20;
 
 /// The maximum read-ahead for sequential readers, in bytes.
 const MAX_AHEAD: u64 = 64 << 20;
-
-/// A reader waits for a fill that is at most this many bytes behind.
-const MAX_FILL_DISTANCE: u64 = 8 << 20;
 
 /// The maximum number of fills of one object at a time.
 const MAX_FILLS: usize = 8;

@@ -1,0 +1,43 @@
+//! A fill of a version, as its readers see it.
+
+use std::time::{Duration, Instant};
+
+/// A fill that runs or waits for a thread.
+#[derive(Debug)]
+pub(super) struct ActiveFill {
+    pub(super) id: u64,
+    /// Where it has begun: the journal still counts from there.
+    pub(super) start: u64,
+    pub(super) at: u64,
+    /// `None` for everything up to the end.
+    pub(super) end: Option<u64>,
+    began: Instant,
+}
+
+impl ActiveFill {
+    pub(super) fn new(id: u64, at: u64, end: Option<u64>) -> Self {
+        Self { id, start: at, at, end, began: Instant::now() }
+    }
+
+    /// Returns whether it is going to bring a byte that is missing.
+    pub(super) fn is_to_bring(&self, at: u64) -> bool {
+        at >= self.at && self.end.is_none_or(|end| at < end)
+    }
+
+    /// Returns how many bytes ahead of it a reader waits for it: as many as it brings in
+    /// [`REACH_TIME`].
+    pub(super) fn reach(&self) -> u64 {
+        let elapsed = self.began.elapsed().max(Duration::from_millis(1)).as_millis();
+        let bytes = u128::from(self.at - self.start) * REACH_TIME.as_millis() / elapsed;
+        u64::try_from(bytes).unwrap_or(u64::MAX).clamp(MIN_REACH, MAX_REACH)
+    }
+}
+
+/// The time for which a reader waits instead of a further request to the origin.
+const REACH_TIME: Duration = Duration::from_millis(500);
+
+/// A reader waits for a fill that is at most this many bytes behind, however slow it is.
+const MIN_REACH: u64 = 1 << 20;
+
+/// A reader does not wait for a fill that is more bytes behind, however fast it is.
+const MAX_REACH: u64 = 8 << 20;
