@@ -10,7 +10,7 @@ use underpass_testkit::{free_port, until_listening};
 
 use crate::node::Node;
 use crate::rig::{Running, folder, has, has_rare, noise, run, underpass, until};
-use crate::scripted_origin::{Object, Origin};
+use crate::scripted_origin::{Gate, Object, Origin};
 
 const FILES: usize = 12;
 const LEN: usize = 4 << 20;
@@ -285,6 +285,23 @@ fn what_cannot_be_fetched_is_told_and_does_not_stop_the_rest() {
     assert_eq!(code, Some(0));
     let url = format!("http://{}", node.address());
     run(["fill", "--node", &url, "--manifest", "/none/list"]).failed(1, &["/none/list"]);
+}
+
+#[test]
+fn a_path_that_takes_too_long_does_not_stop_the_rest() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let quick = Object::new(b"quick".to_vec(), "a");
+    let origin = Origin::new(move |request, sending| match request.path.as_str() {
+        "/slow" => held.wait(),
+        _ => quick.send(request, sending),
+    });
+    let node = Node::new(&origin.url(), &[]);
+    let limits = ["--timeout", "1", "--retries", "0"];
+    let (code, receipt, said) = fill(&node, "/slow 9\n/quick\n", &limits);
+    gate.open();
+    assert_eq!((code, &receipt["files"], &receipt["failed"]), (Some(1), &1.into(), &1.into()));
+    assert!(said.contains("/slow: no progress within the time limit"), "{said}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use indicatif::BinaryBytes;
 use jiff::Zoned;
 use serde::{Deserialize, Serialize};
 use underpass_client::backoff::{Backoff, sleep};
-use underpass_client::{HttpClient, Request, Url};
+use underpass_client::{ClientError, HttpClient, Request, Url};
 use underpass_receipt::shown;
 
 use super::args::FillArgs;
@@ -181,7 +181,7 @@ impl Filler<'_> {
                         .connection
                         .incoming()
                         .memory(answer.response.framing, MAX_ANSWER)
-                        .map_err(|_| underpass_client::ClientError::Closed),
+                        .map_err(|_| ClientError::Closed),
                     _ => Err(answer.connection.refusal(&answer.response)),
                 }
             });
@@ -197,9 +197,13 @@ impl Filler<'_> {
             let wait = backoff.next(error.retry_after()).filter(|_| error.is_temporary());
             match (wait, &error) {
                 (Some(wait), _) => self.sleep(wait)?,
-                (None, underpass_client::ClientError::Status { status, .. })
+                (None, ClientError::Status { status, .. })
                     if !matches!(status, 401 | 403 | 405) =>
                 {
+                    return Err(FillStop::Path(error.to_string()));
+                }
+                // The node waits for the origin.
+                (None, ClientError::Stalled | ClientError::Late) => {
                     return Err(FillStop::Path(error.to_string()));
                 }
                 (None, error) => {
