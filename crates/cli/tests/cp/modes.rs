@@ -124,3 +124,17 @@ fn the_mask_of_an_acl_does_not_become_a_right_of_the_group() {
     crate::cp_in(here.path(), &["/dev/null", "s/file"]).succeeded();
     assert_eq!(mode("s/file"), 0o600);
 }
+
+#[test]
+fn a_dry_run_leaves_the_acl_of_a_folder_in_which_it_would_make_another() {
+    let here = folder();
+    for path in ["s/d/new", "k/d"] {
+        fs::create_dir_all(here.path().join(path)).unwrap();
+    }
+    let (name, d) = (c"system.posix_acl_default", here.path().join("k/d"));
+    if rustix::fs::setxattr(&d, name, &acl(), rustix::fs::XattrFlags::empty()).is_err() {
+        return skip("this file system has no ACLs");
+    }
+    crate::cp_in(here.path(), &["-aT", "--dry-run", "s", "k"]).succeeded();
+    assert!(rustix::fs::getxattr(&d, name, &mut [0; 100][..]).is_ok());
+}

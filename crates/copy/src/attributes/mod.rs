@@ -25,9 +25,6 @@ use crate::options::Settings;
 use crate::options::preserve::{Preserve, PreserveMode};
 use crate::outcome::CopyTotals;
 
-/// The attribute of what has a hidden name of this program. It is that of no copy.
-pub(crate) const HIDDEN_MARK: &CStr = c"user.underpass.hidden";
-
 /// The modes of a new file: the one that it is made with, and the one that it gets when it is
 /// whole.
 #[derive(Clone, Copy, Debug)]
@@ -395,7 +392,7 @@ fn copy_attributes(
     };
     for name in names.split_inclusive(|&byte| byte == 0) {
         let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
-        if !preserve.keeps_attribute(name) || name == HIDDEN_MARK {
+        if !preserve.keeps_attribute(name) {
             continue;
         }
         let (mut short, mut long) = ([0; 512], Vec::new());

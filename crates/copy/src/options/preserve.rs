@@ -83,11 +83,15 @@ impl Preserve {
     pub(crate) fn keeps_attribute(self, name: &CStr) -> bool {
         match name.to_bytes() {
             b"security.selinux" => self.context,
+            name if name == HIDDEN_MARK.to_bytes() => false,
             name if name.starts_with(b"system.posix_acl_") => self.keeps_mode(),
             _ => self.xattrs.keeps(name),
         }
     }
 }
+
+/// The attribute of what has a hidden name of this program, which is that of no copy.
+pub(crate) const HIDDEN_MARK: &CStr = c"user.underpass.hidden";
 
 impl Default for Preserve {
     fn default() -> Self {

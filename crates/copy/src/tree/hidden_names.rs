@@ -21,7 +21,7 @@ use underpass_engine::FileId;
 use underpass_engine::atomic_file::{MAX_NAME, fingerprint, hidden_name, name_of_hidden};
 use underpass_engine::wait::lock;
 
-use crate::attributes::HIDDEN_MARK;
+use crate::options::preserve::HIDDEN_MARK;
 use crate::tree::dir_pair::DirPair;
 
 /// Returns the hidden name of what is to become `name`. The same number gives the same name, so
@@ -186,3 +186,32 @@ fn is_private(folder: &OwnedFd) -> bool {
 
 /// Attempts to find a free name: more than killed processes leave in the way.
 pub(crate) const MAX_ATTEMPTS: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_known_again_whatever_number_its_device_gets() {
+        let stat = rustix::fs::stat(".").unwrap();
+        let (mut mounted_again, mut changed) = (stat, stat);
+        mounted_again.st_dev += 1;
+        changed.st_ctime_nsec ^= 1;
+        assert_eq!(partial_name(c"name", &stat), partial_name(c"name", &mounted_again));
+        assert_ne!(partial_name(c"name", &stat), partial_name(c"name", &changed));
+    }
+
+    #[test]
+    fn a_name_is_either_hidden_or_that_of_an_entry() {
+        let folder = OwnedFd::from(std::fs::File::open(".").unwrap());
+        let names = HiddenNamesInUse::default();
+        for (name, first, second) in
+            [(c"a", NameUse::Hidden, NameUse::Entry), (c"b", NameUse::Entry, NameUse::Hidden)]
+        {
+            assert!(names.take(&folder, name, first) && names.take(&folder, name, first));
+            assert!(!names.take(&folder, name, second));
+            names.give_back(&folder, name);
+            assert!(names.take(&folder, name, second));
+        }
+    }
+}

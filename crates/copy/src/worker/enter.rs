@@ -150,18 +150,7 @@ impl CopyWorker<'_> {
         let target = entry.target();
         let path = || parent.target_path(target);
         if self.context.settings.dry_run {
-            let (folder, origin) = match open_folder(&parent.target, target)
-                .ok()
-                .filter(|_| parent.origin == DirOrigin::Existing)
-            {
-                Some(found) => (found, DirOrigin::Existing),
-                None => (
-                    parent.target.as_fd().try_clone_to_owned().at("opening", path)?,
-                    DirOrigin::Fresh,
-                ),
-            };
-            let was_there = origin == DirOrigin::Existing;
-            return Ok(MadeDir { folder, origin, is_trusted: false, hidden: None, was_there });
+            return would_make(parent, target).at("opening", path);
         }
         let is_marked = self.context.settings.resume && parent.is_top();
         if parent.origin != DirOrigin::Fresh {
@@ -359,6 +348,17 @@ impl CopyWorker<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns the target of a folder in a dry run: the one above stands for one that would be made.
+fn would_make(parent: &DirPair, target: &CStr) -> std::io::Result<MadeDir> {
+    let found = open_folder(&parent.target, target).ok();
+    let (folder, origin) = match found.filter(|_| parent.origin == DirOrigin::Existing) {
+        Some(found) => (found, DirOrigin::Existing),
+        None => (parent.target.as_fd().try_clone_to_owned()?, DirOrigin::Fresh),
+    };
+    let was_there = origin == DirOrigin::Existing;
+    Ok(MadeDir { folder, origin, is_trusted: false, hidden: None, was_there })
 }
 
 /// Opens and locks a folder that was just made under a hidden name, and marks it.
