@@ -15,8 +15,8 @@ pub(crate) fn open_folder(parent: impl AsFd, name: impl Arg) -> Result<OwnedFd, 
     open_source(parent, name, false)
 }
 
-/// Opens a folder that is not listed, in another one: without `needs_attributes` also one that may be
-/// written to or searched, but not read, of which neither bytes nor attributes can be changed then.
+/// Opens a folder that is not listed, in another one: without `needs_attributes` also one that may
+/// be written to or searched, but not read. Its attributes cannot be read or changed then.
 ///
 /// # Errors
 ///

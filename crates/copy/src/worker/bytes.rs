@@ -245,8 +245,8 @@ impl CopyWorker<'_> {
         CopyError::Transfer { from, to, source: error }
     }
 
-    /// Reads everything but holes and writes what is not zero, which makes holes that the original does not
-    /// have.
+    /// Reads everything but holes, and writes what is not zero, which makes holes that the original
+    /// does not have.
     fn copy_without_zeros(&mut self, original: &Original<'_>, dest: &DestFile<'_>) -> Result<()> {
         let mut report = Report::default();
         let level = self.context.settings.integrity;
