@@ -42,7 +42,8 @@ pub(crate) struct ObjectState {
     pub(crate) pause_until: Option<Instant>,
     /// Whether the disk was checked for a stored version.
     pub(crate) is_loaded: bool,
-    /// The number of purges and the like: a fetch that was in progress must not store what it brings.
+    /// The number of purges and the like: a fetch that was in progress must not store what it
+    /// brings.
     pub(crate) purges: u64,
 }
 

@@ -38,8 +38,8 @@ pub struct ResponseContent {
 }
 
 impl BufferedResponse {
-    /// Reads the response to a request sent at this time, after this expiry; returns the connection too if it can be
-    /// reused. The response may vary by these fields.
+    /// Reads the response to a request sent at this time, after this expiry; returns the connection
+    /// too if it can be reused. The response may vary by these fields.
     pub(super) fn read(
         received: OriginResponse,
         (requested, epoch): (SystemTime, u64),

@@ -1,5 +1,5 @@
-//! Declared expiries: everything below a path that was requested before is stale. They are numbered,
-//! because the clock can be set back.
+//! Declared expiries: everything below a path that was requested before is stale. They are
+//! numbered, because the clock can be set back.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};

@@ -67,8 +67,8 @@ impl Folders {
         Some((Arc::clone(listing), since.elapsed(), *epoch))
     }
 
-    /// Ends a request for a folder. If another one has begun meanwhile, or the folder was forgotten,
-    /// its outcome is for those alone that wait for it.
+    /// Ends a request for a folder. If another one has begun meanwhile, or the folder was
+    /// forgotten, its outcome is for those alone that wait for it.
     pub(crate) fn finish(
         &self,
         key: &str,

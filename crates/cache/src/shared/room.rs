@@ -10,8 +10,8 @@ use crate::version::Eviction;
 
 impl Shared {
     /// Returns the room for the bytes of a fill, to the end of the body if that is `u64::MAX`. It
-    /// begins with an extent; [`claim`](Self::claim) makes room for more, and [`grow`](Self::grow) if
-    /// the length is not known. Nothing is evicted for a body that is not stored.
+    /// begins with an extent; [`claim`](Self::claim) makes room for more, and [`grow`](Self::grow)
+    /// if the length is not known. Nothing is evicted for a body that is not stored.
     pub(crate) fn room_for(&self, fill: &Range<u64>, is_stored: bool) -> Result<Room, CacheError> {
         let disk = self.folder.objects();
         let bytes = if fill.end == u64::MAX { 0 } else { fill.end - fill.start };

@@ -202,8 +202,8 @@ fn needs_len(ctx: &RequestContext<'_>, entry: &CacheEntry) -> bool {
         && range_applies(&ctx.request, validators(ctx, entry), ctx.now)
 }
 
-/// Returns the validators of an object. A date of the future is left out: only the origin itself may
-/// replace it.
+/// Returns the validators of an object. A date of the future is left out: only the origin itself
+/// may replace it.
 fn validators<'e>(ctx: &RequestContext<'_>, entry: &'e CacheEntry) -> Validators<'e> {
     let date = entry.field("last-modified").and_then(|it| parse_date(it.as_bytes()));
     Validators {
