@@ -55,6 +55,8 @@ struct QueueState {
     /// The number of waiting jobs.
     count: usize,
     threads: usize,
+    /// The number of jobs being done by client; none is zero.
+    running: HashMap<ClientNet, usize>,
 }
 
 type DiskJob = Box<dyn FnOnce() + Send>;
@@ -103,7 +105,7 @@ impl DiskQueue {
         client: ClientNet,
         job: DiskJob,
     ) -> Result<(), QueueFull> {
-        if state.threads < self.max_threads {
+        if state.threads < self.max_threads && state.running_of(client) < self.share() {
             let queue = Arc::clone(self);
             let builder = thread::Builder::new().name(self.name.to_owned()).stack_size(STACK);
             match builder.spawn(move || queue.work()) {
@@ -126,18 +128,30 @@ impl DiskQueue {
     /// Runs jobs until none is left.
     fn work(&self) {
         step_back();
-        while let Some(job) = self.next() {
+        let mut last = None;
+        while let Some((client, job)) = self.next(last) {
+            last = Some(client);
             // A job that panics drops the sender that its client waits for, and the client gets an
             // error.
             let _ = catch_unwind(AssertUnwindSafe(job));
         }
     }
 
-    /// Returns the next job; `None` ends the thread.
-    fn next(&self) -> Option<DiskJob> {
+    /// Returns the number of threads that may work for one client: where there are several, a disk
+    /// that does not answer leaves some to others.
+    fn share(&self) -> usize {
+        if self.max_threads > 2 { self.max_threads / 2 } else { self.max_threads }
+    }
+
+    /// Returns the next job after one of client `last`; `None` ends the thread.
+    fn next(&self, last: Option<ClientNet>) -> Option<(ClientNet, DiskJob)> {
         let mut state = lock(&self.state);
-        let QueueState { waiting, turns, count, threads } = &mut *state;
-        let next = turns.pop_front().and_then(|client| {
+        if let Some(client) = last {
+            state.has_done(client);
+        }
+        let at = state.turn_below(self.share());
+        let QueueState { waiting, turns, count, threads, running } = &mut *state;
+        let next = at.and_then(|at| turns.remove(at)).and_then(|client| {
             let jobs = waiting.get_mut(&client)?;
             let job = jobs.pop_front();
             if jobs.is_empty() {
@@ -145,13 +159,35 @@ impl DiskQueue {
             } else {
                 turns.push_back(client);
             }
-            job
+            job.map(|job| (client, job))
         });
-        match next {
-            Some(_) => *count -= 1,
+        match &next {
+            Some((client, _)) => {
+                *count -= 1;
+                *running.entry(*client).or_default() += 1;
+            }
             None => *threads -= 1,
         }
         next
+    }
+}
+
+impl QueueState {
+    fn running_of(&self, client: ClientNet) -> usize {
+        self.running.get(&client).copied().unwrap_or(0)
+    }
+
+    /// Notes that a job of a client has ended.
+    fn has_done(&mut self, client: ClientNet) {
+        match self.running_of(client) {
+            0 | 1 => drop(self.running.remove(&client)),
+            more => drop(self.running.insert(client, more - 1)),
+        }
+    }
+
+    /// Returns the place of the first client in turn for which fewer threads than this work.
+    fn turn_below(&self, share: usize) -> Option<usize> {
+        self.turns.iter().position(|client| self.running_of(*client) < share)
     }
 }
 
@@ -174,6 +210,7 @@ const INTERFACE_BITS: u32 = 64;
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+    use std::time::Duration;
 
     use super::*;
 
@@ -203,6 +240,24 @@ mod tests {
         open.send(()).unwrap();
         let order: Vec<_> = (0..8).map(|_| order.recv().unwrap()).collect();
         assert_eq!(order, [1, 2, 3, 4, 5, 6, 1, 2]);
+    }
+
+    #[test]
+    fn a_client_whose_jobs_do_not_end_leaves_threads_to_others() {
+        let queue = DiskQueue::new("test", 4, 100);
+        let (open, opened) = mpsc::channel::<()>();
+        let opened = Arc::new(Mutex::new(opened));
+        let (done, is_done) = mpsc::channel();
+        for _ in 0..8 {
+            let (opened, done) = (Arc::clone(&opened), done.clone());
+            let job = move || done.send(lock(&opened).recv().map_or(1, |()| 0)).unwrap();
+            queue.submit(client(1), job).unwrap();
+        }
+        let other = done.clone();
+        queue.submit(client(2), move || other.send(2).unwrap()).unwrap();
+        assert_eq!(is_done.recv_timeout(Duration::from_secs(30)), Ok(2));
+        drop(open);
+        assert!((0..8).all(|_| is_done.recv() == Ok(1)));
     }
 
     #[test]
