@@ -98,9 +98,9 @@ impl ArchiveJournal {
     /// `EWOULDBLOCK` if another process has it open, `EEXIST` if it is not of this program or of
     /// another user, and as openat(2) and read(2).
     pub(super) fn open(folder: OwnedFd, name: &OsStr) -> io::Result<(Self, Option<NotedArchive>)> {
-        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // A FIFO must not wait for its other end.
-        let flags = flags | OFlags::NONBLOCK;
+        let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let flags = flags | OFlags::CREATE | OFlags::RDWR;
         let mut file = loop {
             let file = File::from(openat(&folder, name, flags, Mode::from_raw_mode(0o600))?);
             if is_foreign(&file)? || !is_ours(&file, &folder)? {
@@ -225,16 +225,13 @@ impl ArchiveJournal {
 pub(super) fn remove_stale(folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = match openat(folder, name, flags, Mode::empty()) {
-        Ok(file) => File::from(file),
         Err(Errno::NOENT) => return Ok(()),
-        Err(errno) => return Err(errno),
+        opened => File::from(opened?),
     };
     let mut magic = [0; MAGIC.len()];
     let is_journal = file.read_exact_at(&mut magic, 0).is_ok() && magic == *MAGIC.as_bytes();
-    if is_journal
-        && is_ours(&file, folder)?
-        && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
-    {
+    let is_own = is_journal && is_ours(&file, folder)?;
+    if is_own && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
         unlinkat(folder, name, AtFlags::empty())?;
     }
     Ok(())
