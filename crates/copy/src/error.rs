@@ -81,7 +81,7 @@ impl CopyError {
                 fstatvfs(target).is_ok_and(|it| it.f_flag.contains(StatVfsMountFlags::RDONLY))
             }
             // One folder may have a quota of its own, or take no more names.
-            Some(Errno::NOSPC | Errno::DQUOT) if has_room(&target, self.allocated()) => false,
+            Some(Errno::NOSPC | Errno::DQUOT) if has_room(&target, self.ample()) => false,
             Some(Errno::NOSPC | Errno::DQUOT) => {
                 let above = path.parent().filter(|above| !above.as_os_str().is_empty());
                 let failed = stat(above.unwrap_or(Path::new(".")));
@@ -92,11 +92,12 @@ impl CopyError {
         }
     }
 
-    /// Returns how many bytes the original of a file that could not be written takes on its disk.
-    fn allocated(&self) -> u64 {
-        let Self::Transfer { from, .. } = self else { return 0 };
+    /// Returns a number of bytes that a full disk has not: more than this file, and other workers
+    /// whose files do not fit either, give back.
+    fn ample(&self) -> u64 {
+        let Self::Transfer { from, .. } = self else { return AMPLE };
         let found = stat(from).ok().and_then(|found| u64::try_from(found.st_blocks).ok());
-        found.unwrap_or(0) * 512
+        found.unwrap_or(0) * 512 * 2 + AMPLE
     }
 }
 
@@ -111,6 +112,9 @@ fn has_room(folder: impl AsFd, len: u64) -> bool {
     };
     made().is_ok()
 }
+
+/// The number of bytes by which a disk that is not full has more room than a file takes.
+const AMPLE: u64 = 16 << 20;
 
 /// The reason for refusing a copy.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

@@ -103,9 +103,15 @@ impl<'a> PartialUpload<'a> {
     ) -> Result<Option<UploadLock<'a>>> {
         let locks = &self.site.shared.uploads.locks;
         let lock = locks.try_acquire(&target.folder, &self.complete, &target.folder);
-        // The lock has ended with the descriptor for writing.
-        if !try_lock(new_file.file(), &target.folder, &*self.name) {
-            return Err(UploadRefusal::superseded());
+        // The lock has ended with the descriptor for writing. A process that another thread has just
+        // started has a copy of that until it executes its program.
+        let deadline = Instant::now() + MAX_START;
+        while !try_lock(new_file.file(), &target.folder, &*self.name) {
+            let is_superseded = self.superseded().load(Ordering::Relaxed);
+            if is_superseded || Instant::now() >= deadline {
+                return Err(UploadRefusal::superseded());
+            }
+            thread::sleep(LOCK_INTERVAL);
         }
         let renamed = new_file.rename_partial(OsStr::from_bytes(&self.complete));
         if self.lock.is_void() {
@@ -395,6 +401,9 @@ pub(crate) fn copy_existing(upload: &ActiveUpload<'_>, file: &File, len: u64) ->
         Err(_) => Err(UploadRefusal::changed()),
     }
 }
+
+/// The time that a process which was just started may have copies of descriptors.
+const MAX_START: Duration = Duration::from_secs(1);
 
 /// The interval at which a part is tried that another process holds.
 const LOCK_INTERVAL: Duration = Duration::from_millis(50);
