@@ -2,8 +2,8 @@
 //! where the figures cannot be trusted.
 //!
 //! `scenarios` has a file for each scenario, which `run` measures in turns with files, processes
-//! and cores; `load` starts servers and sends them requests, `programs` builds those of the
-//! articles. The results are a `record`, the only input of `views` and `compare`. The program
+//! and cores; `load` starts servers and sends them requests, `programs` builds what the articles
+//! describe. The results are a `record`, the only input of `views` and `compare`. The program
 //! itself takes part as a process: this crate links neither its server nor its client.
 
 #![forbid(unsafe_code)]

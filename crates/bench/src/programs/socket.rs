@@ -176,8 +176,8 @@ impl ProgramReport {
     }
 }
 
-/// A contender that is a program: what runs it, where PROGRAM and FOLDER stand for the program of its
-/// tool and for the folder of what was built, and the word by which it sends.
+/// A contender that is a program: what runs it, where PROGRAM and FOLDER stand for the program of
+/// its tool and for the folder of what was built, and the word by which it sends.
 struct SocketProgram {
     contender: Contender,
     tool: &'static Tool,
@@ -209,7 +209,7 @@ const PROGRAMS: &[SocketProgram] = {
 };
 
 impl SocketProgram {
-    /// Returns the program of a contender; nothing if it is no program, or the bench does it itself.
+    /// Returns the program of a contender; `None` if the bench does its work itself.
     fn of(contender: Contender) -> Option<&'static Self> {
         PROGRAMS.iter().find(|it| it.contender == contender)
     }

@@ -39,7 +39,7 @@ pub(crate) enum Verification {
     Arrived(String),
     /// The kernel does not do it here; this is its answer.
     Declined(String),
-    /// A peer moved bytes of its own, whose digest is not known.
+    /// Another program moved bytes of its own, whose digest is not known.
     Unknown,
 }
 

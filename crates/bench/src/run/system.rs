@@ -12,7 +12,7 @@ use underpass_engine::socket::{UNPACED, avoid_pacing_on_loopback, paces};
 
 use crate::error::{BenchError, Result, Shortage, UsageError};
 
-/// The system's congestion control, which peers take as they find it. If this run has changed it,
+/// The system's congestion control, which other programs take as they find it. If this run has changed it,
 /// it is put back when dropped. No other run changes it meanwhile.
 #[derive(Debug)]
 pub(crate) struct SystemCongestion {

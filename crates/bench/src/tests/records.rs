@@ -205,7 +205,7 @@ fn setting(scenario: &str) -> Setting {
     }
 }
 
-/// Three peers and ours, which takes a quarter of curl's time and half of its processor time.
+/// Three other programs and ours, which takes a quarter of curl's time and half of its processor time.
 pub(super) fn get_record() -> Record {
     let contenders = [
         (Contender::Curl, 4.0),
@@ -224,7 +224,7 @@ pub(super) fn get_record() -> Record {
     record
 }
 
-/// Two peers and ours, waiting for the disk and not, without one that was not installed.
+/// Two other contenders and ours, waiting for the disk and not, without one that was not installed.
 pub(super) fn put_record() -> Record {
     let contenders = [
         (Contender::CurlToNginx, 2.0),
@@ -239,7 +239,7 @@ pub(super) fn put_record() -> Record {
     record
 }
 
-/// Returns a folder, by one peer and ours.
+/// Returns the record of a folder, by one other program and ours.
 pub(super) fn tree_record() -> Record {
     let mut record = clients("tree", &[(Contender::Wget, 5.0), (Contender::Underpass, 1.0)]);
     if let Some(transfers) = record.arguments.transfers.as_mut() {

@@ -210,7 +210,7 @@ fn server(contender: Contender, dufs: Option<&Path>) -> ServerKind {
         Contender::CurlToDufs => ServerKind::Other(&DUFS, dufs.map(Path::to_owned)),
         Contender::CurlToNginx => ServerKind::Other(&NGINX_DAV, None),
         Contender::UnderpassSynced => ServerKind::Underpass(&["--allow-upload"]),
-        // Neither of the peers waits for the disk.
+        // Neither of the other servers waits for the disk.
         _ => ServerKind::Underpass(&["--allow-upload", "--sync", "off"]),
     }
 }

@@ -1,4 +1,5 @@
-//! Charts over the sizes of files: a line for each contender, error bars from the least to the most.
+//! Charts over the sizes of files: a line for each contender, error bars from the least to the
+//! most.
 
 use maud::{Markup, html};
 
