@@ -42,7 +42,7 @@ pub(crate) struct ObjectState {
     pub(crate) pause_until: Option<Instant>,
     /// Whether the disk was checked for a stored version.
     pub(crate) is_loaded: bool,
-    /// The number of purges and the like: a fetch that was in progress must not store what it
+    /// How often the fetch in progress was disregarded, as by a purge: it must not store what it
     /// brings.
     pub(crate) purges: u64,
 }
@@ -160,8 +160,8 @@ impl CachedObject {
 }
 
 impl ObjectState {
-    /// Disregards the fetch in progress: nobody joins it any more, and what it brings is for those
-    /// alone that wait for it.
+    /// Disregards the fetch in progress: no request joins it any more, and only those that wait for
+    /// it get what it brings.
     pub(crate) fn disregard_pending(&mut self) {
         self.purges += 1;
         self.pending = None;

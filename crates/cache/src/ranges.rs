@@ -50,12 +50,15 @@ impl RangeSet {
         index.checked_sub(1).map_or(0, |before| self.0[before].end)
     }
 
+    /// Returns the parts of the set that are in a range, in ascending order.
+    pub(crate) fn within(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let part = move |known: &Range<u64>| known.start.max(range.start)..known.end.min(range.end);
+        self.0.iter().map(part).filter(|part| !part.is_empty())
+    }
+
     /// Returns how many bytes of a range are in the set.
     pub(crate) fn count_in(&self, range: &Range<u64>) -> u64 {
-        let both = |known: &Range<u64>| {
-            known.end.min(range.end).saturating_sub(known.start.max(range.start))
-        };
-        self.0.iter().map(both).sum()
+        self.within(range).map(|part| part.end - part.start).sum()
     }
 
     /// Returns how many bytes are in the set.

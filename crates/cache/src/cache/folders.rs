@@ -57,11 +57,11 @@ impl Cache {
             return FolderLookup { outcome, age: Duration::ZERO, cache };
         };
         let detail = Some(failure.error.kind().label());
-        let is_usable = |age| age < fresh + shared.options.rules.stale_if_error;
-        let stale = shared.folders.latest(key).filter(|(_, age, epoch)| {
-            failure.error.kind().is_transient() && is_usable(*age) && !is_expired(*epoch)
-        });
-        if let Some((listing, age, _)) = stale {
+        let rules = &shared.options.rules;
+        if failure.error.kind().is_transient()
+            && let Some((listing, age)) =
+                shared.folders.latest(key, fresh + rules.stale_if_error, is_expired)
+        {
             let cache = CacheStatus { detail, ..CacheStatus::default() };
             return FolderLookup { outcome: Ok(listing), age, cache };
         }

@@ -42,7 +42,8 @@ impl BufferedResponse {
     /// too if it can be reused. The response may vary by these fields.
     pub(super) fn read(
         received: OriginResponse,
-        (requested, epoch): (SystemTime, u64),
+        requested: SystemTime,
+        epoch: u64,
         vary_on: &[String],
     ) -> (Self, Option<Connection<'static>>) {
         let OriginResponse { answer, base, has_secrets, .. } = received;

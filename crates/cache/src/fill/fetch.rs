@@ -253,7 +253,7 @@ impl Fetch<'_> {
         let origin = received.origin;
         let names = &self.shared.options.vary_on;
         let (response, connection) =
-            BufferedResponse::read(received, (self.requested, self.epoch()), names);
+            BufferedResponse::read(received, self.requested, self.epoch(), names);
         if let Some(connection) = connection {
             self.shared.origins.recycle(origin, connection);
         }
@@ -345,7 +345,7 @@ impl Fetch<'_> {
             self.put(&version);
             drop(files);
         } else if !is_purged {
-            self.shared.withdraw(self.object().key.digest());
+            self.withdraw();
             self.object().state().private_until = Some(Instant::now() + PRIVATE_TIME);
         }
         self.guard.finish(FetchOutcome::Sent(Arc::clone(&version), status));

@@ -21,7 +21,7 @@ pub(super) struct Growth {
     unread_since: Option<Instant>,
     /// The offset up to which the room suffices.
     until: u64,
-    /// The offset at which it was checked last whether anybody reads it.
+    /// The offset at the last check for readers.
     checked: u64,
     /// Whether it was stopped because no client reads it.
     pub(super) is_unread: bool,

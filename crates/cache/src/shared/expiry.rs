@@ -71,7 +71,7 @@ impl Expiry {
     fn insert(&self, prefix: &str) {
         let mut prefixes = lock(&self.prefixes);
         prefixes.retain(|(_, known)| !known.starts_with(prefix));
-        // The time is larger than the numbers that an earlier process could not write, too.
+        // The time also exceeds the numbers that an earlier process failed to write.
         let number = (self.newest() + 1).max(millis(SystemTime::now()));
         prefixes.push((number, prefix.to_owned()));
         merge(&mut prefixes);
@@ -83,8 +83,8 @@ impl Expiry {
         self.newest.load(Ordering::Acquire)
     }
 
-    /// Returns whether an object was declared stale after it was requested, when this was the
-    /// newest expiry.
+    /// Returns whether an object was declared stale after it was requested. `epoch` was the newest
+    /// expiry at that time.
     pub(crate) fn covers(&self, key: &str, epoch: u64) -> bool {
         epoch < self.newest()
             && lock(&self.prefixes)

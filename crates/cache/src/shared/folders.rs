@@ -25,6 +25,19 @@ struct KnownFolder {
     pending: Option<Arc<PendingOutcome<FolderOutcome>>>,
 }
 
+impl KnownFolder {
+    /// Returns the latest listing and its age, unless it is too old or expired.
+    fn usable(
+        &self,
+        max_age: Duration,
+        is_expired: impl Fn(u64) -> bool,
+    ) -> Option<(Arc<FolderListing>, Duration)> {
+        let (listing, since, epoch) = self.latest.as_ref()?;
+        let age = since.elapsed();
+        (age < max_age && !is_expired(*epoch)).then(|| (Arc::clone(listing), age))
+    }
+}
+
 /// The state of a folder's listing.
 pub(crate) enum FolderState {
     /// It was listed this long ago.
@@ -47,11 +60,8 @@ impl Folders {
     ) -> FolderState {
         let mut folders = lock(&self.0);
         let folder = folders.entry(key.to_owned()).or_default();
-        if let Some((listing, since, epoch)) = &folder.latest
-            && since.elapsed() < fresh
-            && !is_expired(*epoch)
-        {
-            return FolderState::Known(Arc::clone(listing), since.elapsed());
+        if let Some((listing, age)) = folder.usable(fresh, &is_expired) {
+            return FolderState::Known(listing, age);
         }
         if let Some(pending) = folder.pending.as_ref().filter(|it| !is_expired(it.epoch)) {
             return FolderState::Pending(Arc::clone(pending));
@@ -60,15 +70,18 @@ impl Folders {
         FolderState::Unknown(Arc::clone(folder.pending.insert(pending)))
     }
 
-    /// Returns the latest listing, which may be stale, its age, and the newest expiry before it.
-    pub(crate) fn latest(&self, key: &str) -> Option<(Arc<FolderListing>, Duration, u64)> {
-        let folders = lock(&self.0);
-        let (listing, since, epoch) = folders.get(key)?.latest.as_ref()?;
-        Some((Arc::clone(listing), since.elapsed(), *epoch))
+    /// Returns the latest listing of a folder and its age, unless it is too old or expired.
+    pub(crate) fn latest(
+        &self,
+        key: &str,
+        max_age: Duration,
+        is_expired: impl Fn(u64) -> bool,
+    ) -> Option<(Arc<FolderListing>, Duration)> {
+        lock(&self.0).get(key)?.usable(max_age, is_expired)
     }
 
     /// Ends a request for a folder. If another one has begun meanwhile, or the folder was
-    /// forgotten, its outcome is for those alone that wait for it.
+    /// forgotten, only those that wait for it get its outcome.
     pub(crate) fn finish(
         &self,
         key: &str,
@@ -76,9 +89,8 @@ impl Folders {
         outcome: FolderOutcome,
     ) {
         let mut folders = lock(&self.0);
-        let is_own = |own: &Arc<_>| Arc::ptr_eq(own, pending);
         if let Some(folder) = folders.get_mut(key)
-            && folder.pending.take_if(|own| is_own(own)).is_some()
+            && folder.pending.take_if(|own| Arc::ptr_eq(own, pending)).is_some()
         {
             match &outcome {
                 Ok(listing) => {

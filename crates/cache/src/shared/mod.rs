@@ -68,7 +68,7 @@ pub(crate) struct Shared {
     cannot_store: AtomicBool,
 }
 
-/// Moves a body that a fetch has begun to the disk.
+/// The second half of a fetch: moves the body to the disk, after its head was handled.
 pub(crate) type FetchedBody = Box<dyn FnOnce() + Send>;
 
 type CacheObserver = Box<dyn Fn(&CacheEvent<'_>) + Send + Sync>;
@@ -283,11 +283,8 @@ impl Shared {
         drop(objects);
         if !forgotten.is_empty() {
             let shared = Arc::downgrade(self);
-            let versions = forgotten.into_iter().filter_map(|it| Some((it.current()?, it)));
-            let versions = versions.map(|(version, object)| (object, version));
-            let is_dirty =
-                |(_, version): &(_, Arc<ObjectVersion>)| version.is_dirty.load(Ordering::Relaxed);
-            let (dirty, clean): (Vec<_>, Vec<_>) = versions.partition(is_dirty);
+            let (dirty, clean): (Vec<_>, Vec<_>) =
+                with_versions(forgotten).partition(|(_, version)| version.is_dirty());
             self.loads.run(move || drop(clean));
             match self.saves.has_waiting() {
                 false => self.saves.run(move || Self::save(&shared, dirty)),
@@ -364,11 +361,7 @@ impl Shared {
     /// Returns all objects in memory that are stored, each with its version.
     pub(crate) fn stored(&self) -> Vec<(Arc<CachedObject>, Arc<ObjectVersion>)> {
         let objects: Vec<_> = lock(&self.objects).values().cloned().collect();
-        let stored = objects.into_iter().filter_map(|object| {
-            let current = object.current()?;
-            Some((object, current))
-        });
-        stored.collect()
+        with_versions(objects).collect()
     }
 
     /// Returns the version of an object that is in memory.
@@ -466,6 +459,16 @@ impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").field("folder", &self.folder).finish_non_exhaustive()
     }
+}
+
+/// Returns the objects that have a version, each with it.
+fn with_versions(
+    objects: Vec<Arc<CachedObject>>,
+) -> impl Iterator<Item = (Arc<CachedObject>, Arc<ObjectVersion>)> {
+    objects.into_iter().filter_map(|object| {
+        let current = object.current()?;
+        Some((object, current))
+    })
 }
 
 /// The maximum number of fills at a time.

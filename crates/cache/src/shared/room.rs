@@ -63,7 +63,7 @@ impl Shared {
     }
 
     /// Reserves space for a fill, evicting other objects if necessary.
-    pub(crate) fn reserve(&self, bytes: u64) -> Result<(), CacheError> {
+    fn reserve(&self, bytes: u64) -> Result<(), CacheError> {
         for _ in 0..MAX_REMOVED_AT_ONCE {
             let is_pinned = |unit: &StoredUnit| self.is_pinned(unit);
             match self.quota.try_reserve(bytes, &self.folder.objects(), is_pinned) {

@@ -20,7 +20,7 @@ impl ActiveFill {
     }
 
     /// Returns whether it is going to bring a byte that is missing.
-    pub(super) fn is_to_bring(&self, at: u64) -> bool {
+    pub(super) fn will_bring(&self, at: u64) -> bool {
         at >= self.at && self.end.is_none_or(|end| at < end)
     }
 
@@ -39,5 +39,6 @@ const REACH_TIME: Duration = Duration::from_millis(500);
 /// A reader waits for a fill that is at most this many bytes behind, however slow it is.
 const MIN_REACH: u64 = 1 << 20;
 
-/// A reader does not wait for a fill that is more bytes behind, however fast it is.
+/// A reader does not wait for a fill that is more than this many bytes behind, however fast it
+/// is.
 const MAX_REACH: u64 = 8 << 20;

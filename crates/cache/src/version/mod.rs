@@ -31,7 +31,7 @@ pub(crate) struct ObjectVersion {
     journal: Mutex<Option<Arc<Journal<StoredHead>>>>,
     state: Mutex<VersionState>,
     /// Whether the journal lags behind the file.
-    pub(crate) is_dirty: AtomicBool,
+    is_dirty: AtomicBool,
     /// Whether none of it is stored.
     is_relayed: bool,
     /// The room of its bytes if it is not stored.
@@ -201,7 +201,7 @@ impl ObjectVersion {
     ///
     /// If the range may still be in the journal or in the file: the whole file has to be removed.
     pub(crate) fn evict(&self, range: &Range<u64>) -> io::Result<Eviction> {
-        let (before, is_empty) = {
+        let (removed, is_empty) = {
             let mut state = lock(&self.state);
             if self.validator.is_none() || state.has_no_ranges {
                 return Ok(if state.is_busy() { Eviction::Pinned } else { Eviction::Useless });
@@ -209,10 +209,10 @@ impl ObjectVersion {
             if state.is_pinned(range) {
                 return Ok(Eviction::Pinned);
             }
-            let before = state.present.clone();
+            let removed: Vec<_> = state.present.within(range).collect();
             state.present.remove(range);
             state.leaving = Some(range.clone());
-            (before, state.present.count() == 0)
+            (removed, state.present.count() == 0)
         };
         let outcome = self.punch(range);
         {
@@ -220,9 +220,7 @@ impl ObjectVersion {
             state.leaving = None;
             if outcome.as_ref().is_err_and(|it| it.kind() == io::ErrorKind::ReadOnlyFilesystem) {
                 // Nothing was removed.
-                for known in before.iter() {
-                    state.present.add(known.start.max(range.start)..known.end.min(range.end));
-                }
+                removed.into_iter().for_each(|part| state.present.add(part));
             }
         }
         self.wake();
@@ -254,10 +252,10 @@ impl ObjectVersion {
             return ReadStep::Wait;
         }
         let has_one_fill = state.has_no_ranges || self.validator.is_none();
-        let is_coming = state.fills.iter().any(|fill| {
-            let is_soon = || has_one_fill || at - fill.at <= fill.reach();
-            fill.is_to_bring(at) && is_soon()
-        });
+        let is_coming = state
+            .fills
+            .iter()
+            .any(|fill| fill.will_bring(at) && (has_one_fill || at - fill.at <= fill.reach()));
         // What comes from one response stays of one version, after another has taken its place too.
         let broken = state.broken.filter(|why| !is_coming || *why != CacheErrorKind::Changed);
         if let Some(kind) = broken {
@@ -392,6 +390,11 @@ impl ObjectVersion {
     /// Returns whether it is stored.
     pub(crate) fn is_stored(&self) -> bool {
         lock(&self.journal).is_some()
+    }
+
+    /// Returns whether the journal lags behind the file.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.is_dirty.load(Ordering::Relaxed)
     }
 
     /// Syncs new bytes to the disk, and then records them in the journal.

@@ -167,7 +167,7 @@ fn send_chunks(sending: &mut Sending, number: usize) {
     send_chunks_with(sending, "Cache-Control: max-age=1000", number);
 }
 
-/// The same with further lines of the head.
+/// Sends such a body with these lines in its head.
 fn send_chunks_with(sending: &mut Sending, lines: &str, number: usize) {
     sending.head(&format!("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n{lines}"));
     for _ in 0..number {

@@ -235,14 +235,14 @@ fn what_is_popular_with_its_fields_is_a_list_for_another_node() {
     });
     let args = ["--vary-on", "X-Kind", "--vary-on", "X-Other"];
     let node = Node::new(&origin.url(), &args);
-    let request = [
+    let requests = [
         ("/a%20b?x=1", &["X-Kind: one", "X-Other: a b; c=\"d\""][..]),
         ("/a%20b?x=1", &[][..]),
         ("/a%20b?x=1", &["X-Kind:"]),
         ("/b", &["X-Kind: two,  three"]),
     ];
     node.ask("GET", "/b", &["X-Kind: two, three"]);
-    let bodies = request.map(|(path, fields)| node.ask("GET", path, fields).body);
+    let bodies = requests.map(|(path, fields)| node.ask("GET", path, fields).body);
     let list = String::from_utf8(node.get("/.underpass/popular").body).unwrap();
     assert!(list.starts_with("/b 2\n  x-kind: two, three\n/a%20b?x=1 1\n"), "{list}");
     let first = node.get("/.underpass/popular?n=1");
@@ -251,7 +251,7 @@ fn what_is_popular_with_its_fields_is_a_list_for_another_node() {
     let (code, receipt, said) = fill(&other, &list, &[]);
     assert_eq!((code, &receipt["files"]), (Some(0), &4.into()), "{said}");
     let before = origin.requests().len();
-    for ((path, fields), body) in request.into_iter().zip(&bodies) {
+    for ((path, fields), body) in requests.into_iter().zip(&bodies) {
         other.ask("GET", path, fields).is(200, body);
     }
     assert_eq!(origin.requests().len(), before, "{list}");

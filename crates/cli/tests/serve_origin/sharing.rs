@@ -68,11 +68,11 @@ fn a_hole_is_not_filled_with_what_is_private_by_now() {
         let node = Node::new(&origin.url(), &[]);
         node.range("/a", "0-9").is(206, &bytes[..10]);
         until_stored(&node, MIB as u64);
-        for request in [3, 4] {
+        for count in [3, 4] {
             let reply = node.range("/a", &format!("{}-{}", 2 * MIB, 2 * MIB + 9));
             reply.is(206, &bytes[2 * MIB..2 * MIB + 10]);
             assert!(!reply.cache().contains("hit"), "{forbidden}: {}", reply.cache());
-            assert_eq!(origin.requests().len(), request, "{forbidden}");
+            assert_eq!(origin.requests().len(), count, "{forbidden}");
         }
         assert_eq!(node.metric("objects"), 0, "{forbidden}");
     }

@@ -174,7 +174,8 @@ async fn serve(
 ) -> Result<Response, CacheError> {
     let reader = entry.reader();
     let mut at = 0;
-    while entry.len().is_none() && needs_len(ctx, entry) {
+    let waits_for_len = entry.len().is_none() && needs_len(ctx, entry);
+    while waits_for_len && entry.len().is_none() {
         if entry.cache.is_relayed {
             // Its length shows when it has all been sent.
             return Err(CacheErrorKind::NoRoom.into());
@@ -202,7 +203,7 @@ fn needs_len(ctx: &RequestContext<'_>, entry: &CacheEntry) -> bool {
         && range_applies(&ctx.request, validators(ctx, entry), ctx.now)
 }
 
-/// Returns the validators of an object. A date of the future is left out: only the origin itself
+/// Returns the validators of an object. A date in the future is left out: only the origin itself
 /// may replace it.
 fn validators<'e>(ctx: &RequestContext<'_>, entry: &'e CacheEntry) -> Validators<'e> {
     let date = entry.field("last-modified").and_then(|it| parse_date(it.as_bytes()));
@@ -293,10 +294,12 @@ fn unknown_length(ctx: &RequestContext<'_>, entry: &CacheEntry, media_type: &str
     if ctx.request.minor_version > 0 && !is_head {
         push_field(&mut fields, "Transfer-Encoding", b"chunked");
     }
-    for (name, known) in [("ETag", "etag"), ("Last-Modified", "last-modified")] {
-        if let Some(value) = entry.field(known) {
-            push_field(&mut fields, name, value.as_bytes());
-        }
+    let Validators { etag, modified } = validators(ctx, entry);
+    if !etag.is_empty() {
+        push_field(&mut fields, "ETag", etag.as_bytes());
+    }
+    if let Some(date) = entry.field("last-modified").filter(|_| modified.is_some()) {
+        push_field(&mut fields, "Last-Modified", date.as_bytes());
     }
     let body = if is_head { PlannedBody::Nothing } else { PlannedBody::Whole };
     ResponsePlan { status: 200, fields, body, body_len: 0 }

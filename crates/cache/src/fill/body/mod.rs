@@ -212,8 +212,7 @@ impl Fill {
         if self.object.has_fallback(&self.version) {
             // Clients that have nothing yet get the version before.
             self.shared.discard(&self.object, &self.version, CacheErrorKind::Changed);
-        }
-        if self.version.validator().is_none() || self.version.len().is_none() {
+        } else if self.version.validator().is_none() || self.version.len().is_none() {
             self.shared.discard(&self.object, &self.version, why);
         }
     }

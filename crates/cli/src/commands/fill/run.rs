@@ -195,20 +195,18 @@ impl Filler<'_> {
                 Err(error) => error,
             };
             let wait = backoff.next(error.retry_after()).filter(|_| error.is_temporary());
-            match (wait, &error) {
-                (Some(wait), _) => self.sleep(wait)?,
-                (None, ClientError::Status { status, .. })
-                    if !matches!(status, 401 | 403 | 405) =>
-                {
-                    return Err(FillStop::Path(error.to_string()));
-                }
+            let is_of_path = match &error {
+                ClientError::Status { status, .. } => !matches!(status, 401 | 403 | 405),
                 // The node waits for the origin.
-                (None, ClientError::Stalled | ClientError::Late) => {
-                    return Err(FillStop::Path(error.to_string()));
-                }
-                (None, error) => {
+                ClientError::Stalled | ClientError::Late => true,
+                _ => false,
+            };
+            match wait {
+                Some(wait) => self.sleep(wait)?,
+                None if is_of_path => return Err(FillStop::Path(error.to_string())),
+                None => {
                     let line = format!("asking {}: {error}", shown(&self.args.node));
-                    return Err(FillStop::All(Failure::hinted(line, error)));
+                    return Err(FillStop::All(Failure::hinted(line, &error)));
                 }
             }
         }
