@@ -335,8 +335,8 @@ impl<'a> CopyContext<'a> {
         }
     }
 
-    /// Gives a folder what its original has. One with a hidden name is still nobody else's: a later
-    /// run goes on with it, or it is merged into another one.
+    /// Gives a folder the attributes of its original. One that still has a hidden name gets none: a
+    /// later run goes on with it, or it is merged into another one.
     fn finish(&self, folder: &DirPair) {
         let is_hidden = lock(&folder.chain.hidden).is_some();
         let settings = &self.settings;

@@ -92,8 +92,8 @@ impl CopyError {
         }
     }
 
-    /// Returns a number of bytes that a full disk has not: more than this file, and other workers
-    /// whose files do not fit either, give back.
+    /// Returns a number of bytes for which a full disk has no room, even once this file, and those
+    /// of other workers that did not fit either, are gone.
     fn ample(&self) -> u64 {
         let Self::Transfer { from, .. } = self else { return AMPLE };
         let found = stat(from).ok().and_then(|found| u64::try_from(found.st_blocks).ok());
@@ -104,6 +104,11 @@ impl CopyError {
 /// Returns whether a file with this many bytes could be made in a folder.
 fn has_room(folder: impl AsFd, len: u64) -> bool {
     let made = || -> io::Result<()> {
+        let found = fstatvfs(&folder)?;
+        // btrfs and file systems without fallocate(2) reserve nothing below; some tell no numbers.
+        if found.f_blocks > 0 && found.f_bavail.saturating_mul(found.f_frsize) < len {
+            return Err(Errno::NOSPC.into());
+        }
         let folder = folder.as_fd().try_clone_to_owned()?;
         let file = AtomicFile::create_in(folder, OsStr::new("room"), 0o600)?;
         file.file().write_all_at(&[1; 4096], 0)?;
@@ -113,7 +118,7 @@ fn has_room(folder: impl AsFd, len: u64) -> bool {
     made().is_ok()
 }
 
-/// The number of bytes by which a disk that is not full has more room than a file takes.
+/// The room beyond that of the file, in bytes, which a disk has that is not full.
 const AMPLE: u64 = 16 << 20;
 
 /// The reason for refusing a copy.

@@ -17,7 +17,7 @@ pub(crate) struct InheritedAttrs {
 /// Returns what new entries of a folder inherit.
 pub(crate) fn inherited(folder: BorrowedFd<'_>) -> InheritedAttrs {
     let (name, mut value) = (c"system.posix_acl_default", [0; 1]);
-    // A folder that was opened with O_PATH alone has no attributes.
+    // A descriptor with O_PATH cannot be asked for attributes.
     let found = match fgetxattr(folder, name, &mut value[..]) {
         Err(Errno::BADF) => {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

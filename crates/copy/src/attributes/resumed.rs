@@ -22,11 +22,11 @@ pub(crate) fn has_owner_and_mode(settings: &Settings<'_>, stat: &Stat, there: &S
 /// Returns whether an open copy has the extended attributes of its original that are kept, and no
 /// other ACL.
 pub(crate) fn has_attributes(preserve: Preserve, from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> bool {
-    let (mode, back) = (0, AttrEnds::Open { from: to, to: from, mode: 0 });
-    has_all(preserve, &AttrEnds::Open { from, to, mode }, &back)
+    let ends = |from, to| AttrEnds::Open { from, to, mode: 0 };
+    has_all(preserve, &ends(from, to), &ends(to, from))
 }
 
-/// Returns the same of what cannot be opened: links, devices, FIFOs and sockets.
+/// Returns whether a copy that cannot be opened has them: a link, device, FIFO or socket.
 pub(crate) fn has_attributes_by_name(
     preserve: Preserve,
     (from, old): (BorrowedFd<'_>, &CStr),

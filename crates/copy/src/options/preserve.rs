@@ -90,7 +90,7 @@ impl Preserve {
     }
 }
 
-/// The attribute of what has a hidden name of this program, which is that of no copy.
+/// The attribute that marks what has a hidden name of this program. It is never copied.
 pub(crate) const HIDDEN_MARK: &CStr = c"user.underpass.hidden";
 
 impl Default for Preserve {

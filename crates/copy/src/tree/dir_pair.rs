@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::{Mode, OFlags, Stat, fstat, openat};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, fstat, openat, statat};
 use underpass_engine::FileId;
 use underpass_engine::atomic_file::{fold_case, ignores_case};
 
@@ -145,6 +145,17 @@ impl DirOrigin {
 }
 
 impl DirPair {
+    /// Returns whether it is the folder that the sources are put in.
+    pub(crate) fn is_top(&self) -> bool {
+        self.chain.parent.is_none()
+    }
+
+    /// Returns whether an entry of this name may be copied to the folder.
+    pub(crate) fn has_source(&self, name: &CStr) -> bool {
+        // Sources themselves are named by paths.
+        !self.is_top() && statat(&self.source, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+
     /// Returns the path of a source in it, for messages.
     pub(crate) fn source_path(&self, name: &CStr) -> PathBuf {
         let path = self.chain.path(|chain| Some(chain.source.clone()));

@@ -1,9 +1,9 @@
 //! Hidden names, which files and folders have until they are whole.
 //!
-//! Anybody can make such a name, and a source may have entries with some. So what a killed process
-//! has left is known by a mark: an attribute with its hidden name and its own inode number, which a
-//! copy does not share, and another user cannot set. And a run remembers the hidden names that it
-//! uses, so that no entry is copied to one of them.
+//! Every user can make such names, and a source may have entries with them. So what a killed
+//! process has left is known by a mark: an attribute with its hidden name and its inode number,
+//! which a copy of it does not share, and which other users cannot set. A run also remembers the
+//! hidden names that it uses, so that no entry is copied to one of them.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr};
@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{
-    AtFlags, Stat, StatxFlags, XattrFlags, fgetxattr, fremovexattr, fsetxattr, fstat, statat, statx,
+    AtFlags, Stat, StatxFlags, XattrFlags, fgetxattr, fremovexattr, fsetxattr, fstat, statx,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -129,19 +129,6 @@ impl HiddenNamesInUse {
     }
 }
 
-impl DirPair {
-    /// Returns whether it is the folder that the sources are put in.
-    pub(crate) fn is_top(&self) -> bool {
-        self.chain.parent.is_none()
-    }
-
-    /// Returns whether an entry of this name may be copied to the folder.
-    pub(crate) fn has_source(&self, name: &CStr) -> bool {
-        // Sources themselves are named by paths.
-        !self.is_top() && statat(&self.source, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
-    }
-}
-
 /// Marks what was made under a hidden name, so that a later run knows it again.
 pub(crate) fn mark(file: impl AsFd, hidden: &CStr) {
     // What cannot be marked is no leftover later, unless there are no attributes at all.
@@ -155,8 +142,8 @@ pub(crate) fn unmark(file: impl AsFd) {
     let _ = fremovexattr(file, HIDDEN_MARK);
 }
 
-/// Returns whether what has a hidden name in a folder was made under this name, and by nobody who
-/// can only rename it. On a file system without attributes nobody else may be able to.
+/// Returns whether what has a hidden name in a folder was made under this name, and was not renamed
+/// by another user. On a file system without attributes, no other user may be able to rename it.
 pub(crate) fn is_marked(file: impl AsFd, folder: &OwnedFd, hidden: &CStr) -> bool {
     has_mark(file, hidden).unwrap_or_else(|| is_private(folder))
 }

@@ -103,7 +103,7 @@ impl LinkTable {
         Self { are_counted: follow == Follow::Never, table, waiting, is_decided, is_lost }
     }
 
-    /// Notes that a thread has panicked: nobody waits for it.
+    /// Records that a thread has panicked, and wakes those that wait for its copies.
     pub(crate) fn lose(&self) {
         let _table = lock(&self.table);
         self.is_lost.store(true, Ordering::Relaxed);

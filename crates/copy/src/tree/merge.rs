@@ -181,10 +181,7 @@ pub(crate) fn prune(
     flock(folder, FlockOperation::NonBlockingLockExclusive)?;
     for name in atomic_file::names(folder)? {
         if !settings.resume || !may_stay(settings, source, folder, &name)? {
-            match is_folder(&statat(folder, &name, AtFlags::SYMLINK_NOFOLLOW)?) {
-                true => remove_folder(folder, &name)?,
-                false => unlinkat(folder, &name, AtFlags::empty())?,
-            }
+            remove_any(folder, &name, &statat(folder, &name, AtFlags::SYMLINK_NOFOLLOW)?)?;
         }
     }
     Ok(if settings.resume { DirOrigin::Adopted } else { DirOrigin::Fresh })
@@ -235,8 +232,8 @@ pub(crate) fn lock_leftover(folder: &OwnedFd, hidden: &CStr) -> Option<Leftover>
     is_locked.then_some(Leftover::Locked { _file: file })
 }
 
-/// Returns whether a folder with a hidden name was made by this program and this user: whoever may
-/// write to the folder that it is in can rename one that this user keeps from others.
+/// Returns whether a folder with a hidden name was made by this program and this user. The owner
+/// alone does not show it: another user who may write to `parent` can rename any folder in it.
 pub(crate) fn is_left_folder(
     settings: &Settings<'_>,
     folder: &OwnedFd,
@@ -247,19 +244,23 @@ pub(crate) fn is_left_folder(
         && hidden_names::is_marked(folder, parent, hidden)
 }
 
-/// Removes what a dead process has left under a hidden name that is to be the name of a copy, and
-/// returns whether the name can be used: `false` if a process uses it.
+/// Removes what a dead process of this user has left under a hidden name, if that has its mark.
+/// Returns whether the name can be used: `false` if a process uses it.
 pub(crate) fn clear_name(settings: &Settings<'_>, folder: &OwnedFd, name: &CStr) -> bool {
     let Ok(file) = openat(folder, name, LEFTOVER, Mode::empty()) else { return true };
-    let is_own = fstat(&file).is_ok_and(|stat| stat.st_uid == settings.owner.0);
-    if !is_own || hidden_names::has_mark(&file, name) != Some(true) {
+    let Ok(stat) = fstat(&file) else { return true };
+    if stat.st_uid != settings.owner.0 || hidden_names::has_mark(&file, name) != Some(true) {
         return true;
     }
-    atomic_file::try_lock(&file, folder, name)
-        && match fstat(&file).is_ok_and(|stat| is_folder(&stat)) {
-            true => remove_folder(folder, name).is_ok(),
-            false => unlinkat(folder, name, AtFlags::empty()).is_ok(),
-        }
+    atomic_file::try_lock(&file, folder, name) && remove_any(folder, name, &stat).is_ok()
+}
+
+/// Removes a file, or a folder with everything in it.
+fn remove_any(folder: &OwnedFd, name: &CStr, stat: &Stat) -> Result<(), Errno> {
+    match is_folder(stat) {
+        true => remove_folder(folder, name),
+        false => unlinkat(folder, name, AtFlags::empty()),
+    }
 }
 
 /// Removes what has a hidden name instead of `name`, unless a process uses it.
@@ -289,10 +290,7 @@ fn remove(settings: &Settings<'_>, folder: &OwnedFd, hidden: &CStr, name: &CStr)
         return;
     }
     // It is locked meanwhile, so that no other process goes on with it.
-    let _ = match is_folder {
-        true => remove_folder(folder, hidden),
-        false => unlinkat(folder, hidden, AtFlags::empty()),
-    };
+    let _ = remove_any(folder, hidden, &stat);
 }
 
 /// Returns the name that something with a hidden name of this program would have got.

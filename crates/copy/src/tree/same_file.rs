@@ -92,8 +92,8 @@ pub(crate) fn is_copy(original: &Stat, copy: &Stat, folder: impl AsFd) -> bool {
         && kept_time(mtime(original), copy, folder) == mtime(copy)
 }
 
-/// Returns whether what has the name of an entry is such a copy of it: also, whether a link leads
-/// to the same path, and a device has the same number.
+/// Returns whether what has the name of an entry is such a copy of it. A link must also lead to the
+/// same path, and a device have the same number.
 pub(crate) fn is_copy_of(
     folder: &DirPair,
     entry: &SourceEntry,

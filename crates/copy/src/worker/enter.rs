@@ -155,9 +155,9 @@ impl CopyWorker<'_> {
         let is_marked = self.context.settings.resume && parent.is_top();
         if parent.origin != DirOrigin::Fresh {
             let settings = &self.context.settings;
-            let is_listed =
+            let needs_attributes =
                 settings.preserve.changes_folders() || settings.resume || settings.delete;
-            match open_unlisted(&parent.target, target, false, is_listed) {
+            match open_unlisted(&parent.target, target, false, needs_attributes) {
                 Ok(folder) => {
                     let is_trusted = match is_marked {
                         // One that cannot be marked is one whose files are compared.
@@ -263,8 +263,8 @@ impl CopyWorker<'_> {
         Some((folder, origin, true))
     }
 
-    /// Takes the name of an entry that is called as if it were hidden, and removes what a killed
-    /// run has left under it.
+    /// Takes the name of an entry if it has the form of a hidden one, and removes what a killed run
+    /// has left under it.
     ///
     /// # Errors
     ///

@@ -130,10 +130,11 @@ pub fn is_ours(file: impl AsFd, folder: &OwnedFd) -> Result<bool, Errno> {
 /// Returns whether another user has put a file into a folder that users share, such as /tmp: one
 /// with the sticky bit, where that user could not have replaced a file of this one.
 pub fn is_of_stranger(file: &Stat, folder: impl AsFd) -> bool {
-    fstat(folder).is_ok_and(|above| {
-        let is_owner = [geteuid().as_raw(), above.st_uid].contains(&file.st_uid);
-        Mode::from_raw_mode(above.st_mode).contains(Mode::SVTX) && !is_owner
-    })
+    file.st_uid != geteuid().as_raw()
+        && fstat(folder).is_ok_and(|above| {
+            let is_shared = Mode::from_raw_mode(above.st_mode).contains(Mode::SVTX);
+            is_shared && file.st_uid != above.st_uid
+        })
 }
 
 /// Gives a file without a name a hidden one, under which it is locked.

@@ -118,15 +118,15 @@ impl<F: AsFd> Source<F> {
         self
     }
 
-    /// States that the file is on a server or another program, for which no step may wait: versions
-    /// are compared as the kernel has them in memory, and the caller keeps these up to date.
+    /// States that a server or another program provides the file, for which no step may wait: the
+    /// versions that the kernel has in memory are compared, and the caller keeps these up to date.
     #[must_use]
     pub fn remote(mut self) -> Self {
         self.is_remote = true;
         self
     }
 
-    /// Returns whether that was [stated](Self::remote).
+    /// Returns whether the file was stated to be [remote](Self::remote).
     pub const fn is_remote(&self) -> bool {
         self.is_remote
     }

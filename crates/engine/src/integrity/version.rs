@@ -59,8 +59,8 @@ impl Version {
         Ok(Self::from_stat(&fstat(fd)?))
     }
 
-    /// Returns the version that the kernel has in memory: a server or a program that the file is on
-    /// is not asked for a later one, for which the call could wait without end.
+    /// Returns the version that the kernel has in memory. The server or program that provides the
+    /// file is not asked for a later one, since the call could then wait without end.
     ///
     /// # Errors
     ///
@@ -75,7 +75,7 @@ impl Version {
         Ok(Self::from_parts(device, found.stx_ino, found.stx_size, modified, changed, links))
     }
 
-    /// Returns which file it is of.
+    /// Returns the file that this is a version of.
     #[must_use]
     pub const fn file(&self) -> FileId {
         FileId { device: self.device, inode: self.inode }

@@ -130,7 +130,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         let fd = source.fd.as_fd();
         match source.at {
             Some(at) => {
-                // As much as the kernel asks for at a time: a file may refuse a part of that.
+                // The kernel asks for this many bytes at a time; fewer might not be refused.
                 let mut bytes = vec![0; PIPE_BYTES];
                 pread(fd, &mut bytes[..], at + self.position.offset) == Err(Errno::AGAIN)
             }

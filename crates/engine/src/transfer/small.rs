@@ -15,7 +15,7 @@ use crate::integrity::{Integrity, Version};
 use crate::report::Report;
 use crate::socket::arm_reset;
 
-/// A part of a file, to be sent behind a head.
+/// A part of a file that is sent after a head.
 #[derive(Clone, Copy, Debug)]
 pub struct FilePart<F> {
     /// The file.
@@ -29,7 +29,7 @@ pub struct FilePart<F> {
     pub version: Option<Version>,
 }
 
-/// Reads a part of a file behind the head in `message`, checks that the file is in its version and
+/// Reads a part of a file after the head in `message`, checks that the file is in its version and
 /// in its place, and sends both by one call. Returns how many bytes the socket took, which may be
 /// fewer than all; `None` if nothing was sent, for whatever reason, and a
 /// [`Transfer`](crate::Transfer) has to find out which.
@@ -57,7 +57,7 @@ pub fn send_small(
     Some(sent)
 }
 
-/// Sends a head, and a part of a file by sendfile(2) behind it. Returns how many bytes of both the
+/// Sends a head, and then a part of a file by sendfile(2). Returns how many bytes of both the
 /// socket took; if these are fewer than all, a [`Transfer`](crate::Transfer) has to send the rest.
 /// `None` if nothing was sent.
 ///

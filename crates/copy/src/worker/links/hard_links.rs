@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FileType, Stat, unlinkat};
+use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
 use crate::error::{At, Result};
@@ -11,6 +11,7 @@ use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
 use crate::tree::hidden_names::partial_name;
 use crate::tree::link_table::{CopyLocation, LinkDecision, WaitingName};
+use crate::tree::merge;
 use crate::tree::same_file::is_copy_of;
 use crate::tree::task::FolderTask;
 use crate::worker::CopyWorker;
@@ -109,7 +110,10 @@ impl CopyWorker<'_> {
         self.name_made(folder, entry, backup.as_deref());
         if self.context.settings.resume && folder.origin != DirOrigin::Fresh {
             // An earlier run may have found this name first, and begun to copy here.
-            let _ = unlinkat(&folder.target, partial_name(name, stat), AtFlags::empty());
+            let partial = partial_name(name, stat);
+            if self.context.hidden_names.take_hidden(folder, &partial) {
+                merge::clear_name(&self.context.settings, &folder.target, &partial);
+            }
         }
         Ok(true)
     }
