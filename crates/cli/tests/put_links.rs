@@ -14,11 +14,11 @@ use underpass_testkit::http::{Request, Server, respond};
 use rig::{Finished, Running, folder};
 
 /// A folder to send, and a file outside of it that is to stay here.
-struct Stage {
+struct Fixture {
     own: TempDir,
 }
 
-impl Stage {
+impl Fixture {
     fn new() -> Self {
         let own = folder();
         for folder in ["tree/sub", "outside"] {
@@ -59,12 +59,12 @@ fn sent(requests: &[Request]) -> Vec<(&str, &[u8])> {
 
 #[test]
 fn a_folder_that_becomes_a_link_is_not_followed() {
-    let stage = Stage::new();
-    fs::write(stage.path("tree/sub/a"), "a").unwrap();
-    fs::write(stage.path("tree/sub/b"), "b").unwrap();
-    fs::write(stage.path("tree/z"), "z").unwrap();
-    let paths = ["tree/sub", "moved", "outside"].map(|name| stage.path(name));
-    let (finished, requests) = stage.put(&["-r"], move |request| {
+    let fixture = Fixture::new();
+    fs::write(fixture.path("tree/sub/a"), "a").unwrap();
+    fs::write(fixture.path("tree/sub/b"), "b").unwrap();
+    fs::write(fixture.path("tree/z"), "z").unwrap();
+    let paths = ["tree/sub", "moved", "outside"].map(|name| fixture.path(name));
+    let (finished, requests) = fixture.put(&["-r"], move |request| {
         if request.path == "/tree/sub/a" {
             let [folder, moved, outside] = &paths;
             fs::rename(folder, moved).unwrap();
@@ -77,10 +77,10 @@ fn a_folder_that_becomes_a_link_is_not_followed() {
 
 #[test]
 fn a_folder_that_becomes_a_link_is_not_entered() {
-    let stage = Stage::new();
-    fs::write(stage.path("tree/a"), "a").unwrap();
-    let paths = ["tree/sub", "outside"].map(|name| stage.path(name));
-    let (finished, requests) = stage.put(&["-r"], move |request| {
+    let fixture = Fixture::new();
+    fs::write(fixture.path("tree/a"), "a").unwrap();
+    let paths = ["tree/sub", "outside"].map(|name| fixture.path(name));
+    let (finished, requests) = fixture.put(&["-r"], move |request| {
         if request.path == "/tree/a" {
             let [folder, outside] = &paths;
             fs::remove_dir(folder).unwrap();
@@ -93,10 +93,10 @@ fn a_folder_that_becomes_a_link_is_not_entered() {
 
 #[test]
 fn the_file_that_was_compared_is_the_one_that_is_sent() {
-    let stage = Stage::new();
-    fs::write(stage.path("tree/b"), "b").unwrap();
-    let paths = ["tree/b", "outside/b"].map(|name| stage.path(name));
-    let (finished, requests) = stage.put(&["-r", "-N"], move |request| {
+    let fixture = Fixture::new();
+    fs::write(fixture.path("tree/b"), "b").unwrap();
+    let paths = ["tree/b", "outside/b"].map(|name| fixture.path(name));
+    let (finished, requests) = fixture.put(&["-r", "-N"], move |request| {
         if request.method == "HEAD" {
             let [file, outside] = &paths;
             fs::remove_file(file).unwrap();

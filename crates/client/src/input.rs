@@ -61,7 +61,7 @@ fn parsed(text: &str) -> Result<Url, String> {
         return Err("a URL begins with http:// or https://".to_owned());
     }
     if text.starts_with("unix:") {
-        return Err("unix: is an address of recv, send and serve, and no URL".to_owned());
+        return Err("unix: is an address of recv, send and serve, not a URL".to_owned());
     }
     let parsed = match text.contains("://") {
         true => Url::parse(text),

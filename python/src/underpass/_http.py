@@ -175,7 +175,7 @@ def put(
         "mechanism": mechanism,
     }
     if "#" in url:
-        # Several names of a folder could become one.
+        # Another file would be replaced.
         raise ValueError(f"what follows '#' is not sent: write %23 instead: {url}")
     return unwrap(call(_native.put, as_path(path), url, options, _requests("put", requests), cancel, progress))
 
@@ -205,7 +205,7 @@ def _request_options(
 ) -> Mapping[str, Any]:
     """Returns the options of requests with their defaults."""
     if isinstance(user, str):
-        raise TypeError("user: a name and a password are needed, not one text")
+        raise TypeError("user: a tuple of a name and a password is needed, not a string")
     return {
         "user": None if user is None else tuple(user),
         "bearer": bearer,

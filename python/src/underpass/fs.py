@@ -78,6 +78,8 @@ class UnderpassFileSystem(HTTPFileSystem):  # type: ignore[misc]
         identity = {"Accept-Encoding": "identity"}
         client["headers"] = {**identity, **client.get("headers", {}), **fields}
         client["trace_configs"] = [*client.get("trace_configs", ()), _dropping(fields)]
+        if isinstance(user, str):
+            raise TypeError("user: a tuple of a name and a password is needed, not a string")
         if user is not None:
             encoded = b64encode(":".join(user).encode()).decode()
             client["headers"]["Authorization"] = f"Basic {encoded}"
@@ -247,7 +249,7 @@ class UnderpassFileSystem(HTTPFileSystem):  # type: ignore[misc]
 
 
 def _dropping(fields: Mapping[str, str]) -> TraceConfig:
-    """Returns what keeps these fields from another server to which a redirect leads."""
+    """Returns a trace that removes these fields when a redirect leads to another server."""
 
     async def on_redirect(_session: Any, _context: Any, params: Any) -> None:
         answered = params.response

@@ -75,7 +75,7 @@ impl StrongValidator {
     pub(super) fn is_denied_by(&self, response: &Response) -> bool {
         let fields = &response.fields;
         if response.status == 304 {
-            // It was asked for by a tag, which it should repeat (RFC 9110 15.4.5).
+            // The request had the tag, and the answer should repeat it (RFC 9110 15.4.5).
             let is_other = |found| opaque(found) != opaque(self.field().as_bytes());
             return fields.get("etag").is_some_and(is_other);
         }
@@ -94,8 +94,8 @@ impl StrongValidator {
     }
 }
 
-/// Returns the URL of a resource without what changes with each redirect to it: the signatures in a
-/// query.
+/// Returns the URL of a resource without credentials, fragment and query: a query may have a
+/// signature, which changes with each redirect.
 pub(super) fn resource(url: &Url) -> Url {
     let mut url = without_credentials(url);
     url.set_query(None);

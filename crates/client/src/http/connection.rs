@@ -482,7 +482,7 @@ const MAX_HEAD: usize = 64 << 10;
 /// The maximum number of interim answers before the final one, and in a row while a body is sent.
 pub(crate) const MAX_INTERIM: u32 = 100;
 
-/// The time that a body which is dispensable may take.
+/// The time limit for a body that is dispensable.
 const SOON: Duration = Duration::from_secs(1);
 
 /// The maximum size of a body that is read only to keep the connection, in bytes.

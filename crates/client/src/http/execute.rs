@@ -91,7 +91,7 @@ impl<'a> HttpClient<'a> {
                 return Err(ClientError::Downgrade { to: next.to_string() });
             }
             idle = connection.finish(&response);
-            // What a server of another origin names is its own choice, wherever it is.
+            // A URL that another origin has named gets no credentials, even one of the first server.
             is_trusted &= next.origin() == url.origin();
             url = next;
         }

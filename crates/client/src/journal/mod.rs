@@ -372,8 +372,8 @@ impl<S: Clone + Serialize> JournalState<S> {
     }
 }
 
-/// Creates the file of a journal that has no other name yet. A file that an ended process has left is
-/// removed first, so no other process writes to this one.
+/// Creates the file of a journal that has no other name yet. A file that an ended process has left
+/// is removed first, so no other process writes to this one.
 fn create_new(folder: &OwnedFd, new: &OsStr) -> io::Result<File> {
     let _ = unlinkat(folder, new, AtFlags::empty());
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -33,7 +33,7 @@ impl<'a> Uploader<'_, 'a, '_> {
         };
         self.kept.journal = Some(journal);
         let resource = entry.as_ref().and_then(|entry| Url::parse(&entry.resource).ok());
-        let resource = resource.filter(|resource| resource.origin() == self.origin);
+        let resource = resource.filter(|resource| resource.origin() == self.given.origin());
         let (Some(entry), Some(mut resource)) = (entry, resource) else {
             self.kept.forget();
             return Ok(());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use underpass_engine::{Error, Report};
 use underpass_protocol::upload::INTEROP_VERSION;
 use underpass_transport::tls::SessionFacts;
-use url::{Origin, Url};
+use url::Url;
 
 use super::error::{Result, UploadError, UploadFailed, UploadOutcome};
 use super::exchange::{UploadBody, UploadExchange, connect};
@@ -20,14 +20,12 @@ pub(super) struct Uploader<'u, 'a, 't> {
     pub(super) client: &'u HttpClient<'a>,
     pub(super) upload: &'u Upload<'u>,
     pub(super) on_event: &'u mut OnEvent<'t>,
-    /// The URL that was given, where each attempt begins.
-    given: &'u Url,
+    /// The URL that was given, where each attempt begins. Only its server receives credentials.
+    pub(super) given: &'u Url,
     /// The target, to which redirects may have led.
     pub(super) url: Url,
-    /// The origin of the server that was given, which alone receives credentials.
-    pub(super) origin: Origin,
     /// Whether a redirect has led to a server of another origin. No URL that it names receives
-    /// credentials, also if it is one of the server that was given.
+    /// credentials, even if it is one of the server that was given.
     has_left_origin: bool,
     pub(super) idle: Option<Connection<'a>>,
     /// The facts that are needed to resume the upload.
@@ -123,7 +121,6 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             on_event,
             given: url,
             url: url.clone(),
-            origin: url.origin(),
             has_left_origin: false,
             idle,
             kept,
@@ -222,8 +219,8 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             }
             (self.on_event)(&UploadEvent::Redirected { to: &next });
             self.idle = connection.finish(&response);
-            if next.origin() != self.origin {
-                // The upload is none of the first server's any more.
+            if next.origin() != self.given.origin() {
+                // The first server will not get the rest of the upload.
                 self.cancel();
                 self.has_left_origin = true;
             }
@@ -270,7 +267,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
     /// Checks whether a URL receives credentials: it is one of the server that was given, and no
     /// other server has led there.
     fn trusts(&self, url: &Url) -> bool {
-        !self.has_left_origin && url.origin() == self.origin
+        !self.has_left_origin && url.origin() == self.given.origin()
     }
 
     /// Checks whether the server keeps broken uploads. One of another origin was not asked.

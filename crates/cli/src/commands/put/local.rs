@@ -1,5 +1,5 @@
-//! The files to send. Those in a named folder are opened beneath it and never through a link, so
-//! that an entry that becomes a link while others are sent leads nowhere.
+//! The files to send. Unless links are followed, those in a named folder are opened beneath it and
+//! never through a link: an entry that becomes a link while others are sent leads nowhere.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
@@ -45,7 +45,7 @@ impl LocalPath {
         &self.path
     }
 
-    /// Looks at it; a link is followed only if it was named or links are followed.
+    /// Returns its metadata; a link is followed only if it was named, or with -L.
     pub(super) fn look(&self) -> Result<Metadata> {
         let found = match &self.root {
             None => fs::metadata(&self.path),
@@ -78,8 +78,8 @@ impl LocalPath {
         Ok(Input::of(file, &self.path))
     }
 
-    /// Returns what is in a folder by name. Unless links are followed, it and everything below are
-    /// opened beneath the named folder.
+    /// Returns the entries of a folder, sorted by name. Unless links are followed, they and
+    /// everything below them are opened beneath the named folder.
     pub(super) fn entries(&self, follows: bool) -> Result<Vec<(OsString, Self)>> {
         let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = match &self.root {

@@ -79,7 +79,7 @@ impl PutRun<'_> {
     }
 }
 
-/// Returns the size and the times of a file that was named.
+/// Returns the metadata of a regular file that is not standard input.
 fn facts(input: &Input) -> Option<Metadata> {
     input.file().metadata().ok().filter(|local| input.has_name() && local.is_file())
 }

@@ -35,7 +35,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<()> {
     let cancel = signals::cancel_flag();
     let is_fifo = || std::fs::metadata(&args.file).is_ok_and(|it| it.file_type().is_fifo());
     if args.range.is_some() && !is_dash(&args.file) && is_fifo() {
-        // To open it is to wait for a writer.
+        // Opening it would wait for a writer.
         return Err(RangeError::NoSize(args.file.clone()).into());
     }
     let input = Input::open(&args.file, &cancel)?;

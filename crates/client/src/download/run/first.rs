@@ -188,7 +188,7 @@ impl<'j, 'a> Download<'j, 'a> {
                     return Err(answer.connection.refusal(&answer.response).into());
                 }
                 // Another resource, to which a redirect leads now, may have the same tag; and a
-                // cache may say so of another version.
+                // confused cache may answer 304 for another version.
                 Interpretation::Unmodified
                     if self.unless.as_ref().is_some_and(|(recorded, _)| {
                         !recorded.is_of(&answer.url)

@@ -33,7 +33,7 @@ pub(in crate::download) struct Download<'j, 'a> {
     pub(super) gauge: &'j Gauge,
     pub(super) on_event: &'j (dyn Fn(&DownloadEvent<'_>) + Sync),
     pub(super) rate_limit: &'j RateLimit,
-    /// An answer to a request for the whole file, which the caller has made.
+    /// The answer to a request for the whole file that the caller has sent already.
     pub(in crate::download) opened: Option<OpenResponse<'a>>,
     /// The file; `None` before anything is known.
     pub(super) partial: Option<PartialFile<'j>>,

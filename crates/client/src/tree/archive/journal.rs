@@ -95,8 +95,8 @@ impl ArchiveJournal {
     ///
     /// # Errors
     ///
-    /// `EWOULDBLOCK` if another process has it open, `EEXIST` if it is not of this program or of
-    /// another user, and as openat(2) and read(2).
+    /// `EWOULDBLOCK` if another process has it open, `EEXIST` if another program or another user
+    /// has made it, and as openat(2) and read(2).
     pub(super) fn open(folder: OwnedFd, name: &OsStr) -> io::Result<(Self, Option<NotedArchive>)> {
         // A FIFO must not wait for its other end.
         let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;

@@ -38,8 +38,8 @@ impl<'a> ArchiveStream<'a> {
         self.unread + (self.buffer.len() - self.used) as u64
     }
 
-    /// Returns the next `len` bytes, which the archive must still have. If they must be received, up
-    /// to `beyond` more are received with them.
+    /// Returns the next `len` bytes, which the archive must still have. If they must be received,
+    /// up to `beyond` more are received with them.
     pub(super) fn read_exact(&mut self, len: usize, beyond: usize) -> Result<&[u8], ClientError> {
         let have = self.buffer.len() - self.used;
         if have < len {

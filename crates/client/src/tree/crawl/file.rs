@@ -69,11 +69,11 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
             && listed != sent
         {
             // Such as a page to log in.
-            let (is_same_time, who) = match is_elsewhere(&answer.url, &task.entry.url) {
+            let (is_wrong, who) = match is_elsewhere(&answer.url, &task.entry.url) {
                 true => (true, "a redirect leads to"),
                 false => (facts.modified == task.entry.facts.modified, "the server sends"),
             };
-            if is_same_time {
+            if is_wrong {
                 let reason = format!("{who} {sent} bytes, but the listing says {listed}");
                 self.leave_out(path, &reason);
                 return Ok(());
@@ -308,9 +308,9 @@ fn record_version(task: &CrawlTask, file: &File, version: Option<&StrongValidato
 /// Checks whether a redirect has led to another place, and not only from HTTP to HTTPS.
 pub(super) fn is_elsewhere(answered: &Url, requested: &Url) -> bool {
     let ports = [requested, answered].map(Url::port_or_known_default);
-    let is_server = answered.host() == requested.host()
+    let is_same_server = answered.host() == requested.host()
         && (ports[0] == ports[1] || ports == [Some(80), Some(443)]);
-    !is_server || !is_same_path(answered.path(), requested.path())
+    !is_same_server || !is_same_path(answered.path(), requested.path())
 }
 
 /// Checks whether two paths have the same names: servers encode more or fewer characters in

@@ -74,8 +74,8 @@ impl CrawlQueue {
         self.changed.notify_all();
     }
 
-    /// Gives a task back for the other workers, because this one ends; returns it if there are none,
-    /// or if nothing was fetched yet.
+    /// Gives a task back for the other workers, because this one ends; returns it if there are
+    /// none, or if nothing was fetched yet.
     pub(super) fn leave(&self, task: CrawlTask) -> Option<CrawlTask> {
         let mut state = lock(&self.state);
         if state.at_work + state.idle == 1 || task.depth == 0 {

@@ -61,7 +61,7 @@ impl RemoteFolders {
         };
         let status = answer.response.status;
         let (exists, idle) = match status {
-            // A redirect leads to another folder, and other successes are not the whole.
+            // After a redirect it is of another folder, and other successes are not the whole.
             200 if answer.url == *url => match receive(answer) {
                 Ok((listing, idle)) => {
                     folder.fill_from(listing);

@@ -131,8 +131,8 @@ fn notify(state: &str) {
     }
 }
 
-/// The time for the end of the server once its transfers have ended or were cut off, in which also a
-/// log is waited for that nothing takes.
+/// The time that the server has to end once its transfers have ended or were cut off. It includes
+/// the wait for a log that nothing reads.
 const END_TIME: Duration = Duration::from_secs(10);
 
 /// The time in which a server that is to end at once can reset its connections and write its log.
