@@ -507,10 +507,9 @@ fn a_change_of_which_only_the_sync_fails_is_not_said_to_be_undone() {
     assert_eq!(change(&server, "LOCK", "deleted", &["Depth: 0"]).0, "200");
 }
 
-#[test]
-fn the_slow_disk_of_one_site_delays_no_upload_to_another() {
-    let Some(stage) = Stage::new() else { return };
-    let roots = [folder(), folder()];
+/// Serves the sites `slow`, synced as `sync` says, and `quick`; a system call about the root of the
+/// first takes 20 seconds.
+fn serve_two(stage: &Stage, slow: &TempDir, quick: &TempDir, sync: &str, call: &str) -> Running {
     let site = |name: &str, root: &TempDir, sync: &str| {
         let root = root.path().display();
         format!(
@@ -518,22 +517,31 @@ fn the_slow_disk_of_one_site_delays_no_upload_to_another() {
         )
     };
     let config = stage.other.path().join("underpass.toml");
-    fs::write(&config, site("slow", &roots[0], "on") + &site("quick", &roots[1], "off")).unwrap();
-    let slow = roots[0].path().to_str().unwrap();
-    let delay = "inject=fsync:delay_enter=20000000";
-    let mut command = rig::traced(&stage.trace(), &["-P", slow, "-e", "trace=fsync", "-e", delay]);
+    fs::write(&config, site("slow", slow, sync) + &site("quick", quick, "off")).unwrap();
+    let path = slow.path().to_str().unwrap();
+    let (trace, delay) = (format!("trace={call}"), format!("inject={call}:delay_enter=20000000"));
+    let mut command = rig::traced(&stage.trace(), &["-P", path, "-e", &trace, "-e", &delay]);
     command.args(["serve", "-p", "0", "--config"]).arg(&config);
-    let server = Running::listening(command);
-    let put = |host: &str| {
-        let mut curl = Command::new("curl");
-        curl.args(["-sSf", "--noproxy", "*", "-m", "15", "-X", "PUT", "-H", "If-None-Match: *"]);
-        curl.args(["-H", "Content-Length: 0", "-H", &format!("Host: {host}")]);
-        curl.arg(format!("{}file", server.address)).stderr(Stdio::null());
-        curl.spawn().unwrap()
-    };
-    let mut first = put("slow");
-    until("the file has its name", || roots[0].path().join("file").exists());
-    assert!(put("quick").wait().unwrap().success());
+    Running::listening(command)
+}
+
+/// Begins to upload an empty file to a site.
+fn put(server: &Running, host: &str) -> Child {
+    let mut curl = Command::new("curl");
+    curl.args(["-sSf", "--noproxy", "*", "-m", "15", "-X", "PUT", "-H", "If-None-Match: *"]);
+    curl.args(["-H", "Content-Length: 0", "-H", &format!("Host: {host}")]);
+    curl.arg(format!("{}file", server.address)).stderr(Stdio::null());
+    curl.spawn().unwrap()
+}
+
+#[test]
+fn the_slow_disk_of_one_site_delays_no_upload_to_another() {
+    let Some(stage) = Stage::new() else { return };
+    let (slow, quick) = (folder(), folder());
+    let server = serve_two(&stage, &slow, &quick, "on", "fsync");
+    let mut first = put(&server, "slow");
+    until("the file has its name", || slow.path().join("file").exists());
+    assert!(put(&server, "quick").wait().unwrap().success());
     first.kill().unwrap();
     first.wait().unwrap();
 }
@@ -545,29 +553,10 @@ fn a_file_system_that_does_not_answer_delays_no_change_to_sites_on_another() {
     if slow.path().metadata().unwrap().dev() == quick.path().metadata().unwrap().dev() {
         return underpass_testkit::skip("all is on one file system");
     }
-    let site = |name: &str, root: &TempDir| {
-        let root = root.path().display();
-        format!(
-            "[[site]]\nnames = ['{name}']\nroot = '{root}'\nallow_upload = true\nsync = 'off'\n"
-        )
-    };
-    let config = stage.other.path().join("underpass.toml");
-    fs::write(&config, site("slow", &slow) + &site("quick", &quick)).unwrap();
-    let path = slow.path().to_str().unwrap();
-    let delay = "inject=linkat:delay_enter=20000000";
-    let mut command = rig::traced(&stage.trace(), &["-P", path, "-e", "trace=linkat", "-e", delay]);
-    command.args(["serve", "-p", "0", "--config"]).arg(&config);
-    let server = Running::listening(command);
-    let put = |host: &str| {
-        let mut curl = Command::new("curl");
-        curl.args(["-sSf", "--noproxy", "*", "-m", "15", "-X", "PUT", "-H", "If-None-Match: *"]);
-        curl.args(["-H", "Content-Length: 0", "-H", &format!("Host: {host}")]);
-        curl.arg(format!("{}file", server.address)).stderr(Stdio::null());
-        curl.spawn().unwrap()
-    };
-    let mut first = put("slow");
+    let server = serve_two(&stage, &slow, &quick, "off", "linkat");
+    let mut first = put(&server, "slow");
     std::thread::sleep(Duration::from_millis(700));
-    assert!(put("quick").wait().unwrap().success());
+    assert!(put(&server, "quick").wait().unwrap().success());
     assert!(!slow.path().join("file").exists());
     first.kill().unwrap();
     first.wait().unwrap();

@@ -119,8 +119,8 @@ impl MetricsPage<'_> {
     /// Writes the histogram of durations.
     fn durations(&mut self) {
         let name = "request_duration_seconds";
-        let help = "Time from the request until the kernel had the response (of large ones, the \
-                    client), or it failed.";
+        let help = "Time from the request until the kernel (for large responses, the client) had \
+                    the response, or until it failed.";
         self.family(name, "histogram", help);
         let mut counts = [0; BOUNDS.len() + 1];
         let mut nanoseconds = 0;

@@ -117,8 +117,8 @@ pub(super) fn check_contents(
     check.run(folder, name, path)
 }
 
-/// Returns what tells whether an entry in the folder at `path` is hidden and must not be removed.
-/// Parts of uploads, which have no destination then, may be.
+/// Returns a function that checks whether an entry in the folder at `path` is hidden, so that it
+/// must not be removed. Parts of uploads may be removed: their destination is gone.
 pub(super) fn hidden_beneath(site: &Site, path: &[u8]) -> impl Fn(&[u8], bool) -> bool {
     move |inside, is_folder| {
         let name = inside.rsplit(|byte| *byte == b'/').next().unwrap_or(inside);

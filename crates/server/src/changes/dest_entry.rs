@@ -30,7 +30,7 @@ impl DestEntry {
     /// A file replaces a file in one step, and where the file system can, a folder and the copy
     /// that replaces it change places in one. An entry that clients can name does not: if the
     /// server were killed then, its name would have what it should replace. So the old folder is
-    /// moved aside first, and back if the new entry cannot follow, or after the kill.
+    /// moved aside first, and back if the new entry cannot follow, or at the next start.
     ///
     /// # Errors
     ///
@@ -81,8 +81,8 @@ impl DestEntry {
     /// Removes the replaced folder of this hidden name, if there is one; returns whether the name
     /// was free before.
     ///
-    /// Hidden entries that came into it after it was checked keep a hidden name, which is never
-    /// removed.
+    /// Hidden entries that came into it after it was checked are not removed. Their folder keeps a
+    /// hidden name, and gets its own back once that is free.
     pub(crate) fn remove(
         &self,
         aside: Option<CString>,
@@ -110,13 +110,13 @@ impl DestEntry {
     }
 }
 
-/// Removes a folder and all that is in it, if it is still the one that was checked, but hidden
-/// entries that came into it since. `on_gone` is called once its name is free.
+/// Removes a folder and all that is in it, except hidden entries that came into it since it was
+/// checked, if it is still the same folder. `on_gone` is called once its name is free.
 ///
 /// Its name goes first and in one step: no client sees a part of it, and a request that moves it at
 /// the same time moves all of it or nothing. If the server is killed meanwhile, the rest has a
-/// hidden name. If something cannot be removed, the rest gets its name back, as soon as that is free
-/// if it was taken meanwhile.
+/// hidden name. If something cannot be removed, the rest gets its name back; if that was taken
+/// meanwhile, as soon as it is free.
 pub(crate) fn remove_checked(
     parent: &OwnedFd,
     name: &CStr,
@@ -146,7 +146,10 @@ pub(crate) fn remove_checked(
         // Another request or program took the name meanwhile. By any other name, the rest might be
         // seen by clients that may not see it.
         Err(_) => {
-            let _ = rename_new(parent, &*aside, parent, &*aside_name(name));
+            // What an upload has put into it meanwhile goes with stale uploads.
+            if refusal != Errno::NOTEMPTY.into() {
+                let _ = rename_new(parent, &*aside, parent, &*aside_name(name));
+            }
             refusal.adding("; its name was taken meanwhile, so what remains has a hidden name")
         }
     })

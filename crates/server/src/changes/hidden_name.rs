@@ -1,6 +1,6 @@
 //! The hidden names of entries that a change has under way. If the server is killed, most of them
-//! are removed after a while. A folder that was moved aside gets its name back instead: the change
-//! for which it was moved has not been made.
+//! are removed after a while. A folder that was moved aside for a change that was not made, or with
+//! entries that must not be removed, gets its name back instead.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::hash::{BuildHasher, RandomState};
@@ -16,7 +16,7 @@ pub(crate) fn hidden_name(name: &CStr) -> CString {
     with_ids(name, random(name), random(name))
 }
 
-/// Returns such a name for a folder that is moved aside, which [`restore`] gives back to it.
+/// Returns a hidden name for a folder that is moved aside; [`restore`] gives it its own one back.
 pub(crate) fn aside_name(name: &CStr) -> CString {
     with_ids(name, mark(name.to_bytes()), random(name))
 }
@@ -26,8 +26,8 @@ pub(crate) fn is_aside(hidden: &[u8]) -> bool {
     name_of_aside(hidden).is_some()
 }
 
-/// Gives a folder that was moved aside its name back, if that is free and known as a whole; returns
-/// whether it has it now.
+/// Gives a folder that was moved aside its own name back, if that is free and was not cut in the
+/// hidden one; returns whether the folder has it now.
 pub(crate) fn restore(folder: impl AsFd, hidden: &[u8]) -> bool {
     let name = name_of_aside(hidden).filter(|name| has_mark_of(hidden, name));
     let rename = |name| {
@@ -58,7 +58,7 @@ fn mark(name: &[u8]) -> u64 {
     u64::from(ASIDE) << 32 | fingerprint(name) & u64::from(u32::MAX)
 }
 
-/// Returns random bits: a hasher of the standard library has keys of its own.
+/// Returns random bits: each hasher of the standard library has random keys of its own.
 fn random(name: &CStr) -> u64 {
     RandomState::new().hash_one(name)
 }

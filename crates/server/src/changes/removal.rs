@@ -32,8 +32,9 @@ pub(crate) fn remove(parent: BorrowedFd<'_>, name: &CStr) -> Result<()> {
     remove_unless(parent, name, &mut |_, _| false)
 }
 
-/// Removes the entry of a name, a folder with everything in it but hidden entries and the folders
-/// above them. `is_hidden` gets their paths in it, and whether they are folders.
+/// Removes the entry of a name, a folder with everything in it except hidden entries and the
+/// folders above them. `is_hidden` gets the path of each entry in the folder, and whether that is a
+/// folder.
 pub(crate) fn remove_visible(
     parent: BorrowedFd<'_>,
     name: &CStr,
@@ -45,7 +46,7 @@ pub(crate) fn remove_visible(
         found |= is_kept;
         is_kept
     });
-    // Their names are not told.
+    // The client must not learn their names.
     if found { Err(hidden_inside()) } else { removed }
 }
 

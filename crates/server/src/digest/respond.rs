@@ -9,7 +9,6 @@ use crate::files::lookup::is_current;
 use crate::files::open_files::ServedFile;
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
-use crate::server::limits::disk_queue::ClientNet;
 use underpass_protocol::digest::{Algorithm, Digest, parse_wanted, write_digests};
 use underpass_protocol::request::Method;
 use underpass_protocol::request::target::Target;
@@ -90,7 +89,7 @@ async fn digest(
         return Err(DigestError::Changing);
     }
     let file = Arc::clone(&served.file);
-    let client = ClientNet::of(ctx.peer.address());
+    let client = ctx.peer.client_net();
     let request = DigestRequest { file, version: served.version, algorithm };
     let making = make::make(shared, client, request);
     // This can take minutes for a large file, so it stops if the client leaves.

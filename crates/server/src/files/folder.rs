@@ -16,7 +16,6 @@ use crate::listing::make::{ListingPieces, list};
 use crate::listing::pack::Packing;
 use crate::routing::context::RequestContext;
 use crate::routing::response::{self, ArchiveBody, Body, Response};
-use crate::server::limits::disk_queue::ClientNet;
 use crate::server::settings::{Changes, SiteSettings};
 use underpass_listing::{BadQuery, CONTENT_SECURITY_POLICY, Format, ListingQuery, May};
 use underpass_protocol::request::negotiate::{Coding, acceptable, wants_html, wants_json};
@@ -62,7 +61,7 @@ pub(crate) async fn respond_to_names(
         let _ = done.send(selection(names));
     };
     // Hundreds of thousands of names take a tenth of a second, for which no worker can be spared.
-    let client = ClientNet::of(ctx.peer.address());
+    let client = ctx.peer.client_net();
     let is_queued = ctx.shared().layouts.queue.submit(client, sort).is_ok();
     match sorted.await {
         Ok(Ok(None)) => ctx.error(400, "the body names no entry: entry=NAME in each line"),
@@ -83,7 +82,7 @@ pub(crate) fn requested(
     target: &Target<'_>,
 ) -> Result<ListingRequest, BadQuery> {
     let is = |name, value: &[u8]| ctx.request.field(name) == Some(value);
-    // Browsers send Sec-Fetch-* only to https and to this machine, and the other one for each page.
+    // Browsers send Sec-Fetch-* only over HTTPS and to localhost, the third field for every page.
     let is_browser = is("sec-fetch-dest", b"document")
         || is("sec-fetch-mode", b"navigate")
         || is("upgrade-insecure-requests", b"1");
@@ -95,7 +94,7 @@ pub(crate) fn requested(
 /// Answers with the listing as a page, as JSON, or as plain names.
 pub(crate) async fn listing(ctx: &RequestContext<'_>, task: ListTask) -> Response {
     let packing = task.what.packing;
-    let client = ClientNet::of(ctx.peer.address());
+    let client = ctx.peer.client_net();
     let (head, pieces) = match list(Arc::clone(ctx.site()), client, task).await {
         Ok(listing) => listing,
         Err(error) => return ctx.failed(&error),
@@ -266,7 +265,7 @@ async fn laid_out(
     if let Some(laid_out) = ctx.shared().layouts.get(&key, is_range) {
         return Ok(laid_out);
     }
-    let client = ClientNet::of(ctx.peer.address());
+    let client = ctx.peer.client_net();
     let laid_out = lay_out(Arc::clone(ctx.site()), client, key, is_range, folder).await;
     laid_out.map_err(|error| match error.status() {
         503 => ctx.busy(503, &error.to_string()),
@@ -328,7 +327,7 @@ fn archive_body(
     laid_out: &Arc<FolderLayout>,
     planned: PlannedBody,
 ) -> Option<ArchiveBody> {
-    let files = ctx.shared().layouts.reserve_files(ClientNet::of(ctx.peer.address()))?;
+    let files = ctx.shared().layouts.reserve_files(ctx.peer.client_net())?;
     // One of four is sent, the others wait until the client has read them.
     let max_files = usize::try_from(files.len()).unwrap_or(usize::MAX);
     let max_sent = (max_files / 4).max(1);

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use tokio::task::spawn_blocking;
 
 use crate::auth::Right;
 use crate::files::root::Root;
@@ -45,8 +44,9 @@ pub(crate) async fn resolve(
     is_followed: bool,
 ) -> Result<Vec<u8>, Response> {
     let (site, helper_path) = (Arc::clone(ctx.site()), path.to_vec());
-    let resolving = spawn_blocking(move || ResolvedPath::new(&site.root, &helper_path));
-    let resolved = resolving.await.map_err(|_| ctx.error(500, ""))?;
+    let resolve = move || ResolvedPath::new(&site.root, &helper_path);
+    let resolved = ctx.worker.helpers.run(ctx.peer.client_net(), resolve).await;
+    let resolved = resolved.map_err(|_| ctx.error(500, ""))?;
     let may = |path: &[u8], right| !ctx.site().root.hides(path) && ctx.can(path, right);
     let forbidden = || ctx.error(403, "this leads to a path where you lack permission");
     let target = resolved.target.as_deref().filter(|_| is_followed);

@@ -5,7 +5,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use crate::auth::Right;
@@ -14,7 +13,6 @@ use crate::files::open_files::{FoundEntry, ServedFile, is_missing};
 use crate::files::root::DiskWait;
 use crate::files::writer_checks::{AGAIN_LATER, WriterChecks};
 use crate::routing::context::RequestContext;
-use crate::server::limits::disk_queue::ClientNet;
 use crate::server::sites::site::Site;
 
 /// The entry at a path. An open file is shared by its responses.
@@ -67,8 +65,8 @@ pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Served
         FoundEntry::Unsized(file, _) => ServedEntry::Unsized(file),
         FoundEntry::File(served) => {
             let served: Rc<ServedFile> = Rc::from(served);
-            // A link may lead elsewhere at any moment, which the file itself does not show, nor does
-            // one without a name that another has it now.
+            // The version of a file shows neither that a link leads elsewhere now, nor that another
+            // file has the name that this one has lost.
             let shows_changes = served.reached.is_none() && served.has_name();
             if shows_changes && ctx.shared().changes() == changes {
                 ctx.selection.site.files.borrow_mut().put(path, &served, ctx.started);
@@ -85,7 +83,8 @@ async fn refused_or_missing(ctx: &RequestContext<'_>, path: &[u8], errno: Errno)
         return errno;
     }
     let (helper, path) = (Arc::clone(ctx.site()), path.to_vec());
-    let real = spawn_blocking(move || helper.root.real_path(&path)).await;
+    let client = ctx.peer.client_net();
+    let real = ctx.worker.helpers.run(client, move || helper.root.real_path(&path)).await;
     match real {
         Ok(Ok(real)) => ctx.may_reach(real.as_deref()).err().unwrap_or(errno),
         _ => errno,
@@ -113,7 +112,7 @@ pub(crate) async fn find_current(
 
 /// Returns whether a file is in its version, as [`ServedFile::is_current`] does for this client.
 pub(crate) async fn is_current(ctx: &RequestContext<'_>, served: &ServedFile) -> bool {
-    served.is_current(&ctx.worker.helpers, ClientNet::of(ctx.peer.address())).await
+    served.is_current(&ctx.worker.helpers, ctx.peer.client_net()).await
 }
 
 /// Closes a file that was found to have changed.
@@ -129,7 +128,7 @@ fn open_at_once(site: &Site, path: &[u8]) -> Result<FoundEntry, Errno> {
 
 /// Has a helper open the entry at a path, as soon as no program is writing to it.
 async fn open_when_stable(ctx: &RequestContext<'_>, path: &[u8]) -> Result<FoundEntry, Errno> {
-    let (site, client) = (ctx.site(), ClientNet::of(ctx.peer.address()));
+    let (site, client) = (ctx.site(), ctx.peer.client_net());
     let mut checks = WriterChecks::new(site.settings.integrity);
     loop {
         let (helper, path) = (Arc::clone(site), path.to_vec());

@@ -21,7 +21,7 @@ pub(crate) struct Span {
     /// The offset in the file.
     pub(crate) offset: u64,
     pub(crate) len: u64,
-    /// Whether the file is on a server or another program, for which only helpers wait.
+    /// Whether a server or another program provides the file: only helpers may wait for it.
     pub(crate) is_remote: bool,
 }
 
@@ -96,7 +96,7 @@ impl Residency {
                 break;
             };
             let Span { file, offset, len, is_remote } = &part.span;
-            // Not even pages that are there are sent before the server was asked.
+            // The server is asked first even if the pages are in memory.
             if self.distrust > 0 || *is_remote || !is_resident(file, *offset, *len) {
                 return self.part(part.begin, WINDOW);
             }

@@ -43,7 +43,7 @@ pub(crate) struct ActiveUpload<'a> {
     facts: TransferFacts,
     /// The range of the file that the body has filled.
     content: Range<u64>,
-    /// Becomes true when another connection resumes the same part.
+    /// Becomes true when another connection resumes the same part, or begins it anew.
     superseded: Option<Arc<AtomicBool>>,
     state: BodyState,
     report: Report,
@@ -96,12 +96,12 @@ impl<'a> ActiveUpload<'a> {
         }
     }
 
-    /// Checks that a request of HTTP/1.0 tells the length of its body, which could end with the
+    /// Checks that a request of HTTP/1.0 states the length of its body, which could end with the
     /// connection otherwise (RFC 1945 7.2.2).
     pub(crate) fn check_has_length(&self) -> Result<()> {
         let request = &self.request;
-        let has_body = matches!(request.method, Method::Put | Method::Patch);
-        if has_body && request.minor_version == 0 && request.field("content-length").is_none() {
+        let needs_body = matches!(request.method, Method::Put | Method::Patch);
+        if needs_body && request.minor_version == 0 && request.field("content-length").is_none() {
             return Err(UploadRefusal::new(411, "HTTP/1.0 needs a Content-Length"));
         }
         Ok(())
@@ -165,12 +165,12 @@ impl<'a> ActiveUpload<'a> {
         self.broken.as_ref().is_some_and(|broken| broken.cause == IncompleteCause::TooLong)
     }
 
-    /// Sets the flag by which another connection that resumes the same part ends this one.
+    /// Sets the flag by which another connection that takes over the same part ends this one.
     pub(crate) fn superseded_by(&mut self, flag: Arc<AtomicBool>) {
         self.superseded = Some(flag);
     }
 
-    /// Returns whether another connection resumes the same part.
+    /// Returns whether another connection has resumed the same part, or begun it anew.
     pub(crate) fn is_superseded(&self) -> bool {
         self.superseded.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
     }

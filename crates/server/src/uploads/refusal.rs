@@ -87,7 +87,7 @@ impl UploadRefusal {
         Self::new(503, detail).with("Retry-After", RETRY_SOON)
     }
 
-    /// Creates the refusal of an upload that another one has taken the place of.
+    /// Creates the refusal of an upload that another request has superseded.
     pub(crate) fn superseded() -> Self {
         Self::new(409, "another request has resumed this upload, or begun it anew")
     }

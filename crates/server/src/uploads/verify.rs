@@ -24,15 +24,23 @@ impl ActiveUpload<'_> {
         Offer::parse(whole, content).map_err(|fault| UploadRefusal::new(400, fault.to_string()))
     }
 
-    /// Compares a complete file, and the bytes that this request has brought, with the digests in
-    /// the request, and with that of an earlier one. The returned digests are to be
-    /// [remembered](Self::remember).
-    pub(crate) fn verify(&self, file: &File, earlier: Option<Digest>) -> Result<Vec<Digest>> {
-        self.check_digests(&self.offer()?.with(earlier), file)
+    /// Compares a complete file with the digests in the request, and with that of an earlier one,
+    /// and the bytes that this request has brought, unless [`verify_content`](Self::verify_content)
+    /// has compared them. The returned digests are to be [remembered](Self::remember).
+    pub(crate) fn verify(
+        &self,
+        file: &File,
+        earlier: Option<Digest>,
+        is_content_verified: bool,
+    ) -> Result<Vec<Digest>> {
+        let content = self.request.fields("content-digest").filter(|_| !is_content_verified);
+        let offer = Offer::parse(self.request.fields("repr-digest"), content)
+            .map_err(|fault| UploadRefusal::new(400, fault.to_string()))?;
+        self.check_digests(&offer.with(earlier), file)
     }
 
-    /// Compares the bytes that this request has brought, after which others will follow, with their
-    /// digests in the request.
+    /// Compares the bytes that this request has brought, one part of a file, with their digests in
+    /// the request.
     pub(crate) fn verify_content(&self, file: &File) -> Result<()> {
         let offer = Offer::parse([], self.request.fields("content-digest"))
             .map_err(|fault| UploadRefusal::new(400, fault.to_string()))?;

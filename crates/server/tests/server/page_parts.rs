@@ -22,7 +22,7 @@ fn pages(site: &Running, path: &str) -> (String, Vec<(String, String)>) {
     (summary.to_owned(), links.collect())
 }
 
-/// They send `Sec-Fetch-*` to https and to localhost alone.
+/// Browsers send `Sec-Fetch-*` only to https and to localhost.
 #[test]
 fn a_browser_gets_pages_by_plain_http_too() {
     let site = Site::new();

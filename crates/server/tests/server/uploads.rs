@@ -21,7 +21,7 @@ pub(crate) fn put(server: &Running, path: &str, fields: &[&str], body: &[u8]) ->
     client.reply()
 }
 
-/// The same by another client.
+/// The reply to such a request from another address.
 pub(crate) fn put_by_another(server: &Running, path: &str, body: &[u8]) -> Reply {
     let mut client = server.connect_from([127, 0, 0, 2].into());
     send(&mut client, "PUT", path, &[], body);

@@ -16,12 +16,12 @@ pub struct Client<S = TcpStream> {
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum End {
-    /// It was not read to its end.
+    /// The connection was not read to its end.
     #[default]
     Open,
-    /// In an orderly way.
+    /// The server closed it in an orderly way.
     Closed,
-    /// By a reset.
+    /// The server reset it.
     Reset,
 }
 
@@ -41,21 +41,21 @@ pub struct Reply {
 }
 
 impl Client {
-    /// A client of this connection.
+    /// Returns a client of this connection.
     pub fn new(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         Self { stream, bytes: Vec::new() }
     }
 
-    /// Sends no more, but goes on reading.
+    /// Closes the sending half of the connection.
     pub fn half_close(&self) {
         self.stream.shutdown(Shutdown::Write).unwrap();
     }
 }
 
 impl Client<UnixStream> {
-    /// A client of a socket with this path.
+    /// Returns a client that is connected to the socket with this path.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl Client<UnixStream> {
 }
 
 impl<S: Read + Write> Client<S> {
-    /// Over whatever carries bytes.
+    /// Returns a client of any stream of bytes.
     pub fn over(stream: S) -> Self {
         Self { stream, bytes: Vec::new() }
     }
@@ -98,12 +98,12 @@ impl<S: Read + Write> Client<S> {
         self.try_reply(verb != "HEAD")
     }
 
-    /// The reply to what was sent.
+    /// Reads the reply to what was sent.
     pub fn reply(&mut self) -> Reply {
         self.try_reply(true).unwrap()
     }
 
-    /// The reply, if it comes whole; `has_body` is false for replies to HEAD.
+    /// Reads the reply, if it comes whole; `has_body` is false for replies to HEAD.
     ///
     /// # Errors
     ///
@@ -170,7 +170,7 @@ impl<S: Read + Write> Client<S> {
         Some(self.bytes.windows(4).position(|four| four == b"\r\n\r\n")? + 4)
     }
 
-    /// The head of a reply, and nothing of its body.
+    /// Reads the head of a reply, and nothing of its body.
     ///
     /// # Errors
     ///
@@ -197,7 +197,7 @@ impl<S: Read + Write> Client<S> {
         Ok(Reply { status, head, fields, ..Reply::default() })
     }
 
-    /// So many bytes of a body.
+    /// Reads `len` bytes of a body.
     ///
     /// # Errors
     ///
@@ -209,14 +209,14 @@ impl<S: Read + Write> Client<S> {
         Ok(self.bytes.drain(..len).collect())
     }
 
-    /// Whether the server has closed this connection in an orderly way, without another byte.
+    /// Checks whether the server closes the connection in an orderly way, without another byte.
     pub fn is_closed(&mut self) -> bool {
         let rest = self.read_more().map_err(|error| error.kind());
         assert!(self.bytes.is_empty(), "{}", text(&self.bytes));
         rest == Err(ErrorKind::UnexpectedEof)
     }
 
-    /// How the connection ends, after however many bytes.
+    /// Reads to the end of the connection, and returns the number of bytes read.
     ///
     /// # Errors
     ///
@@ -225,7 +225,7 @@ impl<S: Read + Write> Client<S> {
         self.stream.read_to_end(&mut self.bytes)
     }
 
-    /// The same, of a client that reads nothing before the server has ended.
+    /// Waits until the server has ended, and only then reads to the end of the connection.
     ///
     /// # Errors
     ///
@@ -278,7 +278,7 @@ impl<S: Read + Write> Client<S> {
 }
 
 impl Reply {
-    /// The value of a field that is there once at the most.
+    /// Returns the value of a field that is there at most once.
     #[track_caller]
     pub fn field(&self, name: &str) -> Option<&str> {
         let mut found = self.fields.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
@@ -287,12 +287,12 @@ impl Reply {
         value
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     pub fn text(&self) -> String {
         text(&self.body)
     }
 
-    /// What a cache says it did.
+    /// Returns the `Cache-Status` field; empty if there is none.
     pub fn cache(&self) -> &str {
         self.field("cache-status").unwrap_or_default()
     }
@@ -304,13 +304,13 @@ impl Reply {
         assert!(self.body == body, "{} bytes are not the {} expected", self.body.len(), body.len());
     }
 
-    /// The status, which range of how many bytes, and the body.
+    /// Returns the status, the `Content-Range` and the body as text.
     pub fn part(&self) -> (u16, Option<&str>, String) {
         (self.status, self.field("Content-Range"), self.text())
     }
 }
 
-/// A request with a `Host` and these fields.
+/// Returns a request with a `Host` and these fields.
 pub fn request(verb: &str, path: &str, fields: &[&str]) -> String {
     let fields: String = fields.iter().flat_map(|field| [*field, "\r\n"]).collect();
     format!("{verb} {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n")

@@ -12,7 +12,7 @@ use crate::wait_until;
 /// A request as the server received it.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// How many came before it, over all connections.
+    /// The number of requests before it, over all connections.
     pub number: usize,
     /// The method.
     pub method: String,
@@ -71,7 +71,7 @@ type Answer = dyn Fn(&Request, &mut TcpStream) -> io::Result<()> + Send + Sync;
 /// A server, with a thread for each connection. Accepts no connection once it is dropped.
 #[derive(Debug)]
 pub struct Server {
-    /// Where it listens.
+    /// The address on which it listens.
     pub address: SocketAddr,
     shared: Arc<Shared>,
 }

@@ -23,7 +23,6 @@ use crate::files::lookup::{ServedEntry, find_current};
 use crate::files::open_files::is_missing;
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
-use crate::server::limits::disk_queue::ClientNet;
 use crate::server::sites::site::Site;
 use crate::uploads::random_bytes;
 use underpass_protocol::request::destination::Depth;
@@ -184,7 +183,7 @@ fn lock(
 ) -> Result<Lock, Errno> {
     let client = match &ctx.user {
         Some(user) => format!("user {user} {:x}", ctx.site().realm),
-        None => match ClientNet::of(ctx.peer.address()).address() {
+        None => match ctx.peer.client_net().address() {
             Some(address) => format!("network {address}"),
             None => "unix socket".to_owned(),
         },

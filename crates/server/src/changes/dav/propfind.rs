@@ -18,7 +18,6 @@ use crate::listing::make::{ListingPieces, list};
 use crate::listing::pack::Packing;
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
-use crate::server::limits::disk_queue::ClientNet;
 use underpass_protocol::request::target::Target;
 
 /// Answers a PROPFIND. The caller must have checked the right to read, or that something below the
@@ -105,7 +104,7 @@ async fn one(
         Err(_) => return ctx.error(500, ""),
     };
     // It waits in memory for a client that may not read it, as a listing does.
-    let client = ClientNet::of(ctx.peer.address());
+    let client = ctx.peer.client_net();
     let Some(pieces) = ListingPieces::whole(ctx.shared().listings.memory.reserve(client), body)
     else {
         return ctx.busy(503, "too many listings wait to be read");
@@ -132,7 +131,7 @@ async fn entries(
     let mut what = folder::request(ctx, path, query, false);
     what.properties = Some(request);
     let packing = what.packing;
-    let client = ClientNet::of(ctx.peer.address());
+    let client = ctx.peer.client_net();
     let task = ListTask { folder: FolderSource::Disk(folder), what };
     let (head, pieces) = match list(Arc::clone(ctx.site()), client, task).await {
         Ok((head, Some(pieces))) => (head, pieces),

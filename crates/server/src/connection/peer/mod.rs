@@ -25,6 +25,7 @@ use self::activity::CloseReason;
 use crate::connection::socket::{READABLE, Socket};
 use crate::observe::pending_entry::PendingEntry;
 use crate::server::limits::budget::BudgetShare;
+use crate::server::limits::disk_queue::ClientNet;
 use crate::server::listen::kind::ListenerKind;
 use crate::server::proxies::TrustedProxies;
 use underpass_protocol::request::Request;
@@ -126,6 +127,11 @@ impl Peer {
     /// Returns the address of the client of the present request; `None` over a unix socket.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.forwarded().client.or(self.origin.get())
+    }
+
+    /// Returns the unit by which that client shares what is bounded.
+    pub(crate) fn client_net(&self) -> ClientNet {
+        ClientNet::of(self.address())
     }
 
     fn forwarded(&self) -> Forwarded {

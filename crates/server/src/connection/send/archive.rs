@@ -12,7 +12,6 @@ use crate::archive::checksum::ChecksumResult;
 use crate::archive::checksum_task::{ChecksumTask, begin};
 use crate::connection::outcome::SendFailure;
 use crate::routing::response::ArchiveBody;
-use crate::server::limits::disk_queue::ClientNet;
 
 impl SlowResponse<'_> {
     /// Sends an archive, or ranges of one.
@@ -27,7 +26,7 @@ impl SlowResponse<'_> {
     /// Sends the parts of an archive; a failure is in the outcome.
     async fn send_archive_parts(&mut self, archive: ArchiveBody) {
         self.unread = Some(Unread::new(archive.max_unread));
-        let client = ClientNet::of(self.link.peer.address());
+        let client = self.link.peer.client_net();
         for (header, mut part) in archive.parts {
             if !header.is_empty()
                 && !self.send_chain(Chain::new().bytes(header), Confirm::HandedOver).await

@@ -7,11 +7,10 @@ use std::time::Instant;
 
 use tokio::task::JoinError;
 use tokio::time::timeout;
-use underpass_engine::Version;
+use underpass_engine::{Integrity, Version};
 
 use super::{SlowResponse, TICK};
 use crate::files::prefetch::{MissingRange, Residency};
-use crate::server::limits::disk_queue::ClientNet;
 
 impl SlowResponse<'_> {
     /// Has helpers bring in the pages of the next turn, if they are missing.
@@ -20,11 +19,14 @@ impl SlowResponse<'_> {
             let started = Instant::now();
             self.met_missing = true;
             let ahead = self.ahead.take().filter(|(part, _)| part.is(&missing));
-            let (fetch, helpers) = (self.fetch(&missing), &self.link.worker.helpers);
-            let client = ClientNet::of(self.link.peer.address());
+            let helpers = &self.link.worker.helpers;
+            let client = self.link.peer.client_net();
             let waited = match ahead {
                 Some((_, fetching)) => self.while_wanted(fetching).await,
-                None => self.while_wanted(helpers.run(client, fetch)).await,
+                None => {
+                    let fetching = helpers.run(client, self.fetch(&missing));
+                    self.while_wanted(fetching).await
+                }
             };
             let Some(waited) = waited else { return };
             residency.fetched(&missing, waited);
@@ -42,9 +44,10 @@ impl SlowResponse<'_> {
     /// Has a helper ask for the version of a file that is not local: the turn compares with what the
     /// kernel has in memory.
     pub(super) async fn refresh_version(&mut self, residency: &Residency) {
-        if let Some(file) = residency.remote().map(Arc::clone) {
-            let client = ClientNet::of(self.link.peer.address());
-            // What cannot be asked is seen by the turn.
+        let is_compared = self.integrity != Integrity::Fast;
+        if let Some(file) = residency.remote().filter(|_| is_compared).map(Arc::clone) {
+            let client = self.link.peer.client_net();
+            // The turn meets an error itself.
             let ask = move || Version::of(&file).is_ok();
             self.while_wanted(self.link.worker.helpers.run(client, ask)).await;
         }

@@ -1,5 +1,6 @@
 //! Closes files that are not local on helper threads: close(2) may wait for a server or a program, too.
 
+use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
@@ -10,10 +11,14 @@ use super::ServedFile;
 /// The open files that are not local. Each is kept here until nothing else keeps it, so that no
 /// worker closes one.
 #[derive(Debug, Default)]
-pub(crate) struct RemoteFiles {
-    open: Mutex<Vec<Arc<OwnedFd>>>,
-    /// Held by the helper that closes files, which may wait without end.
-    closing: Mutex<()>,
+pub(crate) struct RemoteFiles(Mutex<RemoteState>);
+
+#[derive(Debug, Default)]
+struct RemoteState {
+    /// The files, each with the device of its file system.
+    open: Vec<(u64, Arc<OwnedFd>)>,
+    /// The devices whose files a helper is closing, which may take forever.
+    closing: HashSet<u64>,
 }
 
 impl RemoteFiles {
@@ -22,11 +27,11 @@ impl RemoteFiles {
         if served.is_local {
             return;
         }
-        let packed = served.packed.iter().map(|(_, packed)| packed);
-        let mut open = lock(&self.open);
-        open.extend(packed.chain([served]).map(|one| Arc::clone(&one.file)));
-        let are_many = open.len() >= MANY;
-        drop(open);
+        let files = served.with_packed().map(|one| (one.version.device(), Arc::clone(&one.file)));
+        let mut state = lock(&self.0);
+        state.open.extend(files);
+        let are_many = state.open.len() >= MANY;
+        drop(state);
         if are_many {
             self.close_unused();
         }
@@ -34,19 +39,28 @@ impl RemoteFiles {
 
     /// Returns whether none is open.
     pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.open).is_empty()
+        lock(&self.0).open.is_empty()
     }
 
-    /// Closes the files that nothing else keeps. Only helpers may call this.
+    /// Closes the files that nothing else keeps, one file system after the other: one that does not
+    /// answer holds up a single helper. Only helpers may call this.
     pub(crate) fn close_unused(&self) {
-        let Ok(_closing) = self.closing.try_lock() else { return };
-        let mut open = lock(&self.open);
-        let is_used = |file: &Arc<OwnedFd>| Arc::strong_count(file) > 1;
-        let (used, unused): (Vec<_>, Vec<_>) = open.drain(..).partition(is_used);
-        *open = used;
-        drop(open);
-        // Others may open files meanwhile.
-        drop(unused);
+        loop {
+            let mut state = lock(&self.0);
+            let RemoteState { open, closing } = &mut *state;
+            let is_unused = |device: u64, file: &Arc<OwnedFd>| {
+                Arc::strong_count(file) == 1 && !closing.contains(&device)
+            };
+            let found = open.iter().find(|one| is_unused(one.0, &one.1)).map(|one| one.0);
+            let Some(device) = found else { return };
+            let unused: Vec<_> =
+                open.extract_if(.., |one| one.0 == device && is_unused(one.0, &one.1)).collect();
+            closing.insert(device);
+            drop(state);
+            // Others may open and close files meanwhile.
+            drop(unused);
+            lock(&self.0).closing.remove(&device);
+        }
     }
 }
 

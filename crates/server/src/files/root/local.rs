@@ -7,9 +7,14 @@ use rustix::fs::fstatfs;
 
 /// Returns whether a file is on a file system that asks no server and no other program.
 pub(crate) fn is_local(file: impl AsFd) -> bool {
+    is_of_kind(file, &LOCAL)
+}
+
+/// Returns whether the file system of a file has one of these numbers.
+pub(crate) fn is_of_kind(file: impl AsFd, kinds: &[u32]) -> bool {
     let kind = fstatfs(file).map(|facts| facts.f_type);
     #[allow(clippy::unnecessary_cast)] // the type differs by target
-    kind.is_ok_and(|kind| LOCAL.contains(&(kind as u32)))
+    kind.is_ok_and(|kind| kinds.contains(&(kind as u32)))
 }
 
 /// The numbers of linux/magic.h and of the file systems themselves: ext2 to ext4, XFS, Btrfs, tmpfs,

@@ -12,16 +12,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, StatxFlags, fstat, fsync, mkdirat,
-    openat, openat2, readlinkat, statx, syncfs,
+    CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fsync, mkdirat, openat, openat2,
+    readlinkat, syncfs,
 };
 use rustix::io::Errno;
 
 pub(crate) use self::hidden_names::is_incomplete;
 use self::hidden_names::{HiddenNames, ignores_case};
-pub(crate) use self::local::is_local;
+pub(crate) use self::local::{is_local, is_of_kind};
 use crate::server::settings::{ServeError, SiteSettings};
-use underpass_engine::{FileId, atomic_file, is_folder};
+use underpass_engine::{FileId, Version, atomic_file, is_folder};
 use underpass_protocol::response::media_types::MediaTypes;
 
 /// The served folder, or one served file in a folder.
@@ -60,9 +60,7 @@ impl Root {
     /// Returns whether the folder was removed, so that nothing is found in it any more.
     pub(crate) fn is_removed(&self) -> bool {
         // A network file system is not asked: no worker may wait for its server.
-        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-        let found = statx(&self.folder, c"", flags, StatxFlags::NLINK);
-        found.is_ok_and(|found| found.stx_nlink == 0)
+        Version::in_memory(&self.folder).is_ok_and(|now| now.links() == 0)
     }
 
     /// Returns whether one of two folders was the other one, or in it, when they were opened.

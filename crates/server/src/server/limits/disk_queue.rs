@@ -55,7 +55,7 @@ struct QueueState {
     /// The number of waiting jobs.
     count: usize,
     threads: usize,
-    /// The number of jobs being done by client; none is zero.
+    /// The number of running jobs of each client; none is zero.
     running: HashMap<ClientNet, usize>,
 }
 
@@ -137,8 +137,8 @@ impl DiskQueue {
         }
     }
 
-    /// Returns the number of threads that may work for one client: where there are several, a disk
-    /// that does not answer leaves some to others.
+    /// Returns the number of threads that may work for one client: half of more than two, so that a
+    /// disk that does not answer leaves some to other clients.
     fn share(&self) -> usize {
         if self.max_threads > 2 { self.max_threads / 2 } else { self.max_threads }
     }

@@ -54,9 +54,8 @@ impl HelperShares {
     fn of(&self, client: ClientNet) -> Arc<Semaphore> {
         let mut clients = self.clients.borrow_mut();
         if clients.len() >= MANY && !clients.contains_key(&client) {
-            clients.retain(|_, places| {
-                Arc::strong_count(places) > 1 || places.available_permits() < self.share
-            });
+            // Each taken place holds the semaphore.
+            clients.retain(|_, places| Arc::strong_count(places) > 1);
         }
         let places = clients.entry(client).or_insert_with(|| Arc::new(Semaphore::new(self.share)));
         Arc::clone(places)

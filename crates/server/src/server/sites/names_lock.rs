@@ -1,4 +1,4 @@
-//! The lock for names of files, which sites hold together that may serve the same files.
+//! The lock for names of files. Sites that may serve the same files share it.
 
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -10,10 +10,10 @@ use underpass_engine::wait::unpoison;
 pub(crate) struct NamesLock(Arc<RwLock<()>>);
 
 impl NamesLock {
-    /// Keeps other requests from giving or taking names. Between the last check of a conditional
-    /// request and its change none may do so; all others may at once.
-    pub(crate) fn hold(&self, is_conditional: bool) -> NamesGuard<'_> {
-        match is_conditional {
+    /// Keeps other requests from giving or taking names if `is_alone`, as between the last check of
+    /// a conditional request and its change; otherwise only those that have to be alone.
+    pub(crate) fn hold(&self, is_alone: bool) -> NamesGuard<'_> {
+        match is_alone {
             true => NamesGuard::Alone(unpoison(self.0.write())),
             false => NamesGuard::Together(unpoison(self.0.read())),
         }
@@ -27,7 +27,7 @@ impl NamesLock {
 
 /// Holds the names until it is dropped.
 pub(crate) enum NamesGuard<'s> {
-    /// Nobody else may give or take names.
+    /// No other request may give or take names.
     Alone(#[expect(dead_code, reason = "held")] RwLockWriteGuard<'s, ()>),
     /// Changes that depend on no other may do so too.
     Together(#[expect(dead_code, reason = "held")] RwLockReadGuard<'s, ()>),

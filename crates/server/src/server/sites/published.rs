@@ -96,8 +96,8 @@ fn share_names(sites: &mut [Site], before: &[Arc<Site>]) {
             sites[place].names = old.names.clone();
         }
         for earlier in 0..place {
-            if may_share_files(&sites[earlier], &sites[place]) {
-                let (kept, replaced) = (sites[earlier].names.clone(), sites[place].names.clone());
+            let (kept, replaced) = (sites[earlier].names.clone(), sites[place].names.clone());
+            if !kept.is_same(&replaced) && may_share_files(&sites[earlier], &sites[place]) {
                 let known = sites[..=place].iter_mut();
                 known
                     .filter(|it| it.names.is_same(&replaced))

@@ -1,6 +1,6 @@
 //! PATCH with `X-Update-Range`: writes into the middle of a file, or after its end. Once the body is
-//! complete, the new version is made in a separate file of what is there then, and the old one stays
-//! whole until that has its name.
+//! complete, the new version is made in a separate file, from the version that is there then. That
+//! stays whole until the new one has its name.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -32,7 +32,7 @@ pub(crate) fn patch(upload: &mut ActiveUpload<'_>) -> Result<Response> {
     let target = upload.target()?;
     let place = PatchPlace::find(upload, &target, &range)?;
     upload.check_room(&target, place.end)?;
-    // A body that does not come takes no more space than it has bytes.
+    // The file is not copied before the body is complete: one that never comes takes little space.
     let folder = target.folder.as_fd().try_clone_to_owned()?;
     let body = AtomicFile::create_in(folder, &target.name, target.mode())?;
     upload.reserve(&target, &body, 0, upload.expected().unwrap_or(0))?;

@@ -77,7 +77,10 @@ pub(crate) fn finish(
     mut options: FinishOptions<'_>,
 ) -> Result<Response> {
     let site = upload.site;
-    let digests = match upload.verify(new_file.file(), options.digest.take()) {
+    // Of a part that others came before, the body was compared with its digest.
+    let is_content_verified = options.part.is_some() && upload.content().start > 0;
+    let digest = options.digest.take();
+    let digests = match upload.verify(new_file.file(), digest, is_content_verified) {
         Ok(digests) => digests,
         Err(refusal) => {
             // Resuming it would only lead to the same refusal.
@@ -103,7 +106,7 @@ pub(crate) fn finish(
     };
     if site.settings.changes.sync {
         // The name, and what has changed since the bytes were synced: the mode and the properties.
-        // This is done without the lock, because a slow disk must not delay those of other sites.
+        // This is done without the lock: waiting for the disk must not delay other changes.
         fsync(&file).map_err(UploadRefusal::unsynced)?;
         sync_folder(&target.folder, fsync).map_err(UploadRefusal::unsynced)?;
     }

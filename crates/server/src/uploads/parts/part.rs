@@ -103,16 +103,10 @@ impl<'a> PartialUpload<'a> {
     ) -> Result<Option<UploadLock<'a>>> {
         let locks = &self.site.shared.uploads.locks;
         let lock = locks.try_acquire(&target.folder, &self.complete, &target.folder);
-        // The lock has ended with the descriptor for writing. A process that another thread has just
-        // started has a copy of that until it executes its program.
-        let deadline = Instant::now() + MAX_START;
-        while !try_lock(new_file.file(), &target.folder, &*self.name) {
-            let is_superseded = self.superseded().load(Ordering::Relaxed);
-            if is_superseded || Instant::now() >= deadline {
-                return Err(UploadRefusal::superseded());
-            }
-            thread::sleep(LOCK_INTERVAL);
-        }
+        // The lock ended with the descriptor for writing. A process that another thread has just
+        // started has a copy of that descriptor until it executes its program.
+        let attempt = || Ok(try_lock(new_file.file(), &target.folder, &*self.name).then_some(()));
+        self.wait_for_lock(MAX_START, attempt)?.ok_or_else(UploadRefusal::superseded)?;
         let renamed = new_file.rename_partial(OsStr::from_bytes(&self.complete));
         if self.lock.is_void() {
             return Err(UploadRefusal::superseded());
@@ -152,19 +146,32 @@ impl<'a> PartialUpload<'a> {
     /// server may serve the same folder, such as one that is about to be replaced.
     fn open_locked(&self, target: &UploadTarget) -> Result<AtomicFile> {
         let (name, mode) = (OsStr::from_bytes(&self.name), target.mode());
-        let deadline = Instant::now() + MAX_WAIT;
-        loop {
+        let attempt = || {
             let folder = target.folder.as_fd().try_clone_to_owned()?;
             let new_file =
                 AtomicFile::partial(folder, &target.name, name, mode, Existing::Replace)?;
-            if try_lock(new_file.file(), &target.folder, name) {
-                return Ok(new_file);
+            let is_locked = try_lock(new_file.file(), &target.folder, name);
+            Ok(is_locked.then_some(new_file))
+        };
+        self.wait_for_lock(MAX_WAIT, attempt)?.ok_or_else(|| UploadLockError::Kept.into())
+    }
+
+    /// Repeats an attempt to lock the part until it succeeds; `None` if none does within `max`.
+    fn wait_for_lock<T>(
+        &self,
+        max: Duration,
+        mut attempt: impl FnMut() -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        let deadline = Instant::now() + max;
+        loop {
+            if let Some(locked) = attempt()? {
+                return Ok(Some(locked));
             }
             if self.superseded().load(Ordering::Relaxed) {
                 return Err(UploadRefusal::superseded());
             }
             if Instant::now() >= deadline {
-                return Err(UploadLockError::Kept.into());
+                return Ok(None);
             }
             thread::sleep(LOCK_INTERVAL);
         }
@@ -185,7 +192,8 @@ impl<'a> PartialUpload<'a> {
         }
     }
 
-    /// Returns a flag that becomes true when another connection resumes the part.
+    /// Returns a flag that becomes true when another connection resumes the part, or begins it
+    /// anew.
     pub(crate) fn superseded(&self) -> Arc<AtomicBool> {
         self.lock.superseded()
     }
@@ -237,8 +245,8 @@ pub(crate) fn is_begun(upload: &ActiveUpload<'_>, target: &UploadTarget, id: Par
     upload.site.shared.uploads.locks.is_held(&target.folder, &name)
 }
 
-/// Returns the id of a part, made by `id` of the name of its file: of the part that is there, or
-/// else of a new one.
+/// Returns the id of the part of a file that exists, or else of a new one. `id` makes it from the
+/// name of the file at the site.
 pub(crate) fn id_at_site(
     site: &Site,
     target: &UploadTarget,
@@ -252,9 +260,10 @@ pub(crate) fn id_at_site(
     *ids.iter().find(is_there).unwrap_or(&ids[0])
 }
 
-/// Returns the ids that a part may have, first that of a new one. Another site may serve the same
-/// folder, so a name of the site belongs to that of the file, with a slash, which is in neither. The
-/// names of a site may change, and their order.
+/// Returns the ids that a part may have, first that of a new one. Each is made of a name of the
+/// site and that of the file, because another site may serve the same folder; the slash between
+/// them is in neither. There is one for each name of the site: names may be added, removed or
+/// reordered.
 fn ids_at_site(site: &Site, target: &UploadTarget, id: impl Fn(&[u8]) -> PartId) -> Vec<PartId> {
     let file = target.name.as_bytes();
     let mut names: Vec<_> = site.settings.names.iter().map(ToString::to_string).collect();
@@ -287,8 +296,7 @@ fn open_part(target: &UploadTarget, name: &[u8]) -> Result<Option<File>> {
     }
 }
 
-/// Checks the digest of a body that more is to follow. One that differs is cut off again, from `at`
-/// on.
+/// Checks the digest of the body of one part. A body that differs is cut off again, from `at` on.
 pub(crate) fn check_content(
     upload: &ActiveUpload<'_>,
     new_file: AtomicFile,
@@ -313,7 +321,7 @@ pub(crate) fn record_synced(
     new_file: &mut AtomicFile,
     len: u64,
 ) -> Result<()> {
-    // Otherwise another connection waits for the part, and will do so.
+    // A superseded part is synced by the connection that resumes it, or removed.
     if upload.site.settings.changes.sync && !upload.is_superseded() {
         new_file.sync()?;
         upload.site.shared.uploads.synced.record(new_file.file(), len);
@@ -368,7 +376,7 @@ pub(crate) fn keep_part(
     if new_file.keep_as(partial).is_err() {
         return;
     }
-    // Another process continues it when it is synced.
+    // No other process may continue it before it is synced.
     let _ = try_lock(&file, &target.folder, partial);
     // Syncing may take long: a client learns the length meanwhile, and waits for the lock.
     let is_synced = upload.site.settings.changes.sync && !lock.is_void();
@@ -402,8 +410,8 @@ pub(crate) fn copy_existing(upload: &ActiveUpload<'_>, file: &File, len: u64) ->
     }
 }
 
-/// The time that a process which was just started may have copies of descriptors.
+/// The time for which a process that was just started may have copies of descriptors.
 const MAX_START: Duration = Duration::from_secs(1);
 
-/// The interval at which a part is tried that another process holds.
+/// The interval between attempts to lock a part that another process holds.
 const LOCK_INTERVAL: Duration = Duration::from_millis(50);

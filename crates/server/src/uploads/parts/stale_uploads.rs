@@ -1,5 +1,6 @@
 //! Removes parts of files that have waited too long for their rest. Otherwise every abandoned
-//! upload would take its space forever.
+//! upload would take its space forever. Folders that a killed server had moved aside get their
+//! names back.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -163,7 +164,7 @@ struct IdlePart<'s> {
 fn lock_idle<'s>(site: &'s Site, folder: &OwnedFd, name: &[u8]) -> Option<IdlePart<'s>> {
     let lock = site.shared.uploads.locks.try_acquire(folder, name, folder)?;
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    // A folder has no lock.
+    // A folder cannot be opened for writing, and needs no lock.
     let file = openat(folder, OsStr::from_bytes(name), flags, Mode::empty()).ok();
     let locked = file.as_ref().map(|file| flock(file, FlockOperation::NonBlockingLockExclusive));
     match locked {

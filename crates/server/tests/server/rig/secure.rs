@@ -113,6 +113,6 @@ pub fn over(stream: TcpStream, config: &Arc<ClientConfig>) -> Secure {
 
 /// Whether the server has said that nothing more follows, without another byte.
 pub fn gets_close_notify(client: &mut Secure) -> bool {
-    // rustls fails if the connection ends and nobody has said so.
+    // rustls fails if the connection ends without a close_notify.
     matches!(client.stream.read(&mut [0]), Ok(0))
 }

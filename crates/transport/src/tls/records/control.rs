@@ -29,8 +29,8 @@ const UNEXPECTED_MESSAGE: u8 = 10;
 const ILLEGAL_PARAMETER: u8 = 47;
 const DECODE_ERROR: u8 = 50;
 const USER_CANCELED: u8 = 90;
-/// The client has no certificate, and the server requires one.
-const NO_CERTIFICATE: u8 = 116;
+/// The alert `certificate_required`: the server requires a certificate, and the client has sent none.
+const ALERT_CERTIFICATE_REQUIRED: u8 = 116;
 
 const WARNING: u8 = 1;
 const FATAL: u8 = 2;
@@ -144,7 +144,7 @@ impl ControlReader {
                 Ok(None)
             }
             WARNING => Err(ProtocolError::because(DECODE_ERROR)),
-            FATAL if description == NO_CERTIFICATE => {
+            FATAL if description == ALERT_CERTIFICATE_REQUIRED => {
                 Err(ProtocolError { alert: None, errno: CERTIFICATE_REQUIRED })
             }
             FATAL => Err(ProtocolError { alert: None, errno: Errno::CONNRESET }),
