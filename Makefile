@@ -27,6 +27,7 @@ test:
 
 # The same with many more rounds of what is tried at random.
 test-all:
+	UNDERPASS_FULL=1 scripts/features
 	UNDERPASS_KILLS=100 UNDERPASS_CUTS=30 UNDERPASS_FULL=1 FUZZ_SECONDS=30 $(MAKE) test
 
 # The tests of the wheel alone.

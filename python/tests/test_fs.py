@@ -225,6 +225,8 @@ def test_passwords_are_for_parts_and_whole_files(folder):
     (folder / "data").mkdir()
     (folder / "data/file").write_text("text")
     with underpass.Server("data", auth=["me:secret@/"]) as server:
+        with pytest.raises(TypeError, match="user"):
+            fsspec.filesystem("underpass+http", user="me")
         fs = fsspec.filesystem("underpass+http", user=("me", "secret"))
         fs.get_file(server.url + "file", "fetched")
         assert fs.cat_file(server.url + "file") == b"text"
