@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -157,6 +157,19 @@ fn what_a_dead_process_left_is_removed_and_what_a_live_one_has_is_not() {
     cp_in(here.path(), &["-aT", "s", "k"]).succeeded();
     assert_eq!(names(here.path()), [&other, "k", "s"]);
     assert_eq!(names(&here.path().join("k")), [&source, "below", "one", "two"]);
+}
+
+#[test]
+fn an_empty_folder_that_a_killed_process_could_not_mark_is_removed() {
+    let here = folder();
+    plant(here.path());
+    let [new, open] =
+        [1, 2].map(|number| here.path().join(hidden_name(OsStr::new("k"), Some(number))));
+    for (path, mode) in [(&new, 0o700), (&open, 0o755)] {
+        fs::DirBuilder::new().mode(mode).create(path).unwrap();
+    }
+    cp_in(here.path(), &["-a", "s", "k"]).succeeded();
+    assert!(!new.exists() && open.exists());
 }
 
 #[test]

@@ -240,8 +240,16 @@ pub(crate) fn is_left_folder(
     parent: &OwnedFd,
     hidden: &CStr,
 ) -> bool {
-    fstat(folder).is_ok_and(|stat| stat.st_uid == settings.owner.0)
-        && hidden_names::is_marked(folder, parent, hidden)
+    fstat(folder).is_ok_and(|stat| {
+        // A process that was killed before it could mark its folder had put nothing in it.
+        let is_new = || stat.st_mode & 0o777 == 0o700 && is_empty(folder);
+        stat.st_uid == settings.owner.0
+            && (hidden_names::is_marked(folder, parent, hidden) || is_new())
+    })
+}
+
+fn is_empty(folder: &OwnedFd) -> bool {
+    atomic_file::names(folder).is_ok_and(|names| names.is_empty())
 }
 
 /// Removes what a dead process of this user has left under a hidden name, if that has its mark.
