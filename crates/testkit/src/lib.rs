@@ -116,6 +116,12 @@ pub fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
+/// Returns whether everything is tried, at full size: `UNDERPASS_FULL` is set, and not 0.
+#[must_use]
+pub fn is_full() -> bool {
+    std::env::var_os("UNDERPASS_FULL").is_some_and(|value| value != "0")
+}
+
 /// Reports that a test cannot run here.
 ///
 /// # Panics

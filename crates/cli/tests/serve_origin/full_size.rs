@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use underpass_testkit::free_port;
+use underpass_testkit::{free_port, is_full};
 
 use crate::node::{Client, Node};
 use crate::rig::{Running, folder, has, noise, underpass, until};
@@ -16,11 +16,6 @@ use crate::scale::{config, start};
 use crate::scripted_origin::{Gate, Object, Origin, Request, Sending};
 
 const MIB: u64 = 1 << 20;
-
-/// Whether the sizes are those of the promises.
-fn is_full() -> bool {
-    std::env::var_os("UNDERPASS_FULL").is_some_and(|value| value != "0")
-}
 
 /// One of two numbers: the second one at full size.
 fn sized(small: u64, full: u64) -> u64 {
