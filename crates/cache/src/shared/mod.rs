@@ -3,24 +3,24 @@
 mod client_limits;
 mod expiry;
 mod folders;
+mod objects;
 mod popularity;
 mod room;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
 pub(crate) use client_limits::{ClientLimits, Permit};
 use expiry::Expiry;
 use folders::Folders;
 pub(crate) use folders::{FolderOutcome, FolderState};
+use objects::Objects;
 use popularity::Popularity;
 pub(crate) use room::{extent_end, is_full};
-use underpass_engine::wait::lock;
 use underpass_engine::{PipePool, Report};
 use underpass_protocol::caching::Use;
 
@@ -60,7 +60,7 @@ pub(crate) struct Shared {
     pub(crate) expiry: Expiry,
     pub(crate) popularity: Popularity,
     pub(crate) folders: Folders,
-    objects: Mutex<HashMap<KeyDigest, Arc<CachedObject>>>,
+    objects: Objects,
     observer: OnceLock<CacheObserver>,
     /// Whether the loss of the folder was reported.
     is_gone: AtomicBool,
@@ -197,7 +197,7 @@ impl Shared {
             saves: Pool::new("save", 1, MAX_WAITING),
             null,
             counters: Counters::default(),
-            objects: Mutex::default(),
+            objects: Objects::default(),
             observer: OnceLock::new(),
             is_gone: AtomicBool::new(false),
             cannot_store: AtomicBool::new(false),
@@ -242,8 +242,7 @@ impl Shared {
             }
             Restored::Empty => {}
         }
-        let objects: Vec<_> = lock(&self.objects).values().cloned().collect();
-        for object in objects {
+        for object in self.objects.all() {
             object.detach();
         }
         self.quota.forget_all();
@@ -264,35 +263,38 @@ impl Shared {
 
     /// Returns the object of a key, which may be new.
     pub(crate) fn object(self: &Arc<Self>, key: &CacheKey) -> Arc<CachedObject> {
-        let mut objects = lock(&self.objects);
-        if let Some(object) = objects.get(key.digest()) {
-            return Arc::clone(object);
-        }
-        let mut forgotten = Vec::new();
-        let max = self.options.max_in_memory;
-        if objects.len() >= max {
-            // On the disk they stay.
-            let is_idle =
-                |object: &Arc<CachedObject>| Arc::strong_count(object) == 1 && object.is_idle();
-            let idle = objects.iter().filter(|(_, object)| is_idle(object));
-            let idle: Vec<_> = idle.map(|(digest, _)| *digest).take(max / 8 + 1).collect();
-            forgotten.extend(idle.iter().filter_map(|digest| objects.remove(digest)));
-        }
-        let object = Arc::new(CachedObject::new(key.clone()));
-        objects.insert(*key.digest(), Arc::clone(&object));
-        drop(objects);
+        let (object, forgotten) = self.objects.get_or_insert(key, self.options.max_in_memory);
         if !forgotten.is_empty() {
-            let shared = Arc::downgrade(self);
-            let (dirty, clean): (Vec<_>, Vec<_>) =
-                with_versions(forgotten).partition(|(_, version)| version.is_dirty());
-            self.loads.run(move || drop(clean));
-            match self.saves.has_waiting() {
-                false => self.saves.run(move || Self::save(&shared, dirty)),
-                // A disk that syncs too slowly holds up nothing; a power failure costs these.
-                true => self.loads.run(move || drop(dirty)),
-            };
+            self.release(forgotten);
         }
         object
+    }
+
+    /// Syncs and closes objects that leave memory; on the disk they stay.
+    fn release(self: &Arc<Self>, objects: Vec<KeyDigest>) {
+        let is_dirty = |digest: &_| self.current(digest).is_some_and(|version| version.is_dirty());
+        // If the disk syncs too slowly, that holds up nothing; a power failure costs these.
+        let (dirty, clean): (Vec<_>, Vec<_>) = match self.saves.has_waiting() {
+            false => objects.into_iter().partition(is_dirty),
+            true => (Vec::new(), objects),
+        };
+        for (pool, is_saved, objects) in [(&self.saves, true, dirty), (&self.loads, false, clean)] {
+            let (shared, job) = (Arc::downgrade(self), objects.clone());
+            let run = move || job.iter().for_each(|digest| Self::let_go(&shared, digest, is_saved));
+            if !objects.is_empty() && !pool.run(run) {
+                objects.iter().for_each(|digest| self.objects.release(digest));
+            }
+        }
+    }
+
+    /// Lets an object leave memory, after its new bytes were synced if they are to be.
+    fn let_go(shared: &Weak<Self>, digest: &KeyDigest, is_saved: bool) {
+        let object = || shared.upgrade()?.objects.get(digest);
+        let object = if is_saved { object() } else { None };
+        Self::save(shared, with_versions(object.into_iter().collect()).collect());
+        if let Some(shared) = shared.upgrade() {
+            shared.objects.release(digest);
+        }
     }
 
     /// Syncs new bytes of versions to the disk. One whose sync failed is dropped, because any of
@@ -360,20 +362,18 @@ impl Shared {
 
     /// Returns all objects in memory that are stored, each with its version.
     pub(crate) fn stored(&self) -> Vec<(Arc<CachedObject>, Arc<ObjectVersion>)> {
-        let objects: Vec<_> = lock(&self.objects).values().cloned().collect();
-        with_versions(objects).collect()
+        with_versions(self.objects.all()).collect()
     }
 
     /// Returns the version of an object that is in memory.
     fn current(&self, digest: &KeyDigest) -> Option<Arc<ObjectVersion>> {
-        let object = lock(&self.objects).get(digest).cloned();
-        object.and_then(|object| object.current())
+        self.objects.get(digest).and_then(|object| object.current())
     }
 
     /// Removes an object from the disk and from memory; returns whether there was one. Its readers
     /// still get all of it.
     pub(crate) fn remove(&self, digest: &KeyDigest) -> io::Result<bool> {
-        let object = lock(&self.objects).get(digest).cloned();
+        let object = self.objects.get(digest);
         let _files = object.as_ref().map(|object| object.lock_files());
         let was_open = object.as_ref().is_some_and(|object| object.detach());
         let was_counted = self.quota.removed(digest) > 0;

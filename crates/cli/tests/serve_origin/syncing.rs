@@ -76,7 +76,10 @@ fn neither_new_objects_nor_stored_ones_wait_for_those_that_leave_memory() {
     server.child.kill().unwrap();
     server.child.wait().unwrap();
     let node = Node::traced_on(cache, &strace, &origin.url(), &[]);
-    (0..200).for_each(|number| node.get(&format!("/{number}")).is(200, b"hello"));
+    // Once more, also those that are being synced.
+    for number in (0..200).chain(0..200) {
+        node.get(&format!("/{number}")).is(200, b"hello");
+    }
     let kept = node.get("/kept");
     kept.is(200, b"hello");
     assert!(kept.cache().starts_with("underpass; hit"), "{}", kept.cache());
