@@ -396,7 +396,10 @@ impl Fetch<'_> {
         };
         // The stored version is out of date.
         self.withdraw();
-        self.object().state().no_room_until = Some(Instant::now() + NO_ROOM_TIME);
+        let mut state = self.object().state();
+        // It may be known to be too large.
+        state.no_room_until = state.no_room_until.max(Some(Instant::now() + NO_ROOM_TIME));
+        drop(state);
         let version = Arc::new(ObjectVersion::relayed(Arc::new(file), head));
         let (shared, object) = (Arc::clone(self.shared), Arc::clone(self.object()));
         let (of_job, cdn_loop) = (Arc::clone(&version), self.wanted.cdn_loop.clone());

@@ -172,7 +172,7 @@ pub fn interpret_response(
     let is_resumed = request.version.is_some();
     match response.status {
         206 => part(request, response),
-        200 => Ok(whole(request, response)),
+        200 => whole(request, response),
         304 if request.unless.is_some() => Ok(Interpretation::Unmodified),
         // Our own server says 409 for a part of a file that was replaced.
         409 | 412 | 416 if is_resumed => Ok(Interpretation::Changed),
@@ -182,15 +182,23 @@ pub fn interpret_response(
 }
 
 /// Interprets a 200: the whole file, which also replaces a part of a version that has changed (RFC
-/// 9110 13.1.5).
-fn whole(request: &FileRequest, response: &Response) -> Interpretation {
+/// 9110 13.1.5). A `Content-Range` of less than that has no meaning there (RFC 9110 14.4), but some
+/// gateways answer so with a part.
+fn whole(request: &FileRequest, response: &Response) -> Result<Interpretation, ClientError> {
     let total = length(response);
+    let text = response.fields.text("content-range").unwrap_or_default();
+    if let Some((range, of)) = content_range(text)
+        && (range.start > 0 || of.is_some_and(|of| of != range.end))
+    {
+        let (problem, value) = ("a part instead of the whole: Content-Range", text.to_owned());
+        return Err(InvalidResponse::ContentRange { problem, value }.into());
+    }
     let is_changed = request.version.as_ref().is_some_and(|(version, known)| {
         request.range.is_some_and(|(from, _)| from > 0)
             || (known.is_some() && *known != total)
             || version.is_denied_by(response)
     });
-    if is_changed { Interpretation::Changed } else { Interpretation::Whole { total } }
+    Ok(if is_changed { Interpretation::Changed } else { Interpretation::Whole { total } })
 }
 
 /// Interprets a 206 (RFC 9110 15.3.7): it may be shorter than requested, but must begin there and
