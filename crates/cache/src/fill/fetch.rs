@@ -107,18 +107,21 @@ impl Fetch<'_> {
                     self.withdraw();
                     return self.fetch_new(None);
                 }
-                current.describe(|head| *head = newer);
+                current.change_head(|head| *head = newer);
                 if let Some(connection) = answer.connection.finish(&answer.response) {
                     self.shared.origins.recycle(origin, connection);
                 }
                 self.guard.finish(FetchOutcome::Valid(Arc::clone(current), 304));
+                // Clients need not wait for it.
+                current.write_head();
             }
             // The connection is dropped with its body, which is stored already.
             Ok(received) if self.is_same(&received.answer.response, &head) => {
-                current.describe(|head| {
+                current.change_head(|head| {
                     head.renew(&received.answer.response, self.requested, self.epoch())
                 });
                 self.guard.finish(FetchOutcome::Valid(Arc::clone(current), 200));
+                current.write_head();
             }
             // It confirms another version.
             Ok(received) if received.answer.response.status == 304 => self.fetch_new(None),

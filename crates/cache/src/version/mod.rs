@@ -337,7 +337,17 @@ impl ObjectVersion {
 
     /// Changes the metadata of the object, in memory and on the disk.
     pub(crate) fn describe(&self, change: impl FnOnce(&mut StoredHead)) {
+        self.change_head(change);
+        self.write_head();
+    }
+
+    /// Changes the metadata of the object in memory.
+    pub(crate) fn change_head(&self, change: impl FnOnce(&mut StoredHead)) {
         change(Arc::make_mut(&mut lock(&self.head)));
+    }
+
+    /// Writes the metadata of the object to the disk, and waits until it is synced.
+    pub(crate) fn write_head(&self) {
         if let Some(journal) = self.journal() {
             // If that fails, a later process validates the object again.
             let _ = journal.describe(|| StoredHead::clone(&self.head()));

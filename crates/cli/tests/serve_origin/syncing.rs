@@ -85,3 +85,24 @@ fn neither_new_objects_nor_stored_ones_wait_for_those_that_leave_memory() {
     assert!(kept.cache().starts_with("underpass; hit"), "{}", kept.cache());
     end_tracer(&node);
 }
+
+#[test]
+fn a_validation_does_not_wait_for_a_disk_that_syncs() {
+    if !has("strace") {
+        return;
+    }
+    let origin = Origin::of(&Object::new(b"hello".to_vec(), "a").with("Cache-Control: no-cache"));
+    let node = Node::new(&origin.url(), &[]);
+    node.get("/a").is(200, b"hello");
+    until_stored(&node, 5);
+    let Node { cache, mut server } = node;
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let strace = ["-e", "trace=fdatasync", "-e", ENDLESS];
+    let node = Node::traced_on(cache, &strace, &origin.url(), &[]);
+    node.get("/a").is(200, b"hello");
+    let validations =
+        origin.requests().iter().filter(|request| request.field("if-none-match").is_some()).count();
+    assert_eq!(validations, 1);
+    end_tracer(&node);
+}
