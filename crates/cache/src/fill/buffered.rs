@@ -49,7 +49,10 @@ impl BufferedResponse {
         let OriginResponse { answer, base, has_secrets, .. } = received;
         let (mut connection, response) = (answer.connection, answer.response);
         let times = ResponseTimes { requested, received: SystemTime::now() };
-        let body = connection.incoming().memory(response.framing, MAX_BODY);
+        let incoming = connection.incoming();
+        let deadline = incoming.set_deadline(Some(Instant::now() + MAX_BODY_TIME));
+        let body = incoming.memory(response.framing, MAX_BODY);
+        incoming.set_deadline(deadline);
         let connection = (body.is_ok() && response.keeps_alive).then_some(connection);
         let status = response.status;
         let mut fields = stored_fields(&response);
@@ -104,6 +107,9 @@ const MESSAGE_FIELDS: [&str; 3] = ["content-type", "etag", "last-modified"];
 
 /// The maximum size of a body in memory, in bytes.
 const MAX_BODY: usize = 16 << 10;
+
+/// The maximum time in which a body in memory arrives: clients wait for it.
+const MAX_BODY_TIME: Duration = Duration::from_secs(5);
 
 /// The maximum time for which a response without an object is reused: errors are often temporary.
 const MAX_TIME: Duration = Duration::from_secs(10);

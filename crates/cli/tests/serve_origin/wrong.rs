@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::node::{End, Node};
 use crate::rig::{folder, noise, run, until};
-use crate::scripted_origin::{Object, Origin};
+use crate::scripted_origin::{Gate, Object, Origin};
 
 const MIB: usize = 1 << 20;
 
@@ -243,6 +243,21 @@ fn an_origin_whose_head_has_no_end_is_given_up() {
     let reply = node.get("/a");
     assert_eq!(reply.status, 504);
     assert!(reply.cache().contains("detail=origin-timeout"), "{}", reply.cache());
+}
+
+#[test]
+fn an_error_page_that_comes_too_slowly_is_replaced() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let origin = Origin::new(move |_, sending| {
+        sending.head("HTTP/1.1 404 Not Found\nContent-Length: 100");
+        sending.raw(b"a");
+        held.wait();
+        sending.closes = true;
+    });
+    let node = Node::new(&origin.url(), &[]);
+    assert_eq!(node.get("/a").status, 404);
+    gate.open();
 }
 
 #[test]
