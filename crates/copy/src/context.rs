@@ -49,6 +49,8 @@ pub(crate) struct CopyContext<'a> {
     problems: Mutex<Problems>,
     /// The folder that the sources are put in.
     pub(crate) target: OnceLock<Arc<DirPair>>,
+    /// The folder that the only source is copied to; `None` if there are several.
+    pub(crate) sole_folder: OnceLock<Option<OwnedFd>>,
     /// Held while the observer answers a question.
     questions: Mutex<()>,
     /// Each folder that a source is copied to.
@@ -136,6 +138,7 @@ impl<'a> CopyContext<'a> {
             is_over: AtomicBool::new(false),
             problems: Mutex::default(),
             target: OnceLock::new(),
+            sole_folder: OnceLock::new(),
             questions: Mutex::default(),
             made: Mutex::default(),
             entered: Mutex::default(),
@@ -231,7 +234,9 @@ impl<'a> CopyContext<'a> {
     /// Records what could not be copied. The rest goes on, unless all of it would fail in the same
     /// way.
     pub(crate) fn problem(&self, failure: CopyError) {
-        if self.target.get().is_some_and(|top| failure.fails_all(&top.target)) {
+        let sole_folder = self.sole_folder.get().and_then(Option::as_ref);
+        let folder = sole_folder.or_else(|| self.target.get().map(|top| &top.target));
+        if folder.is_some_and(|folder| failure.fails_all(folder)) {
             self.is_over.store(true, Ordering::Relaxed);
         }
         self.lacks(failure);

@@ -101,7 +101,7 @@ impl CopyError {
     }
 }
 
-/// Returns whether a file with this many bytes could be made in a folder.
+/// Returns whether a folder has room for a file with this many bytes, as far as is known.
 fn has_room(folder: impl AsFd, len: u64) -> bool {
     let made = || -> io::Result<()> {
         let found = fstatvfs(&folder)?;
@@ -115,7 +115,10 @@ fn has_room(folder: impl AsFd, len: u64) -> bool {
         file.reserve(len)?;
         Ok(check_writes(file.file())?)
     };
-    made().is_ok()
+    // Where no file may be made, nothing is known.
+    !made().is_err_and(|error| {
+        matches!(Errno::from_io_error(&error), Some(Errno::NOSPC | Errno::DQUOT))
+    })
 }
 
 /// The room beyond that of the file, in bytes, which a disk has that is not full.

@@ -149,6 +149,9 @@ fn copy_rounds(context: &CopyContext<'_>, mut plan: CopyPlan) -> CopyTotals {
     };
     let is_alone =
         named.len() == 1 && !rounds.iter().flatten().any(|it| it.kind == FileType::Directory);
+    if named.len() > 1 {
+        context.sole_folder.get_or_init(|| None);
+    }
     let top = begin(context, plan, is_alone);
     for name in named.iter().filter(|name| hidden_names::is_hidden(name)) {
         context.hidden_names.take(&top.target, name, NameUse::Entry);

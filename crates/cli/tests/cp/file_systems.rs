@@ -329,6 +329,26 @@ fn a_full_disk_leaves_whole_files_and_is_resumed() {
 }
 
 #[test]
+fn a_full_disk_that_is_the_target_itself_ends_the_copy() {
+    let Some(small) = Mounted::new(FileSystem::Tmpfs, 8) else { return };
+    let (here, root) = (folder(), small.root());
+    for number in 0..6 {
+        let inner = here.path().join(number.to_string());
+        fs::create_dir(&inner).unwrap();
+        for file in 0..40 {
+            noise_file(&inner, &file.to_string(), 100_000);
+        }
+    }
+    let finished = cp_in(here.path(), &["-aT", ".", root.to_str().unwrap()]);
+    assert_eq!(finished.code(), Some(1), "{}", finished.stderr);
+    assert!(finished.stderr.lines().count() < 20, "{}", finished.stderr);
+    for folder in names(&root) {
+        let is_whole = names(&root.join(&folder)).len() == 40;
+        assert!(is_whole || folder.starts_with('.'), "{folder}");
+    }
+}
+
+#[test]
 fn from_one_file_system_to_another() {
     let mounted: Vec<_> = ALL.iter().filter_map(|kind| Mounted::new(*kind, 64)).collect();
     for from in &mounted {

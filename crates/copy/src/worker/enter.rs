@@ -323,6 +323,7 @@ impl CopyWorker<'_> {
         }
         if is_top {
             lock(&self.context.made).push(FileId::of(&target));
+            self.context.sole_folder.get_or_init(|| made.folder.try_clone().ok());
         }
         Ok(())
     }
