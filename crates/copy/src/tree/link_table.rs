@@ -21,7 +21,7 @@ use crate::files::replace::{Backups, place};
 use crate::options::Follow;
 use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
-use crate::tree::path_chain::PathChain;
+use crate::tree::path_chain::{PathChain, open_named};
 
 /// Files with several names that were found so far.
 #[derive(Debug)]
@@ -223,15 +223,8 @@ impl CopyLocation {
         if let Some(mine) = self.folder.upgrade() {
             return link((mine.target.as_fd(), &self.name), folder, name, is_new, backups);
         }
-        // A folder above may get its name at this very moment.
-        let mut found = self.open();
-        for _ in 0..100 {
-            match found {
-                Err(Errno::NOENT) => found = self.open(),
-                _ => break,
-            }
-        }
-        link((found?.as_fd(), &self.name), folder, name, is_new, backups)
+        let found = open_named(|| self.open())?;
+        link((found.as_fd(), &self.name), folder, name, is_new, backups)
     }
 
     /// Opens the folder, one name after the other.

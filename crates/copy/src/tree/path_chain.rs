@@ -4,7 +4,9 @@ use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::thread;
 
+use rustix::io::Errno;
 use underpass_engine::wait::lock;
 
 /// The names that lead to a folder and its copy. It outlives the descriptors, as names are cheap.
@@ -59,6 +61,21 @@ impl PathChain {
         names
     }
 }
+
+/// Opens something by the [names](PathChain::names) of a target, again if a folder above gets its
+/// own name at this very moment.
+pub(crate) fn open_named<T>(open: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
+    for _ in 0..MAX_RENAMES {
+        match open() {
+            Err(Errno::NOENT) => thread::yield_now(),
+            opened => return opened,
+        }
+    }
+    open()
+}
+
+/// The number of attempts to open what is renamed meanwhile. Each folder above is renamed once.
+const MAX_RENAMES: usize = 1000;
 
 impl Drop for PathChain {
     fn drop(&mut self) {

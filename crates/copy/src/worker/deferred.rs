@@ -17,6 +17,7 @@ use crate::attributes::inherited::InheritedAttrs;
 use crate::error::{At, Result};
 use crate::options::Follow;
 use crate::tree::dir_pair::{DirOrigin, DirPair};
+use crate::tree::path_chain::open_named;
 use crate::tree::task::{DeferredDir, FolderTask};
 use crate::worker::CopyWorker;
 
@@ -67,7 +68,8 @@ impl CopyWorker<'_> {
         let to = || chain.path(|chain| Some(chain.target.clone()));
         let source = open(&later.top.source, &chain.sources(), true).at("opening", from)?;
         same(&source, FileId::of(&later.stat), from)?;
-        let target = open(&later.top.target, &chain.names(), false).at("opening", to)?;
+        let target = open_named(|| open(&later.top.target, &chain.names(), false));
+        let target = target.at("opening", to)?;
         same(&target, later.target, to)?;
         let inherited = match later.origin {
             DirOrigin::Existing => attributes::inherited::inherited(target.as_fd()),
