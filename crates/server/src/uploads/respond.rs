@@ -1,9 +1,8 @@
-//! Answers requests for uploads, each on a thread of its own.
+//! Answers requests for uploads, each on a thread that it has for itself.
 
 use std::borrow::Cow;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::thread;
 use std::time::Instant;
 
 use tokio::sync::oneshot;
@@ -37,8 +36,8 @@ pub(crate) fn tick(shared: &Shared, sites: &Sites, now: Instant) {
     }
 }
 
-/// Answers a request for an upload: receives it on a thread of its own, which may wait for its
-/// client and for the disk. The caller must have checked the right to write.
+/// Answers a request for an upload: receives it on a thread that may wait for its client and for
+/// the disk. The caller must have checked the right to write.
 pub(crate) async fn respond(
     ctx: &RequestContext<'_>,
     target: &Target<'_>,
@@ -82,9 +81,8 @@ pub(crate) async fn respond(
         // The connection may be gone already.
         let _ = sender.send(outcome);
     };
-    let thread = thread::Builder::new().name("upload".to_owned()).stack_size(STACK);
     // The bytes that were read ahead are lost with the closure, and the connection with them.
-    if thread.spawn(work).is_err() {
+    if !ctx.shared().uploads.threads.run(work) {
         return refused(refusal::too_many(), BodyState::Incomplete);
     }
     match outcome.await {
@@ -96,6 +94,3 @@ pub(crate) async fn respond(
         Err(_) => refused(ctx.error(500, ""), BodyState::Incomplete),
     }
 }
-
-/// The number of bytes for the stack of a receiving thread.
-const STACK: usize = 256 << 10;

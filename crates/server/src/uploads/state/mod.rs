@@ -8,6 +8,7 @@ mod patch_turns;
 pub(crate) mod random;
 pub(crate) mod slots;
 pub(crate) mod sync_tracker;
+mod threads;
 pub(crate) mod unfinished;
 mod uploads;
 

@@ -18,7 +18,7 @@ use underpass_protocol::upload::Owner;
 #[derive(Debug)]
 pub(crate) struct Slots {
     /// The maximum number.
-    max: usize,
+    pub(super) max: usize,
     taken: Mutex<TakenSlots>,
 }
 

@@ -10,11 +10,13 @@ use crate::uploads::state::part_versions::PartVersions;
 use crate::uploads::state::patch_turns::PatchTurns;
 use crate::uploads::state::slots::Slots;
 use crate::uploads::state::sync_tracker::SyncTracker;
+use crate::uploads::state::threads::UploadThreads;
 
 /// The state that the uploads of all workers share.
 #[derive(Debug)]
 pub(crate) struct Uploads {
     pub(crate) slots: Arc<Slots>,
+    pub(crate) threads: UploadThreads,
     pub(crate) locks: UploadLocks,
     /// Held while space is reserved.
     pub(crate) reserving: Mutex<()>,
@@ -30,8 +32,10 @@ pub(crate) struct Uploads {
 impl Uploads {
     /// Creates the state without uploads. It must be called before the server is confined.
     pub(crate) fn new() -> Self {
+        let slots = Slots::new(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX));
         Self {
-            slots: Arc::new(Slots::new(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX))),
+            threads: UploadThreads::new(slots.max),
+            slots: Arc::new(slots),
             locks: UploadLocks::default(),
             reserving: Mutex::default(),
             pipes: PipePool::default(),
