@@ -1,5 +1,6 @@
 //! Answers requests that change something: checks whether they may, and runs them on a helper.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use rustix::fs::fstat;
@@ -34,7 +35,7 @@ use underpass_protocol::response::conditional::{
 };
 
 /// Answers a request to change the entry at a path, or for the state of an upload to it. The caller
-/// must have checked the right to write there.
+/// must have checked the right to write there; that to write to where links lead is checked here.
 pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     if !ctx.request.method.changes() {
         return match refuse_foreign(ctx) {
@@ -76,17 +77,19 @@ async fn run(
     target: &Target<'_>,
     should_continue: bool,
 ) -> Result<Response, Response> {
-    let expected = match ctx.request.method {
+    let method = ctx.request.method;
+    let target = &resolve(ctx, target, should_continue).await?;
+    let expected = match method {
         Method::Lock | Method::Unlock | Method::Proppatch => check_conditions(ctx, target).await?,
         _ => None,
     };
-    match ctx.request.method {
+    match method {
         Method::Lock => return Ok(lock::respond(ctx, target).await),
         Method::Unlock => return Ok(lock::unlock(ctx, target).await),
         _ => {}
     }
     let Conditions { tokens, tags } = guard::conditions(ctx, target).await?;
-    match ctx.request.method {
+    match method {
         Method::Delete if should_continue => Ok(uploads::respond(ctx, target, tags).await),
         Method::Put | Method::Patch => match guard::check_write(ctx, &tokens, &target.path).await {
             Some(refusal) => Err(refusal),
@@ -100,6 +103,27 @@ async fn run(
         },
         _ => change(ctx, target, Conditions { tokens, tags }).await,
     }
+}
+
+/// Returns the target of a change with its links followed. The thread of an upload follows them in
+/// any case, so here that is done only if locks or conditions are looked up at the resolved path.
+async fn resolve<'t>(
+    ctx: &RequestContext<'_>,
+    target: &Target<'t>,
+    should_continue: bool,
+) -> Result<Target<'t>, Response> {
+    let is_upload = match ctx.request.method {
+        Method::Put | Method::Patch => true,
+        Method::Delete => should_continue,
+        _ => false,
+    };
+    if is_upload && !ctx.request.has("if") && describe::locks(ctx.site()).is_empty() {
+        return Ok(target.clone());
+    }
+    // Links themselves are removed and moved, not their targets.
+    let is_followed = !matches!(ctx.request.method, Method::Delete | Method::Move);
+    let path = Cow::Owned(links::resolve(ctx, &target.path, is_followed).await?);
+    Ok(Target { path, ..target.clone() })
 }
 
 /// Refuses a request that a browser sends for a page of another site.

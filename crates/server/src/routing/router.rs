@@ -1,14 +1,11 @@
 //! Picks the handler of a request by the user, the method, and the entry at the path.
 
-use std::borrow::Cow;
-
 use crate::auth::{Right, access};
 use crate::changes::body;
 use crate::changes::dav::propfind;
 use crate::changes::respond as changes;
 use crate::files::file;
 use crate::files::folder;
-use crate::files::links;
 use crate::files::lookup::{ServedEntry, find, find_current};
 use crate::files::open_files::is_missing;
 use crate::files::root::is_reserved;
@@ -155,15 +152,7 @@ async fn route(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     if !method.changes() && !access::is_upload_query(ctx, target) {
         return path(ctx, target).await;
     }
-    // Links themselves are removed and moved, not their targets.
-    let is_followed = !matches!(method, Method::Delete | Method::Move);
-    match links::resolve(ctx, &target.path, is_followed).await {
-        Ok(path) => {
-            let path = Cow::Owned(path);
-            changes::respond(ctx, &Target { path, ..target.clone() }).await
-        }
-        Err(refusal) => refusal,
-    }
+    changes::respond(ctx, target).await
 }
 
 /// Answers with what an origin has.

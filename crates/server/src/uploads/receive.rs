@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::files::links;
 use crate::routing::response::Response;
 use crate::server::sites::site::Site;
 use crate::uploads::active_upload::ActiveUpload;
@@ -42,9 +43,15 @@ pub(crate) struct UploadJob {
 impl UploadJob {
     /// Receives the upload and answers it.
     pub(crate) fn run(self) -> ReceiveOutcome {
-        let Self { upload: params, site, worker, slot, session, ahead, facts } = self;
+        let Self { upload: mut params, site, worker, slot, session, ahead, facts } = self;
         let mut storage = Vec::new();
         let request = params.request.request(&mut storage);
+        // Links themselves are removed, not their targets.
+        let is_followed = request.method != Method::Delete;
+        let user = params.owner.user();
+        let followed = links::follow(&site, user, request.method, &params.path, is_followed)
+            .map(|path| params.path = path)
+            .map_err(|(status, detail)| UploadRefusal::new(status, detail));
         let timeout = Some(site.shared.settings.timeout);
         underpass_transport::limit_loopback_buffer(&slot.connection);
         let mut incoming = Incoming::new(Arc::clone(&slot.connection), ahead, timeout, None);
@@ -52,7 +59,7 @@ impl UploadJob {
             incoming.set_session(session);
         }
         let mut upload = ActiveUpload::new(&site, &params, request, &slot, incoming, facts);
-        let mut response = match answer(&mut upload) {
+        let mut response = match followed.and_then(|()| answer(&mut upload)) {
             Ok(response) => response,
             Err(refusal) => refusal.response(&upload.request),
         };
