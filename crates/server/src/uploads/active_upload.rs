@@ -130,6 +130,11 @@ impl<'a> ActiveUpload<'a> {
         }
     }
 
+    /// Returns whether the body is known to be a small one, for which little has to be prepared.
+    pub(crate) fn is_small(&self) -> bool {
+        self.expected().is_some_and(|len| len <= MAX_SMALL)
+    }
+
     /// Returns whether there is a body.
     pub(crate) fn has_body(&self) -> bool {
         self.framing.is_some()
@@ -227,6 +232,11 @@ impl<'a> ActiveUpload<'a> {
         // The lock keeps other uploads from checking between this check and the reservation.
         let _alone = lock(&self.site.shared.uploads.reserving);
         self.check_room(target, len)?;
+        if self.is_small() {
+            // It takes its space soon, and reserving costs as much as writing.
+            self.slot.claim(fstat(new_file.file())?.st_dev, len, false);
+            return Ok(());
+        }
         if self.has_enough(target, len) {
             self.slot.is_unreserved.store(true, Ordering::Relaxed);
             return Ok(());
@@ -365,3 +375,6 @@ fn policy(wanted: Policy, session: Option<&Arc<Session>>) -> Policy {
         _ => Policy::Auto,
     }
 }
+
+/// The maximum length of a small body.
+const MAX_SMALL: u64 = 64 << 10;

@@ -53,12 +53,14 @@ impl UploadJob {
             .map(|path| params.path = path)
             .map_err(|(status, detail)| UploadRefusal::new(status, detail));
         let timeout = Some(site.shared.settings.timeout);
-        underpass_transport::limit_loopback_buffer(&slot.connection);
         let mut incoming = Incoming::new(Arc::clone(&slot.connection), ahead, timeout, None);
         if let Some(session) = session {
             incoming.set_session(session);
         }
         let mut upload = ActiveUpload::new(&site, &params, request, &slot, incoming, facts);
+        if !upload.is_small() {
+            underpass_transport::limit_loopback_buffer(&slot.connection);
+        }
         let mut response = match followed.and_then(|()| answer(&mut upload)) {
             Ok(response) => response,
             Err(refusal) => refusal.response(&upload.request),

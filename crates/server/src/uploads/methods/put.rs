@@ -30,11 +30,11 @@ pub(crate) fn put(upload: &mut ActiveUpload<'_>) -> Result<Response> {
     let target = upload.target()?;
     let expected = upload.expected();
     let newest = part::forget_part(upload, &target)?;
-    upload.check_room(&target, expected.unwrap_or(0))?;
     let folder = target.folder.as_fd().try_clone_to_owned()?;
     let new_file = AtomicFile::create_in(folder, &target.name, target.mode())?;
-    if let Some(len) = expected {
-        upload.reserve(&target, &new_file, 0, len)?;
+    match expected {
+        Some(len) => upload.reserve(&target, &new_file, 0, len)?,
+        None => upload.check_room(&target, 0)?,
     }
     upload.send_continue()?;
     match upload.body(new_file.file(), 0, changes.limit) {
