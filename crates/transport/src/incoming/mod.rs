@@ -379,13 +379,15 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         if limit.is_some_and(|limit| here as u64 > limit) {
             return Err(ReceiveError::TooLong);
         }
-        let ahead: Vec<u8> = self.ahead.drain(..here).collect();
-        let source = Source::of(&self.stream)?;
-        let source = match max {
-            Some(max) => source.len(max - here as u64),
-            None => source,
+        let rest = self.ahead.split_off(here);
+        let ahead = std::mem::replace(&mut self.ahead, rest);
+        let chain = Chain::new().payload(ahead);
+        let chain = match max.map(|max| max - here as u64) {
+            // All of it is here.
+            Some(0) => chain,
+            Some(missing) => chain.source(Source::of(&self.stream)?.len(missing)),
+            None => chain.source(Source::of(&self.stream)?),
         };
-        let chain = Chain::new().payload(ahead).source(source);
         let mut options = Options::default().policy(receive_options.policy).observer(|progress| {
             on_progress(&Progress { bytes: before + progress.bytes, expected: len, ..*progress });
         });
