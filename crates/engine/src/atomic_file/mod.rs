@@ -77,6 +77,8 @@ pub struct AtomicFile {
     is_kept: bool,
     /// Whether the file is synced to the disk before it gets its name, and the folder afterwards.
     is_durable: bool,
+    /// Whether the descriptor for writing is closed, which has shown the errors of all writes.
+    has_ended_writes: bool,
 }
 
 impl AtomicFile {
@@ -116,7 +118,7 @@ impl AtomicFile {
             Err(errno) => return Err(errno.into()),
         };
         let file = file.into();
-        Ok(Self { file, folder, name, hidden, is_kept: false, is_durable: false })
+        Ok(Self::new(file, folder, name, hidden))
     }
 
     /// Creates or continues a file that outlives this process under the name `partial` until it
@@ -134,8 +136,14 @@ impl AtomicFile {
         existing: Existing,
     ) -> io::Result<Self> {
         let file = hidden::open_or_create(&folder, partial, Mode::from_raw_mode(mode), existing)?;
-        let (name, hidden) = (name.to_owned(), Some(partial.to_owned()));
-        Ok(Self { file, folder, name, hidden, is_kept: true, is_durable: false })
+        let mut new_file = Self::new(file, folder, name.to_owned(), Some(partial.to_owned()));
+        new_file.is_kept = true;
+        Ok(new_file)
+    }
+
+    fn new(file: File, folder: OwnedFd, name: OsString, hidden: Option<OsString>) -> Self {
+        let (is_kept, is_durable, has_ended_writes) = (false, false, false);
+        Self { file, folder, name, hidden, is_kept, is_durable, has_ended_writes }
     }
 
     /// Gives an unnamed file a name under which it outlives this process, so that
@@ -241,13 +249,17 @@ impl AtomicFile {
         {
             let written = std::mem::replace(&mut self.file, file.into());
             close(written.into()).inspect_err(|_| self.is_kept = false)?;
+            self.has_ended_writes = true;
         }
         Ok(())
     }
 
     fn settle(&mut self, is_synced: bool) -> io::Result<()> {
         let synced = if is_synced { self.file.sync_all() } else { Ok(()) };
-        let settled = synced.and_then(|()| Ok(check_writes(&self.file)?));
+        let settled = match self.has_ended_writes {
+            true => synced,
+            false => synced.and_then(|()| Ok(check_writes(&self.file)?)),
+        };
         settled.inspect_err(|_| self.is_kept = false)
     }
 
