@@ -13,6 +13,11 @@ use crate::integrity::FileId;
 /// case, or letters whose case is not everywhere the same.
 pub fn ignores_case(folder: impl AsFd, name: &[u8]) -> Option<bool> {
     let folder = folder.as_fd();
+    is_found_in_any_case(folder, name, id(folder, name).ok()?)
+}
+
+/// Returns the same for the entry that has the name.
+fn is_found_in_any_case(folder: BorrowedFd<'_>, name: &[u8], own: FileId) -> Option<bool> {
     let text = std::str::from_utf8(name).ok()?;
     let has_ascii = text.contains(|letter: char| letter.is_ascii_alphabetic());
     let (lower, upper) = match has_ascii {
@@ -23,7 +28,6 @@ pub fn ignores_case(folder: impl AsFd, name: &[u8]) -> Option<bool> {
     if other == text {
         return None;
     }
-    let own = id(folder, name).ok()?;
     match id(folder, other.as_bytes()) {
         Ok(found) if found == own => Some(true),
         // Two files, or one whose other name the kernel remembers from before it was replaced, as
@@ -39,10 +43,13 @@ pub fn ignores_case(folder: impl AsFd, name: &[u8]) -> Option<bool> {
 pub fn listed_name(folder: impl AsFd, name: &[u8]) -> Option<Vec<u8>> {
     let folder = folder.as_fd();
     let has_variants = name.iter().any(|byte| byte.is_ascii_alphabetic() || !byte.is_ascii());
-    if !has_variants || ignores_case(folder, name) == Some(false) {
+    if !has_variants {
         return None;
     }
     let own = id(folder, name).ok()?;
+    if is_found_in_any_case(folder, name, own) == Some(false) {
+        return None;
+    }
     let mut listed = Vec::new();
     for_each_name(folder, |name| listed.push(name.to_bytes().to_vec())).ok()?;
     if listed.iter().any(|listed| listed == name) {

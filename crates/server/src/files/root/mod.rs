@@ -261,14 +261,18 @@ impl Root {
         if self.only.is_some() {
             return None;
         }
-        let (mut names, mut is_other) = (path.split(|byte| *byte == b'/'), false);
-        let (mut folder, mut listed) = (self.open_folder(b"").ok()?, Vec::new());
-        for name in names.by_ref() {
-            let other = atomic_file::listed_name(&folder, name);
+        let (mut names, mut is_other) = (path.split(|byte| *byte == b'/').peekable(), false);
+        let (mut inner, mut listed) = (None, Vec::new());
+        while let Some(name) = names.next() {
+            let folder = inner.as_ref().unwrap_or(&self.folder);
+            let other = atomic_file::listed_name(folder, name);
             is_other |= other.is_some();
             listed.push(other.map_or(Cow::Borrowed(name), Cow::Owned));
-            match open_folder_by(&folder, name, ResolveFlags::NO_SYMLINKS) {
-                Ok(inner) => folder = inner,
+            if names.peek().is_none() {
+                break;
+            }
+            match open_folder_by(folder, name, ResolveFlags::NO_SYMLINKS) {
+                Ok(opened) => inner = Some(opened),
                 Err(_) => break,
             }
         }
