@@ -78,7 +78,20 @@ async fn run(
     should_continue: bool,
 ) -> Result<Response, Response> {
     let method = ctx.request.method;
-    let target = &resolve(ctx, target, should_continue).await?;
+    let is_upload = match method {
+        Method::Put | Method::Patch => true,
+        Method::Delete => should_continue,
+        _ => false,
+    };
+    if is_upload && !ctx.request.has("if") && describe::locks(ctx.site()).is_empty() {
+        // Its thread follows links, and there is nothing to check before.
+        return Ok(uploads::respond(ctx, target, TagConditions::default()).await);
+    }
+    // Links themselves are removed and moved, not their targets.
+    let is_followed = !matches!(method, Method::Delete | Method::Move);
+    let resolved = links::resolve(ctx, &target.path, is_followed).await?;
+    let paths = LockPaths::of(&ctx.site().root, &resolved);
+    let target = &Target { path: Cow::Owned(resolved.path), ..target.clone() };
     let expected = match method {
         Method::Lock | Method::Unlock | Method::Proppatch => check_conditions(ctx, target).await?,
         _ => None,
@@ -88,42 +101,17 @@ async fn run(
         Method::Unlock => return Ok(lock::unlock(ctx, target).await),
         _ => {}
     }
-    let Conditions { tokens, tags } = guard::conditions(ctx, target).await?;
+    let conditions = guard::conditions(ctx, target).await?;
+    if matches!(method, Method::Put | Method::Patch | Method::Proppatch)
+        && let Some(refusal) = guard::check_write(ctx, &conditions.tokens, &target.path).await
+    {
+        return Err(refusal);
+    }
     match method {
-        Method::Delete if should_continue => Ok(uploads::respond(ctx, target, tags).await),
-        Method::Put | Method::Patch => match guard::check_write(ctx, &tokens, &target.path).await {
-            Some(refusal) => Err(refusal),
-            None => Ok(uploads::respond(ctx, target, tags).await),
-        },
-        Method::Proppatch => match guard::check_write(ctx, &tokens, &target.path).await {
-            Some(refusal) => Err(refusal),
-            None => {
-                Ok(proppatch::respond(ctx, target, expected, Conditions { tokens, tags }).await)
-            }
-        },
-        _ => change(ctx, target, Conditions { tokens, tags }).await,
+        Method::Proppatch => Ok(proppatch::respond(ctx, target, expected, conditions).await),
+        _ if is_upload => Ok(uploads::respond(ctx, target, conditions.tags).await),
+        _ => change(ctx, target, paths, conditions).await,
     }
-}
-
-/// Returns the target of a change with its links followed. The thread of an upload follows them in
-/// any case, so here that is done only if locks or conditions are looked up at the resolved path.
-async fn resolve<'t>(
-    ctx: &RequestContext<'_>,
-    target: &Target<'t>,
-    should_continue: bool,
-) -> Result<Target<'t>, Response> {
-    let is_upload = match ctx.request.method {
-        Method::Put | Method::Patch => true,
-        Method::Delete => should_continue,
-        _ => false,
-    };
-    if is_upload && !ctx.request.has("if") && describe::locks(ctx.site()).is_empty() {
-        return Ok(target.clone());
-    }
-    // Links themselves are removed and moved, not their targets.
-    let is_followed = !matches!(ctx.request.method, Method::Delete | Method::Move);
-    let path = Cow::Owned(links::resolve(ctx, &target.path, is_followed).await?);
-    Ok(Target { path, ..target.clone() })
 }
 
 /// Refuses a request that a browser sends for a page of another site.
@@ -182,20 +170,25 @@ pub(crate) fn methods(changes: &Changes) -> &'static str {
 async fn change(
     ctx: &RequestContext<'_>,
     target: &Target<'_>,
+    paths: LockPaths,
     Conditions { tokens, tags }: Conditions<'_>,
 ) -> Result<Response, Response> {
     let refused = |refusal: ChangeRefusal| refused(ctx, &refusal);
     let mut what = read(ctx).map_err(refused)?;
+    // A copy changes nothing at its source.
+    let mut changing = if let ChangeKind::Copy(..) = what { Vec::new() } else { vec![paths] };
     if let ChangeKind::Move(to, _) | ChangeKind::Copy(to, _) = &mut what
         && ctx.can(&to.path, Right::Write)
     {
-        to.path = links::resolve(ctx, &to.path, false).await?;
+        let resolved = links::resolve(ctx, &to.path, false).await?;
+        changing.push(LockPaths::of(&ctx.site().root, &resolved));
+        to.path = resolved.path;
     }
     if let Some(refusal) = check_rights(ctx, &target.path, &what) {
         return Err(refusal);
     }
     let expected = check_conditions(ctx, target).await?;
-    let changing = begin(ctx, &target.path, &what, &tokens).await?;
+    let changing = begin(ctx, &target.path, &what, &tokens, changing).await?;
     let (path, is_folder) = (target.path.to_vec(), target.is_folder);
     let change = Change { what, path, is_folder, user: ctx.user.clone(), expected, tags };
     let site = Arc::clone(ctx.site());
@@ -255,6 +248,7 @@ async fn begin(
     path: &[u8],
     what: &ChangeKind,
     tokens: &[&str],
+    changing: Vec<LockPaths>,
 ) -> Result<ChangingPaths, Response> {
     let new_path = match what {
         ChangeKind::MakeFolder => Some(path),
@@ -266,12 +260,7 @@ async fn begin(
     {
         return Err(refusal);
     }
-    let old_path = what.leaves().then_some(path);
-    let mut paths = Vec::new();
-    for path in old_path.into_iter().chain(new_path) {
-        paths.push(LockPaths::find(ctx, path).await);
-    }
-    let begun = ChangingPaths::begin(ctx, tokens, paths);
+    let begun = ChangingPaths::begin(ctx, tokens, changing);
     begun.map_err(|lock| guard::locked(ctx, &lock, "lock-token-submitted"))
 }
 

@@ -10,11 +10,19 @@ use crate::routing::response::Response;
 use crate::server::sites::site::Site;
 use underpass_protocol::request::Method;
 
+/// The path of a change with its links followed.
+#[derive(Debug)]
+pub(crate) struct ResolvedPath {
+    /// The path, or the one to which links on the way lead.
+    pub(crate) path: Vec<u8>,
+    /// The path that is reached, if the name is that of a link.
+    pub(crate) target: Option<Vec<u8>>,
+}
+
 /// The status and the reason with which a change is refused.
 pub(crate) type LinkRefusal = (u16, &'static str);
 
-/// Returns the path at which a change is made: `path`, or the path to which links on the way lead.
-/// It waits for the disk on a helper.
+/// Returns the path at which a change is made. A helper waits for the disk.
 ///
 /// # Errors
 ///
@@ -23,7 +31,7 @@ pub(crate) async fn resolve(
     ctx: &RequestContext<'_>,
     path: &[u8],
     is_followed: bool,
-) -> Result<Vec<u8>, Response> {
+) -> Result<ResolvedPath, Response> {
     let (site, user, method) = (Arc::clone(ctx.site()), ctx.user.clone(), ctx.request.method);
     let path = path.to_vec();
     let following = move || follow(&site, user.as_deref(), method, &path, is_followed);
@@ -32,8 +40,7 @@ pub(crate) async fn resolve(
     resolved.map_err(|(status, detail)| ctx.error(status, detail))
 }
 
-/// Returns the path at which a change is made: `path`, or the path to which links on the way lead.
-/// It may wait for the disk.
+/// Returns the path at which a change is made. It may wait for the disk.
 ///
 /// The caller must have checked the right to write to `path`. This function checks the right to
 /// write to the resolved path and, if `is_followed`, the right to read the target of a link at the
@@ -48,24 +55,25 @@ pub(crate) fn follow(
     method: Method,
     path: &[u8],
     is_followed: bool,
-) -> Result<Vec<u8>, LinkRefusal> {
+) -> Result<ResolvedPath, LinkRefusal> {
     let root = &site.root;
     let may =
         |path: &[u8], right| !root.hides(path) && site.settings.access.can(user, path, right);
     let forbidden = (403, "this leads to a path where you lack permission");
-    let target = root.link_target(path).filter(|_| is_followed);
-    if target.is_some_and(|target| root.hides_entry(&target, false) || !may(&target, Right::Read)) {
+    let target = root.link_target(path);
+    let is_read = target.as_deref().filter(|_| is_followed);
+    if is_read.is_some_and(|target| root.hides_entry(target, false) || !may(target, Right::Read)) {
         return Err(forbidden);
     }
     match root.real_path(path) {
         Ok(Some(real)) if !may(&real, Right::Write) => Err(forbidden),
-        Ok(Some(real)) => Ok(real),
+        Ok(Some(path)) => Ok(ResolvedPath { path, target }),
         // Whatever the settings allow for reading, nothing is changed outside the root.
         Err(Errno::XDEV) if matches!(method, Method::Put | Method::Patch) => {
             Err((409, "a link leads out of the served folder"))
         }
         Err(Errno::XDEV) => Err(forbidden),
         // The change itself will report the error.
-        Ok(None) | Err(_) => Ok(path.to_vec()),
+        Ok(None) | Err(_) => Ok(ResolvedPath { path: path.to_vec(), target }),
     }
 }

@@ -50,7 +50,7 @@ impl UploadJob {
         let is_followed = request.method != Method::Delete;
         let user = params.owner.user();
         let followed = links::follow(&site, user, request.method, &params.path, is_followed)
-            .map(|path| params.path = path)
+            .map(|resolved| params.path = resolved.path)
             .map_err(|(status, detail)| UploadRefusal::new(status, detail));
         let timeout = Some(site.shared.settings.timeout);
         let mut incoming = Incoming::new(Arc::clone(&slot.connection), ahead, timeout, None);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::task::spawn_blocking;
 
+use crate::files::links::ResolvedPath;
 use crate::files::root::Root;
 use crate::routing::context::RequestContext;
 use crate::server::sites::site::Site;
@@ -22,15 +23,21 @@ impl LockPaths {
     /// Follows the links of a path.
     pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Self {
         let (site, helper_path) = (Arc::clone(ctx.site()), path.to_vec());
-        let found = spawn_blocking(move || Self::follow(&site.root, &helper_path)).await;
+        let found = spawn_blocking(move || Self::follow(&site.root, helper_path)).await;
         found.unwrap_or_else(|_| Self { own: ctx.site().root.disk_path(path), target: None })
     }
 
     /// Follows the links of a path. It may wait for the disk.
-    fn follow(root: &Root, path: &[u8]) -> Self {
-        let real = root.real_path(path).ok().flatten();
-        let own = root.disk_path(real.as_deref().unwrap_or(path));
-        let target = root.link_target(path).map(|target| root.disk_path(&target));
+    fn follow(root: &Root, path: Vec<u8>) -> Self {
+        let target = root.link_target(&path);
+        let path = root.real_path(&path).ok().flatten().unwrap_or(path);
+        Self::of(root, &ResolvedPath { path, target })
+    }
+
+    /// Returns the paths of one whose links were followed.
+    pub(crate) fn of(root: &Root, resolved: &ResolvedPath) -> Self {
+        let own = root.disk_path(&resolved.path);
+        let target = resolved.target.as_deref().map(|target| root.disk_path(target));
         Self { target: target.filter(|target| *target != own), own }
     }
 
