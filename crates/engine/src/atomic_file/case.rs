@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::{AtFlags, statat};
+use rustix::fs::{AtFlags, Stat, statat};
 use rustix::io::Errno;
 
 use super::names::for_each_name;
@@ -38,16 +38,13 @@ fn is_found_in_any_case(folder: BorrowedFd<'_>, name: &[u8], own: FileId) -> Opt
     }
 }
 
-/// Returns the listed name of the entry that is found by this name, if the two differ: the
-/// file system ignores the case of names there, or other differences.
-pub fn listed_name(folder: impl AsFd, name: &[u8]) -> Option<Vec<u8>> {
+/// Returns the listed name of the entry that is found by this name and has these attributes, if the
+/// two names differ: the file system ignores the case of names there, or other differences.
+pub fn listed_name(folder: impl AsFd, name: &[u8], entry: &Stat) -> Option<Vec<u8>> {
     let folder = folder.as_fd();
     let has_variants = name.iter().any(|byte| byte.is_ascii_alphabetic() || !byte.is_ascii());
-    if !has_variants {
-        return None;
-    }
-    let own = id(folder, name).ok()?;
-    if is_found_in_any_case(folder, name, own) == Some(false) {
+    let own = FileId::of(entry);
+    if !has_variants || is_found_in_any_case(folder, name, own) == Some(false) {
         return None;
     }
     let mut listed = Vec::new();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use crate::auth::Right;
+use crate::files::root::FollowedPath;
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
 use crate::server::sites::site::Site;
@@ -60,12 +61,12 @@ pub(crate) fn follow(
     let may =
         |path: &[u8], right| !root.hides(path) && site.settings.access.can(user, path, right);
     let forbidden = (403, "this leads to a path where you lack permission");
-    let target = root.link_target(path);
+    let FollowedPath { real, target } = root.follow(path);
     let is_read = target.as_deref().filter(|_| is_followed);
     if is_read.is_some_and(|target| root.hides_entry(target, false) || !may(target, Right::Read)) {
         return Err(forbidden);
     }
-    match root.real_path(path) {
+    match real {
         Ok(Some(real)) if !may(&real, Right::Write) => Err(forbidden),
         Ok(Some(path)) => Ok(ResolvedPath { path, target }),
         // Whatever the settings allow for reading, nothing is changed outside the root.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
 use crate::files::links::ResolvedPath;
-use crate::files::root::Root;
+use crate::files::root::{FollowedPath, Root};
 use crate::routing::context::RequestContext;
 use crate::server::sites::site::Site;
 
@@ -29,8 +29,8 @@ impl LockPaths {
 
     /// Follows the links of a path. It may wait for the disk.
     fn follow(root: &Root, path: Vec<u8>) -> Self {
-        let target = root.link_target(&path);
-        let path = root.real_path(&path).ok().flatten().unwrap_or(path);
+        let FollowedPath { real, target } = root.follow(&path);
+        let path = real.ok().flatten().unwrap_or(path);
         Self::of(root, &ResolvedPath { path, target })
     }
 

@@ -2,6 +2,7 @@
 //! enforces the boundary (openat2(2)), whatever the path is and even if folders are moved
 //! meanwhile.
 
+mod follow;
 mod hidden_names;
 mod local;
 
@@ -17,6 +18,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+pub(crate) use self::follow::FollowedPath;
 pub(crate) use self::hidden_names::is_incomplete;
 use self::hidden_names::{HiddenNames, ignores_case};
 pub(crate) use self::local::{is_local, is_of_kind};
@@ -218,80 +220,6 @@ impl Root {
             inside if self.place.is_empty() => Some(inside),
             [] => Some(&[]),
             inside => inside.strip_prefix(b"/"),
-        }
-    }
-
-    /// Returns the path at which a change would be made, if it is another one: the resolved path of
-    /// the existing folders, followed by the rest, with the names that the folders list. Where the
-    /// file system ignores the case of names, there is one such path for all of their spellings.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`parent_of`](Self::parent_of).
-    pub(crate) fn real_path(&self, path: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
-        let linked = self.linked_path(path)?;
-        Ok(self.listed_path(linked.as_deref().unwrap_or(path)).or(linked))
-    }
-
-    /// Returns the path to which links on the way to this one lead.
-    fn linked_path(&self, path: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
-        let (mut above, _) = split(path);
-        while !above.is_empty() && self.only.is_none() {
-            let opened = match self.open_folder(above) {
-                Ok(_) => return Ok(None),
-                Err(Errno::LOOP) => self.open_linked_folder(above),
-                Err(errno) => Err(errno),
-            };
-            match opened {
-                Ok(folder) => {
-                    let real = self.reached(&folder)?.ok_or(Errno::XDEV)?;
-                    let slash: &[u8] = if real.is_empty() { b"" } else { b"/" };
-                    return Ok(Some([&real, slash, &path[above.len() + 1..]].concat()));
-                }
-                // It may be about to be made, at the end of a link.
-                Err(Errno::NOENT | Errno::NOTDIR) => above = split(above).0,
-                Err(errno) => return Err(errno),
-            }
-        }
-        Ok(None)
-    }
-
-    /// Returns a path with the names that folders list for what exists of it, if one differs.
-    fn listed_path(&self, path: &[u8]) -> Option<Vec<u8>> {
-        if self.only.is_some() {
-            return None;
-        }
-        let (mut names, mut is_other) = (path.split(|byte| *byte == b'/').peekable(), false);
-        let (mut inner, mut listed) = (None, Vec::new());
-        while let Some(name) = names.next() {
-            let folder = inner.as_ref().unwrap_or(&self.folder);
-            let other = atomic_file::listed_name(folder, name);
-            is_other |= other.is_some();
-            listed.push(other.map_or(Cow::Borrowed(name), Cow::Owned));
-            if names.peek().is_none() {
-                break;
-            }
-            match open_folder_by(folder, name, ResolveFlags::NO_SYMLINKS) {
-                Ok(opened) => inner = Some(opened),
-                Err(_) => break,
-            }
-        }
-        listed.extend(names.map(Cow::Borrowed));
-        is_other.then(|| listed.join(&b'/'))
-    }
-
-    /// Returns the target of a link at this path; `None` if it is not a link, or leads nowhere
-    /// below the root.
-    pub(crate) fn link_target(&self, path: &[u8]) -> Option<Vec<u8>> {
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let open = |links| openat2(&self.folder, path, flags, Mode::empty(), resolve | links);
-        match open(ResolveFlags::NO_SYMLINKS) {
-            Err(Errno::LOOP) => {
-                let target = self.reached(open(ResolveFlags::empty()).ok()?).ok()??;
-                Some(self.listed_path(&target).unwrap_or(target))
-            }
-            _ => None,
         }
     }
 

@@ -108,25 +108,28 @@ impl UploadLocks {
     pub(crate) fn begin(&self, folder: impl AsFd, name: &[u8]) -> Result<NewestUpload<'_>, Errno> {
         let key = LockName::new(folder, name)?;
         let is_newest = Arc::new(AtomicBool::new(true));
-        self.supersede(&key, Some(&is_newest));
+        let is_first = !self.supersede(&key, Some(&is_newest));
         if let Some(holder) = lock(&self.holders).get(&key) {
             holder.is_void.store(true, Ordering::Relaxed);
             // It can still be answered.
             holder.supersede(Shutdown::Read);
         }
-        // An older one may wait for the name.
-        self.freed.notify_all();
+        if !is_first {
+            // The older one may wait for the name.
+            self.freed.notify_all();
+        }
         Ok(NewestUpload { locks: self, key, is_newest })
     }
 
     /// Notes that another upload is the newest one of a name; `None` for one that holds the name.
-    fn supersede(&self, key: &LockName, by: Option<&Arc<AtomicBool>>) {
+    /// Returns whether there was one before.
+    fn supersede(&self, key: &LockName, by: Option<&Arc<AtomicBool>>) -> bool {
         let mut newest = lock(&self.newest);
         let older = match by {
             Some(by) => newest.insert(key.clone(), Arc::clone(by)),
             None => newest.remove(key),
         };
-        older.inspect(|older| older.store(false, Ordering::Relaxed));
+        older.inspect(|older| older.store(false, Ordering::Relaxed)).is_some()
     }
 
     /// Takes an upload that no connection holds.
