@@ -13,7 +13,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use rig::{Finished, Running, folder, has, names, run, underpass, until};
+use rig::{Finished, Running, folder, has, names, run, traced, underpass, until};
 
 /// A server on a free port of loopback.
 fn serve(folder: &Path, args: &[&str], variables: &[(&str, &str)]) -> Running {
@@ -410,19 +410,26 @@ fn the_example_of_a_file_is_accepted() {
     end(serve(folder.path(), &["--config", config.to_str().unwrap()], &[]));
 }
 
+/// The units for systemd in contrib/.
+const UNITS: [&str; 3] =
+    ["underpass.service", "underpass.socket", "origin/underpass-cache@.service"];
+
+fn unit(name: &str) -> String {
+    fs::read_to_string(project("contrib").join(name)).unwrap()
+}
+
 #[test]
 fn the_units_are_what_systemd_understands() {
     if !has("systemd-analyze") {
         return;
     }
     let folder = folder();
-    for unit in ["underpass.service", "underpass.socket"] {
-        let text = fs::read_to_string(project("contrib").join(unit)).unwrap();
-        let program = env!("CARGO_BIN_EXE_underpass");
-        let text = text.replace("/usr/bin/underpass", program);
-        fs::write(folder.path().join(unit), text).unwrap();
-    }
-    let units = ["underpass.service", "underpass.socket"].map(|unit| folder.path().join(unit));
+    let units = UNITS.map(|name| {
+        let text = unit(name).replace("/usr/bin/underpass", env!("CARGO_BIN_EXE_underpass"));
+        let path = folder.path().join(Path::new(name).file_name().unwrap());
+        fs::write(&path, text).unwrap();
+        path
+    });
     let checked = Command::new("systemd-analyze")
         .args(["verify", "--man=no", "--recursive-errors=no"])
         .args(units)
@@ -430,4 +437,32 @@ fn the_units_are_what_systemd_understands() {
         .unwrap();
     let said = String::from_utf8_lossy(&checked.stderr);
     assert!(checked.status.success() && said.is_empty(), "{said}");
+}
+
+#[test]
+fn no_unit_refuses_the_call_that_opens_files() {
+    for name in UNITS {
+        let text = unit(name);
+        // Its filter answers ENOSYS to openat2(2), whose arguments are in memory.
+        let refused = text.lines().find(|line| line.starts_with("RestrictSUIDSGID="));
+        assert_eq!(refused, None, "{name}");
+        // Sets without it would do the same.
+        let allowed: Vec<_> =
+            text.lines().filter_map(|line| line.strip_prefix("SystemCallFilter=")).collect();
+        let is_service = name.ends_with(".service");
+        assert_eq!(allowed.contains(&"@system-service"), is_service, "{name}: {allowed:?}");
+    }
+}
+
+#[test]
+fn a_filter_that_refuses_openat2_is_named() {
+    if !has("strace") {
+        return;
+    }
+    let (folder, log) = (folder(), folder());
+    let options = ["-e", "trace=openat2", "-e", "inject=openat2:error=ENOSYS"];
+    let mut command = traced(&log.path().join("log"), &options);
+    command.args(["serve", "--port", "0"]).arg(folder.path());
+    let words = ["serving", "not implemented", "openat2", "seccomp", "Linux 5.6"];
+    Running::start(command).finish().failed(1, &words);
 }

@@ -83,6 +83,9 @@ impl Action {
         Some(Hint(match (self, Errno::from_io_error(error)?) {
             (Self::Serving, Errno::NOENT) => "name a folder or a file that exists",
             (Self::Serving, Errno::ACCESS) => "give this user the right to read it",
+            (Self::Serving, Errno::NOSYS) => {
+                "openat2(2) is refused: run Linux 5.6 or newer, and let filters (seccomp) allow it"
+            }
             (Self::Reading, Errno::ISDIR) => {
                 "pack a folder with tar: tar -c FOLDER | underpass send - ..."
             }
