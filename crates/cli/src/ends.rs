@@ -370,7 +370,10 @@ fn keep_mode(path: &Path, atomic: &AtomicFile) -> io::Result<()> {
     match openat(CWD, path, flags, Mode::empty()) {
         // It is gone by now.
         Err(Errno::NOENT) => Ok(()),
-        old => Ok(take_over(atomic.file(), old?.as_fd(), KeptOwner::Own)?),
+        old => {
+            let folder = openat(CWD, atomic_file::folder_of(path), OFlags::PATH, Mode::empty())?;
+            Ok(take_over(atomic.file(), old?.as_fd(), folder, KeptOwner::Own)?)
+        }
     }
 }
 

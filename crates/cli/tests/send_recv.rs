@@ -7,7 +7,7 @@ mod rig;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -221,6 +221,24 @@ fn an_existing_file_is_kept_unless_force_is_given() {
     sender(&[], &source, &receiver.address).finish().succeeded();
     receiver.finish().succeeded();
     assert_eq!(fs::read(&target).unwrap(), noise(LEN));
+}
+
+#[test]
+fn a_file_of_another_user_in_a_shared_folder_does_not_say_who_may_write() {
+    let folder = folder();
+    let source = noise_file(folder.path(), "source", 10_000);
+    let target = noise_file(folder.path(), "target", 10);
+    fs::set_permissions(&target, fs::Permissions::from_mode(0o666)).unwrap();
+    // As in /tmp: everybody may create files, and nobody may replace those of others.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+    if chown(&target, Some(1234), Some(1234)).is_err() {
+        return;
+    }
+    let receiver = receiver(&["--force"], &target);
+    sender(&[], &source, &receiver.address).finish().succeeded();
+    receiver.finish().succeeded();
+    let found = fs::metadata(&target).unwrap();
+    assert_eq!((found.mode() & 0o022, found.gid() == 1234), (0, false));
 }
 
 #[test]

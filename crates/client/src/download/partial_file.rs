@@ -415,11 +415,9 @@ fn journal_name(name: &OsStr) -> OsString {
 pub(crate) fn keep_mode(folder: BorrowedFd<'_>, name: &OsStr, file: &File) {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(old) = openat(folder, name, flags, Mode::empty()) else { return };
-    if let Some(stat) = fstat(&old).ok().filter(is_file) {
-        let is_of_stranger = is_of_stranger(&stat, folder);
-        let owner = if is_of_stranger { KeptOwner::Own } else { KeptOwner::Old };
+    if fstat(&old).is_ok_and(|stat| is_file(&stat)) {
         // It fails only on file systems without permissions.
-        let _ = take_over(file, old.as_fd(), owner);
+        let _ = take_over(file, old.as_fd(), folder, KeptOwner::Old);
     }
 }
 

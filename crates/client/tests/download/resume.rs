@@ -401,9 +401,15 @@ fn what_another_user_has_put_into_a_shared_folder_is_not_trusted() {
     // Where everybody may create files, and nobody may replace those of others.
     fs::set_permissions(client.folder.path(), Permissions::from_mode(0o1777)).unwrap();
     chown(client.path(), Some(1234), None).unwrap();
+    fs::set_permissions(client.path(), Permissions::from_mode(0o666)).unwrap();
+    chown(client.path(), None, Some(1234)).unwrap();
     let done = client.gets(&server.url("/"), &bytes);
     assert!(!done.was_here);
-    assert_ne!(fs::metadata(client.path()).unwrap().uid(), 1234);
+    let found = fs::metadata(client.path()).unwrap();
+    assert_ne!(found.uid(), 1234);
+    // Who may write to it is not for that user to decide.
+    assert_ne!(found.gid(), 1234);
+    assert_eq!(found.mode() & 0o022, 0);
     chown(client.path(), Some(1234), None).unwrap();
     client.if_exists = IfExists::SameIsFine;
     let failed = client.get(&server.url("/")).unwrap_err();

@@ -213,7 +213,7 @@ fn keep_mode(folder: &DirPair, entry: &SourceEntry, dest: &DestFile<'_>) -> Resu
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(&folder.target, entry.target(), flags, Mode::empty()) {
         Err(Errno::NOENT) => Ok(()),
-        old => take_over(dest.file(), old?.as_fd(), KeptOwner::Own),
+        old => take_over(dest.file(), old?.as_fd(), &folder.target, KeptOwner::Own),
     }
 }
 

@@ -9,6 +9,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use super::hidden::is_of_stranger;
+
 /// The owner of a file that replaces another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeptOwner {
@@ -20,13 +22,22 @@ pub enum KeptOwner {
 
 /// Gives a new file the permissions of the one that it replaces, as if that had been written to,
 /// and its group where that is allowed. Each is tried by itself, and of the permissions only those
-/// are lost that would be granted to another group.
+/// are lost that would be granted to another group. Nothing is kept of a file that another user has
+/// put into a `folder` that users share: it would decide who may write to the new one.
 ///
 /// # Errors
 ///
 /// As fstat(2) of either file and fchmod(2) of the new one.
-pub fn take_over(new: &File, old: BorrowedFd<'_>, owner: KeptOwner) -> Result<(), Errno> {
+pub fn take_over(
+    new: &File,
+    old: BorrowedFd<'_>,
+    folder: impl AsFd,
+    owner: KeptOwner,
+) -> Result<(), Errno> {
     let (had, has): (Stat, Stat) = (fstat(old)?, fstat(new)?);
+    if is_of_stranger(&had, folder) {
+        return Ok(());
+    }
     let mut mode = without_acl(old, had.st_mode) & 0o777;
     if had.st_gid != has.st_gid && fchown(new, None, Some(Gid::from_raw(had.st_gid))).is_err() {
         // Another group gets no more than others.
@@ -114,18 +125,27 @@ mod tests {
 
     #[test]
     fn owner_and_group_are_kept_where_that_is_allowed() {
+        let folder = tempfile::tempdir().unwrap();
+        let in_folder = || File::open(folder.path()).unwrap();
         let [old, new] = [(); 2].map(|()| tempfile::tempfile().unwrap());
         old.set_permissions(PermissionsExt::from_mode(0o640)).unwrap();
         // Of another user and group, which only root can do.
         let is_root = fchown(&old, Some(Uid::from_raw(2001)), Some(Gid::from_raw(3000))).is_ok();
         let ids = |file: &File| file.metadata().map(|stat| (stat.uid(), stat.gid())).unwrap();
         let own = ids(&new);
-        take_over(&new, old.as_fd(), KeptOwner::Own).unwrap();
+        take_over(&new, old.as_fd(), in_folder(), KeptOwner::Own).unwrap();
         let gid = if is_root { 3000 } else { own.1 };
         assert_eq!(ids(&new), (own.0, gid));
         assert_eq!(new.metadata().unwrap().mode() & 0o777, 0o640);
-        take_over(&new, old.as_fd(), KeptOwner::Old).unwrap();
+        take_over(&new, old.as_fd(), in_folder(), KeptOwner::Old).unwrap();
         assert_eq!(ids(&new), ids(&old));
         assert_eq!(new.metadata().unwrap().mode() & 0o777, 0o640);
+        // In a folder like /tmp, that user would decide who may write to the new file.
+        let new = tempfile::tempfile().unwrap();
+        let before = (ids(&new), new.metadata().unwrap().mode());
+        in_folder().set_permissions(PermissionsExt::from_mode(0o1777)).unwrap();
+        old.set_permissions(PermissionsExt::from_mode(0o666)).unwrap();
+        take_over(&new, old.as_fd(), in_folder(), KeptOwner::Old).unwrap();
+        assert_eq!(before == (ids(&new), new.metadata().unwrap().mode()), is_root);
     }
 }

@@ -339,6 +339,14 @@ fn a_new_file_has_the_permissions_of_the_one_it_replaces() {
         assert_eq!(put(&server, "/file", &[], b"new").status, 204);
         let found = fs::metadata(server.path("file")).unwrap();
         assert_eq!((found.mode() & 0o777, found.gid()), (0o640, 3000));
+        // Nothing is kept of what another user has put into a folder like /tmp.
+        fs::set_permissions(server.path(""), fs::Permissions::from_mode(0o1777)).unwrap();
+        fs::write(server.path("shared"), "old").unwrap();
+        fs::set_permissions(server.path("shared"), fs::Permissions::from_mode(0o666)).unwrap();
+        chown(server.path("shared"), Some(1234), Some(3000)).unwrap();
+        assert_eq!(put(&server, "/shared", &[], b"new").status, 204);
+        let found = fs::metadata(server.path("shared")).unwrap();
+        assert_eq!((found.mode() & 0o022, found.gid() == 3000), (0, false));
     }
     assert_eq!(put(&server, "/other", &[], b"new").status, 201);
     fs::write(server.path("usual"), "").unwrap();

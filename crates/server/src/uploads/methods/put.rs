@@ -5,10 +5,10 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::SystemTime;
 
-use rustix::fs::{Mode, OFlags, Timespec, fchmod, fsync, futimens, openat};
+use rustix::fs::{AtFlags, Mode, OFlags, Timespec, fchmod, fsync, futimens, openat, statat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{
-    AtomicFile, Existing, KeptOwner, sync_folder, take_over, take_over_acl,
+    AtomicFile, Existing, KeptOwner, is_of_stranger, sync_folder, take_over, take_over_acl,
 };
 use underpass_engine::{Version, times_of_new};
 
@@ -163,13 +163,16 @@ fn name(
             return Err(refusal);
         }
     };
-    if let Some(present) = &present {
+    // One that another user has put into a folder like /tmp must not decide who may write to it.
+    let is_trusted = statat(&target.folder, &target.name, AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|stat| !is_of_stranger(&stat, &target.folder));
+    if let Some(present) = present.as_ref().filter(|_| is_trusted) {
         // The new file gets the mode, the group and the ACL of the old one. A file system without
         // them ignores it.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         match openat(&target.folder, &target.name, flags, Mode::empty()) {
             Ok(old) => {
-                let _ = take_over(new_file.file(), old.as_fd(), KeptOwner::Own);
+                let _ = take_over(new_file.file(), old.as_fd(), &target.folder, KeptOwner::Own);
                 take_over_acl(new_file.file(), old.as_fd());
                 // RFC 4918 9.7.1: and its stored properties.
                 dead_properties::copy(&old, new_file.file());
