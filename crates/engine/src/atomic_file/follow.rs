@@ -4,19 +4,22 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, lstat, stat};
+use rustix::fs::{FileType, Mode, OFlags, lstat, open, stat};
 use rustix::io::Errno;
 
+use super::hidden::is_of_stranger;
+use super::name::folder_of;
 use crate::integrity::{FileId, is_folder};
 
 /// Returns the path of the file that a link leads to in the end, so that this file is replaced and
 /// not the link. It is the file that open(2) would open: the kernel follows the link first, and may
-/// refuse that (`fs.protected_symlinks`). Folders on the way are left to the kernel, as a path in
+/// refuse that (`fs.protected_symlinks`). A link that another user has put into a folder that users
+/// share is refused in any case. Folders on the way are left to the kernel, as a path in
 /// another mount namespace (`/proc/PID/root`) leads elsewhere if its links are read here.
 ///
 /// # Errors
 ///
-/// As stat(2) and readlink(2); `ESTALE` if the link leads to a file that it does not name, as those
+/// As stat(2) and readlink(2), `EACCES` for links of other users; `ESTALE` if the link leads to a file that it does not name, as those
 /// of `/proc/PID/fd` may do.
 pub fn follow(link: &Path) -> io::Result<PathBuf> {
     let wanted = stat(link)?;
@@ -29,6 +32,10 @@ pub fn follow(link: &Path) -> io::Result<PathBuf> {
         if FileType::from_raw_mode(found.st_mode) != FileType::Symlink {
             let is_it = FileId::of(&found) == FileId::of(&wanted);
             return if is_it { Ok(path) } else { Err(Errno::STALE.into()) };
+        }
+        let folder = open(folder_of(&path), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        if is_of_stranger(&found, folder) {
+            return Err(Errno::ACCESS.into());
         }
         let leads = fs::read_link(&path)?;
         path = path.parent().unwrap_or(Path::new("")).join(leads);
@@ -43,7 +50,7 @@ const MAX_LINKS: usize = 40;
 mod tests {
     use std::fs::File;
     use std::os::fd::AsRawFd;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 
     use super::*;
 
@@ -62,6 +69,11 @@ mod tests {
         let errno = |link: &Path| Errno::from_io_error(&follow(link).unwrap_err());
         assert_eq!(errno(&at("self")), Some(Errno::LOOP));
         assert_eq!(errno(&at("dangling")), Some(Errno::NOENT));
+        // Of another user, in a folder like /tmp.
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o1777)).unwrap();
+        if lchown(at("first"), Some(1234), None).is_ok() {
+            assert_eq!(errno(&at("first")), Some(Errno::ACCESS));
+        }
         // A descriptor, of which the kernel tells a name that another file has.
         let gone = File::create(at("gone")).unwrap();
         fs::remove_file(at("gone")).unwrap();
