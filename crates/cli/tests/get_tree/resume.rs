@@ -2,11 +2,12 @@
 //! changed.
 
 use std::fs;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
+use underpass_testkit::{is_root, skip};
 
 use crate::rig::{
     Finished, Running, folder, has, names, noise, noise_file, traced, underpass, until,
@@ -312,7 +313,7 @@ fn a_full_disk_is_reported_and_resumed() {
     let space = folder();
     let mount = ["-t", "tmpfs", "-o", "size=8m", "tmpfs", space.path().to_str().unwrap()];
     if !Command::new("mount").args(mount).output().is_ok_and(|output| output.status.success()) {
-        return crate::rig::skip("file systems cannot be mounted here");
+        return skip("file systems cannot be mounted here");
     }
     let _mounted = Mounted(space.path());
     let site = Site::new(tree, &[]);
@@ -336,5 +337,61 @@ fn an_unfinished_folder_of_another_user_is_not_resumed() {
         chown(site.at(name), Some(1234), None).unwrap();
         site.get(&[]).failed(1, &["t.part", "is in the way"]);
         assert!(!site.at("t").exists());
+    }
+}
+
+/// Makes a folder one that all users share, as /tmp.
+fn share(folder: &Path) {
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o1777)).unwrap();
+}
+
+#[test]
+fn a_folder_that_another_user_has_put_into_a_shared_one_is_in_the_way() {
+    if !is_root() {
+        return skip("only root can make files of another user");
+    }
+    let site = Site::new(|root| drop(noise_file(root, "file", 10)), &[]);
+    site.get(&[]).succeeded();
+    share(site.target.path());
+    for options in [&[][..], &["-N"], &["-f"]] {
+        chown(site.at("t"), Some(1234), None).unwrap();
+        site.get(options).failed(1, &["t is in the way"]);
+        // One below the folder that is named is left out.
+        let top = site.url.strip_suffix("t/").unwrap();
+        let all = get(top, site.target.path(), options).failed(1, &["lacks"]);
+        assert!(all.stderr.contains("t is left out: another user has put"), "{}", all.stderr);
+        chown(site.at("t"), Some(0), None).unwrap();
+        site.get(options).succeeded();
+    }
+    // Nor is a link followed that another user has made.
+    let elsewhere = folder();
+    fs::rename(site.at("t"), elsewhere.path().join("t")).unwrap();
+    symlink(elsewhere.path().join("t"), site.at("t")).unwrap();
+    site.get(&[]).succeeded();
+    lchown(site.at("t"), Some(1234), None).unwrap();
+    for options in [&[][..], &["-N"]] {
+        site.get(options).failed(1, &["t is in the way"]);
+    }
+}
+
+#[test]
+fn what_another_program_calls_by_the_name_of_a_note_is_not_waited_for() {
+    let site = Site::new(|root| drop(noise_file(root, "file", 10)), &[]);
+    fs::create_dir(site.at("t")).unwrap();
+    // It has no other end.
+    let fifo = |name: &str| {
+        assert!(Command::new("mkfifo").arg(site.at(name)).status().unwrap().success());
+    };
+    fifo("t.part.journal");
+    site.get(&[]).succeeded();
+    fifo("t/.underpass-get.log");
+    for options in [&["-f"][..], &["-N"]] {
+        site.get(options).failed(1, &["t/.underpass-get.log is in the way"]);
+    }
+    fs::remove_file(site.at("t/.underpass-get.log")).unwrap();
+    if is_root() {
+        fs::write(site.at("t/.underpass-get.log"), "").unwrap();
+        chown(site.at("t/.underpass-get.log"), Some(1234), None).unwrap();
+        site.get(&["-f"]).failed(1, &["t/.underpass-get.log is in the way"]);
     }
 }

@@ -94,10 +94,10 @@ pub enum TreeError {
         /// Why.
         source: Box<DownloadError>,
     },
-    /// An unfinished folder of something else is in the way.
+    /// A folder of another user, or an unfinished one of something else, is in the way.
     #[error("{}", foreign_text(.path, .url.as_deref()))]
     Foreign {
-        /// The unfinished folder.
+        /// The folder.
         path: PathBuf,
         /// The URL it was fetched from, if known.
         url: Option<String>,
@@ -196,6 +196,9 @@ pub(super) fn explain(errno: Errno) -> String {
             "another file of this download has its name in another case, which this file system ignores"
                 .to_owned()
         }
+        Errno::USERS => {
+            "another user has put a folder of that name into one that users share".to_owned()
+        }
         Errno::NXIO => "a device, FIFO or socket of that name exists: remove it".to_owned(),
         Errno::LOOP => "a link has the name of its folder: remove it".to_owned(),
         errno => Plain(&errno.into()).to_string(),
@@ -232,6 +235,7 @@ pub(super) fn is_about_name(errno: Errno) -> bool {
             | Errno::NOTUNIQ // a file of this download, whose name differs in case only
             | Errno::NXIO // a device, FIFO or socket where a file should be
             | Errno::OPNOTSUPP // links on FAT
+            | Errno::USERS // a folder of another user, as in /tmp
             | Errno::XDEV // a hard link into another file system
             | Errno::MLINK
     )

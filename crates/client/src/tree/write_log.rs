@@ -19,7 +19,8 @@ use rustix::fs::{
     unlinkat,
 };
 use rustix::io::Errno;
-use underpass_engine::{Version, mount_epoch, mtime, times_of_new};
+use underpass_engine::atomic_file::is_ours;
+use underpass_engine::{Version, is_file, mount_epoch, mtime, times_of_new};
 
 use super::paths::WRITE_LOG;
 
@@ -49,8 +50,8 @@ impl WriteLog {
     ///
     /// # Errors
     ///
-    /// `EWOULDBLOCK` if another process has it open, and as openat(2), write(2) and utimensat(2). A folder
-    /// in which no log can be made has none.
+    /// `EWOULDBLOCK` if another process has it open, `EEXIST` if another program or another user has made
+    /// it, and as openat(2), write(2) and utimensat(2). A folder in which no log can be made has none.
     pub(super) fn open(folder: &OwnedFd) -> io::Result<Self> {
         let folder = rustix::io::fcntl_dupfd_cloexec(folder, 0)?;
         let (mut file, is_new) = open_locked(&folder)?;
@@ -138,13 +139,18 @@ impl WriteLog {
 
 /// Opens the log for this process alone, and returns whether it was made.
 fn open_locked(folder: &OwnedFd) -> Result<(File, bool), Errno> {
-    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    // A FIFO must not wait for its other end.
+    let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let flags = flags | OFlags::CREATE | OFlags::RDWR;
     let mode = Mode::RUSR | Mode::WUSR;
     loop {
         let (file, is_new) = match openat(folder, WRITE_LOG, flags | OFlags::EXCL, mode) {
             Err(Errno::EXIST) => (File::from(openat(folder, WRITE_LOG, flags, mode)?), false),
             made => (File::from(made?), true),
         };
+        if !is_file(&fstat(&file)?) || !is_ours(&file, folder)? {
+            return Err(Errno::EXIST);
+        }
         let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
         // Some file systems have no locks.
         if locked == Err(Errno::WOULDBLOCK) {

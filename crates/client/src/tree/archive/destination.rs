@@ -17,7 +17,7 @@ use underpass_engine::atomic_file::{is_ours, rename_new};
 
 use super::journal::{ArchiveJournal, NotedArchive, remove_stale};
 
-use crate::tree::dest::{DestFolder, ExistingEntry};
+use crate::tree::dest::{DestFolder, ExistingEntry, open_root};
 use crate::tree::error::{Result, TreeError};
 use crate::tree::paths::{JOURNAL, SUPERSEDED, as_path};
 
@@ -48,7 +48,7 @@ impl ArchiveDest {
         if_exists: ExistingEntry,
     ) -> Result<(Self, ArchiveJournal, Option<NotedArchive>)> {
         match openat(CWD, path, FOLDER, Mode::empty()) {
-            Ok(root) => Self::existing(path, root, if_exists),
+            Ok(_) => Self::existing(path, open_root(path)?, if_exists),
             Err(Errno::NOENT) => match UnfinishedFolder::of(path)? {
                 Some(unnamed) => unnamed.open(path, url),
                 // A name so long that there is none for the unfinished folder.

@@ -223,7 +223,7 @@ impl ArchiveJournal {
 
 /// Removes a journal that no process has open, if there is one.
 pub(super) fn remove_stale(folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = match openat(folder, name, flags, Mode::empty()) {
         Err(Errno::NOENT) => return Ok(()),
         opened => File::from(opened?),

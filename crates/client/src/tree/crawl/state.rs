@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use underpass_engine::PipePool;
 use underpass_engine::wait::lock;
 
 use super::prune::{IfOtherKind, Prune};
 use super::queue::{CrawlQueue, CrawlTask};
-use crate::tree::dest::{DestFolder, ExistingEntry};
+use crate::tree::dest::{DestFolder, ExistingEntry, open_root};
 use crate::tree::error::{Result, TreeError, TreeOutcome, explain};
 use crate::tree::listing::{EntryFacts, ListingEntry};
 use crate::tree::options::TreeEvent;
@@ -54,9 +54,7 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
         let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
         let created = tree.path.ancestors().take_while(is_missing).map(Path::to_owned).collect();
         fs::create_dir_all(tree.path).map_err(failed)?;
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = openat(CWD, tree.path, flags, Mode::empty());
-        let root = root.map_err(|errno| TreeError::io("opening", tree.path, errno))?;
+        let root = open_root(tree.path)?;
         let if_exists =
             if tree.options.replaces { ExistingEntry::Replaced } else { ExistingEntry::Stays };
         Ok(Self {

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::{Mutex, OnceLock};
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, Timespec, fchmod, fstat, mkdirat, openat, renameat,
+    AtFlags, CWD, FileType, Mode, OFlags, Stat, Timespec, fchmod, fstat, mkdirat, openat, renameat,
     statat, unlinkat,
 };
 use rustix::io::Errno;
@@ -29,6 +29,7 @@ use underpass_sys::open_beneath;
 use self::placed::PlacedFiles;
 pub use self::placed::ignores_case;
 use super::error::TreeError;
+use super::paths::WRITE_LOG;
 use super::write_log::WriteLog;
 
 /// Permissions and time of a folder, which are set when everything is in it.
@@ -108,6 +109,9 @@ impl DestFolder {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Err(TreeError::Busy { path: path.to_owned() });
             }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(TreeError::Foreign { path: path.join(WRITE_LOG), url: None });
+            }
             // Where no file can be made there is none that a broken run could have left.
             log => log.ok(),
         };
@@ -166,17 +170,18 @@ impl DestFolder {
 
     /// Opens a folder, and creates what is missing of it.
     fn folder(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
-        match open_beneath(self.root.as_fd(), path, FOLDER) {
-            Err(Errno::NOENT) => {}
-            outcome => return outcome,
-        }
         let mut at = open_beneath(self.root.as_fd(), b"", FOLDER)?;
         for part in path.split(|byte| *byte == b'/') {
-            match mkdirat(&at, part, Mode::from_raw_mode(0o777)) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(errno) => return Err(errno),
-            }
-            at = open_beneath(at.as_fd(), part, FOLDER)?;
+            at = match enter(&at, part) {
+                Err(Errno::NOENT) => {
+                    match mkdirat(&at, part, Mode::from_raw_mode(0o777)) {
+                        Ok(()) | Err(Errno::EXIST) => {}
+                        Err(errno) => return Err(errno),
+                    }
+                    enter(&at, part)?
+                }
+                entered => entered?,
+            };
         }
         Ok(at)
     }
@@ -193,7 +198,7 @@ impl DestFolder {
                     Err(Errno::EXIST) => {}
                     Err(errno) => return Err(errno),
                 }
-                match open_beneath(parent.as_fd(), name, FOLDER) {
+                match enter(parent, name) {
                     Ok(_) => return Ok(DestOutcome::Same),
                     Err(Errno::NOTDIR | Errno::LOOP) if self.if_exists == ExistingEntry::Ours => {
                         unlinkat(parent, name, AtFlags::empty())?;
@@ -409,6 +414,32 @@ impl DestFolder {
             let file = open_beneath(parent.as_fd(), name, flags)?;
             self.tolerate(fchmod(file, Mode::from_raw_mode(mode)))
         })
+    }
+}
+
+/// Opens the folder that exists at a path, unless another user has put it, or the link to it, into
+/// a folder that users share: that user could replace everything in it.
+pub(super) fn open_root(path: &Path) -> Result<OwnedFd, TreeError> {
+    let failed = |errno: Errno| TreeError::io("opening", path, errno);
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let open = |path: &Path| openat(CWD, path, flags, Mode::empty()).map_err(failed);
+    let root = open(path)?;
+    if let Some(name) = path.file_name() {
+        let parent = open(atomic_file::folder_of(path))?;
+        let named = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
+        if is_of_stranger(&named, &parent) {
+            return Err(TreeError::Foreign { path: path.to_owned(), url: None });
+        }
+    }
+    Ok(root)
+}
+
+/// Opens a folder under the same condition.
+fn enter(parent: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
+    let folder = open_beneath(parent.as_fd(), name, FOLDER)?;
+    match is_of_stranger(&fstat(&folder)?, parent) {
+        true => Err(Errno::USERS),
+        false => Ok(folder),
     }
 }
 
