@@ -115,6 +115,20 @@ fn a_file_that_is_open_for_writing_is_at_rest_once_it_is_left_alone() {
     assert!(has_waited);
 }
 
+/// The server drops checks where closing a file must not wait.
+#[test]
+fn between_two_checks_none_keeps_the_file_open() {
+    let folder = folder();
+    let path = folder.path().canonicalize().unwrap().join("file");
+    let _writer = File::create(&path).unwrap();
+    let file = File::open(&path).unwrap();
+    let mut check = WriterCheck::new();
+    assert!(matches!(check.check(&file, None).unwrap(), Writers::Wait(_)));
+    let all = fs::read_dir("/proc/self/fd").unwrap().map(|found| found.unwrap().path());
+    let open = all.filter(|link| fs::read_link(link).is_ok_and(|target| target == path));
+    assert_eq!(open.count(), 2);
+}
+
 #[test]
 fn a_change_in_the_future_is_not_waited_for() {
     let folder = folder();

@@ -26,10 +26,10 @@ use super::version::Version;
 /// `F_SETLEASE`), which is given back at once: the kernel refuses it while a writable descriptor
 /// or mapping exists. Where it is refused or inconclusive, dirty pages are written back, and the
 /// file must stay unchanged for 100 ms, on a loaded machine for up to 300 ms.
+///
+/// No descriptor is kept open between two checks: where this value is dropped, nothing is closed.
 #[derive(Debug, Default)]
 pub struct WriterCheck {
-    /// The checked file, on another open file description.
-    description: Option<OwnedFd>,
     /// The version in which the last check left no dirty page.
     clean: Option<Version>,
     /// The version at the end of the last check.
@@ -99,7 +99,7 @@ impl WriterCheck {
             }
         }
         match self.seen {
-            Some(_) => self.check_closely(file),
+            Some(_) => self.check_closely(file, reopen(file).ok()),
             None => self.check_first(file, promised),
         }
     }
@@ -128,19 +128,23 @@ impl WriterCheck {
             Open::ForWriting => self.has_writer = true,
             Open::Unknown => {}
         }
-        self.description = description;
-        self.check_closely(file)
+        self.check_closely(file, description)
     }
 
-    /// Checks a file that a process may be writing to.
+    /// Checks a file that a process may be writing to; `description` is another open file
+    /// description of it.
     ///
     /// A store that has changed the times but not yet made its page dirty would go unnoticed: it
     /// may wait for the end of a writeback. So the file must be found clean twice, in one
     /// version.
-    fn check_closely(&mut self, file: BorrowedFd<'_>) -> std::io::Result<Writers> {
-        if let Some(description) = &self.description {
+    fn check_closely(
+        &mut self,
+        file: BorrowedFd<'_>,
+        description: Option<OwnedFd>,
+    ) -> std::io::Result<Writers> {
+        if let Some(description) = description {
             // The answer is not needed.
-            if let Ok(version) = Version::of(description) {
+            if let Ok(version) = Version::of(&description) {
                 wait_for_write(description, version.size());
             }
         }
