@@ -23,7 +23,8 @@ use seccompiler::{
     SeccompRule, apply_filter,
 };
 use underpass_engine::atomic_file::{
-    AtomicFile, Existing, hidden_name, ignores_case, remove_folder,
+    AtomicFile, Existing, hidden_name, ignores_case, number_of, remove_folder, remove_left_over,
+    try_lock,
 };
 
 fn assert_errno<T>(outcome: io::Result<T>, errno: Errno) {
@@ -266,8 +267,9 @@ fn what_is_no_file_of_its_own_keeps_a_hidden_name() {
         refuse(libc::SYS_openat, 2, libc::O_TMPFILE as u64, Errno::OPNOTSUPP);
         let scratch = Scratch::new();
         let target = scratch.path("file");
-        let hidden = |number| {
-            let name = hidden_name(OsStr::new("file"), Some(number));
+        let first = number_of(fs::File::open(scratch.folder()).unwrap()).unwrap();
+        let hidden = |number: u32| {
+            let name = hidden_name(OsStr::new("file"), Some(first.wrapping_add(number)));
             scratch.folder().join(name)
         };
         fs::create_dir(hidden(0)).unwrap();
@@ -288,6 +290,73 @@ fn what_is_no_file_of_its_own_keeps_a_hidden_name() {
     })
     .join()
     .unwrap();
+}
+
+#[test]
+fn what_was_made_in_another_folder_is_no_leftover() {
+    thread::spawn(|| {
+        refuse(libc::SYS_openat, 2, libc::O_TMPFILE as u64, Errno::OPNOTSUPP);
+        let (scratch, elsewhere) = (Scratch::new(), Scratch::new());
+        let first = number_of(fs::File::open(elsewhere.folder()).unwrap()).unwrap();
+        for number in [0, first] {
+            let copied = scratch.folder().join(hidden_name(OsStr::new("file"), Some(number)));
+            fs::write(copied, b"copied").unwrap();
+        }
+        for bytes in [b"old", b"new"] {
+            land(&scratch.path("file"), bytes, Existing::Replace).unwrap();
+        }
+        assert_eq!(names(scratch.folder()).len(), 3);
+    })
+    .join()
+    .unwrap();
+}
+
+#[test]
+fn a_part_that_others_may_write_to_is_not_continued() {
+    let scratch = Scratch::new();
+    let part = scratch.path("part");
+    let open = || {
+        let folder = fs::File::open(scratch.folder()).unwrap().into();
+        AtomicFile::partial(folder, "file".as_ref(), "part".as_ref(), 0o600, Existing::Replace)
+    };
+    open().unwrap();
+    fs::hard_link(&part, scratch.path("link")).unwrap();
+    assert_errno(open(), Errno::PERM);
+    fs::remove_file(scratch.path("link")).unwrap();
+    // As a new file where the umask is 022.
+    fs::set_permissions(&part, fs::Permissions::from_mode(0o644)).unwrap();
+    open().unwrap();
+    let mask = underpass_engine::atomic_file::umask().unwrap();
+    for mode in [0o620, 0o602, 0o666] {
+        fs::set_permissions(&part, fs::Permissions::from_mode(mode)).unwrap();
+        match mode & 0o022 & mask {
+            0 => drop(open().unwrap()),
+            _ => assert_errno(open(), Errno::PERM),
+        }
+    }
+    assert_eq!(names(scratch.folder()), [Path::new("part")]);
+}
+
+#[test]
+fn a_part_that_has_ended_is_a_leftover() {
+    let scratch = Scratch::new();
+    let folder = || -> rustix::fd::OwnedFd { fs::File::open(scratch.folder()).unwrap().into() };
+    let partial =
+        || AtomicFile::partial(folder(), "file".as_ref(), "part".as_ref(), 0o600, Existing::Keep);
+    let mut ended = partial().unwrap();
+    ended.end_partial().unwrap();
+    let left = names(scratch.folder());
+    assert_ne!(left, [Path::new("part")]);
+    let is_removed = || remove_left_over(&folder(), left[0].as_os_str(), u32::MAX);
+    assert!(try_lock(ended.file(), folder(), left[0].as_os_str()) && !is_removed());
+    drop(ended);
+    // As after a kill.
+    fs::write(scratch.folder().join(&left[0]), b"whole").unwrap();
+    assert!(is_removed());
+    let mut ended = partial().unwrap();
+    ended.end_partial().unwrap();
+    ended.commit(Existing::Keep).unwrap();
+    assert_eq!(names(scratch.folder()), [Path::new("file")]);
 }
 
 #[test]

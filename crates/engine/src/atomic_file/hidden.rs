@@ -1,7 +1,8 @@
 //! Files and folders with hidden names, and the removal of those that a killed process has left.
 //!
-//! A process locks what it works on (flock(2)), so a hidden name without a lock is a leftover. On
-//! file systems without locks leftovers stay.
+//! A process locks what it works on (flock(2)), so what has a hidden name and no lock is a leftover,
+//! if it was made here: its name has the number of its folder, so that neither a copy of it nor a
+//! file that somebody has called so is one. On file systems without locks leftovers stay.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -17,7 +18,7 @@ use rustix::path::Arg;
 use rustix::process::geteuid;
 
 use super::Existing;
-use super::name::hidden_name;
+use super::name::{hidden_name, number_of_hidden};
 use crate::integrity::{FileId, is_file};
 
 /// Locks a file or folder with a hidden name for this process, until its descriptor is closed,
@@ -83,7 +84,7 @@ pub(super) fn create(
 ///
 /// # Errors
 ///
-/// As open(2); `EPERM` if this user has not made it.
+/// As open(2); `EPERM` if it is not [of this user](is_ours) alone.
 pub(super) fn open_or_create(
     folder: &OwnedFd,
     hidden: &OsStr,
@@ -109,22 +110,43 @@ pub(super) fn open_or_create(
     Err(Errno::EXIST)
 }
 
-/// Returns whether this user has made a file or folder: its owner is the one that the file system
-/// gives to what this process makes in the folder, which may be another where there are no owners,
-/// or those of another machine.
+/// Returns whether this user has made a file or folder, and no other user could have written to it:
+/// its owner is the one that the file system gives to what this process makes in the folder, it has
+/// no other name, and no other user may write to it who might not write to any new file there.
+///
+/// Where there are no owners or permissions, or those of another machine, new files have others.
 ///
 /// # Errors
 ///
 /// As open(2).
 pub fn is_ours(file: impl AsFd, folder: &OwnedFd) -> Result<bool, Errno> {
     let stat = fstat(file)?;
-    if stat.st_uid == geteuid().as_raw() {
+    if is_file(&stat) && stat.st_nlink > 1 {
+        return Ok(false);
+    }
+    let for_others = stat.st_mode & WRITABLE_BY_OTHERS;
+    if stat.st_uid == geteuid().as_raw() && for_others == 0 {
         return Ok(true);
     }
-    let (made, hidden) = create(folder, OsStr::new("owner"), Mode::RUSR | Mode::WUSR)?;
-    let owner = fstat(&made).map(|made| made.st_uid);
+    let new = new_file(folder)?;
+    Ok(stat.st_uid == new.st_uid && for_others & !new.st_mode == 0)
+}
+
+/// Returns the owner that the file system gives to what this process makes in a folder.
+///
+/// # Errors
+///
+/// As open(2).
+pub fn owner_of_new(folder: &OwnedFd) -> Result<u32, Errno> {
+    Ok(new_file(folder)?.st_uid)
+}
+
+/// Makes a file in a folder, removes it, and returns what it was.
+fn new_file(folder: &OwnedFd) -> Result<Stat, Errno> {
+    let (made, hidden) = create(folder, OsStr::new("owner"), Mode::from_raw_mode(0o666))?;
+    let stat = fstat(&made);
     unlinkat(folder, &hidden, AtFlags::empty())?;
-    Ok(owner? == stat.st_uid)
+    stat
 }
 
 /// Returns whether another user has put a file into a folder that users share, such as /tmp: one
@@ -167,6 +189,17 @@ pub(super) fn link(file: &File, folder: &OwnedFd, name: &OsStr) -> Result<(), Er
     }
 }
 
+/// Gives a file that has a hidden name another one, under which it is a leftover without a lock.
+pub(super) fn rename(
+    file: &File,
+    folder: &OwnedFd,
+    from: &OsStr,
+    name: &OsStr,
+) -> Result<OsString, Errno> {
+    let owner = fstat(file)?.st_uid;
+    Ok(claim(folder, name, owner, |hidden| rename_new(folder, from, folder, hidden))?.1)
+}
+
 /// Calls `make` with hidden names until one is free, and removes leftovers of this user or of
 /// `owner` on the way.
 fn claim<T>(
@@ -175,8 +208,9 @@ fn claim<T>(
     owner: u32,
     mut make: impl FnMut(&OsStr) -> Result<T, Errno>,
 ) -> Result<(T, OsString), Errno> {
-    for number in 0..MAX_ATTEMPTS {
-        let hidden = hidden_name(name, Some(number));
+    let first = number_of(folder)?;
+    for attempt in 0..MAX_ATTEMPTS {
+        let hidden = hidden_name(name, Some(first.wrapping_add(attempt)));
         let mut made = make(&hidden);
         if matches!(made, Err(Errno::EXIST)) && remove_left_over(folder, &hidden, owner) {
             made = make(&hidden);
@@ -189,9 +223,27 @@ fn claim<T>(
     Err(Errno::EXIST)
 }
 
-/// Removes a leftover: a file of this user or of `owner` with this hidden name, no other name and
-/// no lock. Returns whether it is gone.
+/// Returns the number of the first hidden name in a folder, which tells where it was made. The
+/// device has another number each time that it is mounted.
+///
+/// # Errors
+///
+/// As fstat(2).
+pub fn number_of(folder: impl AsFd) -> Result<u32, Errno> {
+    let stat = fstat(folder)?;
+    Ok((stat.st_ino ^ (stat.st_ino >> 32)) as u32)
+}
+
+/// Removes a leftover: a file of this user or of `owner` with this hidden name, which was made in
+/// this folder, no other name and no lock. Returns whether it is gone.
 pub fn remove_left_over(folder: &OwnedFd, hidden: &OsStr, owner: u32) -> bool {
+    let number = number_of_hidden(hidden.as_encoded_bytes());
+    let was_made_here = number
+        .zip(number_of(folder).ok())
+        .is_some_and(|(number, first)| number.wrapping_sub(first) < MAX_ATTEMPTS);
+    if !was_made_here {
+        return false;
+    }
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(file) = openat(folder, hidden, flags, Mode::empty()) else { return false };
     let is_own = fstat(&file).is_ok_and(|stat| {
@@ -208,3 +260,7 @@ pub fn remove_left_over(folder: &OwnedFd, hidden: &OsStr, owner: u32) -> bool {
 
 /// More hidden names than are in use for one name at a time.
 const MAX_ATTEMPTS: u32 = 1000;
+
+/// The permissions by which another user may write to a file, or change what is in a folder. With an
+/// ACL, those of the group are all that it allows.
+const WRITABLE_BY_OTHERS: u32 = 0o022;

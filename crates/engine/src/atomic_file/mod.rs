@@ -30,7 +30,10 @@ use crate::integrity::{FileId, mtime, reopen};
 
 pub use case::{fold_case, ignores_case, listed_name};
 pub use follow::follow;
-pub use hidden::{is_of_stranger, is_ours, only_adds, remove_left_over, rename_new, try_lock};
+pub use hidden::{
+    is_of_stranger, is_ours, number_of, only_adds, owner_of_new, remove_left_over, rename_new,
+    try_lock,
+};
 pub use name::{
     MAX_NAME, beginning, fingerprint, folder_of, hidden_name, name_of_hidden, names_folder,
     shortened,
@@ -127,7 +130,7 @@ impl AtomicFile {
     /// # Errors
     ///
     /// As open(2); `ELOOP` if the partial name is a link, and `EPERM` if it is that of something
-    /// which this user has not made: whoever has could still write to the complete file.
+    /// which is not [of this user](is_ours) alone: others could still write to the complete file.
     pub fn partial(
         folder: OwnedFd,
         name: &OsStr,
@@ -177,6 +180,20 @@ impl AtomicFile {
         if let Some(hidden) = &mut self.hidden {
             renameat(&self.folder, &*hidden, &self.folder, partial)?;
             *hidden = partial.to_owned();
+        }
+        Ok(())
+    }
+
+    /// Ends what [`partial`](Self::partial) has begun: from now on the file is one that does not
+    /// outlive this process, and that the next one removes if this one is killed.
+    ///
+    /// # Errors
+    ///
+    /// As rename(2); the file then has the name that it had, and is kept.
+    pub fn end_partial(&mut self) -> io::Result<()> {
+        if let Some(hidden) = self.hidden.as_mut().filter(|_| self.is_kept) {
+            *hidden = hidden::rename(&self.file, &self.folder, hidden, &self.name)?;
+            self.is_kept = false;
         }
         Ok(())
     }

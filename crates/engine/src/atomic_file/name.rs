@@ -36,11 +36,20 @@ pub fn hidden_name(name: &OsStr, number: Option<u32>) -> OsString {
 /// checksum shows that nobody else has chosen it.
 #[must_use]
 pub fn name_of_hidden(hidden: &[u8]) -> Option<&[u8]> {
+    parse_hidden(hidden).map(|(name, _)| name)
+}
+
+/// Returns the number that a [hidden name](hidden_name) of this program was made with.
+pub(super) fn number_of_hidden(hidden: &[u8]) -> Option<u32> {
+    parse_hidden(hidden).map(|(_, number)| number)
+}
+
+fn parse_hidden(hidden: &[u8]) -> Option<(&[u8], u32)> {
     let rest = hidden.strip_prefix(b".")?.strip_suffix(b".part")?;
     let dot = rest.iter().rposition(|&byte| byte == b'.')?;
     let digits: u64 = std::str::from_utf8(&rest[dot + 1..]).ok()?.parse().ok()?;
     let (name, number) = (&rest[..dot], u32::try_from(digits >> 32).ok()?);
-    (!name.is_empty() && digits as u32 == checksum(name, number)).then_some(name)
+    (!name.is_empty() && digits as u32 == checksum(name, number)).then_some((name, number))
 }
 
 /// Returns the checksum of a hidden name.

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
-use underpass_engine::atomic_file::hidden_name;
+use underpass_engine::atomic_file::{hidden_name, number_of};
 use underpass_server::server::SiteSettings;
 
 use super::rig::{Running, Site, age, wait_until};
@@ -97,15 +97,18 @@ fn a_site_does_not_remove_what_another_site_of_its_folder_keeps() {
 #[test]
 fn what_a_killed_process_has_left_without_unnamed_files_is_removed() {
     let site = open_site().with_site(|site| site.changes.expiry = Duration::from_secs(1));
-    let (own, other) = (hidden_name("file".as_ref(), Some(7)), ".file.7.part");
-    for name in [own.to_str().unwrap(), other] {
+    let number = number_of(fs::File::open(site.path("")).unwrap()).unwrap();
+    let [own, copied] = [number, number ^ 1 << 31]
+        .map(|number| hidden_name("file".as_ref(), Some(number)).into_string().unwrap());
+    let other = ".file.7.part";
+    for name in [&own, &copied, other] {
         fs::write(site.path(name), "x").unwrap();
     }
     let made = fs::metadata(site.path(other)).unwrap().created();
     let site = site.with_site(|site| site.shows_hidden = true);
     wait_until("it is old", || made.as_ref().is_ok_and(|at| at.elapsed().unwrap().as_secs() >= 2));
     let server = site.start();
-    let own = server.path(own.to_str().unwrap());
+    let own = server.path(&own);
     wait_until("it is removed", || !own.exists());
-    assert!(server.path(other).exists());
+    assert!(server.path(other).exists() && server.path(&copied).exists());
 }
