@@ -170,11 +170,9 @@ fn a_tree_with_more_levels_than_descriptors_is_copied() {
     };
     run(make, &[]);
     let before = run(look, &["a"]);
-    for (limit, words) in [
-        (64, "-a -j4 --progress"),
-        (64, "-aH --resume -j1 --progress"),
-        (256, "-a -j4 --progress"),
-    ] {
+    for (limit, words) in
+        [(64, "-a -j4 --progress"), (64, "-aH --resume -j1 --progress"), (256, "-a -j4 --progress")]
+    {
         let script = format!("ulimit -n {limit}; exec \"$0\" cp {words} a z 2>&1");
         let said = run(&script, &[env!("CARGO_BIN_EXE_underpass")]);
         assert!(said.contains("601 files"), "{words}: {said}");

@@ -282,3 +282,39 @@ fn a_mount_that_stops_answering_stops_no_worker() {
     drop((waiting, reading, stopped));
     rig::end(serving);
 }
+
+#[test]
+fn clients_that_leave_a_mount_that_does_not_answer_leave_no_connection() {
+    let Some(fuse) = Fuse::with(r#"{"cached": true}"#) else { return };
+    fs::write(fuse.store().join("file"), "text").unwrap();
+    let (serving, url) = server(fuse.folder(), &["--workers", "1", "--allow-upload"]);
+    let stopped = fuse.stop();
+    let sockets = || {
+        let open = fs::read_dir(format!("/proc/{}/fd", serving.child.id())).unwrap();
+        let links = open.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+        links.filter(|link| link.to_string_lossy().starts_with("socket:")).count()
+    };
+    let before = sockets();
+    let requests = [
+        "GET /root/file HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "GET /root/file HTTP/1.1\r\nHost: localhost\r\n\r\nGET / HTTP/1.1\r\n",
+        "GET /root/?json HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "GET /root/?archive=tar HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "GET /?archive=tar HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "PROPFIND /root/ HTTP/1.1\r\nHost: localhost\r\nDepth: 1\r\n\r\n",
+        "DELETE /root/file HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "PUT /root/new HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\ntext",
+    ];
+    let connect = |request: &&str| {
+        let mut client = serving.connect();
+        client.write_all(request.as_bytes()).unwrap();
+        client
+    };
+    let clients: Vec<_> = requests.iter().cycle().take(80).map(connect).collect();
+    wait_until("they wait", || sockets() >= before + 80);
+    drop(clients);
+    wait_until("their connections are closed", || sockets() <= before);
+    assert_answers(&fuse, &url);
+    drop(stopped);
+    rig::end(serving);
+}

@@ -36,7 +36,8 @@ pub(crate) async fn resolve(
     let (site, user, method) = (Arc::clone(ctx.site()), ctx.user.clone(), ctx.request.method);
     let path = path.to_vec();
     let following = move || follow(&site, user.as_deref(), method, &path, is_followed);
-    let resolved = ctx.worker.helpers.run(ctx.peer.client_net(), following).await;
+    let resolving = ctx.worker.helpers.run(ctx.peer.client_net(), following);
+    let resolved = ctx.peer.until_left(resolving).await.ok_or_else(|| ctx.left())?;
     let resolved = resolved.map_err(|_| ctx.error(500, ""))?;
     resolved.map_err(|(status, detail)| ctx.error(status, detail))
 }
@@ -58,8 +59,7 @@ pub(crate) fn follow(
     is_followed: bool,
 ) -> Result<ResolvedPath, LinkRefusal> {
     let root = &site.root;
-    let may =
-        |path: &[u8], right| !root.hides(path) && site.settings.access.can(user, path, right);
+    let may = |path: &[u8], right| !root.hides(path) && site.settings.access.can(user, path, right);
     let forbidden = (403, "this leads to a path where you lack permission");
     let FollowedPath { real, target } = root.follow(path);
     let is_read = target.as_deref().filter(|_| is_followed);

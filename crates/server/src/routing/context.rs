@@ -151,6 +151,11 @@ impl<'a> RequestContext<'a> {
         response
     }
 
+    /// Returns the last response for a client that has ended the connection, or its side of it.
+    pub(crate) fn left(&self) -> Response {
+        self.busy(503, "the file system took too long; try again soon").closing()
+    }
+
     /// Returns the error for an operation that the system has refused.
     pub(crate) fn failed(&self, error: &io::Error) -> Response {
         match Errno::from_io_error(error) {

@@ -1,5 +1,7 @@
 //! Picks the handler of a request by the user, the method, and the entry at the path.
 
+use std::pin::pin;
+
 use crate::auth::{Right, access};
 use crate::changes::body;
 use crate::changes::dav::propfind;
@@ -87,10 +89,15 @@ pub(crate) async fn respond(ctx: &mut RequestContext<'_>) -> Response {
     if let Some(response) = redirected(ctx, &target) {
         return response;
     }
-    match access::check(ctx, &target).await {
-        Some(refusal) => refusal,
-        None => route(ctx, &target).await,
+    if let Some(refusal) = access::check(ctx, &target).await {
+        return refusal;
     }
+    let work = pin!(route(ctx, &target));
+    // A change is made or refused, whether its client waits for that or not.
+    if ctx.request.method.changes() {
+        return work.await;
+    }
+    ctx.peer.until_left(work).await.unwrap_or_else(|| ctx.left())
 }
 
 /// Refuses a request that is for no site, or for another one than its connection (RFC 9110

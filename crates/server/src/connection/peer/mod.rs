@@ -1,6 +1,7 @@
 //! The state of one connection for its worker: its address, its activity, and since when.
 
 mod activity;
+mod departure;
 mod expiry;
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -314,9 +315,14 @@ impl Peer {
 
     /// Returns whether the connection was reset or lost; the next call on the socket returns why.
     pub(crate) fn has_failed(&self) -> bool {
-        let mut state = [PollFd::new(&self.socket, PollFlags::empty())];
-        poll(&mut state, Some(&Timespec::default())).is_ok()
-            && state[0].revents().contains(PollFlags::ERR)
+        self.polls(PollFlags::empty(), PollFlags::ERR)
+    }
+
+    /// Returns whether the socket is in one of the states `seen`, when those `asked` for and errors
+    /// are reported.
+    fn polls(&self, asked: PollFlags, seen: PollFlags) -> bool {
+        let mut state = [PollFd::new(&self.socket, asked)];
+        poll(&mut state, Some(&Timespec::default())).is_ok() && state[0].revents().intersects(seen)
     }
 
     /// Waits until the response is given up.
@@ -394,37 +400,6 @@ impl Peer {
             Err(errno) => {
                 self.is_reset.set(true);
                 Err(errno.into())
-            }
-        }
-    }
-
-    /// Runs long work, unless the client leaves before it is done.
-    pub(crate) async fn while_connected<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        let (mut work, mut disconnected) = (pin!(work), pin!(self.disconnected()));
-        poll_fn(|context| match work.as_mut().poll(context) {
-            Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
-            Poll::Pending => disconnected.as_mut().poll(context).map(|()| None),
-        })
-        .await
-    }
-
-    /// Returns once the client announces that nothing more will come from it; it never returns if
-    /// another request has come already, because the end cannot be seen then.
-    async fn disconnected(&self) {
-        while self.readable().await.is_ok() {
-            if let Some(session) = self.session() {
-                match session.peek(self.socket.as_fd()) {
-                    None => self.socket.is_not_ready(READABLE),
-                    Some(true) => std::future::pending().await,
-                    Some(false) => return,
-                }
-                continue;
-            }
-            match recv(&self.socket, &mut [0], RecvFlags::PEEK) {
-                Err(Errno::AGAIN) => self.socket.is_not_ready(Interest::READABLE),
-                Err(Errno::INTR) => {}
-                Ok((1, _)) => std::future::pending().await,
-                Ok(_) | Err(_) => return,
             }
         }
     }

@@ -36,7 +36,8 @@ impl SlowResponse<'_> {
             loop {
                 // Opening files may wait for a disk.
                 let open = move || (part.next_chain(), part);
-                let next = self.link.worker.helpers.run(client, open).await;
+                let opening = self.link.worker.helpers.run(client, open);
+                let Some(next) = self.while_wanted(opening).await else { return };
                 let Ok((next, rest)) = next else { return self.fail(SendFailure::Stream) };
                 part = rest;
                 self.link.worker.shared.metrics.digest(part.take_read_bytes(), false);

@@ -14,7 +14,8 @@ impl SlowResponse<'_> {
             let _ = socket::arm_reset(&self.link.peer.socket);
         }
         loop {
-            let Ok(piece) = pieces.next().await else { return self.fail(SendFailure::Stream) };
+            let Some(piece) = self.while_wanted(pieces.next()).await else { return };
+            let Ok(piece) = piece else { return self.fail(SendFailure::Stream) };
             let Some(piece) = piece else { break };
             if !self.send_chain(Chain::new().bytes(piece), Confirm::HandedOver).await {
                 return;

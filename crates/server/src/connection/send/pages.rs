@@ -5,7 +5,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tokio::task::JoinError;
 use tokio::time::timeout;
 use underpass_engine::{Integrity, Version};
 
@@ -29,7 +28,7 @@ impl SlowResponse<'_> {
                 }
             };
             let Some(waited) = waited else { return };
-            residency.fetched(&missing, waited);
+            residency.fetched(&missing, waited.unwrap_or_default());
             self.link.worker.metrics().cold_wait(started.elapsed());
             // A client on this machine shares the pages until it has read them.
             self.drop_behind(place.saturating_sub(UNREAD));
@@ -69,15 +68,12 @@ impl SlowResponse<'_> {
         move || part.fetch(&shared.null, || wanted.strong_count() > 0)
     }
 
-    /// Waits for a helper as long as the response is worth sending.
-    async fn while_wanted<T: Default>(
-        &mut self,
-        work: impl Future<Output = Result<T, JoinError>>,
-    ) -> Option<T> {
+    /// Waits for work as long as the response is worth sending; returns `None` after that.
+    pub(super) async fn while_wanted<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         loop {
             match timeout(TICK, work.as_mut()).await {
-                Ok(done) => return Some(done.unwrap_or_default()),
+                Ok(done) => return Some(done),
                 Err(_) if self.should_continue() => {}
                 Err(_) => return None,
             }

@@ -1,0 +1,75 @@
+//! Notices clients that leave while their response is being prepared.
+
+use std::future::poll_fn;
+use std::os::fd::AsFd;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use tokio::io::Interest;
+use tokio::time::timeout;
+
+use super::{Activity, Peer};
+use crate::connection::socket::READABLE;
+
+impl Peer {
+    /// Runs long work, unless the client leaves before it is done.
+    pub(crate) async fn while_connected<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let (mut work, mut disconnected) = (pin!(work), pin!(self.disconnected()));
+        poll_fn(|context| match work.as_mut().poll(context) {
+            Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+            Poll::Pending => disconnected.as_mut().poll(context).map(|()| None),
+        })
+        .await
+    }
+
+    /// Returns once the client announces that nothing more will come from it; it never returns if
+    /// another request has come already, because the end cannot be seen then.
+    async fn disconnected(&self) {
+        while self.readable().await.is_ok() {
+            if let Some(session) = self.session() {
+                match session.peek(self.socket.as_fd()) {
+                    None => self.socket.is_not_ready(READABLE),
+                    Some(true) => std::future::pending().await,
+                    Some(false) => return,
+                }
+                continue;
+            }
+            match recv(&self.socket, &mut [0], RecvFlags::PEEK) {
+                Err(Errno::AGAIN) => self.socket.is_not_ready(Interest::READABLE),
+                Err(Errno::INTR) => {}
+                Ok((1, _)) => std::future::pending().await,
+                Ok(_) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Waits for a response, unless the client leaves before it is known: no file system that does
+    /// not answer keeps the connection then.
+    ///
+    /// A client that has only ended its side of the connection cannot be told from one that has
+    /// left. It gets what is known within [`LEFT_INTERVAL`].
+    pub(crate) async fn until_left<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        loop {
+            match timeout(LEFT_INTERVAL, work.as_mut()).await {
+                Ok(outcome) => return Some(outcome),
+                // What receives a body sees the end itself.
+                Err(_) if self.activity() == Activity::Waiting && self.has_left() => return None,
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Returns whether the client has ended its side of the connection, or all of it, even if
+    /// another request has come before that.
+    fn has_left(&self) -> bool {
+        self.polls(PollFlags::RDHUP, PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
+    }
+}
+
+/// The interval at which a client that waits for a response is checked.
+const LEFT_INTERVAL: Duration = Duration::from_secs(2);

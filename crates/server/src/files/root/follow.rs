@@ -1,0 +1,111 @@
+//! Follows the links of paths, and finds the names by which folders list what is there.
+
+use std::borrow::Cow;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, openat2, statat};
+use rustix::io::Errno;
+use underpass_engine::atomic_file;
+
+use super::{Root, open_folder_by, split};
+
+/// A path with its links followed.
+#[derive(Debug)]
+pub(crate) struct FollowedPath {
+    /// The [`Root::real_path`].
+    pub(crate) real: Result<Option<Vec<u8>>, Errno>,
+    /// The target of a link at the path itself; `None` if it is not a link, or leads nowhere below
+    /// the root.
+    pub(crate) target: Option<Vec<u8>>,
+}
+
+impl Root {
+    /// Follows the links of a path. Few paths have any: the others cost one call for each name, and
+    /// two for each folder.
+    pub(crate) fn follow(&self, path: &[u8]) -> FollowedPath {
+        match self.listed_path(path) {
+            (listed, false) if self.only.is_none() => {
+                FollowedPath { real: Ok(listed), target: None }
+            }
+            _ => FollowedPath { real: self.real_path(path), target: self.link_target(path) },
+        }
+    }
+
+    /// Returns the path at which a change would be made, if it is another one: the resolved path of
+    /// the existing folders, followed by the rest, with the names that the folders list. Where the
+    /// file system ignores the case of names, there is one such path for all of their spellings.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`parent_of`](Self::parent_of).
+    pub(crate) fn real_path(&self, path: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
+        let linked = self.linked_path(path)?;
+        Ok(self.listed_path(linked.as_deref().unwrap_or(path)).0.or(linked))
+    }
+
+    /// Returns the path to which links on the way to this one lead.
+    fn linked_path(&self, path: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
+        let (mut above, _) = split(path);
+        while !above.is_empty() && self.only.is_none() {
+            let opened = match self.open_folder(above) {
+                Ok(_) => return Ok(None),
+                Err(Errno::LOOP) => self.open_linked_folder(above),
+                Err(errno) => Err(errno),
+            };
+            match opened {
+                Ok(folder) => {
+                    let real = self.reached(&folder)?.ok_or(Errno::XDEV)?;
+                    let slash: &[u8] = if real.is_empty() { b"" } else { b"/" };
+                    return Ok(Some([&real, slash, &path[above.len() + 1..]].concat()));
+                }
+                // It may be about to be made, at the end of a link.
+                Err(Errno::NOENT | Errno::NOTDIR) => above = split(above).0,
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns a path with the names that folders list for what exists of it, if one differs, and
+    /// whether there is a link on the way or at its end, at which it stops.
+    fn listed_path(&self, path: &[u8]) -> (Option<Vec<u8>>, bool) {
+        if self.only.is_some() {
+            return (None, false);
+        }
+        let mut names = path.split(|byte| *byte == b'/').peekable();
+        let (mut inner, mut listed) = (None, Vec::new());
+        let (mut is_other, mut has_links) = (false, false);
+        while let Some(name) = names.next() {
+            let folder = inner.as_ref().unwrap_or(&self.folder);
+            let found = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok();
+            let other = found.and_then(|stat| atomic_file::listed_name(folder, name, &stat));
+            is_other |= other.is_some();
+            listed.push(other.map_or(Cow::Borrowed(name), Cow::Owned));
+            let kind = found.map(|stat| FileType::from_raw_mode(stat.st_mode));
+            has_links = kind == Some(FileType::Symlink);
+            if kind != Some(FileType::Directory) || names.peek().is_none() {
+                break;
+            }
+            match open_folder_by(folder, name, ResolveFlags::NO_SYMLINKS) {
+                Ok(opened) => inner = Some(opened),
+                Err(_) => break,
+            }
+        }
+        listed.extend(names.map(Cow::Borrowed));
+        (is_other.then(|| listed.join(&b'/')), has_links)
+    }
+
+    /// Returns the target of a link at this path; `None` if it is not a link, or leads nowhere
+    /// below the root.
+    fn link_target(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let open = |links| openat2(&self.folder, path, flags, Mode::empty(), resolve | links);
+        match open(ResolveFlags::NO_SYMLINKS) {
+            Err(Errno::LOOP) => {
+                let target = self.reached(open(ResolveFlags::empty()).ok()?).ok()??;
+                Some(self.listed_path(&target).0.unwrap_or(target))
+            }
+            _ => None,
+        }
+    }
+}
