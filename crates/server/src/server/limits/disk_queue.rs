@@ -137,10 +137,10 @@ impl DiskQueue {
         }
     }
 
-    /// Returns the number of threads that may work for one client: half of more than two, so that a
-    /// disk that does not answer leaves some to other clients.
+    /// Returns the number of threads that may work for one client: half of several, so that a disk
+    /// that does not answer leaves some to other clients.
     fn share(&self) -> usize {
-        if self.max_threads > 2 { self.max_threads / 2 } else { self.max_threads }
+        self.max_threads.div_ceil(2)
     }
 
     /// Returns the next job after one of client `last`; `None` ends the thread.
@@ -244,20 +244,27 @@ mod tests {
 
     #[test]
     fn a_client_whose_jobs_do_not_end_leaves_threads_to_others() {
-        let queue = DiskQueue::new("test", 4, 100);
-        let (open, opened) = mpsc::channel::<()>();
-        let opened = Arc::new(Mutex::new(opened));
-        let (done, is_done) = mpsc::channel();
-        for _ in 0..8 {
-            let (opened, done) = (Arc::clone(&opened), done.clone());
-            let job = move || done.send(lock(&opened).recv().map_or(1, |()| 0)).unwrap();
-            queue.submit(client(1), job).unwrap();
+        for max_threads in [2, 3, 4] {
+            let queue = DiskQueue::new("test", max_threads, 100);
+            let (open, opened) = mpsc::channel::<()>();
+            let opened = Arc::new(Mutex::new(opened));
+            let ((begin, has_begun), (done, is_done)) = (mpsc::channel(), mpsc::channel());
+            for _ in 0..8 {
+                let (opened, begin, done) = (Arc::clone(&opened), begin.clone(), done.clone());
+                let job = move || {
+                    begin.send(()).unwrap();
+                    done.send(lock(&opened).recv().map_or(1, |()| 0)).unwrap();
+                };
+                queue.submit(client(1), job).unwrap();
+            }
+            (0..max_threads.div_ceil(2)).for_each(|_| has_begun.recv().unwrap());
+            assert!(has_begun.recv_timeout(Duration::from_millis(50)).is_err(), "{max_threads}");
+            let other = done.clone();
+            queue.submit(client(2), move || other.send(2).unwrap()).unwrap();
+            assert_eq!(is_done.recv_timeout(Duration::from_secs(30)), Ok(2));
+            drop(open);
+            assert!((0..8).all(|_| is_done.recv() == Ok(1)));
         }
-        let other = done.clone();
-        queue.submit(client(2), move || other.send(2).unwrap()).unwrap();
-        assert_eq!(is_done.recv_timeout(Duration::from_secs(30)), Ok(2));
-        drop(open);
-        assert!((0..8).all(|_| is_done.recv() == Ok(1)));
     }
 
     #[test]
