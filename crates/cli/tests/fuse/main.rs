@@ -318,3 +318,24 @@ fn clients_that_leave_a_mount_that_does_not_answer_leave_no_connection() {
     drop(stopped);
     rig::end(serving);
 }
+
+#[test]
+fn a_slow_file_is_not_read_for_clients_that_have_left() {
+    let Some(fuse) = Fuse::with(r#"{"pause": 0.2}"#) else { return };
+    let file = fs::File::create(fuse.store().join("file")).unwrap();
+    file.set_len(256 << 20).unwrap();
+    let (serving, _) = server(&fuse.root(), &[]);
+    let is_reading = |name: &str| {
+        let threads = fs::read_dir(format!("/proc/{}/task", serving.child.id())).unwrap();
+        let names = threads.map(|task| fs::read_to_string(task.unwrap().path().join("comm")));
+        names.flatten().any(|comm| comm.trim_end() == name)
+    };
+    for (target, thread) in [("/file?hash", "digest"), ("/?archive=zip", "checksum")] {
+        let mut client = serving.connect();
+        write!(client, "GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        wait_until("it is read", || is_reading(thread));
+        drop(client);
+        wait_until("it is read no more", || !is_reading(thread));
+    }
+    rig::end(serving);
+}

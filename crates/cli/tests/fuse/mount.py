@@ -6,6 +6,7 @@ usage: mount.py FOLDER MOUNT-POINT FAULTS
 Faults are errors of calls, such as {"flush": "EDQUOT"}, and:
     "size": 0          reports this size for each file
     "stuck": OFFSET    answers reads beyond this offset with EAGAIN
+    "pause": SECONDS   answers each read after this time
     "cached": true     lets the kernel keep what it has read, but no attributes; only at the start
     "below": PREFIX    calls fail for paths with this prefix alone
 """
@@ -14,6 +15,7 @@ import json
 import os
 import stat
 import sys
+import time
 
 from fusepy import FUSE, FuseOSError, Operations
 
@@ -52,6 +54,7 @@ class Faulty(Operations):
         return os.open(path, os.O_RDWR | os.O_CREAT, mode)
 
     def read(self, path, len, offset, handle):
+        time.sleep(faults().get("pause", 0))
         if offset + len > faults().get("stuck", offset + len):
             raise FuseOSError(errno.EAGAIN)
         return os.pread(handle, len, offset)

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 use underpass_engine::Version;
 use underpass_protocol::FileVersion;
@@ -11,7 +12,7 @@ use underpass_transport::digest::{ComputeError, crc32};
 use super::error::ArchiveError;
 use crate::digest::settle::wait_for_writes;
 use crate::files::version::engine_version;
-use crate::server::limits::disk_queue::SLICE;
+use crate::server::limits::disk_queue::{SLICE, SLICE_TIME};
 
 /// The CRC-32 of a large file, which the next chain of an archive needs.
 #[derive(Clone, Debug)]
@@ -67,17 +68,18 @@ impl PartialSum {
         if self.at == 0 {
             wait_for_writes(&self.file, &version);
         }
-        let end = self.version.size.min(self.at + SLICE);
-        let outcome = crc32(&self.file, self.at..end, self.checksum);
+        let (range, began) = (self.at..self.version.size.min(self.at + SLICE), Instant::now());
+        let mut read_bytes = 0;
+        let outcome = crc32(&mut self.checksum, &self.file, range, |read| {
+            read_bytes = read;
+            began.elapsed() < SLICE_TIME
+        });
+        self.at += read_bytes;
         if Version::of(&self.file).is_ok_and(|now| version.differs_from(&now)) {
             return Some(Err(ChecksumError::Changed));
         }
-        match outcome {
-            Ok(checksum) => (self.checksum, self.at) = (checksum, end),
-            Err(ComputeError::Io(error)) => {
-                return Some(Err(ChecksumError::Unreadable(error.kind())));
-            }
-            Err(ComputeError::Cancelled) => return Some(Err(ChecksumError::Changed)),
+        if let Err(ComputeError::Io(error)) = outcome {
+            return Some(Err(ChecksumError::Unreadable(error.kind())));
         }
         (self.at == self.version.size).then_some(Ok(self.checksum))
     }

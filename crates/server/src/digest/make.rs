@@ -2,6 +2,7 @@
 //! whole files, which takes minutes, and on the helper threads they would delay all other requests.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use underpass_engine::Version;
 use underpass_protocol::digest::Hasher;
@@ -11,7 +12,7 @@ use crate::digest::jobs::{DigestError, DigestKey, DigestRequest, DigestResult, P
 use crate::digest::known::Digests;
 use crate::digest::settle::wait_for_writes;
 use crate::server::limits::batches::answer_all;
-use crate::server::limits::disk_queue::{ClientNet, SLICE};
+use crate::server::limits::disk_queue::{ClientNet, SLICE, SLICE_TIME};
 use crate::server::shared::Shared;
 
 /// Makes and remembers a digest, or waits for one that is being made already. A digest for which no
@@ -57,27 +58,26 @@ impl PartialDigest {
             wait_for_writes(file, version);
         }
         let is_current = || Version::of(file).is_ok_and(|now| now == *version);
-        let end = version.size().min(self.at + SLICE);
+        let (range, began) = (self.at..version.size().min(self.at + SLICE), Instant::now());
         let mut read_bytes = 0;
-        let outcome = add_range(&mut self.hasher, file, self.at..end, |read| {
+        let outcome = add_range(&mut self.hasher, file, range, |read| {
             read_bytes = read;
-            is_current()
+            is_current() && began.elapsed() < SLICE_TIME
         });
+        self.at += read_bytes;
+        let is_failed = matches!(outcome, Err(ComputeError::Io(_)));
         let is_unchanged = is_current();
-        let is_made = outcome.is_ok() && is_unchanged && end == version.size();
+        let is_made = !is_failed && is_unchanged && self.at == version.size();
         shared.metrics.digest(read_bytes, is_made);
-        match outcome {
-            Ok(()) if is_made => {
-                let digest = self.hasher.clone().finish();
-                shared.digests.remember(file, *version, &[digest]);
-                Some(Ok(()))
-            }
-            Ok(()) if is_unchanged => {
-                self.at = end;
-                None
-            }
-            Err(ComputeError::Io(_)) if is_unchanged => Some(Err(DigestError::Unreadable)),
-            _ => Some(Err(DigestError::Changing)),
+        if is_made {
+            let digest = self.hasher.clone().finish();
+            shared.digests.remember(file, *version, &[digest]);
+            return Some(Ok(()));
+        }
+        match (is_unchanged, is_failed) {
+            (true, false) => None,
+            (true, true) => Some(Err(DigestError::Unreadable)),
+            (false, _) => Some(Err(DigestError::Changing)),
         }
     }
 }

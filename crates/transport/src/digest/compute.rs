@@ -73,16 +73,22 @@ pub fn add_range(
     read(file.as_fd(), range, |bytes| hasher.update(bytes), go_on).map(drop)
 }
 
-/// Computes the CRC-32 of a range of a file, as zip and gzip have it, going on from the checksum of
-/// the bytes before the range: 0 if there are none.
+/// Adds a range of a file to a CRC-32, as zip and gzip have it, which is 0 at first; `go_on` is as
+/// with [`compute`].
 ///
 /// # Errors
 ///
-/// [`ComputeError::Io`]; a file that is shorter than the range is `UnexpectedEof`.
-pub fn crc32(file: impl AsFd, range: Range<u64>, before: u32) -> Result<u32, ComputeError> {
-    let mut hasher = crc32fast::Hasher::new_with_initial(before);
-    read(file.as_fd(), range, |bytes| hasher.update(bytes), |_| true)?;
-    Ok(hasher.finalize())
+/// [`ComputeError`]; a file that is shorter than the range is `UnexpectedEof`.
+pub fn crc32(
+    checksum: &mut u32,
+    file: impl AsFd,
+    range: Range<u64>,
+    go_on: impl FnMut(u64) -> bool,
+) -> Result<(), ComputeError> {
+    let mut hasher = crc32fast::Hasher::new_with_initial(*checksum);
+    let outcome = read(file.as_fd(), range, |bytes| hasher.update(bytes), go_on);
+    *checksum = hasher.finalize();
+    outcome.map(drop)
 }
 
 /// Reads a range of a file, and returns its length.

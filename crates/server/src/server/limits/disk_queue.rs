@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
+use std::time::Duration;
 
 use underpass_engine::wait::lock;
 
@@ -204,13 +205,16 @@ const STACK: usize = 2 << 20;
 /// The number of bytes of a file that a job reads before another client has its turn.
 pub(crate) const SLICE: u64 = 64 << 20;
 
+/// The time after which a job that reads a file leaves its turn, after any number of bytes: slow
+/// storage is not read for long for clients that have left.
+pub(crate) const SLICE_TIME: Duration = Duration::from_secs(1);
+
 /// The number of low bits of an IPv6 address that its owner can choose.
 const INTERFACE_BITS: u32 = 64;
 
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
-    use std::time::Duration;
 
     use super::*;
 
