@@ -27,6 +27,8 @@ use crate::request::{Method, Request};
 pub struct ResumableDownload {
     /// Whether it may resume an earlier one without naming the version.
     is_blind: bool,
+    /// Whether its client reads the file from the beginning, and resumes nothing.
+    starts_over: bool,
     end: End,
     /// The first byte that it asks for.
     from: u64,
@@ -101,28 +103,42 @@ impl Resumptions {
         let mut validators = ["if-range", "if-match", "if-unmodified-since"].into_iter();
         let is_sure = validators.any(|name| request.field(name).is_some());
         let is_blind = from > 0 && !is_sure;
-        Some(ResumableDownload { is_blind, end, from, key, version })
+        // Programs that resume downloads ask for such a range of their first byte only with a part
+        // of that version, except axel, which uses HTTP/1.0.
+        let is_range = request.has("range") && last.is_none_or(|last| last > LOOK);
+        let starts_over = from == 0 && is_range && request.minor_version > 0;
+        Some(ResumableDownload { is_blind, starts_over, end, from, key, version })
     }
 
     /// Returns whether the client has the beginning of another version, does not say so, and
-    /// would append the response to it.
+    /// would append the response to it. A reader that begins anew, such as a player or a mount, has
+    /// none of any other version from then on.
     #[must_use]
     pub fn would_mix(&self, download: &ResumableDownload, now: Instant) -> bool {
-        if !download.is_blind || self.count.load(Ordering::Relaxed) == 0 {
+        let is_affected = download.is_blind || download.starts_over;
+        if !is_affected || self.count.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        let Some(kept) = self.lock().get(download.key) else { return false };
+        let mut all = self.lock();
+        let Some(kept) = all.get(download.key) else { return false };
+        if download.starts_over {
+            if kept.iter().flatten().any(|part| part.version != download.version) {
+                all.remove(download.key);
+                self.count.store(all.len(), Ordering::Relaxed);
+            }
+            return false;
+        }
         let is_recent = |part: &&Part| now.duration_since(part.at) < REMEMBERED;
-        let mut parts = kept.iter().flatten().filter(is_recent);
-        let holds_start = |part: &&Part| (part.from..=part.to).contains(&download.from);
-        let covering = parts.clone().find(holds_start);
+        let parts = || kept.iter().flatten().filter(is_recent);
+        let covering = || parts().find(|part| (part.from..=part.to).contains(&download.from));
         let decisive = match download.end {
             // A player has read the beginning of this version, and goes to another place in it.
-            End::Open => parts.next().filter(|latest| covering.is_none() || latest.to > LOOK),
+            End::Open if parts().next().is_some_and(|latest| latest.is_read_of(download)) => None,
+            End::Open => covering().or_else(|| parts().find(|part| part.may_end_at(download.from))),
             // Other bytes are asked for by readers of archives and tables, of any version.
-            End::Last | End::Before => None,
+            End::Last | End::Before => covering(),
         };
-        decisive.or(covering).is_some_and(|part| part.version != download.version)
+        decisive.is_some_and(|part| part.version != download.version)
     }
 
     /// Notes that only this many bytes of it arrived, and perhaps a few more.
@@ -157,6 +173,20 @@ struct Part {
     from: u64,
     to: u64,
     at: Instant,
+}
+
+impl Part {
+    /// Returns whether the client has read more than a little of the version of a download.
+    fn is_read_of(&self, download: &ResumableDownload) -> bool {
+        self.version == download.version && self.to > LOOK
+    }
+
+    /// Returns whether the client may have all bytes up to `place`: as many as it has acknowledged
+    /// may be on their way at the same time.
+    fn may_end_at(&self, place: u64) -> bool {
+        let in_flight = (self.to - self.from).clamp(MIN_IN_FLIGHT, MAX_IN_FLIGHT);
+        (self.from..=self.to.saturating_add(in_flight)).contains(&place)
+    }
 }
 
 /// The parts of a target that a client has, the latest first.
@@ -207,6 +237,11 @@ const MAX_DOWNLOADS: usize = 16 << 10;
 
 /// The bytes up to which a client has only looked at a version, as aria2 does before it resumes.
 const LOOK: u64 = 256 << 10;
+
+/// The number of bytes on their way to a client, acknowledged by none of its answers: at least what
+/// TCP sends at first, at most what the buffers of a fast and long path hold.
+const MIN_IN_FLIGHT: u64 = 64 << 10;
+const MAX_IN_FLIGHT: u64 = 4 << 20;
 
 /// The maximum number of versions of one target of which a client is known to have a part.
 const MAX_VERSIONS: usize = 3;

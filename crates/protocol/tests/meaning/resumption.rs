@@ -94,6 +94,34 @@ fn a_look_at_the_new_version_does_not_hide_the_old_part() {
 }
 
 #[test]
+fn readers_go_to_any_place_of_a_new_version() {
+    // A player that has seen the old version goes to the end, where the index is.
+    let broken = broken_off(&[]);
+    for (from, is_refused) in [(50 << 20, true), (51 << 20, true), (60 << 20, false)] {
+        let range = format!("Range: bytes={from}-");
+        assert_eq!(mixes(&broken, &[&range], "\"new\""), is_refused, "{from}");
+    }
+    // Players and mounts begin with a range, and are at another place before that is known to have
+    // broken off.
+    for range in ["bytes=0-", "bytes=0-134217727", &format!("bytes=0-{}", LEN - 1)] {
+        let broken = broken_off(&["Range: bytes=102400-"]);
+        assert!(mixes(&broken, &["Range: bytes=151552-"], "\"new\""));
+        assert!(!mixes(&broken, &[&format!("Range: {range}")], "\"new\""));
+        for place in ["Range: bytes=151552-", "Range: bytes=151552-50000000"] {
+            assert!(!mixes(&broken, &[place], "\"new\""), "{range}");
+        }
+    }
+    // These say nothing about the old part: the version is the same, a look, and axel's question.
+    assert!(!mixes(&broken, &["Range: bytes=0-"], "\"old\""));
+    assert!(!mixes(&broken, &["Range: bytes=0-99"], "\"new\""));
+    with_request("GET /file HTTP/1.0", &["Range: bytes=0-"], |request| {
+        let probe = broken.download(CLIENT, 0, request, "\"new\"", LEN).unwrap();
+        assert!(!broken.would_mix(&probe, Instant::now()));
+    });
+    assert!(mixes(&broken, &["Range: bytes=7-"], "\"new\""));
+}
+
+#[test]
 fn parts_whose_last_byte_is_named_are_known_where_they_lie() {
     let last = LEN - 1;
     let broken = broken_off(&[&format!("Range: bytes=25000000-{last}")]);
