@@ -339,3 +339,20 @@ fn a_slow_file_is_not_read_for_clients_that_have_left() {
     }
     rig::end(serving);
 }
+
+#[test]
+fn files_without_a_count_of_names_are_served() {
+    let Some(fuse) = Fuse::with(r#"{"links": 0}"#) else { return };
+    for len in [10, 10_000, 300_000] {
+        fs::write(fuse.store().join("file"), noise(len)).unwrap();
+        let (serving, url) = server(&fuse.root(), &[]);
+        for _ in 0..2 {
+            let got = run(fuse.folder(), &["get", "-q", "-o", "-", &format!("{url}file")]);
+            assert_eq!(got.code(), Some(0), "{len}: {}", got.stderr);
+            assert!(got.stdout == noise(len), "{len}");
+        }
+        let digest = run(fuse.folder(), &["get", "-q", "-o", "-", &format!("{url}file?hash")]);
+        assert_eq!((digest.code(), digest.stdout.len()), (Some(0), 64), "{}", digest.stderr);
+        rig::end(serving);
+    }
+}

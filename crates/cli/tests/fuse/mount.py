@@ -5,6 +5,7 @@ usage: mount.py FOLDER MOUNT-POINT FAULTS
 
 Faults are errors of calls, such as {"flush": "EDQUOT"}, and:
     "size": 0          reports this size for each file
+    "links": 0         reports no names for each file
     "stuck": OFFSET    answers reads beyond this offset with EAGAIN
     "pause": SECONDS   answers each read after this time
     "cached": true     lets the kernel keep what it has read, but no attributes; only at the start
@@ -42,6 +43,8 @@ class Faulty(Operations):
         attributes = {name: getattr(found, name) for name in names.split()}
         if "size" in faults() and stat.S_ISREG(found.st_mode):
             attributes |= {"st_size": faults()["size"], "st_blocks": 0}
+        if stat.S_ISREG(found.st_mode):
+            attributes["st_nlink"] = faults().get("links", found.st_nlink)
         return attributes
 
     def readdir(self, path, handle):

@@ -138,7 +138,7 @@ impl ServedFile {
     ///
     /// The file must be local: for any other, this could wait for a server.
     pub(crate) fn is_current_locally(&self) -> bool {
-        self.with_packed().all(|one| is_in_version(&one.file, &one.version))
+        self.with_packed().all(|one| one.has_name() && is_in_version(&one.file, &one.version))
     }
 
     /// Returns the file and the compressed forms of its contents.
@@ -146,7 +146,8 @@ impl ServedFile {
         [self].into_iter().chain(self.packed.iter().map(|(_, packed)| packed))
     }
 
-    /// Returns the same for a file on any file system.
+    /// Returns the same for a file on any file system. One that is not local may have no count of
+    /// its names, as file systems in user space leave that out.
     pub(crate) async fn is_current(&self, helpers: &HelperShares, client: ClientNet) -> bool {
         if self.is_local {
             return self.is_current_locally();
@@ -324,9 +325,9 @@ pub(crate) fn open(
     Ok(FoundEntry::File(Box::new(served)))
 }
 
-/// Returns whether a file is in this version, and has a name.
+/// Returns whether a file is in this version.
 fn is_in_version(file: &OwnedFd, version: &Version) -> bool {
-    version.links() > 0 && Version::of(file).is_ok_and(|now| now == *version)
+    Version::of(file).is_ok_and(|now| now == *version)
 }
 
 /// Opens the entry at a path without waiting for a disk or a writer.
