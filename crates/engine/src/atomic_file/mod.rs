@@ -39,7 +39,7 @@ pub use name::{
     shortened,
 };
 pub use names::{for_each_name, names};
-pub use permissions::{KeptOwner, acl_entry, take_over, take_over_acl, without_acl};
+pub use permissions::{KeptOwner, acl_entry, set_mode, take_over, without_acl};
 pub use remove::{is_mounted, make_writable, remove_folder};
 
 /// The treatment of a file that already has the name.

@@ -5,7 +5,8 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::fs::{
-    Gid, Mode, Stat, Uid, XattrFlags, fchmod, fchown, fgetxattr, fsetxattr, fstat, getxattr,
+    Gid, Mode, Stat, Uid, XattrFlags, fchmod, fchown, fgetxattr, fremovexattr, fsetxattr, fstat,
+    getxattr,
 };
 use rustix::io::Errno;
 
@@ -20,10 +21,11 @@ pub enum KeptOwner {
     Own,
 }
 
-/// Gives a new file the permissions of the one that it replaces, as if that had been written to,
-/// and its group where that is allowed. Each is tried by itself, and of the permissions only those
-/// are lost that would be granted to another group. Nothing is kept of a file that another user has
-/// put into a `folder` that users share: it would decide who may write to the new one.
+/// Gives a new file the permissions and the ACL of the one that it replaces, as if that had been
+/// written to, and its group where that is allowed. Each is tried by itself. If another group gets
+/// the file, it has no ACL, and the permissions that the group and all others had. Nothing is kept
+/// of a file that another user has put into a `folder` that users share: it would decide who may
+/// write to the new one.
 ///
 /// # Errors
 ///
@@ -39,11 +41,15 @@ pub fn take_over(
         return Ok(());
     }
     let mut mode = without_acl(old, had.st_mode) & 0o777;
+    let mut acl = [0; MAX_ACL];
+    let mut acl_len = acl_of(old, &mut acl).ok();
     if had.st_gid != has.st_gid && fchown(new, None, Some(Gid::from_raw(had.st_gid))).is_err() {
-        // Another group gets no more than others.
-        mode &= !0o070 | (mode & 7) << 3;
+        (mode, acl_len) = (of_other_group(mode), None);
     }
-    fchmod(new.as_fd(), Mode::from_raw_mode(mode))?;
+    set_mode(new, mode)?;
+    if let Some(len) = acl_len {
+        let _ = fsetxattr(new, ACL, &acl[..len], XattrFlags::empty());
+    }
     if owner == KeptOwner::Old && had.st_uid != has.st_uid {
         // At the end: only the owner may set permissions. Few users may give files away.
         let _ = fchown(new, Some(Uid::from_raw(had.st_uid)), None);
@@ -51,16 +57,22 @@ pub fn take_over(
     Ok(())
 }
 
-/// Gives a new file the ACL of the one that it replaces, if it has the same group, after
-/// [`take_over`]. File systems without ACLs ignore it.
-pub fn take_over_acl(new: &File, old: BorrowedFd<'_>) {
-    let group = |file: BorrowedFd<'_>| fstat(file).map(|stat| stat.st_gid);
-    let mut acl = [0; 4096];
-    if let Ok(len) = fgetxattr(old, ACL, &mut acl[..])
-        && group(old) == group(new.as_fd())
-    {
-        let _ = fsetxattr(new, ACL, &acl[..len], XattrFlags::empty());
-    }
+/// Returns the mode of a file that is given to another group, whose old one is among the others now.
+fn of_other_group(mode: u32) -> u32 {
+    let common = (mode >> 3) & mode & 7;
+    mode & 0o700 | common << 3 | common
+}
+
+/// Gives a new file these permissions, and takes the ACL from it that it has by its folder's
+/// default.
+///
+/// # Errors
+///
+/// As fchmod(2).
+pub fn set_mode(new: &File, mode: u32) -> Result<(), Errno> {
+    // It has none, or the file system has none.
+    let _ = fremovexattr(new, ACL);
+    fchmod(new, Mode::from_raw_mode(mode))
 }
 
 /// Returns the mode of a copy of this file that does not get its ACL. With an ACL the group bits of
@@ -71,17 +83,23 @@ pub fn without_acl(file: BorrowedFd<'_>, mode: u32) -> u32 {
     if (mode >> 3) & 7 & !(mode & 7) == 0 {
         return mode;
     }
-    let mut acl = [0; 4096];
-    let len = match fgetxattr(file, ACL, &mut acl) {
-        // A file opened for its name only.
-        Err(Errno::BADF) => getxattr(format!("/proc/self/fd/{}", file.as_raw_fd()), ACL, &mut acl),
-        len => len,
-    };
-    match len {
+    let mut acl = [0; MAX_ACL];
+    match acl_of(file, &mut acl) {
         Ok(len) => mode & (!0o070 | group_of(&acl[..len.min(acl.len())]) << 3),
         // An ACL that is too long to be looked at.
         Err(Errno::RANGE) => mode & !0o070,
         Err(_) => mode,
+    }
+}
+
+/// Reads the ACL of a file, and returns its length.
+fn acl_of(file: BorrowedFd<'_>, acl: &mut [u8; MAX_ACL]) -> Result<usize, Errno> {
+    match fgetxattr(file, ACL, &mut acl[..]) {
+        // A file opened for its name only.
+        Err(Errno::BADF) => {
+            getxattr(format!("/proc/self/fd/{}", file.as_raw_fd()), ACL, &mut acl[..])
+        }
+        len => len,
     }
 }
 
@@ -100,6 +118,9 @@ pub fn acl_entry(acl: &[u8], tag: u32) -> Option<u32> {
 
 const ACL: &CStr = c"system.posix_acl_access";
 
+/// The length of the longest ACL that is looked at.
+const MAX_ACL: usize = 4096;
+
 /// The layout of an ACL: a version, then tag, permissions and number of each entry (acl(5)).
 const HEADER: usize = 4;
 const ENTRY: usize = 8;
@@ -108,6 +129,8 @@ const GROUP_OBJ: u32 = 4;
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    use rustix::fs::{CWD, OFlags, openat};
 
     use super::*;
 
@@ -121,6 +144,42 @@ mod tests {
         assert_eq!(group_of(&acl.concat()), 5);
         assert_eq!(group_of(&[2, 0, 0, 0]), 0);
         assert_eq!(group_of(&[]), 0);
+    }
+
+    #[test]
+    fn no_member_of_a_group_may_more_after_a_change_of_the_group() {
+        for (had, has) in [(0o640, 0o600), (0o604, 0o600), (0o664, 0o644), (0o755, 0o755)] {
+            assert_eq!(of_other_group(had), has, "{had:o}");
+        }
+    }
+
+    #[test]
+    fn the_acl_of_the_old_file_takes_the_place_of_an_inherited_one() {
+        let entry = |tag: u16, may: u16, id: u32| {
+            [&tag.to_le_bytes()[..], &may.to_le_bytes(), &id.to_le_bytes()].concat()
+        };
+        let acl_for = |user: u32| {
+            let rest = [entry(4, 4, !0), entry(16, 6, !0), entry(32, 0, !0)].concat();
+            [vec![2, 0, 0, 0], entry(1, 6, !0), entry(2, 6, user), rest].concat()
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let in_folder = || File::open(folder.path()).unwrap();
+        let [plain, ruled] = [(); 2].map(|()| tempfile::NamedTempFile::new().unwrap());
+        let set = |file: &File, acl: &[u8]| fsetxattr(file, ACL, acl, XattrFlags::empty());
+        if set(ruled.as_file(), &acl_for(1000)).is_err() {
+            return;
+        }
+        for (old, expected) in [(&plain, None), (&ruled, Some(acl_for(1000)))] {
+            let new = tempfile::tempfile().unwrap();
+            set(&new, &acl_for(2000)).unwrap();
+            // Opened for its name only.
+            let old = openat(CWD, old.path(), OFlags::PATH, Mode::empty()).unwrap();
+            take_over(&new, old.as_fd(), in_folder(), KeptOwner::Own).unwrap();
+            let mut acl = [0; MAX_ACL];
+            let found = acl_of(new.as_fd(), &mut acl).ok().map(|len| acl[..len].to_vec());
+            assert_eq!(found, expected);
+            assert_eq!(fstat(&new).unwrap().st_mode & 0o777, fstat(&old).unwrap().st_mode & 0o777);
+        }
     }
 
     #[test]

@@ -4,7 +4,8 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 
-use rustix::fs::{XattrFlags, getxattr, setxattr};
+use rustix::fs::{XattrFlags, getxattr, removexattr, setxattr};
+use rustix::io::Errno;
 
 use super::changes_copy::FOR_ONE_USER;
 use super::rig::{Client, Reply, Running, Site, pattern, request, wait_until};
@@ -370,6 +371,29 @@ fn a_new_file_has_the_acl_of_the_one_it_replaces() {
         let mut kept = vec![0; acl.len() + 1];
         let len = getxattr(server.path("file"), name, &mut kept[..]).unwrap();
         assert_eq!(kept[..len], acl, "{verb}");
+    }
+}
+
+#[test]
+fn a_file_without_an_acl_gets_none_by_the_default_of_its_folder() {
+    let server = open_site().start();
+    let acl = FOR_ONE_USER.map(u16::to_le_bytes).concat();
+    let set = || setxattr(server.path(""), "system.posix_acl_default", &acl, XattrFlags::empty());
+    if set().is_err() {
+        return super::rig::skip("this file system has no ACLs");
+    }
+    let name = "system.posix_acl_access";
+    fs::write(server.path("file"), "old").unwrap();
+    removexattr(server.path("file"), name).unwrap();
+    fs::set_permissions(server.path("file"), fs::Permissions::from_mode(0o640)).unwrap();
+    symlink("file", server.path("link")).unwrap();
+    for (verb, path) in [("PUT", "file"), ("PATCH", "file"), ("PUT", "link")] {
+        let mut client = server.connect();
+        send(&mut client, verb, &format!("/{path}"), &["X-Update-Range: append"], b"new");
+        assert_eq!(client.reply().status, 204, "{verb} {path}");
+        let found = getxattr(server.path(path), name, &mut [0; 100][..]);
+        assert_eq!(found, Err(Errno::NODATA), "{verb} {path}");
+        assert_eq!(fs::metadata(server.path(path)).unwrap().mode() & 0o777, 0o640, "{path}");
     }
 }
 

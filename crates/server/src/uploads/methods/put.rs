@@ -5,10 +5,10 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::SystemTime;
 
-use rustix::fs::{AtFlags, Mode, OFlags, Timespec, fchmod, fsync, futimens, openat, statat};
+use rustix::fs::{AtFlags, Mode, OFlags, Timespec, fsync, futimens, openat, statat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{
-    AtomicFile, Existing, KeptOwner, is_of_stranger, sync_folder, take_over, take_over_acl,
+    AtomicFile, Existing, KeptOwner, is_of_stranger, set_mode, sync_folder, take_over,
 };
 use underpass_engine::{Version, times_of_new};
 
@@ -173,13 +173,12 @@ fn name(
         match openat(&target.folder, &target.name, flags, Mode::empty()) {
             Ok(old) => {
                 let _ = take_over(new_file.file(), old.as_fd(), &target.folder, KeptOwner::Own);
-                take_over_acl(new_file.file(), old.as_fd());
                 // RFC 4918 9.7.1: and its stored properties.
                 dead_properties::copy(&old, new_file.file());
             }
             // A link, or a file that the server may not read.
             Err(_) => {
-                let _ = fchmod(new_file.file(), Mode::from_raw_mode(present.mode));
+                let _ = set_mode(new_file.file(), present.mode);
             }
         }
     }
