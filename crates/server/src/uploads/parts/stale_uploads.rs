@@ -2,7 +2,7 @@
 //! upload would take its space forever. Folders that a killed server had moved aside get their
 //! names back.
 
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -16,11 +16,12 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
-use underpass_engine::atomic_file::{name_of_hidden, remove_left_over};
+use underpass_engine::atomic_file::{name_of_hidden, remove_left_over, try_lock};
 use underpass_engine::{Version, since_1970};
 
 use crate::changes::hidden_name::{is_aside, restore};
 use crate::changes::removal;
+use crate::changes::tree::open_folder;
 use crate::files::open_files;
 use crate::server::limits::priority::step_back;
 use crate::server::sites::published::Published;
@@ -121,8 +122,7 @@ fn sweep(
         if name_of_hidden(name).is_some()
             && matches!(part_state(&folder, name, expiry), PartState::Stale)
         {
-            // The file system has no unnamed files.
-            remove_left_over(&folder, OsStr::from_bytes(name), geteuid().as_raw());
+            remove_hidden(&folder, entry.file_name());
         }
         if !is_partial_name(name) {
             continue;
@@ -149,6 +149,23 @@ fn sweep(
             }
             PartState::Other => {}
         }
+    }
+}
+
+/// Removes what a killed process has left: a file where the file system has no unnamed ones, or the
+/// copy of a folder that a change has made.
+fn remove_hidden(folder: &OwnedFd, name: &CStr) {
+    let hidden = OsStr::from_bytes(name.to_bytes());
+    let is_of_change = name_of_hidden(name.to_bytes()).is_some_and(is_partial_name);
+    if remove_left_over(folder, hidden, geteuid().as_raw()) || !is_of_change {
+        return;
+    }
+    let Ok(copy) = open_folder(folder.as_fd(), name) else { return };
+    // A lock that cannot be tested says nothing.
+    if flock(&copy, FlockOperation::NonBlockingLockExclusive).is_ok()
+        && try_lock(&copy, folder, name)
+    {
+        let _ = removal::remove(folder.as_fd(), name);
     }
 }
 
@@ -287,3 +304,36 @@ const STACK: usize = 512 << 10;
 
 /// The space that file systems may allocate for a file beyond its length.
 const SLACK: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+    use std::fs;
+
+    use underpass_engine::atomic_file::hidden_name;
+
+    use super::*;
+
+    #[test]
+    fn the_copy_of_a_folder_that_a_killed_change_has_left_is_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = OwnedFd::from(File::open(parent.path()).unwrap());
+        let is_removed = |name: &OsStr, is_locked: bool| {
+            let path = parent.path().join(name);
+            fs::create_dir_all(path.join("deep")).unwrap();
+            fs::write(path.join("deep/file"), "x").unwrap();
+            let copy = File::open(&path).unwrap();
+            if is_locked {
+                flock(&copy, FlockOperation::LockExclusive).unwrap();
+            }
+            remove_hidden(&folder, &CString::new(name.as_bytes()).unwrap());
+            !path.exists()
+        };
+        let of_change = ".to.0123456789abcdef0123456789abcdef.upload";
+        let [ours, other] = [of_change, "to"].map(|name| hidden_name(name.as_ref(), Some(7)));
+        assert!(!is_removed(&ours, true), "a process is still at it");
+        assert!(is_removed(&ours, false));
+        // It is that of cp, which goes on with it.
+        assert!(!is_removed(&other, false));
+    }
+}
