@@ -25,7 +25,7 @@ use crate::changes::removal;
 use crate::changes::removal::CopiedEntries;
 use crate::changes::tree;
 use crate::changes::tree::TreeCopy;
-use crate::files::root::DiskWait;
+use crate::files::root::{DiskWait, is_incomplete};
 use crate::server::settings::MinFree;
 use crate::server::sites::names_lock::NamesGuard;
 use crate::server::sites::site::Site;
@@ -304,11 +304,16 @@ fn move_across(
         Some(copied) => {
             let from =
                 tree::open_folder(folder.as_fd(), name).map_err(ChangeRefusal::of_reading)?;
-            let note = |path: &[u8], _| {
-                copied.note(from.as_fd(), &path[1..]);
-                false
+            let excludes = |path: &[u8], is_folder| {
+                // Another request is still filling it. It stays, and so do the folders above it.
+                let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+                let is_under_way = is_folder && is_incomplete(name);
+                if !is_under_way {
+                    copied.note(from.as_fd(), &path[1..]);
+                }
+                is_under_way
             };
-            let mut copying = TreeCopy::new(&note, &fits, true);
+            let mut copying = TreeCopy::new(&excludes, &fits, true);
             let moved = copying.folder(&from, Some(b""), new_folder, new_name);
             moved.map_err(|refusal| refusal.beneath(&change.path))?;
             copying.report

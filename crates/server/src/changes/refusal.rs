@@ -8,6 +8,8 @@ use rustix::io::Errno;
 use underpass_copy::CopyError;
 use underpass_engine::Error;
 
+use crate::files::root::is_incomplete;
+
 pub(super) type Result<T, E = ChangeRefusal> = std::result::Result<T, E>;
 
 /// A file or folder because of which a change of all in a folder was not made, or not to its end.
@@ -23,6 +25,19 @@ impl FailedEntry {
     pub(crate) fn new(path: &[u8], is_folder: bool, refusal: ChangeRefusal) -> Self {
         let ChangeRefusal { status, detail, .. } = refusal;
         Self { path: path.to_vec(), is_folder, status, detail }
+    }
+
+    /// Returns the path that a client may learn, and whether it is that of a folder: for an entry
+    /// that a request has under way, the folder of that.
+    pub(crate) fn visible_path(&self) -> (&[u8], bool) {
+        let mut end = 0_usize;
+        for name in self.path.split(|byte| *byte == b'/') {
+            if is_incomplete(name) {
+                return (&self.path[..end.saturating_sub(1)], true);
+            }
+            end += name.len() + 1;
+        }
+        (&self.path, self.is_folder)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Answers requests that change something: checks whether they may, and runs them on a helper.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use rustix::fs::fstat;
@@ -357,8 +358,13 @@ fn refused(ctx: &RequestContext<'_>, refusal: &ChangeRefusal) -> Response {
     if !refusal.failed.is_empty() {
         let mut out = Vec::new();
         multistatus::begin(&mut out);
+        let mut named = HashSet::new();
         for entry in &refusal.failed {
-            let link = describe::link(ctx.site(), &entry.path, entry.is_folder);
+            let (path, is_folder) = entry.visible_path();
+            if !named.insert(path) {
+                continue;
+            }
+            let link = describe::link(ctx.site(), path, is_folder);
             multistatus::push_failure(&link, entry.status, &entry.detail, &mut out);
         }
         multistatus::end(&mut out);

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::thread;
 
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+use underpass_engine::atomic_file::hidden_name;
 
 use super::changes_delete::{open_site, statuses};
 use super::rig::{FileSystem, Mounted, Running, Site};
@@ -150,4 +151,36 @@ fn conditions_on_what_cannot_be_opened_do_not_hold() {
         statuses(&site, &rows);
     }
     statuses(&site, &[("DELETE", "/secret", &[], 204)]);
+}
+
+#[test]
+fn what_other_requests_have_under_way_in_a_folder_stays_when_that_moves_to_another_file_system() {
+    let Some(mounted) = Mounted::new(FileSystem::Tmpfs, 8) else { return };
+    let folder = mounted.root().parent().unwrap().to_owned();
+    let new = ".new.0123456789abcdef0123456789abcdef.upload";
+    let copy = hidden_name(new.as_ref(), Some(7)).into_string().unwrap();
+    let under_way = [format!("from/{new}"), format!("from/deep/{copy}")];
+    for inner in &under_way {
+        fs::create_dir_all(folder.join(inner)).unwrap();
+        fs::write(folder.join(inner).join("file"), "under way").unwrap();
+    }
+    for file in ["from/file", "from/deep/file"] {
+        fs::write(folder.join(file), "x").unwrap();
+    }
+    let site = Site::new().with_site(|site| {
+        site.root = Some(folder.clone());
+        site.changes.upload = true;
+        site.changes.delete = true;
+    });
+    let site = site.start();
+    let found = failed(&site, "MOVE", "/from", &["Destination: /root/to"]);
+    let changed = "409 Conflict it was changed while it was copied, and is still there";
+    assert_eq!(named(&found), [("/from/", changed), ("/from/deep/", changed)]);
+    for inner in &under_way {
+        assert_eq!(fs::read(folder.join(inner).join("file")).unwrap(), b"under way", "{inner}");
+    }
+    let to = mounted.root().join("to");
+    assert_eq!(underpass_testkit::names(&to), ["deep", "file"]);
+    assert_eq!(underpass_testkit::names(&to.join("deep")), ["file"]);
+    assert_eq!(underpass_testkit::names(&folder.join("from")), [new, "deep"]);
 }
