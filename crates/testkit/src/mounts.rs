@@ -34,7 +34,7 @@ pub struct Mounted {
     /// Holds the image and the mount point.
     folder: PathBuf,
     /// The file system that contains an overlay's layers.
-    _below: Option<Box<Mounted>>,
+    below: Option<Box<Mounted>>,
 }
 
 impl Mounted {
@@ -61,6 +61,16 @@ impl Mounted {
         self.folder.join("root")
     }
 
+    /// Returns the lower layer of an overlay. What is put into it must not have been looked for yet.
+    ///
+    /// # Panics
+    ///
+    /// For other file systems.
+    #[must_use]
+    pub fn lower(&self) -> PathBuf {
+        self.below.as_ref().expect("it is an overlay").root().join("lower")
+    }
+
     fn mount(kind: FileSystem, mebibytes: u64) -> Result<Self, String> {
         if !is_root() {
             return Err("only root may mount file systems".to_owned());
@@ -72,7 +82,7 @@ impl Mounted {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("mount-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let folder = test_root().join(name);
-        let mounted = Self { folder, _below: below };
+        let mounted = Self { folder, below };
         let (root, image) = (mounted.root(), mounted.folder.join("image"));
         fs::create_dir_all(&root).unwrap();
         let make = match kind {
@@ -90,7 +100,7 @@ impl Mounted {
         }
         let mut command =
             Command::new(if kind == FileSystem::NoCase { "lowntfs-3g" } else { "mount" });
-        match (kind, &mounted._below) {
+        match (kind, &mounted.below) {
             (FileSystem::Tmpfs, _) => {
                 let size = format!("size={mebibytes}m");
                 command.args(["-t", "tmpfs", "-o", &size, "tmpfs"])

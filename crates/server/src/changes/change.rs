@@ -142,8 +142,10 @@ impl Change {
             dest.give(is_folder, &folder, &name)
         };
         let (aside, report) = match given {
-            Err(Errno::XDEV) => move_across(self, site, &folder, &name, &stat, (&mut dest, to))?,
-            Err(Errno::INVAL) => {
+            Err(refusal) if refusal == Errno::XDEV.into() => {
+                move_across(self, site, &folder, &name, &stat, (&mut dest, to))?
+            }
+            Err(refusal) if refusal == Errno::INVAL.into() => {
                 return Err(ChangeRefusal::new(
                     403,
                     "a folder cannot be moved or copied into itself",
@@ -392,7 +394,7 @@ impl<'a> UnnamedCopy<'a> {
         let _names = change.hold_names(site, false)?;
         change.check_dest(site, self.dest)?;
         let is_folder = tree::kind(source) == FileType::Directory;
-        Ok(self.dest.give(is_folder, &self.dest.folder, &self.name)?)
+        self.dest.give(is_folder, &self.dest.folder, &self.name)
     }
 }
 

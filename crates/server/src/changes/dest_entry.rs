@@ -34,20 +34,21 @@ impl DestEntry {
     ///
     /// # Errors
     ///
-    /// The errors of renameat2(2): `EEXIST` if another request or program took the name first,
-    /// `EXDEV`, `EINVAL` for a folder that is moved into itself.
+    /// The refusals of the errors of renameat2(2): `EEXIST` if another request or program took the
+    /// name first, `EXDEV` for the entry, `EINVAL` for a folder that is moved into itself. If it is
+    /// the folder in its place that cannot be moved, the refusal says so.
     pub(crate) fn give(
         &self,
         is_folder: bool,
         from: &OwnedFd,
         name: &CStr,
-    ) -> Result<Option<CString>, Errno> {
+    ) -> Result<Option<CString>> {
         let (folder, own) = (&self.folder, &*self.name);
         if self.existing.is_none() {
-            return rename_new(from, name, folder, own).map(|()| None);
+            return Ok(rename_new(from, name, folder, own).map(|()| None)?);
         }
         if !is_folder && !self.is_folder() {
-            return renameat(from, name, folder, own).map(|()| None);
+            return Ok(renameat(from, name, folder, own).map(|()| None)?);
         }
         let rest = hidden_name(own);
         let is_exchanged = is_partial_name(name.to_bytes())
@@ -61,10 +62,14 @@ impl DestEntry {
         match rename_new(from, name, folder, own) {
             Err(Errno::EXIST) => {}
             // The name is free by now, or the entry cannot be moved here.
-            renamed => return renamed.map(|()| None),
+            renamed => return Ok(renamed.map(|()| None)?),
         }
         let aside = aside_name(own);
-        rename_new(folder, own, folder, &*aside)?;
+        rename_new(folder, own, folder, &*aside).map_err(|errno| match errno {
+            // A folder of a lower layer of overlayfs.
+            Errno::XDEV => ChangeRefusal::new(409, UNMOVABLE),
+            errno => errno.into(),
+        })?;
         rename_new(from, name, folder, own).inspect_err(|_| {
             // If the name was taken meanwhile, the old entry is kept under the hidden one.
             let _ = rename_new(folder, &*aside, folder, own);
@@ -154,6 +159,9 @@ pub(crate) fn remove_checked(
         }
     })
 }
+
+const UNMOVABLE: &str =
+    "the file system cannot move the folder at the Destination; delete it first";
 
 #[cfg(test)]
 mod tests {

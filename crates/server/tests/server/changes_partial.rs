@@ -184,3 +184,30 @@ fn what_other_requests_have_under_way_in_a_folder_stays_when_that_moves_to_anoth
     assert_eq!(underpass_testkit::names(&to.join("deep")), ["file"]);
     assert_eq!(underpass_testkit::names(&folder.join("from")), [new, "deep"]);
 }
+
+#[test]
+fn a_folder_that_the_file_system_cannot_move_is_not_replaced() {
+    let Some(mounted) = Mounted::new(FileSystem::Overlay, 8) else { return };
+    for file in ["old/a", "file"] {
+        fs::create_dir_all(mounted.lower().join(file).parent().unwrap()).unwrap();
+        fs::write(mounted.lower().join(file), "a").unwrap();
+    }
+    let root = mounted.root();
+    fs::create_dir(root.join("new")).unwrap();
+    fs::write(root.join("new/b"), "b").unwrap();
+    let site = Site::new().with_site(|site| {
+        site.root = Some(root.clone());
+        site.changes.upload = true;
+        site.changes.delete = true;
+    });
+    let site = site.start();
+    let fields = ["Destination: /old", "Overwrite: T"];
+    for (verb, path) in [("MOVE", "/new"), ("COPY", "/new"), ("MOVE", "/file"), ("COPY", "/file")] {
+        let reply = site.ask(verb, path, &fields);
+        let text = reply.text();
+        assert!(reply.status == 409 && text.contains("delete it first"), "{verb} {path}: {text}");
+    }
+    assert_eq!(underpass_testkit::names(&root), ["file", "new", "old"]);
+    statuses(&site, &[("DELETE", "/old", &[], 204), ("MOVE", "/new", &fields, 201)]);
+    assert_eq!(underpass_testkit::names(&root.join("old")), ["b"]);
+}
