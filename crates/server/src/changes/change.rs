@@ -9,7 +9,7 @@ use rustix::fs::{
     Access, AtFlags, FileType, Mode, Stat, accessat, fstat, fsync, mkdirat, syncfs, unlinkat,
 };
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{AtomicFile, Existing, sync_folder};
+use underpass_engine::atomic_file::{AtomicFile, Existing, only_adds, sync_folder};
 use underpass_engine::{FileId, Report, Version};
 
 use crate::auth::Right;
@@ -374,6 +374,10 @@ struct UnnamedCopy<'a> {
 
 impl<'a> UnnamedCopy<'a> {
     fn new(site: &Site, dest: &'a mut DestEntry) -> Result<Self> {
+        if only_adds(&dest.folder) {
+            // It could not be renamed, nor be removed.
+            return Err(Errno::PERM.into());
+        }
         // The folder was opened without the right to read, which syncfs(2) needs.
         let open = || tree::open_folder(dest.folder.as_fd(), c".");
         let system = is_synced(site).then(open).transpose()?;

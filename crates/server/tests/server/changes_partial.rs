@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 use std::thread;
 
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
@@ -183,6 +184,23 @@ fn what_other_requests_have_under_way_in_a_folder_stays_when_that_moves_to_anoth
     assert_eq!(underpass_testkit::names(&to), ["deep", "file"]);
     assert_eq!(underpass_testkit::names(&to.join("deep")), ["file"]);
     assert_eq!(underpass_testkit::names(&folder.join("from")), [new, "deep"]);
+}
+
+#[test]
+fn nothing_is_left_where_names_can_only_be_added() {
+    let Some(mounted) = Mounted::new(FileSystem::Ext4, 8) else { return };
+    let root = mounted.root();
+    let site = open_site(&[]).with_site(move |site| site.root = Some(root));
+    let to = mounted.root().join("log");
+    fs::create_dir(&to).unwrap();
+    fs::create_dir(mounted.root().join("from")).unwrap();
+    let site = site.start();
+    let chattr = |flag: &str| Command::new("chattr").arg(flag).arg(&to).status().unwrap().success();
+    assert!(chattr("+a"));
+    let reply = site.ask("COPY", "/from/", &["Destination: /log/copy"]);
+    let left = underpass_testkit::names(&to);
+    assert!(chattr("-a"));
+    assert_eq!((reply.status, left), (403, Vec::new()));
 }
 
 #[test]
