@@ -101,6 +101,9 @@ fn a_newer_upload_ends_an_older_one_that_is_resumed() {
     assert_eq!(kept(&server), None);
     leave(&server, begin(&server, b'A', 2));
     wait_until("a part is kept", || kept(&server) == Some(2 * MIB));
+    // One that is refused leaves it.
+    let refused = put(&server, "/file", &["Upload-Complete: ?1", "Upload-Length: 5"], b"123");
+    assert_eq!((refused.status, kept(&server)), (400, Some(2 * MIB)));
     create(&server, &[]);
     assert_eq!(kept(&server), None);
 }

@@ -34,7 +34,6 @@ use underpass_protocol::upload::{
 /// Creates an upload (section 4.2).
 pub(crate) fn create(upload: &mut ActiveUpload<'_>, is_complete: bool) -> Result<Response> {
     let target = upload.target()?;
-    drop(forget_part(upload, &target)?);
     let fields = UploadFields::of(&upload.request);
     let length = length(upload, fields, is_complete, 0, None)?;
     upload.check_size(length.or(upload.expected()).unwrap_or(0))?;
@@ -44,6 +43,8 @@ pub(crate) fn create(upload: &mut ActiveUpload<'_>, is_complete: bool) -> Result
     let token = upload.params.owner.token(random_bytes()?);
     let id = UploadId { token, length, keeps, replaces: replaces(upload, &target), digest };
     let location = location(upload, &id);
+    // A request that is refused leaves what an earlier one has sent.
+    drop(forget_part(upload, &target)?);
     let part = PartialUpload::acquire(upload, &target, part_id(upload, &target, &id))?;
     upload.superseded_by(part.superseded());
     upload.check_room(&target, length.unwrap_or(0))?;
