@@ -189,7 +189,7 @@ impl<'a> ActiveUpload<'a> {
         if let Some(session) = self.incoming.session() {
             let timeout = self.site.shared.settings.timeout;
             let outcome = interim::first_byte(socket.as_fd(), session, timeout);
-            return outcome.map_err(|error| self.break_off(&error, None));
+            return outcome.map_err(|error| self.break_off(&error));
         }
         let timeout = Timespec::try_from(self.site.shared.settings.timeout).ok();
         let error = match poll(&mut [PollFd::new(socket, PollFlags::IN)], timeout.as_ref()) {
@@ -199,16 +199,16 @@ impl<'a> ActiveUpload<'a> {
             // A signal could cause this, but this thread gets none.
             Ok(0) | Err(_) => ReceiveError::Stalled,
         };
-        Err(self.break_off(&error, None))
+        Err(self.break_off(&error))
     }
 
     /// Notes why the body is not whole, and returns the refusal.
-    fn break_off(&mut self, error: &ReceiveError, limit: Option<u64>) -> UploadRefusal {
+    fn break_off(&mut self, error: &ReceiveError) -> UploadRefusal {
         self.state = BodyState::Incomplete;
         let error = if self.is_superseded() { &ReceiveError::Cancelled } else { error };
         let (broken, refusal) = match self.slot.aborted() {
             Some(reason) => IncompleteBody::aborted(reason, self.site),
-            None => IncompleteBody::of(error, limit),
+            None => IncompleteBody::of(error, self.site.settings.changes.limit),
         };
         self.broken = Some(broken);
         refusal
@@ -297,7 +297,7 @@ impl<'a> ActiveUpload<'a> {
         self.interim += bytes.len() as u64;
         let session = self.incoming.session().map(|session| &**session);
         interim::write(self.incoming.stream().as_fd(), session, bytes, timeout)
-            .map_err(|error| self.break_off(&error.into(), None))
+            .map_err(|error| self.break_off(&error.into()))
     }
 
     /// Moves the body into `file` from `at` on, `limit` bytes at most; returns their number.
@@ -345,7 +345,7 @@ impl<'a> ActiveUpload<'a> {
                 self.state = BodyState::Read;
                 Ok(received.report.bytes())
             }
-            Err(error) => Err(self.break_off(&error, limit)),
+            Err(error) => Err(self.break_off(&error)),
         }
     }
 

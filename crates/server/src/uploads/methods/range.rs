@@ -18,13 +18,15 @@ use underpass_protocol::upload::{ContentRange, PartId};
 pub(crate) fn put(upload: &mut ActiveUpload<'_>, range: ContentRange) -> Result<Response> {
     let target = upload.target()?;
     if upload.expected().is_some_and(|len| len != range.len) {
-        return Err(UploadRefusal::new(400, "the body is not as long as its Content-Range says"));
+        return Err(UploadRefusal::new(400, NO_FIT));
     }
     upload.check_size(range.total)?;
     let (part, mut new_file, base) = begin(upload, &target, range)?;
     upload.superseded_by(part.superseded());
     upload.send_continue()?;
-    let outcome = upload.body(new_file.file(), range.first, Some(range.len));
+    let outcome = upload.body(new_file.file(), range.first, Some(range.len)).map_err(|refusal| {
+        if upload.is_too_long() { UploadRefusal::new(413, NO_FIT) } else { refusal }
+    });
     disk_space::release(new_file.file());
     let written = range.first + upload.received();
     if written == 0 {
@@ -131,3 +133,5 @@ fn part_id(upload: &ActiveUpload<'_>, target: &UploadTarget) -> PartId {
 }
 
 const MISSING: &str = "the body is shorter than its Content-Range says";
+
+const NO_FIT: &str = "the body is not as long as its Content-Range says";

@@ -202,8 +202,6 @@ fn append(
             }
             Err(match step.id.length {
                 Some(_) if is_too_long => UploadRefusal::problem(Problem::Length),
-                // What is left of the limit is not what a file can have.
-                None if is_too_long => UploadRefusal::too_long(limit),
                 _ => refusal,
             })
         }
