@@ -26,7 +26,6 @@ use crate::uploads::state::disk_space::{self, has_room};
 use crate::uploads::state::slots::UploadSlot;
 use underpass_observe::transfers::TransferFacts;
 use underpass_protocol::request::{BodyLength, Method, Request};
-use underpass_protocol::response::validator::parse_date;
 use underpass_transport::incoming::{BodyFraming, Incoming, ReceiveError, ReceiveOptions};
 use underpass_transport::tls::Session;
 
@@ -275,11 +274,8 @@ impl<'a> ActiveUpload<'a> {
     /// Returns whether the conditions of the request, which hold, name the version that is there.
     pub(crate) fn names_version(&self) -> bool {
         let (request, params) = (&self.request, self.params);
-        let names = match request.field("if-match") {
-            Some(tags) => tags != b"*",
-            None => request.single("if-unmodified-since").and_then(parse_date).is_some(),
-        };
-        names || params.tags.expect_one_of(&params.path)
+        request.field("if-match").is_some_and(|tags| tags != b"*")
+            || params.tags.expect_one_of(&params.path)
     }
 
     /// Invites a client that waits for it to send its body (RFC 9110 10.1.1).

@@ -26,6 +26,7 @@ use crate::uploads::state::disk_space;
 use crate::uploads::state::part_versions::PartVersion;
 use crate::uploads::state::random::random_bytes;
 use underpass_protocol::request::Method;
+use underpass_protocol::response::validator::parse_date;
 use underpass_protocol::upload::{
     INTEROP_VERSION, PARTIAL_UPLOAD, PartId, Problem, UploadFields, UploadId, UploadLimits,
     version_hash,
@@ -269,8 +270,10 @@ fn length(
 /// Returns the version that is the only one to be replaced, if the request says so: its conditions
 /// hold for the present one now, and have to hold on completion.
 fn replaces(upload: &ActiveUpload<'_>, target: &UploadTarget) -> Option<u64> {
-    let present = target.present.as_ref().filter(|_| upload.names_version());
     let is_any = upload.request.field("if-match").is_some();
+    let date = upload.request.single("if-unmodified-since").filter(|_| !is_any);
+    let names = upload.names_version() || date.and_then(parse_date).is_some();
+    let present = target.present.as_ref().filter(|_| names);
     let any = is_any.then_some(ANY_VERSION);
     present.map(|present| &*present.etag).or(any).map(version_hash)
 }
