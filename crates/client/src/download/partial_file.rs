@@ -14,8 +14,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{
-    AtomicFile, Existing, KeptOwner, MAX_NAME, is_of_stranger, only_adds, shortened, take_over,
-    try_lock,
+    AtomicFile, Existing, KeptOwner, MAX_NAME, is_of_stranger, only_adds, set_mode, shortened,
+    take_over, try_lock,
 };
 use underpass_engine::hint::Action;
 use underpass_engine::{is_file, is_folder, kept_time, times_of_new};
@@ -264,7 +264,8 @@ impl<'t> TargetName<'t> {
         let name = self.part_name();
         // What it may replace limits who can read it.
         let old = statat(self.folder, self.name, AtFlags::empty());
-        let mode = old.map_or(0o666, |old| (old.st_mode & 0o666) | 0o600);
+        let limit = old.ok().map(|old| (old.st_mode & 0o666) | 0o600);
+        let mode = limit.map_or(0o666, |_| 0o600);
         for _ in 0..MAX_ATTEMPTS {
             let atomic =
                 AtomicFile::partial(self.folder()?, self.name, &name, mode, Existing::Replace);
@@ -278,6 +279,8 @@ impl<'t> TargetName<'t> {
             let own = atomic.file().metadata().map_err(DownloadError::local("looking at"))?;
             let named = statat(self.folder, &name, AtFlags::SYMLINK_NOFOLLOW);
             if named.is_ok_and(|named| named.st_ino == own.ino()) {
+                // It fails only on file systems without permissions.
+                let _ = limit.map(|mode| set_mode(atomic.file(), mode));
                 return Ok(atomic);
             }
         }

@@ -3,11 +3,14 @@
 use std::fs::{self, Permissions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
+use rustix::fs::{XattrFlags, getxattr, removexattr, setxattr};
+use rustix::io::Errno;
 use underpass_client::Credentials;
 use underpass_client::download::{DownloadError, DownloadFailed, IfExists};
 
@@ -414,6 +417,38 @@ fn what_another_user_has_put_into_a_shared_folder_is_not_trusted() {
     client.if_exists = IfExists::SameIsFine;
     let failed = client.get(&server.url("/")).unwrap_err();
     assert!(matches!(failed.error, DownloadError::Exists), "{failed:?}");
+}
+
+#[test]
+fn neither_a_part_nor_its_file_can_be_read_by_those_who_could_not_read_the_old_one() {
+    let bytes = noise(LEN);
+    let is_well = Arc::new(AtomicBool::new(false));
+    let server = server(&bytes, 10_000_000, &is_well);
+    let mut client = Client::new();
+    client.wishes.retries = 0;
+    // By default, user 65534 may read and write.
+    let entries = [(1, 6, !0), (2, 6, 65534), (4, 4, !0), (16, 6, !0), (32, 0, !0)];
+    let entry = |(tag, may, user): (u16, u16, u32)| {
+        [&tag.to_le_bytes()[..], &may.to_le_bytes(), &user.to_le_bytes()].concat()
+    };
+    let acl = [vec![2, 0, 0, 0], entries.map(entry).concat()].concat();
+    let name = "system.posix_acl_default";
+    if setxattr(client.folder.path(), name, &acl, XattrFlags::empty()).is_err() {
+        return;
+    }
+    let name = "system.posix_acl_access";
+    fs::write(client.path(), "old").unwrap();
+    removexattr(client.path(), name).unwrap();
+    fs::set_permissions(client.path(), Permissions::from_mode(0o640)).unwrap();
+    let check = |path: &Path| {
+        assert_eq!(getxattr(path, name, &mut [0; 100][..]), Err(Errno::NODATA), "{path:?}");
+        assert_eq!(fs::metadata(path).unwrap().mode() & 0o777, 0o640, "{path:?}");
+    };
+    client.get(&server.url("/")).unwrap_err();
+    check(&client.folder.path().join("file.part"));
+    is_well.store(true, Ordering::Relaxed);
+    client.gets(&server.url("/"), &bytes);
+    check(&client.path());
 }
 
 #[test]
