@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use underpass_engine::FileId;
 
 use crate::changes::dest_entry::DestEntry;
+use crate::changes::hidden_name::name_of_aside;
 use crate::changes::refusal::{ChangeRefusal, Result};
 use crate::changes::tree;
 use crate::changes::tree::TreeCheck;
@@ -103,13 +104,14 @@ pub(super) fn check_contents(
         return Ok(());
     }
     let is_kept = |inside: &[u8], is_folder| {
-        if !site.root.hides_entry(inside, is_folder) {
+        let Some(inside) = own_path(inside) else { return false };
+        if !site.root.hides_entry(&inside, is_folder) {
             return false;
         }
         let Some(new_path) = new_path else { return true };
         let there = [new_path, &inside[path.len()..]].concat();
         // An entry that only a folder pattern hides is a folder, or a link to one.
-        let as_folder = is_folder || !site.root.hides(inside);
+        let as_folder = is_folder || !site.root.hides(&inside);
         !if as_folder { site.root.hides_entry(&there, true) } else { site.root.hides(&there) }
     };
     // A mount point moves along with a folder above it, but would be emptied with it too.
@@ -118,12 +120,23 @@ pub(super) fn check_contents(
 }
 
 /// Returns a function that checks whether an entry in the folder at `path` is hidden, so that it
-/// must not be removed. Parts of uploads may be removed: their destination is gone.
+/// must not be removed.
 pub(super) fn hidden_beneath(site: &Site, path: &[u8]) -> impl Fn(&[u8], bool) -> bool {
     move |inside, is_folder| {
-        let name = inside.rsplit(|byte| *byte == b'/').next().unwrap_or(inside);
-        !is_incomplete(name) && site.root.hides_entry(&[path, b"/", inside].concat(), is_folder)
+        let own = own_path(&[path, b"/", inside].concat());
+        own.is_some_and(|own| site.root.hides_entry(&own, is_folder))
     }
+}
+
+/// Returns the path that an entry has for clients: that of a folder which was moved aside has its
+/// own name. `None` for what may go with its folder: parts of uploads, whose destination is gone,
+/// and all in folders that are removed or made.
+fn own_path(path: &[u8]) -> Option<Vec<u8>> {
+    let names = path.split(|byte| *byte == b'/').map(|name| match name_of_aside(name) {
+        None if is_incomplete(name) => None,
+        own => Some(own.unwrap_or(name)),
+    });
+    Some(names.collect::<Option<Vec<_>>>()?.join(&b'/'))
 }
 
 /// Returns the folder for a new entry, and the name in it.

@@ -96,7 +96,7 @@ impl DestEntry {
         let folder = &self.folder;
         let remove = |aside: CString| {
             removal::remove_visible(folder.as_fd(), &aside, is_hidden).inspect_err(|refusal| {
-                if *refusal == hidden_inside() {
+                if refusal.detail == hidden_inside().detail {
                     let _ = rename_new(folder, &*aside, folder, &*aside_name(&self.name));
                 }
             })
@@ -176,6 +176,7 @@ mod tests {
 
     use super::*;
     use crate::changes::hidden_name::is_aside;
+    use crate::changes::refusal::FailedEntry;
 
     #[test]
     fn a_replaced_folder_into_which_uploads_write_is_no_failure() {
@@ -266,7 +267,9 @@ mod tests {
             fs::create_dir(hidden.join("inner/.git")).unwrap();
         };
         let removed = remove_checked(&folder, c"folder", &stat, &is_hidden, late);
-        assert_eq!(removed, Err(hidden_inside()));
+        // Much is gone, so the answer is not that of a removal that was refused as a whole.
+        let inner = FailedEntry::new(b"inner", true, hidden_inside());
+        assert_eq!(removed.unwrap_err().failed, [inner]);
         assert!(parent.path().join("folder/inner/.git").exists());
         assert!(!parent.path().join("folder/inner/file").exists());
     }

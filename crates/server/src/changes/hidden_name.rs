@@ -38,7 +38,7 @@ pub(crate) fn restore(folder: impl AsFd, hidden: &[u8]) -> bool {
 
 /// Returns the name, perhaps cut, that a folder had before it was moved aside; `None` if the hidden
 /// name is that of another entry.
-fn name_of_aside(hidden: &[u8]) -> Option<&[u8]> {
+pub(crate) fn name_of_aside(hidden: &[u8]) -> Option<&[u8]> {
     let id = id_of(hidden)?;
     id.starts_with(format!("{ASIDE:08x}").as_bytes()).then(|| &hidden[1..hidden.len() - SUFFIX_LEN])
 }

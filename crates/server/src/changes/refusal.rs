@@ -75,10 +75,12 @@ impl ChangeRefusal {
         Self { failed, ..Self::new(status, detail) }
     }
 
-    /// Returns it with the path of the folder before those of entries in it.
+    /// Returns it with the path of the folder before those of entries in it; an empty path is that
+    /// of the folder itself.
     pub(crate) fn beneath(mut self, folder: &[u8]) -> Self {
         for entry in &mut self.failed {
-            entry.path = [folder, b"/", &*entry.path].concat();
+            let slash: &[u8] = if entry.path.is_empty() { b"" } else { b"/" };
+            entry.path = [folder, slash, &*entry.path].concat();
         }
         self
     }

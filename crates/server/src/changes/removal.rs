@@ -35,6 +35,11 @@ pub(crate) fn remove(parent: BorrowedFd<'_>, name: &CStr) -> Result<()> {
 /// Removes the entry of a name, a folder with everything in it except hidden entries and the
 /// folders above them. `is_hidden` gets the path of each entry in the folder, and whether that is a
 /// folder.
+///
+/// # Errors
+///
+/// As [`remove`]; [`hidden_inside`] if anything hidden was found, with the folders that it is in
+/// among the entries that failed.
 pub(crate) fn remove_visible(
     parent: BorrowedFd<'_>,
     name: &CStr,
@@ -46,8 +51,17 @@ pub(crate) fn remove_visible(
         found |= is_kept;
         is_kept
     });
-    // The client must not learn their names.
-    if found { Err(hidden_inside()) } else { removed }
+    if !found {
+        return removed;
+    }
+    let mut failed = removed.map_or_else(|refusal| refusal.failed, |()| Vec::new());
+    for entry in failed.iter_mut().filter(|entry| entry.detail == KEPT) {
+        // The client must not learn the name.
+        let folder = entry.path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+        *entry = FailedEntry::new(&entry.path[..folder], true, hidden_inside());
+    }
+    failed.dedup();
+    Err(ChangeRefusal { failed, ..hidden_inside() })
 }
 
 /// Removes the original of a copy. What is not in it as it is now remains, and so do the folders
@@ -142,7 +156,7 @@ fn remove_unless(
         if removal.empty(&mut Vec::new(), 0)? {
             match unlinkat(parent, name, AtFlags::REMOVEDIR) {
                 Err(Errno::NOTEMPTY) => {}
-                removed => return Ok(removed?),
+                removed => return ignore_missing(removed),
             }
         } else if removal.filled < removal.failed.len() {
             return Err(ChangeRefusal::of_entries(removal.failed));
@@ -181,7 +195,7 @@ impl Removal<'_> {
             let (removed, is_folder) = match stat_entry(&folder, &name) {
                 Ok(Some(stat)) if (self.keeps)(inside, &stat) => {
                     let is_folder = kind(&stat) == FileType::Directory;
-                    (Err(ChangeRefusal::new(409, CHANGED)), is_folder)
+                    (Err(ChangeRefusal::new(409, KEPT)), is_folder)
                 }
                 Ok(Some(stat)) if kind(&stat) == FileType::Directory => {
                     folders.push(name);
@@ -247,7 +261,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// The maximum number of failed entries that a response lists.
 const MAX_FAILED: usize = 100;
 
-const CHANGED: &str = "it was changed while it was copied, and is still there";
+const KEPT: &str = "it was changed while it was copied, and is still there";
 
 #[cfg(test)]
 mod tests {

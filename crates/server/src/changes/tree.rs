@@ -22,6 +22,7 @@ use underpass_engine::{Integrity, Options, Report, Sink, Source, Transfer, Versi
 use underpass_sys::open_beneath;
 
 use crate::changes::dav::dead_properties;
+use crate::changes::hidden_name::is_aside;
 use crate::changes::refusal::{ChangeRefusal, FailedEntry, Result, hidden_inside};
 use crate::files::root::is_incomplete;
 
@@ -57,10 +58,16 @@ struct CheckWalk<'c> {
 impl CheckWalk<'_> {
     /// Checks the folder `inside` the top one, whose parent is in the mount `above`.
     fn folder(&mut self, above: u64, inside: &mut Vec<u8>, depth: usize) -> Result<()> {
-        let folder = open_inside(self.top, inside).map_err(|errno| {
-            let refusal = ChangeRefusal::of_reading(errno);
-            ChangeRefusal::of_entries(vec![FailedEntry::new(&self.path, true, refusal)])
-        })?;
+        let folder = match open_inside(self.top, inside) {
+            Ok(folder) => folder,
+            // Another request has removed it meanwhile.
+            Err(Errno::NOENT) => return Ok(()),
+            Err(errno) => {
+                let refusal = ChangeRefusal::of_reading(errno);
+                let failed = FailedEntry::new(&self.path, true, refusal);
+                return Err(ChangeRefusal::of_entries(vec![failed]));
+            }
+        };
         let mount = mount_of(&folder)?;
         if !self.check.crosses_mounts && mount != above {
             // A mount point is refused before anything is removed from it.
@@ -69,7 +76,7 @@ impl CheckWalk<'_> {
         let mut folders = Vec::new();
         let len = self.path.len();
         for name in names(&folder, depth)? {
-            if is_incomplete(name.to_bytes()) {
+            if is_incomplete(name.to_bytes()) && !is_aside(name.to_bytes()) {
                 // It is a part of an upload, which will have no destination then.
                 continue;
             }
@@ -352,12 +359,16 @@ pub(crate) fn open_folder(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd
     openat(parent, name, flags, Mode::empty())
 }
 
-/// Returns the names in a folder at this depth; fails if it is too deep.
+/// Returns the names in a folder at this depth, none if it was removed meanwhile; fails if it is
+/// too deep.
 pub(super) fn names(folder: &OwnedFd, depth: usize) -> Result<Vec<CString>> {
     if depth >= MAX_DEPTH {
         return Err(ChangeRefusal::new(409, TOO_DEEP));
     }
-    Ok(atomic_file::names(folder)?)
+    match atomic_file::names(folder) {
+        Err(Errno::NOENT) => Ok(Vec::new()),
+        names => Ok(names?),
+    }
 }
 
 /// The maximum depth of folders, which bounds the stack.

@@ -120,6 +120,37 @@ fn what_is_hidden_is_neither_removed_nor_made_nor_found_out() {
 }
 
 #[test]
+fn a_folder_goes_with_what_is_left_in_it_of_changes() {
+    let files: &[(&str, &[u8])] = &[
+        ("removed/file", b"x"),
+        ("removed/.rest.0123456789abcdef0123456789abcdef.upload/a/.git/b", b"x"),
+        ("removed/.aside.61736964000000000000000000000000.upload/a/b", b"x"),
+        ("replaced/.rest.0123456789abcdef0123456789abcdef.upload/a/b", b"x"),
+        ("new/file", b"x"),
+    ];
+    let site = open_site(files).start();
+    let to: &[&str] = &["Destination: /replaced", "Overwrite: T"];
+    statuses(&site, &[("DELETE", "/removed", &[], 204), ("MOVE", "/new", to, 204)]);
+    assert_eq!(underpass_testkit::names(&site.path(".")), ["replaced"]);
+    assert_eq!(underpass_testkit::names(&site.path("replaced")), ["file"]);
+}
+
+#[test]
+fn nothing_goes_of_a_folder_with_something_hidden_in_a_folder_that_was_moved_aside() {
+    let files: &[(&str, &[u8])] = &[
+        ("one/.aside.61736964000000000000000000000000.upload/a/.git/b", b"x"),
+        ("two/.private.61736964000000000000000000000000.upload/a", b"x"),
+        ("one/file", b"x"),
+        ("two/file", b"x"),
+    ];
+    let site = open_site(files).with_site(|site| site.hide = vec!["private".into()]).start();
+    statuses(&site, &[("DELETE", "/one", &[], 403), ("DELETE", "/two", &[], 403)]);
+    for (path, _) in files {
+        assert!(site.path(path).exists(), "{path}");
+    }
+}
+
+#[test]
 fn conditions_keep_a_file_that_somebody_has_changed() {
     let site = open_site(&[("file", b"one"), ("folder/x", b"x")]).start();
     let reply = site.get("/file");
