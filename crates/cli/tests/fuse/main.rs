@@ -242,6 +242,35 @@ fn a_file_that_is_never_ready_fails_instead_of_being_waited_for() {
     rig::end(storing);
 }
 
+/// The file system gives an open file that is removed another name, until it is closed.
+#[test]
+fn an_open_file_that_is_removed_with_its_folder_is_nothing_hidden() {
+    let Some(fuse) = Fuse::new() else { return };
+    for folder in ["removed", "replaced", "new"] {
+        fs::create_dir(fuse.store().join(folder)).unwrap();
+        fs::write(fuse.store().join(folder).join("file"), folder).unwrap();
+    }
+    let (serving, _) = server(&fuse.root(), &["--allow-all"]);
+    let opened = ["removed", "replaced"]
+        .map(|folder| fs::File::open(fuse.root().join(folder).join("file")).unwrap());
+    let request = |head: &str| {
+        let mut client = serving.connect();
+        write!(client, "{head}\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+        let mut reply = String::new();
+        client.read_to_string(&mut reply).unwrap();
+        reply
+    };
+    let reply = request("DELETE /removed HTTP/1.1");
+    assert!(reply.starts_with("HTTP/1.1 409") && reply.contains("try again"), "{reply}");
+    let reply = request("MOVE /new HTTP/1.1\r\nDestination: /replaced\r\nOverwrite: T");
+    assert!(reply.starts_with("HTTP/1.1 204"), "{reply}");
+    drop(opened);
+    assert_eq!(fs::read(fuse.store().join("replaced/file")).unwrap(), b"new");
+    wait_until("it is closed", || names(&fuse.store().join("removed")).is_empty());
+    assert!(request("DELETE /removed HTTP/1.1").starts_with("HTTP/1.1 204"));
+    rig::end(serving);
+}
+
 /// Checks that a server of one worker answers requests of another client that do not need a file
 /// system which has stopped. A file that is new is opened by a helper thread.
 #[track_caller]

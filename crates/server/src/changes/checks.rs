@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use underpass_engine::FileId;
 
 use crate::changes::dest_entry::DestEntry;
-use crate::changes::hidden_name::name_of_aside;
+use crate::changes::hidden_name::{is_open_leftover, name_of_aside};
 use crate::changes::refusal::{ChangeRefusal, Result};
 use crate::changes::tree;
 use crate::changes::tree::TreeCheck;
@@ -120,11 +120,12 @@ pub(super) fn check_contents(
 }
 
 /// Returns a function that checks whether an entry in the folder at `path` is hidden, so that it
-/// must not be removed.
+/// must not be removed. The removal itself may have left open files under names of the file system.
 pub(super) fn hidden_beneath(site: &Site, path: &[u8]) -> impl Fn(&[u8], bool) -> bool {
     move |inside, is_folder| {
+        let name = inside.rsplit(|byte| *byte == b'/').next().unwrap_or(inside);
         let own = own_path(&[path, b"/", inside].concat());
-        own.is_some_and(|own| site.root.hides_entry(&own, is_folder))
+        !is_open_leftover(name) && own.is_some_and(|own| site.root.hides_entry(&own, is_folder))
     }
 }
 

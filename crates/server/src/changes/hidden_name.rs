@@ -26,6 +26,13 @@ pub(crate) fn is_aside(hidden: &[u8]) -> bool {
     name_of_aside(hidden).is_some()
 }
 
+/// Returns whether a name is one that FUSE or NFS gives to an open file that is removed, until it is
+/// closed.
+pub(super) fn is_open_leftover(name: &[u8]) -> bool {
+    let digits = name.strip_prefix(b".fuse_hidden").or_else(|| name.strip_prefix(b".nfs"));
+    digits.is_some_and(|it| it.len() >= 16 && it.iter().all(u8::is_ascii_hexdigit))
+}
+
 /// Gives a folder that was moved aside its own name back, if that is free and was not cut in the
 /// hidden one; returns whether the folder has it now.
 pub(crate) fn restore(folder: impl AsFd, hidden: &[u8]) -> bool {
@@ -38,7 +45,7 @@ pub(crate) fn restore(folder: impl AsFd, hidden: &[u8]) -> bool {
 
 /// Returns the name, perhaps cut, that a folder had before it was moved aside; `None` if the hidden
 /// name is that of another entry.
-pub(crate) fn name_of_aside(hidden: &[u8]) -> Option<&[u8]> {
+pub(super) fn name_of_aside(hidden: &[u8]) -> Option<&[u8]> {
     let id = id_of(hidden)?;
     id.starts_with(format!("{ASIDE:08x}").as_bytes()).then(|| &hidden[1..hidden.len() - SUFFIX_LEN])
 }

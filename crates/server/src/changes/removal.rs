@@ -14,6 +14,7 @@ use underpass_engine::wait::lock;
 use underpass_engine::{FileId, Version};
 use underpass_sys::open_beneath;
 
+use crate::changes::hidden_name::is_open_leftover;
 use crate::changes::refusal::{ChangeRefusal, FailedEntry, Result, hidden_inside};
 use crate::changes::tree::{kind, names, open_folder, open_inside, push_inside, stat_entry};
 use crate::digest::settle::TICKS;
@@ -201,7 +202,11 @@ impl Removal<'_> {
                     folders.push(name);
                     (Ok(()), true)
                 }
-                Ok(Some(_)) => (ignore_missing(unlinkat(&folder, &name, AtFlags::empty())), false),
+                Ok(Some(_)) => match unlinkat(&folder, &name, AtFlags::empty()) {
+                    // It goes once it is closed.
+                    Err(Errno::BUSY) if is_open_leftover(name.to_bytes()) => (Ok(()), false),
+                    removed => (ignore_missing(removed), false),
+                },
                 Ok(None) => (Ok(()), false),
                 Err(errno) => (Err(errno.into()), false),
             };
