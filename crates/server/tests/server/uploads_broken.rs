@@ -130,6 +130,35 @@ fn a_part_is_locked_for_other_processes_until_it_has_its_name() {
 }
 
 #[test]
+fn of_two_servers_of_a_folder_the_newest_upload_leaves_its_part() {
+    const TOTAL: usize = 4_000_000;
+    let older = open_site().start();
+    let newer = open_site().with_site(|site| site.root = Some(older.path(""))).start();
+    let begin = |server: &Running, sent: usize| {
+        let mut client = server.connect();
+        let fields = [&format!("Content-Length: {TOTAL}"), "Expect: 100-continue"];
+        client.send(request("PUT", "/file", &fields));
+        assert_eq!(client.head().unwrap().status, 100);
+        client.send(&pattern(TOTAL)[..sent]);
+        // Files get the time of the last tick of the clock.
+        thread::sleep(Duration::from_millis(25));
+        client
+    };
+    for is_older_last in [true, false] {
+        let first = begin(&older, 2_000_000);
+        let last = begin(&newer, 3_000_000);
+        if is_older_last {
+            leave(&newer, last);
+            leave(&older, first);
+        } else {
+            leave(&older, first);
+            leave(&newer, last);
+        }
+        assert_eq!(offset(&newer, "/file"), Some(3_000_000), "{is_older_last}");
+    }
+}
+
+#[test]
 fn a_part_can_break_off_again_and_again() {
     const TOTAL: usize = 3_000_000;
     let server = open_site().start();

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use rustix::fs::{AtFlags, Mode, OFlags, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, openat, statat, statx, unlinkat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{AtomicFile, Existing, rename_new, try_lock};
 use underpass_engine::{Sink, Source, Transfer, Version};
@@ -351,7 +351,8 @@ pub(crate) fn forget_part<'a>(
 }
 
 /// Keeps the received part of a file, so that its client can resume it with the `missing` range,
-/// unless a newer upload has begun: what that leaves may be of another version.
+/// unless a newer upload has begun: what that leaves may be of another version. That can be at
+/// another server of the folder, such as the successor of this one.
 pub(crate) fn keep_part(
     upload: &ActiveUpload<'_>,
     target: &UploadTarget,
@@ -369,9 +370,18 @@ pub(crate) fn keep_part(
     if file.set_len(len).is_err() {
         return;
     }
+    let present = open_part(target, name).ok().flatten();
+    let age = present.as_ref().map(|present| born(present).zip(born(&file)));
+    if age.flatten().is_some_and(|(present, own)| present > own) {
+        return;
+    }
+    let _ = unlinkat(&target.folder, partial, AtFlags::empty());
+    if age == Some(None) {
+        // Nobody knows which is newer.
+        return;
+    }
     uploads.versions.record(&file, target.part_version(missing.end));
     uploads.synced.record(&file, 0);
-    let _ = unlinkat(&target.folder, partial, AtFlags::empty());
     // If it cannot be kept, the client has to start over.
     if new_file.keep_as(partial).is_err() {
         return;
@@ -383,13 +393,22 @@ pub(crate) fn keep_part(
     let synced = if is_synced { file.sync_data() } else { Ok(()) };
     if synced.is_err() || lock.is_void() {
         // As in `record_synced`, and a newer upload may have begun before the part had its name.
-        let _ = unlinkat(&target.folder, partial, AtFlags::empty());
+        if try_lock(&file, &target.folder, partial) {
+            let _ = unlinkat(&target.folder, partial, AtFlags::empty());
+        }
         return;
     }
     if is_synced {
         uploads.synced.record(&file, len);
     }
     stale_uploads::add_part(upload.site, target.path_of(name), name, SystemTime::now());
+}
+
+/// Returns when a file was made, as seconds and nanoseconds, if its file system knows.
+fn born(file: &File) -> Option<(i64, u32)> {
+    let facts = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
+    let is_known = facts.stx_mask & StatxFlags::BTIME.bits() != 0;
+    is_known.then_some((facts.stx_btime.tv_sec, facts.stx_btime.tv_nsec))
 }
 
 /// Copies the first `len` bytes of the present file into `file`, by sharing its blocks if the file
