@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use super::dav::send;
-use super::rig::{Running, Site, request};
+use super::rig::{FileSystem, Mounted, Running, Site, request};
 use underpass_server::server::Changes;
 
 fn site() -> Running {
@@ -88,4 +88,35 @@ fn changes_leave_hidden_folders_alone_and_files_of_the_name_not() {
     assert_eq!(fs::read(site.path("moved/x/kept")).unwrap(), b"in a hidden folder");
     assert_eq!(ask(&site, "DELETE", "/files/x", &[]), 204);
     assert_eq!(ask(&site, "COPY", "/files", &["Destination: /x"]), 403);
+}
+
+#[test]
+fn a_mount_below_the_root_that_ignores_case_hides_in_any_case() {
+    let Some(mounted) = Mounted::new(FileSystem::NoCase, 16) else { return };
+    let folder = mounted.root().parent().unwrap().to_owned();
+    for path in ["root/private/file", "root/secret.txt", "root/shown", "README", "linked/x"] {
+        fs::create_dir_all(folder.join(path).parent().unwrap()).unwrap();
+        fs::write(folder.join(path), path).unwrap();
+    }
+    symlink("root", folder.join("link")).unwrap();
+    symlink("../root/secret.txt", folder.join("linked/file")).unwrap();
+    let site = Site::new().with_site(|site| {
+        site.root = Some(folder.clone());
+        site.changes = Changes { upload: true, delete: true, ..Changes::default() };
+        site.hide = ["Secret.txt", "PRIVATE/", "/root/P*/**", "readme"].map(str::to_owned).to_vec();
+    });
+    let site = site.start();
+    for path in ["secret.txt", "SECRET.TXT", "private/", "Private/file", "PRIVATE/?archive=tar"] {
+        assert_eq!(site.get(&format!("/root/{path}")).status, 404, "{path}");
+        assert_eq!(site.get(&format!("/link/{path}")).status, 404, "{path}");
+    }
+    for path in ["/linked/file", "/root/?archive=tar&entry=SECRET.TXT"] {
+        assert_eq!(site.get(path).status, 404, "{path}");
+    }
+    let names = |path: &str| site.get(path).text();
+    assert_eq!(names("/root/?simple"), "shown\n");
+    assert_eq!(ask(&site, "PUT", "/root/SECRET.txt", &[]), 403);
+    assert_eq!(ask(&site, "DELETE", "/root/private/", &[]), 403);
+    // The root itself minds the case.
+    assert_eq!(site.get("/README").text(), "README");
 }

@@ -2,14 +2,18 @@
 
 use std::ffi::OsStr;
 use std::fmt::Display;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
+use rustix::fs::fstat;
+use rustix::io::Errno;
 
+use super::{DiskWait, Root};
 use crate::server::settings::{ServeError, SiteSettings};
 use underpass_engine::atomic_file::{self, name_of_hidden};
+use underpass_engine::is_folder;
 use underpass_protocol::upload::is_partial_name;
 
 /// The names that are not served.
@@ -18,6 +22,14 @@ pub(super) struct HiddenNames {
     dot_files: bool,
     /// Whether files that are not complete yet are hidden, too.
     partial_files: bool,
+    patterns: Patterns,
+    /// The same patterns without regard to case.
+    any_case: Patterns,
+}
+
+/// The patterns of what is hidden.
+#[derive(Debug)]
+struct Patterns {
     names: GlobSet,
     /// The patterns of paths, and of all that lies beneath such a path: each path is matched as a
     /// whole, and not each folder on its way.
@@ -29,6 +41,33 @@ pub(super) struct HiddenNames {
 
 impl HiddenNames {
     pub(super) fn new(settings: &SiteSettings, ignores_case: bool) -> Result<Self, ServeError> {
+        Ok(Self {
+            // An origin has no partial files of ours, and serves what it wants to be seen.
+            dot_files: !settings.shows_hidden && settings.cache.is_none(),
+            partial_files: settings.cache.is_none(),
+            patterns: Patterns::new(settings, ignores_case)?,
+            any_case: Patterns::new(settings, true)?,
+        })
+    }
+
+    /// Returns whether the path, or any folder on the way to it, is hidden; the flag is true for a
+    /// folder. The time grows with the length of the path, and no faster.
+    pub(super) fn matches(&self, path: &[u8], is_folder: bool) -> bool {
+        let is_dot_file = path.split(|byte| *byte == b'/').any(|name| {
+            name.starts_with(b".")
+                && (self.dot_files || (self.partial_files && is_incomplete(name)))
+        });
+        is_dot_file || self.patterns.matches(path, is_folder)
+    }
+
+    /// Returns whether a path is hidden if its folders ignore the case of names, and only then.
+    pub(super) fn asks_for_case(&self, path: &[u8]) -> bool {
+        self.any_case.matches(path, true) && !self.patterns.matches(path, true)
+    }
+}
+
+impl Patterns {
+    fn new(settings: &SiteSettings, ignores_case: bool) -> Result<Self, ServeError> {
         let mut sets: [_; 4] = std::array::from_fn(|_| GlobSetBuilder::new());
         for pattern in &settings.hide {
             let fail = |why: &dyn Display| ServeError::pattern("--hide", pattern, why);
@@ -55,9 +94,6 @@ impl HiddenNames {
         };
         let [names, paths, folder_names, folder_paths] = sets.map(build);
         Ok(Self {
-            // An origin has no partial files of ours, and serves what it wants to be seen.
-            dot_files: !settings.shows_hidden && settings.cache.is_none(),
-            partial_files: settings.cache.is_none(),
             names: names?,
             paths: paths?,
             folder_names: folder_names?,
@@ -65,9 +101,9 @@ impl HiddenNames {
         })
     }
 
-    /// Returns whether the path, or any folder on the way to it, is hidden; the flag is true for a
-    /// folder. The time grows with the length of the path, and no faster.
-    pub(super) fn matches(&self, path: &[u8], is_folder: bool) -> bool {
+    /// Returns whether a pattern matches the path or a folder on the way to it; the flag is true
+    /// for a folder.
+    fn matches(&self, path: &[u8], is_folder: bool) -> bool {
         if path.is_empty() {
             return false;
         }
@@ -75,12 +111,89 @@ impl HiddenNames {
         let mut end = 0;
         path.split(|byte| *byte == b'/').any(|name| {
             end += name.len() + usize::from(end > 0);
-            (name.starts_with(b".")
-                && (self.dot_files || (self.partial_files && is_incomplete(name))))
-                || self.names.is_match(text(name))
+            self.names.is_match(text(name))
                 || ((is_folder || end < path.len()) && self.folder_names.is_match(text(name)))
         }) || self.paths.is_match(text(path))
             || (is_folder && self.folder_paths.is_match(text(path)))
+    }
+}
+
+impl Root {
+    /// Returns `ENOENT` for an open file or folder at a path that is hidden; `EAGAIN` if a disk has
+    /// to be asked for that and must not.
+    pub(super) fn refuse_hidden(
+        &self,
+        file: &OwnedFd,
+        path: &[u8],
+        disk_wait: DiskWait,
+    ) -> Result<(), Errno> {
+        if self.only.is_some() {
+            return Ok(());
+        }
+        if disk_wait == DiskWait::Never && self.hidden.asks_for_case(path) {
+            return Err(Errno::AGAIN);
+        }
+        let is_hidden = self.hides_here(path, true)
+            && (self.hides_here(path, false) || is_folder(&fstat(file)?));
+        if is_hidden { Err(Errno::NOENT) } else { Ok(()) }
+    }
+
+    /// Returns whether a path is hidden where it is: a folder on the way may ignore the case of
+    /// names although the root does not. The flag is true for a folder.
+    fn hides_here(&self, path: &[u8], is_folder: bool) -> bool {
+        self.hidden.matches(path, is_folder)
+            || (self.hidden.any_case.matches(path, is_folder) && self.ignores_case(path))
+    }
+
+    /// Returns whether a folder on the way to an entry ignores the case of its name there.
+    fn ignores_case(&self, path: &[u8]) -> bool {
+        let mut end = 0;
+        path.split(|byte| *byte == b'/').any(|name| {
+            let folder = self.open_linked_folder(&path[..end]);
+            end += name.len() + usize::from(end > 0);
+            folder.is_ok_and(|folder| atomic_file::ignores_case(folder, name) == Some(true))
+        })
+    }
+
+    /// Returns whether a path is hidden, whatever is there: one of its names is hidden, or is that
+    /// of an incomplete upload.
+    pub(crate) fn hides(&self, path: &[u8]) -> bool {
+        self.hidden.matches(path, false)
+    }
+
+    /// Returns whether the path of a file or folder of an origin is hidden.
+    pub(crate) fn hides_of_origin(&self, path: &[u8], is_folder: bool) -> bool {
+        self.hidden.matches(path, is_folder)
+    }
+
+    /// Returns the same for an entry of known type. A link counts as its target, which the file
+    /// system is asked for only if it matters.
+    pub(crate) fn hides_entry(&self, path: &[u8], is_folder_itself: bool) -> bool {
+        if !self.hides_here(path, true) {
+            return false;
+        }
+        is_folder_itself
+            || self.hides_here(path, false)
+            || self.stat(path).is_ok_and(|stat| is_folder(&stat))
+    }
+
+    /// Returns whether a path in a folder is hidden, by itself or by its resolved path: the folder
+    /// was requested as `folder`, and is at `reached`.
+    pub(crate) fn hides_reached(
+        &self,
+        path: &[u8],
+        is_folder_itself: bool,
+        folder: &[u8],
+        reached: Option<&[u8]>,
+    ) -> bool {
+        if self.hides_entry(path, is_folder_itself) {
+            return true;
+        }
+        let Some(reached) = reached.filter(|reached| *reached != folder) else { return false };
+        let inside = path.get(folder.len()..).unwrap_or_default();
+        let inside = inside.strip_prefix(b"/").unwrap_or(inside);
+        let slash: &[u8] = if reached.is_empty() { b"" } else { b"/" };
+        self.hides_entry(&[reached, slash, inside].concat(), is_folder_itself)
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) use self::hidden_names::is_incomplete;
 use self::hidden_names::{HiddenNames, ignores_case};
 pub(crate) use self::local::{is_local, is_of_kind};
 use crate::server::settings::{ServeError, SiteSettings};
-use underpass_engine::{FileId, Version, atomic_file, is_folder};
+use underpass_engine::{FileId, Version, atomic_file};
 use underpass_protocol::response::media_types::MediaTypes;
 
 /// The served folder, or one served file in a folder.
@@ -174,15 +174,12 @@ impl Root {
                 Err(Errno::LOOP) if !links.is_empty() => links = ResolveFlags::empty(),
                 Ok(file) if links.is_empty() && self.only.is_none() => {
                     let reached = self.reached(&file)?;
-                    if reached.as_deref().is_some_and(|reached| self.hides(reached)) {
-                        return Err(Errno::NOENT);
-                    }
-                    self.refuse_hidden_folder(&file, requested)?;
-                    self.refuse_hidden_folder(&file, reached.as_deref().unwrap_or_default())?;
+                    self.refuse_hidden(&file, requested, disk_wait)?;
+                    self.refuse_hidden(&file, reached.as_deref().unwrap_or_default(), disk_wait)?;
                     return Ok((file, reached));
                 }
                 Ok(file) => {
-                    self.refuse_hidden_folder(&file, requested)?;
+                    self.refuse_hidden(&file, requested, disk_wait)?;
                     return Ok((file, None));
                 }
                 Err(errno) => return Err(errno),
@@ -221,53 +218,6 @@ impl Root {
             [] => Some(&[]),
             inside => inside.strip_prefix(b"/"),
         }
-    }
-
-    /// Returns `ENOENT` for a folder at a path that is hidden if it is a folder.
-    fn refuse_hidden_folder(&self, file: &OwnedFd, path: &[u8]) -> Result<(), Errno> {
-        if self.only.is_none() && self.hidden.matches(path, true) && is_folder(&fstat(file)?) {
-            return Err(Errno::NOENT);
-        }
-        Ok(())
-    }
-
-    /// Returns whether a path is hidden, whatever is there: one of its names is hidden, or is that
-    /// of an incomplete upload.
-    pub(crate) fn hides(&self, path: &[u8]) -> bool {
-        self.hidden.matches(path, false)
-    }
-
-    /// Returns whether the path of a file or folder of an origin is hidden.
-    pub(crate) fn hides_of_origin(&self, path: &[u8], is_folder: bool) -> bool {
-        self.hidden.matches(path, is_folder)
-    }
-
-    /// Returns the same for an entry of known type. A link counts as its target, which the file
-    /// system is asked for only if it matters.
-    pub(crate) fn hides_entry(&self, path: &[u8], is_folder_itself: bool) -> bool {
-        if !self.hidden.matches(path, true) {
-            return false;
-        }
-        is_folder_itself || self.hides(path) || self.stat(path).is_ok_and(|stat| is_folder(&stat))
-    }
-
-    /// Returns whether a path in a folder is hidden, by itself or by its resolved path: the folder
-    /// was requested as `folder`, and is at `reached`.
-    pub(crate) fn hides_reached(
-        &self,
-        path: &[u8],
-        is_folder_itself: bool,
-        folder: &[u8],
-        reached: Option<&[u8]>,
-    ) -> bool {
-        if self.hides_entry(path, is_folder_itself) {
-            return true;
-        }
-        let Some(reached) = reached.filter(|reached| *reached != folder) else { return false };
-        let inside = path.get(folder.len()..).unwrap_or_default();
-        let inside = inside.strip_prefix(b"/").unwrap_or(inside);
-        let slash: &[u8] = if reached.is_empty() { b"" } else { b"/" };
-        self.hides_entry(&[reached, slash, inside].concat(), is_folder_itself)
     }
 
     /// Returns the attributes of the target of a path, without opening it.

@@ -66,7 +66,7 @@ impl UploadTarget {
             };
             return Err(UploadRefusal::new(405, detail).with("Allow", "GET, HEAD, OPTIONS, MKCOL"));
         }
-        if root.hides(path) {
+        if root.hides_entry(path, false) {
             return Err(UploadRefusal::new(403, "such names are hidden here"));
         }
         let parent = match (root.parent_of(path), changes.create_parents) {
