@@ -243,25 +243,22 @@ fn no_piece_makes_an_upload_longer_than_the_limit() {
 }
 
 #[test]
-fn a_part_can_be_read_by_no_more_users_than_the_file_that_it_replaces() {
+fn a_part_can_be_read_by_no_other_user_until_it_is_complete() {
     let server = open_site().start();
-    let private = server.path("file");
-    fs::write(&private, "old").unwrap();
-    fs::set_permissions(&private, fs::Permissions::from_mode(0o600)).unwrap();
-    let mode = || {
-        let names = names(&server);
-        let part = names.iter().find(|name| name.ends_with(".upload"));
-        part.map(|part| fs::metadata(server.path(part)).unwrap().permissions().mode() & 0o777)
-    };
+    let mode = |name: &str| fs::metadata(server.path(name)).unwrap().permissions().mode() & 0o777;
+    let part = || names(&server).into_iter().find(|name| name.ends_with(".upload"));
     let location = broken(&server, "/file", 1000);
-    assert_eq!(mode(), Some(0o600));
-    assert_eq!(server.ask("DELETE", &location, &[]).status, 204);
+    assert_eq!(mode(&part().unwrap()), 0o600);
+    let rest = &pattern(TOTAL)[1000..];
+    assert_eq!(patch(&server, &location, 1000, true, rest).status, 201);
+    fs::write(server.path("usual"), "").unwrap();
+    assert_eq!(mode("file"), mode("usual"));
     let mut client = server.connect();
     client.send(request("PUT", "/file", &[&format!("Content-Length: {TOTAL}")]));
     client.send(&pattern(TOTAL)[..TOTAL / 2]);
     drop(client);
-    wait_until("a part is kept", || mode().is_some());
-    assert_eq!(mode(), Some(0o600));
+    wait_until("a part is kept", || part().is_some());
+    assert_eq!(mode(&part().unwrap()), 0o600);
 }
 
 #[test]

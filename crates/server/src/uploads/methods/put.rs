@@ -163,6 +163,7 @@ fn name(
             return Err(refusal);
         }
     };
+    let _lock = part.map(|part| part.complete(target, &mut new_file)).transpose()?;
     // One that another user has put into a folder like /tmp must not decide who may write to it.
     let is_trusted = statat(&target.folder, &target.name, AtFlags::SYMLINK_NOFOLLOW)
         .is_ok_and(|stat| !is_of_stranger(&stat, &target.folder));
@@ -181,8 +182,9 @@ fn name(
                 let _ = set_mode(new_file.file(), present.mode);
             }
         }
+    } else if part.is_some() {
+        part::permit(target, new_file.file())?;
     }
-    let _lock = part.map(|part| part.complete(target, &mut new_file)).transpose()?;
     new_file.commit(if keeps { Existing::Keep } else { Existing::Replace })?;
     upload.site.shared.names_changed();
     Ok(present.is_some())

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, openat, statat, statx, unlinkat};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, StatxFlags, fchmod, fstat, openat, statat, statx, unlinkat,
+};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{AtomicFile, Existing, rename_new, try_lock};
 use underpass_engine::{Sink, Source, Transfer, Version};
@@ -21,7 +23,7 @@ use crate::routing::response::RETRY_SOON;
 use crate::server::sites::site::Site;
 use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::parts::stale_uploads;
-use crate::uploads::parts::target::UploadTarget;
+use crate::uploads::parts::target::{NEW_FILE, UploadTarget};
 use crate::uploads::refusal::{Result, UploadRefusal};
 use crate::uploads::state::locks::{MAX_WAIT, NewestUpload, UploadLock, UploadLockError};
 use crate::uploads::state::part_versions::PartVersion;
@@ -145,11 +147,11 @@ impl<'a> PartialUpload<'a> {
     /// Opens or makes the part once no other process holds it, and locks it for this one: another
     /// server may serve the same folder, such as one that is about to be replaced.
     fn open_locked(&self, target: &UploadTarget) -> Result<AtomicFile> {
-        let (name, mode) = (OsStr::from_bytes(&self.name), target.mode());
+        let name = OsStr::from_bytes(&self.name);
         let attempt = || {
             let folder = target.folder.as_fd().try_clone_to_owned()?;
             let new_file =
-                AtomicFile::partial(folder, &target.name, name, mode, Existing::Replace)?;
+                AtomicFile::partial(folder, &target.name, name, PART, Existing::Replace)?;
             let is_locked = try_lock(new_file.file(), &target.folder, name);
             Ok(is_locked.then_some(new_file))
         };
@@ -179,6 +181,7 @@ impl<'a> PartialUpload<'a> {
 
     /// Gives an unnamed file the name of the part, so that it outlives the server.
     pub(crate) fn name(&self, target: &UploadTarget, new_file: AtomicFile) -> Result<AtomicFile> {
+        fchmod(new_file.file(), Mode::from_raw_mode(PART))?;
         new_file.keep_as(OsStr::from_bytes(&self.name))?;
         self.open(target, 0)
     }
@@ -197,6 +200,15 @@ impl<'a> PartialUpload<'a> {
     pub(crate) fn superseded(&self) -> Arc<AtomicBool> {
         self.lock.superseded()
     }
+}
+
+/// Gives a complete part that replaces nothing the permissions of a new file, which depend on the
+/// umask, or on the default ones of the folder.
+pub(crate) fn permit(target: &UploadTarget, part: &File) -> Result<()> {
+    let folder = target.folder.as_fd().try_clone_to_owned()?;
+    let usual = AtomicFile::create_in(folder, &target.name, NEW_FILE)?;
+    let mode = fstat(usual.file())?.st_mode & NEW_FILE;
+    Ok(fchmod(part, Mode::from_raw_mode(mode))?)
 }
 
 /// Returns the number of bytes of a part without taking it away from the connection that resumes
@@ -383,7 +395,7 @@ pub(crate) fn keep_part(
     uploads.versions.record(&file, target.part_version(missing.end));
     uploads.synced.record(&file, 0);
     // If it cannot be kept, the client has to start over.
-    if new_file.keep_as(partial).is_err() {
+    if fchmod(&file, Mode::from_raw_mode(PART)).is_err() || new_file.keep_as(partial).is_err() {
         return;
     }
     // No other process may continue it before it is synced.
@@ -428,6 +440,9 @@ pub(crate) fn copy_existing(upload: &ActiveUpload<'_>, file: &File, len: u64) ->
         Err(_) => Err(UploadRefusal::changed()),
     }
 }
+
+/// The permissions of a part: a user who may open it can lock it, and so stop its upload.
+const PART: u32 = 0o600;
 
 /// The time for which a process that was just started may have copies of descriptors.
 const MAX_START: Duration = Duration::from_secs(1);

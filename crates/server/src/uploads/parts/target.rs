@@ -184,4 +184,4 @@ pub(crate) fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
 pub(crate) const ANY_VERSION: &str = "*";
 
 /// The permissions of a new file, less the umask of the server.
-const NEW_FILE: u32 = 0o666;
+pub(super) const NEW_FILE: u32 = 0o666;
