@@ -229,7 +229,8 @@ impl<'a> ActiveUpload<'a> {
     ) -> Result<()> {
         let len = end.saturating_sub(from);
         // The lock keeps other uploads from checking between this check and the reservation.
-        let _alone = lock(&self.site.shared.uploads.reserving);
+        let reserving = self.site.shared.uploads.reserving.of(fstat(&target.folder)?.st_dev);
+        let _alone = lock(&reserving);
         self.check_room(target, len)?;
         if self.is_small() {
             // It takes its space soon, and reserving costs as much as writing.

@@ -5,9 +5,10 @@
 use std::fs::File;
 use std::os::fd::AsFd;
 
+use rustix::fs::fstat;
 use underpass_engine::atomic_file::AtomicFile;
 use underpass_engine::wait::lock;
-use underpass_engine::{Error, Sink, Source, Transfer};
+use underpass_engine::{Error, FileId, Sink, Source, Transfer};
 
 use crate::routing::response::Response;
 use crate::uploads::active_upload::ActiveUpload;
@@ -43,7 +44,9 @@ pub(crate) fn patch(upload: &mut ActiveUpload<'_>) -> Result<Response> {
         return Err(UploadRefusal::new(400, NO_FIT));
     }
     // Each of several changes at once is one of what the one before it has made.
-    let _turn = upload.site.shared.uploads.turns.wait(&target)?;
+    let file = (FileId::of(&fstat(&target.folder)?), target.name.clone());
+    let turns = upload.site.shared.uploads.turns.of(file);
+    let _turn = lock(&turns);
     for _ in 0..MAX_ATTEMPTS {
         let made = PatchedFile::copy(upload, &target, &range)?;
         made.take_body(body.file(), received)?;
@@ -103,7 +106,8 @@ impl PatchedFile {
         let file = AtomicFile::create_in(folder, &target.name, target.mode())?;
         {
             // The copy takes room, too. The next upload is checked when this one has its own.
-            let _alone = lock(&upload.site.shared.uploads.reserving);
+            let reserving = upload.site.shared.uploads.reserving.of(fstat(&target.folder)?.st_dev);
+            let _alone = lock(&reserving);
             upload.check_room(target, end)?;
             file.reserve(end)?;
         }

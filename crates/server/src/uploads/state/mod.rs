@@ -2,9 +2,9 @@
 //! rest, and the bytes of each on the disk.
 
 pub(crate) mod disk_space;
+mod keyed_locks;
 pub(crate) mod locks;
 pub(crate) mod part_versions;
-mod patch_turns;
 pub(crate) mod random;
 pub(crate) mod slots;
 pub(crate) mod sync_tracker;

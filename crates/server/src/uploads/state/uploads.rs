@@ -1,13 +1,14 @@
 //! The state that the uploads of all workers share.
 
-use std::sync::{Arc, Mutex};
+use std::ffi::OsString;
+use std::sync::Arc;
 
 use rustix::process::{Resource, getrlimit};
-use underpass_engine::PipePool;
+use underpass_engine::{FileId, PipePool};
 
+use crate::uploads::state::keyed_locks::KeyedLocks;
 use crate::uploads::state::locks::UploadLocks;
 use crate::uploads::state::part_versions::PartVersions;
-use crate::uploads::state::patch_turns::PatchTurns;
 use crate::uploads::state::slots::Slots;
 use crate::uploads::state::sync_tracker::SyncTracker;
 use crate::uploads::state::threads::UploadThreads;
@@ -18,11 +19,11 @@ pub(crate) struct Uploads {
     pub(crate) slots: Arc<Slots>,
     pub(crate) threads: UploadThreads,
     pub(crate) locks: UploadLocks,
-    /// Held while space is reserved.
-    pub(crate) reserving: Mutex<()>,
+    /// Held while space is reserved, by the device of the file system.
+    pub(crate) reserving: KeyedLocks<u64>,
     pub(crate) pipes: PipePool,
-    /// The order in which changes of one file are made.
-    pub(crate) turns: PatchTurns,
+    /// Held while a file is changed, by its folder and name.
+    pub(crate) turns: KeyedLocks<(FileId, OsString)>,
     /// Tells of which version of a file a part is.
     pub(crate) versions: PartVersions,
     /// Tells how much of a part is on the disk.
@@ -37,9 +38,9 @@ impl Uploads {
             threads: UploadThreads::new(slots.max),
             slots: Arc::new(slots),
             locks: UploadLocks::default(),
-            reserving: Mutex::default(),
+            reserving: KeyedLocks::default(),
             pipes: PipePool::default(),
-            turns: PatchTurns::default(),
+            turns: KeyedLocks::default(),
             versions: PartVersions::default(),
             synced: SyncTracker::new(),
         }
