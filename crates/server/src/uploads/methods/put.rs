@@ -165,9 +165,11 @@ fn name(
     };
     let _lock = part.map(|part| part.complete(target, &mut new_file)).transpose()?;
     // One that another user has put into a folder like /tmp must not decide who may write to it.
-    let is_trusted = statat(&target.folder, &target.name, AtFlags::SYMLINK_NOFOLLOW)
-        .is_ok_and(|stat| !is_of_stranger(&stat, &target.folder));
-    if let Some(present) = present.as_ref().filter(|_| is_trusted) {
+    let is_trusted = |_: &&_| {
+        statat(&target.folder, &target.name, AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|stat| !is_of_stranger(&stat, &target.folder))
+    };
+    if let Some(present) = present.as_ref().filter(is_trusted) {
         // The new file gets the mode, the group and the ACL of the old one. A file system without
         // them ignores it.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
