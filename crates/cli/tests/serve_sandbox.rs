@@ -10,7 +10,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rig::{Running, folder, has, run, underpass, until};
 use underpass_testkit::{PATIENCE, is_root, skip};
@@ -248,7 +248,7 @@ fn a_server_with_passwords_or_keys_cannot_be_dumped() {
         let mut command = Command::new("setpriv");
         command.args(["--reuid", "65534", "--clear-groups"]);
         command.arg(env!("CARGO_BIN_EXE_underpass")).args(["serve", "--port", "0"]);
-        command.args(args).arg(&place.root).stderr(std::process::Stdio::piped());
+        command.args(args).arg(&place.root).stderr(Stdio::piped());
         let server = Running::listening(command);
         // Files of a process that cannot be dumped belong to root (proc(5)).
         let owner = || fs::metadata(format!("/proc/{}/fd", server.child.id())).unwrap().uid();
@@ -271,6 +271,23 @@ fn what_the_new_user_cannot_do_is_said_at_the_start() {
     fs::set_permissions(&place.root, fs::Permissions::from_mode(0o755)).unwrap();
     let said = end(place.serve(&["--user", "nobody", "--allow-upload"]));
     assert!(said.contains("is not writable"), "{said}");
+}
+
+#[test]
+fn a_folder_that_is_read_only_for_the_server_alone_is_told_from_one_without_rights() {
+    if !is_root() || !has("unshare") {
+        return skip("only root can mount");
+    }
+    let place = Place::new();
+    // As ProtectSystem= does it.
+    let script = "mount --bind $2 $2 && mount -o remount,bind,ro $2 &&
+        exec $1 serve --port 0 --allow-upload $2";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_underpass")]);
+    command.arg(&place.root).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let said = end(Running::listening(command));
+    assert!(said.contains("is read-only for this process (ReadWritePaths="), "{said}");
+    assert!(!said.contains("not writable"), "{said}");
 }
 
 #[test]
@@ -305,8 +322,8 @@ fn only_root_can_become_another_user() {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--clear-groups"]);
     command.arg(env!("CARGO_BIN_EXE_underpass")).args(["serve", "--port", "0", "--user", "root"]);
-    command.arg(&place.root).stderr(std::process::Stdio::piped());
-    command.stdout(std::process::Stdio::piped());
+    command.arg(&place.root).stderr(Stdio::piped());
+    command.stdout(Stdio::piped());
     Running::start(command).finish().failed(2, &["--user: root", "only root"]);
 }
 

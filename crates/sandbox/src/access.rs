@@ -25,9 +25,9 @@ pub(crate) fn is_readable(file: &Path) -> bool {
     check(file, Access::READ_OK).is_ok()
 }
 
-/// Returns whether entries of this folder can be created and removed.
-pub(crate) fn is_writable(folder: &Path) -> bool {
-    check(folder, Access::WRITE_OK | Access::EXEC_OK).is_ok()
+/// Checks whether entries of this folder can be created and removed.
+pub(crate) fn check_writable(folder: &Path) -> Result<(), Errno> {
+    check(folder, Access::WRITE_OK | Access::EXEC_OK)
 }
 
 /// Checks with the effective rights of the process, as open(2) does (faccessat2(2), since Linux

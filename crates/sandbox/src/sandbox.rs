@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use crate::access;
@@ -86,13 +87,15 @@ impl<'a> Sandbox<'a> {
         let allowed = self.access;
         let mut warnings: Vec<String> = privileges.warning().into_iter().collect();
         for root in allowed.roots.iter().filter(|root| root.uploads || root.deletes) {
-            if access::is_writable(&root.path) {
-                continue;
-            }
+            let Err(errno) = access::check_writable(&root.path) else { continue };
             let root = root.path.display();
-            warnings.push(format!(
-                "{root} is not writable for this user: uploads and deletions directly in it fail"
-            ));
+            let why = match errno {
+                Errno::ROFS => {
+                    "is read-only for this process (ReadWritePaths= of a unit changes that)"
+                }
+                _ => "is not writable for this user",
+            };
+            warnings.push(format!("{root} {why}: uploads and deletions directly in it fail"));
         }
         if self.user.is_some() {
             for file in self.reopened.iter().filter(|file| !access::is_readable(file)) {
@@ -101,7 +104,9 @@ impl<'a> Sandbox<'a> {
                     "{file} is not readable for this user: SIGHUP cannot read it again"
                 ));
             }
-            for folder in allowed.log.iter().filter(|folder| !access::is_writable(folder)) {
+            for folder in
+                allowed.log.iter().filter(|folder| access::check_writable(folder).is_err())
+            {
                 let folder = folder.display();
                 warnings.push(format!("{folder} is not writable for this user: SIGHUP cannot create the log file again"));
             }
