@@ -209,13 +209,24 @@ fn a_listing_of_another_port_removes_nothing() {
 
 #[test]
 fn a_file_of_another_length_than_listed_is_left_out_unless_it_has_changed() {
-    for (listed, is_changed) in [("2001-09-09T01:46:40Z", false), ("2001-09-08T01:46:40Z", true)] {
+    for (listed, now, is_changed) in [
+        ("2001-09-09T01:46:40Z", "01:47:00", false),
+        ("2001-09-08T01:46:40Z", "01:47:00", true),
+        // A log that is written to all the time has each time's second.
+        ("2001-09-09T01:46:40Z", "01:46:40", true),
+        ("2001-09-09T01:46:39Z", "01:46:40", true),
+        ("2001-09-09T01:46:40Z", "01:46:41", true),
+    ] {
         let url = serve(move |target| match target {
             "/x/" => {
                 let entry = format!(r#"[{{"name":"a","size":100,"mtime":"{listed}"}}]"#);
                 response("application/json", entry.as_bytes())
             }
-            _ => response("text/plain", b"bytes"),
+            _ => {
+                let date = format!("200 OK\r\nDate: Sun, 09 Sep 2001 {now} GMT");
+                let answer = String::from_utf8(response("text/plain", b"bytes")).unwrap();
+                answer.replacen("200 OK", &date, 1).into_bytes()
+            }
         });
         let Outcome { place, outcome, left_out } = attempt_again(older(), &mirroring(), &url);
         assert_eq!(outcome.is_ok_and(|done| done.left_out == 0), is_changed, "{left_out:?}");

@@ -24,7 +24,7 @@ use crate::http::{OpenResponse, Response};
 use crate::s3::tag_fingerprint;
 use crate::tree::dest::ExistingEntry;
 use crate::tree::error::{Result, TreeError, local};
-use crate::tree::listing::{EntryFacts, completed};
+use crate::tree::listing::{EntryFacts, completed, was_just_changed};
 use crate::tree::paths::as_path;
 
 impl<'a> CrawlWorker<'_, '_, '_, 'a> {
@@ -71,7 +71,10 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
             // Such as a page to log in.
             let (is_wrong, who) = match is_elsewhere(&answer.url, &task.entry.url) {
                 true => (true, "a redirect leads to"),
-                false => (facts.modified == task.entry.facts.modified, "the server sends"),
+                false => {
+                    let is_same = facts.modified == task.entry.facts.modified;
+                    (is_same && !was_just_changed(&answer.response), "the server sends")
+                }
             };
             if is_wrong {
                 let reason = format!("{who} {sent} bytes, but the listing says {listed}");

@@ -17,7 +17,7 @@ use url::Url;
 use super::paths::{EntryRefusal, relative};
 use crate::s3::ListedKey;
 
-pub(super) use answer::{ACCEPT, completed, receive};
+pub(super) use answer::{ACCEPT, completed, receive, was_just_changed};
 pub use remote::RemoteFolders;
 
 /// The contents of a listing.
