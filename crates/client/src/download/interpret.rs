@@ -64,8 +64,12 @@ impl StrongValidator {
     /// Equal tags and dates of two resources say nothing about their bytes (RFC 9110 8.8.3), and
     /// most servers make a tag of time and size: only one that can be a digest is believed.
     pub(super) fn joins(&self, one: &Url, other: &Url) -> bool {
-        let may_be_digest = matches!(self, Self::Tag(tag) if tag.len() >= MIN_DIGEST_TAG);
-        may_be_digest || resource(one) == resource(other)
+        self.may_be_digest() || resource(one) == resource(other)
+    }
+
+    /// Checks whether it is a tag that can be a digest of the bytes.
+    pub(super) fn may_be_digest(&self) -> bool {
+        matches!(self, Self::Tag(tag) if tag.len() >= MIN_DIGEST_TAG)
     }
 
     /// Checks whether a response is not known to be of this version.

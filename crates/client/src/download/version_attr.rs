@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use underpass_protocol::digest::hex;
 use url::Url;
 
-use super::interpret::StrongValidator;
+use super::interpret::{StrongValidator, resource};
 use crate::http::without_credentials;
 
 /// The content of the attribute, as JSON.
@@ -23,7 +23,7 @@ use crate::http::without_credentials;
 struct VersionAttr {
     /// The SHA-256 of the URL without credentials.
     url: String,
-    /// That of the URL that answered, if a redirect has led to another one.
+    /// That of the resource that answered, if a redirect has led to another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     answered: Option<String>,
     version: StrongValidator,
@@ -49,8 +49,9 @@ impl VersionAttr {
 /// size and time must not change after that. Where the file system has no attributes, nothing
 /// happens.
 pub(crate) fn store(file: &File, url: &Url, answered: &Url, version: &StrongValidator) {
-    let (own, other) = (digest(url), digest(answered));
-    let attr = VersionAttr::of(file, url, (own != other).then_some(other), version.clone());
+    let is_redirected = digest(url) != digest(answered);
+    let other = is_redirected.then(|| digest(&resource(answered)));
+    let attr = VersionAttr::of(file, url, other, version.clone());
     let Some(text) = attr.and_then(|attr| serde_json::to_vec(&attr).ok()) else { return };
     if text.len() <= MAX_BYTES {
         // Without it the next update compares size and time.
@@ -58,7 +59,7 @@ pub(crate) fn store(file: &File, url: &Url, answered: &Url, version: &StrongVali
     }
 }
 
-/// A version that was recorded, and the digest of the URL that it belongs to.
+/// A version that was recorded, and the digest of the URL or the resource that it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RecordedVersion {
     pub(crate) version: StrongValidator,
@@ -66,10 +67,10 @@ pub(crate) struct RecordedVersion {
 }
 
 impl RecordedVersion {
-    /// Returns whether it is a version of what is at this URL: equal tags of two resources say
-    /// nothing about their bytes (RFC 9110 8.8.3).
+    /// Returns whether it is a version of what is at this URL, as [`StrongValidator::joins`] does.
     pub(crate) fn is_of(&self, answered: &Url) -> bool {
-        self.answered == digest(answered)
+        self.version.may_be_digest()
+            || [answered, &resource(answered)].iter().any(|url| self.answered == digest(url))
     }
 }
 
@@ -117,7 +118,8 @@ mod tests {
         let url = |text: &str| Url::parse(text).expect("a URL");
         let here = url("http://a/b?c");
         assert_eq!(load(&file, &here), None);
-        let version = StrongValidator::Tag("\"x\"".to_owned());
+        let tag = |tag: &str| StrongValidator::Tag(format!("\"{tag}\""));
+        let version = tag("x");
         let recorded = RecordedVersion { version: version.clone(), answered: digest(&here) };
         store(&file, &here, &here, &version);
         assert_eq!(load(&file, &here), Some(recorded.clone()));
@@ -127,6 +129,14 @@ mod tests {
         store(&file, &here, &url("http://a/c"), &version);
         let redirected = load(&file, &here).expect("a version");
         assert!(!redirected.is_of(&here) && redirected.is_of(&url("http://a/c")));
+        // A signature is another one each time, and servers of one file may give it one digest.
+        let moved = [url("http://a/c?signature=2"), url("http://b/c?signature=3")];
+        store(&file, &here, &url("http://a/c?signature=1"), &version);
+        let signed = load(&file, &here).expect("a version");
+        assert_eq!(moved.each_ref().map(|url| signed.is_of(url)), [true, false]);
+        store(&file, &here, &url("http://a/c?signature=1"), &tag(&"0".repeat(32)));
+        let signed = load(&file, &here).expect("a version");
+        assert_eq!(moved.each_ref().map(|url| signed.is_of(url)), [true, true]);
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
         File::options().append(true).open(&path).and_then(|it| it.set_modified(time)).expect("set");
         assert_eq!(load(&file, &here), None);

@@ -262,7 +262,7 @@ fn the_status_is_reported_before_the_file_that_is_there() {
 
 #[test]
 fn a_server_that_refuses_head_can_have_the_same_file() {
-    for refusal in ["405 Method Not Allowed", "501 Not Implemented"] {
+    for refusal in ["403 Forbidden", "405 Method Not Allowed", "501 Not Implemented"] {
         let server = Server::start(move |asked, stream| {
             if asked.head.starts_with("HEAD") {
                 return say(stream, &format!("HTTP/1.1 {refusal}\nContent-Length: 0\n\n"));

@@ -369,7 +369,7 @@ pub(in crate::download) fn request_head<'a>(
             Ok(answer) => {
                 has_answered = true;
                 match answer.response.status {
-                    405 | 501 if method == "HEAD" => {
+                    403 | 405 | 501 if method == "HEAD" => {
                         method = "GET";
                         continue;
                     }
