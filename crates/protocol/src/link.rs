@@ -38,15 +38,18 @@ pub(crate) fn push_normal(out: &mut String, part: &[u8]) {
 /// Returns the redirect for a folder that was requested without its slash: relative,
 /// `./name/?query`.
 ///
-/// It is relative to work with a proxy that shortens the path, and begins with `./` or `../` so that
-/// neither `//name` nor `a:b` can be taken for another host or scheme. Parents with escapes are
-/// repeated, as some clients (yarl, in aiohttp) undo the escapes of what they do not replace.
+/// It is relative to work with a proxy that shortens or replaces the path, and begins with `./` or
+/// `../` so that neither `//name` nor `a:b` can be taken for another host or scheme. With
+/// `repeats_escapes`, the parents from the first one with an escape on are repeated: some clients
+/// undo the escapes of what they do not replace. Proxies may only shorten the path
+/// then.
 #[must_use]
-pub fn slash_redirect(raw_path: &[u8], query: &[u8]) -> String {
+pub fn slash_redirect(raw_path: &[u8], query: &[u8], repeats_escapes: bool) -> String {
     let mut segments: Vec<_> = raw_path.split(|&byte| byte == b'/').skip(1).collect();
     let name = segments.pop().unwrap_or_default();
-    let are_plain = !segments.iter().any(|segment| matches!(*segment, b"" | b"." | b".."));
-    let escaped = segments.iter().position(|segment| are_plain && segment.contains(&b'%'));
+    let is_odd = |segment: &&[u8]| matches!(*segment, b"" | b"." | b"..");
+    let may_repeat = repeats_escapes && !segments.iter().any(is_odd);
+    let escaped = segments.iter().position(|segment| may_repeat && segment.contains(&b'%'));
     let repeated = &segments[escaped.unwrap_or(segments.len())..];
     let mut out = String::with_capacity(raw_path.len() + query.len() + 3 * repeated.len() + 4);
     out.push_str(&if repeated.is_empty() { "./".to_owned() } else { "../".repeat(repeated.len()) });

@@ -115,13 +115,19 @@ fn a_redirect_to_the_slash_stays_on_this_server() {
         ("/\\evil.example", "", "./%5Cevil.example/"),
         ("/foo:bar", "", "./foo:bar/"),
         ("", "", "./"),
-        ("/a%20b/c", "q", "../a%20b/c/?q"),
-        ("/x/a%20b/y/c", "", "../../a%20b/y/c/"),
-        ("/a%20b/../c", "", "./c/"),
+        ("/x/a%20b/y/c", "q", "./c/?q"),
         ("/a%20b\u{e4}\"<", "", "./a%20b%C3%A4%22%3C/"),
         ("/a", "\"<\u{e4}", "./a/?%22%3C%C3%A4"),
     ] {
-        assert_eq!(slash_redirect(raw_path.as_bytes(), query.as_bytes()), expected);
+        assert_eq!(slash_redirect(raw_path.as_bytes(), query.as_bytes(), false), expected);
+    }
+    for (raw_path, expected) in [
+        ("/a/b", "./b/"),
+        ("/a%20b/c", "../a%20b/c/"),
+        ("/x/a%20b/y/c", "../../a%20b/y/c/"),
+        ("/a%20b/../c", "./c/"),
+    ] {
+        assert_eq!(slash_redirect(raw_path.as_bytes(), b"", true), expected);
     }
 }
 
@@ -151,9 +157,11 @@ proptest! {
     }
 
     #[test]
-    fn a_redirect_leads_to_the_folder_that_was_meant(raw in "/[a-c%/:\\\\]{1,8}/[a-z0-9:é\\\\]{1,8}") {
+    fn a_redirect_leads_to_the_folder_that_was_meant(
+        raw in "/[a-c%/:\\\\]{1,8}/[a-z0-9:é\\\\]{1,8}", repeats: bool,
+    ) {
         let Ok(asked) = Target::parse(raw.as_bytes(), b"") else { return Ok(()) };
-        let location = slash_redirect(raw.as_bytes(), b"");
+        let location = slash_redirect(raw.as_bytes(), b"", repeats);
         let parents = raw.rsplit('/').count() - location.matches("../").count();
         let base: String = raw.split_inclusive('/').take(parents - 1).collect();
         let followed = format!("{base}{}", location.trim_start_matches("../").trim_start_matches("./"));

@@ -15,7 +15,7 @@ use underpass_cache::{
 use underpass_listing::Readme;
 use underpass_protocol::caching::has_passed;
 use underpass_protocol::request::Method;
-use underpass_protocol::request::target::{Target, slash_redirect};
+use underpass_protocol::request::target::Target;
 
 use crate::auth::{Right, access};
 use crate::files::folder;
@@ -154,9 +154,7 @@ pub(crate) async fn redirect(
     let key = cache.key(&of_folder)?;
     let found = look_up(ctx, cache, &key).await?;
     found.outcome.ok().filter(|listing| listing.exists)?;
-    let mut response = ctx.error(301, "");
-    response.add_field("Location", &slash_redirect(target.raw_path, target.query.raw));
-    Some(add_cache_fields(response, &found.cache))
+    Some(add_cache_fields(ctx.slash(target), &found.cache))
 }
 
 /// Looks for a folder; `None` if the client leaves.

@@ -21,7 +21,7 @@ use crate::server::sites::site::Site;
 use crate::server::worker::Worker;
 use crate::uploads::ReceivedUpload;
 use underpass_protocol::request::Request;
-use underpass_protocol::request::target::Target;
+use underpass_protocol::request::target::{Target, slash_redirect};
 use underpass_protocol::upload::Owner;
 
 /// One request that is being answered.
@@ -121,6 +121,20 @@ impl<'a> RequestContext<'a> {
         Response::error_for(&self.request, status, detail, &navigation_links)
     }
 
+    /// Returns the redirect to the same folder with the slash that links on its page need.
+    pub(crate) fn slash(&self, target: &Target<'_>) -> Response {
+        let location = |repeats| slash_redirect(target.raw_path, target.query.raw, repeats);
+        let (usual, repeated) = (location(false), location(true));
+        let agent = self.request.field("user-agent").unwrap_or_default();
+        let undoes_escapes = agent.windows(AIOHTTP.len()).any(|part| part == AIOHTTP);
+        let mut response = self.error(301, "");
+        response.add_field("Location", if undoes_escapes { &repeated } else { &usual });
+        if usual != repeated {
+            response.add_field("Vary", "User-Agent");
+        }
+        response
+    }
+
     /// Returns whether the client is on this machine, and the request is none that a proxy here has
     /// forwarded, as far as that can be told: many proxies add no field, but speak HTTP/1.0, or
     /// pass on a name that is neither one of this machine nor of the site.
@@ -177,6 +191,9 @@ impl<'a> RequestContext<'a> {
         }
     }
 }
+
+/// The library whose clients undo the escapes of a path to which a redirect is relative.
+const AIOHTTP: &[u8] = b"aiohttp/";
 
 /// The fields in which proxies describe the clients they forward.
 const FORWARDED: [&str; 11] = [

@@ -23,7 +23,7 @@ use crate::uploads;
 use underpass_cache::Cache;
 use underpass_listing::ICON;
 use underpass_protocol::request::Method;
-use underpass_protocol::request::target::{Target, TargetError, slash_redirect};
+use underpass_protocol::request::target::{Target, TargetError};
 use underpass_protocol::upload::PARTIAL_UPLOAD;
 
 /// Answers a request at once if it is for a file that is open already, here or in the cache, and
@@ -207,7 +207,7 @@ async fn path(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
             ctx.error(404, "this file is generated when it is read, and has no digest")
         }
         Ok(ServedEntry::Unsized(opened)) => file::respond_unsized(ctx, &target.path, opened).await,
-        Ok(ServedEntry::Folder(_)) if !target.is_folder => slash(ctx, target),
+        Ok(ServedEntry::Folder(_)) if !target.is_folder => ctx.slash(target),
         Ok(ServedEntry::Folder(_))
             if folder::is_page(ctx.settings(), &target.path) && !target.query.has("archive") =>
         {
@@ -252,7 +252,7 @@ async fn partial(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
         return access::denied(ctx);
     }
     match find_current(ctx, &target.path).await {
-        Ok(ServedEntry::Folder(_)) if !target.is_folder => slash(ctx, target),
+        Ok(ServedEntry::Folder(_)) if !target.is_folder => ctx.slash(target),
         Ok(ServedEntry::Folder(opened)) => folder::respond(ctx, target, opened).await,
         _ => access::denied(ctx),
     }
@@ -295,13 +295,6 @@ async fn missing(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
 /// pages name no icon. Sites of their own have their own icon or none.
 fn is_icon(ctx: &RequestContext<'_>, target: &Target<'_>) -> bool {
     *target.path == *b"favicon.ico" && ctx.settings().listing && !ctx.settings().renders_index
-}
-
-/// Redirects to the same folder with the slash that links on its page need.
-fn slash(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
-    let mut response = ctx.error(301, "");
-    response.add_field("Location", &slash_redirect(target.raw_path, target.query.raw));
-    response
 }
 
 /// Answers OPTIONS.

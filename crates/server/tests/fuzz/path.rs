@@ -35,18 +35,21 @@ fn check_below(bytes: &[u8], prefix: &[u8]) {
     let again = Target::parse(&link, prefix).unwrap();
     assert_eq!(again.path, target.path);
 
-    let location = slash_redirect(target.raw_path, target.query.raw);
-    let rest = location.trim_start_matches("../");
-    let parents = (location.len() - rest.len()) / 3;
-    let rest = rest.strip_prefix("./").unwrap_or(rest);
-    assert!(location.starts_with('.') && !rest.starts_with('/'));
-    assert!(location.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\'));
-    if target.raw_path.first() == Some(&b'/') && !target.is_folder {
-        let slashes = target.raw_path.iter().enumerate().rev().filter(|(_, byte)| **byte == b'/');
-        let base = slashes.map(|(at, _)| at).nth(parents).unwrap();
-        let followed = [&target.raw_path[..=base], rest.as_bytes()].concat();
-        let followed = Target::parse(&followed, prefix).unwrap();
-        assert!(followed.is_folder);
-        assert_eq!(followed.path, target.path);
+    for repeats in [false, true] {
+        let location = slash_redirect(target.raw_path, target.query.raw, repeats);
+        let rest = location.trim_start_matches("../");
+        let parents = (location.len() - rest.len()) / 3;
+        let rest = rest.strip_prefix("./").unwrap_or(rest);
+        assert!(location.starts_with('.') && !rest.starts_with('/'));
+        assert!(location.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\'));
+        if target.raw_path.first() == Some(&b'/') && !target.is_folder {
+            let slashes =
+                target.raw_path.iter().enumerate().rev().filter(|(_, byte)| **byte == b'/');
+            let base = slashes.map(|(at, _)| at).nth(parents).unwrap();
+            let followed = [&target.raw_path[..=base], rest.as_bytes()].concat();
+            let followed = Target::parse(&followed, prefix).unwrap();
+            assert!(followed.is_folder);
+            assert_eq!(followed.path, target.path);
+        }
     }
 }
