@@ -173,3 +173,13 @@ fn digests_links_and_sizes_are_told_on_demand() {
     let sizes = lines.iter().filter(|line| line["target"].as_str().unwrap().ends_with("?size"));
     assert_eq!(sizes.count(), 2);
 }
+
+#[test]
+fn a_path_with_two_slashes_is_of_this_server() {
+    let Some((site, browser)) = site(&[]) else { return };
+    for path in ["/", "/music/", "//archive//"] {
+        browser.open(&site.url(path));
+        assert_eq!(browser.text("page.folder.href"), site.url(path));
+        assert_eq!(browser.text("page.address('a').href"), site.url(&format!("{path}a")));
+    }
+}

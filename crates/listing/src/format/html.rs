@@ -31,7 +31,7 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      style-src 'sha256-TGe4yHG4uHn7eI7P4EVgMp0gzqpsnQ3kXQZYOreDkJw=' \
      'sha256-067pDGH8VmDlltDXHYdVZc/aRdeAMeQmVd93tEA0Z3I=' \
      'sha256-0maO9yFdh0o0fvpUdKK8spkanSO3sB90tZD3wmHMDbw='; \
-     script-src 'sha256-/yvw8tYyPE8HN9JKijGk1EtEV0nxJv0JOJPWouhliWE=' \
+     script-src 'sha256-XZOwdtbwW/GpN3+v7Qyrv49UyPdeBRAFtG5wzlCazFc=' \
      'sha256-fud49AQYcxG6BE2sIQOd4GYv13/79Ae7EaSelU5YhkI=' \
      'sha256-XYuNpoa67yRD4q7MkWFgvLVEm43kJi6yJVAcXj3xEf4='; \
      img-src 'self' data:; connect-src 'self'; form-action 'self'; media-src 'self'; frame-src 'self'; \

@@ -2,7 +2,8 @@
 const page = (() => {
   'use strict';
   const main = document.querySelector('main');
-  const folder = new URL(location.pathname, location.origin);
+  // A path with two slashes in front would be another host.
+  const folder = new URL(location.origin + location.pathname);
 
   const element = (tag, properties, ...children) => {
     const made = Object.assign(document.createElement(tag), properties);
