@@ -7,7 +7,7 @@
 /// not tell.
 ///
 /// Text says `charset=utf-8`. JSON does not, as it is UTF-8 by definition (RFC 8259 8.1), nor does
-/// SVG, which like all XML says its encoding itself.
+/// XML, which says its encoding itself: a charset would win over that (RFC 7303 3).
 #[must_use]
 pub fn media_type(name: &[u8]) -> &'static str {
     known_type(name).unwrap_or(UNKNOWN)
@@ -112,6 +112,7 @@ fn with_charset(media_type: &'static str) -> &'static str {
         ($($subtype:literal)*) => {
             match media_type {
                 $(concat!("text/", $subtype) => concat!("text/", $subtype, "; charset=utf-8"),)*
+                "text/xml" => media_type,
                 // Rare kinds of text: as text to be read.
                 other if other.starts_with("text/") => PLAIN,
                 other => other,
@@ -119,7 +120,13 @@ fn with_charset(media_type: &'static str) -> &'static str {
         };
     }
     text!("cache-manifest" "calendar" "css" "csv" "html" "javascript" "markdown" "n3" "plain"
-        "richtext" "sgml" "tab-separated-values" "turtle" "uri-list" "vcard" "vtt" "xml")
+        "richtext" "sgml" "tab-separated-values" "turtle" "uri-list" "vcard" "vtt")
+}
+
+/// Returns whether texts of this type say their encoding themselves.
+pub(super) fn is_xml(media_type: &str) -> bool {
+    matches!(media_type, "text/xml" | "text/xml-external-parsed-entity" | "text/xsl")
+        || media_type.ends_with("+xml")
 }
 
 /// Text without further meaning.

@@ -44,7 +44,7 @@ impl MediaTypes {
             let Some(media_type) = words.next().filter(|label| is_media_type(label)) else {
                 continue;
             };
-            let is_text = media_type.starts_with("text/");
+            let is_text = media_type.starts_with("text/") && !media::is_xml(media_type);
             let charset = if is_text { "; charset=utf-8" } else { "" };
             for extension in words.filter(|label| is_extension(label)) {
                 if others.len() >= MAX_TYPES {

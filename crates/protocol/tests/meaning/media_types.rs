@@ -14,6 +14,7 @@ fn chosen_types_win_over_known_ones_and_these_over_those_of_the_system() {
     let system = "# comment\n\
                   application/x-gguf\tgguf GGML2 # and more\n\
                   text/x-strange  strange\n\
+                  text/x-feed+xml  feed\n\
                   not-a-type nat\n\
                   application/x-none\n\
                   application/x-other html bin gguf\n";
@@ -25,6 +26,7 @@ fn chosen_types_win_over_known_ones_and_these_over_those_of_the_system() {
         ("a.gguf", "application/octet-stream"), // known here, as bytes to be saved
         ("a.ggml2", "application/x-gguf"),
         ("a.strange", "text/x-strange; charset=utf-8"),
+        ("a.feed", "text/x-feed+xml"),
         ("a.nat", "application/octet-stream"),
         ("a.json", "application/json"),
         ("html", "application/octet-stream"),
