@@ -385,3 +385,23 @@ fn files_without_a_count_of_names_are_served() {
         rig::end(serving);
     }
 }
+
+/// A file is opened once, by a helper: neither a lease nor a clone lets a worker open it again.
+#[test]
+fn no_worker_opens_a_file_of_a_mount_to_guard_it() {
+    for level in ["lease", "snapshot"] {
+        let Some(fuse) = Fuse::new() else { return };
+        fs::write(fuse.store().join("file"), "text").unwrap();
+        let (serving, url) = server(fuse.folder(), &["--workers", "1", "--integrity", level]);
+        let hanging = fuse.hang_again("open");
+        let mut client = serving.connect();
+        write!(client, "GET /root/file HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let mut first = [0; 12];
+        client.read_exact(&mut first).unwrap();
+        assert_eq!(&first, b"HTTP/1.1 200", "{level}");
+        assert_answers(&fuse, &url);
+        drop(hanging);
+        rig::end(serving);
+    }
+}

@@ -6,10 +6,12 @@ usage: mount.py FOLDER MOUNT-POINT FAULTS
 Faults are errors of calls, such as {"flush": "EDQUOT"}, and:
     "size": 0          reports this size for each file
     "links": 0         reports no names for each file
+    "changed": TIME    reports this time of the last change for each file
     "stuck": OFFSET    answers reads beyond this offset with EAGAIN
     "pause": SECONDS   answers each read after this time
     "cached": true     lets the kernel keep what it has read, but no attributes; only at the start
     "below": PREFIX    calls fail for paths with this prefix alone
+    "again": CALL      answers nothing from the second of these calls on, until the fault is taken back
 """
 import errno
 import json
@@ -29,7 +31,12 @@ def faults():
 
 
 class Faulty(Operations):
+    calls = 0
+
     def __call__(self, call, path, *args):
+        self.calls += call == faults().get("again")
+        while call == faults().get("again") and self.calls > 1:
+            time.sleep(0.01)
         if call in faults() and path.startswith(faults().get("below", "/")):
             raise FuseOSError(getattr(errno, faults()[call]))
         try:
@@ -45,6 +52,7 @@ class Faulty(Operations):
             attributes |= {"st_size": faults()["size"], "st_blocks": 0}
         if stat.S_ISREG(found.st_mode):
             attributes["st_nlink"] = faults().get("links", found.st_nlink)
+        attributes["st_ctime"] = faults().get("changed", found.st_ctime)
         return attributes
 
     def readdir(self, path, handle):

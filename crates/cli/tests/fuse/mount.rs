@@ -66,6 +66,13 @@ impl Fuse {
         Stopped(pid)
     }
 
+    /// Has it answer nothing from the second of these calls on, until the guard is dropped. All files
+    /// were changed long ago then.
+    pub(crate) fn hang_again(&self, call: &str) -> Hanging<'_> {
+        self.fail(&format!(r#"{{"again": "{call}", "changed": 0}}"#));
+        Hanging(self)
+    }
+
     /// Sets its faults, as JSON.
     pub(crate) fn fail(&self, faults: &str) {
         let part = self.folder.path().join("faults.part");
@@ -80,6 +87,15 @@ pub(crate) struct Stopped(String);
 impl Drop for Stopped {
     fn drop(&mut self) {
         let _ = Command::new("kill").args(["-s", "CONT", &self.0]).status();
+    }
+}
+
+/// A file system that answers nothing.
+pub(crate) struct Hanging<'f>(&'f Fuse);
+
+impl Drop for Hanging<'_> {
+    fn drop(&mut self) {
+        self.0.fail("{}");
     }
 }
 

@@ -120,6 +120,9 @@ impl<F: AsFd> Source<F> {
 
     /// States that a server or another program provides the file, for which no step may wait: the
     /// versions that the kernel has in memory are compared, and the caller keeps these up to date.
+    /// Neither a lease nor a clone is made, which would open a file: such levels of integrity become
+    /// [`Integrity::Detect`](crate::Integrity::Detect), for which the caller has to make sure that
+    /// the file is at rest.
     #[must_use]
     pub fn remote(mut self) -> Self {
         self.is_remote = true;

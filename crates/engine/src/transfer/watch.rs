@@ -13,11 +13,11 @@ use crate::mechanisms::Active;
 use crate::mechanisms::mechanism::Mechanism;
 use crate::mechanisms::policy::Policy;
 use crate::mechanisms::step::{DeclineReason, Wait};
-use crate::report::{Decline, Declined};
+use crate::report::{Decline, Declined, Report};
 use crate::socket;
 use crate::socket::peer;
 use crate::socket::tls_transport::TlsTransport;
-use crate::transfer::options::Confirm;
+use crate::transfer::options::{Confirm, Options};
 
 impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     /// Sets the requested guard, or a weaker one where the kernel refuses it.
@@ -32,23 +32,22 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
                 }
             };
             let file = source.fd.as_fd();
-            let guard = match Guard::new(level, file, source.version) {
-                Err(errno) if level > Integrity::Detect => {
+            let strongest = if source.is_remote { level.min(Integrity::Detect) } else { level };
+            if strongest < level {
+                Self::weaken(&self.options, &mut self.report, DeclineReason::Excluded)?;
+            }
+            let guard = match Guard::new(strongest, file, source.version) {
+                Err(errno) if strongest > Integrity::Detect => {
                     let refusal = DeclineReason::Errno(errno);
-                    if let Policy::Require(_) = self.options.policy {
-                        let report = Box::new(self.report.clone());
-                        return Err(Error::IntegrityDeclined { level, refusal, report });
-                    }
-                    let what = Declined::Integrity(level);
-                    self.report.add_decline(Decline { what, refusal, at: 0, times: 1 });
-                    self.report.integrity = Some(Integrity::Detect);
+                    Self::weaken(&self.options, &mut self.report, refusal)?;
                     Guard::new(Integrity::Detect, file, source.version)
                 }
                 guard => guard,
             };
             match guard {
                 Ok(guard) => {
-                    if matches!(guard, Guard::Detect(_)) && !source.is_at_rest {
+                    let is_checked = source.is_at_rest || source.is_remote;
+                    if matches!(guard, Guard::Detect(_)) && !is_checked {
                         self.checks.push((self.guards.len(), WriterCheck::brief()));
                     }
                     self.guards.push(guard);
@@ -56,6 +55,23 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
                 Err(errno) => return Err(self.failed(errno)),
             }
         }
+        Ok(())
+    }
+
+    /// Reports that a file gets a weaker guard, or fails if a mechanism is required.
+    fn weaken(
+        options: &Options<'_>,
+        report: &mut Report,
+        refusal: DeclineReason,
+    ) -> Result<(), Error> {
+        let level = options.integrity;
+        if let Policy::Require(_) = options.policy {
+            let report = Box::new(report.clone());
+            return Err(Error::IntegrityDeclined { level, refusal, report });
+        }
+        let what = Declined::Integrity(level);
+        report.add_decline(Decline { what, refusal, at: 0, times: 1 });
+        report.integrity = Some(Integrity::Detect);
         Ok(())
     }
 

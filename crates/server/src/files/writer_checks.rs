@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use underpass_engine::wait::lock;
 use underpass_engine::{FileId, Integrity, Version, WriterCheck, Writers};
 
-use crate::files::root::DiskWait;
+use crate::files::root::{DiskWait, is_local};
 
 /// A file's version, with the result of the check.
 #[derive(Clone, Copy, Debug)]
@@ -50,13 +50,14 @@ impl WriterChecks {
         disk_wait: DiskWait,
     ) -> Result<CheckedVersion, Errno> {
         let version = Version::from_stat(stat);
-        if self.compares() && stable_versions.has(&version) {
+        let is_compared = self.compares(file, disk_wait);
+        if is_compared && stable_versions.has(&version) {
             return Ok(CheckedVersion { version, has_writer: true, is_stable: true });
         }
         if disk_wait == DiskWait::Never && WriterCheck::is_recent(&version) {
             return Err(Errno::AGAIN);
         }
-        if !self.compares() {
+        if !is_compared {
             wait_for_writer(file, &version);
             return Ok(CheckedVersion { version, has_writer: false, is_stable: false });
         }
@@ -93,9 +94,13 @@ impl WriterChecks {
     }
 
     /// Returns whether versions are compared. A snapshot is of one moment, so writers do not
-    /// matter.
-    fn compares(&self) -> bool {
-        matches!(self.level, Integrity::Detect | Integrity::Lease)
+    /// matter, but only a local file gets one.
+    fn compares(&self, file: &OwnedFd, disk_wait: DiskWait) -> bool {
+        match self.level {
+            Integrity::Fast => false,
+            Integrity::Detect | Integrity::Lease => true,
+            Integrity::Snapshot => disk_wait == DiskWait::Allowed && !is_local(file),
+        }
     }
 }
 
