@@ -628,6 +628,27 @@ fn a_certificate_of_a_site_that_clients_refuse_is_warned_of() {
 }
 
 #[test]
+fn a_reload_that_waits_for_a_site_has_renewed_the_certificate_of_the_server() {
+    if !has("curl") || !has("openssl") {
+        return;
+    }
+    let of_server = "tls_cert = 'DIR/keys/a.test.pem'\ntls_key = 'DIR/keys/a.test.key'\n";
+    let sites = Sites::new(&format!("{of_server}{SECURE}"), with_keys);
+    let waiting = sites.path("keys/b.test.pem");
+    fs::remove_file(&waiting).unwrap();
+    assert!(Command::new("mkfifo").arg(&waiting).status().unwrap().success());
+    fs::copy(sites.path("keys/c.test.key"), sites.path("keys/a.test.key")).unwrap();
+    fs::copy(sites.path("keys/c.test.pem"), sites.path("keys/a.test.pem")).unwrap();
+    sites.server.signal("HUP");
+    let url = format!("https://c.test:{}/same", sites.port());
+    let resolve = format!("c.test:{}:127.0.0.1", sites.port());
+    until("the new certificate is shown", || {
+        sites.curl(&["--resolve", &resolve, "--cacert", "keys/c.test.pem", &url]).code() == Some(0)
+    });
+    sites.end();
+}
+
+#[test]
 fn a_reload_that_waits_does_not_keep_the_server_from_ending() {
     let sites = Sites::new(TWO, two_roots);
     let config = sites.path("config/underpass.toml");

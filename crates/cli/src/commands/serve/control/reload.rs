@@ -6,7 +6,7 @@ use underpass_sandbox::AllowedAccess;
 use underpass_server::server::SiteControl;
 
 use super::super::args::{OptionsError, ServeArgs};
-use super::super::certificate::{Certificate, OrdersControl, check_sites};
+use super::super::certificate::{Certificate, OrdersControl, check_sites, default_files};
 use super::super::run::add_needs;
 use super::super::settings::OpenSites;
 use super::super::sources;
@@ -35,30 +35,43 @@ impl Reload {
     /// Reads the certificate and the configuration again. With an error in the configuration all
     /// stays as it was.
     pub(crate) fn run(&mut self) {
-        let outcome = self.sites();
-        self.certificate.iter().for_each(Certificate::renew);
+        let args = sources::merge_sources(&self.typed).map_err(Failure::from);
+        let has_other_files = args.as_ref().is_ok_and(|args| self.has_other_files(args));
+        if !has_other_files {
+            // First: the folders of sites may be on a disk that does not answer.
+            self.certificate.iter().for_each(Certificate::renew);
+        }
+        let outcome = args.and_then(|args| self.sites(&args));
+        if has_other_files {
+            self.certificate.iter().for_each(Certificate::renew);
+        }
         match outcome {
             Ok(number) => note(&format!("reloaded {}", counted(number as u64, "site", "sites"))),
             Err(failure) => note(&format!("{failure}; the previous sites stay in use")),
         }
     }
 
+    /// Returns whether the configuration has other files for the certificate of the server now.
+    fn has_other_files(&self, args: &ServeArgs) -> bool {
+        let files = self.certificate.as_ref().and_then(Certificate::files);
+        files.is_some_and(|files| default_files(args).is_ok_and(|now| now.as_ref() != Some(files)))
+    }
+
     /// Serves the sites that the configuration has now, and returns their number.
-    fn sites(&mut self) -> Result<usize> {
-        let args = sources::merge_sources(&self.typed)?;
+    fn sites(&mut self, args: &ServeArgs) -> Result<usize> {
         // Without its root and passwords, the current folder would be served to everyone.
         let is_emptied = args.is_config_empty && !self.is_config_empty;
         if let Some(file) = args.setup.config.as_ref().filter(|_| is_emptied) {
             return Err(Failure::value(file.display(), OptionsError::EmptyConfig));
         }
-        self.refuse_tls(&args)?;
-        let opened = self.open.open(&args)?;
+        self.refuse_tls(args)?;
+        let opened = self.open.open(args)?;
         let mut needed = AllowedAccess::default();
-        add_needs(&mut needed, &args, &opened);
+        add_needs(&mut needed, args, &opened);
         if let Some(lack) = self.confined_to.as_ref().and_then(|own| own.lacks(&needed)) {
             return Err(OptionsError::Sandboxed(lack.to_string()).into());
         }
-        let names = self.orders.as_ref().map(|orders| orders.names(&args)).transpose()?;
+        let names = self.orders.as_ref().map(|orders| orders.names(args)).transpose()?;
         let mut roots = opened.sites.iter().filter_map(|site| site.root.as_deref());
         if let Some(orders) = &self.orders {
             roots.try_for_each(|root| orders.check_root(root))?;
@@ -66,13 +79,13 @@ impl Reload {
         let number = opened.sites.len();
         self.sites.replace(opened.sites)?;
         if let Some(certificate) = &mut self.certificate {
-            certificate.set_files(&args)?;
+            certificate.set_files(args)?;
         }
         if let (Some(orders), Some(names)) = (&self.orders, names) {
             orders.replace(names);
         }
         opened.notes.iter().for_each(|text| note(text));
-        self.warn(&args);
+        self.warn(args);
         Ok(number)
     }
 
