@@ -386,6 +386,32 @@ fn files_without_a_count_of_names_are_served() {
     }
 }
 
+/// Attributes that do not come keep helpers of one client waiting, not all.
+#[test]
+fn properties_that_do_not_come_leave_helpers_to_others() {
+    let Some(fuse) = Fuse::with(r#"{"threads": true}"#) else { return };
+    fs::write(fuse.store().join("file"), "text").unwrap();
+    let (serving, url) = server(fuse.folder(), &["--workers", "1"]);
+    let hanging = fuse.hang_again("getxattr");
+    let request = || {
+        let mut client = serving.connect();
+        write!(client, "PROPFIND /root/ HTTP/1.1\r\nHost: localhost\r\nDepth: 0\r\n\r\n").unwrap();
+        client
+    };
+    let waiting: Vec<_> = (0..100).map(|_| request()).collect();
+    let tasks = format!("/proc/{}/task", serving.child.id());
+    let is_waiting = |task: &fs::DirEntry| {
+        let stack = fs::read_to_string(task.path().join("stack"));
+        stack.is_ok_and(|stack| stack.contains("getxattr"))
+    };
+    wait_until("helpers wait for attributes", || {
+        fs::read_dir(&tasks).unwrap().filter_map(Result::ok).filter(is_waiting).count() >= 16
+    });
+    (0..10).for_each(|_| assert_answers(&fuse, &url));
+    drop((waiting, hanging));
+    rig::end(serving);
+}
+
 /// A file is opened once, by a helper: neither a lease nor a clone lets a worker open it again.
 #[test]
 fn no_worker_opens_a_file_of_a_mount_to_guard_it() {

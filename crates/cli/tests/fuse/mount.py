@@ -10,6 +10,7 @@ Faults are errors of calls, such as {"flush": "EDQUOT"}, and:
     "stuck": OFFSET    answers reads beyond this offset with EAGAIN
     "pause": SECONDS   answers each read after this time
     "cached": true     lets the kernel keep what it has read, but no attributes; only at the start
+    "threads": true    serves several calls at once; only at the start
     "below": PREFIX    calls fail for paths with this prefix alone
     "again": CALL      answers nothing from the second of these calls on, until the fault is taken back
 """
@@ -108,4 +109,5 @@ class Faulty(Operations):
 
 
 options = {"kernel_cache": True, "attr_timeout": 0} if "cached" in faults() else {"direct_io": True}
-FUSE(Faulty(), mount_point, foreground=True, nothreads=True, entry_timeout=60, **options)
+options["nothreads"] = "threads" not in faults()
+FUSE(Faulty(), mount_point, foreground=True, entry_timeout=60, **options)

@@ -8,7 +8,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use tokio::task::spawn_blocking;
 use underpass_engine::{Integrity, Mechanism, Policy};
 
 use crate::digest::respond as digests;
@@ -234,7 +233,8 @@ pub(crate) async fn respond_unsized(
     path: &[u8],
     opened: OwnedFd,
 ) -> Response {
-    let text = spawn_blocking(move || read(opened)).await;
+    let client = ctx.peer.client_net();
+    let text = ctx.worker.helpers.run(client, move || read(opened)).await;
     match text.unwrap_or_else(|_| Err(io::ErrorKind::Other.into())) {
         Err(error) => ctx.failed(&error),
         Ok(text) => {

@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use rustix::fs::{Mode, OFlags, fsync, openat};
 use rustix::io::Errno;
-use tokio::task::spawn_blocking;
 use underpass_dav::locks::{Lock, LockError, Reach, timeout, token};
 use underpass_dav::multistatus;
 use underpass_dav::property::Resource as Properties;
@@ -96,7 +95,7 @@ async fn create(
             continue;
         }
         if is_new {
-            let made = make_file(site, path).await;
+            let made = make_file(ctx, path).await;
             made.map_err(|refusal| ctx.error(refusal.status, &refusal.detail))?;
         }
         return Ok(granted(ctx, if is_new { 201 } else { 200 }, added.keep()));
@@ -204,9 +203,9 @@ fn lock(
 }
 
 /// Makes an empty file, unless there is one by now.
-async fn make_file(site: &Arc<Site>, path: &[u8]) -> Result<()> {
-    let (helper, path) = (Arc::clone(site), path.to_vec());
-    let made = spawn_blocking(move || {
+async fn make_file(ctx: &RequestContext<'_>, path: &[u8]) -> Result<()> {
+    let (helper, path) = (Arc::clone(ctx.site()), path.to_vec());
+    let made = ctx.worker.helpers.run(ctx.peer.client_net(), move || {
         let parent = helper.root.parent_of(&path).map_err(ChangeRefusal::at_target)?;
         let (folder, name) = parent.ok_or(Errno::ISDIR)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;

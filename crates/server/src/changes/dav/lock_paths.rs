@@ -3,8 +3,6 @@
 
 use std::sync::Arc;
 
-use tokio::task::spawn_blocking;
-
 use crate::files::links::ResolvedPath;
 use crate::files::root::{FollowedPath, Root};
 use crate::routing::context::RequestContext;
@@ -23,7 +21,8 @@ impl LockPaths {
     /// Follows the links of a path.
     pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Self {
         let (site, helper_path) = (Arc::clone(ctx.site()), path.to_vec());
-        let found = spawn_blocking(move || Self::follow(&site.root, helper_path)).await;
+        let follow = move || Self::follow(&site.root, helper_path);
+        let found = ctx.worker.helpers.run(ctx.peer.client_net(), follow).await;
         found.unwrap_or_else(|_| Self { own: ctx.site().root.disk_path(path), target: None })
     }
 

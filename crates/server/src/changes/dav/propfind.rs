@@ -3,7 +3,6 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use tokio::task::spawn_blocking;
 use underpass_dav::multistatus;
 use underpass_dav::request::Propfind;
 use underpass_listing::{Describe, Format, ListingQuery};
@@ -88,7 +87,8 @@ async fn one(
     request: Arc<Propfind>,
 ) -> Response {
     let (site, path, user) = (Arc::clone(ctx.site()), path.to_vec(), ctx.user.clone());
-    let described = spawn_blocking(move || {
+    let client = ctx.peer.client_net();
+    let described = ctx.worker.helpers.run(client, move || {
         let describer = Describer { site: &site, request: &request, user: user.as_deref() };
         let (mut out, mut properties) = (Vec::new(), Vec::new());
         describer.describe(&path, is_folder, &mut properties);
@@ -97,14 +97,14 @@ async fn one(
         describer.end(&mut out);
         (!properties.is_empty()).then_some(out)
     });
-    let body = match described.await {
-        Ok(Some(body)) => body,
+    let body = match ctx.peer.while_connected(described).await {
+        Some(Ok(Some(body))) => body,
         // It was removed meanwhile.
-        Ok(None) => return ctx.error(404, ""),
-        Err(_) => return ctx.error(500, ""),
+        Some(Ok(None)) => return ctx.error(404, ""),
+        Some(Err(_)) => return ctx.error(500, ""),
+        None => return ctx.error(408, ""),
     };
     // It waits in memory for a client that may not read it, as a listing does.
-    let client = ctx.peer.client_net();
     let Some(pieces) = ListingPieces::whole(ctx.shared().listings.memory.reserve(client), body)
     else {
         return ctx.busy(503, "too many listings wait to be read");
