@@ -129,12 +129,14 @@ impl fmt::Debug for Site {
     }
 }
 
-/// Allows scripts of every site to read, and to see the fields for resuming a transfer.
+/// Allows scripts of every site to read, and to see the fields for resuming a transfer
+/// and those that tell how complete a listing is.
 const CORS_FIELDS: [(&str, &str); 2] = [
     ("Access-Control-Allow-Origin", "*"),
     (
         "Access-Control-Expose-Headers",
-        "Accept-Ranges, Content-Encoding, Content-Length, Content-Range, ETag, Last-Modified, Link, \
-         Repr-Digest, Server-Timing",
+        "Accept-Ranges, Content-Disposition, Content-Encoding, Content-Length, Content-Range, ETag, \
+         Last-Modified, Link, Repr-Digest, Retry-After, Server-Timing, Underpass-Incomplete, \
+         Underpass-Top, Underpass-Unsorted",
     ),
 ];
