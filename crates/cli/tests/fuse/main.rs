@@ -370,6 +370,32 @@ fn a_slow_file_is_not_read_for_clients_that_have_left() {
 }
 
 #[test]
+fn a_mount_that_stops_while_its_folder_is_archived_stops_no_worker() {
+    let Some(fuse) = Fuse::with(r#"{"cached": true}"#) else { return };
+    for number in 0..200 {
+        fs::write(fuse.store().join(format!("small-{number}")), noise(30_000)).unwrap();
+    }
+    fs::write(fuse.store().join("file"), noise(8 << 20)).unwrap();
+    let (serving, url) = server(fuse.folder(), &["--workers", "1"]);
+    for format in ["tar", "zip"] {
+        let mut reading = serving.connect();
+        let target = format!("/root/?archive={format}");
+        write!(reading, "GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        // It is in the middle of it.
+        reading.read_exact(&mut vec![0; 1 << 20]).unwrap();
+        let stopped = fuse.stop();
+        reading.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        let mut buffer = vec![0; 1 << 20];
+        while let Ok(1..) = reading.read(&mut buffer) {}
+        assert_answers(&fuse, &url);
+        drop(stopped);
+        reading.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        while let Ok(1..) = reading.read(&mut buffer) {}
+    }
+    rig::end(serving);
+}
+
+#[test]
 fn files_without_a_count_of_names_are_served() {
     let Some(fuse) = Fuse::with(r#"{"links": 0}"#) else { return };
     for len in [10, 10_000, 300_000] {

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use underpass_sys::Kind;
 
 use super::{Status, Transfer};
-use crate::chain::Segment;
+use crate::chain::{Segment, Source};
 use crate::error::Error;
 use crate::integrity::{Guard, Integrity, LeaseState, Version, WriterCheck, Writers};
 use crate::mechanisms::Active;
@@ -193,11 +193,11 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     /// Returns the files of a completed transfer whose pages the peer may still have to receive,
     /// each with the version that it had when the last byte was handed over. If the peer takes more
     /// for the end than this transfer, the caller has to compare them once the peer has everything.
-    pub fn unconfirmed(&self) -> impl Iterator<Item = (&F, Version)> {
+    pub fn unconfirmed(&self) -> impl Iterator<Item = (&Source<F>, Version)> {
         let is_copied = self.sink_tls().is_some_and(TlsTransport::copies);
         let both = self.chain.segments.iter().zip(&self.guards).filter(move |_| !is_copied);
         both.filter_map(|(segment, guard)| match (segment, guard) {
-            (Segment::Source(source), Guard::Detect(version)) => Some((&source.fd, *version)),
+            (Segment::Source(source), Guard::Detect(version)) => Some((source, *version)),
             _ => None,
         })
     }

@@ -17,6 +17,8 @@ use super::beneath::open_member;
 use super::checksum::{ChecksumRequest, PartialSum};
 use super::checksums::Checksums;
 use super::error::ArchiveError;
+use crate::files::open_files::RemoteFiles;
+use crate::files::root::is_local;
 use crate::files::version::engine_version;
 
 /// A range of an archive that is being sent.
@@ -25,6 +27,8 @@ pub struct ArchiveRange {
     folder: Arc<OwnedFd>,
     range: Range<u64>,
     checksums: Arc<Checksums>,
+    /// Keeps the files that are not local, so that no worker closes one.
+    remote_files: Arc<RemoteFiles>,
     /// The latest checksum, kept here because the cache of checksums may evict it.
     latest: Option<(FileVersion, u32)>,
     request: Option<ChecksumRequest>,
@@ -40,15 +44,32 @@ impl ArchiveRange {
     #[must_use]
     pub fn new(layout: Arc<Layout>, folder: Arc<OwnedFd>, range: Range<u64>) -> Self {
         let range = range.start..range.end.min(layout.len());
-        let (checksums, latest) = (Arc::default(), None);
+        let (checksums, remote_files, latest) = (Arc::default(), Arc::default(), None);
         let (request, read_bytes, max_files) = (None, 0, Self::MAX_FILES);
-        Self { layout, folder, range, checksums, latest, request, read_bytes, max_files }
+        Self {
+            layout,
+            folder,
+            range,
+            checksums,
+            remote_files,
+            latest,
+            request,
+            read_bytes,
+            max_files,
+        }
     }
 
     /// Sets the store of checksums that the members of a zip are looked up in.
     #[must_use]
     pub(crate) fn remembering(mut self, checksums: Arc<Checksums>) -> Self {
         self.checksums = checksums;
+        self
+    }
+
+    /// Sets the store of files that are not local.
+    #[must_use]
+    pub(crate) fn keeping(mut self, remote_files: Arc<RemoteFiles>) -> Self {
+        self.remote_files = remote_files;
         self
     }
 
@@ -110,6 +131,10 @@ impl ArchiveRange {
             files += 1;
             let expected = engine_version(&version);
             let file = Arc::new(open_member(&self.folder, &path, &expected)?);
+            let is_local = is_local(&file);
+            if !is_local {
+                self.remote_files.keep_file(expected.device(), &file);
+            }
             // It is not needed for a range that ends in the file.
             let needs_checksum = is_zip && self.remaining() > 0 && look_up(&version).is_none();
             if needs_checksum && version.size <= MAX_SMALL {
@@ -122,8 +147,8 @@ impl ArchiveRange {
                 self.request = Some(ChecksumRequest { path, file: Arc::clone(&file), version });
             }
             if let Some((offset, len)) = part {
-                let source = Source::range(file, offset, len).version(expected);
-                chain = chain.source(source.stable());
+                let source = Source::range(file, offset, len).version(expected).stable();
+                chain = chain.source(if is_local { source } else { source.remote() });
             }
         }
         self.latest = latest.get();

@@ -334,6 +334,7 @@ fn archive_body(
     let part = |range| {
         let (layout, folder) = (Arc::clone(&laid_out.layout), Arc::clone(&laid_out.folder));
         let body = archive::ArchiveRange::new(layout, folder, range);
+        let body = body.keeping(Arc::clone(&ctx.shared().remote_files));
         body.opening(max_sent).remembering(Arc::clone(&ctx.shared().checksums))
     };
     let (parts, closing) = match planned {

@@ -134,10 +134,13 @@ impl Residency {
         if self.distrust > 0 { self.part(self.until, WINDOW) } else { None }
     }
 
-    /// Returns a remote file of the chain, if there is one.
-    pub(crate) fn remote(&self) -> Option<&Arc<OwnedFd>> {
-        // A chain has remote files of a single response, which are all the same one.
-        self.spans.iter().find(|(_, span)| span.is_remote).map(|(_, span)| &span.file)
+    /// Returns the remote files of the chain.
+    pub(crate) fn remote(&self) -> Vec<Arc<OwnedFd>> {
+        let remote = self.spans.iter().filter(|(_, span)| span.is_remote);
+        let mut files: Vec<_> = remote.map(|(_, span)| Arc::clone(&span.file)).collect();
+        // A response has several ranges of one file, or files that each have one.
+        files.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        files
     }
 
     /// Returns the part of at most `len` bytes that begins at a position, or after it if that is

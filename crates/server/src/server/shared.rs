@@ -39,7 +39,7 @@ pub(crate) struct Shared {
     pub(crate) transfers: Transfers,
     /// Files at rest that are open for writing.
     pub(crate) stable_versions: StableVersions,
-    pub(crate) remote_files: RemoteFiles,
+    pub(crate) remote_files: Arc<RemoteFiles>,
     /// The layouts of recently requested archives.
     pub(crate) layouts: Layouts,
     /// The checksums of members of zips.
@@ -102,7 +102,7 @@ impl Shared {
             metrics: Metrics::new(settings.workers),
             transfers: Transfers::default(),
             stable_versions: StableVersions::default(),
-            remote_files: RemoteFiles::default(),
+            remote_files: Arc::default(),
             layouts: Layouts::new(settings.max_archive_entries, settings.max_connections),
             checksums: Arc::default(),
             checksum_jobs: ChecksumJobs::default(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use underpass_engine::{Chain, Confirm, Status, Wait};
 
 use super::SlowResponse;
-use super::unread::Unread;
+use super::unread::{Unread, UnreadFile};
 use crate::archive::ArchiveError;
 use crate::archive::checksum::ChecksumResult;
 use crate::archive::checksum_task::{ChecksumTask, begin};
@@ -81,11 +81,22 @@ impl SlowResponse<'_> {
             let acknowledged = self.link.peer.acknowledged();
             let waiting =
                 self.link.worker.capabilities.unread_by_tcp_peer(self.link.peer.socket.as_fd());
-            if !unread.close(acknowledged.saturating_sub(waiting)) {
+            let read = unread.take_read(acknowledged.saturating_sub(waiting));
+            let (is_full, are_remote) = (unread.is_full(), read.iter().any(UnreadFile::is_remote));
+            let are_unchanged = move || read.iter().all(UnreadFile::is_unchanged);
+            let are_unchanged = if are_remote {
+                let helpers = &self.link.worker.helpers;
+                let asked = helpers.run(self.link.peer.client_net(), are_unchanged);
+                let Some(answer) = self.while_wanted(asked).await else { return false };
+                answer.unwrap_or_default()
+            } else {
+                are_unchanged()
+            };
+            if !are_unchanged {
                 self.fail(SendFailure::Changed);
                 return false;
             }
-            if unread.is_full() && !self.wait(Status::Waiting(Wait::Acknowledgement)).await {
+            if is_full && !self.wait(Status::Waiting(Wait::Acknowledgement)).await {
                 return false;
             }
         }

@@ -40,14 +40,14 @@ impl SlowResponse<'_> {
         }
     }
 
-    /// Has a helper ask for the version of a file that is not local: the turn compares with what the
+    /// Has a helper ask for the versions of files that are not local: the turn compares with what the
     /// kernel has in memory.
     pub(super) async fn refresh_version(&mut self, residency: &Residency) {
-        let is_compared = self.integrity != Integrity::Fast;
-        if let Some(file) = residency.remote().filter(|_| is_compared).map(Arc::clone) {
+        let files = residency.remote();
+        if self.integrity != Integrity::Fast && !files.is_empty() {
             let client = self.link.peer.client_net();
             // The turn meets an error itself.
-            let ask = move || Version::of(&file).is_ok();
+            let ask = move || files.iter().all(|file| Version::of(file).is_ok());
             self.while_wanted(self.link.worker.helpers.run(client, ask)).await;
         }
     }

@@ -18,12 +18,26 @@ pub(super) struct Unread {
     max: usize,
 }
 
+/// A file that a client may still have to read.
 #[derive(Debug)]
-struct UnreadFile {
+pub(super) struct UnreadFile {
     /// The number of bytes of the connection after which the client has read it.
     end: u64,
     file: Arc<OwnedFd>,
     version: Version,
+    is_remote: bool,
+}
+
+impl UnreadFile {
+    /// Returns whether asking for its version may wait for a server or another program.
+    pub(super) fn is_remote(&self) -> bool {
+        self.is_remote
+    }
+
+    /// Returns whether the file is in the version in which it was sent.
+    pub(super) fn is_unchanged(&self) -> bool {
+        Version::of(&self.file).is_ok_and(|now| !now.differs_from(&self.version))
+    }
 }
 
 impl Unread {
@@ -36,9 +50,9 @@ impl Unread {
     /// Adds the files of a completed transfer that the client may still have to read. It ended with
     /// this byte of the connection.
     pub(super) fn add(&mut self, transfer: &SendTransfer<'_>, end: u64) {
-        let files = transfer.unconfirmed().map(|(file, version)| {
-            let file = Arc::clone(file);
-            UnreadFile { end, file, version }
+        let files = transfer.unconfirmed().map(|(source, version)| {
+            let (file, is_remote) = (Arc::clone(source.fd()), source.is_remote());
+            UnreadFile { end, file, version, is_remote }
         });
         self.files.extend(files);
     }
@@ -48,20 +62,19 @@ impl Unread {
         self.files.len() >= self.max
     }
 
-    /// Closes the files that the client has read with this number of bytes. Returns false if one of
-    /// them was changed, so that it may have read something else.
-    pub(super) fn close(&mut self, read: u64) -> bool {
+    /// Takes the files that the client has read with this number of bytes: if one of them was changed,
+    /// it may have read something else.
+    pub(super) fn take_read(&mut self, read: u64) -> Vec<UnreadFile> {
         let count = self.files.iter().take_while(|file| file.end <= read).count();
-        self.files.drain(..count).all(|UnreadFile { file, version, .. }| {
-            Version::of(&file).is_ok_and(|now| !now.differs_from(&version))
-        })
+        self.files.drain(..count).collect()
     }
 
     /// Returns the last chain of the response, preceded by these files without any byte of theirs,
     /// so that they are compared together with its own.
     pub(super) fn precede(&mut self, last: Chain<Arc<OwnedFd>>) -> Chain<Arc<OwnedFd>> {
         let chain = self.files.drain(..).fold(Chain::new(), |chain, file| {
-            chain.source(Source::range(file.file, 0, 0).version(file.version).stable())
+            let source = Source::range(file.file, 0, 0).version(file.version).stable();
+            chain.source(if file.is_remote { source.remote() } else { source })
         });
         chain.append(last)
     }

@@ -27,9 +27,13 @@ impl RemoteFiles {
         if served.is_local {
             return;
         }
-        let files = served.with_packed().map(|one| (one.version.device(), Arc::clone(&one.file)));
+        served.with_packed().for_each(|one| self.keep_file(one.version.device(), &one.file));
+    }
+
+    /// Keeps a file of the file system on a device. Only helpers may call this.
+    pub(crate) fn keep_file(&self, device: u64, file: &Arc<OwnedFd>) {
         let mut state = lock(&self.0);
-        state.open.extend(files);
+        state.open.push((device, Arc::clone(file)));
         let are_many = state.open.len() >= MANY;
         drop(state);
         if are_many {
