@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use underpass_engine::FileId;
 use underpass_engine::atomic_file::rename_new;
 
-use crate::changes::hidden_name::{aside_name, hidden_name};
+use crate::changes::hidden_name::{hidden_name, move_aside};
 use crate::changes::refusal::{ChangeRefusal, Result, hidden_inside};
 use crate::changes::removal;
 use crate::changes::tree;
@@ -64,8 +64,7 @@ impl DestEntry {
             // The name is free by now, or the entry cannot be moved here.
             renamed => return Ok(renamed.map(|()| None)?),
         }
-        let aside = aside_name(own);
-        rename_new(folder, own, folder, &*aside).map_err(|errno| match errno {
+        let aside = move_aside(folder, own, own).map_err(|errno| match errno {
             // A folder of a lower layer of overlayfs.
             Errno::XDEV => ChangeRefusal::new(409, UNMOVABLE),
             errno => errno.into(),
@@ -97,7 +96,7 @@ impl DestEntry {
         let remove = |aside: CString| {
             removal::remove_visible(folder.as_fd(), &aside, is_hidden).inspect_err(|refusal| {
                 if refusal.detail == hidden_inside().detail {
-                    let _ = rename_new(folder, &*aside, folder, &*aside_name(&self.name));
+                    let _ = move_aside(folder, &aside, &self.name);
                 }
             })
         };
@@ -153,7 +152,7 @@ pub(crate) fn remove_checked(
         Err(_) => {
             // What an upload has put into it meanwhile goes with stale uploads.
             if refusal != Errno::NOTEMPTY.into() {
-                let _ = rename_new(parent, &*aside, parent, &*aside_name(name));
+                let _ = move_aside(parent, &aside, name);
             }
             refusal.adding("; its name was taken meanwhile, so what remains has a hidden name")
         }

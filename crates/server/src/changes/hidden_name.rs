@@ -4,11 +4,15 @@
 
 use std::ffi::{CStr, CString, OsStr};
 use std::hash::{BuildHasher, RandomState};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
+use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
+use rustix::io::Errno;
 use underpass_engine::atomic_file::{MAX_NAME, beginning, fingerprint, rename_new};
 use underpass_protocol::upload::is_partial_name;
+
+use crate::changes::tree::open_folder;
 
 /// Returns a name that is never shown or served, like those of incomplete uploads. If the server is
 /// killed, an entry with such a name is removed after a while.
@@ -17,7 +21,7 @@ pub(crate) fn hidden_name(name: &CStr) -> CString {
 }
 
 /// Returns a hidden name for a folder that is moved aside; [`restore`] gives it its own one back.
-pub(crate) fn aside_name(name: &CStr) -> CString {
+fn aside_name(name: &CStr) -> CString {
     with_ids(name, mark(name.to_bytes()), random(name))
 }
 
@@ -33,14 +37,43 @@ pub(super) fn is_open_leftover(name: &[u8]) -> bool {
     digits.is_some_and(|it| it.len() >= 16 && it.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Gives a folder that was moved aside its own name back, if that is free and was not cut in the
-/// hidden one; returns whether the folder has it now.
+/// Moves a folder aside, which has the name `current` and shall get the name `own` back; returns its
+/// hidden name. If that has no room for the whole one, an attribute has it.
+///
+/// # Errors
+///
+/// As renameat2(2).
+pub(super) fn move_aside(folder: &OwnedFd, current: &CStr, own: &CStr) -> Result<CString, Errno> {
+    let aside = aside_name(own);
+    if name_of_aside(aside.to_bytes()) != Some(own.to_bytes())
+        && let Ok(moved) = open_folder(folder.as_fd(), current)
+    {
+        // Where there are no attributes, its name is not known again.
+        let _ = fsetxattr(&moved, ATTRIBUTE, own.to_bytes(), XattrFlags::empty());
+    }
+    rename_new(folder, current, folder, &*aside)?;
+    Ok(aside)
+}
+
+/// Gives a folder that was moved aside its own name back, if that is free; returns whether the
+/// folder has it now.
 pub(crate) fn restore(folder: impl AsFd, hidden: &[u8]) -> bool {
-    let name = name_of_aside(hidden).filter(|name| has_mark_of(hidden, name));
-    let rename = |name| {
-        rename_new(&folder, OsStr::from_bytes(hidden), &folder, OsStr::from_bytes(name)).is_ok()
+    let Some(cut) = name_of_aside(hidden) else { return false };
+    let mut noted = [0; MAX_NAME];
+    let whole = match has_mark_of(hidden, cut) {
+        true => Some(cut),
+        false => noted_name(&folder, hidden, &mut noted)
+            .filter(|name| name.starts_with(cut) && !name.contains(&b'/')),
     };
-    name.is_some_and(rename)
+    let own = whole.filter(|name| has_mark_of(hidden, name)).map(OsStr::from_bytes);
+    own.is_some_and(|own| rename_new(&folder, OsStr::from_bytes(hidden), &folder, own).is_ok())
+}
+
+/// Returns the name that the attribute of a folder has.
+fn noted_name<'b>(folder: impl AsFd, hidden: &[u8], buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+    let moved = open_folder(folder.as_fd(), &CString::new(hidden).ok()?).ok()?;
+    let len = fgetxattr(&moved, ATTRIBUTE, &mut *buffer).ok()?;
+    Some(&buffer[..len])
 }
 
 /// Returns the name, perhaps cut, that a folder had before it was moved aside; `None` if the hidden
@@ -81,6 +114,9 @@ fn with_ids(name: &CStr, first: u64, second: u64) -> CString {
 /// The first digits of the id of what is moved aside.
 const ASIDE: u32 = 0x6173_6964;
 
+/// Has the whole name of a folder that was moved aside, if it is long.
+const ATTRIBUTE: &CStr = c"user.underpass.aside";
+
 /// The number of bytes after the name: a dot, 32 digits and `.upload`.
 const SUFFIX_LEN: usize = 1 + 32 + 7;
 
@@ -119,8 +155,30 @@ mod tests {
         make(c"taken");
         assert!(!restored(&aside_name(c"taken")));
         assert!(!restored(&hidden_name(c"removed")));
-        // Of its name a part is missing.
+        // Of its name a part is missing, and nothing has it.
         let long = CString::new("n".repeat(240)).unwrap();
         assert!(!restored(&aside_name(&long)) && is_aside(aside_name(&long).to_bytes()));
+    }
+
+    #[test]
+    fn a_folder_with_a_long_name_gets_it_back() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = OwnedFd::from(fs::File::open(parent.path()).unwrap());
+        let name = "\u{65e5}".repeat(75);
+        let own = CString::new(name.clone()).unwrap();
+        fs::create_dir(parent.path().join(&name)).unwrap();
+        let aside = move_aside(&folder, &own, &own).unwrap();
+        let moved = open_folder(folder.as_fd(), &aside).unwrap();
+        if fgetxattr(&moved, ATTRIBUTE, &mut [0; MAX_NAME][..]) == Err(Errno::OPNOTSUPP) {
+            return underpass_testkit::skip("this file system has no attributes");
+        }
+        assert!(restore(&folder, aside.to_bytes()) && parent.path().join(&name).exists());
+        // Another name in the attribute is not believed.
+        for other in [&*"n".repeat(240), "../name", ""] {
+            let aside = move_aside(&folder, &own, &own).unwrap();
+            fsetxattr(&moved, ATTRIBUTE, other.as_bytes(), XattrFlags::empty()).unwrap();
+            assert!(!restore(&folder, aside.to_bytes()), "{other}");
+            rename_new(&folder, &*aside, &folder, &*own).unwrap();
+        }
     }
 }
