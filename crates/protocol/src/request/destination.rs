@@ -88,7 +88,8 @@ pub fn is_here(request: &Request<'_, '_>, url: &[u8]) -> bool {
     let own = request.authority().unwrap_or_default();
     split_absolute(url).is_none_or(|(authority, _)| {
         // Some clients add the user that they log in as.
-        let authority = authority.rsplit(|byte| *byte == b'@').next().unwrap_or(authority);
+        let user = authority.iter().position(|byte| *byte == b'@');
+        let authority = user.map_or(authority, |at| &authority[at + 1..]);
         // A proxy may have left out the port that the client uses, as nginx does with `$host`.
         let authority = if host(own) == own { host(authority) } else { authority };
         is_same_authority(url, authority, own)

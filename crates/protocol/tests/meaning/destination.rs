@@ -9,7 +9,7 @@ use crate::rig::{with_fields, with_request};
 fn a_destination_is_a_path_or_an_address_of_this_server() {
     use BadDestination::{Elsewhere, Malformed, Missing, Path, Query};
     type Row = (&'static str, Result<(&'static [u8], bool), BadDestination>);
-    let table: [Row; 18] = [
+    let table: [Row; 19] = [
         ("/files/a", Ok((b"a", false))),
         ("/files/a%20b/c/", Ok((b"a b/c", true))),
         ("/files/a?query", Err(Query)),
@@ -22,6 +22,7 @@ fn a_destination_is_a_path_or_an_address_of_this_server() {
         ("http://example.org.evil.net/files/a", Err(Elsewhere)),
         ("http://user:password@example.org/files/a", Ok((b"a", false))), // as lftp sends it
         ("http://example.org@evil.net/files/a", Err(Elsewhere)),
+        ("http://evil.net@user@example.org/files/a", Err(Elsewhere)),
         ("//example.org/files/a", Err(Elsewhere)), // a path, outside of the prefix
         ("/a", Err(Elsewhere)),
         ("a", Err(Malformed)),

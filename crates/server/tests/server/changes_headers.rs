@@ -142,7 +142,7 @@ fn a_destination_that_can_be_read_in_two_ways_is_none() {
             ("MOVE", "/file", &["Destination: /what?.txt"], 400),
             ("COPY", "/file", &["Destination: http://localhost/new?version=2"], 400),
             ("COPY", "/file", &["Destination: /new#part"], 400),
-            ("COPY", "/file", &["Destination: http://me@localhost/new"], 502),
+            ("COPY", "/file", &["Destination: http://a@b@localhost/new"], 502),
             ("COPY", "/file", &["Destination: http:///new"], 502),
             ("COPY", "/file", &["Destination: ftp://localhost/new"], 400),
             ("COPY", "/file", &[to, "Overwrite: T", "Overwrite: F"], 400),
