@@ -9,8 +9,8 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
-    AtFlags, FlockOperation, Mode, OFlags, Stat, Timespec, flock, fstat, futimens, openat, statat,
-    unlinkat,
+    AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, Timespec, flock, fstat, futimens,
+    openat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{
@@ -139,9 +139,11 @@ pub(super) fn require_digest(journal: Option<&Journal>) -> Result<()> {
 }
 
 impl<'t> TargetName<'t> {
-    /// Returns what is known of the file with this name, if there is one.
+    /// Returns what is known of the file with this name, if there is one. A link is none, wherever it
+    /// leads: it would be replaced.
     pub(super) fn existing(&self) -> Result<Option<Stat>> {
-        match statat(self.folder, self.name, AtFlags::empty()) {
+        match statat(self.folder, self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => Ok(None),
             Ok(stat) if is_folder(&stat) => {
                 Err(DownloadError::local(Action::Writing)(Errno::ISDIR))
             }

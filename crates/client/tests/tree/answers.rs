@@ -1,7 +1,7 @@
 //! Answers of servers that are not the whole file or listing that was requested, and other versions.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
@@ -234,6 +234,27 @@ fn a_file_of_another_length_than_listed_is_left_out_unless_it_has_changed() {
         assert_eq!(fs::read(place.path().join("x/a")).unwrap(), expected);
         let reason = "the server sends 5 bytes, but the listing says 100";
         assert_eq!(left_out.iter().any(|line| line.contains(reason)), !is_changed, "{left_out:?}");
+    }
+}
+
+#[test]
+fn a_link_in_the_place_of_a_large_file_is_replaced() {
+    let large = vec![7; 16 << 20];
+    for leads in ["folder", "large", "missing"] {
+        let bytes = large.clone();
+        let url = serve(move |target| match target {
+            "/x/" => response("text/html", b"<a href=large>large</a><a href=z>z</a>"),
+            "/x/large" => response("text/plain", &bytes),
+            _ => response("text/plain", b"bytes"),
+        });
+        let place = tempfile::tempdir().unwrap();
+        fs::create_dir_all(place.path().join("x/folder")).unwrap();
+        symlink(leads, place.path().join("x/large")).unwrap();
+        let wishes = TreeOptions { replaces: true, archive: false, ..TreeOptions::default() };
+        let Outcome { place, outcome, left_out } = attempt_again(place, &wishes, &url);
+        assert_eq!((outcome.unwrap().files, left_out), (2, Vec::new()), "{leads}");
+        let found = fs::symlink_metadata(place.path().join("x/large")).unwrap();
+        assert!(found.is_file() && found.len() == 16 << 20, "{leads}");
     }
 }
 
