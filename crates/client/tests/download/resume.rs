@@ -389,6 +389,36 @@ fn no_password_reaches_the_disk() {
 }
 
 #[test]
+fn a_file_whose_length_no_answer_tells_starts_over_as_a_whole() {
+    let bytes = noise(3 << 20);
+    let body = bytes.clone();
+    let server = Server::start(move |asked, stream| {
+        let len = body.len();
+        if let Some(range) = asked.field("range") {
+            let start: usize = range["bytes=".len()..].split('-').next().unwrap().parse().unwrap();
+            let part = &body[start..];
+            let range = format!("Content-Range: bytes {start}-{}/*", len - 1);
+            let length = format!("Content-Length: {}", part.len());
+            say(stream, &format!("HTTP/1.1 206 x\nETag: {TAG}\n{range}\n{length}\n\n"))?;
+            return stream.write_all(part);
+        }
+        let head = format!("HTTP/1.1 200 OK\nAccept-Ranges: bytes\nETag: {TAG}");
+        say(stream, &format!("{head}\nTransfer-Encoding: chunked\n\n{len:x}\n"))?;
+        if asked.number == 0 {
+            stream.write_all(&body[..2 << 20])?;
+            return hang_up();
+        }
+        stream.write_all(&body)?;
+        say(stream, "\n0\n\n")
+    });
+    let mut client = Client::with(1);
+    client.wishes.retries = 0;
+    let failed = client.get(&server.url("/")).unwrap_err();
+    assert!(failed.kept.is_some(), "{failed:?}");
+    assert_eq!(client.gets(&server.url("/"), &bytes).resumed_at, 0);
+}
+
+#[test]
 fn what_another_user_has_put_into_a_shared_folder_is_not_trusted() {
     let bytes = noise(LEN);
     let (client, server, _) = broken_off(&bytes, 10_000_000);

@@ -173,8 +173,7 @@ impl<'j, 'a> Download<'j, 'a> {
             };
             self.has_answered = true;
             self.tls = answer.connection.tls().cloned();
-            if request.version.is_none() && request.range.is_some() && lacks_total(&answer.response)
-            {
+            if self.goes_as_whole(&request, &answer.response)? {
                 self.request_mode = RequestMode::Whole;
                 continue;
             }
@@ -269,6 +268,17 @@ impl<'j, 'a> Download<'j, 'a> {
                 let version = self.version.clone().map(|version| (version, self.total));
                 Some(FileRequest { range, version, ..FileRequest::default() })
             }
+        }
+    }
+
+    /// Checks whether the file has to be requested as a whole, as parts do not tell how long it is.
+    fn goes_as_whole(&mut self, request: &FileRequest, response: &Response) -> Result<bool> {
+        let version = request.version.as_ref();
+        match request.range.is_some() && lacks_total(response) {
+            true if version.is_none() => Ok(true),
+            // What has arrived of it could never be known to be all.
+            true if version.is_some_and(|(_, known)| known.is_none()) => self.start_over(),
+            _ => Ok(false),
         }
     }
 
