@@ -27,7 +27,6 @@ pub struct Reader {
     number: u64,
     /// The extent that was read last, by the offset of its start.
     extent: AtomicU64,
-    seen: u64,
     cdn_loop: String,
     client: Option<IpAddr>,
     /// The relay of bytes that cannot be stored, if there is one.
@@ -44,19 +43,8 @@ impl Reader {
         relay: Option<Relay>,
     ) -> Self {
         let number = version.enter();
-        let seen = version.failures();
         let extent = AtomicU64::new(u64::MAX);
-        Self {
-            shared,
-            object,
-            version,
-            number,
-            extent,
-            seen,
-            cdn_loop,
-            client,
-            relay: Mutex::new(relay),
-        }
+        Self { shared, object, version, number, extent, cdn_loop, client, relay: Mutex::new(relay) }
     }
 
     /// Limits the reader to these bytes: other extents of a large object may be evicted.
@@ -132,7 +120,7 @@ impl Reader {
             return polled;
         }
         *relay = None;
-        match self.version.step(at, end, self.seen, context.waker()) {
+        match self.version.step(self.number, at, end, context.waker()) {
             ReadStep::Available(end) => {
                 self.touch(at);
                 Poll::Ready(Ok(end))

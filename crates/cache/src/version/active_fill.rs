@@ -19,14 +19,16 @@ impl ActiveFill {
         Self { id, start: at, at, end, began: Instant::now() }
     }
 
-    /// Returns whether it is going to bring a byte that is missing.
-    pub(super) fn will_bring(&self, at: u64) -> bool {
-        at >= self.at && self.end.is_none_or(|end| at < end)
+    /// Returns whether it is going to bring a missing byte, and so soon that a reader waits for it,
+    /// unless there is no other way.
+    pub(super) fn brings(&self, at: u64, has_one_fill: bool) -> bool {
+        let is_ahead = at >= self.at && self.end.is_none_or(|end| at < end);
+        is_ahead && (has_one_fill || at - self.at <= self.reach())
     }
 
     /// Returns how many bytes ahead of it a reader waits for it: as many as it brings in
     /// [`REACH_TIME`].
-    pub(super) fn reach(&self) -> u64 {
+    fn reach(&self) -> u64 {
         let elapsed = self.began.elapsed().max(Duration::from_millis(1)).as_millis();
         let bytes = u128::from(self.at - self.start) * REACH_TIME.as_millis() / elapsed;
         u64::try_from(bytes).unwrap_or(u64::MAX).clamp(MIN_REACH, MAX_REACH)

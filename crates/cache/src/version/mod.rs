@@ -1,6 +1,7 @@
 //! One version of an object: its file, what of it is there, and what is on its way.
 
 mod active_fill;
+mod state;
 
 use std::fs::File;
 use std::io;
@@ -10,8 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
-use active_fill::ActiveFill;
 use rustix::fs::{FallocateFlags, fallocate};
+pub(crate) use state::ReadStep;
+use state::VersionState;
 use underpass_client::download::interpret::StrongValidator;
 use underpass_client::journal::Journal;
 use underpass_engine::wait::lock;
@@ -32,45 +34,8 @@ pub(crate) struct ObjectVersion {
     state: Mutex<VersionState>,
     /// Whether the journal lags behind the file.
     is_dirty: AtomicBool,
-    /// Whether none of it is stored.
-    is_relayed: bool,
     /// The room of its bytes if it is not stored.
     held: Mutex<Vec<HeldRoom>>,
-}
-
-#[derive(Debug, Default)]
-struct VersionState {
-    len: Option<u64>,
-    present: RangeSet,
-    fills: Vec<ActiveFill>,
-    next_fill: u64,
-    /// Why no more bytes will arrive.
-    broken: Option<CacheErrorKind>,
-    /// The number of fills that have failed, and the error of the last one.
-    failures: (u64, Option<CacheError>),
-    wakers: Vec<Waker>,
-    /// The bytes that each reader may read, by its number.
-    pins: Vec<(u64, Range<u64>)>,
-    next_reader: u64,
-    /// The range that is being removed from the file.
-    leaving: Option<Range<u64>>,
-    /// Whether the origin ignores ranges.
-    has_no_ranges: bool,
-    /// The end of the last requested range, and how much was fetched beyond it.
-    window: (u64, u64),
-}
-
-/// The next step of a reader.
-#[derive(Debug)]
-pub(crate) enum ReadStep {
-    /// The bytes before this offset are present. If it is the reader's own, the object ends here.
-    Available(u64),
-    /// Wait: the reader is woken.
-    Wait,
-    /// Start the fill of this number for this range, then wait.
-    StartFill(u64, Range<u64>),
-    /// The byte will not arrive.
-    Fail(CacheError),
 }
 
 impl ObjectVersion {
@@ -80,7 +45,7 @@ impl ObjectVersion {
         journal: Option<Journal<StoredHead>>,
         present: RangeSet,
     ) -> Self {
-        let state = VersionState { len: head.size, present, ..VersionState::default() };
+        let state = VersionState::new(head.size, present, head.validator.is_some());
         Self {
             file,
             validator: head.validator.clone(),
@@ -88,7 +53,6 @@ impl ObjectVersion {
             journal: Mutex::new(journal.map(Arc::new)),
             state: Mutex::new(state),
             is_dirty: AtomicBool::new(false),
-            is_relayed: false,
             held: Mutex::default(),
         }
     }
@@ -96,8 +60,8 @@ impl ObjectVersion {
     /// Creates a version that is not stored: each client gets its range from the origin.
     pub(crate) fn relayed(file: Arc<OwnedFd>, head: StoredHead) -> Self {
         let version = Self::new(file, head, None, RangeSet::default());
-        lock(&version.state).failures = (1, Some(CacheErrorKind::NoRoom.into()));
-        Self { is_relayed: true, ..version }
+        lock(&version.state).is_relayed = true;
+        version
     }
 
     /// Holds the room of bytes that are not stored until all readers have left.
@@ -145,46 +109,33 @@ impl ObjectVersion {
         lock(&self.state).is_busy()
     }
 
-    /// Returns how many fills have failed before a reader starts.
-    pub(crate) fn failures(&self) -> u64 {
-        if self.is_relayed { 0 } else { lock(&self.state).failures.0 }
-    }
-
     /// Returns the number of readers.
     pub(crate) fn readers(&self) -> usize {
-        lock(&self.state).pins.len()
+        lock(&self.state).readers.len()
     }
 
     /// Adds a reader; returns its number. All bytes of the file stay until the reader leaves,
     /// unless [`pin`](Self::pin) limits what it reads.
     pub(crate) fn enter(&self) -> u64 {
-        let mut state = lock(&self.state);
-        state.next_reader += 1;
-        let number = state.next_reader;
-        state.pins.push((number, 0..u64::MAX));
-        number
+        lock(&self.state).enter()
     }
 
     /// Sets the only bytes that a reader reads from now on.
     pub(crate) fn pin(&self, reader: u64, range: &Range<u64>) {
-        let mut state = lock(&self.state);
-        if let Some((_, pinned)) = state.pins.iter_mut().rfind(|(number, _)| *number == reader) {
-            pinned.clone_from(range);
+        if let Some(reader) = lock(&self.state).reader(reader) {
+            reader.pin.clone_from(range);
         }
     }
 
     /// Removes a reader.
     pub(crate) fn leave(&self, reader: u64) {
-        let mut state = lock(&self.state);
-        if let Some(index) = state.pins.iter().position(|(number, _)| *number == reader) {
-            state.pins.swap_remove(index);
-        }
+        lock(&self.state).leave(reader);
     }
 
     /// Returns whether a range of the file has to stay, because it is read or filled.
     pub(crate) fn is_pinned(&self, range: &Range<u64>) -> bool {
         let state = lock(&self.state);
-        match self.validator.is_none() || state.has_no_ranges {
+        match state.has_one_fill() {
             // No part could be fetched again.
             true => state.is_busy(),
             false => state.is_pinned(range),
@@ -203,7 +154,7 @@ impl ObjectVersion {
     pub(crate) fn evict(&self, range: &Range<u64>) -> io::Result<Eviction> {
         let (removed, is_empty) = {
             let mut state = lock(&self.state);
-            if self.validator.is_none() || state.has_no_ranges {
+            if state.has_one_fill() {
                 return Ok(if state.is_busy() { Eviction::Pinned } else { Eviction::Useless });
             }
             if state.is_pinned(range) {
@@ -237,51 +188,9 @@ impl ObjectVersion {
         Ok(fallocate(&self.file, flags, range.start, end - range.start)?)
     }
 
-    /// Decides what a reader at the offset `at` does next, which reads up to `end`. `seen` is how
-    /// many fills had failed when it started.
-    pub(crate) fn step(&self, at: u64, end: u64, seen: u64, waker: &Waker) -> ReadStep {
-        let mut state = lock(&self.state);
-        if let Some(present) = state.present.end_of(at) {
-            return ReadStep::Available(present.min(end));
-        }
-        if state.len.is_some_and(|len| at >= len) {
-            return ReadStep::Available(at);
-        }
-        if state.leaving.as_ref().is_some_and(|leaving| leaving.contains(&at)) {
-            state.wake_with(waker);
-            return ReadStep::Wait;
-        }
-        let has_one_fill = state.has_no_ranges || self.validator.is_none();
-        let is_coming = state
-            .fills
-            .iter()
-            .any(|fill| fill.will_bring(at) && (has_one_fill || at - fill.at <= fill.reach()));
-        // What comes from one response stays of one version, after another has taken its place too.
-        let broken = state.broken.filter(|why| !is_coming || *why != CacheErrorKind::Changed);
-        if let Some(kind) = broken {
-            return ReadStep::Fail(kind.into());
-        }
-        if !is_coming {
-            if let (true, Some(error)) = (state.failures.0 > seen, state.failures.1.clone()) {
-                return ReadStep::Fail(error);
-            }
-            // Of an unknown length or version there is one fill, and nothing resumes it.
-            let len = match state.len.filter(|_| self.validator.is_some()) {
-                Some(len) => len,
-                None if state.fills.is_empty() => {
-                    return ReadStep::Fail(CacheErrorKind::CutOff.into());
-                }
-                None => u64::MAX,
-            };
-            if len < u64::MAX && state.fills.len() < MAX_FILLS {
-                let range = state.fetch_range(at, end.min(len), len);
-                let id = state.begin(range.start, Some(range.end));
-                state.wake_with(waker);
-                return ReadStep::StartFill(id, range);
-            }
-        }
-        state.wake_with(waker);
-        ReadStep::Wait
+    /// Decides what a reader at the offset `at` does next, which reads up to `end`.
+    pub(crate) fn step(&self, reader: u64, at: u64, end: u64, waker: &Waker) -> ReadStep {
+        lock(&self.state).step(reader, at, end, waker)
     }
 
     /// Registers a fill; returns its number.
@@ -317,15 +226,8 @@ impl ObjectVersion {
 
     /// Ends a fill. With an error, readers that wait for its bytes fail.
     pub(crate) fn end_fill(&self, id: u64, error: Option<CacheError>) {
-        let wakers = {
-            let mut state = lock(&self.state);
-            state.fills.retain(|fill| fill.id != id);
-            if error.is_some() {
-                state.failures = (state.failures.0 + 1, error);
-            }
-            std::mem::take(&mut state.wakers)
-        };
-        wakers.into_iter().for_each(Waker::wake);
+        lock(&self.state).end_fill(id, error);
+        self.wake();
     }
 
     /// Sets the length, which was unknown until the end of the body.
@@ -428,55 +330,6 @@ impl ObjectVersion {
     }
 }
 
-impl VersionState {
-    fn is_busy(&self) -> bool {
-        !self.fills.is_empty() || !self.pins.is_empty()
-    }
-
-    /// Returns whether a range is read or filled, another one is leaving, or it is the last one of
-    /// an object in use.
-    fn is_pinned(&self, range: &Range<u64>) -> bool {
-        let is_filled = |fill: &ActiveFill| {
-            fill.start < range.end && fill.end.is_none_or(|end| range.start < end)
-        };
-        self.pins.iter().any(|(_, pin)| pin.start < range.end && range.start < pin.end)
-            || self.fills.iter().any(is_filled)
-            || self.leaving.is_some()
-            || (self.is_busy() && self.present.count_in(range) == self.present.count())
-    }
-
-    fn begin(&mut self, at: u64, end: Option<u64>) -> u64 {
-        self.next_fill += 1;
-        self.fills.push(ActiveFill::new(self.next_fill, at, end));
-        self.next_fill
-    }
-
-    fn wake_with(&mut self, waker: &Waker) {
-        if !self.wakers.iter().any(|known| known.will_wake(waker)) {
-            self.wakers.push(waker.clone());
-        }
-    }
-
-    /// Returns the range to fetch for a reader that misses the byte `at` and reads up to `end`:
-    /// whole MiB, with read-ahead if it reads sequentially.
-    fn fetch_range(&mut self, at: u64, end: u64, len: u64) -> Range<u64> {
-        let (last, ahead) = self.window;
-        let is_next = at <= last && last <= at + FILL_ALIGNMENT;
-        let ahead = if is_next { (2 * ahead).clamp(FILL_ALIGNMENT, MAX_AHEAD) } else { 0 };
-        self.window = (end, ahead);
-        let start = (at / FILL_ALIGNMENT * FILL_ALIGNMENT).max(self.present.hole_start(at));
-        let end = end.next_multiple_of(FILL_ALIGNMENT).saturating_add(ahead).min(len);
-        let end = self.present.next_start(at).map_or(end, |next| end.min(next));
-        let others = self.fills.iter().map(|fill| fill.at).filter(|other| *other > at);
-        // What another fill is about to fetch is not fetched twice, unless that fill is far behind.
-        let end = others.fold(end, u64::min);
-        let leaving = self.leaving.iter().map(|leaving| leaving.start);
-        let end = leaving.filter(|leaving| *leaving > at).fold(end, u64::min);
-        let running = self.fills.iter().map(|fill| fill.at).filter(|other| *other <= at);
-        running.fold(start, u64::max).min(at)..end
-    }
-}
-
 /// The outcome of removing a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Eviction {
@@ -487,12 +340,3 @@ pub(crate) enum Eviction {
     /// The file may go as a whole: nothing is left, or the rest would be of no use.
     Useless,
 }
-
-/// Fills start and end at multiples of this, unless a hole is smaller.
-const FILL_ALIGNMENT: u64 = 1 << 20;
-
-/// The maximum read-ahead for sequential readers, in bytes.
-const MAX_AHEAD: u64 = 64 << 20;
-
-/// The maximum number of fills of one object at a time.
-const MAX_FILLS: usize = 8;

@@ -84,6 +84,30 @@ fn a_range_near_a_slow_fill_does_not_wait_for_it() {
 }
 
 #[test]
+fn a_fill_that_fails_elsewhere_ends_no_other_download() {
+    let object = Object::new(noise(40 * MIB), "a");
+    let bytes = object.bytes.clone();
+    let is_well = Arc::new(AtomicBool::new(false));
+    let recovered = Arc::clone(&is_well);
+    let origin = Origin::new(move |request, sending| {
+        let is_late = request.range(40 * MIB).is_some_and(|range| range.start >= 30 * MIB);
+        match is_late && !recovered.load(Ordering::Relaxed) {
+            true => sending.answer("HTTP/1.1 401 No", b""),
+            false => object.send(request, sending),
+        }
+    });
+    let node = Node::new(&origin.url(), &[]);
+    // More than sockets take at once: the client below does not come to what is missing.
+    let begin = 20 * MIB;
+    node.range("/a", &format!("0-{}", begin - 1)).is(206, &bytes[..begin]);
+    let mut slow = node.client("GET", "/a", &[]);
+    slow.read_body(1);
+    assert_eq!(node.range("/a", &format!("{}-", 30 * MIB)).status, 502);
+    is_well.store(true, Ordering::Relaxed);
+    slow.finish().is(200, &bytes);
+}
+
+#[test]
 fn an_origin_without_ranges_is_read_from_the_start_once() {
     let object = Object::new(noise(12 * MIB), "a");
     let bytes = object.bytes.clone();

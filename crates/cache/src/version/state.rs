@@ -1,0 +1,222 @@
+//! What of a version is there, what is on its way, and who reads it.
+
+use std::ops::Range;
+use std::task::Waker;
+
+use super::active_fill::ActiveFill;
+use crate::error::{CacheError, CacheErrorKind};
+use crate::ranges::RangeSet;
+
+/// The state of a version.
+#[derive(Debug, Default)]
+pub(super) struct VersionState {
+    pub(super) len: Option<u64>,
+    pub(super) present: RangeSet,
+    pub(super) fills: Vec<ActiveFill>,
+    next_fill: u64,
+    /// Why no more bytes will arrive.
+    pub(super) broken: Option<CacheErrorKind>,
+    pub(super) wakers: Vec<Waker>,
+    /// In the order of their numbers.
+    pub(super) readers: Vec<ActiveReader>,
+    next_reader: u64,
+    /// The range that is being removed from the file.
+    pub(super) leaving: Option<Range<u64>>,
+    /// Whether another response can be known to have the same version.
+    has_validator: bool,
+    /// Whether the origin ignores ranges.
+    pub(super) has_no_ranges: bool,
+    /// Whether none of it is stored.
+    pub(super) is_relayed: bool,
+    /// The end of the last requested range, and how much was fetched beyond it.
+    window: (u64, u64),
+}
+
+/// A reader, as the version sees it.
+#[derive(Debug)]
+pub(super) struct ActiveReader {
+    number: u64,
+    /// The bytes that it may read, which stay in the file.
+    pub(super) pin: Range<u64>,
+    /// The missing byte that it waits for.
+    waits_for: Option<u64>,
+    /// Why the fill that it waited for has failed.
+    failure: Option<CacheError>,
+}
+
+/// The next step of a reader.
+#[derive(Debug)]
+pub(crate) enum ReadStep {
+    /// The bytes before this offset are present. If it is the reader's own, the object ends here.
+    Available(u64),
+    /// Wait: the reader is woken.
+    Wait,
+    /// Start the fill of this number for this range, then wait.
+    StartFill(u64, Range<u64>),
+    /// The byte will not arrive.
+    Fail(CacheError),
+}
+
+impl VersionState {
+    pub(super) fn new(len: Option<u64>, present: RangeSet, has_validator: bool) -> Self {
+        Self { len, present, has_validator, ..Self::default() }
+    }
+
+    /// Adds a reader; returns its number.
+    pub(super) fn enter(&mut self) -> u64 {
+        self.next_reader += 1;
+        let number = self.next_reader;
+        let pin = 0..u64::MAX;
+        self.readers.push(ActiveReader { number, pin, waits_for: None, failure: None });
+        number
+    }
+
+    /// Removes a reader.
+    pub(super) fn leave(&mut self, number: u64) {
+        self.readers.retain(|reader| reader.number != number);
+    }
+
+    /// Returns the reader of this number.
+    pub(super) fn reader(&mut self, number: u64) -> Option<&mut ActiveReader> {
+        let index = self.readers.binary_search_by_key(&number, |reader| reader.number).ok()?;
+        self.readers.get_mut(index)
+    }
+
+    /// Returns whether its bytes come from one response, because no other one can continue it.
+    pub(super) fn has_one_fill(&self) -> bool {
+        self.has_no_ranges || !self.has_validator
+    }
+
+    /// Decides what a reader at the offset `at` does next, which reads up to `end`.
+    pub(super) fn step(&mut self, number: u64, at: u64, end: u64, waker: &Waker) -> ReadStep {
+        let present = self.present.end_of(at);
+        let is_missing = present.is_none();
+        let failure = self.reader(number).and_then(|reader| reader.turn_to(at, is_missing));
+        if let Some(present) = present {
+            return ReadStep::Available(present.min(end));
+        }
+        if self.len.is_some_and(|len| at >= len) {
+            return ReadStep::Available(at);
+        }
+        if self.leaving.as_ref().is_some_and(|leaving| leaving.contains(&at)) {
+            self.wake_with(waker);
+            return ReadStep::Wait;
+        }
+        let has_one_fill = self.has_one_fill();
+        let is_coming = self.fills.iter().any(|fill| fill.brings(at, has_one_fill));
+        // What comes from one response stays of one version, after another has taken its place too.
+        let broken = self.broken.filter(|why| !is_coming || *why != CacheErrorKind::Changed);
+        if let Some(kind) = broken {
+            return ReadStep::Fail(kind.into());
+        }
+        if !is_coming {
+            let relayed = self.is_relayed.then(|| CacheErrorKind::NoRoom.into());
+            if let Some(error) = relayed.or(failure) {
+                return ReadStep::Fail(error);
+            }
+            // Of an unknown length or version there is one fill, and nothing resumes it.
+            let len = match self.len.filter(|_| self.has_validator) {
+                Some(len) => len,
+                None if self.fills.is_empty() => {
+                    return ReadStep::Fail(CacheErrorKind::CutOff.into());
+                }
+                None => u64::MAX,
+            };
+            if len < u64::MAX && self.fills.len() < MAX_FILLS {
+                let range = self.fetch_range(at, end.min(len), len);
+                let id = self.begin(range.start, Some(range.end));
+                self.wake_with(waker);
+                return ReadStep::StartFill(id, range);
+            }
+        }
+        self.wake_with(waker);
+        ReadStep::Wait
+    }
+
+    /// Ends a fill. With an error, readers that wait for its bytes fail: those that come to them
+    /// later start another one.
+    pub(super) fn end_fill(&mut self, id: u64, error: Option<CacheError>) {
+        let Some(index) = self.fills.iter().position(|fill| fill.id == id) else { return };
+        let fill = self.fills.swap_remove(index);
+        let has_one_fill = self.has_one_fill();
+        for reader in &mut self.readers {
+            if error.is_some() && reader.waits_for.is_some_and(|at| fill.brings(at, has_one_fill)) {
+                reader.failure.clone_from(&error);
+            }
+        }
+    }
+
+    /// Returns whether it is read or filled.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.fills.is_empty() || !self.readers.is_empty()
+    }
+
+    /// Returns whether a range is read or filled, another one is leaving, or it is the last one of
+    /// an object in use.
+    pub(super) fn is_pinned(&self, range: &Range<u64>) -> bool {
+        let is_filled = |fill: &ActiveFill| {
+            fill.start < range.end && fill.end.is_none_or(|end| range.start < end)
+        };
+        let is_read = |pin: &Range<u64>| pin.start < range.end && range.start < pin.end;
+        self.readers.iter().any(|reader| is_read(&reader.pin))
+            || self.fills.iter().any(is_filled)
+            || self.leaving.is_some()
+            || (self.is_busy() && self.present.count_in(range) == self.present.count())
+    }
+
+    /// Registers a fill; returns its number.
+    pub(super) fn begin(&mut self, at: u64, end: Option<u64>) -> u64 {
+        self.next_fill += 1;
+        self.fills.push(ActiveFill::new(self.next_fill, at, end));
+        self.next_fill
+    }
+
+    fn wake_with(&mut self, waker: &Waker) {
+        if !self.wakers.iter().any(|known| known.will_wake(waker)) {
+            self.wakers.push(waker.clone());
+        }
+    }
+
+    /// Returns the range to fetch for a reader that misses the byte `at` and reads up to `end`:
+    /// whole MiB, with read-ahead if it reads sequentially.
+    fn fetch_range(&mut self, at: u64, end: u64, len: u64) -> Range<u64> {
+        let (last, ahead) = self.window;
+        let is_next = at <= last && last <= at + FILL_ALIGNMENT;
+        let ahead = if is_next { (2 * ahead).clamp(FILL_ALIGNMENT, MAX_AHEAD) } else { 0 };
+        self.window = (end, ahead);
+        let start = (at / FILL_ALIGNMENT * FILL_ALIGNMENT).max(self.present.hole_start(at));
+        let end = end.next_multiple_of(FILL_ALIGNMENT).saturating_add(ahead).min(len);
+        let end = self.present.next_start(at).map_or(end, |next| end.min(next));
+        let others = self.fills.iter().map(|fill| fill.at).filter(|other| *other > at);
+        // What another fill is about to fetch is not fetched twice, unless that fill is far behind.
+        let end = others.fold(end, u64::min);
+        let leaving = self.leaving.iter().map(|leaving| leaving.start);
+        let end = leaving.filter(|leaving| *leaving > at).fold(end, u64::min);
+        let running = self.fills.iter().map(|fill| fill.at).filter(|other| *other <= at);
+        running.fold(start, u64::max).min(at)..end
+    }
+}
+
+impl ActiveReader {
+    /// Notes that it reads the byte `at`, and returns why the fill that it waited for has failed. A
+    /// disk that takes nothing is not tried again for it.
+    fn turn_to(&mut self, at: u64, is_missing: bool) -> Option<CacheError> {
+        self.waits_for = is_missing.then_some(at);
+        let is_of_disk = |error: &CacheError| {
+            matches!(error.kind(), CacheErrorKind::NoRoom | CacheErrorKind::Disk)
+        };
+        if !is_missing && !self.failure.as_ref().is_some_and(is_of_disk) {
+            self.failure = None;
+        }
+        self.failure.clone()
+    }
+}
+
+/// Fills start and end at multiples of this, unless a hole is smaller.
+const FILL_ALIGNMENT: u64 = 1 << 20;
+
+/// The maximum read-ahead for sequential readers, in bytes.
+const MAX_AHEAD: u64 = 64 << 20;
+
+/// The maximum number of fills of one object at a time.
+const MAX_FILLS: usize = 8;
