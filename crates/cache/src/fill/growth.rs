@@ -13,11 +13,13 @@ use crate::version::ObjectVersion;
 
 /// A body that goes to the disk.
 pub(super) struct Growth {
+    /// The number of its fill.
+    id: u64,
     /// The connection from which it comes; `None` if it goes past the disk, or was stopped.
     origin: Option<TcpStream>,
     /// Whether its length is known, so that it has its room already.
     has_len: bool,
-    /// The time since which no client reads it while others wait.
+    /// The time since which no client reads it, or comes to it next, while others wait.
     unread_since: Option<Instant>,
     /// The offset up to which the room suffices.
     until: u64,
@@ -31,8 +33,9 @@ pub(super) struct Growth {
 
 impl Growth {
     /// Begins at this offset.
-    pub(super) fn new(start: u64, origin: Option<TcpStream>, has_len: bool) -> Self {
+    pub(super) fn new(id: u64, start: u64, origin: Option<TcpStream>, has_len: bool) -> Self {
         Self {
+            id,
             origin,
             has_len,
             unread_since: None,
@@ -53,7 +56,8 @@ impl Growth {
         version: &ObjectVersion,
     ) {
         let Some(origin) = &self.origin else { return };
-        if version.readers() > 0 || !shared.is_crowded() {
+        let is_crowded = shared.is_crowded() || version.is_crowded();
+        if !is_crowded || version.is_read(self.id) {
             self.unread_since = None;
         } else {
             // A client that has just got the head is about to read.

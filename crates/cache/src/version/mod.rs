@@ -114,6 +114,16 @@ impl ObjectVersion {
         lock(&self.state).readers.len()
     }
 
+    /// Returns whether a reader reads what a fill brings, or comes to it next.
+    pub(crate) fn is_read(&self, fill: u64) -> bool {
+        lock(&self.state).is_read(fill)
+    }
+
+    /// Returns whether a reader waits for a fill to end, so that its own can begin.
+    pub(crate) fn is_crowded(&self) -> bool {
+        lock(&self.state).is_crowded()
+    }
+
     /// Adds a reader; returns its number. All bytes of the file stay until the reader leaves,
     /// unless [`pin`](Self::pin) limits what it reads.
     pub(crate) fn enter(&self) -> u64 {

@@ -38,8 +38,10 @@ pub(super) struct ActiveReader {
     number: u64,
     /// The bytes that it may read, which stay in the file.
     pub(super) pin: Range<u64>,
-    /// The missing byte that it waits for.
-    waits_for: Option<u64>,
+    /// What it has still to read of its part, since it last asked; `None` before.
+    rest: Option<Range<u64>>,
+    /// Whether it waits for the first byte of that.
+    is_waiting: bool,
     /// Why the fill that it waited for has failed.
     failure: Option<CacheError>,
 }
@@ -67,7 +69,13 @@ impl VersionState {
         self.next_reader += 1;
         let number = self.next_reader;
         let pin = 0..u64::MAX;
-        self.readers.push(ActiveReader { number, pin, waits_for: None, failure: None });
+        self.readers.push(ActiveReader {
+            number,
+            pin,
+            rest: None,
+            is_waiting: false,
+            failure: None,
+        });
         number
     }
 
@@ -91,7 +99,7 @@ impl VersionState {
     pub(super) fn step(&mut self, number: u64, at: u64, end: u64, waker: &Waker) -> ReadStep {
         let present = self.present.end_of(at);
         let is_missing = present.is_none();
-        let failure = self.reader(number).and_then(|reader| reader.turn_to(at, is_missing));
+        let failure = self.reader(number).and_then(|reader| reader.turn_to(at..end, is_missing));
         if let Some(present) = present {
             return ReadStep::Available(present.min(end));
         }
@@ -140,7 +148,8 @@ impl VersionState {
         let fill = self.fills.swap_remove(index);
         let has_one_fill = self.has_one_fill();
         for reader in &mut self.readers {
-            if error.is_some() && reader.waits_for.is_some_and(|at| fill.brings(at, has_one_fill)) {
+            if error.is_some() && reader.waits_for().is_some_and(|at| fill.brings(at, has_one_fill))
+            {
                 reader.failure.clone_from(&error);
             }
         }
@@ -162,6 +171,28 @@ impl VersionState {
             || self.fills.iter().any(is_filled)
             || self.leaving.is_some()
             || (self.is_busy() && self.present.count_in(range) == self.present.count())
+    }
+
+    /// Returns whether a reader reads what a fill brings, or comes to it next.
+    pub(super) fn is_read(&self, id: u64) -> bool {
+        let is_only = self.has_one_fill() || self.len.is_none();
+        let Some(fill) = self.fills.iter().find(|fill| fill.id == id && !is_only) else {
+            return !self.readers.is_empty();
+        };
+        self.readers.iter().any(|reader| {
+            // One that has just come may read any of it.
+            reader.rest.as_ref().is_none_or(|rest| {
+                let next = self.present.end_of(rest.start).unwrap_or(rest.start);
+                next < rest.end && fill.brings(next, false)
+            })
+        })
+    }
+
+    /// Returns whether a reader waits for another fill to end, so that its own can begin.
+    pub(super) fn is_crowded(&self) -> bool {
+        let is_coming = |at| self.fills.iter().any(|fill| fill.brings(at, self.has_one_fill()));
+        self.fills.len() >= MAX_FILLS
+            && self.readers.iter().filter_map(ActiveReader::waits_for).any(|at| !is_coming(at))
     }
 
     /// Registers a fill; returns its number.
@@ -198,10 +229,11 @@ impl VersionState {
 }
 
 impl ActiveReader {
-    /// Notes that it reads the byte `at`, and returns why the fill that it waited for has failed. A
-    /// disk that takes nothing is not tried again for it.
-    fn turn_to(&mut self, at: u64, is_missing: bool) -> Option<CacheError> {
-        self.waits_for = is_missing.then_some(at);
+    /// Notes what it reads next, and returns why the fill that it waited for has failed. A disk that
+    /// takes nothing is not tried again for it.
+    fn turn_to(&mut self, rest: Range<u64>, is_missing: bool) -> Option<CacheError> {
+        self.rest = Some(rest);
+        self.is_waiting = is_missing;
         let is_of_disk = |error: &CacheError| {
             matches!(error.kind(), CacheErrorKind::NoRoom | CacheErrorKind::Disk)
         };
@@ -209,6 +241,11 @@ impl ActiveReader {
             self.failure = None;
         }
         self.failure.clone()
+    }
+
+    /// Returns the byte that it waits for.
+    fn waits_for(&self) -> Option<u64> {
+        self.rest.as_ref().filter(|_| self.is_waiting).map(|rest| rest.start)
     }
 }
 
@@ -219,4 +256,4 @@ const FILL_ALIGNMENT: u64 = 1 << 20;
 const MAX_AHEAD: u64 = 64 << 20;
 
 /// The maximum number of fills of one object at a time.
-const MAX_FILLS: usize = 8;
+const MAX_FILLS: usize = 32;

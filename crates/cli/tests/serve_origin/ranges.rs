@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use crate::node::{Client, End, Node, Reply, until_stored};
 use crate::rig::noise;
@@ -107,6 +109,56 @@ fn a_fill_that_fails_elsewhere_ends_no_other_download() {
     slow.finish().is(200, &bytes);
 }
 
+/// What a client has left behind is on its way slowly.
+#[test]
+fn each_seek_of_a_client_is_answered() {
+    const SEEKS: usize = 40;
+    let object = Object::new(noise(2 * SEEKS * MIB), "a");
+    let gate = Gate::default();
+    let end = gate.clone();
+    let origin = Origin::new(move |request, sending| {
+        let (head, body) = object.answer(request);
+        sending.head(&head);
+        let (first, rest) = body.split_at(64 << 10);
+        sending.body(first);
+        for byte in rest.chunks(1).take_while(|_| !end.is_open()) {
+            sending.body(byte);
+            thread::sleep(Duration::from_millis(20));
+        }
+        sending.closes = true;
+    });
+    let node = Node::new(&origin.url(), &[]);
+    for seek in (0..SEEKS).rev() {
+        let start = 2 * seek * MIB;
+        let mut client = node.client("GET", "/a", &[&format!("Range: bytes={start}-")]);
+        client.read_body(1000);
+    }
+    gate.open();
+}
+
+#[test]
+fn many_clients_at_different_places_are_answered_at_once() {
+    const CLIENTS: usize = 20;
+    let object = Object::new(noise(2 * CLIENTS * MIB), "a");
+    let bytes = object.bytes.clone();
+    let (origin, gate) = Origin::holding(&object, 1000, |_| true);
+    let node = Node::new(&origin.url(), &[]);
+    let range = |number| 2 * number * MIB..(2 * number + 1) * MIB;
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|number| {
+            let Range { start, end } = range(number);
+            let line = format!("Range: bytes={start}-{}", end - 1);
+            let mut client = node.client("GET", "/a", &[&line]);
+            client.read_body(1000);
+            client
+        })
+        .collect();
+    gate.open();
+    for (number, client) in clients.into_iter().enumerate() {
+        client.finish().is(206, &bytes[range(number)]);
+    }
+}
+
 #[test]
 fn an_origin_without_ranges_is_read_from_the_start_once() {
     let object = Object::new(noise(12 * MIB), "a");
@@ -156,7 +208,7 @@ fn ranges_at_random_are_slices_of_the_object() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         usize::try_from(state >> 33).unwrap() % most
     };
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for _ in 0..60 {
             let start = next(object.bytes.len());
             let end = (start + 1 + next(3 * MIB)).min(object.bytes.len());

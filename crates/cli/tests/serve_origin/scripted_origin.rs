@@ -163,7 +163,11 @@ impl Gate {
         self.0.store(true, Ordering::Relaxed);
     }
 
+    pub fn is_open(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
     pub fn wait(&self) {
-        until("a gate", || self.0.load(Ordering::Relaxed));
+        until("a gate", || self.is_open());
     }
 }

@@ -317,7 +317,7 @@ impl Fill {
         let relay = self.writer.as_ref().map(|writer| Arc::clone(&writer.shared));
         let stream = self.writer.is_none().then(|| connection.stream().try_clone()).transpose();
         let stream = stream.map_err(|error| CacheErrorKind::Busy.with_source(error))?;
-        let mut growth = Growth::new(start, stream, self.rest.end != u64::MAX);
+        let mut growth = Growth::new(id, start, stream, self.rest.end != u64::MAX);
         let (mut notified, mut recorded) = (start, start);
         let mut notify = |at: u64, is_end: bool| {
             if let Some(relay) = &relay {
@@ -361,7 +361,9 @@ impl Fill {
             return Err(refused.into());
         }
         if growth.is_unread {
-            self.drop_incomplete(CacheErrorKind::Changed);
+            if version.readers() == 0 {
+                self.drop_incomplete(CacheErrorKind::Changed);
+            }
             return Ok(false);
         }
         received.outcome.map_err(|error| error_of(error, self.writer.is_some()))?;
@@ -371,8 +373,8 @@ impl Fill {
         }
     }
 
-    /// Returns whether the fill can stop: it has no readers, most bytes are still missing, and no
-    /// whole version waits for its end.
+    /// Returns whether the fill can stop: nobody reads what it brings, most bytes are still missing,
+    /// and no whole version waits for its end.
     fn may_stop(&self) -> bool {
         if self.writer.is_some() {
             return self.has_left();
@@ -381,7 +383,10 @@ impl Fill {
         let is_mostly_missing = self.version.count() < self.version.len().unwrap_or(0) / 2;
         let is_unneeded =
             !is_small && is_mostly_missing && !self.object.has_fallback(&self.version);
-        self.version.readers() == 0 && (self.version.broken().is_some() || is_unneeded)
+        match self.version.broken() {
+            Some(_) => self.version.readers() == 0,
+            None => is_unneeded && !self.version.is_read(self.id),
+        }
     }
 }
 
