@@ -4,16 +4,16 @@ use std::future::poll_fn;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker, ready};
 
 use underpass_engine::wait::lock;
 
 use crate::error::{CacheError, CacheErrorKind};
 use crate::fill::{self, Relay};
 use crate::object::CachedObject;
-use crate::shared::Shared;
+use crate::shared::{ClientLimits, Permit, Shared};
 use crate::store::{StoredUnit, is_divided};
 use crate::version::{ObjectVersion, ReadStep};
 
@@ -27,6 +27,8 @@ pub struct Reader {
     number: u64,
     /// The extent that was read last, by the offset of its start.
     extent: AtomicU64,
+    /// Whether it has got bytes, so that a refusal would cut its response.
+    has_begun: AtomicBool,
     cdn_loop: String,
     client: Option<IpAddr>,
     /// The relay of bytes that cannot be stored, if there is one.
@@ -44,7 +46,17 @@ impl Reader {
     ) -> Self {
         let number = version.enter();
         let extent = AtomicU64::new(u64::MAX);
-        Self { shared, object, version, number, extent, cdn_loop, client, relay: Mutex::new(relay) }
+        Self {
+            shared,
+            object,
+            version,
+            number,
+            extent,
+            has_begun: AtomicBool::new(false),
+            cdn_loop,
+            client,
+            relay: Mutex::new(relay),
+        }
     }
 
     /// Limits the reader to these bytes: other extents of a large object may be evicted.
@@ -120,56 +132,79 @@ impl Reader {
             return polled;
         }
         *relay = None;
-        match self.version.step(self.number, at, end, context.waker()) {
-            ReadStep::Available(end) => {
-                self.touch(at);
-                Poll::Ready(Ok(end))
-            }
-            ReadStep::Fail(error)
-                if matches!(error.kind(), CacheErrorKind::NoRoom | CacheErrorKind::Disk)
-                    && self.version.validator().is_some()
-                    && self.version.broken().is_none() =>
-            {
-                let started = match self.start_relay() {
-                    Ok(started) => relay.insert(started),
-                    Err(error) => return Poll::Ready(Err(error)),
-                };
-                let hole = at..self.version.hole_end(at, end);
-                started.poll(hole, context.waker()).unwrap_or(Poll::Ready(Ok(at)))
-            }
-            ReadStep::Fail(error) => Poll::Ready(Err(error)),
-            ReadStep::Wait => Poll::Pending,
-            ReadStep::StartFill(id, range) => {
-                let (shared, object) = (Arc::clone(&self.shared), Arc::clone(&self.object));
-                let (version, cdn_loop) = (Arc::clone(&self.version), self.cdn_loop.clone());
-                let is_begun = self.shared.clients.acquire(self.client).is_some_and(|permit| {
-                    self.shared.fills.run_for(permit.client(), move || {
-                        fill::fill_hole(&shared, &object, &version, id, range, &cdn_loop);
-                        drop(permit);
-                    })
-                });
-                if is_begun {
-                    return Poll::Pending;
+        loop {
+            let started = match self.version.step(self.number, at, end, context.waker()) {
+                ReadStep::Available(end) => {
+                    self.touch(at);
+                    self.has_begun.store(true, Ordering::Relaxed);
+                    return Poll::Ready(Ok(end));
                 }
-                // Other readers that wait for these bytes have permits of their own.
-                self.version.end_fill(id, None);
-                Poll::Ready(Err(CacheErrorKind::Busy.into()))
-            }
+                ReadStep::Fail(error)
+                    if matches!(error.kind(), CacheErrorKind::NoRoom | CacheErrorKind::Disk)
+                        && self.version.validator().is_some()
+                        && self.version.broken().is_none() =>
+                {
+                    let started = relay.insert(ready!(self.start_relay(context.waker()))?);
+                    let hole = at..self.version.hole_end(at, end);
+                    return started.poll(hole, context.waker()).unwrap_or(Poll::Ready(Ok(at)));
+                }
+                ReadStep::Fail(error) => return Poll::Ready(Err(error)),
+                ReadStep::Wait => return Poll::Pending,
+                ReadStep::StartFill(id, range) => {
+                    let started = self.start_fill(id, range, context.waker());
+                    if !matches!(started, Poll::Ready(Ok(()))) {
+                        // Other readers that wait for these bytes have permits of their own.
+                        self.version.end_fill(id, None);
+                    }
+                    started
+                }
+            };
+            // The next step waits for the fill.
+            ready!(started)?;
         }
     }
 
+    /// Starts a fill that was registered under this number.
+    fn start_fill(
+        &self,
+        id: u64,
+        range: Range<u64>,
+        waker: &Waker,
+    ) -> Poll<Result<(), CacheError>> {
+        let permit = ready!(self.permit(&self.shared.clients, waker))?;
+        let (shared, object) = (Arc::clone(&self.shared), Arc::clone(&self.object));
+        let (version, cdn_loop) = (Arc::clone(&self.version), self.cdn_loop.clone());
+        let is_begun = self.shared.fills.run_for(permit.client(), move || {
+            fill::fill_hole(&shared, &object, &version, id, range, &cdn_loop);
+            drop(permit);
+        });
+        Poll::Ready(if is_begun { Ok(()) } else { Err(CacheErrorKind::Busy.into()) })
+    }
+
     /// Starts a relay of bytes that cannot be stored.
-    fn start_relay(&self) -> Result<Relay, CacheError> {
+    fn start_relay(&self, waker: &Waker) -> Poll<Result<Relay, CacheError>> {
+        let permit = ready!(self.permit(&self.shared.relaying, waker))?;
         let (relay, writer) =
             Relay::new().map_err(|error| CacheErrorKind::Busy.with_source(error))?;
         let (shared, object) = (Arc::clone(&self.shared), Arc::clone(&self.object));
         let (version, cdn_loop) = (Arc::clone(&self.version), self.cdn_loop.clone());
-        let permit = self.shared.relaying.acquire(self.client).ok_or(CacheErrorKind::Busy)?;
         let job = move || {
             fill::relay(&shared, &object, &version, writer, None, &cdn_loop);
             drop(permit);
         };
-        if self.shared.relays.run(job) { Ok(relay) } else { Err(CacheErrorKind::Busy.into()) }
+        let is_begun = self.shared.relays.run(job);
+        Poll::Ready(if is_begun { Ok(relay) } else { Err(CacheErrorKind::Busy.into()) })
+    }
+
+    /// Counts one more job of the client. If it has too many, a reader whose response has begun waits
+    /// for one of them to end.
+    fn permit(&self, limits: &ClientLimits, waker: &Waker) -> Poll<Result<Permit, CacheError>> {
+        let has_begun = self.has_begun.load(Ordering::Relaxed);
+        match limits.acquire_or_wait(self.client, has_begun.then_some(waker)) {
+            Some(permit) => Poll::Ready(Ok(permit)),
+            None if has_begun => Poll::Pending,
+            None => Poll::Ready(Err(CacheErrorKind::Busy.into())),
+        }
     }
 }
 

@@ -3,15 +3,23 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
+use std::task::Waker;
 
 use underpass_engine::wait::lock;
 
 /// The number of jobs of each client, with a bound.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientLimits {
-    counts: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    jobs: Arc<Mutex<ClientJobs>>,
     /// The maximum for one client if the others have this many.
     max: fn(usize) -> usize,
+}
+
+#[derive(Debug, Default)]
+struct ClientJobs {
+    counts: HashMap<IpAddr, usize>,
+    /// What waits for a job to end.
+    waiting: Vec<Waker>,
 }
 
 /// A job of a client. Dropping it ends it.
@@ -22,18 +30,30 @@ impl ClientLimits {
     /// Lets each client have at most this many jobs that run or wait, if all others together have
     /// the number that is given to the function.
     pub(crate) fn new(max: fn(usize) -> usize) -> Self {
-        Self { counts: Arc::default(), max }
+        Self { jobs: Arc::default(), max }
     }
 
     /// Counts one more for a client; `None` if it has too many. What has no client has no bound.
     pub(crate) fn acquire(&self, client: Option<IpAddr>) -> Option<Permit> {
+        self.acquire_or_wait(client, None)
+    }
+
+    /// Does the same; with `None` the waker is called once a job has ended.
+    pub(crate) fn acquire_or_wait(
+        &self,
+        client: Option<IpAddr>,
+        waker: Option<&Waker>,
+    ) -> Option<Permit> {
         let Some(client) = client else { return Some(Permit(None)) };
-        let mut counts = lock(&self.counts);
-        let own = counts.get(&client).copied().unwrap_or_default();
-        if own >= (self.max)(counts.values().sum::<usize>() - own) {
+        let mut jobs = lock(&self.jobs);
+        let own = jobs.counts.get(&client).copied().unwrap_or_default();
+        if own >= (self.max)(jobs.counts.values().sum::<usize>() - own) {
+            let is_new = |waker: &&Waker| !jobs.waiting.iter().any(|it| it.will_wake(waker));
+            let waker = waker.filter(is_new).cloned();
+            jobs.waiting.extend(waker);
             return None;
         }
-        counts.insert(client, own + 1);
+        jobs.counts.insert(client, own + 1);
         Some(Permit(Some((self.clone(), client))))
     }
 }
@@ -48,13 +68,16 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         let Some((clients, client)) = &self.0 else { return };
-        let mut counts = lock(&clients.counts);
-        if let Some(count) = counts.get_mut(client) {
+        let mut jobs = lock(&clients.jobs);
+        if let Some(count) = jobs.counts.get_mut(client) {
             *count -= 1;
             if *count == 0 {
-                counts.remove(client);
+                jobs.counts.remove(client);
             }
         }
+        let waiting = std::mem::take(&mut jobs.waiting);
+        drop(jobs);
+        waiting.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -73,7 +96,7 @@ mod tests {
         permits.pop();
         assert!(clients.acquire(one).is_some());
         drop(permits);
-        assert!(lock(&clients.counts).is_empty());
+        assert!(lock(&clients.jobs).counts.is_empty());
     }
 
     #[test]

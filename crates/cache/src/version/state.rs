@@ -53,7 +53,7 @@ pub(crate) enum ReadStep {
     Available(u64),
     /// Wait: the reader is woken.
     Wait,
-    /// Start the fill of this number for this range, then wait.
+    /// Start the fill of this number for this range, then ask again.
     StartFill(u64, Range<u64>),
     /// The byte will not arrive.
     Fail(CacheError),
@@ -133,7 +133,6 @@ impl VersionState {
             if len < u64::MAX && self.fills.len() < MAX_FILLS {
                 let range = self.fetch_range(at, end.min(len), len);
                 let id = self.begin(range.start, Some(range.end));
-                self.wake_with(waker);
                 return ReadStep::StartFill(id, range);
             }
         }

@@ -97,6 +97,34 @@ fn a_client_without_a_place_resets_no_other_one() {
 }
 
 #[test]
+fn a_download_waits_for_a_place_in_the_middle() {
+    let object = Object::new(noise(24 << 20), "a");
+    let bytes = object.bytes.clone();
+    let gate = Gate::default();
+    let held = gate.clone();
+    let origin = Origin::new(move |request, sending| {
+        if request.path != "/a" {
+            held.wait();
+        }
+        object.send(request, sending);
+    });
+    let node = Node::new(&origin.url(), &["--trusted-proxy", "127.0.0.1"]);
+    // More than sockets take at once: the client comes to what is missing when it reads on.
+    let begin = 20 << 20;
+    node.range("/a", &format!("0-{}", begin - 1)).is(206, &bytes[..begin]);
+    let client = |path: &str| node.client("GET", path, &["X-Forwarded-For: 192.0.2.1"]);
+    let mut reader = client("/a");
+    reader.read_body(1);
+    let _stalled: Vec<_> = (0..80).map(|number| client(&format!("/stalled/{number}"))).collect();
+    let popular = || node.get("/.underpass/popular").body;
+    until("requests that wait", || popular().split(|byte| *byte == b'\n').count() > 81);
+    reader.read_body(begin);
+    assert_eq!(client("/other").finish().status, 503);
+    gate.open();
+    reader.finish().is(200, &bytes);
+}
+
+#[test]
 fn clients_get_what_has_come_and_one_request_serves_them_all() {
     let object = Object::new(noise(LEN), "a");
     let (origin, gate) = Origin::holding(&object, LEN / 2, |_| true);
