@@ -38,8 +38,9 @@ pub(crate) struct ObjectState {
     pub(crate) private_until: Option<Instant>,
     /// The time until which requests are relayed, because the quota has no space for the object.
     pub(crate) no_room_until: Option<Instant>,
-    /// The time until which the stale version is used, because the origin asks for a pause.
-    pub(crate) pause_until: Option<Instant>,
+    /// The time until which the stale version is used, because the origin asks for a pause or has
+    /// failed to send a new one, and how it has failed.
+    pub(crate) pause: Option<(Instant, CacheErrorKind)>,
     /// Whether the disk was checked for a stored version.
     pub(crate) is_loaded: bool,
     /// How often the fetch in progress was disregarded, as by a purge: it must not store what it

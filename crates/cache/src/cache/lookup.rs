@@ -115,9 +115,11 @@ impl Cache {
                 Use::WhileRevalidating => return LookupPlan::ServeAndRevalidate(current()),
                 _ => {}
             }
-            if lasts(state.pause_until) && self.shared.is_usable_on_error(&object.key, &current()) {
-                let detail = Some(CacheErrorKind::ServerError.label());
-                return LookupPlan::Serve { current: current(), detail };
+            let pause = state.pause.filter(|(until, _)| lasts(Some(*until)));
+            if let Some((_, why)) = pause
+                && self.shared.is_usable_on_error(&object.key, &current())
+            {
+                return LookupPlan::Serve { current: current(), detail: Some(why.label()) };
             }
         }
         match &state.pending {

@@ -214,7 +214,8 @@ impl Fetch<'_> {
             300..=399 if received.has_secrets => self.redirected(&received),
             429 | 500..=599 if current.is_some_and(|current| self.is_usable(current)) => {
                 let pause = retry_after.map(|asked| Instant::now() + asked.min(MAX_PAUSE));
-                self.object().state().pause_until = pause;
+                self.object().state().pause =
+                    pause.map(|until| (until, CacheErrorKind::ServerError));
                 self.handle_failure(
                     OriginFailure { error: CacheErrorKind::ServerError.into(), retry_after },
                     current,

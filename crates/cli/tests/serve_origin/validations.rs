@@ -129,3 +129,22 @@ fn a_version_that_may_be_used_stale_stays_until_another_one_is_whole() {
     until("the end of the fill", || node.metric("reserved_bytes") == 0);
     node.get("/a").is(200, &bytes);
 }
+
+#[test]
+fn a_client_gets_the_old_version_if_nothing_comes_of_the_new_one() {
+    let old = Object::new(b"hello".to_vec(), "old").with("Cache-Control: max-age=0");
+    let count = AtomicUsize::new(0);
+    let origin = Origin::new(move |request, sending| {
+        if count.fetch_add(1, Ordering::Relaxed) == 0 {
+            return old.send(request, sending);
+        }
+        sending.head("HTTP/1.1 200 OK\nETag: \"new\"\nContent-Length: 100");
+        sending.closes = true;
+    });
+    let node = Node::new(&origin.url(), &["--stale-if-error", "1d"]);
+    node.get("/a").is(200, b"hello");
+    until("a fill that has ended", || node.metric("reserved_bytes") == 0);
+    let stale = node.get("/a");
+    stale.is(200, b"hello");
+    assert!(stale.cache().contains("detail=origin-cut-off"), "{}", stale.cache());
+}

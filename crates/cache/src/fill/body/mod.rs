@@ -189,6 +189,10 @@ impl Fill {
         let kind = error.kind();
         self.error = Some(error);
         self.report_end();
+        if kind.is_transient() && self.object.has_fallback(&self.version) {
+            // Otherwise clients that have nothing yet would begin the same fill again.
+            self.object.state().pause = Some((Instant::now() + FALLBACK_TIME, kind));
+        }
         self.drop_incomplete(kind);
     }
 
@@ -439,6 +443,9 @@ const MAX_RETRY_WAIT: Duration = Duration::from_secs(30);
 
 /// The time for which a body without a length bypasses the disk after it proved too large for it.
 const TOO_LARGE_TIME: Duration = Duration::from_secs(600);
+
+/// The time for which a whole version is used after the fill of the one after it has failed.
+const FALLBACK_TIME: Duration = Duration::from_secs(1);
 
 /// A fill skips what another one has fetched if that is at least this many bytes.
 const MIN_SKIPPED: u64 = 8 << 20;
