@@ -15,7 +15,7 @@ pub(crate) type KeyDigest = [u8; 32];
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CacheKey {
     text: String,
-    fields: Vec<(String, String)>,
+    fields: Vec<(String, Option<String>)>,
     digest: KeyDigest,
 }
 
@@ -67,24 +67,28 @@ impl CacheKey {
         mut self,
         fields: impl Iterator<Item = (&'f str, Option<String>)>,
     ) -> Option<Self> {
-        let mut hash = Sha256::new_with_prefix(self.text.as_bytes());
-        let mut len = 0;
-        for (name, value) in fields {
+        self.fields = fields.map(|(name, value)| (name.to_owned(), value)).collect();
+        let len: usize = self.fields().map(|(name, value)| name.len() + value.len()).sum();
+        self.digest = self.digest_of(&self.text);
+        (len <= MAX_FIELDS_LEN).then_some(self)
+    }
+
+    fn digest_of(&self, text: &str) -> KeyDigest {
+        let mut hash = Sha256::new_with_prefix(text.as_bytes());
+        for (name, value) in &self.fields {
             // Neither is in a name or a value: no two keys have the same text.
             hash.update([b"\n", name.as_bytes()].concat());
             if let Some(value) = value {
                 hash.update([b"\r", value.as_bytes()].concat());
-                len += name.len() + value.len();
-                self.fields.push((name.to_owned(), value));
             }
         }
-        self.digest = hash.finalize().into();
-        (len <= MAX_FIELDS_LEN).then_some(self)
+        hash.finalize().into()
     }
 
     /// Returns the fields of clients that are sent to the origin.
     pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+        let fields = self.fields.iter();
+        fields.filter_map(|(name, value)| Some((name.as_str(), value.as_deref()?)))
     }
 
     /// Returns the path and query.
@@ -96,8 +100,7 @@ impl CacheKey {
     /// Returns the path and query with all characters of the path escaped that may be: the same
     /// text for all keys that name the same file to this node's rules.
     pub(crate) fn escaped(&self) -> Cow<'_, str> {
-        let end = self.text.find('?').unwrap_or(self.text.len());
-        let (path, query) = self.text.split_at(end);
+        let (path, query) = self.path_and_query();
         if !path.bytes().any(is_delimiter) {
             return Cow::Borrowed(&self.text);
         }
@@ -112,6 +115,32 @@ impl CacheKey {
         Cow::Owned(out)
     }
 
+    /// Returns the key and those of the same file as other programs write its path: with all
+    /// characters escaped that may be, with none, and with those that `encodeURIComponent` escapes.
+    pub(crate) fn spellings(&self) -> Vec<Self> {
+        let escaped = self.escaped();
+        let with = |plain: &[u8]| {
+            let (path, query) = escaped.split_at(escaped.find('?').unwrap_or(escaped.len()));
+            let plain = plain.iter().map(|byte| (encode_segment(&[*byte]), char::from(*byte)));
+            let path = plain.fold(path.to_owned(), |path, (escape, character)| {
+                path.replace(&*escape, character.encode_utf8(&mut [0; 4]))
+            });
+            path + query
+        };
+        let texts = [self.text.clone(), with(b""), with(DELIMITERS), with(b"!'()*")];
+        let mut keys: Vec<_> = texts
+            .into_iter()
+            .map(|text| Self { digest: self.digest_of(&text), fields: self.fields.clone(), text })
+            .collect();
+        keys.sort_by(|one, other| one.text.cmp(&other.text));
+        keys.dedup();
+        keys
+    }
+
+    fn path_and_query(&self) -> (&str, &str) {
+        self.text.split_at(self.text.find('?').unwrap_or(self.text.len()))
+    }
+
     /// Returns the digest that names the object on disk.
     pub(crate) fn digest(&self) -> &KeyDigest {
         &self.digest
@@ -124,9 +153,12 @@ impl fmt::Display for CacheKey {
     }
 }
 
+/// The characters that a part of a path may have as they are or escaped (RFC 3986 3.3).
+const DELIMITERS: &[u8] = b"!$&'()*+,:;=@";
+
 /// Returns whether a part of a path may have this character as it is or escaped (RFC 3986 3.3).
 fn is_delimiter(byte: u8) -> bool {
-    matches!(byte, b'!' | b'$' | b'&'..=b',' | b':' | b';' | b'=' | b'@')
+    DELIMITERS.contains(&byte)
 }
 
 /// The maximum length of a key in bytes.

@@ -28,17 +28,20 @@ impl Cache {
         self.shared.counters()
     }
 
-    /// Removes an object; returns whether there was one. Waits until that is on the disk.
+    /// Removes an object, also under other spellings of its path; returns whether there was one.
+    /// Waits until that is on the disk.
     ///
     /// # Errors
     ///
     /// If it cannot be removed from the disk for good: a later process may use it again.
     pub fn purge(&self, key: &CacheKey) -> io::Result<bool> {
-        let object = self.shared.object(key);
-        object.purge();
-        let was_there = self.shared.remove(key.digest())?;
-        // It may have been evicted a moment ago, and an eviction is not synced.
-        self.shared.folder.sync_removal(key.digest())?;
+        let mut was_there = false;
+        for key in key.spellings() {
+            self.shared.object(&key).purge();
+            was_there |= self.shared.remove(key.digest())?;
+            // It may have been evicted a moment ago, and an eviction is not synced.
+            self.shared.folder.sync_removal(key.digest())?;
+        }
         Ok(was_there)
     }
 

@@ -52,6 +52,23 @@ fn what_is_declared_stale_is_validated_even_after_a_restart() {
 }
 
 #[test]
+fn a_purge_removes_a_file_however_its_path_is_written() {
+    let origin = hello();
+    let node = Node::new(&origin.url(), &["--vary-on", "X-Kind"]);
+    let spellings = ["/a(b)&c", "/a%28b%29%26c", "/a(b)%26c"];
+    for purged in spellings {
+        spellings.iter().for_each(|path| node.get(path).is(200, b"hello"));
+        assert_eq!(node.ask("PURGE", purged, &[]).status, 200);
+        for path in spellings {
+            let reply = node.ask("HEAD", path, &[]);
+            assert!(!reply.cache().contains("hit"), "{purged} {path}: {}", reply.cache());
+        }
+        assert_eq!(node.ask("PURGE", purged, &[]).status, 200);
+        assert_eq!(node.ask("PURGE", purged, &[]).status, 404);
+    }
+}
+
+#[test]
 fn errors_are_declared_stale_too() {
     let origin = Origin::new(|_, sending| sending.answer("HTTP/1.1 404 No", b"words"));
     // They would be believed for ten seconds; on a slow machine that passes.
