@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -178,6 +179,8 @@ impl ObjectState {
 pub(crate) struct PendingOutcome<T> {
     /// The newest expiry that was declared before it began.
     pub(crate) epoch: u64,
+    /// Whether the origin was asked about a stale version.
+    pub(crate) is_validation: AtomicBool,
     state: Mutex<PendingState<T>>,
 }
 
@@ -215,7 +218,8 @@ pub(crate) enum FetchOutcome {
 
 impl<T: Clone> PendingOutcome<T> {
     pub(crate) fn new(epoch: u64) -> Self {
-        Self { epoch, state: Mutex::new(PendingState { outcome: None, wakers: Vec::new() }) }
+        let state = Mutex::new(PendingState { outcome: None, wakers: Vec::new() });
+        Self { epoch, is_validation: AtomicBool::new(false), state }
     }
 
     /// Ends the fetch; the first outcome counts.

@@ -1,6 +1,7 @@
 //! Finds objects: decides whether the state of one answers a request, or waits for a fetch.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use underpass_protocol::caching::{CacheStatus, Forward, Use};
@@ -31,7 +32,8 @@ impl Cache {
                 Counters::add(&self.shared.counters.collapsed, 1);
             }
             let outcome = pending.outcome().await;
-            let wait = FetchWait { is_own, is_collapsed };
+            let is_stale = pending.is_validation.load(Ordering::Relaxed);
+            let wait = FetchWait { is_own, is_collapsed, is_stale };
             if let Some(found) = self.resolve(&object, outcome, wait, request) {
                 return found;
             }
@@ -177,8 +179,9 @@ impl Cache {
         wait: FetchWait,
         request: &ObjectRequest,
     ) -> Option<Lookup> {
-        let FetchWait { is_own, is_collapsed } = wait;
-        let forwarded = |forward, status| CacheStatus {
+        let FetchWait { is_own, is_collapsed, is_stale } = wait;
+        let forward = if is_stale { Forward::Stale } else { Forward::UriMiss };
+        let forwarded = |status| CacheStatus {
             forward: Some(forward),
             forward_status: status,
             is_collapsed,
@@ -192,19 +195,19 @@ impl Cache {
                 if !is_stored && !is_own {
                     return None;
                 }
-                let cache = CacheStatus { is_stored, ..forwarded(Forward::UriMiss, Some(status)) };
+                let cache = CacheStatus { is_stored, ..forwarded(Some(status)) };
                 entry(current, cache)
             }
             FetchOutcome::Relayed(..) if !is_own => return None,
             FetchOutcome::Relayed(current, status, relay_slot) => {
-                let cache = forwarded(Forward::UriMiss, Some(status)).relayed();
+                let cache = forwarded(Some(status)).relayed();
                 let mut entry = self.entry(object, current, cache, request);
                 entry.relay_slot = Some(relay_slot);
                 Lookup::Entry(entry)
             }
             FetchOutcome::Valid(current, status) => {
                 let cache =
-                    CacheStatus { is_stored: true, ..forwarded(Forward::Stale, Some(status)) };
+                    CacheStatus { is_stored: true, is_confirmed: true, ..forwarded(Some(status)) };
                 entry(current, cache)
             }
             FetchOutcome::Stale(current, error) => {
@@ -214,12 +217,12 @@ impl Cache {
             }
             FetchOutcome::Response(response) if !is_own && !response.is_for_all => return None,
             FetchOutcome::Response(response) => {
-                let cache = forwarded(Forward::UriMiss, Some(response.status));
+                let cache = forwarded(Some(response.status));
                 Lookup::Response { response, cache }
             }
             FetchOutcome::Failed(error, retry_after) => {
                 let detail = Some(error.kind().label());
-                let cache = CacheStatus { detail, ..forwarded(Forward::UriMiss, None) };
+                let cache = CacheStatus { detail, ..forwarded(None) };
                 Lookup::Failed { error, retry_after, cache }
             }
         })
@@ -233,6 +236,8 @@ struct FetchWait {
     is_own: bool,
     /// Whether the request has waited for that of another one.
     is_collapsed: bool,
+    /// Whether the origin was asked about a stale version.
+    is_stale: bool,
 }
 
 /// The way to answer a request.

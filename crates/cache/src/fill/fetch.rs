@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -40,7 +41,10 @@ pub(crate) fn fetch(
     let body = Cell::new(None);
     let fetch = Fetch { shared, guard, wanted, requested, purges, has_no_ranges, body };
     match guard.object.current().filter(|current| current.broken().is_none()) {
-        Some(current) => fetch.validate(&current),
+        Some(current) => {
+            guard.pending.is_validation.store(true, Ordering::Relaxed);
+            fetch.validate(&current);
+        }
         None => fetch.fetch_new(wanted.range.clone().map(|range| (range.start, Some(range.end)))),
     }
     fetch.body.take()

@@ -148,3 +148,27 @@ fn a_client_gets_the_old_version_if_nothing_comes_of_the_new_one() {
     stale.is(200, b"hello");
     assert!(stale.cache().contains("detail=origin-cut-off"), "{}", stale.cache());
 }
+
+#[test]
+fn a_stale_version_that_has_changed_was_stale() {
+    let count = AtomicUsize::new(0);
+    let origin = Origin::new(move |request, sending| {
+        let tag = count.fetch_add(1, Ordering::Relaxed).to_string();
+        let object = Object::new(b"hello".to_vec(), &tag).with("Cache-Control: max-age=0");
+        match tag.as_str() {
+            "0" | "1" => object.send(request, sending),
+            _ => sending.answer("HTTP/1.1 404 No", b""),
+        }
+    });
+    let node = Node::new(&origin.url(), &[]);
+    for (status, expected) in [(200, "fwd=uri-miss"), (200, "fwd=stale"), (404, "fwd=stale")] {
+        let reply = node.get("/a");
+        assert_eq!(reply.status, status);
+        let expected = format!("underpass; {expected}; fwd-status={status};");
+        assert!(format!("{};", reply.cache()).starts_with(&expected), "{}", reply.cache());
+        until("a fill that has ended", || node.metric("reserved_bytes") == 0);
+    }
+    let log = node.log();
+    let [_, changed, _] = log.as_slice() else { panic!("{log:?}") };
+    assert_eq!((&changed["cache"], &changed["origin_bytes"]), (&"stale".into(), &5.into()));
+}

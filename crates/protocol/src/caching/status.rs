@@ -24,6 +24,8 @@ pub struct CacheStatus {
     pub ttl: Option<i64>,
     /// Whether the origin's answer is stored.
     pub is_stored: bool,
+    /// Whether the origin has confirmed what was stored.
+    pub is_confirmed: bool,
     /// Whether the response was passed on because there was no room for it.
     pub is_relayed: bool,
     /// Whether one request to the origin served several clients.
@@ -39,6 +41,16 @@ impl CacheStatus {
         let forward = self.forward.or(Some(Forward::Partial));
         let detail = self.detail.or(Some("no-room"));
         Self { forward, is_stored: false, is_relayed: true, detail, ..self }
+    }
+
+    /// Returns whether the origin sends the response, of which nothing was stored before.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        match self.forward {
+            None | Some(Forward::Partial) => false,
+            Some(Forward::UriMiss) => true,
+            Some(Forward::Stale) => !self.is_confirmed,
+        }
     }
 
     /// Returns the word for the log: `hit`, `miss`, `partial` or `stale`.

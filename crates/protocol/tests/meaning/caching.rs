@@ -222,6 +222,7 @@ fn the_field_says_what_happened() {
         forward: Some(Forward::UriMiss),
         forward_status: Some(200),
         is_stored: true,
+        is_confirmed: false,
         is_relayed: false,
         is_collapsed: true,
         detail: Some("x"),
@@ -229,6 +230,9 @@ fn the_field_says_what_happened() {
     };
     let text = "underpass; fwd=uri-miss; fwd-status=200; stored; collapsed; detail=x";
     assert_eq!(miss.to_string(), text);
+    let changed = CacheStatus { forward: Some(Forward::Stale), ..miss };
+    let confirmed = CacheStatus { is_confirmed: true, ..changed };
+    assert_eq!([miss, changed, confirmed, hit].map(|it| it.is_new()), [true, true, false, false]);
     let relayed = hit.relayed();
     assert_eq!(relayed.to_string(), "underpass; fwd=partial; ttl=30; stored=?0; detail=no-room");
     assert_eq!(relayed.label(), "partial");

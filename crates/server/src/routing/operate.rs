@@ -5,7 +5,6 @@ use std::fmt::Write;
 use tokio::task::spawn_blocking;
 use underpass_cache::{Cache, CacheEntry, CacheError, CacheErrorKind, Lookup, ObjectRequest};
 use underpass_observe::transfers::CacheRow;
-use underpass_protocol::caching::Forward;
 use underpass_protocol::request::target::Target;
 use underpass_protocol::response::head::PLAIN_TEXT;
 
@@ -128,9 +127,9 @@ async fn fetch(entry: &CacheEntry, from: u64, to: u64) -> Result<u64, CacheError
         reader.narrow(&(from..to.min(len)));
     }
     // The answer that has just begun to come was begun for this request.
-    let present = match entry.cache.forward {
-        Some(Forward::UriMiss) => 0,
-        _ => entry.present(&(from..to)),
+    let present = match entry.cache.is_new() {
+        true => 0,
+        false => entry.present(&(from..to)),
     };
     let mut at = from;
     while at < to {

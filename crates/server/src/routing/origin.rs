@@ -186,9 +186,9 @@ async fn serve(
     let body = cached_body(ctx, &mut plan, reader, entry);
     let mut origin_bytes = 0;
     if let Some(body) = &body {
-        origin_bytes = match entry.cache.forward {
-            Some(Forward::UriMiss) => u64::MAX,
-            _ => body.missing_bytes(entry),
+        origin_bytes = match entry.cache.is_new() {
+            true => u64::MAX,
+            false => body.missing_bytes(entry),
         };
         body.first_byte().await?;
     }
