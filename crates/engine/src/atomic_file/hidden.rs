@@ -18,7 +18,7 @@ use rustix::path::Arg;
 use rustix::process::geteuid;
 
 use super::Existing;
-use super::name::{hidden_name, number_of_hidden};
+use super::name::{fingerprint, hidden_name, number_of_hidden};
 use crate::integrity::{FileId, is_file};
 
 /// Locks a file or folder with a hidden name for this process, until its descriptor is closed,
@@ -70,9 +70,11 @@ pub(super) fn create(
     folder: &OwnedFd,
     name: &OsStr,
     mode: Mode,
+    is_sparing: bool,
 ) -> Result<(OwnedFd, OsString), Errno> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
-    claim(folder, name, geteuid().as_raw(), |hidden| {
+    let owner = Some(geteuid().as_raw()).filter(|_| !is_sparing);
+    claim(folder, name, owner, |hidden| {
         let file = openat(folder, hidden, flags, mode)?;
         // Another process may have removed it as a leftover before it was locked.
         if try_lock(&file, folder, hidden) { Ok(file) } else { Err(Errno::EXIST) }
@@ -120,6 +122,19 @@ pub(super) fn open_or_create(
 ///
 /// As open(2).
 pub fn is_ours(file: impl AsFd, folder: &OwnedFd) -> Result<bool, Errno> {
+    was_made_with(file, folder, 0o666)
+}
+
+/// Returns the same of what was made for this user alone, whatever the umask.
+///
+/// # Errors
+///
+/// As open(2).
+pub fn is_ours_alone(file: impl AsFd, folder: &OwnedFd) -> Result<bool, Errno> {
+    was_made_with(file, folder, 0o600)
+}
+
+fn was_made_with(file: impl AsFd, folder: &OwnedFd, mode: u32) -> Result<bool, Errno> {
     let stat = fstat(file)?;
     if is_file(&stat) && stat.st_nlink > 1 {
         return Ok(false);
@@ -128,22 +143,18 @@ pub fn is_ours(file: impl AsFd, folder: &OwnedFd) -> Result<bool, Errno> {
     if stat.st_uid == geteuid().as_raw() && for_others == 0 {
         return Ok(true);
     }
-    let new = new_file(folder)?;
+    let new = new_file(folder, mode)?;
     Ok(stat.st_uid == new.st_uid && for_others & !new.st_mode == 0)
 }
 
-/// Returns the owner that the file system gives to what this process makes in a folder.
+/// Makes a file with this mode in a folder, removes it, and returns what it was: which owner and
+/// permissions the file system gives to what this process makes there.
 ///
 /// # Errors
 ///
 /// As open(2).
-pub fn owner_of_new(folder: &OwnedFd) -> Result<u32, Errno> {
-    Ok(new_file(folder)?.st_uid)
-}
-
-/// Makes a file in a folder, removes it, and returns what it was.
-fn new_file(folder: &OwnedFd) -> Result<Stat, Errno> {
-    let (made, hidden) = create(folder, OsStr::new("owner"), Mode::from_raw_mode(0o666))?;
+pub fn new_file(folder: &OwnedFd, mode: u32) -> Result<Stat, Errno> {
+    let (made, hidden) = create(folder, OsStr::new("owner"), Mode::from_raw_mode(mode), true)?;
     let stat = fstat(&made);
     unlinkat(folder, &hidden, AtFlags::empty())?;
     stat
@@ -164,14 +175,19 @@ pub fn is_of_stranger(file: &Stat, folder: impl AsFd) -> bool {
 /// # Errors
 ///
 /// `EPERM` where it could not be renamed, and as linkat(2).
-pub(super) fn name(file: &File, folder: &OwnedFd, name: &OsStr) -> Result<OsString, Errno> {
+pub(super) fn name(
+    file: &File,
+    folder: &OwnedFd,
+    name: &OsStr,
+    is_sparing: bool,
+) -> Result<OsString, Errno> {
     if only_adds(folder) {
         return Err(Errno::PERM);
     }
     // No other process can have locked a file that has no name.
     let _ = flock(file, FlockOperation::NonBlockingLockExclusive);
     // The one that a killed process has left has its owner, too.
-    let owner = fstat(file)?.st_uid;
+    let owner = Some(fstat(file)?.st_uid).filter(|_| !is_sparing);
     Ok(claim(folder, name, owner, |hidden| link(file, folder, hidden))?.1)
 }
 
@@ -195,24 +211,27 @@ pub(super) fn rename(
     folder: &OwnedFd,
     from: &OsStr,
     name: &OsStr,
+    is_sparing: bool,
 ) -> Result<OsString, Errno> {
-    let owner = fstat(file)?.st_uid;
+    let owner = Some(fstat(file)?.st_uid).filter(|_| !is_sparing);
     Ok(claim(folder, name, owner, |hidden| rename_new(folder, from, folder, hidden))?.1)
 }
 
 /// Calls `make` with hidden names until one is free, and removes leftovers of this user or of
-/// `owner` on the way.
+/// `owner` on the way, if there is one.
 fn claim<T>(
     folder: &OwnedFd,
     name: &OsStr,
-    owner: u32,
+    owner: Option<u32>,
     mut make: impl FnMut(&OsStr) -> Result<T, Errno>,
 ) -> Result<(T, OsString), Errno> {
     let first = number_of(folder)?;
     for attempt in 0..MAX_ATTEMPTS {
         let hidden = hidden_name(name, Some(first.wrapping_add(attempt)));
         let mut made = make(&hidden);
-        if matches!(made, Err(Errno::EXIST)) && remove_left_over(folder, &hidden, owner) {
+        if matches!(made, Err(Errno::EXIST))
+            && owner.is_some_and(|owner| remove_left_over(folder, &hidden, owner))
+        {
             made = make(&hidden);
         }
         match made {
@@ -223,15 +242,15 @@ fn claim<T>(
     Err(Errno::EXIST)
 }
 
-/// Returns the number of the first hidden name in a folder, which tells where it was made. The
-/// device has another number each time that it is mounted.
+/// Returns the number of the first hidden name in a folder, which tells where it was made: folders
+/// that were made one after the other have no numbers one after the other. That of their device is
+/// not in them, as it may change with each mount.
 ///
 /// # Errors
 ///
 /// As fstat(2).
 pub fn number_of(folder: impl AsFd) -> Result<u32, Errno> {
-    let stat = fstat(folder)?;
-    Ok((stat.st_ino ^ (stat.st_ino >> 32)) as u32)
+    Ok(fingerprint(&fstat(folder)?.st_ino.to_be_bytes()) as u32)
 }
 
 /// Removes a leftover: a file of this user or of `owner` with this hidden name, which was made in

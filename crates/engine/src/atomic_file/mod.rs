@@ -31,8 +31,8 @@ use crate::integrity::{FileId, mtime, reopen};
 pub use case::{fold_case, ignores_case, listed_name};
 pub use follow::follow;
 pub use hidden::{
-    is_of_stranger, is_ours, number_of, only_adds, owner_of_new, remove_left_over, rename_new,
-    try_lock,
+    is_of_stranger, is_ours, is_ours_alone, new_file, number_of, only_adds, remove_left_over,
+    rename_new, try_lock,
 };
 pub use name::{
     MAX_NAME, beginning, fingerprint, folder_of, hidden_name, name_of_hidden, names_folder,
@@ -78,6 +78,8 @@ pub struct AtomicFile {
     hidden: Option<OsString>,
     /// Whether the file keeps the hidden name if it is never committed.
     is_kept: bool,
+    /// Whether no leftover of an earlier process is removed.
+    is_sparing: bool,
     /// Whether the file is synced to the disk before it gets its name, and the folder afterwards.
     is_durable: bool,
     /// Whether the descriptor for writing is closed, which has shown the errors of all writes.
@@ -108,6 +110,19 @@ impl AtomicFile {
     ///
     /// As open(2).
     pub fn create_in(folder: OwnedFd, name: &OsStr, mode: u32) -> io::Result<Self> {
+        Self::create_with(folder, name, mode, false)
+    }
+
+    /// Creates the file as [`create_in`](Self::create_in) does, and is [`sparing`](Self::sparing).
+    ///
+    /// # Errors
+    ///
+    /// As open(2).
+    pub fn create_sparing(folder: OwnedFd, name: &OsStr, mode: u32) -> io::Result<Self> {
+        Self::create_with(folder, name, mode, true)
+    }
+
+    fn create_with(folder: OwnedFd, name: &OsStr, mode: u32, is_sparing: bool) -> io::Result<Self> {
         let name = name.to_owned();
         let mode = Mode::from_raw_mode(mode);
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
@@ -115,13 +130,23 @@ impl AtomicFile {
             Ok(file) => (file, None),
             // The file system or the kernel has no unnamed files.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {
-                let (file, hidden) = hidden::create(&folder, &name, mode)?;
+                let (file, hidden) = hidden::create(&folder, &name, mode, is_sparing)?;
                 (file, Some(hidden))
             }
             Err(errno) => return Err(errno.into()),
         };
         let file = file.into();
-        Ok(Self::new(file, folder, name, hidden))
+        let mut new_file = Self::new(file, folder, name, hidden);
+        new_file.is_sparing = is_sparing;
+        Ok(new_file)
+    }
+
+    /// Removes no leftover of an earlier process to get a hidden name: what has one in the folder
+    /// may be an entry that is copied.
+    #[must_use]
+    pub fn sparing(mut self) -> Self {
+        self.is_sparing = true;
+        self
     }
 
     /// Creates or continues a file that outlives this process under the name `partial` until it
@@ -145,8 +170,8 @@ impl AtomicFile {
     }
 
     fn new(file: File, folder: OwnedFd, name: OsString, hidden: Option<OsString>) -> Self {
-        let (is_kept, is_durable, has_ended_writes) = (false, false, false);
-        Self { file, folder, name, hidden, is_kept, is_durable, has_ended_writes }
+        let (is_kept, is_sparing, is_durable, has_ended_writes) = (false, false, false, false);
+        Self { file, folder, name, hidden, is_kept, is_sparing, is_durable, has_ended_writes }
     }
 
     /// Gives an unnamed file a name under which it outlives this process, so that
@@ -192,7 +217,8 @@ impl AtomicFile {
     /// As rename(2); the file then has the name that it had, and is kept.
     pub fn end_partial(&mut self) -> io::Result<()> {
         if let Some(hidden) = self.hidden.as_mut().filter(|_| self.is_kept) {
-            *hidden = hidden::rename(&self.file, &self.folder, hidden, &self.name)?;
+            let (file, folder) = (&self.file, &self.folder);
+            *hidden = hidden::rename(file, folder, hidden, &self.name, self.is_sparing)?;
             self.is_kept = false;
         }
         Ok(())
@@ -321,7 +347,7 @@ impl AtomicFile {
         self.settle(self.is_durable)?;
         let hidden = match self.hidden.take() {
             Some(hidden) => hidden,
-            None => hidden::name(&self.file, &self.folder, &self.name)?,
+            None => hidden::name(&self.file, &self.folder, &self.name, self.is_sparing)?,
         };
         self.hidden = Some(hidden.clone());
         let renamed = rename(self.folder.as_fd(), &hidden, &self.name)?;
@@ -342,7 +368,7 @@ impl AtomicFile {
                 // An unnamed file can only be linked to a free name, and only a rename replaces.
                 match hidden::link(&self.file, folder, &self.name) {
                     Err(Errno::EXIST) => {
-                        let hidden = hidden::name(&self.file, folder, &self.name)?;
+                        let hidden = hidden::name(&self.file, folder, &self.name, self.is_sparing)?;
                         self.hidden = Some(hidden.clone());
                         renameat(folder, &hidden, folder, &self.name)?;
                     }
