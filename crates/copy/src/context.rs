@@ -65,6 +65,8 @@ pub(crate) struct CopyContext<'a> {
     remembers: AtomicBool,
     /// The id of this run of the machine, if that matters and is known.
     pub(crate) boot: Option<String>,
+    /// Whether what has a hidden name may be an entry that this run copies.
+    pub(crate) is_sparing: bool,
     /// The hidden names that this run uses.
     pub(crate) hidden_names: HiddenNamesInUse,
     /// The remembered copies, without names.
@@ -133,6 +135,7 @@ impl<'a> CopyContext<'a> {
             observer,
             cancel,
             jobs: 1,
+            is_sparing: true,
             levels: usize::MAX,
             skipped: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
@@ -325,7 +328,7 @@ impl<'a> CopyContext<'a> {
         let mut folder = Arc::clone(folder);
         while folder.all.fetch_sub(1, Ordering::AcqRel) == 1 {
             if folder.origin != DirOrigin::Fresh && self.is_complete() {
-                merge::sweep(&self.settings, &folder, |name| {
+                merge::sweep(&self.settings, &self.hidden_names, &folder, |name| {
                     statat(&folder.source, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
                 });
             }

@@ -131,6 +131,10 @@ fn copy_plan(
     let max_open_files = settings.max_open_files;
     let mut context = CopyContext::new(settings, observer, cancel);
     (context.levels, context.jobs) = context::levels_and_jobs(max_open_files, jobs);
+    // What is left by a copy that removes nothing on its way is swept up in the end.
+    context.is_sparing = context.settings.recursive
+        || context.settings.resume
+        || plan.rounds.iter().flatten().any(|entry| hidden_names::is_hidden(entry.target()));
     if plan.rounds.len() > 1 {
         context.begin_to_remember();
     }
@@ -167,7 +171,7 @@ fn copy_rounds(context: &CopyContext<'_>, mut plan: CopyPlan) -> CopyTotals {
         work(context, jobs, &mut totals);
     }
     if sweeps && context.is_complete() {
-        merge::sweep(&context.settings, &top, |name| {
+        merge::sweep(&context.settings, &context.hidden_names, &top, |name| {
             named.iter().any(|each| each.as_c_str() == name)
         });
     }
@@ -220,6 +224,7 @@ fn begin(context: &CopyContext<'_>, plan: CopyPlan, is_alone: bool) -> Arc<DirPa
         stat: None,
         origin: DirOrigin::Existing,
         is_trusted: false,
+        is_closed: false,
         device: None,
         made: DirOrigin::Existing.nothing_made().filter(|_| !is_alone),
         own: AtomicUsize::new(1),

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{XattrFlags, getxattr, setxattr};
-use underpass_engine::atomic_file::hidden_name;
+use underpass_engine::atomic_file::{hidden_name, number_of};
 use underpass_testkit::{is_root, skip};
 
 use crate::bytes::traced_in;
@@ -145,6 +145,49 @@ fn a_file_that_is_called_like_the_part_of_another_is_none() {
         assert!(fs::read(&copy).unwrap() == other, "{words:?}");
         assert!(!has_mark(&copy) && !has_mark(&at("k/large")), "{words:?}");
     }
+}
+
+#[test]
+fn an_entry_that_is_called_like_a_leftover_is_copied() {
+    let here = folder();
+    let at = |path: &str| here.path().join(path);
+    for path in ["s", "k", "t"] {
+        fs::create_dir(at(path)).unwrap();
+    }
+    // Those that another name would have for a moment, and that a killed process has left in `s`.
+    let number = |path: &str| number_of(fs::File::open(at(path)).unwrap()).unwrap();
+    for number in [0, 1, number("s"), number("t")] {
+        let name = hidden_name(OsStr::new("x"), Some(number));
+        fs::write(at("s").join(name), number.to_string()).unwrap();
+    }
+    for path in ["s/x", "k/x"] {
+        fs::write(at(path), path).unwrap();
+    }
+    let sources: Vec<_> = names(&at("s")).into_iter().map(|name| format!("s/{name}")).collect();
+    let sources: Vec<_> = sources.iter().map(String::as_str).collect();
+    for options in [&["-a", "-j1"][..], &["-a"], &["-r"], &["-a", "--resume"], &["-a", "-b"]] {
+        for _ in 0..2 {
+            cp_in(here.path(), &[options, &["s/.", "k/"]].concat()).succeeded();
+            let mut copied = names(&at("k"));
+            copied.retain(|name| !name.ends_with('~'));
+            assert_eq!(copied, names(&at("s")), "{options:?}");
+            fs::write(at("s/x"), "another").unwrap();
+            cp_in(here.path(), &[options, &sources, &["t/"]].concat()).succeeded();
+            let mut copied = names(&at("t"));
+            copied.retain(|name| !name.ends_with('~'));
+            assert_eq!(copied, names(&at("s")), "{options:?}");
+        }
+    }
+    // Also once it is an entry of the target alone.
+    for name in names(&at("s")) {
+        if name != "x" {
+            fs::remove_file(at("s").join(name)).unwrap();
+        }
+    }
+    cp_in(here.path(), &["-a", "s/.", "k/"]).succeeded();
+    let mut copied = names(&at("k"));
+    copied.retain(|name| name.ends_with(".part"));
+    assert_eq!(copied.len(), 4, "{copied:?}");
 }
 
 #[test]

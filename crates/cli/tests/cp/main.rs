@@ -21,6 +21,7 @@ mod rig;
 mod same_file;
 mod sources;
 mod stored;
+mod strangers;
 mod takeover;
 mod tree;
 mod unfinished;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use underpass_engine::atomic_file::hidden_name;
+use underpass_engine::atomic_file::{hidden_name, number_of};
 use underpass_testkit::is_root;
 
 use crate::bytes::traced_in;
@@ -152,7 +152,9 @@ fn what_a_dead_process_left_is_removed_and_what_a_live_one_has_is_not() {
     cp_in(here.path(), &["-a", "s", "k"]).succeeded();
     let (live, other) = (text(hidden("k", 4712)), text(hidden("other", 4713)));
     assert_eq!(names(here.path()), [&live, &other, "k", "s"]);
-    fs::write(here.path().join("k").join(hidden("one", 8)), "left by a dead process").unwrap();
+    let k = here.path().join("k");
+    let number = number_of(fs::File::open(&k).unwrap()).unwrap();
+    fs::write(k.join(hidden("one", number)), "left by a dead process").unwrap();
     drop(lock);
     cp_in(here.path(), &["-aT", "s", "k"]).succeeded();
     assert_eq!(names(here.path()), [&other, "k", "s"]);

@@ -16,23 +16,27 @@ pub(crate) struct InheritedAttrs {
 
 /// Returns what new entries of a folder inherit.
 pub(crate) fn inherited(folder: BorrowedFd<'_>) -> InheritedAttrs {
-    let (name, mut value) = (c"system.posix_acl_default", [0; 1]);
-    // A descriptor with O_PATH cannot be asked for attributes.
-    let found = match fgetxattr(folder, name, &mut value[..]) {
-        Err(Errno::BADF) => {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let path = format!("/proc/self/fd/{}", folder.as_raw_fd());
-            match openat(folder, ".", flags, Mode::empty()) {
-                Ok(folder) => fgetxattr(folder, name, &mut value[..]),
-                Err(_) => getxattr(path, name, &mut value[..]),
-            }
-        }
-        found => found,
-    };
-    let acl = match found {
+    let acl = match default_acl(folder, &mut [0; 1]) {
         Ok(_) | Err(Errno::RANGE) => true,
         Err(_) => false,
     };
     let group = rustix::fs::fstat(folder).is_ok_and(|stat| stat.st_mode & 0o2000 != 0);
     InheritedAttrs { acl, group }
+}
+
+/// Reads the ACL that new entries of a folder get, and returns its length.
+pub(super) fn default_acl(folder: BorrowedFd<'_>, value: &mut [u8]) -> Result<usize, Errno> {
+    let name = c"system.posix_acl_default";
+    // A descriptor with O_PATH cannot be asked for attributes.
+    match fgetxattr(folder, name, &mut *value) {
+        Err(Errno::BADF) => {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let path = format!("/proc/self/fd/{}", folder.as_raw_fd());
+            match openat(folder, ".", flags, Mode::empty()) {
+                Ok(folder) => fgetxattr(folder, name, value),
+                Err(_) => getxattr(path, name, value),
+            }
+        }
+        found => found,
+    }
 }

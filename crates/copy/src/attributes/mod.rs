@@ -68,14 +68,14 @@ impl FileModes {
         Self { first, mode, without_acl, is_foreign, is_other }
     }
 
-    /// Takes account of what a file has that was just made: another owner where the file system
+    /// Takes account of what a file has that was just made in a folder: another owner where the file system
     /// chooses it, as with the mount option `grpid`, or another mode if it is the part of an
     /// earlier run.
     pub(crate) fn of_made(
         mut self,
         settings: &Settings<'_>,
         stat: &Stat,
-        made: BorrowedFd<'_>,
+        (made, folder): (BorrowedFd<'_>, BorrowedFd<'_>),
         inherited: InheritedAttrs,
     ) -> Result<Self, Errno> {
         if !settings.resume && (!settings.preserve.ownership || self.is_foreign) {
@@ -90,10 +90,16 @@ impl FileModes {
         let mode = there.st_mode & 0o7777;
         if settings.resume && !inherited.acl {
             self.is_other |= mode != self.first & !settings.process_umask;
+        } else if settings.resume && !settings.preserve.keeps_mode() {
+            // The kernel did not apply the ACL to all of the mode: a part is made with less.
+            self.mode &= permissions::inherited_by(folder);
+            self.is_other |= mode != self.mode;
         }
-        if mode & !self.first != 0 {
+        // The owner has to go on with a part.
+        let first = self.first | 0o600;
+        if mode & !first != 0 {
             // What cannot be set now cannot be set in the end either.
-            let _ = fchmod(made, Mode::from_raw_mode(mode & self.first));
+            let _ = fchmod(made, Mode::from_raw_mode(mode & first));
         }
         Ok(self)
     }

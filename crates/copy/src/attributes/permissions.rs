@@ -3,10 +3,12 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::{Mode, OFlags, fgetxattr, openat};
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::acl_entry;
 pub use underpass_engine::atomic_file::without_acl;
+
+use crate::attributes::inherited::default_acl;
 
 /// Does the same as [`without_acl`] for what cannot be opened: devices, FIFOs and sockets.
 pub(crate) fn without_acl_by_name(folder: BorrowedFd<'_>, name: &CStr, mode: u32) -> u32 {
@@ -22,7 +24,7 @@ pub(crate) fn without_acl_by_name(folder: BorrowedFd<'_>, name: &CStr, mode: u32
 /// set later.
 pub(crate) fn inherited_by(folder: BorrowedFd<'_>) -> u32 {
     let mut acl = [0; 4096];
-    match fgetxattr(folder, DEFAULT_ACL, &mut acl) {
+    match default_acl(folder, &mut acl) {
         Ok(len) => allowed_by(&acl[..len.min(acl.len())]),
         // An ACL that is too long to be looked at.
         Err(Errno::RANGE) => 0o700,
@@ -36,8 +38,6 @@ fn allowed_by(acl: &[u8]) -> u32 {
     let group = entry(MASK).or_else(|| entry(GROUP_OBJ));
     entry(USER_OBJ).unwrap_or(7) << 6 | group.unwrap_or(7) << 3 | entry(OTHER).unwrap_or(7)
 }
-
-const DEFAULT_ACL: &CStr = c"system.posix_acl_default";
 
 const USER_OBJ: u32 = 1;
 const GROUP_OBJ: u32 = 4;

@@ -39,12 +39,13 @@ pub(crate) struct RemoveOnDrop<'a> {
 }
 
 impl<'a> DestFile<'a> {
-    /// Creates a new file with this mode.
+    /// Creates a new file with this mode. It is [`sparing`](AtomicFile::sparing) if that is wanted.
     pub(crate) fn new(
         folder: &'a DirPair,
         name: &'a CStr,
         mode: u32,
         existing: Existing,
+        is_sparing: bool,
     ) -> Result<Self, std::io::Error> {
         if folder.origin == DirOrigin::Fresh {
             let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
@@ -53,7 +54,8 @@ impl<'a> DestFile<'a> {
             return Ok(Self::Fresh { file, guard });
         }
         let target = folder.target.as_fd().try_clone_to_owned()?;
-        let file = AtomicFile::create_in(target, OsStr::from_bytes(name.to_bytes()), mode)?;
+        let create = if is_sparing { AtomicFile::create_sparing } else { AtomicFile::create_in };
+        let file = create(target, OsStr::from_bytes(name.to_bytes()), mode)?;
         Ok(Self::Unnamed { file: Box::new(file), existing })
     }
 
@@ -68,12 +70,13 @@ impl<'a> DestFile<'a> {
         existing: Existing,
     ) -> Result<Self, std::io::Error> {
         if atomic_file::only_adds(&folder.target) {
-            return Self::new(folder, entry_name, mode, existing);
+            return Self::new(folder, entry_name, mode, existing, true);
         }
         let name = OsStr::from_bytes(entry_name.to_bytes());
         let open = |how| {
             let target = folder.target.as_fd().try_clone_to_owned()?;
-            AtomicFile::partial(target, name, OsStr::from_bytes(partial.to_bytes()), mode, how)
+            // No other user may write to it, and its owner may go on, whatever the original allows.
+            AtomicFile::partial(target, name, OsStr::from_bytes(partial.to_bytes()), 0o600, how)
         };
         let is_locked =
             |file: &AtomicFile| atomic_file::try_lock(file.file(), &folder.target, partial);
@@ -87,9 +90,9 @@ impl<'a> DestFile<'a> {
                 .filter(is_locked),
         };
         match file {
-            Some(file) => Ok(Self::Unnamed { file: Box::new(file), existing }),
+            Some(file) => Ok(Self::Unnamed { file: Box::new(file.sparing()), existing }),
             // What else is wrong is wrong with any file.
-            None => Self::new(folder, entry_name, mode, existing),
+            None => Self::new(folder, entry_name, mode, existing, true),
         }
     }
 
@@ -207,6 +210,15 @@ impl<'a> DestFile<'a> {
             let (hidden, name) = (c_string(hidden)?, c_string(name)?);
             Ok(rename_over(folder, &hidden, &name, Some(naming))?)
         })
+    }
+
+    /// Ends a part that a later run could resume: it is whole, and about to get its name.
+    pub(crate) fn end_partial(&mut self) {
+        if let Self::Unnamed { file, .. } = self {
+            // Under its old name, nobody would remove it without the mark.
+            let _ = file.end_partial();
+            hidden_names::unmark(file.file());
+        }
     }
 
     /// Removes it, also if it is a partial file that a later run could resume.

@@ -16,10 +16,13 @@ pub fn name(file: impl AsFd) -> &'static str {
 /// The name of FUSE, where syncfs(2) does not reach the program that stores the files.
 pub(crate) const FUSE: &str = "fuse";
 
+/// The name of btrfs, where snapshots share the numbers of inodes.
+pub(crate) const BTRFS: &str = "btrfs";
+
 const NAMES: [(i64, &str); 23] = [
     (0xef53, "ext4"),
     (0x5846_5342, "xfs"),
-    (0x9123_683e, "btrfs"),
+    (0x9123_683e, BTRFS),
     (0x0102_1994, "tmpfs"),
     (0x794c_7630, "overlay"),
     (0x8584_58f6, "ramfs"),

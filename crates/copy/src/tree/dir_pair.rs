@@ -36,6 +36,8 @@ pub(crate) struct DirPair {
     /// Whether everything in it was written in this mount epoch, so that size and time show what is
     /// whole.
     pub(crate) is_trusted: bool,
+    /// Whether no other user may enter a folder above its target, or the target itself.
+    pub(crate) is_closed: bool,
     /// The type of the target's file system.
     pub(crate) system: &'static str,
     /// The device of the source, for copies that stay on one file system.

@@ -2,8 +2,9 @@
 //!
 //! Every user can make such names, and a source may have entries with them. So what a killed
 //! process has left is known by a mark: an attribute with its hidden name and its inode number,
-//! which a copy of it does not share, and which other users cannot set. A run also remembers the
-//! hidden names that it uses, so that no entry is copied to one of them.
+//! which a copy of it does not share. It counts only on what no other user may write to, and so
+//! could have marked. A run also remembers the hidden names that it uses, so that no entry is
+//! copied to one of them.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr};
@@ -13,14 +14,16 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{
-    AtFlags, Stat, StatxFlags, XattrFlags, fgetxattr, fremovexattr, fsetxattr, fstat, statx,
+    AtFlags, Stat, StatxFlags, XattrFlags, fgetxattr, fremovexattr, fsetxattr, fstat, fstatvfs,
+    statx,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
-use underpass_engine::FileId;
-use underpass_engine::atomic_file::{MAX_NAME, fingerprint, hidden_name, name_of_hidden};
+use underpass_engine::atomic_file::{self, MAX_NAME, fingerprint, hidden_name, name_of_hidden};
 use underpass_engine::wait::lock;
+use underpass_engine::{FileId, is_folder};
 
+use crate::files::file_system::{self, BTRFS};
 use crate::options::preserve::HIDDEN_MARK;
 use crate::tree::dir_pair::DirPair;
 
@@ -76,15 +79,22 @@ pub(crate) fn partial_name(name: &CStr, stat: &Stat) -> CString {
 /// Returns a number by which a later run knows a folder again. An inode number may be used again,
 /// but not together with the time of its birth. The number of the device may change with each
 /// mount, and counts only where that time is not known.
+///
+/// Snapshots of btrfs share both, and are told apart by the number of their subvolume.
 pub(crate) fn identity(source: &OwnedFd) -> u32 {
     let wanted = StatxFlags::INO | StatxFlags::BTIME;
-    let facts = match statx(source, c"", AtFlags::EMPTY_PATH, wanted) {
+    let mut facts = match statx(source, c"", AtFlags::EMPTY_PATH, wanted) {
         Ok(known) if StatxFlags::from_bits_retain(known.stx_mask).contains(wanted) => {
             format!("{}:{}.{}", known.stx_ino, known.stx_btime.tv_sec, known.stx_btime.tv_nsec)
         }
         _ => fstat(source)
             .map_or_else(|_| String::new(), |stat| format!("{}:{}", stat.st_dev, stat.st_ino)),
     };
+    if file_system::name(source) == BTRFS
+        && let Ok(system) = fstatvfs(source)
+    {
+        facts += &format!(":{}", system.f_fsid);
+    }
     fingerprint(facts.as_bytes()) as u32
 }
 
@@ -115,6 +125,12 @@ impl HiddenNamesInUse {
         *lock(&self.0).entry(key).or_insert(by) == by
     }
 
+    /// Returns whether a name in a folder is that of an entry which this run copies.
+    pub(crate) fn is_entry(&self, folder: &OwnedFd, name: &CStr) -> bool {
+        let Ok(stat) = fstat(folder) else { return true };
+        lock(&self.0).get(&(FileId::of(&stat), name.to_owned())) == Some(&NameUse::Entry)
+    }
+
     /// Takes a hidden name in the target of a folder, unless it is in use for the copy of an entry,
     /// or will be.
     pub(crate) fn take_hidden(&self, folder: &DirPair, hidden: &CStr) -> bool {
@@ -132,7 +148,7 @@ impl HiddenNamesInUse {
 /// Marks what was made under a hidden name, so that a later run knows it again.
 pub(crate) fn mark(file: impl AsFd, hidden: &CStr) {
     // What cannot be marked is no leftover later, unless there are no attributes at all.
-    if let Ok(value) = mark_of(&file, hidden) {
+    if let Ok(value) = fstat(&file).map(|stat| mark_of(&stat, hidden)) {
         let _ = fsetxattr(&file, HIDDEN_MARK, &value, XattrFlags::empty());
     }
 }
@@ -143,33 +159,51 @@ pub(crate) fn unmark(file: impl AsFd) {
 }
 
 /// Returns whether what has a hidden name in a folder was made under this name, and was not renamed
-/// by another user. On a file system without attributes, no other user may be able to rename it.
+/// or changed by another user. On a file system without attributes, no other user may be able to rename it.
 pub(crate) fn is_marked(file: impl AsFd, folder: &OwnedFd, hidden: &CStr) -> bool {
     has_mark(file, hidden).unwrap_or_else(|| is_private(folder))
 }
 
-/// Returns whether a file or folder has the mark of this hidden name; `None` where there are no
-/// attributes.
+/// Returns whether a file or folder has the mark of this hidden name, and no other user could have
+/// set it; `None` where there are no attributes.
 pub(crate) fn has_mark(file: impl AsFd, hidden: &CStr) -> Option<bool> {
     let mut value = [0; MAX_NAME + 32];
     match fgetxattr(&file, HIDDEN_MARK, &mut value[..]) {
-        Ok(len) => Some(mark_of(&file, hidden).is_ok_and(|mark| mark == value[..len])),
+        Ok(len) => Some(fstat(&file).is_ok_and(|stat| {
+            let is_ours_alone =
+                stat.st_mode & WRITABLE_BY_OTHERS == 0 && (is_folder(&stat) || stat.st_nlink == 1);
+            is_ours_alone && mark_of(&stat, hidden) == value[..len]
+        })),
         Err(Errno::OPNOTSUPP) => None,
         Err(_) => Some(false),
     }
 }
 
-fn mark_of(file: impl AsFd, hidden: &CStr) -> Result<Vec<u8>, Errno> {
-    let number = format!("/{}", fstat(file)?.st_ino);
-    Ok([hidden.to_bytes(), number.as_bytes()].concat())
+fn mark_of(stat: &Stat, hidden: &CStr) -> Vec<u8> {
+    let number = format!("/{}", stat.st_ino);
+    [hidden.to_bytes(), number.as_bytes()].concat()
 }
 
 /// Returns whether no other user may rename the entries of this user in a folder.
 fn is_private(folder: &OwnedFd) -> bool {
-    let others = |mode: u32| mode & 0o022 != 0 && mode & 0o1000 == 0;
+    let others = |mode: u32| mode & WRITABLE_BY_OTHERS != 0 && mode & 0o1000 == 0;
     fstat(folder)
         .is_ok_and(|stat| [0, geteuid().as_raw()].contains(&stat.st_uid) && !others(stat.st_mode))
 }
+
+/// Returns whether a folder is of this user, and no other user may change what is in it.
+pub(crate) fn is_own_folder(folder: &OwnedFd) -> bool {
+    fstat(folder).is_ok_and(|stat| stat.st_mode & WRITABLE_BY_OTHERS == 0)
+        && atomic_file::is_ours(folder, folder) == Ok(true)
+}
+
+/// Returns whether no other user may enter a folder of this user, and so change anything below.
+pub(crate) fn is_closed(folder: &OwnedFd) -> bool {
+    fstat(folder).is_ok_and(|stat| stat.st_mode & 0o077 == 0) && is_own_folder(folder)
+}
+
+/// The permissions by which other users may write to a file, or change what is in a folder.
+pub(crate) const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// Attempts to find a free name: more than killed processes leave in the way.
 pub(crate) const MAX_ATTEMPTS: usize = 100;

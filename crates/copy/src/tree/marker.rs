@@ -6,24 +6,27 @@
 //!
 //! It contains the mount epoch in which everything in the folder was written. It is written to an
 //! empty folder only, and never renewed: a run in another one may not come to all files.
+//!
+//! Every user can make such a file. It counts only if it is of this user alone, and what it says
+//! only in a folder of this user that no other user may write to.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use rustix::fs::{
     AtFlags, CWD, Dir, Mode, OFlags, Stat, fchmod, fstat, futimens, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
-use underpass_engine::atomic_file::name_of_hidden;
+use underpass_engine::atomic_file::{is_ours_alone, name_of_hidden};
 use underpass_engine::{is_file, mount_epoch};
 
 use crate::attributes::times;
 use crate::files::folder::{open_folder, open_source};
 use crate::options::Follow;
-use crate::tree::hidden_names::{self, identity};
+use crate::tree::hidden_names::{self, identity, is_own_folder};
 
 /// Marks a folder as one whose copy is not complete: an empty one, or, with `always`, any. Returns
 /// whether everything in it was written in this mount epoch.
@@ -38,9 +41,9 @@ pub(crate) fn set(
     always: bool,
 ) -> Result<bool, Errno> {
     let Some(name) = name(source) else { return Ok(false) };
-    let epoch = boot.map(|boot| mount_epoch::of(boot, target));
-    if is_marker(target, &name) {
-        return Ok(epoch.is_some_and(|epoch| tells(target, &name, &epoch)));
+    let epoch = boot.filter(|_| is_own_folder(target)).map(|boot| mount_epoch::of(boot, target));
+    if let Some(marker) = open(target, &name) {
+        return Ok(epoch.is_some_and(|epoch| tells(marker, &epoch)));
     }
     let epoch = epoch.filter(|_| is_empty(target));
     if epoch.is_none() && !always {
@@ -54,12 +57,9 @@ pub(crate) fn set(
 }
 
 /// Checks whether a marker has this mount epoch in it.
-fn tells(target: &OwnedFd, name: &CString, epoch: &str) -> bool {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+fn tells(marker: File, epoch: &str) -> bool {
     let mut text = Vec::new();
-    openat(target, name, flags, Mode::empty())
-        .is_ok_and(|file| File::from(file).take(MAX_LEN).read_to_end(&mut text).is_ok())
-        && text == epoch.as_bytes()
+    marker.take(MAX_LEN).read_to_end(&mut text).is_ok() && text == epoch.as_bytes()
 }
 
 fn is_empty(folder: &OwnedFd) -> bool {
@@ -72,7 +72,7 @@ fn is_empty(folder: &OwnedFd) -> bool {
 /// Removes the marker, if there is one, and sets the folder's times again. This is the last step of
 /// a copy.
 pub(crate) fn remove(target: &OwnedFd, source: &OwnedFd, original: Option<&Stat>) {
-    let Some(name) = name(source).filter(|name| is_marker(target, name)) else { return };
+    let Some(name) = name(source).filter(|name| open(target, name).is_some()) else { return };
     // What cannot be removed now is removed by the next command.
     if unlinkat(target, &name, AtFlags::empty()) == Err(Errno::ACCESS)
         && let Ok(stat) = fstat(target)
@@ -90,15 +90,21 @@ pub(crate) fn remove(target: &OwnedFd, source: &OwnedFd, original: Option<&Stat>
 /// Returns whether a folder is a copy of this source that is not complete.
 pub(crate) fn is_set(target: &Path, source: &Path, follow: Follow) -> bool {
     match (open_source(CWD, source, follow != Follow::Never), open_source(CWD, target, true)) {
-        (Ok(source), Ok(target)) => name(&source).is_some_and(|name| is_marker(&target, &name)),
+        (Ok(source), Ok(target)) => {
+            name(&source).is_some_and(|name| open(&target, &name).is_some())
+        }
         _ => false,
     }
 }
 
-fn is_marker(target: impl AsFd, name: &CString) -> bool {
-    statat(target, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| {
+/// Opens the marker of this name, if this user has made it.
+fn open(target: &OwnedFd, name: &CStr) -> Option<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = openat(target, name, flags, Mode::empty()).ok()?;
+    let is_marker = fstat(&file).is_ok_and(|stat| {
         is_file(&stat) && u64::try_from(stat.st_size).is_ok_and(|size| size <= MAX_LEN)
-    })
+    });
+    (is_marker && is_ours_alone(&file, target) == Ok(true)).then(|| file.into())
 }
 
 /// Returns the name of the marker; `None` if the source has an entry of that name, which is copied.

@@ -18,6 +18,7 @@ use crate::files::folder::open_folder;
 use crate::files::replace::{Backups, replace};
 use crate::options::{Follow, Settings};
 use crate::tree::dir_pair::{DirOrigin, DirPair};
+use crate::tree::hidden_names::HiddenNamesInUse;
 use crate::tree::same_file::{is_copy, is_kept};
 use crate::tree::{hidden_names, marker};
 
@@ -147,8 +148,14 @@ fn replace_in(
 ///
 /// A live process locks what it uses, and makes links again, which cannot be locked. Special files,
 /// what belongs neither to this user nor to the owner of the copy, files with a second name that is
-/// not the one meant, and files whose original has this very name stay.
-pub(crate) fn sweep(settings: &Settings<'_>, folder: &DirPair, is_copied: impl Fn(&CStr) -> bool) {
+/// not the one meant, what has neither a mark nor the number of this folder, and what is an entry of
+/// the source stay.
+pub(crate) fn sweep(
+    settings: &Settings<'_>,
+    names: &HiddenNamesInUse,
+    folder: &DirPair,
+    is_copied: impl Fn(&CStr) -> bool,
+) {
     if folder.origin == DirOrigin::Fresh || settings.dry_run {
         return;
     }
@@ -159,7 +166,8 @@ pub(crate) fn sweep(settings: &Settings<'_>, folder: &DirPair, is_copied: impl F
         let Some(name) = meant(&hidden) else { continue };
         let is_left = is_copied(&name)
             && statat(target, &name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
-            && !folder.has_source(&hidden);
+            && !folder.has_source(&hidden)
+            && !names.is_entry(target, &hidden);
         if is_left {
             remove(settings, target, &hidden, &name);
         }
@@ -293,7 +301,14 @@ fn remove(settings: &Settings<'_>, folder: &OwnedFd, hidden: &CStr, name: &CStr)
     }
     let Ok(file) = openat(folder, hidden, LEFTOVER, Mode::empty()) else { return };
     let is_it = fstat(&file).is_ok_and(|it| FileId::of(&it) == FileId::of(&stat));
-    let is_left = !is_folder || is_left_folder(settings, &file, folder, hidden);
+    let is_left = match is_folder {
+        true => is_left_folder(settings, &file, folder, hidden),
+        false => is_same || hidden_names::is_marked(&file, folder, hidden),
+    };
+    if !is_left && !is_folder {
+        let hidden = OsStr::from_bytes(hidden.to_bytes());
+        atomic_file::remove_left_over(folder, hidden, whole.st_uid);
+    }
     if !is_it || !is_left || !atomic_file::try_lock(&file, folder, hidden) {
         return;
     }

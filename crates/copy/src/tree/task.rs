@@ -33,6 +33,7 @@ pub(crate) struct DeferredDir {
     pub(crate) target: FileId,
     pub(crate) origin: DirOrigin,
     pub(crate) is_trusted: bool,
+    pub(crate) is_closed: bool,
     pub(crate) system: &'static str,
     pub(crate) device: Option<u64>,
 }

@@ -55,6 +55,7 @@ impl CopyWorker<'_> {
             target: FileId::of(&target),
             origin,
             is_trusted: folder.is_trusted,
+            is_closed: folder.is_closed,
             system: folder.system,
             device: folder.device,
         })));
@@ -86,6 +87,7 @@ impl CopyWorker<'_> {
             stat: Some(later.stat),
             origin: later.origin,
             is_trusted: later.is_trusted,
+            is_closed: later.is_closed,
             system: later.system,
             device: later.device,
             inherited,

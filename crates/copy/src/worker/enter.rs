@@ -71,6 +71,8 @@ impl CopyWorker<'_> {
             hidden: Mutex::new(made.hidden),
         };
         parent.hold(false);
+        let is_closed =
+            parent.is_closed || made.is_trusted && hidden_names::is_closed(&made.folder);
         let is_put_off = is_too_deep && !is_elsewhere;
         let folder = Arc::new(DirPair {
             source,
@@ -83,6 +85,7 @@ impl CopyWorker<'_> {
             stat: Some(stat).filter(|_| !is_put_off),
             origin: made.origin,
             is_trusted: made.is_trusted,
+            is_closed,
             system,
             // The file system to stay on is that of the source.
             device: Some(device).filter(|_| entry.only.is_none()),
@@ -162,7 +165,10 @@ impl CopyWorker<'_> {
                     let is_trusted = match is_marked {
                         // One that cannot be marked is one whose files are compared.
                         true => self.mark(&folder, source, false).unwrap_or(false),
-                        false => parent.is_trusted,
+                        false => {
+                            parent.is_trusted
+                                && (parent.is_closed || hidden_names::is_own_folder(&folder))
+                        }
                     };
                     // In what a killed run has left, everything is ours.
                     let origin = parent.origin;

@@ -96,13 +96,13 @@ impl CopyWorker<'_> {
         if !self.context.observer.has_room(original.len()) {
             return Err(Errno::NOSPC).at(Action::Creating, path);
         }
-        let dest = self
+        let mut dest = self
             .dest_file(original, modes, verdict, in_place)
             .map_err(|failure| of_twin(folder, entry, failure, false))?;
         let settings = &self.context.settings;
         let modes = match dest.is_new() {
             true => modes
-                .of_made(settings, stat, dest.file().as_fd(), folder.inherited)
+                .of_made(settings, stat, (dest.file().as_fd(), folder.as_fd()), folder.inherited)
                 .at("looking at", path)?,
             false => modes,
         };
@@ -125,8 +125,13 @@ impl CopyWorker<'_> {
                 return Err(failure);
             }
         }
+        let syncs = settings.sync && (folder.system == FUSE || is_mounted_on(folder, &dest));
         if settings.resume && original.len() >= MIN_PARTIAL_LEN {
-            hidden_names::unmark(dest.file());
+            if syncs {
+                // This takes long, and what is no part any more is begun anew after a kill.
+                fsync(dest.file()).at(SYNCING, path)?;
+            }
+            dest.end_partial();
             if !folder.is_trusted {
                 epoch_mark::forget(dest.file());
             }
@@ -134,7 +139,7 @@ impl CopyWorker<'_> {
         let ends = (original.file.as_fd(), dest.file().as_fd());
         let inherited = dest.is_new().then_some(folder.inherited);
         let missing = attributes::keep(settings, ends, stat, modes, inherited, &mut self.totals);
-        if settings.sync && (folder.system == FUSE || is_mounted_on(folder, &dest)) {
+        if syncs {
             fsync(dest.file()).at(SYNCING, path)?;
         }
         let backup = self.name_once(folder, entry, verdict, || {
@@ -184,7 +189,8 @@ impl CopyWorker<'_> {
                     .at(Action::Creating, path);
             }
         }
-        DestFile::new(folder, name, mode, existing).at(Action::Creating, path)
+        DestFile::new(folder, name, mode, existing, self.context.is_sparing)
+            .at(Action::Creating, path)
     }
 
     /// Returns whether a file that is there gets the attributes alone.

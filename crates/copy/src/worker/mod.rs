@@ -38,6 +38,8 @@ pub(crate) struct CopyWorker<'a> {
     pub(crate) listing: Vec<u8>,
     /// The device that was looked up last, and the type of its file system.
     pub(crate) system: Option<(u64, &'static str)>,
+    /// The device of the target that was looked up last, and what a new file of this user alone is on it.
+    pub(crate) new_file: Option<(u64, Stat)>,
 }
 
 impl Drop for CopyWorker<'_> {
@@ -57,6 +59,7 @@ impl<'a> CopyWorker<'a> {
             buffer: vec![0; BUFFER],
             listing: Vec::with_capacity(LISTING),
             system: None,
+            new_file: None,
         };
         let before = Usage::of_this_thread();
         while let Some((task, lease)) = context.queue.lease_next() {

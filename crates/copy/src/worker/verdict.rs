@@ -6,15 +6,16 @@ use std::path::PathBuf;
 
 use rustix::fs::{Access, AtFlags, FileType, Stat, accessat, statat};
 use rustix::io::Errno;
-use underpass_engine::FileId;
 use underpass_engine::hint::Action;
 use underpass_engine::wait::lock;
+use underpass_engine::{FileId, atomic_file, is_file};
 
 use crate::error::{At, CopyError, CopyRefusal, Result};
 use crate::options::backup::BackupControl;
 use crate::options::{ExistingFiles, LinkKind};
 use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
+use crate::tree::hidden_names::WRITABLE_BY_OTHERS;
 use crate::tree::same_file::{is_copy_of, is_kept, is_same};
 use crate::worker::CopyWorker;
 
@@ -75,7 +76,10 @@ impl CopyWorker<'_> {
             return Ok(EntryVerdict::Leave);
         }
         self.refuse_same(folder, entry, stat, &there)?;
-        if may_resume && is_copy_of(folder, entry, stat, &there) {
+        if may_resume
+            && is_copy_of(folder, entry, stat, &there)
+            && self.may_be_ours(folder, stat, &there)
+        {
             return Ok(EntryVerdict::Resumed);
         }
         // The time of a copy that an earlier run has left wrong does not make it up to date.
@@ -110,6 +114,28 @@ impl CopyWorker<'_> {
             return Ok(EntryVerdict::Leave);
         }
         Ok(EntryVerdict::Replace)
+    }
+
+    /// Returns whether an earlier run may have made a file. Who else may write to it could go on
+    /// doing so once it has the owner and the mode of its original.
+    fn may_be_ours(&mut self, folder: &DirPair, stat: &Stat, there: &Stat) -> bool {
+        let settings = &self.context.settings;
+        let is_kept = settings.preserve.ownership && there.st_uid == stat.st_uid;
+        let for_others = there.st_mode & !stat.st_mode & WRITABLE_BY_OTHERS;
+        if !is_file(there) || (is_kept || there.st_uid == settings.owner.0) && for_others == 0 {
+            return true;
+        }
+        if settings.dry_run {
+            return false;
+        }
+        // Where there are no owners or permissions, new files have others.
+        let known = self.new_file.filter(|(device, _)| *device == there.st_dev);
+        let new =
+            known.map_or_else(|| atomic_file::new_file(&folder.target, 0o600), |(_, new)| Ok(new));
+        new.is_ok_and(|new| {
+            self.new_file = Some((there.st_dev, new));
+            (is_kept || there.st_uid == new.st_uid) && for_others & !new.st_mode == 0
+        })
     }
 
     /// Refuses to replace what has the name of an entry, and is of this kind, where the options or
