@@ -94,7 +94,7 @@ pub(crate) fn replace<T>(
         return Err(Errno::PERM);
     }
     for _ in 0..MAX_ATTEMPTS {
-        let (made, hidden) = hidden_names::claim(name, &mut make)?;
+        let (made, hidden) = hidden_names::claim(folder, name, &mut make)?;
         match rename_over(folder, &hidden, name, naming.as_deref_mut()) {
             Ok(kept) => {
                 // It stays if another process has just linked the same file.
@@ -224,7 +224,7 @@ fn link(folder: BorrowedFd<'_>, name: &CStr, backup: &BackupName) -> Result<(), 
         linked => return linked,
     }
     let link = |hidden: &CStr| linkat(folder, name, folder, hidden, AtFlags::empty());
-    let ((), hidden) = hidden_names::claim(kept, link)?;
+    let ((), hidden) = hidden_names::claim(folder, kept, link)?;
     let renamed = renameat(folder, &hidden, folder, kept);
     // It stays if both names are the same file already, and if it could not be renamed.
     match unlinkat(folder, &hidden, AtFlags::empty()) {

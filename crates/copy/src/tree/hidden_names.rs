@@ -8,10 +8,10 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr};
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{
     AtFlags, Stat, StatxFlags, XattrFlags, fgetxattr, fremovexattr, fsetxattr, fstat, fstatvfs,
@@ -35,29 +35,31 @@ pub(crate) fn hidden(name: &CStr, number: Option<u32>) -> CString {
     CString::new(hidden.into_vec()).unwrap_or_default()
 }
 
-/// Calls `make` with hidden names of this process until one is free. Processes that were killed may
-/// have had the same number, as those in containers often have.
+/// Calls `make` with hidden names of a folder until one is free. Their numbers show that they were
+/// made there, as those of an [`AtomicFile`](atomic_file::AtomicFile) do. It begins with the first
+/// number, and removes what it finds without a lock, which a link cannot have.
 ///
 /// # Errors
 ///
 /// Those of `make` but `EEXIST`; `EBUSY` if many names are taken.
 pub(crate) fn claim<T>(
+    folder: impl AsFd,
     name: &CStr,
     mut make: impl FnMut(&CStr) -> Result<T, Errno>,
 ) -> Result<(T, CString), Errno> {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let mut number = std::process::id();
-    for _ in 0..MAX_ATTEMPTS {
-        let hidden = hidden(name, Some(number));
+    let first = atomic_file::number_of(folder)?;
+    for further in LINKS {
+        let hidden = hidden(name, Some(first.wrapping_add(further)));
         match make(&hidden) {
             Err(Errno::EXIST) => {}
             made => return made.map(|made| (made, hidden)),
         }
-        let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        number = fingerprint(format!("{}-{next}", std::process::id()).as_bytes()) as u32;
     }
     Err(Errno::BUSY)
 }
+
+/// What is added to the first number of a folder for what is no `AtomicFile`.
+const LINKS: Range<u32> = 500..1000;
 
 /// Returns the hidden name of a part of a large file, which only a copy of that very version goes
 /// on with: the time of its last change tells of a file that was written in place and got its

@@ -239,7 +239,7 @@ impl CopyWorker<'_> {
             names.give_back(&parent.target, &hidden);
         }
         // Another process is at it, which is alive, or it is no leftover, or cannot be emptied.
-        let claimed = hidden_names::claim(target, |hidden| {
+        let claimed = hidden_names::claim(&parent.target, target, |hidden| {
             if !names.take_hidden(parent, hidden) {
                 return Err(Errno::EXIST);
             }

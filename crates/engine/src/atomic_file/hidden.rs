@@ -242,7 +242,7 @@ fn claim<T>(
     Err(Errno::EXIST)
 }
 
-/// Returns the number of the first hidden name in a folder, which tells where it was made: folders
+/// Returns the number of the first hidden name in a folder, which with the 999 after it tells where it was made: folders
 /// that were made one after the other have no numbers one after the other. That of their device is
 /// not in them, as it may change with each mount.
 ///
@@ -250,7 +250,7 @@ fn claim<T>(
 ///
 /// As fstat(2).
 pub fn number_of(folder: impl AsFd) -> Result<u32, Errno> {
-    Ok(fingerprint(&fstat(folder)?.st_ino.to_be_bytes()) as u32)
+    Ok(fingerprint(&fstat(folder)?.st_ino.to_le_bytes()) as u32)
 }
 
 /// Removes a leftover: a file of this user or of `owner` with this hidden name, which was made in
