@@ -127,14 +127,7 @@ impl CopyWorker<'_> {
         }
         let syncs = settings.sync && (folder.system == FUSE || is_mounted_on(folder, &dest));
         if settings.resume && original.len() >= MIN_PARTIAL_LEN {
-            if syncs {
-                // This takes long, and what is no part any more is begun anew after a kill.
-                fsync(dest.file()).at(SYNCING, path)?;
-            }
-            dest.end_partial();
-            if !folder.is_trusted {
-                epoch_mark::forget(dest.file());
-            }
+            end_part(original, &mut dest, syncs).at(SYNCING, path)?;
         }
         let ends = (original.file.as_fd(), dest.file().as_fd());
         let inherited = dest.is_new().then_some(folder.inherited);
@@ -212,6 +205,19 @@ impl CopyWorker<'_> {
             dest.discard();
         }
     }
+}
+
+/// Ends a part that a later run could go on with: it is whole, and about to get its name.
+fn end_part(original: &Original<'_>, dest: &mut DestFile<'_>, syncs: bool) -> Result<(), Errno> {
+    if syncs {
+        // This takes long, and what is no part any more is begun anew after a kill.
+        fsync(dest.file())?;
+    }
+    dest.end_partial();
+    if !original.folder.is_trusted {
+        epoch_mark::forget(dest.file());
+    }
+    Ok(())
 }
 
 /// Gives what comes from a device or FIFO the permissions of the file that it replaces.
