@@ -7,12 +7,10 @@ use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
+use rustix::fs::{Mode, OFlags, XattrFlags, fgetxattr, fsetxattr, openat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{MAX_NAME, beginning, fingerprint, rename_new};
 use underpass_protocol::upload::is_partial_name;
-
-use crate::changes::tree::open_folder;
 
 /// Returns a name that is never shown or served, like those of incomplete uploads. If the server is
 /// killed, an entry with such a name is removed after a while.
@@ -46,7 +44,7 @@ pub(super) fn is_open_leftover(name: &[u8]) -> bool {
 pub(super) fn move_aside(folder: &OwnedFd, current: &CStr, own: &CStr) -> Result<CString, Errno> {
     let aside = aside_name(own);
     if name_of_aside(aside.to_bytes()) != Some(own.to_bytes())
-        && let Ok(moved) = open_folder(folder.as_fd(), current)
+        && let Ok(moved) = open(folder, current)
     {
         // Where there are no attributes, its name is not known again.
         let _ = fsetxattr(&moved, ATTRIBUTE, own.to_bytes(), XattrFlags::empty());
@@ -69,9 +67,14 @@ pub(crate) fn restore(folder: impl AsFd, hidden: &[u8]) -> bool {
     own.is_some_and(|own| rename_new(&folder, OsStr::from_bytes(hidden), &folder, own).is_ok())
 }
 
+fn open(parent: impl AsFd, folder: &CStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(parent, folder, flags, Mode::empty())
+}
+
 /// Returns the name that the attribute of a folder has.
 fn noted_name<'b>(folder: impl AsFd, hidden: &[u8], buffer: &'b mut [u8]) -> Option<&'b [u8]> {
-    let moved = open_folder(folder.as_fd(), &CString::new(hidden).ok()?).ok()?;
+    let moved = open(folder, &CString::new(hidden).ok()?).ok()?;
     let len = fgetxattr(&moved, ATTRIBUTE, &mut *buffer).ok()?;
     Some(&buffer[..len])
 }
@@ -168,7 +171,7 @@ mod tests {
         let own = CString::new(name.clone()).unwrap();
         fs::create_dir(parent.path().join(&name)).unwrap();
         let aside = move_aside(&folder, &own, &own).unwrap();
-        let moved = open_folder(folder.as_fd(), &aside).unwrap();
+        let moved = open(&folder, &aside).unwrap();
         if fgetxattr(&moved, ATTRIBUTE, &mut [0; MAX_NAME][..]) == Err(Errno::OPNOTSUPP) {
             return underpass_testkit::skip("this file system has no attributes");
         }

@@ -2,18 +2,14 @@
 
 use std::ffi::OsStr;
 use std::fmt::Display;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
-use rustix::fs::fstat;
-use rustix::io::Errno;
 
-use super::{DiskWait, Root};
 use crate::server::settings::{ServeError, SiteSettings};
 use underpass_engine::atomic_file::{self, name_of_hidden};
-use underpass_engine::is_folder;
 use underpass_protocol::upload::is_partial_name;
 
 /// The names that are not served.
@@ -58,6 +54,17 @@ impl HiddenNames {
                 && (self.dot_files || (self.partial_files && is_incomplete(name)))
         });
         is_dot_file || self.patterns.matches(path, is_folder)
+    }
+
+    /// Returns whether a path is hidden where it is: a folder on the way may ignore the case of
+    /// names although the root does not. The flag is true for a folder.
+    pub(super) fn matches_at(
+        &self,
+        path: &[u8],
+        is_folder: bool,
+        ignores_case: impl FnOnce() -> bool,
+    ) -> bool {
+        self.matches(path, is_folder) || (self.any_case.matches(path, is_folder) && ignores_case())
     }
 
     /// Returns whether a path is hidden if its folders ignore the case of names, and only then.
@@ -115,85 +122,6 @@ impl Patterns {
                 || ((is_folder || end < path.len()) && self.folder_names.is_match(text(name)))
         }) || self.paths.is_match(text(path))
             || (is_folder && self.folder_paths.is_match(text(path)))
-    }
-}
-
-impl Root {
-    /// Returns `ENOENT` for an open file or folder at a path that is hidden; `EAGAIN` if a disk has
-    /// to be asked for that and must not.
-    pub(super) fn refuse_hidden(
-        &self,
-        file: &OwnedFd,
-        path: &[u8],
-        disk_wait: DiskWait,
-    ) -> Result<(), Errno> {
-        if self.only.is_some() {
-            return Ok(());
-        }
-        if disk_wait == DiskWait::Never && self.hidden.asks_for_case(path) {
-            return Err(Errno::AGAIN);
-        }
-        let is_hidden = self.hides_here(path, true)
-            && (self.hides_here(path, false) || is_folder(&fstat(file)?));
-        if is_hidden { Err(Errno::NOENT) } else { Ok(()) }
-    }
-
-    /// Returns whether a path is hidden where it is: a folder on the way may ignore the case of
-    /// names although the root does not. The flag is true for a folder.
-    fn hides_here(&self, path: &[u8], is_folder: bool) -> bool {
-        self.hidden.matches(path, is_folder)
-            || (self.hidden.any_case.matches(path, is_folder) && self.ignores_case(path))
-    }
-
-    /// Returns whether a folder on the way to an entry ignores the case of its name there.
-    fn ignores_case(&self, path: &[u8]) -> bool {
-        let mut end = 0;
-        path.split(|byte| *byte == b'/').any(|name| {
-            let folder = self.open_linked_folder(&path[..end]);
-            end += name.len() + usize::from(end > 0);
-            folder.is_ok_and(|folder| atomic_file::ignores_case(folder, name) == Some(true))
-        })
-    }
-
-    /// Returns whether a path is hidden, whatever is there: one of its names is hidden, or is that
-    /// of an incomplete upload.
-    pub(crate) fn hides(&self, path: &[u8]) -> bool {
-        self.hidden.matches(path, false)
-    }
-
-    /// Returns whether the path of a file or folder of an origin is hidden.
-    pub(crate) fn hides_of_origin(&self, path: &[u8], is_folder: bool) -> bool {
-        self.hidden.matches(path, is_folder)
-    }
-
-    /// Returns the same for an entry of known type. A link counts as its target, which the file
-    /// system is asked for only if it matters.
-    pub(crate) fn hides_entry(&self, path: &[u8], is_folder_itself: bool) -> bool {
-        if !self.hides_here(path, true) {
-            return false;
-        }
-        is_folder_itself
-            || self.hides_here(path, false)
-            || self.stat(path).is_ok_and(|stat| is_folder(&stat))
-    }
-
-    /// Returns whether a path in a folder is hidden, by itself or by its resolved path: the folder
-    /// was requested as `folder`, and is at `reached`.
-    pub(crate) fn hides_reached(
-        &self,
-        path: &[u8],
-        is_folder_itself: bool,
-        folder: &[u8],
-        reached: Option<&[u8]>,
-    ) -> bool {
-        if self.hides_entry(path, is_folder_itself) {
-            return true;
-        }
-        let Some(reached) = reached.filter(|reached| *reached != folder) else { return false };
-        let inside = path.get(folder.len()..).unwrap_or_default();
-        let inside = inside.strip_prefix(b"/").unwrap_or(inside);
-        let slash: &[u8] = if reached.is_empty() { b"" } else { b"/" };
-        self.hides_entry(&[reached, slash, inside].concat(), is_folder_itself)
     }
 }
 

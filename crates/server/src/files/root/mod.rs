@@ -5,16 +5,16 @@
 mod follow;
 mod hidden_names;
 mod local;
+mod open;
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fs::{
-    CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fsync, mkdirat, openat, openat2,
-    readlinkat, syncfs,
+    FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fsync, mkdirat, openat, openat2, syncfs,
 };
 use rustix::io::Errno;
 
@@ -22,8 +22,9 @@ pub(crate) use self::follow::FollowedPath;
 pub(crate) use self::hidden_names::is_incomplete;
 use self::hidden_names::{HiddenNames, ignores_case};
 pub(crate) use self::local::{is_local, is_of_kind};
+use self::open::{ATTEMPTS, open_folder_by, open_path, path_of, place, split};
 use crate::server::settings::{ServeError, SiteSettings};
-use underpass_engine::{FileId, Version, atomic_file};
+use underpass_engine::{FileId, Version, atomic_file, is_folder};
 use underpass_protocol::response::media_types::MediaTypes;
 
 /// The served folder, or one served file in a folder.
@@ -220,6 +221,76 @@ impl Root {
         }
     }
 
+    /// Returns `ENOENT` for an open file or folder at a path that is hidden; `EAGAIN` if a disk has
+    /// to be asked for that and must not.
+    fn refuse_hidden(&self, file: &OwnedFd, path: &[u8], disk_wait: DiskWait) -> Result<(), Errno> {
+        if self.only.is_some() {
+            return Ok(());
+        }
+        if disk_wait == DiskWait::Never && self.hidden.asks_for_case(path) {
+            return Err(Errno::AGAIN);
+        }
+        let is_hidden = self.hides_here(path, true)
+            && (self.hides_here(path, false) || is_folder(&fstat(file)?));
+        if is_hidden { Err(Errno::NOENT) } else { Ok(()) }
+    }
+
+    /// Returns whether a path is hidden where it is, in any case if its folders ignore that.
+    fn hides_here(&self, path: &[u8], is_folder: bool) -> bool {
+        self.hidden.matches_at(path, is_folder, || self.ignores_case(path))
+    }
+
+    /// Returns whether a folder on the way to an entry ignores the case of its name there.
+    fn ignores_case(&self, path: &[u8]) -> bool {
+        let mut end = 0;
+        path.split(|byte| *byte == b'/').any(|name| {
+            let folder = self.open_linked_folder(&path[..end]);
+            end += name.len() + usize::from(end > 0);
+            folder.is_ok_and(|folder| atomic_file::ignores_case(folder, name) == Some(true))
+        })
+    }
+
+    /// Returns whether a path is hidden, whatever is there: one of its names is hidden, or is that
+    /// of an incomplete upload.
+    pub(crate) fn hides(&self, path: &[u8]) -> bool {
+        self.hidden.matches(path, false)
+    }
+
+    /// Returns whether the path of a file or folder of an origin is hidden.
+    pub(crate) fn hides_of_origin(&self, path: &[u8], is_folder: bool) -> bool {
+        self.hidden.matches(path, is_folder)
+    }
+
+    /// Returns the same for an entry of known type. A link counts as its target, which the file
+    /// system is asked for only if it matters.
+    pub(crate) fn hides_entry(&self, path: &[u8], is_folder_itself: bool) -> bool {
+        if !self.hides_here(path, true) {
+            return false;
+        }
+        is_folder_itself
+            || self.hides_here(path, false)
+            || self.stat(path).is_ok_and(|stat| is_folder(&stat))
+    }
+
+    /// Returns whether a path in a folder is hidden, by itself or by its resolved path: the folder
+    /// was requested as `folder`, and is at `reached`.
+    pub(crate) fn hides_reached(
+        &self,
+        path: &[u8],
+        is_folder_itself: bool,
+        folder: &[u8],
+        reached: Option<&[u8]>,
+    ) -> bool {
+        if self.hides_entry(path, is_folder_itself) {
+            return true;
+        }
+        let Some(reached) = reached.filter(|reached| *reached != folder) else { return false };
+        let inside = path.get(folder.len()..).unwrap_or_default();
+        let inside = inside.strip_prefix(b"/").unwrap_or(inside);
+        let slash: &[u8] = if reached.is_empty() { b"" } else { b"/" };
+        self.hides_entry(&[reached, slash, inside].concat(), is_folder_itself)
+    }
+
     /// Returns the attributes of the target of a path, without opening it.
     ///
     /// # Errors
@@ -329,50 +400,8 @@ impl Root {
     }
 }
 
-/// Returns the path of an open file or folder from the root of the file system.
-fn path_of(file: impl AsFd) -> Result<Vec<u8>, Errno> {
-    let link = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
-    readlinkat(CWD, link, Vec::new()).map(std::ffi::CString::into_bytes)
-}
-
-/// Returns the same without the slash at its start; without procfs, the path that was given.
-fn place(folder: &OwnedFd, given: &Path) -> Vec<u8> {
-    let path = path_of(folder).unwrap_or_else(|_| given.as_os_str().as_bytes().to_vec());
-    path.strip_prefix(b"/").map_or_else(|| path.clone(), <[u8]>::to_vec)
-}
-
-/// Opens a folder below another one, for the names in it.
-fn open_folder_by(from: &OwnedFd, path: &[u8], links: ResolveFlags) -> Result<OwnedFd, Errno> {
-    let path = if path.is_empty() { b"." } else { path };
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | links;
-    let mut attempts = 0;
-    loop {
-        match openat2(from, path, flags, Mode::empty(), resolve) {
-            Err(Errno::AGAIN) if attempts < ATTEMPTS => attempts += 1,
-            outcome => return outcome,
-        }
-    }
-}
-
 /// The number of new parent folders up to which they are synced one by one.
 const MAX_FOLDER_SYNCS: usize = 4;
 
-/// Splits a path into that of its folder and the last name.
-fn split(path: &[u8]) -> (&[u8], &[u8]) {
-    match path.iter().rposition(|byte| *byte == b'/') {
-        Some(slash) => (&path[..slash], &path[slash + 1..]),
-        None => (b"", path),
-    }
-}
-
-fn open_path(path: &Path) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    openat2(CWD, path, flags, Mode::empty(), ResolveFlags::empty())
-}
-
 /// The folder of the endpoints.
 pub(crate) const RESERVED: &[u8] = b".underpass";
-
-/// The number of attempts if folders are renamed meanwhile.
-const ATTEMPTS: u32 = 16;
