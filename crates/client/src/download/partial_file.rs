@@ -139,8 +139,8 @@ pub(super) fn require_digest(journal: Option<&Journal>) -> Result<()> {
 }
 
 impl<'t> TargetName<'t> {
-    /// Returns what is known of the file with this name, if there is one. A link is none, wherever it
-    /// leads: it would be replaced.
+    /// Returns what is known of the file with this name, if there is one. A link is none,
+    /// wherever it leads: it would be replaced.
     pub(super) fn existing(&self) -> Result<Option<Stat>> {
         match statat(self.folder, self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => Ok(None),

@@ -50,8 +50,9 @@ impl WriteLog {
     ///
     /// # Errors
     ///
-    /// `EWOULDBLOCK` if another process has it open, `EEXIST` if another program or another user has made
-    /// it, and as openat(2), write(2) and utimensat(2). A folder in which no log can be made has none.
+    /// `EWOULDBLOCK` if another process has it open, `EEXIST` if another program or another user
+    /// has made it, and as openat(2), write(2) and utimensat(2). A folder in which no log can be
+    /// made has none.
     pub(super) fn open(folder: &OwnedFd) -> io::Result<Self> {
         let folder = rustix::io::fcntl_dupfd_cloexec(folder, 0)?;
         let (mut file, is_new) = open_locked(&folder)?;

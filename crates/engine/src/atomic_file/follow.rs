@@ -19,8 +19,8 @@ use crate::integrity::{FileId, is_folder};
 ///
 /// # Errors
 ///
-/// As stat(2) and readlink(2), `EACCES` for links of other users; `ESTALE` if the link leads to a file that it does not name, as those
-/// of `/proc/PID/fd` may do.
+/// As stat(2) and readlink(2), `EACCES` for links of other users; `ESTALE` if the link leads to a
+/// file that it does not name, as those of `/proc/PID/fd` may do.
 pub fn follow(link: &Path) -> io::Result<PathBuf> {
     let wanted = stat(link)?;
     if is_folder(&wanted) {
