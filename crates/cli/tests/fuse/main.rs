@@ -371,7 +371,7 @@ fn a_slow_file_is_not_read_for_clients_that_have_left() {
 
 #[test]
 fn a_mount_that_stops_while_its_folder_is_archived_stops_no_worker() {
-    let Some(fuse) = Fuse::with(r#"{"cached": true}"#) else { return };
+    let Some(fuse) = Fuse::with(r#"{"cached": true, "changed": 0}"#) else { return };
     for number in 0..200 {
         fs::write(fuse.store().join(format!("small-{number}")), noise(30_000)).unwrap();
     }
@@ -380,7 +380,8 @@ fn a_mount_that_stops_while_its_folder_is_archived_stops_no_worker() {
     for format in ["tar", "zip"] {
         let mut reading = serving.connect();
         let target = format!("/root/?archive={format}");
-        write!(reading, "GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let fields = "Host: localhost\r\nConnection: close";
+        write!(reading, "GET {target} HTTP/1.1\r\n{fields}\r\n\r\n").unwrap();
         // It is in the middle of it.
         reading.read_exact(&mut vec![0; 1 << 20]).unwrap();
         let stopped = fuse.stop();
