@@ -25,7 +25,7 @@ use crate::outcome::{CopyOutcome, CopyTotals};
 use crate::queue::WorkQueue;
 use crate::tree::dir_pair::{DirOrigin, DirPair, MadeFiles};
 use crate::tree::hidden_names::{self, HiddenNamesInUse};
-use crate::tree::link_table::{LinkTable, MAX_WAITING};
+use crate::tree::link_table::LinkTable;
 use crate::tree::merge::Clash;
 use crate::tree::task::FolderTask;
 use crate::tree::{marker, merge};
@@ -485,21 +485,3 @@ pub(crate) const SYNCING: &str = "writing to the disk of";
 
 /// Problems that are kept; of further ones only the number is known.
 const MAX_PROBLEMS: usize = 1000;
-
-/// Returns how many levels of a tree each thread may have open, and how many threads there are,
-/// with this number of descriptors.
-pub(crate) fn levels_and_jobs(descriptors: u64, jobs: usize) -> (usize, usize) {
-    let free = usize::try_from(descriptors).unwrap_or(usize::MAX).saturating_sub(OTHER_FILES);
-    let jobs = jobs.min(free / MIN_FILES_PER_JOB).max(1);
-    let levels = (free / jobs).saturating_sub(FILES_AT_WORK) / 2;
-    (levels.max(2), jobs)
-}
-
-/// Descriptors that the process has besides, and those of folders in which names wait to be links.
-const OTHER_FILES: usize = 32 + 2 * MAX_WAITING;
-
-/// With fewer descriptors there are fewer threads.
-const MIN_FILES_PER_JOB: usize = 32;
-
-/// Descriptors that a thread needs for one entry.
-const FILES_AT_WORK: usize = 10;

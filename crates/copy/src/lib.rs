@@ -130,7 +130,7 @@ fn copy_plan(
     let jobs = if settings.interactive { 1 } else { settings.jobs };
     let max_open_files = settings.max_open_files;
     let mut context = CopyContext::new(settings, observer, cancel);
-    (context.levels, context.jobs) = context::levels_and_jobs(max_open_files, jobs);
+    (context.levels, context.jobs) = queue::levels_and_jobs(max_open_files, jobs);
     // What is left by a copy that removes nothing on its way is swept up in the end.
     context.is_sparing = context.settings.recursive
         || context.settings.resume

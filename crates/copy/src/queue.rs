@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use underpass_engine::wait::{lock, unpoison};
 
+use crate::tree::link_table::MAX_WAITING;
+
 /// Returns a number of what a task keeps busy, such as the address of a folder; `None` if any
 /// number of such tasks can be done at a time. Nothing else may have it before the task is done.
 type BusyKey<T> = fn(&T) -> Option<usize>;
@@ -135,6 +137,24 @@ fn choose(keys: impl Iterator<Item = Option<usize>>, busy: &[Option<usize>]) -> 
 
 /// The number of tasks searched from the top: the files of some thousand entries.
 const MAX_LOOK_AHEAD: usize = 64;
+
+/// Returns how many levels of a tree each thread may have open, and how many threads there are,
+/// with this number of descriptors.
+pub(crate) fn levels_and_jobs(descriptors: u64, jobs: usize) -> (usize, usize) {
+    let free = usize::try_from(descriptors).unwrap_or(usize::MAX).saturating_sub(OTHER_FILES);
+    let jobs = jobs.min(free / MIN_FILES_PER_JOB).max(1);
+    let levels = (free / jobs).saturating_sub(FILES_AT_WORK) / 2;
+    (levels.max(2), jobs)
+}
+
+/// Descriptors that the process has besides, and those of folders in which names wait to be links.
+const OTHER_FILES: usize = 32 + 2 * MAX_WAITING;
+
+/// With fewer descriptors there are fewer threads.
+const MIN_FILES_PER_JOB: usize = 32;
+
+/// Descriptors that a thread needs for one entry.
+const FILES_AT_WORK: usize = 10;
 
 #[cfg(test)]
 mod tests {

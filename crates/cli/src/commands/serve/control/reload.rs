@@ -35,7 +35,7 @@ impl Reload {
     /// Reads the certificate and the configuration again. With an error in the configuration all
     /// stays as it was.
     pub(crate) fn run(&mut self) {
-        let args = sources::merge_sources(&self.typed).map_err(Failure::from);
+        let args = sources::merge_sources(&self.typed);
         let has_other_files = args.as_ref().is_ok_and(|args| self.has_other_files(args));
         if !has_other_files {
             // First: the folders of sites may be on a disk that does not answer.
