@@ -21,6 +21,10 @@ const LEN: usize = 100_000;
 const LARGE: usize = 20 << 20;
 const STRANGER: u32 = 1234;
 
+/// What is done to a target and its marker, or to a file.
+type TargetChange<'c> = &'c dyn Fn(&Path, &Path);
+type FileChange<'c> = &'c dyn Fn(&Path);
+
 fn give(path: &Path) {
     chown(path, Some(STRANGER), Some(STRANGER)).unwrap();
 }
@@ -67,7 +71,7 @@ fn size_and_time_count_only_where_no_other_user_may_write() {
     if !is_root() {
         return skip("files cannot be given away");
     }
-    let change: [&dyn Fn(&Path, &Path); 6] = [
+    let change: [TargetChange<'_>; 6] = [
         &|_, _| {},
         &|k, _| give(k),
         &|k, _| set_mode(k, 0o1777),
@@ -106,7 +110,7 @@ fn what_another_user_can_write_to_is_copied_anew() {
     if !is_root() {
         return skip("files cannot be given away");
     }
-    let changes: [(&dyn Fn(&Path), bool); 4] = [
+    let changes: [(FileChange<'_>, bool); 4] = [
         (&|_| {}, false),
         (&give, true),
         (&|file| set_mode(file, 0o666), true),
