@@ -308,7 +308,8 @@ fn a_head_of_what_would_not_be_kept_costs_little() {
         until("the end of the fill", || node.metric("reserved_bytes") == 0);
     }
     let received = node.metric("origin_bytes_total");
-    assert!(received < 16 * MIB as u64, "{received}");
+    // What the kernel has received before the end is read.
+    assert!(received < 32 * MIB as u64, "{received}");
     // Those who read it get all of it.
     assert_eq!(node.get("/plain").body.len(), 160 * MIB);
     until_stored(&node, 160 * MIB as u64);
