@@ -28,8 +28,8 @@ use crate::text::{compact, counted, grouped, human_size, utc, visible};
 /// styles, which a test compares; nothing else runs. No other site may put the page into a frame
 /// and make a user click on something invisible.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
-     style-src 'sha256-TGe4yHG4uHn7eI7P4EVgMp0gzqpsnQ3kXQZYOreDkJw=' \
-     'sha256-067pDGH8VmDlltDXHYdVZc/aRdeAMeQmVd93tEA0Z3I=' \
+     style-src 'sha256-fLNPwSpYwabYoTixwORKCz0Ekzm2OPi026jCapUNfg4=' \
+     'sha256-3eDUHH/0u7rLz5wKHX8RQEG28pv0Bnx8gDMDvOnY+5s=' \
      'sha256-0maO9yFdh0o0fvpUdKK8spkanSO3sB90tZD3wmHMDbw='; \
      script-src 'sha256-XZOwdtbwW/GpN3+v7Qyrv49UyPdeBRAFtG5wzlCazFc=' \
      'sha256-fud49AQYcxG6BE2sIQOd4GYv13/79Ae7EaSelU5YhkI=' \
