@@ -28,7 +28,7 @@ impl Cache {
         self.shared.counters()
     }
 
-    /// Removes an object, also under other spellings of its path; returns whether there was one.
+    /// Removes an object under the usual spellings of its path; returns whether there was one.
     /// Waits until that is on the disk.
     ///
     /// # Errors

@@ -123,7 +123,11 @@ impl Reader {
     /// Bytes reported before stay valid in the file or the pipe. The response must end there in a
     /// way that the client notices, such as a reset.
     pub async fn wait_for(&self, at: u64, end: u64) -> Result<u64, CacheError> {
-        poll_fn(|context| self.poll(at, end, context)).await
+        let arrived = poll_fn(|context| self.poll(at, end, context)).await?;
+        if arrived > at {
+            self.has_begun.store(true, Ordering::Relaxed);
+        }
+        Ok(arrived)
     }
 
     fn poll(&self, at: u64, end: u64, context: &Context<'_>) -> Poll<Result<u64, CacheError>> {
@@ -133,10 +137,10 @@ impl Reader {
         }
         *relay = None;
         loop {
-            let started = match self.version.step(self.number, at, end, context.waker()) {
+            let permit = || self.permit(&self.shared.clients, context.waker());
+            match self.version.step(self.number, at, end, context.waker(), permit) {
                 ReadStep::Available(end) => {
                     self.touch(at);
-                    self.has_begun.store(true, Ordering::Relaxed);
                     return Poll::Ready(Ok(end));
                 }
                 ReadStep::Fail(error)
@@ -150,35 +154,26 @@ impl Reader {
                 }
                 ReadStep::Fail(error) => return Poll::Ready(Err(error)),
                 ReadStep::Wait => return Poll::Pending,
-                ReadStep::StartFill(id, range) => {
-                    let started = self.start_fill(id, range, context.waker());
-                    if !matches!(started, Poll::Ready(Ok(()))) {
-                        // Other readers that wait for these bytes have permits of their own.
+                // The next step waits for the fill.
+                ReadStep::StartFill(id, range, permit) => {
+                    if !self.start_fill(id, range, permit) {
+                        // Other readers that wait for these bytes start a fill of their own.
                         self.version.end_fill(id, None);
+                        return Poll::Ready(Err(CacheErrorKind::Busy.into()));
                     }
-                    started
                 }
-            };
-            // The next step waits for the fill.
-            ready!(started)?;
+            }
         }
     }
 
-    /// Starts a fill that was registered under this number.
-    fn start_fill(
-        &self,
-        id: u64,
-        range: Range<u64>,
-        waker: &Waker,
-    ) -> Poll<Result<(), CacheError>> {
-        let permit = ready!(self.permit(&self.shared.clients, waker))?;
+    /// Starts a fill that was registered under this number; returns `false` if too many wait.
+    fn start_fill(&self, id: u64, range: Range<u64>, permit: Permit) -> bool {
         let (shared, object) = (Arc::clone(&self.shared), Arc::clone(&self.object));
         let (version, cdn_loop) = (Arc::clone(&self.version), self.cdn_loop.clone());
-        let is_begun = self.shared.fills.run_for(permit.client(), move || {
+        self.shared.fills.run_for(permit.client(), move || {
             fill::fill_hole(&shared, &object, &version, id, range, &cdn_loop);
             drop(permit);
-        });
-        Poll::Ready(if is_begun { Ok(()) } else { Err(CacheErrorKind::Busy.into()) })
+        })
     }
 
     /// Starts a relay of bytes that cannot be stored.

@@ -38,7 +38,8 @@ impl ClientLimits {
         self.acquire_or_wait(client, None)
     }
 
-    /// Does the same; with `None` the waker is called once a job has ended.
+    /// Counts one more for a client; `None` if it has too many: then the waker is called once a job
+    /// has ended.
     pub(crate) fn acquire_or_wait(
         &self,
         client: Option<IpAddr>,

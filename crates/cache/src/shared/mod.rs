@@ -273,7 +273,7 @@ impl Shared {
     /// Syncs and closes objects that leave memory; on the disk they stay.
     fn release(self: &Arc<Self>, objects: Vec<KeyDigest>) {
         let is_dirty = |digest: &_| self.current(digest).is_some_and(|version| version.is_dirty());
-        // If the disk syncs too slowly, that holds up nothing; a power failure costs these.
+        // If the disk syncs too slowly, they are closed without it: a power failure costs new bytes.
         let (dirty, clean): (Vec<_>, Vec<_>) = match self.saves.has_waiting() {
             false => objects.into_iter().partition(is_dirty),
             true => (Vec::new(), objects),
@@ -289,9 +289,10 @@ impl Shared {
 
     /// Lets an object leave memory, after its new bytes were synced if they are to be.
     fn let_go(shared: &Weak<Self>, digest: &KeyDigest, is_saved: bool) {
-        let object = || shared.upgrade()?.objects.get(digest);
-        let object = if is_saved { object() } else { None };
-        Self::save(shared, with_versions(object.into_iter().collect()).collect());
+        let get = || shared.upgrade()?.objects.get(digest);
+        if is_saved && let Some(object) = get() {
+            Self::save(shared, with_versions(vec![object]).collect());
+        }
         if let Some(shared) = shared.upgrade() {
             shared.objects.release(digest);
         }

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 use rustix::fs::{FallocateFlags, fallocate};
 pub(crate) use state::ReadStep;
@@ -198,9 +198,17 @@ impl ObjectVersion {
         Ok(fallocate(&self.file, flags, range.start, end - range.start)?)
     }
 
-    /// Decides what a reader at the offset `at` does next, which reads up to `end`.
-    pub(crate) fn step(&self, reader: u64, at: u64, end: u64, waker: &Waker) -> ReadStep {
-        lock(&self.state).step(reader, at, end, waker)
+    /// Decides what a reader at the offset `at` does next, which reads up to `end`. `permit` is
+    /// called for the permit to start a fill.
+    pub(crate) fn step<P>(
+        &self,
+        reader: u64,
+        at: u64,
+        end: u64,
+        waker: &Waker,
+        permit: impl FnOnce() -> Poll<Result<P, CacheError>>,
+    ) -> ReadStep<P> {
+        lock(&self.state).step(reader, at, end, waker, permit)
     }
 
     /// Registers a fill; returns its number.

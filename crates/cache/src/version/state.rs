@@ -1,7 +1,7 @@
 //! What of a version is there, what is on its way, and who reads it.
 
 use std::ops::Range;
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 use super::active_fill::ActiveFill;
 use crate::error::{CacheError, CacheErrorKind};
@@ -17,7 +17,7 @@ pub(super) struct VersionState {
     /// Why no more bytes will arrive.
     pub(super) broken: Option<CacheErrorKind>,
     pub(super) wakers: Vec<Waker>,
-    /// In the order of their numbers.
+    /// The readers, in the order of their numbers.
     pub(super) readers: Vec<ActiveReader>,
     next_reader: u64,
     /// The range that is being removed from the file.
@@ -48,13 +48,13 @@ pub(super) struct ActiveReader {
 
 /// The next step of a reader.
 #[derive(Debug)]
-pub(crate) enum ReadStep {
+pub(crate) enum ReadStep<P> {
     /// The bytes before this offset are present. If it is the reader's own, the object ends here.
     Available(u64),
     /// Wait: the reader is woken.
     Wait,
-    /// Start the fill of this number for this range, then ask again.
-    StartFill(u64, Range<u64>),
+    /// Start the fill of this number for this range with this permit, then ask again.
+    StartFill(u64, Range<u64>, P),
     /// The byte will not arrive.
     Fail(CacheError),
 }
@@ -95,8 +95,16 @@ impl VersionState {
         self.has_no_ranges || !self.has_validator
     }
 
-    /// Decides what a reader at the offset `at` does next, which reads up to `end`.
-    pub(super) fn step(&mut self, number: u64, at: u64, end: u64, waker: &Waker) -> ReadStep {
+    /// Decides what a reader at the offset `at` does next, which reads up to `end`. `permit` is
+    /// called for the permit to start a fill.
+    pub(super) fn step<P>(
+        &mut self,
+        number: u64,
+        at: u64,
+        end: u64,
+        waker: &Waker,
+        permit: impl FnOnce() -> Poll<Result<P, CacheError>>,
+    ) -> ReadStep<P> {
         let present = self.present.end_of(at);
         let is_missing = present.is_none();
         let failure = self.reader(number).and_then(|reader| reader.turn_to(at..end, is_missing));
@@ -131,9 +139,16 @@ impl VersionState {
                 None => u64::MAX,
             };
             if len < u64::MAX && self.fills.len() < MAX_FILLS {
-                let range = self.fetch_range(at, end.min(len), len);
-                let id = self.begin(range.start, Some(range.end));
-                return ReadStep::StartFill(id, range);
+                match permit() {
+                    Poll::Ready(Ok(permit)) => {
+                        let range = self.fetch_range(at, end.min(len), len);
+                        let id = self.begin(range.start, Some(range.end));
+                        return ReadStep::StartFill(id, range, permit);
+                    }
+                    Poll::Ready(Err(error)) => return ReadStep::Fail(error),
+                    // The fill of another client may bring the byte meanwhile.
+                    Poll::Pending => {}
+                }
             }
         }
         self.wake_with(waker);
@@ -145,11 +160,11 @@ impl VersionState {
     pub(super) fn end_fill(&mut self, id: u64, error: Option<CacheError>) {
         let Some(index) = self.fills.iter().position(|fill| fill.id == id) else { return };
         let fill = self.fills.swap_remove(index);
+        let Some(error) = error else { return };
         let has_one_fill = self.has_one_fill();
         for reader in &mut self.readers {
-            if error.is_some() && reader.waits_for().is_some_and(|at| fill.brings(at, has_one_fill))
-            {
-                reader.failure.clone_from(&error);
+            if reader.waits_for().is_some_and(|at| fill.brings(at, has_one_fill)) {
+                reader.failure = Some(error.clone());
             }
         }
     }

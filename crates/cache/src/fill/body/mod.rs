@@ -377,8 +377,8 @@ impl Fill {
         }
     }
 
-    /// Returns whether the fill can stop: nobody reads what it brings, most bytes are still missing,
-    /// and no whole version waits for its end.
+    /// Returns whether the fill can stop: no client reads what it brings, most bytes are still
+    /// missing, and no whole version waits for its end.
     fn may_stop(&self) -> bool {
         if self.writer.is_some() {
             return self.has_left();
