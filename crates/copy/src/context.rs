@@ -65,7 +65,8 @@ pub(crate) struct CopyContext<'a> {
     remembers: AtomicBool,
     /// The id of this run of the machine, if that matters and is known.
     pub(crate) boot: Option<String>,
-    /// Whether what has a hidden name may be an entry that this run copies.
+    /// Whether new files are [sparing](underpass_engine::atomic_file::AtomicFile::sparing): what has
+    /// a hidden name may be an entry that this run copies.
     pub(crate) is_sparing: bool,
     /// The hidden names that this run uses.
     pub(crate) hidden_names: HiddenNamesInUse,

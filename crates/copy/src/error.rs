@@ -121,7 +121,7 @@ fn has_room(folder: impl AsFd, len: u64) -> bool {
     })
 }
 
-/// The room beyond that of the file, in bytes, which a disk has that is not full.
+/// A disk with this many bytes of room beyond the size of the file is not full.
 const AMPLE: u64 = 16 << 20;
 
 /// The reason for refusing a copy.

@@ -131,7 +131,7 @@ fn copy_plan(
     let max_open_files = settings.max_open_files;
     let mut context = CopyContext::new(settings, observer, cancel);
     (context.levels, context.jobs) = queue::levels_and_jobs(max_open_files, jobs);
-    // What is left by a copy that removes nothing on its way is swept up in the end.
+    // A copy that removes no leftovers on its way sweeps them up in the end.
     context.is_sparing = context.settings.recursive
         || context.settings.resume
         || plan.rounds.iter().flatten().any(|entry| hidden_names::is_hidden(entry.target()));

@@ -68,9 +68,8 @@ impl FileModes {
         Self { first, mode, without_acl, is_foreign, is_other }
     }
 
-    /// Takes account of what a file has that was just made in a folder: another owner where the file system
-    /// chooses it, as with the mount option `grpid`, or another mode if it is the part of an
-    /// earlier run.
+    /// Takes account of what a file has that was just made in a folder: another owner where the
+    /// file system chooses it, as with the mount option `grpid`, or another mode if it is a part.
     pub(crate) fn of_made(
         mut self,
         settings: &Settings<'_>,

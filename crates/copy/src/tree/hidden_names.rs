@@ -19,7 +19,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
-use underpass_engine::atomic_file::{self, MAX_NAME, fingerprint, hidden_name, name_of_hidden};
+use underpass_engine::atomic_file::{
+    self, MAX_NAME, WRITABLE_BY_OTHERS, fingerprint, hidden_name, name_of_hidden,
+};
 use underpass_engine::wait::lock;
 use underpass_engine::{FileId, is_folder};
 
@@ -36,8 +38,9 @@ pub(crate) fn hidden(name: &CStr, number: Option<u32>) -> CString {
 }
 
 /// Calls `make` with hidden names of a folder until one is free. Their numbers show that they were
-/// made there, as those of an [`AtomicFile`](atomic_file::AtomicFile) do. It begins with the first
-/// number, and removes what it finds without a lock, which a link cannot have.
+/// made there, as those of an [`AtomicFile`](atomic_file::AtomicFile) do. An `AtomicFile` begins
+/// with the first number and removes what has no lock, and a link cannot be locked: so these names
+/// have later numbers.
 ///
 /// # Errors
 ///
@@ -58,7 +61,8 @@ pub(crate) fn claim<T>(
     Err(Errno::BUSY)
 }
 
-/// What is added to the first number of a folder for what is no `AtomicFile`.
+/// What is added to the first number of a folder for anything but an `AtomicFile`. All of these
+/// numbers are among those that [`number_of`](atomic_file::number_of) tells of.
 const LINKS: Range<u32> = 500..1000;
 
 /// Returns the hidden name of a part of a large file, which only a copy of that very version goes
@@ -161,7 +165,8 @@ pub(crate) fn unmark(file: impl AsFd) {
 }
 
 /// Returns whether what has a hidden name in a folder was made under this name, and was not renamed
-/// or changed by another user. On a file system without attributes, no other user may be able to rename it.
+/// or changed by another user. Where there are no attributes, the folder must be one in which no
+/// other user may rename it.
 pub(crate) fn is_marked(file: impl AsFd, folder: &OwnedFd, hidden: &CStr) -> bool {
     has_mark(file, hidden).unwrap_or_else(|| is_private(folder))
 }
@@ -203,9 +208,6 @@ pub(crate) fn is_own_folder(folder: &OwnedFd) -> bool {
 pub(crate) fn is_closed(folder: &OwnedFd) -> bool {
     fstat(folder).is_ok_and(|stat| stat.st_mode & 0o077 == 0) && is_own_folder(folder)
 }
-
-/// The permissions by which other users may write to a file, or change what is in a folder.
-pub(crate) const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// Attempts to find a free name: more than killed processes leave in the way.
 pub(crate) const MAX_ATTEMPTS: usize = 100;

@@ -62,7 +62,8 @@ fn tells(marker: File, epoch: &str) -> bool {
     marker.take(MAX_LEN).read_to_end(&mut text).is_ok() && text == epoch.as_bytes()
 }
 
-fn is_empty(folder: &OwnedFd) -> bool {
+/// Returns whether a folder can be listed and has no entry.
+pub(crate) fn is_empty(folder: &OwnedFd) -> bool {
     let Ok(mut found) = open_folder(folder, c".").and_then(Dir::new) else {
         return false;
     };

@@ -250,14 +250,10 @@ pub(crate) fn is_left_folder(
 ) -> bool {
     fstat(folder).is_ok_and(|stat| {
         // A process that was killed before it could mark its folder had put nothing in it.
-        let is_new = || stat.st_mode & 0o777 == 0o700 && is_empty(folder);
+        let is_new = || stat.st_mode & 0o777 == 0o700 && marker::is_empty(folder);
         stat.st_uid == settings.owner.0
             && (hidden_names::is_marked(folder, parent, hidden) || is_new())
     })
-}
-
-fn is_empty(folder: &OwnedFd) -> bool {
-    atomic_file::names(folder).is_ok_and(|names| names.is_empty())
 }
 
 /// Removes what a dead process of this user has left under a hidden name, if that has its mark.
@@ -293,8 +289,10 @@ fn remove(settings: &Settings<'_>, folder: &OwnedFd, hidden: &CStr, name: &CStr)
         FileType::Directory => {}
         FileType::RegularFile if stat.st_nlink == 1 || is_same => {}
         FileType::Symlink => {
-            // What cannot be removed stays, which does no harm.
-            let _ = unlinkat(folder, hidden, AtFlags::empty());
+            if atomic_file::was_made_in(folder, OsStr::from_bytes(hidden.to_bytes())) {
+                // What cannot be removed stays, which does no harm.
+                let _ = unlinkat(folder, hidden, AtFlags::empty());
+            }
             return;
         }
         _ => return,

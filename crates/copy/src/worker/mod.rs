@@ -38,7 +38,8 @@ pub(crate) struct CopyWorker<'a> {
     pub(crate) listing: Vec<u8>,
     /// The device that was looked up last, and the type of its file system.
     pub(crate) system: Option<(u64, &'static str)>,
-    /// The device of the target that was looked up last, and what a new file of this user alone is on it.
+    /// The device of the target that was looked up last, and the attributes that a new file with
+    /// the mode 0600 gets there.
     pub(crate) new_file: Option<(u64, Stat)>,
 }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use rustix::fs::{Access, AtFlags, FileType, Stat, accessat, statat};
 use rustix::io::Errno;
+use underpass_engine::atomic_file::WRITABLE_BY_OTHERS;
 use underpass_engine::hint::Action;
 use underpass_engine::wait::lock;
 use underpass_engine::{FileId, atomic_file, is_file};
@@ -15,7 +16,6 @@ use crate::options::backup::BackupControl;
 use crate::options::{ExistingFiles, LinkKind};
 use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
-use crate::tree::hidden_names::WRITABLE_BY_OTHERS;
 use crate::tree::same_file::{is_copy_of, is_kept, is_same};
 use crate::worker::CopyWorker;
 
@@ -116,8 +116,8 @@ impl CopyWorker<'_> {
         Ok(EntryVerdict::Replace)
     }
 
-    /// Returns whether an earlier run may have made a file. Who else may write to it could go on
-    /// doing so once it has the owner and the mode of its original.
+    /// Returns whether an earlier run may have made a file. Another user who may write to it now,
+    /// and has it open, could still do so once it has the owner and the mode of its original.
     fn may_be_ours(&mut self, folder: &DirPair, stat: &Stat, there: &Stat) -> bool {
         let settings = &self.context.settings;
         let is_kept = settings.preserve.ownership && there.st_uid == stat.st_uid;

@@ -125,7 +125,7 @@ pub fn is_ours(file: impl AsFd, folder: &OwnedFd) -> Result<bool, Errno> {
     was_made_with(file, folder, 0o666)
 }
 
-/// Returns the same of what was made for this user alone, whatever the umask.
+/// Returns the same of what is made with the mode 0600. The umask allows other users nothing then.
 ///
 /// # Errors
 ///
@@ -242,9 +242,9 @@ fn claim<T>(
     Err(Errno::EXIST)
 }
 
-/// Returns the number of the first hidden name in a folder, which with the 999 after it tells where it was made: folders
-/// that were made one after the other have no numbers one after the other. That of their device is
-/// not in them, as it may change with each mount.
+/// Returns the number of the first hidden name in a folder. This one and the 999 after it show that
+/// a name was made in that folder: the number is a hash of the inode number, so those of two folders
+/// are rarely close. The device number is not part of it, as it may change with each mount.
 ///
 /// # Errors
 ///
@@ -254,13 +254,9 @@ pub fn number_of(folder: impl AsFd) -> Result<u32, Errno> {
 }
 
 /// Removes a leftover: a file of this user or of `owner` with this hidden name, which was made in
-/// this folder, no other name and no lock. Returns whether it is gone.
+/// this folder, and has no other name and no lock. Returns whether it is gone.
 pub fn remove_left_over(folder: &OwnedFd, hidden: &OsStr, owner: u32) -> bool {
-    let number = number_of_hidden(hidden.as_encoded_bytes());
-    let was_made_here = number
-        .zip(number_of(folder).ok())
-        .is_some_and(|(number, first)| number.wrapping_sub(first) < MAX_ATTEMPTS);
-    if !was_made_here {
+    if !was_made_in(folder, hidden) {
         return false;
     }
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -277,9 +273,16 @@ pub fn remove_left_over(folder: &OwnedFd, hidden: &OsStr, owner: u32) -> bool {
     is_left_over && unlinkat(folder, hidden, AtFlags::empty()).is_ok()
 }
 
+/// Returns whether the number of a hidden name shows that it was made in this folder.
+pub fn was_made_in(folder: impl AsFd, hidden: &OsStr) -> bool {
+    number_of_hidden(hidden.as_encoded_bytes())
+        .zip(number_of(folder).ok())
+        .is_some_and(|(number, first)| number.wrapping_sub(first) < MAX_ATTEMPTS)
+}
+
 /// More hidden names than are in use for one name at a time.
 const MAX_ATTEMPTS: u32 = 1000;
 
-/// The permissions by which another user may write to a file, or change what is in a folder. With an
-/// ACL, those of the group are all that it allows.
-const WRITABLE_BY_OTHERS: u32 = 0o022;
+/// The permissions by which another user may write to a file, or change what is in a folder. With
+/// an ACL, those of the group are all that it allows.
+pub const WRITABLE_BY_OTHERS: u32 = 0o022;

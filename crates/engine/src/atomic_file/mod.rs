@@ -31,8 +31,8 @@ use crate::integrity::{FileId, mtime, reopen};
 pub use case::{fold_case, ignores_case, listed_name};
 pub use follow::follow;
 pub use hidden::{
-    is_of_stranger, is_ours, is_ours_alone, new_file, number_of, only_adds, remove_left_over,
-    rename_new, try_lock,
+    WRITABLE_BY_OTHERS, is_of_stranger, is_ours, is_ours_alone, new_file, number_of, only_adds,
+    remove_left_over, rename_new, try_lock, was_made_in,
 };
 pub use name::{
     MAX_NAME, beginning, fingerprint, folder_of, hidden_name, name_of_hidden, names_folder,

@@ -17,7 +17,8 @@ use crate::integrity::is_folder;
 /// writable are made so.
 ///
 /// Whatever the depth of the tree, neither a deep stack nor many descriptors are needed: the
-/// folders in a folder of it are moved up before that one is removed.
+/// folders in a folder of it are moved up before that one is removed. Only folders that cannot be
+/// moved, as those of a lower layer of overlayfs, need both for each of their levels.
 ///
 /// # Errors
 ///
