@@ -371,8 +371,9 @@ fn keep_mode(path: &Path, atomic: &AtomicFile) -> io::Result<()> {
         // It is gone by now.
         Err(Errno::NOENT) => Ok(()),
         old => {
-            let folder = openat(CWD, atomic_file::folder_of(path), OFlags::PATH, Mode::empty())?;
-            Ok(take_over(atomic.file(), old?.as_fd(), folder, KeptOwner::Own)?)
+            let (old, flags) = (old?, OFlags::PATH | OFlags::CLOEXEC);
+            let folder = openat(CWD, atomic_file::folder_of(path), flags, Mode::empty())?;
+            Ok(take_over(atomic.file(), old.as_fd(), folder, KeptOwner::Own)?)
         }
     }
 }

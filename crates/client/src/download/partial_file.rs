@@ -264,9 +264,9 @@ impl<'t> TargetName<'t> {
     /// Opens or creates the partial file and locks it.
     fn locked(&self) -> Result<AtomicFile> {
         let name = self.part_name();
-        // What it may replace limits who can read it. Nobody else writes to a part.
-        let old = statat(self.folder, self.name, AtFlags::empty()).ok();
-        let old = old.filter(|old| !is_of_stranger(old, self.folder));
+        // The file that it may replace limits who can read it, and until then no one else writes
+        // to it.
+        let old = self.existing().ok().flatten().filter(|old| !self.is_of_stranger(old));
         let limit = old.map(|old| (old.st_mode & 0o644) | 0o600);
         let mode = limit.map_or(0o666, |_| 0o600);
         for _ in 0..MAX_ATTEMPTS {

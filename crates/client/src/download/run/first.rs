@@ -271,7 +271,8 @@ impl<'j, 'a> Download<'j, 'a> {
         }
     }
 
-    /// Checks whether the file has to be requested as a whole, as parts do not tell how long it is.
+    /// Checks whether the file has to be requested as a whole, as parts do not tell how long it is;
+    /// then what has arrived of it is discarded.
     fn goes_as_whole(&mut self, request: &FileRequest, response: &Response) -> Result<bool> {
         let version = request.version.as_ref();
         match request.range.is_some() && lacks_total(response) {

@@ -434,7 +434,7 @@ pub(super) fn open_root(path: &Path) -> Result<OwnedFd, TreeError> {
     Ok(root)
 }
 
-/// Opens a folder under the same condition.
+/// Opens a folder in another one, unless another user has put it there and users share that one.
 fn enter(parent: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
     let folder = open_beneath(parent.as_fd(), name, FOLDER)?;
     match is_of_stranger(&fstat(&folder)?, parent) {

@@ -49,8 +49,8 @@ pub(in crate::tree) fn completed(response: &Response, known: EntryFacts) -> Entr
     EntryFacts { size, ..known }.of_version(answered)
 }
 
-/// Returns whether a file was changed about when it was sent, so that its time, which servers
-/// tell to the second, is no sign that it is still what the listing had.
+/// Returns whether a file was changed within the seconds before it was sent: its time, which
+/// servers tell to the second, does not show then that it is still what the listing had.
 pub(in crate::tree) fn was_just_changed(response: &Response) -> bool {
     let [modified, now] =
         ["last-modified", "date"].map(|name| response.fields.get(name).and_then(date));
