@@ -27,7 +27,7 @@ pub struct ArchiveRange {
     folder: Arc<OwnedFd>,
     range: Range<u64>,
     checksums: Arc<Checksums>,
-    /// Keeps the files that are not local, so that no worker closes one.
+    /// The store that keeps files that are not local open, so that no worker closes one.
     remote_files: Arc<RemoteFiles>,
     /// The latest checksum, kept here because the cache of checksums may evict it.
     latest: Option<(FileVersion, u32)>,

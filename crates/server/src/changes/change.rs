@@ -375,7 +375,7 @@ struct UnnamedCopy<'a> {
 impl<'a> UnnamedCopy<'a> {
     fn new(site: &Site, dest: &'a mut DestEntry) -> Result<Self> {
         if only_adds(&dest.folder) {
-            // It could not be renamed, nor be removed.
+            // The copy could be neither renamed nor removed there.
             return Err(Errno::PERM.into());
         }
         // The folder was opened without the right to read, which syncfs(2) needs.

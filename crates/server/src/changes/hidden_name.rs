@@ -35,8 +35,8 @@ pub(super) fn is_open_leftover(name: &[u8]) -> bool {
     digits.is_some_and(|it| it.len() >= 16 && it.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Moves a folder aside, which has the name `current` and shall get the name `own` back; returns its
-/// hidden name. If that has no room for the whole one, an attribute has it.
+/// Moves the folder `current` aside, so that it can get the name `own` back; returns its hidden
+/// name. An attribute keeps a name for which the hidden one has no room.
 ///
 /// # Errors
 ///
@@ -46,7 +46,7 @@ pub(super) fn move_aside(folder: &OwnedFd, current: &CStr, own: &CStr) -> Result
     if name_of_aside(aside.to_bytes()) != Some(own.to_bytes())
         && let Ok(moved) = open(folder, current)
     {
-        // Where there are no attributes, its name is not known again.
+        // On a file system without attributes the rest of the name is lost.
         let _ = fsetxattr(&moved, ATTRIBUTE, own.to_bytes(), XattrFlags::empty());
     }
     rename_new(folder, current, folder, &*aside)?;
@@ -117,7 +117,7 @@ fn with_ids(name: &CStr, first: u64, second: u64) -> CString {
 /// The first digits of the id of what is moved aside.
 const ASIDE: u32 = 0x6173_6964;
 
-/// Has the whole name of a folder that was moved aside, if it is long.
+/// The attribute with the whole name of a folder that was moved aside, if that is long.
 const ATTRIBUTE: &CStr = c"user.underpass.aside";
 
 /// The number of bytes after the name: a dot, 32 digits and `.upload`.
@@ -158,7 +158,7 @@ mod tests {
         make(c"taken");
         assert!(!restored(&aside_name(c"taken")));
         assert!(!restored(&hidden_name(c"removed")));
-        // Of its name a part is missing, and nothing has it.
+        // A part of its name is missing, and no attribute has it.
         let long = CString::new("n".repeat(240)).unwrap();
         assert!(!restored(&aside_name(&long)) && is_aside(aside_name(&long).to_bytes()));
     }

@@ -61,7 +61,6 @@ pub(crate) fn remove_visible(
         let folder = entry.path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
         *entry = FailedEntry::new(&entry.path[..folder], true, hidden_inside());
     }
-    failed.dedup();
     Err(ChangeRefusal { failed, ..hidden_inside() })
 }
 

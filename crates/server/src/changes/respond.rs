@@ -85,7 +85,7 @@ async fn run(
         _ => false,
     };
     if is_upload && !ctx.request.has("if") && describe::locks(ctx.site()).is_empty() {
-        // Its thread follows links, and there is nothing to check before.
+        // The thread of the upload follows links, and nothing has to be checked before.
         return Ok(uploads::respond(ctx, target, TagConditions::default()).await);
     }
     // Links themselves are removed and moved, not their targets.

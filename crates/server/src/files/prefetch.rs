@@ -138,7 +138,8 @@ impl Residency {
     pub(crate) fn remote(&self) -> Vec<Arc<OwnedFd>> {
         let remote = self.spans.iter().filter(|(_, span)| span.is_remote);
         let mut files: Vec<_> = remote.map(|(_, span)| Arc::clone(&span.file)).collect();
-        // A response has several ranges of one file, or files that each have one.
+        // The ranges of one file are neighbours: a response has ranges of one file, or several files
+        // with one range each.
         files.dedup_by(|one, other| Arc::ptr_eq(one, other));
         files
     }

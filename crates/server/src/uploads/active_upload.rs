@@ -229,12 +229,13 @@ impl<'a> ActiveUpload<'a> {
     ) -> Result<()> {
         let len = end.saturating_sub(from);
         // The lock keeps other uploads from checking between this check and the reservation.
-        let reserving = self.site.shared.uploads.reserving.of(fstat(&target.folder)?.st_dev);
+        let device = fstat(&target.folder)?.st_dev;
+        let reserving = self.site.shared.uploads.reserving.of(device);
         let _alone = lock(&reserving);
         self.check_room(target, len)?;
         if self.is_small() {
             // It takes its space soon, and reserving costs as much as writing.
-            self.slot.claim(fstat(new_file.file())?.st_dev, len, false);
+            self.slot.claim(device, len, false);
             return Ok(());
         }
         if self.has_enough(target, len) {
@@ -246,7 +247,7 @@ impl<'a> ActiveUpload<'a> {
         #[allow(clippy::useless_conversion)] // types differ by target
         let blocks: u64 = u64::try_from(stat.st_blocks).unwrap_or(0);
         // If the file system reserves nothing, other uploads must learn of the claim.
-        self.slot.claim(stat.st_dev, len, blocks.saturating_mul(512) >= end);
+        self.slot.claim(device, len, blocks.saturating_mul(512) >= end);
         Ok(())
     }
 

@@ -79,7 +79,7 @@ impl UploadJob {
 fn answer(upload: &mut ActiveUpload<'_>) -> Result<Response> {
     upload.check_has_length()?;
     upload.check_representation()?;
-    upload.offer()?;
+    upload.offer(true)?;
     upload.check_size(upload.expected().unwrap_or(0))?;
 
     if let Some(id) = &upload.params.id {

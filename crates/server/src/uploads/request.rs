@@ -9,7 +9,7 @@ use underpass_protocol::upload::Owner;
 pub(crate) struct UploadRequest {
     pub(crate) request: OwnedRequest,
     /// The decoded path, see [`Target::path`](underpass_protocol::request::target::Target::path).
-    /// Links on the way are still to be followed.
+    /// Links on the way may still have to be followed.
     pub(crate) path: Vec<u8>,
     /// Whether the target ended in a slash.
     pub(crate) is_folder: bool,

@@ -16,10 +16,10 @@ impl ActiveUpload<'_> {
         digests.map_err(|fault| UploadRefusal::new(400, fault.to_string()))
     }
 
-    /// Returns the digests in the request, of its file and of its own body.
-    pub(crate) fn offer(&self) -> Result<Offer> {
-        let (whole, content) =
-            (self.request.fields("repr-digest"), self.request.fields("content-digest"));
+    /// Returns the digests in the request: of its file and, if wanted, of its own body.
+    pub(crate) fn offer(&self, wants_content: bool) -> Result<Offer> {
+        let whole = self.request.fields("repr-digest");
+        let content = self.request.fields("content-digest").filter(|_| wants_content);
         // The client wants certainty, so a digest that cannot be parsed must not be ignored.
         Offer::parse(whole, content).map_err(|fault| UploadRefusal::new(400, fault.to_string()))
     }
@@ -33,10 +33,7 @@ impl ActiveUpload<'_> {
         earlier: Option<Digest>,
         is_content_verified: bool,
     ) -> Result<Vec<Digest>> {
-        let content = self.request.fields("content-digest").filter(|_| !is_content_verified);
-        let offer = Offer::parse(self.request.fields("repr-digest"), content)
-            .map_err(|fault| UploadRefusal::new(400, fault.to_string()))?;
-        self.check_digests(&offer.with(earlier), file)
+        self.check_digests(&self.offer(!is_content_verified)?.with(earlier), file)
     }
 
     /// Compares the bytes that this request has brought, one part of a file, with their digests in

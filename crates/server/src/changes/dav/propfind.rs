@@ -97,12 +97,11 @@ async fn one(
         describer.end(&mut out);
         (!properties.is_empty()).then_some(out)
     });
-    let body = match ctx.peer.while_connected(described).await {
-        Some(Ok(Some(body))) => body,
+    let body = match described.await {
+        Ok(Some(body)) => body,
         // It was removed meanwhile.
-        Some(Ok(None)) => return ctx.error(404, ""),
-        Some(Err(_)) => return ctx.error(500, ""),
-        None => return ctx.error(408, ""),
+        Ok(None) => return ctx.error(404, ""),
+        Err(_) => return ctx.error(500, ""),
     };
     // It waits in memory for a client that may not read it, as a listing does.
     let Some(pieces) = ListingPieces::whole(ctx.shared().listings.memory.reserve(client), body)

@@ -47,8 +47,8 @@ impl Peer {
         }
     }
 
-    /// Waits for a response, unless the client leaves before it is known: no file system that does
-    /// not answer keeps the connection then.
+    /// Waits for a response, unless the client leaves before it is known, so that a file system that
+    /// does not answer does not hold the connection.
     ///
     /// A client that has only ended its side of the connection cannot be told from one that has
     /// left. It gets what is known within [`LEFT_INTERVAL`].

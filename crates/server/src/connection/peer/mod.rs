@@ -130,7 +130,7 @@ impl Peer {
         self.forwarded().client.or(self.origin.get())
     }
 
-    /// Returns the unit by which that client shares what is bounded.
+    /// Returns the network of the client of the present request: limits for each client count by it.
     pub(crate) fn client_net(&self) -> ClientNet {
         ClientNet::of(self.address())
     }

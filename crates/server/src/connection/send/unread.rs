@@ -62,8 +62,8 @@ impl Unread {
         self.files.len() >= self.max
     }
 
-    /// Takes the files that the client has read with this number of bytes: if one of them was changed,
-    /// it may have read something else.
+    /// Takes out the files that the client has read with this number of bytes. If one of them has
+    /// changed, the client may have read something else.
     pub(super) fn take_read(&mut self, read: u64) -> Vec<UnreadFile> {
         let count = self.files.iter().take_while(|file| file.end <= read).count();
         self.files.drain(..count).collect()

@@ -146,8 +146,9 @@ impl ServedFile {
         [self].into_iter().chain(self.packed.iter().map(|(_, packed)| packed))
     }
 
-    /// Returns the same for a file on any file system. One that is not local may have no count of
-    /// its names, as file systems in user space leave that out.
+    /// Checks the same as [`is_current_locally`](Self::is_current_locally), for a file on any file
+    /// system. The names of one that is not local are not counted, as some file systems in user
+    /// space report none.
     pub(crate) async fn is_current(&self, helpers: &HelperShares, client: ClientNet) -> bool {
         if self.is_local {
             return self.is_current_locally();

@@ -19,8 +19,8 @@ pub(super) struct HiddenNames {
     /// Whether files that are not complete yet are hidden, too.
     partial_files: bool,
     patterns: Patterns,
-    /// The same patterns without regard to case.
-    any_case: Patterns,
+    /// The same patterns without regard to case; `None` if that makes no difference.
+    any_case: Option<Patterns>,
 }
 
 /// The patterns of what is hidden.
@@ -42,7 +42,9 @@ impl HiddenNames {
             dot_files: !settings.shows_hidden && settings.cache.is_none(),
             partial_files: settings.cache.is_none(),
             patterns: Patterns::new(settings, ignores_case)?,
-            any_case: Patterns::new(settings, true)?,
+            any_case: (!ignores_case && !settings.hide.is_empty())
+                .then(|| Patterns::new(settings, true))
+                .transpose()?,
         })
     }
 
@@ -64,12 +66,16 @@ impl HiddenNames {
         is_folder: bool,
         ignores_case: impl FnOnce() -> bool,
     ) -> bool {
-        self.matches(path, is_folder) || (self.any_case.matches(path, is_folder) && ignores_case())
+        self.matches(path, is_folder) || (self.matches_any_case(path, is_folder) && ignores_case())
     }
 
     /// Returns whether a path is hidden if its folders ignore the case of names, and only then.
-    pub(super) fn asks_for_case(&self, path: &[u8]) -> bool {
-        self.any_case.matches(path, true) && !self.patterns.matches(path, true)
+    pub(super) fn depends_on_case(&self, path: &[u8]) -> bool {
+        self.matches_any_case(path, true) && !self.patterns.matches(path, true)
+    }
+
+    fn matches_any_case(&self, path: &[u8], is_folder: bool) -> bool {
+        self.any_case.as_ref().is_some_and(|patterns| patterns.matches(path, is_folder))
     }
 }
 

@@ -227,7 +227,7 @@ impl Root {
         if self.only.is_some() {
             return Ok(());
         }
-        if disk_wait == DiskWait::Never && self.hidden.asks_for_case(path) {
+        if disk_wait == DiskWait::Never && self.hidden.depends_on_case(path) {
             return Err(Errno::AGAIN);
         }
         let is_hidden = self.hides_here(path, true)
@@ -261,8 +261,8 @@ impl Root {
         self.hidden.matches(path, is_folder)
     }
 
-    /// Returns the same for an entry of known type. A link counts as its target, which the file
-    /// system is asked for only if it matters.
+    /// Returns whether an entry is hidden where it is, in any case if its folders ignore that. A
+    /// link counts as its target, which the file system is asked for only if it matters.
     pub(crate) fn hides_entry(&self, path: &[u8], is_folder_itself: bool) -> bool {
         if !self.hides_here(path, true) {
             return false;

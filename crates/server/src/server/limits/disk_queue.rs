@@ -205,8 +205,8 @@ const STACK: usize = 2 << 20;
 /// The number of bytes of a file that a job reads before another client has its turn.
 pub(crate) const SLICE: u64 = 64 << 20;
 
-/// The time after which a job that reads a file leaves its turn, after any number of bytes: slow
-/// storage is not read for long for clients that have left.
+/// The time after which a job that reads a file gives up its turn, however few bytes it has read: so
+/// a read from slow storage ends soon after its clients have left.
 pub(crate) const SLICE_TIME: Duration = Duration::from_secs(1);
 
 /// The number of low bits of an IPv6 address that its owner can choose.

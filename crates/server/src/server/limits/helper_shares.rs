@@ -54,7 +54,7 @@ impl HelperShares {
     fn of(&self, client: ClientNet) -> Arc<Semaphore> {
         let mut clients = self.clients.borrow_mut();
         if clients.len() >= MANY && !clients.contains_key(&client) {
-            // Each taken place holds the semaphore.
+            // Each permit, and each request that waits for one, holds a reference to the semaphore.
             clients.retain(|_, places| Arc::strong_count(places) > 1);
         }
         let places = clients.entry(client).or_insert_with(|| Arc::new(Semaphore::new(self.share)));

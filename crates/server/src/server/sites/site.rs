@@ -129,8 +129,8 @@ impl fmt::Debug for Site {
     }
 }
 
-/// Allows scripts of every site to read, and to see the fields for resuming a transfer
-/// and those that tell how complete a listing is.
+/// Allows scripts of every site to read responses and, among their fields, those for resuming a
+/// transfer and those that tell how complete a listing is.
 const CORS_FIELDS: [(&str, &str); 2] = [
     ("Access-Control-Allow-Origin", "*"),
     (

@@ -77,7 +77,7 @@ pub(crate) fn finish(
     mut options: FinishOptions<'_>,
 ) -> Result<Response> {
     let site = upload.site;
-    // Of a part that others came before, the body was compared with its digest.
+    // The body of a later part was compared with its digest when it had come.
     let is_content_verified = options.part.is_some() && upload.content().start > 0;
     let digest = options.digest.take();
     let digests = match upload.verify(new_file.file(), digest, is_content_verified) {
@@ -164,7 +164,8 @@ fn name(
         }
     };
     let _lock = part.map(|part| part.complete(target, &mut new_file)).transpose()?;
-    // One that another user has put into a folder like /tmp must not decide who may write to it.
+    // A file that another user has put into a folder like /tmp must not decide who may write to
+    // the new one.
     let is_trusted = |_: &&_| {
         statat(&target.folder, &target.name, AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|stat| !is_of_stranger(&stat, &target.folder))

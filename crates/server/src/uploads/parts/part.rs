@@ -181,7 +181,7 @@ impl<'a> PartialUpload<'a> {
 
     /// Gives an unnamed file the name of the part, so that it outlives the server.
     pub(crate) fn name(&self, target: &UploadTarget, new_file: AtomicFile) -> Result<AtomicFile> {
-        fchmod(new_file.file(), Mode::from_raw_mode(PART))?;
+        set_permissions(new_file.file(), PART)?;
         new_file.keep_as(OsStr::from_bytes(&self.name))?;
         self.open(target, 0)
     }
@@ -208,7 +208,16 @@ pub(crate) fn permit(target: &UploadTarget, part: &File) -> Result<()> {
     let folder = target.folder.as_fd().try_clone_to_owned()?;
     let usual = AtomicFile::create_in(folder, &target.name, NEW_FILE)?;
     let mode = fstat(usual.file())?.st_mode & NEW_FILE;
-    Ok(fchmod(part, Mode::from_raw_mode(mode))?)
+    Ok(set_permissions(part, mode)?)
+}
+
+/// Sets the permissions of a part, unless the file system has its own for all files.
+fn set_permissions(part: &File, mode: u32) -> std::result::Result<(), Errno> {
+    match fchmod(part, Mode::from_raw_mode(mode)) {
+        // Files belong to the user of the mount, or have no permissions.
+        Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(()),
+        changed => changed,
+    }
 }
 
 /// Returns the number of bytes of a part without taking it away from the connection that resumes
@@ -377,7 +386,7 @@ pub(crate) fn keep_part(
     let Some(lock) = newest.acquire(upload.connection()) else { return };
     let partial = OsStr::from_bytes(name);
     let Ok(file) = new_file.file().try_clone() else { return };
-    // This gives back the space that was reserved for the rest, and removes an older part.
+    // This gives back the space that was reserved for the rest.
     let len = missing.start;
     if file.set_len(len).is_err() {
         return;
@@ -389,13 +398,13 @@ pub(crate) fn keep_part(
     }
     let _ = unlinkat(&target.folder, partial, AtFlags::empty());
     if age == Some(None) {
-        // Nobody knows which is newer.
+        // It is unknown which of the two is newer.
         return;
     }
     uploads.versions.record(&file, target.part_version(missing.end));
     uploads.synced.record(&file, 0);
     // If it cannot be kept, the client has to start over.
-    if fchmod(&file, Mode::from_raw_mode(PART)).is_err() || new_file.keep_as(partial).is_err() {
+    if set_permissions(&file, PART).is_err() || new_file.keep_as(partial).is_err() {
         return;
     }
     // No other process may continue it before it is synced.
@@ -416,7 +425,7 @@ pub(crate) fn keep_part(
     stale_uploads::add_part(upload.site, target.path_of(name), name, SystemTime::now());
 }
 
-/// Returns when a file was made, as seconds and nanoseconds, if its file system knows.
+/// Returns the time at which a file was made, in seconds and nanoseconds, if it is recorded.
 fn born(file: &File) -> Option<(i64, u32)> {
     let facts = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
     let is_known = facts.stx_mask & StatxFlags::BTIME.bits() != 0;

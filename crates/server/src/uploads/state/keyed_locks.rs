@@ -1,5 +1,4 @@
-//! Locks of which there is one for each file, or for each file system: one that is slow does not
-//! hold up others.
+//! Locks for single files or file systems, so that a slow one does not hold up the others.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -34,8 +34,8 @@ impl UploadThreads {
         Self(Arc::new(ThreadsInner { max, state: Mutex::default(), arrived: Condvar::new() }))
     }
 
-    /// Has a thread do the work of an upload, which must have a slot; returns false if no thread
-    /// can be had.
+    /// Runs the work of an upload, which must have a slot, on a thread; returns false if none can
+    /// be started.
     pub(crate) fn run(&self, work: impl FnOnce() + Send + 'static) -> bool {
         let mut state = lock(&self.0.state);
         state.jobs.push(Box::new(work));
