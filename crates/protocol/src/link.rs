@@ -40,9 +40,8 @@ pub(crate) fn push_normal(out: &mut String, part: &[u8]) {
 ///
 /// It is relative to work with a proxy that shortens or replaces the path, and begins with `./` or
 /// `../` so that neither `//name` nor `a:b` can be taken for another host or scheme. With
-/// `repeats_escapes`, the parents from the first one with an escape on are repeated: some clients
-/// undo the escapes of what they do not replace. Proxies may only shorten the path
-/// then.
+/// `repeats_escapes`, it repeats the parents, beginning with the first one that has an escape: some
+/// clients undo the escapes of what they do not replace. A proxy may then only shorten the path.
 #[must_use]
 pub fn slash_redirect(raw_path: &[u8], query: &[u8], repeats_escapes: bool) -> String {
     let mut segments: Vec<_> = raw_path.split(|&byte| byte == b'/').skip(1).collect();

@@ -363,7 +363,7 @@ fn a_slow_file_is_not_read_for_clients_that_have_left() {
         write!(client, "GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         wait_until("it is read", || is_reading(thread));
         drop(client);
-        wait_until("it is read no more", || !is_reading(thread));
+        wait_until("it is no longer read", || !is_reading(thread));
     }
     rig::end(serving);
 }

@@ -12,7 +12,7 @@ Faults are errors of calls, such as {"flush": "EDQUOT"}, and:
     "cached": true     lets the kernel keep what it has read, but no attributes; only at the start
     "threads": true    serves several calls at once; only at the start
     "below": PREFIX    calls fail for paths with this prefix alone
-    "again": CALL      answers nothing from the second of these calls on, until the fault is taken back
+    "again": CALL      lets the second of these calls and all later ones hang until the fault is removed
 """
 import errno
 import json

@@ -66,8 +66,8 @@ impl Fuse {
         Stopped(pid)
     }
 
-    /// Has it answer nothing from the second of these calls on, until the guard is dropped. All files
-    /// were changed long ago then.
+    /// Lets the second call of this name, and all after it, hang until the guard is dropped. Until
+    /// then, all files are reported as changed long ago.
     pub(crate) fn hang_again(&self, call: &str) -> Hanging<'_> {
         self.fail(&format!(r#"{{"again": "{call}", "changed": 0}}"#));
         Hanging(self)
@@ -90,7 +90,7 @@ impl Drop for Stopped {
     }
 }
 
-/// A file system that answers nothing.
+/// Lets the calls of a file system hang until it is dropped.
 pub(crate) struct Hanging<'f>(&'f Fuse);
 
 impl Drop for Hanging<'_> {

@@ -43,7 +43,7 @@ impl CacheStatus {
         Self { forward, is_stored: false, is_relayed: true, detail, ..self }
     }
 
-    /// Returns whether the origin sends the response, of which nothing was stored before.
+    /// Returns whether the origin sends the whole response: nothing of this version was stored before.
     #[must_use]
     pub fn is_new(&self) -> bool {
         match self.forward {

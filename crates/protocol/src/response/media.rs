@@ -123,7 +123,7 @@ fn with_charset(media_type: &'static str) -> &'static str {
         "richtext" "sgml" "tab-separated-values" "turtle" "uri-list" "vcard" "vtt")
 }
 
-/// Returns whether texts of this type say their encoding themselves.
+/// Returns whether a media type is one of XML, which declares its own encoding.
 pub(super) fn is_xml(media_type: &str) -> bool {
     matches!(media_type, "text/xml" | "text/xml-external-parsed-entity" | "text/xsl")
         || media_type.ends_with("+xml")

@@ -103,16 +103,16 @@ impl Resumptions {
         let mut validators = ["if-range", "if-match", "if-unmodified-since"].into_iter();
         let is_sure = validators.any(|name| request.field(name).is_some());
         let is_blind = from > 0 && !is_sure;
-        // Programs that resume downloads ask for such a range of their first byte only with a part
-        // of that version, except axel, which uses HTTP/1.0.
+        // Programs that resume downloads request such a range from the first byte on only if what
+        // they have is of that version; the exception is axel, which uses HTTP/1.0.
         let is_range = request.has("range") && last.is_none_or(|last| last > LOOK);
         let starts_over = from == 0 && is_range && request.minor_version > 0;
         Some(ResumableDownload { is_blind, starts_over, end, from, key, version })
     }
 
     /// Returns whether the client has the beginning of another version, does not say so, and
-    /// would append the response to it. A reader that begins anew, such as a player or a mount, has
-    /// none of any other version from then on.
+    /// would append the response to it. If the client reads the file from the beginning, as players
+    /// and mounts do, what it has of other versions is forgotten.
     #[must_use]
     pub fn would_mix(&self, download: &ResumableDownload, now: Instant) -> bool {
         let is_affected = download.is_blind || download.starts_over;
@@ -238,9 +238,10 @@ const MAX_DOWNLOADS: usize = 16 << 10;
 /// The bytes up to which a client has only looked at a version, as aria2 does before it resumes.
 const LOOK: u64 = 256 << 10;
 
-/// The number of bytes on their way to a client, acknowledged by none of its answers: at least what
-/// TCP sends at first, at most what the buffers of a fast and long path hold.
+/// The minimum number of bytes assumed to be in flight to a client: what TCP sends at first.
 const MIN_IN_FLIGHT: u64 = 64 << 10;
+
+/// The maximum number of them: what the buffers of a fast and long path hold.
 const MAX_IN_FLIGHT: u64 = 4 << 20;
 
 /// The maximum number of versions of one target of which a client is known to have a part.

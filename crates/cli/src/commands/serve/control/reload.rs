@@ -51,7 +51,7 @@ impl Reload {
         }
     }
 
-    /// Returns whether the configuration has other files for the certificate of the server now.
+    /// Returns whether the configuration now names other files for the server's certificate.
     fn has_other_files(&self, args: &ServeArgs) -> bool {
         let files = self.certificate.as_ref().and_then(Certificate::files);
         files.is_some_and(|files| default_files(args).is_ok_and(|now| now.as_ref() != Some(files)))
