@@ -9,6 +9,7 @@ mod rig;
 
 use std::fs;
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -285,6 +286,13 @@ fn assert_answers(fuse: &Fuse, url: &str) {
     }
 }
 
+/// Reads until the connection ends, or nothing has come for this time.
+fn read_for(client: &mut TcpStream, time: Duration) {
+    client.set_read_timeout(Some(time)).unwrap();
+    let mut buffer = vec![0; 1 << 20];
+    while let Ok(1..) = client.read(&mut buffer) {}
+}
+
 #[test]
 fn a_mount_that_stops_answering_stops_no_worker() {
     let Some(fuse) = Fuse::with(r#"{"cached": true}"#) else { return };
@@ -301,10 +309,8 @@ fn a_mount_that_stops_answering_stops_no_worker() {
     let mut reading = request("root/file");
     reading.read_exact(&mut vec![0; 1 << 20]).unwrap();
     let stopped = fuse.stop();
-    reading.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
     // It gets what there is until the server has to ask.
-    let mut buffer = vec![0; 1 << 20];
-    while let Ok(1..) = reading.read(&mut buffer) {}
+    read_for(&mut reading, Duration::from_millis(500));
     assert_answers(&fuse, &url);
     let waiting: Vec<_> = (0..100).map(|_| request("root/file")).collect();
     assert_answers(&fuse, &url);
@@ -384,13 +390,10 @@ fn a_mount_that_stops_while_its_folder_is_archived_stops_no_worker() {
         // It is in the middle of it.
         reading.read_exact(&mut vec![0; 1 << 20]).unwrap();
         let stopped = fuse.stop();
-        reading.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
-        let mut buffer = vec![0; 1 << 20];
-        while let Ok(1..) = reading.read(&mut buffer) {}
+        read_for(&mut reading, Duration::from_millis(500));
         assert_answers(&fuse, &url);
         drop(stopped);
-        reading.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        while let Ok(1..) = reading.read(&mut buffer) {}
+        read_for(&mut reading, Duration::from_secs(60));
     }
     rig::end(serving);
 }

@@ -65,10 +65,8 @@ fn a_fill_is_spliced() {
     assert!(line.contains(" by splice in ") && line.ends_with(", 0 bytes in user space"), "{line}");
 }
 
-#[test]
-fn a_client_without_a_place_resets_no_other_one() {
-    let object = Object::new(noise(24 << 20), "a");
-    let bytes = object.bytes.clone();
+/// An origin that answers for anything but `/a` only once the gate is open.
+fn stalling(object: Object) -> (Origin, Gate) {
     let gate = Gate::default();
     let held = gate.clone();
     let origin = Origin::new(move |request, sending| {
@@ -77,6 +75,14 @@ fn a_client_without_a_place_resets_no_other_one() {
         }
         object.send(request, sending);
     });
+    (origin, gate)
+}
+
+#[test]
+fn a_client_without_a_place_resets_no_other_one() {
+    let object = Object::new(noise(24 << 20), "a");
+    let bytes = object.bytes.clone();
+    let (origin, gate) = stalling(object);
     let node = Node::new(&origin.url(), &["--trusted-proxy", "127.0.0.1"]);
     let (greedy, other) = ("X-Forwarded-For: 192.0.2.1", "X-Forwarded-For: 192.0.2.2");
     // Something in the middle, so that the whole has two holes.
@@ -100,14 +106,7 @@ fn a_client_without_a_place_resets_no_other_one() {
 fn a_download_waits_for_a_place_in_the_middle() {
     let object = Object::new(noise(24 << 20), "a");
     let bytes = object.bytes.clone();
-    let gate = Gate::default();
-    let held = gate.clone();
-    let origin = Origin::new(move |request, sending| {
-        if request.path != "/a" {
-            held.wait();
-        }
-        object.send(request, sending);
-    });
+    let (origin, gate) = stalling(object);
     let node = Node::new(&origin.url(), &["--trusted-proxy", "127.0.0.1"]);
     // More than sockets take at once: the client comes to what is missing when it reads on.
     let begin = 20 << 20;
