@@ -148,8 +148,8 @@ fn replace_in(
 ///
 /// A live process locks what it uses, and makes links again, which cannot be locked. Special files,
 /// what belongs neither to this user nor to the owner of the copy, files with a second name that is
-/// not the one meant, what has neither a mark nor the number of this folder, and what is an entry of
-/// the source stay.
+/// not the one meant, what has neither a mark nor the number of this folder, and what is an entry
+/// of the source stay.
 pub(crate) fn sweep(
     settings: &Settings<'_>,
     names: &HiddenNamesInUse,

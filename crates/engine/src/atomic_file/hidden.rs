@@ -1,8 +1,8 @@
 //! Files and folders with hidden names, and the removal of those that a killed process has left.
 //!
-//! A process locks what it works on (flock(2)), so what has a hidden name and no lock is a leftover,
-//! if it was made here: its name has the number of its folder, so that neither a copy of it nor a
-//! file that somebody has called so is one. On file systems without locks leftovers stay.
+//! A process locks what it works on (flock(2)), so what has a hidden name and no lock is a leftover
+//! if it was made here. The name has the number of its folder, so neither a copy of it elsewhere nor
+//! a file that a user gave such a name is one. On file systems without locks leftovers stay.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
