@@ -61,7 +61,10 @@ fn check_path(found: &Destination, value: &[u8], own: &[u8], prefix: &[u8]) {
             let name = name.to_ascii_lowercase();
             name.strip_suffix(port.as_bytes()).map(<[u8]>::to_vec).unwrap_or(name)
         };
-        let (name, own_name) = (bare(&rest[..len]), bare(own));
+        // A client may name its user, once.
+        let authority = &rest[..len];
+        let user = authority.iter().position(|&byte| byte == b'@').map_or(0, |at| at + 1);
+        let (name, own_name) = (bare(&authority[user..]), bare(own));
         let further = name.strip_prefix(&*own_name).expect("another server");
         let has_port = own.rsplit(|&byte| byte == b']').next().unwrap().contains(&b':');
         assert!(further.is_empty() || (further[0] == b':' && !has_port), "another port");
