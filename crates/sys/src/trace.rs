@@ -237,7 +237,7 @@ impl SignalSet {
     pub fn new(signals: &[c_int]) -> Self {
         let mut set = std::mem::MaybeUninit::uninit();
         // SAFETY: sigemptyset(3) makes it a set, and sigaddset(3) refuses numbers that are none.
-        // Proved by `tests/explain/ends.rs` of the program.
+        // Proved by `tests/diagnose/explain/ends.rs` of the program.
         unsafe {
             libc::sigemptyset(set.as_mut_ptr());
             for signal in signals {
@@ -249,7 +249,7 @@ impl SignalSet {
 
     /// Blocks the signals of the set for the calling thread, and for those that it will start.
     pub fn block(&self) {
-        // SAFETY: it is a set. Proved by `tests/explain/ends.rs` of the program.
+        // SAFETY: it is a set. Proved by `tests/diagnose/explain/ends.rs` of the program.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const self.0, std::ptr::null_mut()) };
     }
 
@@ -263,7 +263,7 @@ impl SignalSet {
         loop {
             let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
             // SAFETY: the kernel fills the structure; a zeroed one is valid too. Proved by
-            // `tests/explain/ends.rs` of the program.
+            // `tests/diagnose/explain/ends.rs` of the program.
             let (number, info) = unsafe {
                 let number = libc::sigwaitinfo(&raw const self.0, info.as_mut_ptr());
                 (number, info.assume_init())

@@ -1,0 +1,87 @@
+//! What the program lacks when it is built without one of its features, and says about it.
+//!
+//! `scripts/features` runs all of these tests with a program that has no features, which
+//! `UNDERPASS_WITHOUT_FEATURES` names: the libraries of the tests need not be compiled for it.
+
+use std::env;
+use std::process::{Command, Stdio};
+
+use crate::rig::{Finished, Running};
+
+/// Runs the program to its end.
+fn run<'a>(words: impl IntoIterator<Item = &'a str>) -> Finished {
+    let mut command =
+        env::var_os("UNDERPASS_WITHOUT_FEATURES").map_or_else(crate::rig::underpass, Command::new);
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Running::start(command).finish()
+}
+
+/// Whether the program has a feature that this test was compiled with.
+fn has(feature: bool) -> bool {
+    feature && env::var_os("UNDERPASS_WITHOUT_FEATURES").is_none()
+}
+
+/// Checks that a command is in the help exactly if its feature was built, and is unknown otherwise.
+fn is_there(command: &str, is_built: bool) {
+    let help = run(["--help"]).succeeded().text();
+    let line = format!("\n  {command} ");
+    assert_eq!(help.contains(&line), is_built, "{help}");
+    if is_built {
+        run([command, "--help"]).succeeded();
+    } else {
+        run([command]).failed(2, &["unrecognized subcommand", command]);
+    }
+}
+
+#[test]
+fn a_command_that_was_left_out_is_unknown() {
+    is_there("bench", has(cfg!(feature = "bench")));
+    is_there("explain", has(cfg!(feature = "explain")));
+    is_there("doctor", true);
+}
+
+#[test]
+fn a_scheme_that_is_not_supported_is_wrong_usage() {
+    run(["get", "ftp://localhost/file"]).failed(2, &["the scheme ftp is not supported"]);
+    run(["get", "--no-proxi", "http://localhost/"]).failed(2, &["found; tip: a similar argument"]);
+}
+
+#[test]
+fn options_of_tls_are_there_if_it_was_built() {
+    for (command, options) in [
+        ("serve", ["--tls ", "--tls-cert", "--redirect-http", "--origin-cacert"].as_slice()),
+        ("send", &["--tls", "--pin"]),
+        ("recv", &["--tls", "--pin"]),
+        ("get", &["--cacert", "--insecure", "--pin"]),
+        ("put", &["--cacert", "--insecure", "--pin"]),
+    ] {
+        let help = run([command, "--help"]).succeeded().text();
+        for option in options {
+            assert_eq!(
+                help.contains(option),
+                has(cfg!(feature = "tls")),
+                "{command} {option}: {help}"
+            );
+        }
+    }
+    let manual = run(["--print-manpage"]).succeeded().text();
+    assert_eq!(manual.contains("https://host/"), has(cfg!(feature = "tls")), "{manual}");
+}
+
+#[test]
+#[ignore = "scripts/features runs it"]
+fn https_is_refused_with_the_reason() {
+    let folder = crate::rig::folder();
+    let (file, cache) = (folder.path().join("file"), folder.path().join("cache"));
+    std::fs::write(&file, "bytes").unwrap();
+    let (file, cache) = (file.to_str().unwrap(), cache.to_str().unwrap());
+    for words in [
+        ["get", "https://localhost:1/file"].as_slice(),
+        &["put", file, "https://localhost:1/"],
+        &["serve", "--origin", "https://localhost:1/", "--cache", cache],
+    ] {
+        let finished = run(words.iter().copied()).failed(2, &["was built without TLS"]);
+        assert_eq!(finished.stderr.lines().count(), 1, "{}", finished.stderr);
+    }
+    run(["serve", "--tls", "self"]).failed(2, &["--tls"]);
+}

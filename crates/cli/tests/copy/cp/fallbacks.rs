@@ -1,0 +1,215 @@
+//! What is done where the usual way is closed: no hard links, a folder that is not writable, names
+//! that are none, more levels than descriptors.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::cp::bytes::traced_in;
+use crate::cp::cp_in;
+use crate::rig::{Running, folder, has, names, noise, noise_file, skip};
+use crate::users::{cp_as_user, give_to_user, take_from_user};
+use underpass_testkit::is_root;
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn further_names_are_copied_where_there_are_no_hard_links() {
+    if !has("strace") {
+        return;
+    }
+    for errno in ["EPERM", "EOPNOTSUPP", "EMLINK"] {
+        let here = folder();
+        let a = here.path().join("a");
+        for name in ["one", "two"] {
+            fs::create_dir_all(a.join(name)).unwrap();
+            fs::hard_link(noise_file(&a.join(name), "x", 5000), a.join(name).join("y")).unwrap();
+            fs::hard_link(a.join(name).join("x"), a.join(format!("{name}.link"))).unwrap();
+        }
+        let inject = format!("inject=link,linkat:error={errno}");
+        let (finished, log) = traced_in(here.path(), &["-e", &inject], &["-a", "--json", "a", "z"]);
+        assert_eq!(finished.code(), Some(0), "{errno}: {} {log}", finished.stderr);
+        for name in ["one/x", "one/y", "one.link", "two/x", "two/y", "two.link"] {
+            let copy = here.path().join("z").join(name);
+            assert_eq!(fs::read(&copy).unwrap(), noise(5000), "{errno}: {name}");
+            let time = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
+            assert_eq!(time(&copy), time(&a.join(name)), "{errno}: {name}");
+            assert_eq!(fs::metadata(&copy).unwrap().nlink(), 1);
+        }
+        let receipt = finished.receipt();
+        assert_eq!(
+            (&receipt["files"], &receipt["hard_links"], &receipt["links_copied"]),
+            (&6.into(), &0.into(), &4.into())
+        );
+        assert!(finished.stderr.contains("4 further names"), "{errno}: {}", finished.stderr);
+    }
+}
+
+#[test]
+fn a_folder_is_not_called_missing_where_there_is_no_proc() {
+    let probe = Command::new("unshare").args(["-rm", "true"]).status();
+    if !probe.is_ok_and(|status| status.success()) {
+        return skip("no namespace of mounts can be had here");
+    }
+    let here = folder();
+    let file = noise_file(here.path(), "a", 5000);
+    let mut command = Command::new("unshare");
+    command.args(["-rm", "sh", "-c", "mount -t tmpfs none /proc && exec \"$@\"", "sh"]);
+    command.arg(env!("CARGO_BIN_EXE_underpass")).args(["cp", "a", "z"]).current_dir(here.path());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let finished = Running::start(command).finish();
+    match finished.code() {
+        Some(0) => assert_eq!(fs::read(here.path().join("z")).unwrap(), fs::read(file).unwrap()),
+        // A kernel before 6.10.
+        _ => drop(finished.failed(1, &["Function not implemented"])),
+    }
+}
+
+#[test]
+fn a_file_in_a_folder_that_is_not_writable_is_written_in_place() {
+    let here = folder();
+    set_mode(here.path(), 0o777);
+    noise_file(here.path(), "a", 5000);
+    noise_file(here.path(), "large", 300_000);
+    for name in ["z", "sticky"] {
+        fs::create_dir(here.path().join(name)).unwrap();
+        for file in ["a", "b", "large"] {
+            fs::write(here.path().join(name).join(file), vec![0; 400_000]).unwrap();
+            set_mode(&here.path().join(name).join(file), 0o666);
+        }
+    }
+    give_to_user(here.path());
+    set_mode(&here.path().join("z"), 0o555);
+    let number = |name: &str| fs::metadata(here.path().join(name)).unwrap().ino();
+    for (words, target, len) in [
+        (&["a", "z/a"][..], "z/a", 5000),
+        (&["-p", "a", "z/b"], "z/b", 5000),
+        (&["large", "z"], "z/large", 300_000),
+    ] {
+        let before = number(target);
+        let Some(finished) = cp_as_user(here.path(), words) else { return };
+        let finished = finished.succeeded();
+        assert!(
+            finished.stderr.contains(&format!("{target} was written in place")),
+            "{}",
+            finished.stderr
+        );
+        assert!(fs::read(here.path().join(target)).unwrap() == noise(len), "{words:?}");
+        assert_eq!(number(target), before, "{words:?}");
+    }
+    // What is to be removed first, so that its other names keep its bytes, is not written to.
+    let Some(finished) = cp_as_user(here.path(), &["--remove-destination", "large", "z/a"]) else {
+        return;
+    };
+    finished.failed(1, &["z/a", "Permission denied"]);
+    assert!(fs::read(here.path().join("z/a")).unwrap() == noise(5000));
+    // A new name cannot be made there, and a file that is not writable stays as it is.
+    let Some(finished) = cp_as_user(here.path(), &["a", "z/new"]) else { return };
+    finished.failed(1, &["z/new", "Permission denied"]);
+    set_mode(&here.path().join("z/b"), 0o444);
+    cp_as_user(here.path(), &["large", "z/b"]).unwrap().failed(1, &["z/b", "Permission denied"]);
+    let streamed = cp_as_user(here.path(), &["/dev/null", "z/a"]).unwrap().succeeded();
+    assert!(streamed.stderr.contains("z/a was written in place"), "{}", streamed.stderr);
+    assert_eq!(fs::read(here.path().join("z/a")).unwrap(), b"");
+    fs::write(here.path().join("z/a"), "old").unwrap();
+    let streamed = cp_as_user(here.path(), &["-", "z/a"]).unwrap().succeeded();
+    assert!(streamed.stderr.contains("z/a was written in place"), "{}", streamed.stderr);
+    assert_eq!(fs::read(here.path().join("z/a")).unwrap(), b"");
+    // In a folder like /tmp a file of somebody else may be written to, but not replaced.
+    let sticky = here.path().join("sticky");
+    if take_from_user(&sticky.join("a")).is_some() {
+        take_from_user(&sticky).unwrap();
+        set_mode(&sticky, 0o1777);
+        let finished = cp_as_user(here.path(), &["-t", "sticky", "--json", "large", "a"]).unwrap();
+        let finished = finished.succeeded();
+        assert!(finished.stderr.contains("sticky/a was written in place"), "{}", finished.stderr);
+        assert_eq!(finished.receipt()["in_place"], 1);
+        assert_eq!(fs::read(sticky.join("a")).unwrap(), noise(5000));
+        assert_eq!(fs::read(sticky.join("large")).unwrap(), noise(300_000));
+        assert_eq!(names(&sticky), ["a", "b", "large"]);
+    }
+    set_mode(&here.path().join("z"), 0o755);
+}
+
+#[test]
+fn a_name_that_is_none_is_told_in_one_line_and_the_rest_is_copied() {
+    let here = folder();
+    noise_file(here.path(), "a", 10);
+    fs::create_dir(here.path().join("t")).unwrap();
+    let finished = cp_in(here.path(), &["a", "", "t/"]);
+    assert_eq!(finished.code(), Some(1), "{}", finished.stderr);
+    assert!(finished.stderr.contains("'': No such file or directory"), "{}", finished.stderr);
+    assert_eq!(fs::read(here.path().join("t/a")).unwrap(), noise(10));
+    for words in [&["", "t"][..], &["a", ""], &["-r", "", "new"], &["-t", "", "a"], &["a", "a", ""]]
+    {
+        let finished = cp_in(here.path(), words);
+        assert!(matches!(finished.code(), Some(1 | 2)), "{words:?}: {}", finished.stderr);
+        assert!(finished.stderr.contains("''"), "{words:?}: {}", finished.stderr);
+        assert_eq!(finished.stderr.lines().count(), 1, "{words:?}: {}", finished.stderr);
+    }
+    assert_eq!(names(here.path()), ["a", "t"]);
+    assert_eq!(names(&here.path().join("t")), ["a"]);
+}
+
+#[test]
+fn a_tree_with_more_levels_than_descriptors_is_copied() {
+    let here = folder();
+    // The names of 300 levels are longer than a path may be, too.
+    let make = "mkdir a; cd a; for i in $(seq 300); do echo $i >f; mkdir ddddddddddddddd e; \
+                echo $i >e/h; ln f g; cd -P ddddddddddddddd; done; echo deep >last";
+    let look = "cd $0; find . -printf '%d %f %y %m %n %s %T@\\n' | sort";
+    let run = |script: &str, words: &[&str]| {
+        let mut command = Command::new("bash");
+        let output = command.args(["-ec", script]).args(words).current_dir(here.path()).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    run(make, &[]);
+    let before = run(look, &["a"]);
+    for (limit, words) in
+        [(64, "-a -j4 --progress"), (64, "-aH --resume -j1 --progress"), (256, "-a -j4 --progress")]
+    {
+        let script = format!("ulimit -n {limit}; exec \"$0\" cp {words} a z 2>&1");
+        let said = run(&script, &[env!("CARGO_BIN_EXE_underpass")]);
+        assert!(said.contains("601 files"), "{words}: {said}");
+        assert!(run(look, &["z"]) == before, "{words}");
+        // Removing a tree by its paths would not do.
+        run("rm -rf z", &[]);
+    }
+    run("rm -rf a", &[]);
+}
+
+#[test]
+fn links_and_fifos_are_copied_without_proc() {
+    let without_proc = |script: &str, here: &Path| {
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", &format!("umount -l /proc && {script}")]);
+        command.arg(env!("CARGO_BIN_EXE_underpass")).current_dir(here).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running::start(command).finish()
+    };
+    let here = folder();
+    if !is_root() || without_proc("true", here.path()).code() != Some(0) {
+        return skip("/proc cannot be unmounted");
+    }
+    let at = |path: &str| here.path().join(path);
+    fs::create_dir(at("s")).unwrap();
+    fs::write(at("s/file"), "text").unwrap();
+    std::os::unix::fs::symlink("file", at("s/link")).unwrap();
+    assert!(Command::new("mkfifo").arg(at("s/fifo")).status().unwrap().success());
+    std::os::unix::fs::chown(at("s/fifo"), Some(1234), Some(1234)).unwrap();
+    let finished = without_proc(r#"exec "$0" cp -a s k"#, here.path()).succeeded();
+    assert_eq!(finished.stderr, "");
+    assert_eq!(names(&at("k")), ["fifo", "file", "link"]);
+    let facts = |path: &str| {
+        let found = fs::symlink_metadata(at(path)).unwrap();
+        (found.uid(), found.mode(), found.modified().unwrap())
+    };
+    for name in ["fifo", "file", "link"] {
+        assert_eq!(facts(&format!("k/{name}")), facts(&format!("s/{name}")), "{name}");
+    }
+}

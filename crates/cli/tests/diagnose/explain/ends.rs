@@ -1,0 +1,177 @@
+//! How programs begin and end, and what becomes of those who are to be told.
+
+use std::fs;
+use std::process::Command;
+
+use crate::explain::scene::{Scene, free_port, python};
+use crate::rig::{Running, has, run, until};
+
+#[test]
+fn the_exit_code_is_that_of_the_program() {
+    let scene = Scene::new(1);
+    for (program, code) in [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143)] {
+        let (finished, receipt) = scene.explain(&["sh", "-c", program]);
+        assert_eq!(finished.code(), Some(code), "{program}");
+        match code {
+            143 => assert_eq!((&receipt["signal"], receipt.get("exit_code")), (&15.into(), None)),
+            _ => assert_eq!((&receipt["exit_code"], receipt.get("signal")), (&code.into(), None)),
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_run_is_told_as_a_shell_does() {
+    let scene = Scene::new(1);
+    fs::write(scene.path("script"), "echo").unwrap();
+    let missing = run(["explain", "--", "/no/such/program"]);
+    missing.failed(127, &["running /no/such/program", "No such file", "is it installed"]);
+    // A mistyped option is no program, except after --.
+    run(["explain", "--jsn", "--", "true"]).failed(2, &["'--jsn' found", "'--json'"]);
+    run(["explain", "--", "--jsn"]).failed(127, &["running --jsn"]);
+    let script = scene.path("script");
+    let closed = run(["explain", "--", script.to_str().unwrap()]);
+    closed.failed(126, &["Permission denied", "chmod +x"]);
+    run(["explain"]).failed(2, &["COMMAND"]);
+    let nowhere = run(["explain", "-o", "/no/folder/receipt", "--", "true"]);
+    nowhere.failed(1, &["creating /no/folder/receipt"]);
+    let receipt = scene.path("receipt");
+    fs::write(&receipt, "of an earlier run ".repeat(1000)).unwrap();
+    let words = ["explain", "-o", receipt.to_str().unwrap(), "--"];
+    run([&words[..], &["/no/such/program"]].concat()).failed(127, &["No such file"]);
+    assert_eq!(fs::read_to_string(&receipt).unwrap(), "of an earlier run ".repeat(1000));
+    run([&words[..], &["true"]].concat()).succeeded();
+    assert!(!fs::read_to_string(&receipt).unwrap().contains("earlier"));
+}
+
+#[test]
+fn output_of_the_program_is_its_own() {
+    let scene = Scene::new(1);
+    let program = "echo out; echo err >&2; read line; echo $line";
+    let mut command = crate::rig::underpass();
+    command.args(["explain", "--", "sh", "-c", program]).current_dir(scene.folder.path());
+    command.stdin(fs::File::open("/etc/hostname").unwrap());
+    let finished = Running::start(command).finish().succeeded();
+    let host = fs::read_to_string("/etc/hostname").unwrap();
+    assert_eq!(finished.text(), format!("out\n{}\n", host.trim()));
+    assert!(finished.stderr.starts_with("err\nsh -c echo out"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("\nreceipt\n"), "{}", finished.stderr);
+}
+
+#[test]
+fn chains_of_programs_are_followed_to_their_end() {
+    let scene = Scene::new(100_000);
+    let program = "exec sh -c 'exec sh -c \"exec cat source\"'";
+    let (finished, receipt) = scene.explain(&["sh", "-c", program]);
+    assert_eq!(finished.succeeded().stdout.len(), 100_000);
+    assert_eq!(crate::explain::scene::end(&receipt, "/source")["read"]["bytes"], 100_000);
+    assert_eq!(receipt["processes"], 1, "{receipt}");
+}
+
+#[test]
+fn no_process_of_many_is_lost() {
+    let scene = Scene::new(1000);
+    let program = "i=0; while [ $i -lt 100 ]; do (cat source > copy.$i) & i=$((i+1)); done; wait";
+    let (finished, receipt) = scene.explain(&["sh", "-c", program]);
+    finished.succeeded();
+    let source = crate::explain::scene::end(&receipt, "/source");
+    let moved = |what: &str| source[what]["bytes"].as_u64().unwrap();
+    assert_eq!(moved("read") + moved("moved_from"), 100 * 1000, "{receipt}");
+    assert!(receipt["processes"].as_u64().unwrap() >= 101, "{receipt}");
+}
+
+#[test]
+fn a_child_that_shares_memory_until_it_is_a_program_is_followed() {
+    let Some(python) = python() else { return };
+    let scene = Scene::new(1000);
+    // subprocess uses vfork(2), posix_spawn(3) CLONE_VFORK.
+    let program = "import os, subprocess
+subprocess.run(['cat', 'source'], check=True, stdout=subprocess.DEVNULL)
+pid = os.posix_spawn('/bin/cat', ['cat', 'source'], os.environ)
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))";
+    let (finished, receipt) = scene.explain(&[python, "-c", program]);
+    assert_eq!(finished.succeeded().stdout.len(), 1000);
+    assert_eq!(crate::explain::scene::end(&receipt, "/source")["read"]["bytes"], 2000, "{receipt}");
+    assert!(receipt["processes"].as_u64().unwrap() >= 3, "{receipt}");
+}
+
+#[test]
+fn a_signal_goes_to_the_program_and_the_receipt_is_written() {
+    let scene = Scene::new(1);
+    for (signal, number) in [("INT", 2), ("TERM", 15), ("HUP", 1), ("QUIT", 3)] {
+        let program = format!(
+            "trap 'echo got it; exit 5' {signal}; echo ready; cat source >&2; \
+            touch ready.{signal}; while :; do sleep 0.02; done"
+        );
+        // Whoever runs the tests in the background has it ignore some of them.
+        let words = ["env", "--default-signal", "sh", "-c", &program];
+        let running = Running::start(scene.command(&[], &words));
+        until("the program", || scene.path(&format!("ready.{signal}")).exists());
+        // It was stopped and goes on, as after Ctrl-Z and fg, and still passes signals on.
+        running.signal("STOP");
+        running.signal("CONT");
+        running.signal(signal);
+        let finished = running.finish();
+        assert_eq!(finished.code(), Some(5), "{number} {}", finished.stderr);
+        assert_eq!(finished.text(), "ready\ngot it\n");
+        assert_eq!(scene.receipt()["exit_code"], 5);
+    }
+}
+
+#[test]
+fn a_signal_that_was_ignored_stays_so() {
+    let scene = Scene::new(1);
+    let mut command = Command::new("sh");
+    let program = "trap '' INT; exec \"$0\" explain -o receipt -- sh -c 'kill -INT $$; echo alive'";
+    command.args(["-c", program, env!("CARGO_BIN_EXE_underpass")]);
+    let output = command.current_dir(scene.folder.path()).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "alive\n");
+}
+
+#[test]
+fn a_stopped_program_goes_on_when_it_is_told_to() {
+    let scene = Scene::new(1);
+    let program = "(sleep 0.1; kill -CONT $$) & kill -STOP $$; echo went on";
+    let (finished, _) = scene.explain(&["sh", "-c", program]);
+    assert_eq!(finished.succeeded().text(), "went on\n");
+}
+
+#[test]
+fn what_a_program_leaves_behind_is_waited_for_and_gets_signals() {
+    let Some(python) = python() else { return };
+    let scene = Scene::new(1000);
+    let port = free_port().to_string();
+    // A daemon: it is in a session of its own, and its parent is gone.
+    let program = "import os, signal, sys, time
+parent = os.getpid()
+if os.fork(): os._exit(0)
+os.setsid()
+while os.getppid() == parent: time.sleep(0.001)
+signal.signal(signal.SIGTERM, lambda *_: (open('ended', 'w').write('well'), os._exit(0)))
+open('daemon', 'w').write(open('source', errors='replace').read(0) + str(os.getppid()))
+while True: time.sleep(0.05)";
+    let running = Running::start(scene.command(&[], &[python, "-c", program, &port]));
+    until("the daemon", || fs::read(scene.path("daemon")).is_ok_and(|text| !text.is_empty()));
+    running.signal("TERM");
+    running.finish().succeeded();
+    assert_eq!(fs::read_to_string(scene.path("ended")).unwrap(), "well");
+    let receipt = scene.receipt();
+    assert!(receipt["processes"].as_u64().unwrap() >= 2, "{receipt}");
+    assert_eq!(receipt["exit_code"], 0);
+}
+
+#[test]
+fn a_refusal_to_trace_is_one_line_with_a_remedy() {
+    if !has("strace") {
+        return;
+    }
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq", "-o", "/dev/null", env!("CARGO_BIN_EXE_underpass")]);
+    let output = command.args(["explain", "--", "true"]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(
+        stderr.contains("tracing is not allowed here") && stderr.contains("strace"),
+        "{stderr}"
+    );
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+}

@@ -1,0 +1,10 @@
+//! What `underpass explain` says of real programs: checked against the bytes that they moved, against
+//! strace on a second run, and against what underpass says of itself.
+
+mod against_strace;
+mod confined;
+mod ends;
+mod own;
+mod peers;
+mod scene;
+mod ways;

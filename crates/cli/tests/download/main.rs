@@ -1,0 +1,10 @@
+//! `underpass get`: files, folders, mirrors, and what goes wrong meanwhile.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod faults;
+mod file;
+mod mirror;
+#[path = "../rig/mod.rs"]
+mod rig;
+mod tree;

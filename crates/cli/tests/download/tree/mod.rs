@@ -1,0 +1,7 @@
+//! `underpass get -r`: whole folders, from our own server and from others, with breaks in between.
+
+mod archive;
+mod hostile;
+mod listings;
+mod resume;
+mod site;

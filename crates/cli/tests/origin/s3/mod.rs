@@ -1,0 +1,10 @@
+//! Object stores: versitygw where it is installed, and one of our own that does what it is told.
+
+mod doctor;
+mod folders;
+mod get;
+mod keys;
+mod put;
+mod readme;
+mod serve;
+mod store;

@@ -1,0 +1,18 @@
+//! `underpass serve` and `underpass share`: options, sites, rights, faults and strangers.
+
+#![allow(clippy::unwrap_used)]
+
+mod access;
+#[cfg(all(feature = "bench", feature = "explain", feature = "tls"))]
+// it describes the whole program
+mod cli;
+mod deep_trees;
+mod digests;
+mod faults;
+#[path = "../rig/mod.rs"]
+mod rig;
+mod sandbox;
+mod share;
+mod sites;
+mod strangers;
+mod uploads;

@@ -1,0 +1,272 @@
+//! What clients without any rights can make the server hold in memory.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use crate::rig::{Running, end, folder, limited, underpass, until};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use underpass_testkit::http::Client;
+
+/// A server of one small file on a free port of loopback.
+fn serve(args: &[&str]) -> (tempfile::TempDir, Running) {
+    let folder = folder();
+    fs::write(folder.path().join("a"), "first").unwrap();
+    let mut command = underpass();
+    command.args(["serve", "--port", "0", "--workers", "1"]).args(args).arg(folder.path());
+    (folder, Running::listening(command))
+}
+
+/// The most memory that a process has had resident so far, in MiB.
+fn peak_mib(server: &Running) -> u64 {
+    server.peak_kib().unwrap() / 1024
+}
+
+/// Whether the server still answers another client.
+fn answers(server: &Running) -> bool {
+    Client::new(server.connect()).get("/a").body == b"first"
+}
+
+#[test]
+fn unread_responses_are_limited() {
+    let (_folder, server) = serve(&[]);
+    let before = peak_mib(&server);
+    // Each of these requests would be kept for the log until its answer is acknowledged.
+    let (query, agent) = ("q".repeat(20_000), "u".repeat(10_000));
+    let request =
+        format!("GET /a?{query} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: {agent}\r\n\r\n");
+    let mut client = server.connect();
+    client.set_nonblocking(true).unwrap();
+    let (mut sent, mut last) = (0, Instant::now());
+    while sent < 60 << 20 && last.elapsed() < Duration::from_secs(1) {
+        let rest = &request.as_bytes()[sent % request.len()..];
+        match client.write(rest) {
+            Ok(written) => (sent, last) = (sent + written, Instant::now()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(answers(&server));
+    let grown = peak_mib(&server) - before;
+    assert!(grown < 8, "{grown} MiB for {sent} bytes of requests");
+}
+
+#[test]
+fn requests_that_are_not_complete_have_a_bound_together() {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).unwrap();
+    let (_folder, server) = serve(&["--max-per-address", "0"]);
+    let before = peak_mib(&server);
+    let head = format!("GET /a HTTP/1.1\r\nHost: localhost\r\nX: {}", "x".repeat(31_000));
+    let mut refused = 0;
+    let mut clients: Vec<_> = (0..3000)
+        .filter_map(|_| {
+            let mut client = server.connect();
+            // Those that came too late are refused, which may be before all of it is sent.
+            match client.write_all(head.as_bytes()) {
+                Ok(()) => Some(client),
+                Err(_) => None,
+            }
+        })
+        .collect();
+    assert!(answers(&server));
+    for client in &mut clients {
+        client.set_nonblocking(true).unwrap();
+        let mut reply = [0; 12];
+        refused += usize::from(matches!(client.read(&mut reply), Ok(12)) && &reply[9..] == b"503");
+    }
+    let grown = peak_mib(&server) - before;
+    assert!(grown < 110, "{grown} MiB for {} connections", clients.len());
+    assert!(refused + (3000 - clients.len()) > 0, "all were taken");
+}
+
+#[test]
+fn archives_leave_descriptors_to_others() {
+    let folder = folder();
+    fs::write(folder.path().join("a"), "first").unwrap();
+    for number in 0..60 {
+        fs::write(folder.path().join(format!("{number}")), vec![b'x'; 100_000]).unwrap();
+    }
+    let mut command = limited("-n 1024");
+    command.args(["serve", "--port", "0", "--workers", "1", "--max-connections", "600"]);
+    command.arg(folder.path());
+    let server = Running::listening(command);
+    let mut clients: Vec<_> = (0..250)
+        .map(|_| {
+            let mut client = server.connect();
+            client.write_all(b"GET /?archive=tar HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+            client
+        })
+        .collect();
+    let mut statuses = [0, 0];
+    for client in &mut clients {
+        let mut reply = [0; 12];
+        client.read_exact(&mut reply).unwrap();
+        statuses[usize::from(&reply[9..] == b"503")] += 1;
+    }
+    assert!(statuses[0] >= 8 && statuses[1] > 0, "{statuses:?}");
+    let open = fs::read_dir(format!("/proc/{}/fd", server.child.id())).unwrap().count();
+    assert!(open < 250 + 150, "{open} descriptors for {statuses:?} archives");
+    assert!(answers(&server));
+    // A response without files needs none.
+    let reply = Client::new(server.connect()).ask("HEAD", "/?archive=tar", &[]);
+    assert_eq!(reply.status, 200, "{reply:?}");
+    // What they had is given back.
+    drop(clients);
+    until("an archive is sent again", || {
+        let mut client = Client::new(server.connect());
+        client.send("GET /?archive=tar HTTP/1.0\r\n\r\n");
+        let reply = client.finish();
+        reply.status == 200 && reply.body.len() > 6_000_000
+    });
+}
+
+#[test]
+fn each_connection_can_be_sent_a_file_of_its_own() {
+    let folder = folder();
+    fs::write(folder.path().join("a"), "first").unwrap();
+    for number in 0..600 {
+        let file = File::create(folder.path().join(format!("{number}"))).unwrap();
+        file.set_len(64 << 20).unwrap();
+    }
+    let mut command = limited("-n 1024");
+    command.args(["serve", "-q", "--port", "0", "--workers", "2", "--max-per-address", "0"]);
+    command.arg(folder.path());
+    let server = Running::listening(command);
+    // Files that nobody is sent stay open for a while.
+    for number in 0..600 {
+        let reply = Client::new(server.connect()).ask("HEAD", &format!("/{number}"), &[]);
+        assert_eq!(reply.status, 200, "{reply:?}");
+    }
+    let clients: Vec<_> = (0..600)
+        .map(|number| {
+            let mut client = server.connect();
+            let request = format!("GET /{number} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            // A connection too many is refused at once.
+            let _ = client.write_all(request.as_bytes());
+            client
+        })
+        .collect();
+    let count_answers = || {
+        let mut statuses = [0, 0];
+        for client in &clients {
+            let mut head = [0; 12];
+            client.set_nonblocking(true).unwrap();
+            if client.peek(&mut head).is_ok_and(|len| len == head.len()) {
+                statuses[usize::from(&head[9..] == b"503")] += 1;
+            }
+        }
+        statuses
+    };
+    until("all who may connect are sent a file", || count_answers()[0] >= 240);
+    let open = fs::read_dir(format!("/proc/{}/fd", server.child.id())).unwrap().count();
+    assert!(open < 900, "{open} descriptors, answers {:?}", count_answers());
+    drop(clients);
+    let (finished, _) = end(server);
+    assert!(!finished.stderr.contains("Too many open files"), "{}", finished.stderr);
+}
+
+/// Sends a request with a body over a connection of its own.
+fn send(server: &Running, head: &str, body: &str) -> TcpStream {
+    let mut client = server.connect();
+    client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let length = body.len();
+    let head = format!("{head}\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
+    client.write_all([head.as_bytes(), body.as_bytes()].concat().as_slice()).unwrap();
+    client
+}
+
+#[test]
+fn properties_that_nobody_reads_are_limited() {
+    let (_folder, server) = serve(&["--allow-upload", "--sync", "off"]);
+    let owner = "o".repeat(900);
+    let lock = format!(
+        "<D:lockinfo xmlns:D='DAV:'><D:lockscope><D:shared/></D:lockscope>\
+         <D:locktype><D:write/></D:locktype><D:owner>{owner}</D:owner></D:lockinfo>"
+    );
+    let mut statuses = Vec::new();
+    for _ in 0..256 {
+        let mut reply = [0; 12];
+        let head = "LOCK / HTTP/1.1\r\nDepth: infinity";
+        send(&server, head, &lock).read_exact(&mut reply).unwrap();
+        statuses.push(String::from_utf8(reply[9..].to_vec()).unwrap());
+    }
+    assert_eq!((statuses[0].as_str(), statuses[255].as_str()), ("200", "503"));
+    let before = peak_mib(&server);
+    let names = "<D:lockdiscovery/>".repeat(64);
+    let wanted = format!("<D:propfind xmlns:D='DAV:'><D:prop>{names}</D:prop></D:propfind>");
+    let head = "PROPFIND / HTTP/1.1\r\nDepth: 0";
+    let mut clients: Vec<_> = (0..10).map(|_| send(&server, head, &wanted)).collect();
+    for client in &mut clients {
+        let mut reply = [0; 12];
+        client.read_exact(&mut reply).unwrap();
+        assert_eq!(&reply[9..], b"207");
+    }
+    let grown = peak_mib(&server) - before;
+    assert!(grown < 16, "{grown} MiB for 10 connections");
+}
+
+/// The processor time that a server has spent, or a thread of it, in ticks.
+fn ticks(server: &Running, thread: &str) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{}/{thread}stat", server.child.id())).unwrap();
+    let (_, rest) = stat.rsplit_once(") ").unwrap();
+    rest.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+}
+
+#[test]
+fn names_of_an_archive_are_not_sorted_by_those_who_serve() {
+    let (_folder, server) = serve(&[]);
+    let names: String =
+        (0..190_000).map(|number| format!("entry={:04x}\n", number % 65_536)).collect();
+    let mut reply = [0; 12];
+    send(&server, "POST /?archive=zip HTTP/1.1", &names).read_exact(&mut reply).unwrap();
+    assert_eq!(&reply[9..], b"404");
+    let tasks = fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap();
+    let mut worker = None;
+    for task in tasks {
+        let name = task.unwrap().file_name().into_string().unwrap();
+        // Other threads may end meanwhile, but the first ones do not.
+        let comm = fs::read_to_string(format!("/proc/{}/task/{name}/comm", server.child.id()));
+        if comm.is_ok_and(|comm| comm.starts_with("worker-")) {
+            worker = Some(ticks(&server, &format!("task/{name}/")));
+        }
+    }
+    let (worker, all) = (worker.unwrap(), ticks(&server, ""));
+    assert!(worker < all / 2, "{worker} of {all} ticks");
+}
+
+#[test]
+fn uploads_of_one_address_leave_descriptors_for_others() {
+    let folder = folder();
+    fs::write(folder.path().join("a"), "first").unwrap();
+    let mut command = limited("-n 640");
+    command.args(["serve", "--port", "0", "--workers", "1", "--allow-upload"]);
+    command.args(["--max-connections", "300"]).arg(folder.path());
+    let server = Running::listening(command);
+    let (mut refused, mut clients) = (0, Vec::new());
+    for number in 0..140 {
+        let mut client = server.connect();
+        let head =
+            format!("PUT /u{number} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n");
+        client.write_all(head.as_bytes()).unwrap();
+        clients.push(client);
+    }
+    // Those that are refused are told so; the others wait for the body.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while refused < 120 && Instant::now() < deadline {
+        clients.retain_mut(|client| {
+            client.set_nonblocking(true).unwrap();
+            let is_refused = matches!(client.read(&mut [0; 12]), Ok(1..));
+            refused += usize::from(is_refused);
+            !is_refused
+        });
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(refused >= 120, "{refused} were refused");
+    let descriptors = fs::read_dir(format!("/proc/{}/fd", server.child.id())).unwrap().count();
+    assert!(descriptors < 500, "{descriptors} descriptors are open");
+    assert!(answers(&server));
+}

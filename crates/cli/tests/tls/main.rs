@@ -1,0 +1,9 @@
+//! TLS of the server and of the clients, and certificates from an authority.
+
+#![allow(clippy::unwrap_used, unreachable_pub)]
+
+mod acme;
+mod clients;
+#[path = "../rig/mod.rs"]
+mod rig;
+mod serve;

@@ -1,0 +1,9 @@
+//! `underpass put`.
+
+#![allow(clippy::unwrap_used)]
+
+mod faults;
+mod file;
+mod links;
+#[path = "../rig/mod.rs"]
+mod rig;
