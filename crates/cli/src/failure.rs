@@ -15,7 +15,7 @@ use underpass_diagnose::doctor::DoctorError;
 pub(crate) use underpass_engine::hint::in_words as plain;
 use underpass_engine::hint::{Action, Hint, Hinted};
 use underpass_sandbox::SandboxError;
-use underpass_server::server::ServeError;
+use underpass_server::ServeError;
 
 use crate::args::ShowArgs;
 use underpass_receipt::Receipt;

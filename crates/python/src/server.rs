@@ -16,7 +16,7 @@ use underpass_engine::Integrity;
 use underpass_engine::hint::in_words;
 use underpass_engine::wait::{lock, unpoison};
 use underpass_server::auth::Access;
-use underpass_server::server::{
+use underpass_server::{
     Address, Changes, Control, ServeError, Server as FileServer, ServerSummary, Settings,
     SiteSettings,
 };

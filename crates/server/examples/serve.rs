@@ -8,7 +8,7 @@ use std::env;
 use std::error::Error;
 use std::io::{self, Write as _};
 
-use underpass_server::server::{Address, Control, Server, Settings};
+use underpass_server::{Address, Control, Server, Settings};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = env::args_os().skip(1);

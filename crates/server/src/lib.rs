@@ -16,9 +16,14 @@ mod files;
 mod listing;
 mod observe;
 mod routing;
-pub mod server;
+mod server;
 mod uploads;
 
+pub use server::{
+    Address, BadHost, BadNetwork, BadRedirect, Changes, Control, Credentials, HostPattern,
+    MediaTypes, MinFree, PathHeader, Redirect, ServeError, Server, ServerEvent, ServerSummary,
+    Settings, SiteControl, SiteSettings, TrustedProxies,
+};
 pub use underpass_observe::access_log;
 
 /// Compiles the example of the README.

@@ -1,7 +1,7 @@
 //! Folders above those that somebody may read: listings of what leads there, and nothing else.
 
 use super::rig::{Reply, Running, Site, request};
-use underpass_server::server::Changes;
+use underpass_server::Changes;
 
 const BOB: &str = "Authorization: Basic Ym9iOnNlY3JldDI="; // bob:secret2
 const EVE: &str = "Authorization: Basic ZXZlOnNlY3JldDM="; // eve:secret3

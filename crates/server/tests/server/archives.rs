@@ -243,7 +243,7 @@ fn archives_can_be_refused_and_other_formats_are() {
 
 #[test]
 fn folders_that_are_not_listed_have_no_archives() {
-    type Change = fn(&mut underpass_server::server::Settings);
+    type Change = fn(&mut underpass_server::Settings);
     let changes: [(Change, u16); 3] = [
         (|settings| settings.sites[0].listing = false, 403),
         (|settings| settings.sites[0].renders_index = true, 403),

@@ -130,7 +130,7 @@ fn a_socket_in_the_file_system_has_no_limit_of_an_address() {
     let folder = super::rig::folder();
     let path = folder.path().join("socket");
     let mut site = site().with(|settings| settings.max_connections_per_address = Some(2));
-    site.address = underpass_server::server::Address::Unix(path.clone());
+    site.address = underpass_server::Address::Unix(path.clone());
     let _site = site.start();
     let connect = |_| Client::unix(path.to_str().unwrap()).unwrap();
     let mut clients: Vec<_> = (0..10).map(connect).collect();

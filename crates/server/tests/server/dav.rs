@@ -148,8 +148,8 @@ fn nothing_is_told_that_no_listing_tells() {
         ],
     );
     for change in [
-        |settings: &mut underpass_server::server::Settings| settings.sites[0].listing = false,
-        |settings: &mut underpass_server::server::Settings| settings.sites[0].renders_index = true,
+        |settings: &mut underpass_server::Settings| settings.sites[0].listing = false,
+        |settings: &mut underpass_server::Settings| settings.sites[0].renders_index = true,
     ] {
         let site = Site::of(files).with(change).start();
         let rows: [(&str, &str, &[&str], u16); 3] = [

@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::Barrier;
 
+use underpass_server::SiteSettings;
 use underpass_server::auth::Access;
-use underpass_server::server::SiteSettings;
 
 use super::changes_delete::{open_site, statuses};
 use super::dav::send;

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 
 use super::dav::send;
 use super::rig::{FileSystem, Mounted, Running, Site, request};
-use underpass_server::server::Changes;
+use underpass_server::Changes;
 
 fn site() -> Running {
     let site = Site::of(&[

@@ -1,7 +1,7 @@
 //! Names under which a server is asked: pages that point a name of their own here get nothing.
 
 use super::rig::{Reply, Running, Site};
-use underpass_server::server::{Address, Changes};
+use underpass_server::{Address, Changes};
 
 fn site() -> Site {
     let changes = Changes { upload: true, delete: true, ..Changes::default() };

@@ -1,7 +1,7 @@
 //! Media types and fields that the operator sets for some files.
 
 use super::rig::{Running, Site};
-use underpass_server::server::{MediaTypes, PathHeader, ServeError, Settings};
+use underpass_server::{MediaTypes, PathHeader, ServeError, Settings};
 
 fn header(pattern: &str, name: &str, value: &str) -> PathHeader {
     PathHeader { pattern: pattern.to_owned(), name: name.to_owned(), value: value.to_owned() }

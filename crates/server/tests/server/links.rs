@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use super::rig::{Running, Site, request};
-use underpass_server::server::Changes;
+use underpass_server::Changes;
 
 const BOB: &str = "Authorization: Basic Ym9iOnNlY3JldDI="; // bob:secret2
 const ALICE: &str = "Authorization: Basic YWxpY2U6c2VjcmV0MQ=="; // alice:secret1

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::process::{Resource, getrlimit, setrlimit};
-use underpass_server::server::{Address, Control, Server};
+use underpass_server::{Address, Control, Server};
 use underpass_testkit::KilledOnDrop;
 
 use super::rig::{Client, Site, pattern, request, settings, wait_until};

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::rig::{Running, Site};
-use underpass_server::server::Changes;
+use underpass_server::Changes;
 
 const BROWSER: [&str; 2] = ["Accept: text/html", "Sec-Fetch-Dest: document"];
 
@@ -117,8 +117,8 @@ fn the_icon_that_browsers_request_is_there_unless_a_file_is() {
     fs::write(site.path("favicon.ico"), "own").unwrap();
     assert_eq!(site.get("/favicon.ico").text(), "own");
     for change in [
-        |settings: &mut underpass_server::server::Settings| settings.sites[0].listing = false,
-        |settings: &mut underpass_server::server::Settings| settings.sites[0].renders_index = true,
+        |settings: &mut underpass_server::Settings| settings.sites[0].listing = false,
+        |settings: &mut underpass_server::Settings| settings.sites[0].renders_index = true,
     ] {
         assert_eq!(Site::new().with(change).start().get("/favicon.ico").status, 404);
     }

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
-use underpass_server::server::{Changes, Settings, TrustedProxies};
+use underpass_server::{Changes, Settings, TrustedProxies};
 
 use super::rig::{Certificate, Client, Running, Site, over, request};
 

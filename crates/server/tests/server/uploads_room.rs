@@ -5,7 +5,7 @@ use std::io::Write;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use underpass_server::server::MinFree;
+use underpass_server::MinFree;
 
 use super::rig::{FileSystem, Mounted, Running, Site, pattern, request, wait_until};
 use super::uploads::{names, open_site, put};

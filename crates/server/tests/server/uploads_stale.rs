@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use underpass_engine::atomic_file::{hidden_name, number_of};
-use underpass_server::server::SiteSettings;
+use underpass_server::SiteSettings;
 
 use super::rig::{Running, Site, age, wait_until};
 use super::uploads::open_site;

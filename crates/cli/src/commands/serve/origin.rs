@@ -17,7 +17,7 @@ use underpass_engine::Size;
 use underpass_engine::hint::Action;
 use underpass_protocol::caching::FreshnessRules;
 use underpass_sandbox::User;
-use underpass_server::server::MinFree;
+use underpass_server::MinFree;
 use underpass_transport::tls::Trust;
 
 use super::args::{OptionsError, OriginArgs, ServeArgs};

@@ -9,7 +9,7 @@ use qrcode::render::unicode::Dense1x2;
 use rustix::system::uname;
 use underpass_engine::Mechanism;
 use underpass_sandbox::Confinement;
-use underpass_server::server::{ServerEvent, ServerSummary};
+use underpass_server::{ServerEvent, ServerSummary};
 
 use super::certificate::Certificate;
 use super::sockets::Reachable;

@@ -8,7 +8,7 @@ use std::time::Instant;
 use signal_hook::iterator::Signals;
 use underpass_engine::Integrity;
 use underpass_sandbox::{AllowedAccess, AllowedRoot, Sandbox};
-use underpass_server::server::{Address, Control, Server, Settings, SiteSettings};
+use underpass_server::{Address, Control, Server, Settings, SiteSettings};
 
 use super::args::{OptionsError, ServeArgs};
 use super::certificate::{Certificate, KeyFiles, Orders, folders};

@@ -16,7 +16,7 @@ use rustls::ClientConfig;
 use tempfile::TempDir;
 use underpass_server::access_log::LogFormat;
 use underpass_server::auth::Access;
-use underpass_server::server::{
+use underpass_server::{
     Address, Changes, Control, ServeError, Server, ServerSummary, Settings, SiteSettings,
 };
 

@@ -13,7 +13,7 @@ use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion,
 };
 use tempfile::TempDir;
-use underpass_server::server::Credentials;
+use underpass_server::Credentials;
 use underpass_transport::tls::{Acceptor, Identity};
 
 use super::{Client, Running, Site};

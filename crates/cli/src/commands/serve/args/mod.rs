@@ -13,7 +13,7 @@ use clap::builder::NonEmptyStringValueParser;
 use underpass_cache::RedirectHost;
 use underpass_engine::Integrity;
 use underpass_server::access_log::LogFormat;
-use underpass_server::server::{HostPattern, MinFree, Redirect};
+use underpass_server::{HostPattern, MinFree, Redirect};
 
 use super::certificate::args::TlsArgs;
 use crate::args::{EngineArgs, When, duration, integrity, rate, seconds};

@@ -3,7 +3,7 @@
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use underpass_engine::Size;
 use underpass_protocol::response::head::path_field;
-use underpass_server::server::MinFree;
+use underpass_server::MinFree;
 
 /// Parses `on` or `off`; `true`, `yes` and `1`, and their opposites, mean the same.
 pub(super) fn on_or_off() -> impl TypedValueParser<Value = bool> {

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use underpass_sandbox::User;
-use underpass_server::server::Credentials;
+use underpass_server::Credentials;
 use underpass_transport::tls::{Acceptor, Identities, Identity, Pin, TlsError};
 
 use super::super::args::{OptionsError, ServeArgs, SiteArgs};

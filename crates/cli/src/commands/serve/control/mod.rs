@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::{Handle, Signals};
-use underpass_server::server::Control;
+use underpass_server::Control;
 
 use super::log::LogBuffer;
 use crate::failure::{Failure, Result, plain};

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use underpass_sandbox::AllowedAccess;
-use underpass_server::server::SiteControl;
+use underpass_server::SiteControl;
 
 use super::super::args::{OptionsError, ServeArgs};
 use super::super::certificate::{Certificate, OrdersControl, check_sites, default_files};

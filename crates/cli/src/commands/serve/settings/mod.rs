@@ -9,7 +9,7 @@ pub(super) use sites::{OpenSites, Opened};
 use std::thread;
 
 use underpass_engine::{Mechanism, Policy};
-use underpass_server::server::{
+use underpass_server::{
     Changes, Credentials, MediaTypes, PathHeader, Settings, SiteSettings, TrustedProxies,
 };
 

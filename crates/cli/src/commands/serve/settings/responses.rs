@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 
-use underpass_server::server::MediaTypes;
+use underpass_server::MediaTypes;
 
 use crate::failure::{Failure, Result};
 

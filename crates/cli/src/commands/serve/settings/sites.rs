@@ -9,7 +9,7 @@ use underpass_engine::Integrity;
 use underpass_engine::hint::Action;
 use underpass_sandbox::User;
 use underpass_server::auth::Access;
-use underpass_server::server::{MediaTypes, SiteSettings};
+use underpass_server::{MediaTypes, SiteSettings};
 use underpass_transport::tls::Identity;
 
 use super::super::args::{OptionsError, ServeArgs, SiteArgs};

@@ -14,7 +14,7 @@ use underpass_engine::Tally;
 use underpass_engine::wait::lock;
 use underpass_receipt::MechanismReceipt;
 use underpass_server::access_log::{AccessEntry, BodyPart};
-use underpass_server::server::{Control, Server};
+use underpass_server::{Control, Server};
 
 use crate::failure::{Failure, Result};
 use crate::output::{self, counted};

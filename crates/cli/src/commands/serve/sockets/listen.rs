@@ -7,7 +7,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use rustix::io::Errno;
-use underpass_server::server::Address;
+use underpass_server::Address;
 
 use crate::failure::{Failure, Result};
 

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches};
 use strsim::damerau_levenshtein;
-use underpass_server::server::{BadHost, HostPattern};
+use underpass_server::{BadHost, HostPattern};
 
 use super::super::args::{LimitArgs, LoggingArgs, OptionsError, PlaceArgs, ServeArgs, SiteArgs};
 use super::super::certificate::args::TlsArgs;
