@@ -65,9 +65,10 @@ pub(crate) struct CopyContext<'a> {
     remembers: AtomicBool,
     /// The id of this run of the machine, if that matters and is known.
     pub(crate) boot: Option<String>,
-    /// Whether new files are [sparing](underpass_engine::atomic_file::AtomicFile::sparing): what has
-    /// a hidden name may be an entry that this run copies.
-    pub(crate) is_sparing: bool,
+    /// Whether new files [keep
+    /// leftovers](underpass_engine::atomic_file::AtomicFile::keeping_leftovers): an entry with a
+    /// hidden name may be one that this run copies.
+    pub(crate) keeps_leftovers: bool,
     /// The hidden names that this run uses.
     pub(crate) hidden_names: HiddenNamesInUse,
     /// The remembered copies, without names.
@@ -136,7 +137,7 @@ impl<'a> CopyContext<'a> {
             observer,
             cancel,
             jobs: 1,
-            is_sparing: true,
+            keeps_leftovers: true,
             levels: usize::MAX,
             skipped: AtomicBool::new(false),
             is_over: AtomicBool::new(false),

@@ -132,7 +132,7 @@ fn copy_plan(
     let mut context = CopyContext::new(settings, observer, cancel);
     (context.levels, context.jobs) = queue::levels_and_jobs(max_open_files, jobs);
     // A copy that removes no leftovers on its way sweeps them up in the end.
-    context.is_sparing = context.settings.recursive
+    context.keeps_leftovers = context.settings.recursive
         || context.settings.resume
         || plan.rounds.iter().flatten().any(|entry| hidden_names::is_hidden(entry.target()));
     if plan.rounds.len() > 1 {

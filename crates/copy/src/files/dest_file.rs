@@ -39,13 +39,14 @@ pub(crate) struct RemoveOnDrop<'a> {
 }
 
 impl<'a> DestFile<'a> {
-    /// Creates a new file with this mode. It is [`sparing`](AtomicFile::sparing) if that is wanted.
+    /// Creates a new file with this mode, [`keeping_leftovers`](AtomicFile::keeping_leftovers) if
+    /// that is wanted.
     pub(crate) fn new(
         folder: &'a DirPair,
         name: &'a CStr,
         mode: u32,
         existing: Existing,
-        is_sparing: bool,
+        keeps_leftovers: bool,
     ) -> Result<Self, std::io::Error> {
         if folder.origin == DirOrigin::Fresh {
             let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
@@ -54,7 +55,11 @@ impl<'a> DestFile<'a> {
             return Ok(Self::Fresh { file, guard });
         }
         let target = folder.target.as_fd().try_clone_to_owned()?;
-        let create = if is_sparing { AtomicFile::create_sparing } else { AtomicFile::create_in };
+        let create = if keeps_leftovers {
+            AtomicFile::create_keeping_leftovers
+        } else {
+            AtomicFile::create_in
+        };
         let file = create(target, OsStr::from_bytes(name.to_bytes()), mode)?;
         Ok(Self::Unnamed { file: Box::new(file), existing })
     }
@@ -90,8 +95,8 @@ impl<'a> DestFile<'a> {
                 .filter(is_locked),
         };
         match file {
-            Some(file) => Ok(Self::Unnamed { file: Box::new(file.sparing()), existing }),
-            // What else is wrong is wrong with any file.
+            Some(file) => Ok(Self::Unnamed { file: Box::new(file.keeping_leftovers()), existing }),
+            // Any other error would occur with a named file, too.
             None => Self::new(folder, entry_name, mode, existing, true),
         }
     }

@@ -182,7 +182,7 @@ impl CopyWorker<'_> {
                     .at(Action::Creating, path);
             }
         }
-        DestFile::new(folder, name, mode, existing, self.context.is_sparing)
+        DestFile::new(folder, name, mode, existing, self.context.keeps_leftovers)
             .at(Action::Creating, path)
     }
 

@@ -70,10 +70,10 @@ pub(super) fn create(
     folder: &OwnedFd,
     name: &OsStr,
     mode: Mode,
-    is_sparing: bool,
+    keeps_leftovers: bool,
 ) -> Result<(OwnedFd, OsString), Errno> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
-    let owner = Some(geteuid().as_raw()).filter(|_| !is_sparing);
+    let owner = Some(geteuid().as_raw()).filter(|_| !keeps_leftovers);
     claim(folder, name, owner, |hidden| {
         let file = openat(folder, hidden, flags, mode)?;
         // Another process may have removed it as a leftover before it was locked.
@@ -179,7 +179,7 @@ pub(super) fn name(
     file: &File,
     folder: &OwnedFd,
     name: &OsStr,
-    is_sparing: bool,
+    keeps_leftovers: bool,
 ) -> Result<OsString, Errno> {
     if only_adds(folder) {
         return Err(Errno::PERM);
@@ -187,7 +187,7 @@ pub(super) fn name(
     // No other process can have locked a file that has no name.
     let _ = flock(file, FlockOperation::NonBlockingLockExclusive);
     // The one that a killed process has left has its owner, too.
-    let owner = Some(fstat(file)?.st_uid).filter(|_| !is_sparing);
+    let owner = Some(fstat(file)?.st_uid).filter(|_| !keeps_leftovers);
     Ok(claim(folder, name, owner, |hidden| link(file, folder, hidden))?.1)
 }
 
@@ -211,9 +211,9 @@ pub(super) fn rename(
     folder: &OwnedFd,
     from: &OsStr,
     name: &OsStr,
-    is_sparing: bool,
+    keeps_leftovers: bool,
 ) -> Result<OsString, Errno> {
-    let owner = Some(fstat(file)?.st_uid).filter(|_| !is_sparing);
+    let owner = Some(fstat(file)?.st_uid).filter(|_| !keeps_leftovers);
     Ok(claim(folder, name, owner, |hidden| rename_new(folder, from, folder, hidden))?.1)
 }
 

@@ -79,7 +79,7 @@ pub struct AtomicFile {
     /// Whether the file keeps the hidden name if it is never committed.
     is_kept: bool,
     /// Whether no leftover of an earlier process is removed.
-    is_sparing: bool,
+    keeps_leftovers: bool,
     /// Whether the file is synced to the disk before it gets its name, and the folder afterwards.
     is_durable: bool,
     /// Whether the descriptor for writing is closed, which has shown the errors of all writes.
@@ -113,16 +113,22 @@ impl AtomicFile {
         Self::create_with(folder, name, mode, false)
     }
 
-    /// Creates the file as [`create_in`](Self::create_in) does, and is [`sparing`](Self::sparing).
+    /// Creates the file as [`create_in`](Self::create_in) does,
+    /// [`keeping_leftovers`](Self::keeping_leftovers).
     ///
     /// # Errors
     ///
     /// As open(2).
-    pub fn create_sparing(folder: OwnedFd, name: &OsStr, mode: u32) -> io::Result<Self> {
+    pub fn create_keeping_leftovers(folder: OwnedFd, name: &OsStr, mode: u32) -> io::Result<Self> {
         Self::create_with(folder, name, mode, true)
     }
 
-    fn create_with(folder: OwnedFd, name: &OsStr, mode: u32, is_sparing: bool) -> io::Result<Self> {
+    fn create_with(
+        folder: OwnedFd,
+        name: &OsStr,
+        mode: u32,
+        keeps_leftovers: bool,
+    ) -> io::Result<Self> {
         let name = name.to_owned();
         let mode = Mode::from_raw_mode(mode);
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
@@ -130,22 +136,22 @@ impl AtomicFile {
             Ok(file) => (file, None),
             // The file system or the kernel has no unnamed files.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {
-                let (file, hidden) = hidden::create(&folder, &name, mode, is_sparing)?;
+                let (file, hidden) = hidden::create(&folder, &name, mode, keeps_leftovers)?;
                 (file, Some(hidden))
             }
             Err(errno) => return Err(errno.into()),
         };
         let file = file.into();
         let mut new_file = Self::new(file, folder, name, hidden);
-        new_file.is_sparing = is_sparing;
+        new_file.keeps_leftovers = keeps_leftovers;
         Ok(new_file)
     }
 
-    /// Removes no leftover of an earlier process to get a hidden name: what has one in the folder
-    /// may be an entry that is copied.
+    /// Keeps the leftovers of earlier processes: an entry with a hidden name may be one that is
+    /// copied.
     #[must_use]
-    pub fn sparing(mut self) -> Self {
-        self.is_sparing = true;
+    pub fn keeping_leftovers(mut self) -> Self {
+        self.keeps_leftovers = true;
         self
     }
 
@@ -170,8 +176,8 @@ impl AtomicFile {
     }
 
     fn new(file: File, folder: OwnedFd, name: OsString, hidden: Option<OsString>) -> Self {
-        let (is_kept, is_sparing, is_durable, has_ended_writes) = (false, false, false, false);
-        Self { file, folder, name, hidden, is_kept, is_sparing, is_durable, has_ended_writes }
+        let (is_kept, keeps_leftovers, is_durable, has_ended_writes) = (false, false, false, false);
+        Self { file, folder, name, hidden, is_kept, keeps_leftovers, is_durable, has_ended_writes }
     }
 
     /// Gives an unnamed file a name under which it outlives this process, so that
@@ -218,7 +224,7 @@ impl AtomicFile {
     pub fn end_partial(&mut self) -> io::Result<()> {
         if let Some(hidden) = self.hidden.as_mut().filter(|_| self.is_kept) {
             let (file, folder) = (&self.file, &self.folder);
-            *hidden = hidden::rename(file, folder, hidden, &self.name, self.is_sparing)?;
+            *hidden = hidden::rename(file, folder, hidden, &self.name, self.keeps_leftovers)?;
             self.is_kept = false;
         }
         Ok(())
@@ -347,7 +353,7 @@ impl AtomicFile {
         self.settle(self.is_durable)?;
         let hidden = match self.hidden.take() {
             Some(hidden) => hidden,
-            None => hidden::name(&self.file, &self.folder, &self.name, self.is_sparing)?,
+            None => hidden::name(&self.file, &self.folder, &self.name, self.keeps_leftovers)?,
         };
         self.hidden = Some(hidden.clone());
         let renamed = rename(self.folder.as_fd(), &hidden, &self.name)?;
@@ -368,7 +374,8 @@ impl AtomicFile {
                 // An unnamed file can only be linked to a free name, and only a rename replaces.
                 match hidden::link(&self.file, folder, &self.name) {
                     Err(Errno::EXIST) => {
-                        let hidden = hidden::name(&self.file, folder, &self.name, self.is_sparing)?;
+                        let hidden =
+                            hidden::name(&self.file, folder, &self.name, self.keeps_leftovers)?;
                         self.hidden = Some(hidden.clone());
                         renameat(folder, &hidden, folder, &self.name)?;
                     }
