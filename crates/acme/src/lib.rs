@@ -19,5 +19,5 @@ mod state;
 
 pub use acme::{Acme, AcmeEvent, AcmeOptions};
 pub use error::AcmeError;
-pub use name::{BadName, name};
+pub use name::{InvalidHostname, name};
 pub use names::{Names, NamesControl};

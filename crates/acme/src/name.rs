@@ -4,7 +4,7 @@ use underpass_client::Url;
 
 /// The reason why no certificate can be ordered for a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadName {
+pub enum InvalidHostname {
     /// It is an address.
     #[error("certificates are ordered for names, not for addresses")]
     Address,
@@ -23,41 +23,41 @@ pub enum BadName {
 ///
 /// # Errors
 ///
-/// [`BadName`] for an address, a wildcard, and anything else that no authority would accept: names
-/// have at most 253 characters, and 63 between two dots.
+/// [`InvalidHostname`] for an address, a wildcard, and anything else that no authority would accept:
+/// names have at most 253 characters, and 63 between two dots.
 ///
 /// # Examples
 ///
 /// ```
-/// use underpass_acme::{BadName, name};
+/// use underpass_acme::{InvalidHostname, name};
 ///
 /// assert_eq!(name("Files.Example.ORG."), Ok("files.example.org".to_owned()));
-/// assert_eq!(name("192.0.2.1"), Err(BadName::Address));
-/// assert_eq!(name("*.example.org"), Err(BadName::Wildcard));
+/// assert_eq!(name("192.0.2.1"), Err(InvalidHostname::Address));
+/// assert_eq!(name("*.example.org"), Err(InvalidHostname::Wildcard));
 /// ```
-pub fn name(text: &str) -> Result<String, BadName> {
+pub fn name(text: &str) -> Result<String, InvalidHostname> {
     if text.starts_with("*.") {
-        return Err(BadName::Wildcard);
+        return Err(InvalidHostname::Wildcard);
     }
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '-' | '.' | ':' | '[' | ']');
     if !text.chars().all(is_part) {
-        return Err(BadName::Malformed);
+        return Err(InvalidHostname::Malformed);
     }
     if text.contains(':') {
         let is_port = text.rsplit_once(':').is_some_and(|(host, _)| !host.contains(':'));
-        return Err(if is_port { BadName::Malformed } else { BadName::Address });
+        return Err(if is_port { InvalidHostname::Malformed } else { InvalidHostname::Address });
     }
-    let url = Url::parse(&format!("https://{text}/")).map_err(|_| BadName::Malformed)?;
+    let url = Url::parse(&format!("https://{text}/")).map_err(|_| InvalidHostname::Malformed)?;
     let host = url.host_str().unwrap_or_default().trim_end_matches('.');
     if url.domain().is_none() {
-        return Err(BadName::Address);
+        return Err(InvalidHostname::Address);
     }
     let is_label = |label: &str| {
         (1..=63).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-')
     };
     match host.len() <= 253 && host.split('.').all(is_label) {
         true => Ok(host.to_owned()),
-        false => Err(BadName::Malformed),
+        false => Err(InvalidHostname::Malformed),
     }
 }
 
@@ -80,19 +80,19 @@ mod tests {
     #[test]
     fn what_no_certificate_can_be_ordered_for_is_refused() {
         for (text, expected) in [
-            ("", BadName::Malformed),
-            ("a..b", BadName::Malformed),
-            ("-a.example", BadName::Malformed),
-            ("a/../b", BadName::Malformed),
-            ("user@a.example", BadName::Malformed),
-            ("a.example:443", BadName::Malformed),
-            ("https://a.example", BadName::Malformed),
-            ("192.0.2.1", BadName::Address),
-            ("2001:db8::1", BadName::Address),
-            ("*.example.org", BadName::Wildcard),
+            ("", InvalidHostname::Malformed),
+            ("a..b", InvalidHostname::Malformed),
+            ("-a.example", InvalidHostname::Malformed),
+            ("a/../b", InvalidHostname::Malformed),
+            ("user@a.example", InvalidHostname::Malformed),
+            ("a.example:443", InvalidHostname::Malformed),
+            ("https://a.example", InvalidHostname::Malformed),
+            ("192.0.2.1", InvalidHostname::Address),
+            ("2001:db8::1", InvalidHostname::Address),
+            ("*.example.org", InvalidHostname::Wildcard),
         ] {
             assert_eq!(name(text), Err(expected), "{text}");
         }
-        assert_eq!(name(&format!("{}.example", "a".repeat(64))), Err(BadName::Malformed));
+        assert_eq!(name(&format!("{}.example", "a".repeat(64))), Err(InvalidHostname::Malformed));
     }
 }

@@ -7,7 +7,9 @@ use std::{env, fs};
 
 use indicatif::HumanDuration;
 use jiff::Timestamp;
-use underpass_acme::{Acme, AcmeError, AcmeEvent, AcmeOptions, BadName, Names, NamesControl};
+use underpass_acme::{
+    Acme, AcmeError, AcmeEvent, AcmeOptions, InvalidHostname, Names, NamesControl,
+};
 use underpass_client::{TlsSetup, Url, environment};
 use underpass_engine::hint::Action;
 use underpass_sandbox::User;
@@ -149,7 +151,8 @@ fn names(args: &ServeArgs, has_default: bool) -> Result<Names> {
             return Err(Failure::value(&site.place, OptionsError::AcmeWithoutNames));
         }
         for pattern in &site.names {
-            let name = pattern.exact().ok_or(BadName::Wildcard).and_then(underpass_acme::name);
+            let name =
+                pattern.exact().ok_or(InvalidHostname::Wildcard).and_then(underpass_acme::name);
             let place = format_args!("{}: acme: {pattern}", site.place);
             all.push(name.map_err(|bad| Failure::value(place, bad))?);
         }
