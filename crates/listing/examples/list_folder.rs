@@ -17,7 +17,9 @@ use std::os::unix::ffi::OsStringExt;
 use percent_encoding::percent_decode;
 use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::fs::{Mode, OFlags, ResolveFlags, fstat, openat2};
-use underpass_listing::{Attributes, Entries, Format, Listing, ListingQuery, May, Resolve};
+use underpass_listing::{
+    Attributes, ChangeRights, Entries, Format, Listing, ListingQuery, Resolve,
+};
 
 /// A folder that nothing leads out of.
 struct Root(File);
@@ -54,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         hides: &|_, _| false,
         shows_times: &|_| true,
         may_read: &|_| true,
-        may: May::default(),
+        may: ChangeRights::default(),
         archive: true,
         walks: true,
         is_wanted: &|| true,

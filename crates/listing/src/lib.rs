@@ -16,7 +16,9 @@
 //! A folder that is not on disk, as names on lines:
 //!
 //! ```
-//! use underpass_listing::{Entries, Format, Listing, ListingQuery, May, NamedEntries, NamedEntry};
+//! use underpass_listing::{
+//!     ChangeRights, Entries, Format, Listing, ListingQuery, NamedEntries, NamedEntry,
+//! };
 //!
 //! struct Names(Vec<&'static str>);
 //!
@@ -36,7 +38,7 @@
 //!     hides: &|_, _| false,
 //!     shows_times: &|_| true,
 //!     may_read: &|_| true,
-//!     may: May::default(),
+//!     may: ChangeRights::default(),
 //!     archive: false,
 //!     walks: false,
 //!     is_wanted: &|| true,
@@ -68,7 +70,7 @@ use std::io;
 
 pub use below::MAX_FOUND;
 pub use entry::{Attributes, Entries, NamedEntries, NamedEntry, Resolve};
-pub use format::change::May;
+pub use format::change::ChangeRights;
 pub use format::html::{CONTENT_SECURITY_POLICY, ICON};
 pub use format::multistatus::Describe;
 pub use page::{Prepared, Unsorted};
@@ -105,7 +107,7 @@ pub struct Listing<'a> {
     /// only then.
     pub may_read: &'a dyn Fn(&[u8]) -> bool,
     /// The changes that the client may make here; the page offers no others.
-    pub may: May,
+    pub may: ChangeRights,
     /// Whether the page offers folders as archives: `?archive=zip`, `?archive=tar`.
     pub archive: bool,
     /// Whether the folders below can be searched and measured; only those on disk can be.

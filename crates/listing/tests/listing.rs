@@ -15,8 +15,8 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Timespec, fstat, mknodat,
 use serde_json::Value;
 use tempfile::TempDir;
 use underpass_listing::{
-    Attributes, BROWSER_LIMIT, BadQuery, Describe, Entries, Format, Listing, ListingQuery,
-    MAX_ENTRIES, May, NamedEntries, NamedEntry, Prepared, Resolve, Unsorted,
+    Attributes, BROWSER_LIMIT, BadQuery, ChangeRights, Describe, Entries, Format, Listing,
+    ListingQuery, MAX_ENTRIES, NamedEntries, NamedEntry, Prepared, Resolve, Unsorted,
 };
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -55,7 +55,7 @@ struct Root {
     shows_hidden: bool,
     is_browser: bool,
     hidden: &'static [u8],
-    may: May,
+    may: ChangeRights,
 }
 
 impl Root {
@@ -69,7 +69,7 @@ impl Root {
             shows_hidden: true,
             is_browser: false,
             hidden: b"",
-            may: May::default(),
+            may: ChangeRights::default(),
         })
     }
 
@@ -566,7 +566,7 @@ fn only_what_is_written_here_runs_on_a_page() -> Result<()> {
     use base64::Engine as _;
     use sha2::Digest as _;
     let mut root = Root::with_files(["file", "README.md"])?;
-    root.may = May { upload: true, delete: true, ..May::default() };
+    root.may = ChangeRights { upload: true, delete: true, ..ChangeRights::default() };
     let page = root.text("", "")?;
     let policy = underpass_listing::CONTENT_SECURITY_POLICY;
     let (styles, scripts) = (elements(&page, "style"), elements(&page, "script"));
@@ -591,15 +591,15 @@ fn a_page_offers_only_what_its_reader_may_do() -> Result<()> {
     for word in words {
         assert!(!plain.contains(word), "{word}");
     }
-    root.may = May { delete: true, ..May::default() };
+    root.may = ChangeRights { delete: true, ..ChangeRights::default() };
     let page = root.text("", "")?;
     assert!(page.contains("data-may=\"delete\"") && !page.contains("type=\"file\""));
-    root.may = May { upload: true, ..May::default() };
+    root.may = ChangeRights { upload: true, ..ChangeRights::default() };
     let page = root.text("", "")?;
     assert!(page.contains("data-may=\"upload\"") && page.contains("type=\"file\""));
     // Programs get the same either way.
     let json = root.text("", "json")?;
-    root.may = May::default();
+    root.may = ChangeRights::default();
     assert_eq!(json, root.text("", "json")?);
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::text::compact;
 
 /// The changes that the reader of a page may make to the folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct May {
+pub struct ChangeRights {
     /// Whether files may be uploaded and folders be made.
     pub upload: bool,
     /// Whether entries may be removed; together with `upload`, renamed.
@@ -22,7 +22,7 @@ pub struct May {
     pub log_out: bool,
 }
 
-impl May {
+impl ChangeRights {
     /// Returns whether no change may be made.
     pub(crate) fn nothing(self) -> bool {
         !self.upload && !self.delete
@@ -40,7 +40,7 @@ impl May {
 }
 
 /// Returns the bar above the table: buttons, and the uploads once there are any.
-pub(crate) fn bar(may: May) -> Markup {
+pub(crate) fn bar(may: ChangeRights) -> Markup {
     html! {
         @if may.upload {
             div.change hidden {
@@ -65,7 +65,7 @@ pub(crate) fn bar(may: May) -> Markup {
 }
 
 /// Returns the scripts, which stand after the rest of the page.
-pub(crate) fn scripts(may: May) -> Markup {
+pub(crate) fn scripts(may: ChangeRights) -> Markup {
     html! {
         @if !may.nothing() { script { (PreEscaped(CHANGE_SCRIPT.as_str())) } }
         @if may.upload { script { (PreEscaped(UPLOAD_SCRIPT.as_str())) } }

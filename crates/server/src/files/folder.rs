@@ -17,7 +17,7 @@ use crate::listing::pack::Packing;
 use crate::routing::context::RequestContext;
 use crate::routing::response::{self, ArchiveBody, Body, Response};
 use crate::server::settings::{Changes, SiteSettings};
-use underpass_listing::{BadQuery, CONTENT_SECURITY_POLICY, Format, ListingQuery, May};
+use underpass_listing::{BadQuery, CONTENT_SECURITY_POLICY, ChangeRights, Format, ListingQuery};
 use underpass_protocol::request::negotiate::{Coding, acceptable, wants_html, wants_json};
 use underpass_protocol::request::target::{Query, Target, encode_segment};
 use underpass_protocol::request::{Method, Request};
@@ -191,18 +191,18 @@ fn requested_format(request: &Request, is_browser: bool) -> Format {
 }
 
 /// Returns the changes that the client may make to a folder.
-fn may(ctx: &RequestContext<'_>, path: &[u8]) -> May {
+fn may(ctx: &RequestContext<'_>, path: &[u8]) -> ChangeRights {
     let settings = ctx.settings();
     let Changes { upload, delete, .. } = settings.changes;
     let log_out = ctx.user.is_some();
     if ctx.can(path, Right::Write) {
-        return May { upload, delete, log_in: false, log_out };
+        return ChangeRights { upload, delete, log_in: false, log_out };
     }
     // A browser sends credentials only if asked to, which does not happen where reading is open to
     // all.
     let log_in =
         (upload || delete || ctx.is_partial) && ctx.user.is_none() && settings.access.has_users();
-    May { log_in, log_out, ..May::default() }
+    ChangeRights { log_in, log_out, ..ChangeRights::default() }
 }
 
 /// A value of `entry` that no name in a folder can have.

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use underpass_cache::FolderListing;
 use underpass_dav::request::Propfind;
 use underpass_engine::FileId;
-use underpass_listing::{ListingQuery, May, NamedEntries, NamedEntry, Readme};
+use underpass_listing::{ChangeRights, ListingQuery, NamedEntries, NamedEntry, Readme};
 
 use crate::listing::pack::Packing;
 use crate::server::limits::batches::Batches;
@@ -61,7 +61,7 @@ pub(crate) struct ListingRequest {
     pub(crate) query: ListingQuery,
     pub(crate) is_browser: bool,
     pub(crate) is_head: bool,
-    pub(crate) may: May,
+    pub(crate) may: ChangeRights,
     pub(crate) user: Option<Arc<str>>,
     /// Whether only names that lead to something the user may read are listed.
     pub(crate) is_partial: bool,
