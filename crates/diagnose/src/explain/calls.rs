@@ -101,7 +101,7 @@ pub(super) fn is_watched(known: &WatchedCall, arguments: &[u64; 6]) -> bool {
     match known.watch {
         CallFilter::Always => true,
         CallFilter::If { argument, is } => word(argument) == is,
-        CallFilter::Unless { argument, mask, are } => word(argument) & mask != are,
+        CallFilter::Unless { argument, mask, value } => word(argument) & mask != value,
     }
 }
 
@@ -136,7 +136,7 @@ const MAP: WatchedCall = WatchedCall {
     watch: CallFilter::Unless {
         argument: 3,
         mask: (libc::MAP_ANONYMOUS | libc::MAP_FIXED) as u32,
-        are: libc::MAP_ANONYMOUS as u32,
+        value: libc::MAP_ANONYMOUS as u32,
     },
     effect: SyscallEffect::Map,
 };

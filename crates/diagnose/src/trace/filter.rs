@@ -17,14 +17,14 @@ pub enum CallFilter {
         /// Its value.
         is: u32,
     },
-    /// Unless the bits in `mask` of the lower 32 bits of this argument are `are`.
+    /// Unless `argument & mask == value`, in the lower 32 bits.
     Unless {
         /// The argument, counted from 0.
         argument: u8,
         /// The bits that are compared.
         mask: u32,
         /// Their value.
-        are: u32,
+        value: u32,
     },
 }
 
@@ -70,11 +70,11 @@ impl Filter {
                 self.answer(libc::SECCOMP_RET_TRACE);
                 self.load(NUMBER_AT);
             }
-            CallFilter::Unless { argument, mask, are } => {
+            CallFilter::Unless { argument, mask, value } => {
                 self.jump(libc::BPF_JEQ, number, 0, 5);
                 self.load(ARGUMENTS_AT + 8 * u32::from(argument));
                 self.push(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, mask, 0, 0);
-                self.jump(libc::BPF_JEQ, are, 1, 0);
+                self.jump(libc::BPF_JEQ, value, 1, 0);
                 self.answer(libc::SECCOMP_RET_TRACE);
                 self.load(NUMBER_AT);
             }
@@ -159,7 +159,7 @@ mod tests {
     fn only_what_is_watched_stops() {
         let watched = [
             (10, CallFilter::If { argument: 1, is: 77 }),
-            (11, CallFilter::Unless { argument: 3, mask: 0x30, are: 0x20 }),
+            (11, CallFilter::Unless { argument: 3, mask: 0x30, value: 0x20 }),
             (12, CallFilter::Always),
         ];
         let filter = Filter::new(&watched).expect("this architecture is known");
