@@ -34,7 +34,7 @@ pub enum State<'h> {
 }
 
 impl<'h> IfField<'h> {
-    /// Reads the value of the field; `None` if it is malformed or has more than [`MAX_CONDITIONS`].
+    /// Reads the value of the field; `None` if it is malformed or has more than 64 conditions.
     #[must_use]
     pub fn parse(value: &'h [u8]) -> Option<Self> {
         let mut rest = str::from_utf8(value).ok()?.trim_start();
@@ -118,4 +118,4 @@ fn list(text: &str) -> Option<(Vec<Condition<'_>>, &str)> {
 }
 
 /// The maximum number of conditions in a field.
-pub const MAX_CONDITIONS: usize = 64;
+const MAX_CONDITIONS: usize = 64;

@@ -20,7 +20,7 @@ use super::format::form::{Incomplete, PageCounts};
 use super::scan::{BUF_LEN, Scan, ScannedEntry, complete, reopen};
 
 /// The maximum number of entries that a search finds.
-pub const MAX_FOUND: usize = 1_000;
+const MAX_FOUND: usize = 1_000;
 
 /// The result of a search.
 pub(super) struct Hits {

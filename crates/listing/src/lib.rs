@@ -68,7 +68,6 @@ mod text;
 use std::fmt;
 use std::io;
 
-pub use below::MAX_FOUND;
 pub use entry::{Attributes, Entries, NamedEntries, NamedEntry, Resolve};
 pub use format::change::ChangeRights;
 pub use format::html::{CONTENT_SECURITY_POLICY, ICON};

@@ -2,9 +2,6 @@
 
 use crate::request::Request;
 
-/// The name of the field.
-pub const CDN_LOOP: &str = "CDN-Loop";
-
 /// Returns whether a request has passed the cache of this identifier. The members of the list may
 /// have parameters, which do not count.
 #[must_use]

@@ -11,7 +11,7 @@ mod storing;
 
 pub use directives::Directives;
 pub use freshness::{Freshness, FreshnessRules, ResponseTimes, Use};
-pub use loops::{CDN_LOOP, has_passed};
+pub use loops::has_passed;
 pub use status::{CacheStatus, Forward};
 pub use storing::{NotStored, may_store};
 
