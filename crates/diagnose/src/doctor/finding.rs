@@ -23,18 +23,18 @@ pub struct Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingState {
-    /// It is as good as it can be.
+    /// It cannot be better.
     Best,
-    /// The fastest mechanism is available, but something about it could be better.
+    /// It works, but a faster mechanism is unavailable, or something about it could be better.
     Limited,
-    /// The fastest mechanism is unavailable, and another is used or none is left.
+    /// It is unavailable: transfers that need it copy their bytes through user space, or fail.
     Closed,
-    /// It is unavailable or not used, and nothing that was requested is the worse for it.
+    /// It is unavailable or not used, and the requested transfer does not suffer.
     Unneeded,
 }
 
 impl Finding {
-    /// Begins a finding about something that is as good as it can be.
+    /// Begins a finding about something that cannot be better.
     pub(super) fn best(name: &'static str) -> Self {
         Self::new(name, FindingState::Best)
     }

@@ -52,7 +52,7 @@ impl DoctorArgs {
     }
 }
 
-/// Returns what a word names: a path if it has a slash or exists, otherwise a host.
+/// Returns the target that a word names: a path if it has a slash or exists, otherwise a host.
 fn target(word: &OsStr) -> Result<TrialTarget> {
     let path = Path::new(word);
     let text = word.to_str();

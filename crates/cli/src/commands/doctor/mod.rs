@@ -1,4 +1,4 @@
-//! `underpass doctor`: what this machine supports, and how to fix what it does not.
+//! `underpass doctor`: the mechanisms that this machine supports, and how to enable the other ones.
 
 mod args;
 mod origin;

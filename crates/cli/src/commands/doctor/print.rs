@@ -40,14 +40,14 @@ pub(super) fn origin_json(findings: &[Finding]) -> String {
 
 #[derive(Serialize)]
 struct OriginRecord<'d> {
-    /// Whether nothing hinders the cache.
+    /// Whether no finding is closed.
     open: bool,
     findings: &'d [Finding],
 }
 
 #[derive(Serialize)]
 struct DiagnosisRecord<'d> {
-    /// Whether every fastest mechanism is available.
+    /// Whether no finding is closed.
     open: bool,
     pair: PairRecord,
     findings: &'d [Finding],

@@ -8,7 +8,7 @@ use crate::connection::StoreArgs;
 use crate::failure::{Failure, Result};
 use crate::output;
 
-/// Runs all trials and prints the findings; fails if one of them is closed.
+/// Runs all trials and prints the findings; fails if one of them is marked closed.
 pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
     if let Some(url) = &args.origin {
         let findings = origin::examine(args, url)?;
@@ -29,13 +29,16 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
     verdict(&diagnosis.findings)
 }
 
-/// Fails if a finding is closed, and names those that are.
+/// Fails if findings are marked closed, and names them.
 fn verdict(findings: &[Finding]) -> Result<()> {
     let closed = findings.iter().filter(|finding| finding.state == FindingState::Closed);
     let names: Vec<_> = closed.map(|finding| finding.name).collect();
     let count = output::counted(names.len() as u64, "finding is", "findings are");
     match names.is_empty() {
         true => Ok(()),
-        false => Err(Failure::finding(format!("{count} closed: {} (see above)", names.join(", ")))),
+        false => Err(Failure::finding(format!(
+            "{count} marked closed: {} (see above)",
+            names.join(", ")
+        ))),
     }
 }

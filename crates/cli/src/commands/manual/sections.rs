@@ -166,10 +166,13 @@ const SERVER: ManualEntries = &[
 ];
 
 const FINDINGS: ManualEntries = &[
-    ("0", "Nothing is closed."),
+    ("0", "No finding is marked closed."),
     ("1", "The ends could not be examined."),
     ("2", "The command line was wrong, and nothing was done."),
-    ("3", "Something is closed; the findings say what to do about it."),
+    (
+        "3",
+        "A finding is marked closed: something is unavailable that transfers need. It says what to do.",
+    ),
 ];
 
 const TRACED: ManualEntries = &[
