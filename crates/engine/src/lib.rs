@@ -24,8 +24,9 @@
 //! The bytes of a file go to a socket or pipe by reference: do not write to the file in place
 //! before the peer has them, or ask for an [`Integrity`] level that guards against it.
 //!
-//! The crate keeps no global state, starts no thread, prints nothing, and waits in one place
-//! only, [`Transfer::run`]. A program that writes to sockets and pipes should ignore `SIGPIPE`,
+//! The crate starts no thread and prints nothing. Its only global state is the list of the last 256
+//! calls of [`announce_attribute`]. Only [`Transfer::run`], [`await_writes`] and the functions of
+//! [`wait`] wait. A program that writes to sockets and pipes should ignore `SIGPIPE`,
 //! as Rust's own runtime does: not every mechanism can suppress it.
 
 #![forbid(unsafe_code)]

@@ -1,5 +1,5 @@
-//! The receipts that `underpass` prints with `--json`, as far as the bench reads them. docs/cp.md
-//! describes all of their fields.
+//! The receipts that `underpass` prints with `--json`, as far as the bench reads them.
+//! docs/mechanisms.md describes all of their fields under "Receipts".
 
 use serde::{Deserialize, Serialize};
 
