@@ -80,7 +80,7 @@ pub(crate) fn mechanisms() -> impl TypedValueParser<Value = Choice> {
     PossibleValuesParser::new(names).try_map(|name| name.parse::<Choice>())
 }
 
-/// The parts that scenarios whose contenders take the system as they find it have in common.
+/// The options of scenarios whose contenders leave the settings of the system alone.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SystemArgs {
     /// Set the congestion control of the system for the run; auto keeps the system's own, unless it

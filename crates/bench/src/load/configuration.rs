@@ -84,7 +84,7 @@ mod tests {
         for configuration in [QUIET, Configuration { log: true, is_root: true, ..QUIET }] {
             for template in [NGINX, NGINX_DAV, LIGHTTPD, H2O] {
                 for line in lines(configuration, template) {
-                    // What is left of braces are blocks.
+                    // All remaining braces delimit blocks.
                     let is_block = line.ends_with(" {") || line == "}";
                     assert!(is_block || !line.contains(['{', '}']), "{line}");
                 }

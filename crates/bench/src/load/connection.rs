@@ -104,7 +104,7 @@ impl LoadConnection {
         }
     }
 
-    /// Drops what has arrived, at most as many bytes as `room` has; how many.
+    /// Discards up to `room.len()` received bytes and returns their number.
     pub(crate) fn skip(&mut self, room: &mut [u8]) -> io::Result<usize> {
         match self.tls {
             Some(_) => self.read(room),

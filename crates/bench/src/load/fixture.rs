@@ -76,7 +76,7 @@ impl ServerFixture<'_> {
         self.noise.write(&self.site.file(name), size)
     }
 
-    /// Asks once for a file, and looks whether it arrives as it is.
+    /// Requests a file once and compares its digest.
     pub(crate) fn verify(
         &self,
         contender: Contender,
@@ -214,5 +214,5 @@ const SPARE_CONNECTIONS: u32 = 64;
 /// Files that programs have open for themselves.
 const SPARE_FILES: u64 = 128;
 
-/// Until connections are established, caches filled and windows opened.
+/// The warm-up, in which connections are established, caches filled and windows opened.
 const WARM_UP: Duration = Duration::from_millis(500);

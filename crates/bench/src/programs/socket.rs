@@ -98,7 +98,7 @@ impl SocketPrograms {
         Some(command)
     }
 
-    /// Returns the command of a contender without the words of what it is to do.
+    /// Returns the command of a contender without its arguments.
     pub(crate) fn plain(&self, contender: Contender) -> Option<Command> {
         let program = SocketProgram::of(contender)?;
         self.command(program, program.command)
@@ -241,7 +241,7 @@ const C: Tool = Tool {
         "cc -std=c11 -O2 -o receive receive.c",
         "cc -std=c11 -O2 -o copy copy.c",
     ],
-    // They do as Python does.
+    // The receiver reads 64 KiB at a time, as the one in Python does.
     receives: Some("65536"),
 };
 

@@ -153,7 +153,7 @@ impl FromStr for Contender {
     fn from_str(text: &str) -> Result<Self, String> {
         match ENTRIES.iter().find(|entry| entry.name == text) {
             Some(entry) => Ok(entry.contender),
-            None => text.parse().map(Self::Only).map_err(|_| "no such way".to_owned()),
+            None => text.parse().map(Self::Only).map_err(|_| "no such contender".to_owned()),
         }
     }
 }

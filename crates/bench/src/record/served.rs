@@ -138,29 +138,29 @@ pub(crate) struct GoodClient {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum BadClients {
-    /// They connect and send nothing
+    /// Clients that connect and send nothing
     Idle,
-    /// They send a long head, its end a byte at a time
+    /// Clients that send a long head, its end a byte at a time
     SlowHeads,
-    /// They request a large file and read a little now and then
+    /// Clients that request a large file and read a little now and then
     SlowReaders,
-    /// They request a large file and reset the connection
+    /// Clients that request a large file and reset the connection
     Resets,
-    /// They request as many ranges as fit into a head
+    /// Clients that request as many ranges as fit into a head
     Ranges,
-    /// They begin a handshake and do not end it
+    /// Clients that begin a handshake and do not end it
     PartialHellos,
-    /// They do a TLS handshake, send one request and leave
+    /// Clients that do a TLS handshake, send one request and leave
     Handshakes,
-    /// They try passwords
+    /// Clients that try passwords
     Passwords,
-    /// They send requests and never read
+    /// Clients that send requests and never read
     Pipelines,
-    /// They request the size of a folder as a tar archive
+    /// Clients that request the size of a folder as a tar archive
     Archives,
-    /// They request the page of a large folder and do not read it
+    /// Clients that request the page of a large folder and do not read it
     Listings,
-    /// They upload a byte at a time
+    /// Clients that upload a byte at a time
     SlowUploads,
 }
 

@@ -18,7 +18,7 @@ pub(crate) enum TimeOf {
     PeerCpu,
 }
 
-/// Sums up values; none of none.
+/// Returns the median and range of the values, or `None` if there are none.
 pub(crate) fn summarize(values: impl IntoIterator<Item = f64>) -> Option<Summary> {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);

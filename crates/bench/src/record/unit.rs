@@ -5,9 +5,9 @@ use underpass_engine::Grouped;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     Bytes,
-    /// Pieces.
+    /// A plain count.
     Count,
-    /// Parts of one, as percent.
+    /// A fraction, shown as a percentage.
     Percent,
     Seconds,
     Times,
@@ -94,7 +94,7 @@ const BYTES: [(f64, &str); 5] = [
 /// Multiples of one piece.
 const THOUSANDS: [(f64, &str); 4] = [(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")];
 
-/// From here on no record has a value that makes sense.
+/// Valid records contain no value as large as this one.
 const ABSURD: f64 = 1e18;
 
 /// Formats a value with three significant digits: `1234`, `123`, `12.3`, `1.23`.

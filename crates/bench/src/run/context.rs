@@ -28,7 +28,7 @@ pub(crate) struct RunArgs {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) runs: u32,
 
-    /// Run N rounds before those, which do not count
+    /// Run N warm-up rounds first, which are not counted
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=10_000_000))]
     pub(crate) warmup: u32,

@@ -67,7 +67,7 @@ impl<'a> SampleEnds<'a> {
         if self.cold { drop_cached(&self.from()) } else { Ok(()) }
     }
 
-    /// Does that, and removes the target.
+    /// Removes the target, and drops the source from the page cache if it is to be cold.
     pub(crate) fn reset(&self) -> Result<()> {
         self.target.clear(&self.to())?;
         self.chill()

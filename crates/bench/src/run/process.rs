@@ -238,7 +238,7 @@ impl Finished {
         if self.status.success() { Ok(self) } else { Err(self.failure(what.to_string())) }
     }
 
-    /// Returns the failure of a process that should have succeeded, in its own words.
+    /// Returns the error of a failed process, with the last line that it printed.
     pub(crate) fn failure(&self, what: String) -> BenchError {
         let mut lines = self.stderr.lines().filter(|line| !line.starts_with("listening on"));
         let message = lines.next_back().unwrap_or_default();
@@ -279,7 +279,7 @@ pub(crate) fn build(
     Ok(None)
 }
 
-/// Tries up to three times what fails if another program takes its port meanwhile.
+/// Makes up to three attempts, since another program may take the chosen port first.
 pub(crate) fn tries<T>(cancel: &AtomicBool, attempt: impl Fn() -> Result<T>) -> Result<T> {
     let mut outcome = attempt();
     for _ in 0..2 {

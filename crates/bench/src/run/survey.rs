@@ -51,7 +51,7 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
 
 /// Returns the version text of a program, up to the number; none if it does not report one.
 pub(crate) fn version(program: &Path) -> Option<String> {
-    // Varnish has its own word for it, and says it where others say what went wrong.
+    // The option of Varnish is `-V`, and it prints the version to standard error.
     let is_varnish = program.ends_with("varnishd");
     let word = if is_varnish { "-V" } else { "--version" };
     let output = Command::new(program).arg(word).output().ok()?;

@@ -42,7 +42,7 @@ impl CallTracer {
         loop {
             let found = processes();
             let watch = self.attach_to(&found, &self.summary(Role::Server))?;
-            // One that was born meanwhile would be missed; children of the watched are not.
+            // A process started in between would be missed; children of traced processes are not.
             if processes() == found {
                 return Ok(watch);
             }

@@ -34,7 +34,7 @@ pub struct ScaleArgs {
     #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = bytes)]
     sparse_from: u64,
 
-    /// Request those over N connections
+    /// Use N connections for --sizes
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = number(1))]
     at: u32,
 

@@ -87,7 +87,7 @@ impl ServerArgs {
         let cores = Cores::of_server();
         let Start { context, run } = start;
         let mut site = ServedSite::create(context, &run.dir, self.log, Some(cores.first))?;
-        // Before anything of the system is set.
+        // Surveyed before any setting of the system is changed.
         let mut plan = RunPlan::new(start, sizes, survey(cores, site.folder.path(), None));
         let congestion = SystemCongestion::choose(&self.system.congestion)?;
         plan.environment.nginx = nginx;
@@ -96,7 +96,7 @@ impl ServerArgs {
         plan.arguments.mechanisms.clone_from(&servers);
         (plan.arguments.side, plan.arguments.serve) = (Role::Server, Some(setting));
         let tracer = CallTracer::unless(self.system.no_count, &site.folder, &mut plan);
-        // Where nginx is expected, a version that is absent says it.
+        // If a program is expected and missing, its absent version already causes a warning.
         let is_expected = |name: &str| about.expected.iter().any(|program| program.name() == name);
         let missing = missing.into_iter().filter(|name| !is_expected(name));
         plan.lacks(missing, "not installed");

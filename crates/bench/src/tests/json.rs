@@ -134,7 +134,7 @@ fn a_damaged_or_foreign_record_is_refused_with_a_reason() {
         (&text[..text.len() / 2], "not a record"),
         (&text.replace("\"schema\": 1", "\"schema\": 2"), "a newer underpass wrote it"),
         (&text.replace("\"cell\":3", "\"cell\":5"), "a sample of cell 5"),
-        (&text.replace("sendfile", "teleport"), "no such way"),
+        (&text.replace("sendfile", "teleport"), "no such contender"),
     ] {
         let failure = load(text).unwrap_err().to_string();
         assert!(failure.contains(reason), "{reason}: {failure}");

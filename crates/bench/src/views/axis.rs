@@ -3,9 +3,9 @@
 /// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum AxisScale {
-    /// From 0 on, each unit as long as the next.
+    /// A linear scale that starts at 0.
     Linear { high: f64 },
-    /// Each multiple as long as the next.
+    /// A logarithmic scale.
     Log {
         /// The value at the start; 0 lies before it, if there is one.
         low: f64,

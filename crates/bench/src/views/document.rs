@@ -184,8 +184,8 @@ fn in_full(record: &Record, only: Option<u64>) -> Table {
     Table { title: (record.about.caption)(record), headings, lines, words }
 }
 
-/// Returns what ours takes of what each of the others takes, of programs that move whole files;
-/// none if there is no such pair.
+/// Returns our cost as a ratio of each other contender's, in scenarios that move whole files; none
+/// if there is no such pair.
 fn against_each(record: &Record) -> Option<Table> {
     if record.arguments.transfers.is_none() && record.copies.is_none() {
         return None;
@@ -251,7 +251,7 @@ pub(crate) fn dash() -> String {
     "–".to_owned()
 }
 
-/// The main result of a record: what each contender takes of what the baseline takes.
+/// The main result of a record: the cost of each contender relative to the baseline.
 #[derive(Debug, Default)]
 pub(crate) struct Finding {
     /// The size at which it was found, and what it is compared with.
@@ -346,6 +346,6 @@ const MAX_LINES: usize = 3;
 /// The least share of the time that is worth a line.
 const MIN_SHARE: f64 = 0.005;
 
-/// Calls whose time is that of another's work.
+/// System calls that only wait for another process or for time to pass.
 const WAITS: &str = "accept accept4 clock_nanosleep epoll_pwait epoll_wait futex nanosleep \
     poll ppoll pselect6 restart_syscall select wait4 waitid";

@@ -42,7 +42,8 @@ impl BadConnection {
         Ok(Self { stream: socket.into(), index, turns: 0, sent: 0, tls: None })
     }
 
-    /// Sends what is missing of these bytes, as far as the socket takes it; whether that was all.
+    /// Sends the rest of these bytes as far as the socket accepts them; returns whether all were
+    /// sent.
     pub(super) fn say(&mut self, bytes: &[u8]) -> io::Result<bool> {
         while self.sent < bytes.len() {
             match self.stream.write(&bytes[self.sent..]) {
@@ -75,7 +76,7 @@ impl BadConnection {
         }
     }
 
-    /// Reads at most `most` bytes, and how many there were; fails at the end.
+    /// Reads up to `most` bytes and returns their number; fails at the end of the stream.
     pub(super) fn read(&mut self, most: usize) -> io::Result<usize> {
         let mut count = 0;
         let mut buffer = [0; 16 << 10];

@@ -202,9 +202,9 @@ impl ClientFixture<'_> {
         finished.succeeded(contender)
     }
 
-    /// Lets the next sample, of `size` bytes, find the memory like all others: what one has left in
-    /// many small pieces is dearer to fill than what another one has left in few large ones, and in
-    /// turns each would always come behind the same one.
+    /// Gives each sample of `size` bytes the same state of memory: pages that one contender has
+    /// freed in many small pieces are slower to fill than a few large ones, and in a fixed order
+    /// each contender would always follow the same other one.
     fn even_memory(&self, size: u64) -> Result<()> {
         let folder = &self.site.folder;
         let file = folder.file("level");

@@ -29,7 +29,7 @@ pub struct TreeArgs {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = number(0))]
     large: u32,
 
-    /// Size of each of those
+    /// Size of each large file
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = bytes)]
     large_size: u64,
 
