@@ -1,5 +1,4 @@
-//! Makes the checksums of large files, on threads of their own and a slice at a time, in which
-//! clients take turns.
+//! Makes the checksums of large files on dedicated threads, a slice at a time; clients take turns.
 
 use std::sync::Arc;
 

@@ -73,8 +73,8 @@ impl LayoutKey {
 pub(crate) struct FolderLayout {
     pub(crate) layout: Arc<Layout>,
     pub(crate) folder: Arc<OwnedFd>,
-    /// Whether a transfer of it broke off: its client may have read bytes of a file that was
-    /// changed meanwhile.
+    /// Whether a transfer of it broke off: its client may have read bytes of a file that changed
+    /// during the transfer.
     pub(crate) is_broken: AtomicBool,
     pub(crate) _held: Reservation,
 }
@@ -160,16 +160,16 @@ impl Layouts {
         (!is_range || !is_sent).then(|| Arc::clone(fresh))
     }
 
-    /// Reserves open files for an archive that is sent to a client, fewer the more are sent; `None`
-    /// if there are too many.
+    /// Reserves descriptors for an archive; the more archives are being sent to a client, the fewer
+    /// each gets. `None` if there are too many.
     pub(crate) fn reserve_files(&self, client: ClientNet) -> Option<Reservation> {
         let mut files = self.files.reserve(client);
         let wanted = (self.files.room(client) / DIVISOR).clamp(MIN_FILES, MAX_FILES);
         files.resize(wanted).then_some(files)
     }
 
-    /// Forgets all of them, because something was changed whose request is answered now: what is
-    /// requested after that answer has the change.
+    /// Forgets all of them after a change whose request is answered now, so that archives requested
+    /// after the answer have the change.
     pub(crate) fn forget_all(&self) {
         let mut kept = lock(&self.kept);
         self.changes.fetch_add(1, Ordering::Relaxed);

@@ -2,10 +2,11 @@
 //! space.
 //!
 //! Both, uncompressed, consist of headers, which follow from the attributes of the files, and the
-//! files themselves. So the length is known before the first byte, every range is header bytes or
-//! a range of a file, and the ETag follows from the list of members: the archive of a folder can be
+//! files themselves. So the length is known before the first byte, every range is header bytes or a
+//! range of a file, and the ETag follows from the list of members: the archive of a folder can be
 //! served like a file. A zip has a CRC-32 after each file besides, and again at its end.
-//! [`Checksums`] remembers those; small files are read when they are sent, large ones meanwhile.
+//! [`Checksums`] remembers those; small files are read when they are sent, large ones while earlier
+//! members are sent.
 //!
 //! [`walk()`] reads the attributes into a [`Layout`], which does no I/O and knows each byte's
 //! place; [`ArchiveRange`] turns a range of it into chains for the engine and opens the files as it

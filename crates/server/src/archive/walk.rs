@@ -90,8 +90,8 @@ impl fmt::Debug for WalkOptions<'_> {
 ///
 /// # Errors
 ///
-/// [`ArchiveError::Io`] if a file or folder cannot be read, or one of `only` is not there; the
-/// others if a limit is exceeded.
+/// [`ArchiveError::Io`] if a file or folder cannot be read, or one of `only` does not exist;
+/// another variant if a limit is exceeded.
 pub fn walk(folder: impl AsFd, options: &WalkOptions<'_>) -> Result<Layout, ArchiveError> {
     let mut walk = ArchiveWalk {
         folder: folder.as_fd(),

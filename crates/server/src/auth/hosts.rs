@@ -1,6 +1,6 @@
 //! The host names of the server, checked to prevent DNS rebinding: a page could make a browser send
-//! requests here under a name of its own, and the browser would treat the responses as part of that
-//! page.
+//! requests to this server under the page's own host name, and the browser would treat the
+//! responses as part of that page.
 //!
 //! Only requests without a password are checked, since a browser keeps passwords for each name.
 

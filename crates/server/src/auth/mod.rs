@@ -26,7 +26,7 @@ use users::{Account, Users};
 
 /// The rules about users and paths.
 ///
-/// It is cheap to clone: all clones share what they remember about passwords that were right.
+/// It is cheap to clone: all clones share the passwords that were checked and right.
 #[derive(Clone, Default)]
 pub struct Access {
     /// The users that the rules name, and the rights of everyone.

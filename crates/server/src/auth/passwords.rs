@@ -1,4 +1,4 @@
-//! Checks hashed passwords: one thread with memory of its own, and a bounded queue in which client
+//! Checks hashed passwords: one thread with its own memory, and a bounded queue in which client
 //! addresses take turns.
 
 use std::collections::HashMap;
@@ -166,7 +166,7 @@ impl Passwords {
         let mut presence = ThreadCount { passwords: self, is_told: false };
         while let Some(job) = self.next(&mut presence) {
             let verdict = job.pending.run(&mut memory);
-            // The client may have left meanwhile.
+            // The client may have left by now.
             let _ = job.answer.send(verdict);
         }
     }

@@ -66,7 +66,7 @@ impl Secret {
         }
     }
 
-    /// Returns whether this is the password, and is stored as it is.
+    /// Returns whether this is the password and the rules have it in plain text.
     pub(super) fn is_plain(&self, password: &[u8]) -> bool {
         matches!(self, Self::Plain(secret) if is_same(secret, password).into())
     }

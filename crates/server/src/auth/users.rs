@@ -1,5 +1,4 @@
-//! Decides on requests by the rules: the users that they name, and what is remembered about their
-//! passwords.
+//! Decides on requests by the rules: their users, and the passwords that were found to be right.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -41,7 +40,7 @@ pub enum AccessDecision {
     Wrong,
 }
 
-/// The rules, and what is known about their users' passwords.
+/// The rules, and the passwords of their users that were found to be right.
 #[derive(Default)]
 pub(super) struct Users {
     /// Their rights.
@@ -84,8 +83,8 @@ struct VerifiedPassword {
 /// all clients of unix sockets together.
 pub(super) type Client = Option<IpAddr>;
 
-/// The time for which a right password is not checked again after its last use. Nothing can change
-/// meanwhile, because rules are read once; it only limits how long the digest is kept.
+/// The time for which a right password is not checked again after its last use. The answer cannot
+/// change in that time, because rules are read once; it only limits how long the digest is kept.
 pub(super) const BELIEVED_FOR: Duration = Duration::from_secs(600);
 
 impl Users {

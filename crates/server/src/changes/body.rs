@@ -13,7 +13,8 @@ use underpass_protocol::request::BodyLength;
 #[derive(Debug)]
 pub(crate) struct BodyKind {
     max_len: usize,
-    /// The bytes held for each byte of a body: itself, growing, and what is read from it.
+    /// The bytes held for each byte of a body: the byte in a growing buffer, and the values parsed
+    /// from it.
     weight: usize,
     too_long: &'static str,
 }
@@ -28,7 +29,7 @@ const UNUSED: BodyKind = BodyKind { max_len: 4 << 10, weight: 1, too_long: "" };
 pub(crate) const NAMES: BodyKind = BodyKind {
     // 2,000 names of 255 bytes, each of which is escaped, are less.
     max_len: 2 << 20,
-    // Each name is a vector of its own, and `entry=a` a short line.
+    // Each name is a separate vector, and `entry=a` a short line.
     weight: 7,
     too_long: "the names of a request have at most 2 MiB",
 };

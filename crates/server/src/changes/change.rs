@@ -58,7 +58,7 @@ pub(crate) enum ChangeKind {
 }
 
 impl ChangeKind {
-    /// Returns whether what has the path now leaves it.
+    /// Returns whether the change removes the entry from its path.
     pub(crate) fn leaves(&self) -> bool {
         matches!(self, Self::Delete(_) | Self::Move(..))
     }
@@ -162,7 +162,7 @@ impl Change {
     fn copy(&self, site: &Site, to: &Destination, depth: Depth) -> Result<Changed> {
         let opened = site.root.open_reached(&self.path, DiskWait::Allowed);
         let (from, reached) = opened.map_err(ChangeRefusal::of_reading)?;
-        // What is at the path may be another link than when the request was checked.
+        // The path may lead to another link than when the request was checked.
         let source = reached.as_deref().unwrap_or(&self.path);
         if !site.settings.access.can_all(self.user.as_deref(), source, Right::Read) {
             return Err(ChangeRefusal::new(403, "it contains entries that you may not read"));
@@ -275,8 +275,8 @@ impl Change {
         })
     }
 
-    /// Checks that what has the name now is still what the client meant, if it said so. The caller
-    /// must hold the names.
+    /// Checks that the entry with this name is still the one that the client meant, if the request
+    /// says which. The caller must hold the names.
     fn check_again(&self, folder: &OwnedFd, name: &CString) -> Result<()> {
         match self.expected {
             Some(_) => self.check(&tree::stat_entry(folder, name)?.ok_or(Errno::NOENT)?),
@@ -295,7 +295,7 @@ fn move_across(
     stat: &Stat,
     (dest, to): (&mut DestEntry, &Destination),
 ) -> Result<(Option<CString>, Report)> {
-    // What could not be removed afterwards is not copied.
+    // An entry that could not be removed afterwards is not copied.
     accessat(folder, c".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)?;
     let fits = |to: BorrowedFd<'_>, len: u64| fits(site, to, len);
     let copy = UnnamedCopy::new(site, dest)?;
@@ -368,7 +368,8 @@ fn copied(
 struct UnnamedCopy<'a> {
     dest: &'a mut DestEntry,
     name: CString,
-    /// Opened for syncfs(2), which may report errors only to what was open when they occurred.
+    /// Opened for syncfs(2), which may report an error only to descriptors that were open when it
+    /// occurred.
     system: Option<OwnedFd>,
 }
 

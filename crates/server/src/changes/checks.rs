@@ -46,7 +46,7 @@ pub(super) fn open_dest(site: &Site, to: &Destination, source: &Stat) -> Result<
     Ok(dest)
 }
 
-/// Finds what has the name of the destination now, and refuses what may not be replaced.
+/// Finds the entry with the name of the destination, and refuses one that may not be replaced.
 pub(super) fn find_existing(
     site: &Site,
     to: &Destination,
@@ -129,9 +129,9 @@ pub(super) fn hidden_beneath(site: &Site, path: &[u8]) -> impl Fn(&[u8], bool) -
     }
 }
 
-/// Returns the path that an entry has for clients: that of a folder which was moved aside has its
-/// own name. `None` for what may go with its folder: parts of uploads, whose destination is gone,
-/// and all in folders that are removed or made.
+/// Returns the path of an entry as clients see it: a folder that was moved aside has its original
+/// name. `None` for entries that may go with their folder: parts of uploads, whose destination is
+/// gone, and everything in folders that are being removed or made.
 fn own_path(path: &[u8]) -> Option<Vec<u8>> {
     let names = path.split(|byte| *byte == b'/').map(|name| match name_of_aside(name) {
         None if is_incomplete(name) => None,

@@ -70,7 +70,7 @@ impl DestEntry {
             errno => errno.into(),
         })?;
         rename_new(from, name, folder, own).inspect_err(|_| {
-            // If the name was taken meanwhile, the old entry is kept under the hidden one.
+            // If another entry has taken the name, the old one keeps the hidden name.
             let _ = rename_new(folder, &*aside, folder, own);
         })?;
         // From now on it is replaced, and does not get its name back.
@@ -101,7 +101,7 @@ impl DestEntry {
             })
         };
         let removed = match aside.map(remove) {
-            // An upload into it has not ended. What is left goes with stale uploads.
+            // An upload into it has not ended. Its part is removed with stale uploads.
             Some(Err(refusal)) if refusal == Errno::NOTEMPTY.into() => Ok(()),
             removed => removed.unwrap_or(Ok(())),
         };
@@ -118,9 +118,9 @@ impl DestEntry {
 /// checked, if it is still the same folder. `on_gone` is called once its name is free.
 ///
 /// Its name goes first and in one step: no client sees a part of it, and a request that moves it at
-/// the same time moves all of it or nothing. If the server is killed meanwhile, the rest has a
-/// hidden name. If something cannot be removed, the rest gets its name back; if that was taken
-/// meanwhile, as soon as it is free.
+/// the same time moves all of it or nothing. If the server is killed before the end, the rest has a
+/// hidden name. If something cannot be removed, the rest gets its name back; if another entry has
+/// taken that name, as soon as it is free.
 pub(crate) fn remove_checked(
     parent: &OwnedFd,
     name: &CStr,
@@ -147,10 +147,10 @@ pub(crate) fn remove_checked(
     };
     removed.map_err(|refusal| match rename_new(parent, &*aside, parent, name) {
         Ok(()) => refusal,
-        // Another request or program took the name meanwhile. By any other name, the rest might be
-        // seen by clients that may not see it.
+        // Another request or program has taken the name. Under any other name, clients might see
+        // the rest without the right to.
         Err(_) => {
-            // What an upload has put into it meanwhile goes with stale uploads.
+            // Parts that an upload has put into it since are removed with stale uploads.
             if refusal != Errno::NOTEMPTY.into() {
                 let _ = move_aside(parent, &aside, name);
             }

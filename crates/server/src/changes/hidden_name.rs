@@ -53,8 +53,8 @@ pub(super) fn move_aside(folder: &OwnedFd, current: &CStr, own: &CStr) -> Result
     Ok(aside)
 }
 
-/// Gives a folder that was moved aside its own name back, if that is free; returns whether the
-/// folder has it now.
+/// Gives a folder that was moved aside its name back, if that is free; returns whether that
+/// succeeded.
 pub(crate) fn restore(folder: impl AsFd, hidden: &[u8]) -> bool {
     let Some(cut) = name_of_aside(hidden) else { return false };
     let mut noted = [0; MAX_NAME];
@@ -101,7 +101,7 @@ fn mark(name: &[u8]) -> u64 {
     u64::from(ASIDE) << 32 | fingerprint(name) & u64::from(u32::MAX)
 }
 
-/// Returns random bits: each hasher of the standard library has random keys of its own.
+/// Returns random bits: each hasher of the standard library has its own random keys.
 fn random(name: &CStr) -> u64 {
     RandomState::new().hash_one(name)
 }

@@ -111,7 +111,7 @@ impl ChangeRefusal {
         Self::new(409, "the file was written to while it was copied; try again")
     }
 
-    /// Creates the refusal of a change of what has been replaced since it was checked.
+    /// Creates the refusal to change an entry that was replaced since it was checked.
     pub(crate) fn replaced() -> Self {
         Errno::ISDIR.into()
     }

@@ -64,8 +64,8 @@ pub(crate) fn remove_visible(
     Err(ChangeRefusal { failed, ..hidden_inside() })
 }
 
-/// Removes the original of a copy. What is not in it as it is now remains, and so do the folders
-/// above it.
+/// Removes the original of a copy. Entries that are not in the copy in their present version
+/// remain, and so do the folders above them.
 pub(crate) fn remove_copied(
     parent: BorrowedFd<'_>,
     name: &CStr,
@@ -77,19 +77,18 @@ pub(crate) fn remove_copied(
 
 /// The entries that the copy of a folder has.
 ///
-/// Each is noted before it is copied, so that one that is changed meanwhile is not the noted one
-/// any more. One that is moved there is not noted, whatever its times are.
+/// Each is noted before it is copied, so that one that changes during the copy no longer matches
+/// its note. One that is moved there is not noted, whatever its times are.
 #[derive(Debug)]
 pub(crate) struct CopiedEntries {
     began: Timespec,
-    /// Hashes of what was noted, for trees of any size; no client can choose two that are equal.
+    /// Hashes of the noted entries, for trees of any size; no client can choose two that are equal.
     noted: Mutex<HashSet<u64>>,
     hasher: RandomState,
 }
 
 impl CopiedEntries {
-    /// Begins to note entries. What is changed from now on has a later time than what was changed
-    /// before.
+    /// Begins to note entries. Later changes have later times than all earlier ones.
     pub(crate) fn new() -> Self {
         let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let began = Timespec::try_from(began).unwrap_or_default();
@@ -138,8 +137,8 @@ impl CopiedEntries {
     }
 }
 
-/// Removes an entry, in a folder all but what `keeps` returns true for. What cannot
-/// be removed does not keep it from removing the rest.
+/// Removes an entry, in a folder all but the entries for which `keeps` returns true. If an entry
+/// cannot be removed, the rest is removed nevertheless.
 fn remove_unless(
     parent: BorrowedFd<'_>,
     name: &CStr,
@@ -174,7 +173,7 @@ struct Removal<'r> {
     keeps: &'r mut dyn FnMut(&[u8], &Stat) -> bool,
     /// The entries that could not be removed, and not the folders above them.
     failed: Vec<FailedEntry>,
-    /// The number of those that are folders into which something was put meanwhile.
+    /// The number of those that are folders into which something was put during the removal.
     filled: usize,
 }
 

@@ -213,7 +213,7 @@ async fn change(
     }
 }
 
-/// Ends the locks of what is gone after a change.
+/// Ends the locks of entries that a change has removed.
 fn forget_locks(site: &Site, change: &Change) {
     let mut table = describe::locks(site);
     if change.what.leaves() {
@@ -315,7 +315,7 @@ fn unauthorized(ctx: &RequestContext<'_>) -> Response {
 }
 
 /// Checks the client's conditions (RFC 9110 13); returns the version of a file for which they hold.
-/// They cannot be checked for what is there and cannot be opened now.
+/// They cannot be checked for an existing file that cannot be opened now.
 async fn check_conditions(
     ctx: &RequestContext<'_>,
     target: &Target<'_>,

@@ -60,7 +60,7 @@ impl CheckWalk<'_> {
     fn folder(&mut self, above: u64, inside: &mut Vec<u8>, depth: usize) -> Result<()> {
         let folder = match open_inside(self.top, inside) {
             Ok(folder) => folder,
-            // Another request has removed it meanwhile.
+            // Another request has removed it.
             Err(Errno::NOENT) => return Ok(()),
             Err(errno) => {
                 let refusal = ChangeRefusal::of_reading(errno);
@@ -164,7 +164,7 @@ impl<'a> TreeCopy<'a> {
         let outcome = copy_folder(&options, from.as_fd(), parent, name, &rules, &cancel)?;
         let refusal = unpoison(rules.refusal.into_inner());
         self.report.add(&outcome.totals.report());
-        // The new folder may lie in the one that is copied.
+        // The new folder may lie in the copied one.
         let is_target = |error: &CopyError| {
             matches!(error, CopyError::Refused(copy::CopyRefusal::IsTarget { .. }))
         };
@@ -185,7 +185,7 @@ impl<'a> TreeCopy<'a> {
             symlinkat(readlinkat(from, name, Vec::new())?, to, new_name)?;
             return Ok(utimensat(to, new_name, &times(stat), AtFlags::SYMLINK_NOFOLLOW)?);
         }
-        // This keeps a pipe that was put there meanwhile from waiting for a writer.
+        // If a pipe has taken the place, this keeps the open from waiting for a writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let source = openat(from, name, flags, Mode::empty()).map_err(ChangeRefusal::of_reading)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
@@ -359,8 +359,8 @@ pub(crate) fn open_folder(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd
     openat(parent, name, flags, Mode::empty())
 }
 
-/// Returns the names in a folder at this depth, none if it was removed meanwhile; fails if it is
-/// too deep.
+/// Returns the names in a folder at this depth, none if it no longer exists; fails if it is too
+/// deep.
 pub(super) fn names(folder: &OwnedFd, depth: usize) -> Result<Vec<CString>> {
     if depth >= MAX_DEPTH {
         return Err(ChangeRefusal::new(409, TOO_DEEP));

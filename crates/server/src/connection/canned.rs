@@ -33,7 +33,7 @@ pub(crate) const BEING_WRITTEN: &[u8] =
 /// The response to any request but the health check over a connection of the reserve.
 pub(crate) const TOO_MANY_DETAIL: &str = "too many connections";
 
-/// The error if the client of a request is not certain.
+/// The error if the headers of a trusted proxy name different clients.
 pub(crate) const CONTRADICTION: &str = "Forwarded and X-Forwarded-For name different clients: \
      the proxy has to remove the one that it does not set";
 

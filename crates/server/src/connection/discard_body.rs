@@ -59,7 +59,7 @@ pub(crate) async fn linger(link: Link<'_>, max_discarded: u64) {
     if peer.session().is_some() {
         // A client that knows the length of the response may close before it reads the alert. Its
         // system then resets the connection, after which nobody knows what had arrived. Nothing is
-        // read meanwhile: a session that has read the end of the other side sends no alert.
+        // read until then: a session that has read the end of the other side sends no alert.
         arrival(peer, || !peer.has_failed()).await;
         if peer.has_delivered_all() {
             let _ = access_entry::write_arrived(link, false);

@@ -118,7 +118,7 @@ impl<'a> Sending<'a> {
     ) -> Self {
         let head_len = head.len() as u64;
         let integrity = Integrity::Fast; // what is in the cache never changes
-        // What is read stays in the cache until its last byte is sent.
+        // The bytes being read stay in the cache until the last one is sent.
         let slow =
             |reads| SlowResponse { reads, ..SlowResponse::new(link, integrity, head_len, facts()) };
         match at_once::send_cached(link, &mut head, &mut body) {
@@ -217,7 +217,8 @@ struct SlowResponse<'a> {
     unread: Option<Unread>,
     /// The time since which it waits for acknowledgements, if it does.
     waiting_since: Option<Instant>,
-    /// The body from the cache that is sent: what it reads is not evicted as long as it exists.
+    /// The body from the cache that is sent: as long as this exists, the bytes that it reads are
+    /// not evicted.
     reads: Option<Box<CachedBody>>,
 }
 
@@ -242,7 +243,7 @@ impl<'a> SlowResponse<'a> {
         }
     }
 
-    /// Notes what the first turn has cost.
+    /// Notes the cost of the first turn.
     fn spent(mut self, usage: Usage) -> Self {
         self.outcome.usage = usage;
         self

@@ -103,8 +103,8 @@ enum Next<'a> {
 enum After {
     /// Read the next request.
     ReadOn,
-    /// Close once the client has the response. The number is the maximum of bytes to discard
-    /// meanwhile.
+    /// Close once the client has the response. The number is the maximum of bytes to discard until
+    /// then.
     Linger(u64),
     /// Close at once.
     Close,
@@ -170,7 +170,7 @@ impl<'a> Connection<'a> {
     /// If nothing more comes.
     fn read(&mut self, started: Instant) -> Option<Result<Next<'a>, ()>> {
         // Most requests come whole, and are answered in the buffer of the worker: a waiting
-        // connection has none of its own.
+        // connection needs none.
         let mut scratch = self.link.worker.scratch.borrow_mut();
         let read = match self.link.peer.read(&mut scratch) {
             Ok(Some(0)) => return Some(self.input_ended(started).ok_or(())),
@@ -373,7 +373,7 @@ impl<'a> Connection<'a> {
             resume::end(self.link, false);
             return After::Close;
         }
-        // The end may have been announced meanwhile, with the last byte still on its way.
+        // The end may have been announced while the last byte was still on its way.
         if ending.keeps_alive && !self.link.worker.is_draining() {
             After::ReadOn
         } else {
@@ -477,7 +477,7 @@ impl<'a> Connection<'a> {
     }
 }
 
-/// The maximum number of attempts to answer a request if a file changes meanwhile.
+/// The maximum number of attempts to answer a request while a file keeps changing.
 const MAX_ATTEMPTS: u32 = 4;
 
 /// The number of requests for hot files, sent ahead, that are answered before others have their

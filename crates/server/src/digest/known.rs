@@ -1,4 +1,4 @@
-//! Digests of the served files: made once on request, by threads of their own, and remembered in
+//! Digests of the served files: made once on request, by dedicated threads, and remembered in
 //! memory and with the file.
 
 use std::collections::HashMap;

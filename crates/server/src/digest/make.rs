@@ -1,5 +1,5 @@
-//! Makes digests on threads of their own, a slice at a time, in which clients take turns: they read
-//! whole files, which takes minutes, and on the helper threads they would delay all other requests.
+//! Makes digests on dedicated threads, a slice at a time; clients take turns. Whole files are read,
+//! which takes minutes and would delay all other requests on the helper threads.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -37,7 +37,7 @@ fn step(shared: &Arc<Shared>, client: ClientNet, key: DigestKey) {
     let Digests { jobs, queue, .. } = &shared.digests;
     let Some(mut digest) = jobs.take(&key, client) else { return };
     match digest.read_slice(shared) {
-        // Later requests find what was remembered, or start over.
+        // Later requests find the remembered digest, or start over.
         Some(result) => answer_all(jobs.finish(&key), &result),
         None => jobs.put_back(&key, digest, |client| {
             let task = Arc::clone(shared);
@@ -48,7 +48,7 @@ fn step(shared: &Arc<Shared>, client: ClientNet, key: DigestKey) {
 
 impl PartialDigest {
     /// Reads a slice; returns the result if that was the last one. A digest is remembered, unless
-    /// that was done meanwhile.
+    /// another request has done so.
     fn read_slice(&mut self, shared: &Shared) -> Option<DigestResult> {
         let DigestRequest { file, version, algorithm } = &self.request;
         if self.at == 0 {

@@ -80,7 +80,7 @@ pub(crate) async fn respond(
     ctx.refused(Errno::AGAIN)
 }
 
-/// Returns whether the response is the file as it is, with the fields that all such requests get.
+/// Returns whether the response is the unmodified file, with the fields that all such requests get.
 fn is_usual(ctx: &RequestContext<'_>, served: &ServedFile) -> bool {
     let is_whole = ctx.request.is_unconditional_get() && served.len() > 0;
     let is_plain = served.packed.is_empty() && !ctx.site().root.is_file();
@@ -97,7 +97,7 @@ fn again(ctx: &RequestContext<'_>, served: &ServedFile, fields: &Arc<[u8]>) -> R
     response
 }
 
-/// Returns the body of a response, with what has to be taken care of when it is sent.
+/// Returns the body of a response, with the checks that sending it needs.
 fn file_body(
     ctx: &RequestContext<'_>,
     served: &ServedFile,

@@ -284,7 +284,7 @@ fn send_archive(
     let layout = &laid_out.layout;
     let name = path.rsplit(|byte| *byte == b'/').next().filter(|name| !name.is_empty());
     let file_name = [name.unwrap_or(b"files"), b".", format.name().as_bytes()].concat();
-    // What was requested by a body is not what a GET of the same target continues.
+    // An archive requested by a body is not the one that a GET of the same target would continue.
     let is_named = matches!(ctx.request.method, Method::Get | Method::Head);
     let etag = if is_named { layout.etag() } else { String::new() };
     let facts = Representation {

@@ -30,8 +30,8 @@ pub(crate) fn plan_resumable(
     (plan, download.filter(|download| is_sent && download.is_to_end()))
 }
 
-/// Returns the download to remember for a whole file that is sent as it is, which does not continue
-/// anything.
+/// Returns the download to remember for a whole file that is sent unmodified and from its
+/// beginning.
 pub(crate) fn download(
     ctx: &RequestContext<'_>,
     len: u64,

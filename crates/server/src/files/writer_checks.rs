@@ -16,7 +16,7 @@ use crate::files::root::{DiskWait, is_local};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CheckedVersion {
     pub(crate) version: Version,
-    /// Whether a program has it open for writing.
+    /// Whether a program has the file open for writing.
     pub(crate) has_writer: bool,
     /// Whether each change from now on changes its times.
     pub(crate) is_stable: bool,
@@ -144,7 +144,7 @@ pub(crate) const AGAIN_LATER: Errno = Errno::INPROGRESS;
 /// The number of times that a check begins anew for one request.
 const MAX_REPLACED: u8 = 8;
 
-/// The maximum number of versions remembered; the others are checked again.
+/// The maximum number of versions remembered; further ones are checked again each time.
 const MAX_KNOWN: usize = 1024;
 
 #[cfg(test)]

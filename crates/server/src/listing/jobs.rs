@@ -98,7 +98,7 @@ pub(crate) type ListingKey = (FolderId, ListingRequest);
 pub(crate) enum FolderId {
     /// The folder that was opened.
     Disk(FileId),
-    /// The number of what the store has sent.
+    /// The number of the listing that the store has sent.
     Store(u64),
 }
 
@@ -135,7 +135,7 @@ pub(crate) struct Listings {
     /// The queue of searches and sizes, which walk through all folders below one.
     pub(crate) walks: Arc<DiskQueue>,
     pub(crate) memory: Arc<ClientBudget>,
-    /// The number of clients that may be sent a text of their own.
+    /// The number of clients to which a separate text may be sent.
     pub(crate) streams: Arc<ClientBudget>,
 }
 
@@ -173,7 +173,7 @@ const WALKS_WAITING: usize = 64;
 /// The maximum number of bytes of listings in memory.
 pub(crate) const MEMORY: u64 = 256 << 20;
 
-/// The maximum number of clients that are sent a text of their own.
+/// The maximum number of clients to which a separate text is sent.
 const MAX_STREAMS: u64 = 512;
 
 #[cfg(test)]

@@ -107,7 +107,7 @@ pub(crate) struct ListingStream {
     unsorted: Option<Box<Unsorted>>,
     /// Compresses and frames the pieces; `None` while a helper thread does so.
     packer: Option<Packer>,
-    /// The memory for what a piece is longer than usual.
+    /// The memory for the part of a piece beyond the usual length.
     excess: Reservation,
     _place: Reservation,
 }
@@ -277,8 +277,8 @@ fn answer_waiters(
         }
         sender.send_if_modified(|made| {
             made.pieces.push(piece.into());
-            // Each wake-up is for all that wait: the first piece is sent at once, the others in
-            // groups.
+            // Each wake-up is for all waiting clients: the first piece is sent at once, further
+            // ones in groups.
             made.pieces.len() == 1 || made.pieces.len().is_multiple_of(PIECES_AT_ONCE)
         });
         Ok(())
@@ -344,7 +344,7 @@ fn with_listing<T>(
         path,
         query: query.clone(),
         is_browser: *is_browser,
-        // What is in a store is served, whatever its name is.
+        // Entries of a store are served, whatever their names are.
         shows_hidden: is_store || site.settings.shows_hidden,
         hides: &|inside, is_folder| {
             (*is_partial && !access.may_know(user, inside, is_folder))

@@ -41,7 +41,7 @@ impl Packer {
         Self { gzip: packing.is_gzipped.then_some(gzip), is_chunked: packing.is_chunked }
     }
 
-    /// Returns what can be sent after one more piece; `None` if that is nothing yet.
+    /// Returns the bytes that can be sent after one more piece; `None` if there are none yet.
     pub(super) fn pack(&mut self, piece: Vec<u8>) -> Option<Vec<u8>> {
         let packed = match &mut self.gzip {
             Some(gzip) if !piece.is_empty() => gzip.compress(&piece),
@@ -50,7 +50,7 @@ impl Packer {
         self.framed(packed)
     }
 
-    /// Returns what has to be sent after the last piece, if anything.
+    /// Returns the bytes to send after the last piece, if any.
     pub(super) fn finish(&mut self) -> Option<Vec<u8>> {
         let rest = self.gzip.take()?.finish();
         self.framed(rest)
@@ -110,8 +110,8 @@ const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
 /// The last block of a stream, with nothing in it (RFC 1951, section 3.2.6).
 const EMPTY_BLOCK: [u8; 2] = [3, 0];
 
-/// Returns the maximum length of a text of this length once it is compressed: what cannot be
-/// compressed is stored, in blocks with five bytes each.
+/// Returns the maximum length of a text of this length once it is compressed: text that does not
+/// shrink is stored in blocks, each with five more bytes.
 pub(super) fn longest_packed(len: u64) -> u64 {
     len.saturating_add(len / 1000).saturating_add(1024)
 }

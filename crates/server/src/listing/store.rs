@@ -26,7 +26,7 @@ use crate::routing::context::RequestContext;
 use crate::routing::origin::{add_cache_fields, client, refused};
 use crate::routing::response::Response;
 
-/// Returns whether a request is to be answered with what is in a folder of an object store.
+/// Returns whether a request is to be answered with the entries of a folder in an object store.
 pub(crate) fn is_requested(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> bool {
     let is_read = matches!(ctx.request.method, Method::Get | Method::Head);
     cache.has_stores() && target.is_folder && is_read
@@ -113,7 +113,7 @@ async fn readme(
 
 /// Reads a short object through the cache; `None` if it is longer than a README, or not stored.
 async fn read(cache: &Cache, key: &CacheKey, client: Option<IpAddr>) -> Option<Vec<u8>> {
-    // Not all of what may be a large object by now.
+    // Only a part: it may be a large object by now.
     let range = Some(0..Readme::MAX_LEN);
     let request = ObjectRequest { range, client, ..ObjectRequest::default() };
     let Lookup::Entry(entry) = cache.find(key, &request).await else { return None };

@@ -72,7 +72,7 @@ pub(crate) fn begin_unreadable(link: Link<'_>, bytes: &[u8]) -> Box<AccessEntry>
     entry
 }
 
-/// Logs a connection that began with these bytes and no more in time. Nothing was sent.
+/// Logs a connection of whose request only these bytes came in time. It got no response.
 pub(crate) fn timed_out(link: Link<'_>, bytes: &[u8]) {
     let Link { worker, peer } = link;
     let mut entry = begin_unreadable(link, bytes);

@@ -23,7 +23,8 @@ fn varying<'n>(
     })
 }
 
-/// Returns the key of what a request asks for, or the status of one that can have none, and why.
+/// Returns the key of the requested object, or the status and reason for a request that can have no
+/// key.
 pub(crate) fn key_of(
     ctx: &RequestContext<'_>,
     cache: &Cache,

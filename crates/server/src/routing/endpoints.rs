@@ -103,7 +103,7 @@ impl Endpoint {
         response
     }
 
-    /// Returns what the endpoint shows this client, and its media type.
+    /// Returns the text that the endpoint shows this client, and its media type.
     fn content(self, ctx: &RequestContext<'_>, target: &Target<'_>) -> (&'static str, String) {
         let shared = ctx.shared();
         let is_json = target.query.has("json") || wants_json(&ctx.request);
@@ -137,7 +137,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns what an endpoint of a cache shows this client.
+    /// Returns the text that an endpoint of a cache shows this client.
     fn of_cache(
         self,
         ctx: &RequestContext<'_>,

@@ -70,8 +70,7 @@ fn misdirected(ctx: &RequestContext<'_>) -> Response {
 
 /// Returns the same address over TLS; `None` if the request does not name a host.
 ///
-/// The host is the one that the client requested, and was found to be a plain host name, so the
-/// redirect leads to the host that the client meant.
+/// The host is the one that the client requested, and is known to be a plain host name.
 fn location(request: &Request<'_, '_>, port: u16) -> Option<String> {
     let host = host(request.authority()?);
     if host.is_empty() {

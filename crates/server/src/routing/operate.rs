@@ -30,7 +30,7 @@ pub(crate) async fn respond(
     }
 }
 
-/// Returns whether a client may change what is in the cache below a path, which needs the right to
+/// Returns whether a client may change the cached objects below a path, which needs the right to
 /// write.
 pub(crate) fn may_change(ctx: &RequestContext<'_>, path: &[u8]) -> bool {
     match ctx.settings().access.has_users() {
@@ -40,7 +40,7 @@ pub(crate) fn may_change(ctx: &RequestContext<'_>, path: &[u8]) -> bool {
     }
 }
 
-/// Returns the methods for what an origin has. Which user it is may not be known yet.
+/// Returns the methods allowed for objects of an origin. The user may not be known yet.
 pub(crate) fn methods(ctx: &RequestContext<'_>) -> &'static str {
     match ctx.settings().access.has_users() || ctx.is_from_here() {
         true => "GET, HEAD, OPTIONS, PURGE",
@@ -76,7 +76,8 @@ async fn expire(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) ->
     }
 }
 
-/// Fetches what is missing of a range of an object, and answers when all of it is here.
+/// Fetches the missing bytes of a range of an object, and answers when the whole range is in the
+/// cache.
 async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> Response {
     let path = target.query.get("path").unwrap_or_default();
     let number = |name: &str, default: u64| match target.query.get(name) {
@@ -171,7 +172,7 @@ pub(crate) fn popular(
     text
 }
 
-/// Returns what is open in the cache, for the page about it.
+/// Returns the open objects of the cache, for the page about it.
 pub(crate) fn rows(cache: &Cache, may_see: impl Fn(&str) -> bool) -> Vec<CacheRow> {
     let stored = cache.stored().into_iter().filter(|object| may_see(&object.key));
     let row = stored.map(|object| CacheRow {

@@ -1,4 +1,4 @@
-//! Answers requests with what an origin has, through the cache.
+//! Answers requests with objects of an origin, through the cache.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -305,7 +305,7 @@ fn unknown_length(ctx: &RequestContext<'_>, entry: &CacheEntry, media_type: &str
     ResponsePlan { status: 200, fields, body, body_len: 0 }
 }
 
-/// Adds what the origin says about the object, and what the cache did.
+/// Adds the fields of the origin's response, and the ones that describe what the cache did.
 fn push_fields(
     ctx: &RequestContext<'_>,
     (entry, cache): (&CacheEntry, &CacheStatus),
@@ -342,7 +342,7 @@ fn push_replayed<'f>(
     }
 }
 
-/// Passes on what the origin says instead of an object.
+/// Passes on the origin's response if that is not an object.
 fn relay_response(
     ctx: &RequestContext<'_>,
     path: &[u8],
@@ -386,7 +386,7 @@ fn has_line(lines: &[u8], name: &str) -> bool {
     names.any(|known| known.is_some_and(|known| known.eq_ignore_ascii_case(name.as_bytes())))
 }
 
-/// Returns a name of a field as it is usually written.
+/// Returns the name of a field in its usual spelling.
 fn title(name: &str) -> String {
     let mut is_first = true;
     let letters = name.chars().map(|letter| {

@@ -108,7 +108,7 @@ pub(crate) struct ArchiveBody {
     pub(crate) laid_out: Arc<FolderLayout>,
     /// The number of files that stay open until the client has read them.
     pub(crate) max_unread: usize,
-    /// The files that are open meanwhile.
+    /// The files that are open while the response is sent.
     pub(crate) _files: Reservation,
 }
 

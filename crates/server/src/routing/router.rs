@@ -162,7 +162,7 @@ async fn route(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     changes::respond(ctx, target).await
 }
 
-/// Answers with what an origin has.
+/// Answers with an object of an origin.
 async fn of_origin(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> Response {
     if is_hidden(ctx, target, target.is_folder) {
         return ctx.error(404, "");
@@ -291,8 +291,8 @@ async fn missing(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     ctx.error(404, "")
 }
 
-/// Returns whether the request is the one that browsers send by themselves for each site whose
-/// pages name no icon. Sites of their own have their own icon or none.
+/// Returns whether the request is the one that browsers send unasked to each site whose pages name
+/// no icon. Sites with a start page have their own icon or none.
 fn is_icon(ctx: &RequestContext<'_>, target: &Target<'_>) -> bool {
     *target.path == *b"favicon.ico" && ctx.settings().listing && !ctx.settings().renders_index
 }

@@ -1,7 +1,7 @@
 //! Starts and runs the file server: its sockets, descriptors and threads.
 //!
-//! Each worker is a thread with a runtime, a listener and open files of its own. A connection is
-//! one task. Work that may wait for a disk runs on helper threads, so a worker never blocks.
+//! Each worker is a thread with its own runtime, listener and open files. A connection is one task.
+//! Work that may wait for a disk runs on helper threads, so a worker never blocks.
 
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;

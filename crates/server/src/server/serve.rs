@@ -119,7 +119,8 @@ async fn accept(worker: Rc<Worker>, listener: Accepting, kind: ListenerKind) {
                 accept_connection(&worker, socket, address, kind);
                 accepted += 1;
                 if accepted % ACCEPTED_AT_ONCE == 0 {
-                    // Requests that have come meanwhile do not wait for thousands of connections.
+                    // Requests that have arrived do not wait until thousands of connections are
+                    // accepted.
                     yield_now().await;
                 }
                 continue;
@@ -130,8 +131,8 @@ async fn accept(worker: Rc<Worker>, listener: Accepting, kind: ListenerKind) {
             // The peer has left already.
             continue;
         }
-        // The process is out of descriptors or memory, so some connections have to end first. New
-        // connections wait in the kernel meanwhile.
+        // The process is out of descriptors or memory, so some connections have to end first. Until
+        // then, new connections wait in the kernel.
         worker.shared.accept_failed(error);
         worker.evict_several();
         worker.expire_files(Instant::now() + LIFETIME);
@@ -139,7 +140,7 @@ async fn accept(worker: Rc<Worker>, listener: Accepting, kind: ListenerKind) {
     }
 }
 
-/// Serves a connection in a task of its own, if the limits allow it.
+/// Serves a connection in a separate task, if the limits allow it.
 fn accept_connection(
     worker: &Rc<Worker>,
     socket: Socket,
@@ -179,8 +180,9 @@ fn accept_connection(
     });
 }
 
-/// Reads for whom a proxy has opened the connection, and counts it for this client. Returns what
-/// came instead of the header, if something did; breaks if the connection is over.
+/// Reads from the header of a proxy for which client it has opened the connection, and counts the
+/// connection for that client. Returns the bytes that came instead of the header, if any; breaks if
+/// the connection is over.
 async fn attribute(
     presence: &mut ConnectionCount,
     peer: &Peer,
@@ -218,8 +220,8 @@ async fn sweep(worker: Rc<Worker>) {
     loop {
         ticks.tick().await;
         let now = Instant::now();
-        // Where the system refuses more threads, the work of helpers waits for the one that is
-        // kept. Without any, it could not be done.
+        // Keep one helper thread alive: if the system refuses to start more, work can wait for this
+        // one.
         if helped.is_none_or(|helped| now - helped >= HELPER_INTERVAL) {
             drop(tokio::task::spawn_blocking(|| ()));
             helped = Some(now);

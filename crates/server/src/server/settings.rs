@@ -22,7 +22,7 @@ pub struct Settings {
     /// The sites, of which the first default one answers requests for names that no site has.
     pub sites: Vec<SiteSettings>,
     /// The certificate for TLS, if TLS is used: at all addresses except unix sockets. It is shown
-    /// to clients that ask for no site with a certificate of its own.
+    /// to clients that ask for no site with another certificate.
     pub tls: Option<Credentials>,
     /// The proxies whose headers about their clients are trusted.
     pub trusted_proxies: TrustedProxies,
@@ -34,8 +34,7 @@ pub struct Settings {
     /// The permissions of unix sockets at a path that the server makes; if there are none, those
     /// that the umask leaves. Who may write to a socket may connect to it.
     pub socket_mode: Option<u32>,
-    /// The number of threads that serve, each with a runtime and a listener of its own; at least
-    /// one.
+    /// The number of threads that serve, each with its own runtime and listener; at least one.
     pub workers: usize,
     /// The maximum number of open connections. For one more, the connection that has been idle the
     /// longest is closed; if none is idle, the new one gets a response that asks it to come back
@@ -65,8 +64,8 @@ pub struct Settings {
 
 impl Settings {
     /// Returns the settings of a server with one site that shows a folder or a file and allows no
-    /// changes, with one worker, at most 1,024 connections and no access log. Everything else is as
-    /// `underpass serve` has it by default.
+    /// changes, with one worker, at most 1,024 connections and no access log. All other settings
+    /// have the defaults of `underpass serve`.
     #[must_use]
     pub fn new(root: PathBuf) -> Self {
         Self {
@@ -245,7 +244,7 @@ pub enum ServerEvent {
     Failed {
         /// The requested path.
         target: String,
-        /// The reason, and what the client saw if that was no response.
+        /// The reason, and what the client saw if it got no response.
         reason: String,
     },
 }

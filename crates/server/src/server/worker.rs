@@ -31,7 +31,7 @@ pub(crate) struct Worker {
     pub(crate) index: usize,
     pub(crate) published: Arc<Published>,
     sites: RefCell<LocalSites>,
-    /// The buffer that requests are read into: waiting connections need none of their own.
+    /// The buffer that requests are read into, so that waiting connections need none.
     pub(crate) scratch: RefCell<Vec<u8>>,
     /// The memory of the last small response, for the next one.
     pub(crate) message: RefCell<Vec<u8>>,

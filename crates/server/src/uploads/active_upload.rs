@@ -51,7 +51,7 @@ pub(crate) struct ActiveUpload<'a> {
 }
 
 impl<'a> ActiveUpload<'a> {
-    /// Creates the state of an upload; `incoming` has what was read of its body.
+    /// Creates the state of an upload; `incoming` has the bytes already read of its body.
     pub(crate) fn new(
         site: &'a Site,
         params: &'a UploadRequest,
@@ -106,7 +106,7 @@ impl<'a> ActiveUpload<'a> {
         Ok(())
     }
 
-    /// Checks that the body can be stored as it is, without a coding to be undone first.
+    /// Checks that the body can be stored unmodified, without a coding to be undone first.
     pub(crate) fn check_representation(&self) -> Result<()> {
         let codings = self
             .request
@@ -308,7 +308,8 @@ impl<'a> ActiveUpload<'a> {
         let watches = is_open && settings.changes.min_free != MinFree::Bytes(0);
         let receive_options = ReceiveOptions {
             policy: policy(of_server.policy, self.incoming.session()),
-            // What a killed server had in its pipe is sent again: no more than that.
+            // A pipe of a killed server loses its bytes, and the client sends them again: no more
+            // than this.
             step: Some(of_server.step.unwrap_or(256 << 10)),
             pipes: Some(&self.site.shared.uploads.pipes),
             limit,

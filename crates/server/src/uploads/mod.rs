@@ -1,7 +1,7 @@
 //! Uploads of files: checked before their first byte is requested, moved from the socket into an
 //! unnamed file by the engine, and named in one step once they are whole.
 //!
-//! Each is received by a thread of its own, which may wait for its client and for the disk; the
+//! Each is received by a separate thread, which may wait for its client and for the disk; the
 //! worker, which serves all other connections, is notified at the end.
 
 mod active_upload;

@@ -47,12 +47,12 @@ impl Describe for Describer<'_> {
 }
 
 impl Describer<'_> {
-    /// Returns what the request needs of the file or folder at a path; `None` if there is none.
+    /// Returns the requested facts about the file or folder at a path; `None` if there is none.
     fn resource<'p>(&'p self, path: &'p [u8]) -> Option<Resource<'p>> {
         let root = &self.site.root;
         let needs_contents = self.request.wants(Live::Etag) || self.request.wants_stored();
         let open = || root.open_reached(path, DiskWait::Allowed).ok();
-        // Attributes are also had of what cannot be read.
+        // Attributes are available for unreadable entries, too.
         let (file, reached) = needs_contents
             .then(open)
             .flatten()
@@ -66,7 +66,7 @@ impl Describer<'_> {
         let access = &self.site.settings.access;
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let version = Version::from_stat(&stat);
-        // Of a folder on the way to what the client may read, it learns no more than that.
+        // Of a folder that only leads to readable ones, the client learns only that it is a folder.
         let may_read = |path: &[u8]| access.can(self.user, path, Right::Read);
         let is_readable = may_read(path) && reached.as_deref().is_none_or(may_read);
         let wants = |live| is_readable && self.request.wants(live);
@@ -134,9 +134,9 @@ pub(super) fn held(site: &Site, lock: Lock, now: Instant) -> HeldLock {
     HeldLock { lock, root, seconds }
 }
 
-/// Returns the link to what is locked. A lock of another site may hold for more than this one
-/// serves, or for what is hidden here: of that the client learns no more than the folder in which
-/// it is.
+/// Returns the link to the locked entry. A lock of another site may hold for more than this one
+/// serves, or for an entry that is hidden here: of those the client learns no more than their
+/// folder.
 pub(super) fn lock_link(site: &Site, lock: &Lock) -> String {
     let locked = site.root.served_path(&lock.root);
     let mut shown = locked.unwrap_or_default();

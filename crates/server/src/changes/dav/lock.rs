@@ -103,7 +103,8 @@ async fn create(
     Err(ctx.busy(503, "it keeps changing; try again later"))
 }
 
-/// Refuses a lock of what the client may not change, at the path itself or where a link leads.
+/// Refuses to lock an entry that the client may not change, at the path itself or where a link
+/// leads.
 fn refuse(ctx: &RequestContext<'_>, paths: &LockPaths, depth: Depth) -> Option<Response> {
     let (access, user) = (&ctx.settings().access, ctx.user.as_deref());
     for path in paths.served(ctx.site()) {
@@ -128,7 +129,7 @@ enum Present {
     Other,
 }
 
-/// Returns what is at the path, if it can be locked.
+/// Returns the entry at the path, if it can be locked.
 async fn find(ctx: &RequestContext<'_>, target: &Target<'_>) -> Result<Present, Response> {
     let present = match find_current(ctx, &target.path).await {
         Ok(ServedEntry::Folder(_)) => Present::Folder,
@@ -157,7 +158,7 @@ impl<'a> AddedLock<'a> {
         Ok(Self { site, lock, is_granted: false })
     }
 
-    /// Lets the client have it.
+    /// Grants the lock.
     fn keep(mut self) -> Lock {
         self.is_granted = true;
         self.lock.clone()

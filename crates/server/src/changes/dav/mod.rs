@@ -1,4 +1,5 @@
-//! WebDAV: properties and locks (RFC 4918). What its XML and fields mean is in `underpass-dav`.
+//! WebDAV: properties and locks (RFC 4918). The meaning of its XML and fields is in
+//! `underpass-dav`.
 
 pub(crate) mod dead_properties;
 pub(crate) mod describe;

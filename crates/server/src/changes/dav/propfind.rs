@@ -99,7 +99,7 @@ async fn one(
     });
     let body = match described.await {
         Ok(Some(body)) => body,
-        // It was removed meanwhile.
+        // It was removed since.
         Ok(None) => return ctx.error(404, ""),
         Err(_) => return ctx.error(500, ""),
     };

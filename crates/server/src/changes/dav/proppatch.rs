@@ -87,7 +87,8 @@ fn change(
     patches: &[Patch],
     (expected, tags): &Expected,
 ) -> Result<Vec<Option<u16>>> {
-    // No other request changes the properties meanwhile, or gives the name to another file.
+    // Until this is dropped, no other request changes the properties or gives the name to another
+    // file.
     let alone = site.names.hold(true);
     let file = open(site, path)?;
     let is_other = |expected: &Version| Version::of(&file).is_ok_and(|now| now != *expected);
@@ -116,7 +117,7 @@ fn change(
     if change.has_times()
         && let Err(_denied) = set_times(&file, &change)
     {
-        // All is as it was before.
+        // Restore the previous properties: all changes are made, or none.
         if change.stored != before {
             dead_properties::store(&file, before)?;
         }
@@ -129,7 +130,7 @@ fn change(
     Ok(faults)
 }
 
-/// Opens what is at a path. A link is not followed: what it leads to has a path of its own.
+/// Opens the entry at a path. A link is not followed: its target has its own path.
 fn open(site: &Site, path: &[u8]) -> Result<OwnedFd> {
     let Some((folder, name)) = site.root.parent_of(path)? else {
         return Ok(site.root.open(path, DiskWait::Allowed)?);
@@ -141,8 +142,8 @@ fn open(site: &Site, path: &[u8]) -> Result<OwnedFd> {
     })
 }
 
-/// Sets the times of a file. One that does not change is set to what it is: many file systems in
-/// user space (libfuse 2) ignore one that is set alone.
+/// Sets the times of a file. A time that does not change is set to its present value, since many
+/// file systems in user space (libfuse 2) ignore a time that is set alone.
 fn set_times(file: &OwnedFd, change: &PropertyChange) -> Result<(), Errno> {
     let now = times(&fstat(file)?);
     let times = Timestamps {

@@ -17,7 +17,7 @@ use crate::server::sites::site::Site;
 pub(crate) struct TagConditions {
     /// The lists; there are none if the request depends on no tag.
     pub(crate) lists: Vec<Vec<TagCondition>>,
-    /// The user, who must have the right to read what has the tag.
+    /// The user, who must have the right to read the entry with the tag.
     pub(crate) user: Option<Arc<str>>,
 }
 

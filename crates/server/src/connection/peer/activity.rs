@@ -24,6 +24,6 @@ pub(crate) enum Activity {
 pub(super) enum CloseReason {
     /// It made no progress.
     Expired,
-    /// Another one needed its place.
+    /// It was closed to make room for another connection.
     Evicted,
 }

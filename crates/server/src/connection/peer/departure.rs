@@ -51,7 +51,7 @@ impl Peer {
     /// does not answer does not hold the connection.
     ///
     /// A client that has only ended its side of the connection cannot be told from one that has
-    /// left. It gets what is known within [`LEFT_INTERVAL`].
+    /// left. It gets the result if that is known within [`LEFT_INTERVAL`].
     pub(crate) async fn until_left<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         loop {

@@ -307,7 +307,7 @@ impl Peer {
         !self.is_reset.get() && self.acknowledged() == self.written.get()
     }
 
-    /// Returns whether the kernel is still sending what was written, to a client that may read it.
+    /// Returns whether the kernel is still sending written bytes to a client that may read them.
     pub(crate) fn is_sending_on(&self) -> bool {
         let is_ended = self.closed.get().is_some() || self.is_given_up.get();
         !is_ended && !self.is_reset.get() && !self.has_delivered_all()
@@ -404,7 +404,7 @@ impl Peer {
         }
     }
 
-    /// Notes that the client reads what it is sent: from now on the socket takes as much as its
+    /// Notes that the client reads its responses: from now on the socket takes as much as its
     /// buffer holds, which needs fewer turns.
     pub(crate) fn has_read(&self) {
         if !self.has_read.replace(true) {

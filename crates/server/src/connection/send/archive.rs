@@ -73,11 +73,11 @@ impl SlowResponse<'_> {
         }
     }
 
-    /// Waits until not too many files have to be read by the client; fails and returns false if one
-    /// of those that it has read was changed meanwhile.
+    /// Waits until the client has few enough files left to read; fails and returns false if one of
+    /// those that it has read was changed before it had.
     async fn bound_unread(&mut self) -> bool {
         while let Some(unread) = self.unread.as_mut().filter(|unread| unread.is_full()) {
-            // In this order: what is acknowledged later is not counted.
+            // In this order: bytes that are acknowledged later are not counted.
             let acknowledged = self.link.peer.acknowledged();
             let waiting =
                 self.link.worker.capabilities.unread_by_tcp_peer(self.link.peer.socket.as_fd());

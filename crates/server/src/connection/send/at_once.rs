@@ -28,8 +28,8 @@ pub(super) fn send_file(
     Ok(Some(report))
 }
 
-/// Sends a body from the cache behind its head, as [`send_file`] does. What is here never changes,
-/// so no version is compared.
+/// Sends a body from the cache behind its head, as [`send_file`] does. Bytes in the cache never
+/// change, so no version is compared.
 pub(super) fn send_cached(
     link: Link<'_>,
     head: &mut Vec<u8>,

@@ -1,4 +1,4 @@
-//! Sends bodies from the cache: what has arrived, as it arrives.
+//! Sends bodies from the cache, each byte as soon as it has arrived.
 
 use std::time::{Duration, Instant};
 

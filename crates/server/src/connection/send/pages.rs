@@ -1,4 +1,4 @@
-//! Has helper threads bring in the pages of what is sent, and gives back those that the client has.
+//! Makes helper threads read the pages that are sent next, and drops those that the client has.
 
 use std::future::Future;
 use std::pin::pin;
@@ -40,8 +40,8 @@ impl SlowResponse<'_> {
         }
     }
 
-    /// Has a helper ask for the versions of files that are not local: the turn compares with what the
-    /// kernel has in memory.
+    /// Makes a helper thread refresh the versions of files on remote file systems: the turn itself
+    /// compares the kernel's copy in memory.
     pub(super) async fn refresh_version(&mut self, residency: &Residency) {
         let files = residency.remote();
         if self.integrity != Integrity::Fast && !files.is_empty() {

@@ -41,8 +41,8 @@ impl UnreadFile {
 }
 
 impl Unread {
-    /// Creates an empty list. This many files may stay open, give or take one chain: what is larger
-    /// than a few pages fills the buffers of most connections long before.
+    /// Creates an empty list. This many files may stay open, give or take one chain: files larger
+    /// than a few pages fill the buffers of most connections long before.
     pub(super) fn new(max: usize) -> Self {
         Self { files: VecDeque::new(), max }
     }

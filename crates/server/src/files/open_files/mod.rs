@@ -51,7 +51,7 @@ pub(crate) struct ServedFile {
     pub(crate) fields: OnceCell<Arc<[u8]>>,
     /// The digests that are stored with it.
     pub(crate) digests: Vec<Digest>,
-    /// The compressed forms of its contents, each a file of its own.
+    /// The compressed forms of its contents, each in a separate file.
     pub(crate) packed: Vec<(Coding, ServedFile)>,
     /// The time at which the whole file was last found in the page cache.
     pub(crate) resident_since: ResidentSince,
@@ -133,8 +133,9 @@ impl ServedFile {
         self.version.links() > 0
     }
 
-    /// Returns whether the file is still the one that was opened, in the same version. One without
-    /// a name is not: it may have been replaced between its opening and the look at its version.
+    /// Returns whether the file is still the one that was opened, in the same version. A file
+    /// without a name is not: it may have been replaced between its opening and the look at its
+    /// version.
     ///
     /// The file must be local: for any other, this could wait for a server.
     pub(crate) fn is_current_locally(&self) -> bool {
@@ -237,8 +238,8 @@ impl OpenFiles {
         self.count_from(before);
     }
 
-    /// Closes all files if requests have changed names meanwhile: a file may have another path now,
-    /// or the path another file.
+    /// Closes all files if requests have changed names since: a file may have another path now, or
+    /// the path another file.
     pub(crate) fn forget_if_changed(&mut self, changes: u64) {
         if self.changes != changes {
             self.changes = changes;

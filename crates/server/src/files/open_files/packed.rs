@@ -70,7 +70,7 @@ fn is_of_length(
     disk_wait: DiskWait,
 ) -> Result<bool, Errno> {
     match coding {
-        // It says nothing.
+        // A Brotli stream does not state its length.
         Coding::Br => Ok(true),
         // RFC 1952 2.3.1: the last four bytes are the length of the last member. Browsers read the
         // first member alone.
@@ -104,7 +104,7 @@ fn read(packed: &ServedFile, at: u64, bytes: &mut [u8], wait: DiskWait) -> Resul
 /// The head of a frame of Zstandard (RFC 8878 3.1.1.1).
 struct ZstdFrame {
     window: u64,
-    /// The length of what it unpacks to.
+    /// The unpacked length.
     content: Option<u64>,
 }
 

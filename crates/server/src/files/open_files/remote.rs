@@ -46,8 +46,8 @@ impl RemoteFiles {
         lock(&self.0).open.is_empty()
     }
 
-    /// Closes the files that nothing else keeps, one file system after the other: one that does not
-    /// answer holds up a single helper. Only helpers may call this.
+    /// Closes the files that nothing else uses, one file system after the other, so that one that
+    /// does not answer blocks a single helper. Only helpers may call this.
     pub(crate) fn close_unused(&self) {
         loop {
             let mut state = lock(&self.0);
@@ -61,7 +61,7 @@ impl RemoteFiles {
                 open.extract_if(.., |one| one.0 == device && is_unused(one.0, &one.1)).collect();
             closing.insert(device);
             drop(state);
-            // Others may open and close files meanwhile.
+            // Other threads may open and close files during the next step.
             drop(unused);
             lock(&self.0).closing.remove(&device);
         }

@@ -1,4 +1,4 @@
-//! Follows the links of paths, and finds the names by which folders list what is there.
+//! Follows the links of paths, and finds the names by which folders list their entries.
 
 use std::borrow::Cow;
 
@@ -19,8 +19,8 @@ pub(crate) struct FollowedPath {
 }
 
 impl Root {
-    /// Follows the links of a path. Few paths have any: the others cost one call for each name, and
-    /// two for each folder.
+    /// Follows the links of a path. Few paths have any; a path without links costs one call for
+    /// each name, and two for each folder.
     pub(crate) fn follow(&self, path: &[u8]) -> FollowedPath {
         match self.listed_path(path) {
             (listed, false) if self.only.is_none() => {

@@ -23,7 +23,7 @@ pub(super) struct HiddenNames {
     any_case: Option<Patterns>,
 }
 
-/// The patterns of what is hidden.
+/// The patterns of hidden names.
 #[derive(Debug)]
 struct Patterns {
     names: GlobSet,
@@ -38,7 +38,7 @@ struct Patterns {
 impl HiddenNames {
     pub(super) fn new(settings: &SiteSettings, ignores_case: bool) -> Result<Self, ServeError> {
         Ok(Self {
-            // An origin has no partial files of ours, and serves what it wants to be seen.
+            // An origin has no partial files of ours, and hides names itself.
             dot_files: !settings.shows_hidden && settings.cache.is_none(),
             partial_files: settings.cache.is_none(),
             patterns: Patterns::new(settings, ignores_case)?,
@@ -131,8 +131,8 @@ impl Patterns {
     }
 }
 
-/// Returns whether a name is that of a file of this program that is not complete yet: the part of an
-/// upload, or what is written where there are no unnamed files.
+/// Returns whether a name is that of an incomplete file of this program: the part of an upload, or
+/// a new file on a file system without unnamed files.
 pub(crate) fn is_incomplete(name: &[u8]) -> bool {
     is_partial_name(name) || name_of_hidden(name).is_some()
 }
@@ -148,8 +148,8 @@ fn beneath(pattern: &str, is_folder: bool) -> Option<String> {
     }
 }
 
-/// Returns whether names in a folder are found in any case. The first entry for which that can be
-/// told tells it; a folder without one is taken for one that minds the case.
+/// Returns whether a folder ignores the case of names. The first suitable entry decides; without
+/// one, case matters.
 pub(super) fn ignores_case(folder: BorrowedFd<'_>, path: &Path) -> bool {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
     let mut found =

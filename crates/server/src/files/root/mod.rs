@@ -1,6 +1,6 @@
 //! Opens paths below the root. All file access of requests goes through here, and the kernel
-//! enforces the boundary (openat2(2)), whatever the path is and even if folders are moved
-//! meanwhile.
+//! enforces the boundary (openat2(2)), whatever the path is and even if folders are moved at the
+//! same time.
 
 mod follow;
 mod hidden_names;
@@ -162,11 +162,11 @@ impl Root {
         // This keeps a fifo from waiting for a writer, and a terminal from becoming that of this
         // process.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        // Few paths have links in them: the others cost one call.
+        // Few paths have links in them; a path without links costs one call.
         let (mut attempts, mut links) = (0, ResolveFlags::NO_SYMLINKS);
         loop {
             match openat2(&self.folder, path, flags, Mode::empty(), resolve | links) {
-                // A folder on the way was renamed meanwhile.
+                // A folder on the way was renamed during the call.
                 Err(Errno::AGAIN) if disk_wait == DiskWait::Allowed && attempts < ATTEMPTS => {
                     attempts += 1;
                 }

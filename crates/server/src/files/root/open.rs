@@ -50,5 +50,5 @@ pub(super) fn open_path(path: &Path) -> Result<OwnedFd, Errno> {
     openat2(CWD, path, flags, Mode::empty(), ResolveFlags::empty())
 }
 
-/// The number of attempts if folders are renamed meanwhile.
+/// The number of attempts if folders are renamed during a call.
 pub(super) const ATTEMPTS: u32 = 16;

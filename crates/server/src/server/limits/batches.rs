@@ -47,7 +47,8 @@ impl<K: Eq + Hash + Clone, T> Batches<K, T> {
     ) -> Result<oneshot::Receiver<T>, E> {
         let (waiter, answer) = oneshot::channel();
         let mut waiting = lock(&self.waiting);
-        // The lock is held meanwhile: the work cannot begin before its submission is decided.
+        // The lock is held until the end, so that the work cannot begin before its submission is
+        // decided.
         if let Some(batch) = waiting.get_mut(key) {
             batch.waiters.push(waiter);
             // If the queue has no place for this client, it waits for the turn of another one.

@@ -75,7 +75,7 @@ impl Drop for ChangeSlot {
         }
         while let Some((owner, given)) = state.next() {
             let slot = self.slots.begin(&mut state, owner);
-            // If its client has left meanwhile, it ends here, and the next one begins.
+            // If its client has left by now, it ends here, and the next one begins.
             drop(state);
             let _ = given.send(slot);
             state = lock(&self.slots.state);

@@ -87,7 +87,8 @@ impl DiskQueue {
         self.push(state, client, Box::new(job))
     }
 
-    /// Puts the next step of a job that was admitted by a bound of its own into the queue.
+    /// Puts the next step of a job into the queue, without its limits: the job was admitted by
+    /// another one.
     ///
     /// # Errors
     ///

@@ -3,7 +3,7 @@
 /// Lowers the priority of this thread below the workers: a helper that reads pages for one client
 /// must not take the processor from the worker, which serves all others.
 pub(crate) fn step_back() {
-    // On Linux each thread has a priority of its own, contrary to POSIX; a refusal changes nothing.
+    // On Linux each thread has its own priority, contrary to POSIX; a refusal changes nothing.
     let _ = rustix::process::setpriority_process(None, HELPER_NICENESS);
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct StepJobs<K, W, T> {
 }
 
 struct StepJob<W, T> {
-    /// What is done so far; `None` while a step is made.
+    /// The work so far; `None` while a thread makes a step.
     work: Option<W>,
     waiters: Vec<(ClientNet, oneshot::Sender<T>)>,
     /// The clients for whom a step is queued.

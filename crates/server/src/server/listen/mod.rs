@@ -28,8 +28,8 @@ use crate::server::settings::{Address, ServeError};
 /// One address, with one listening socket for each worker.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    /// One socket for each worker: sockets of their own for TCP, so that the kernel spreads
-    /// connections over them, otherwise copies of one.
+    /// One socket for each worker: for TCP separate sockets, so that the kernel spreads connections
+    /// over them, otherwise copies of one.
     pub(crate) sockets: Vec<OwnedFd>,
     /// The address for clients: `127.0.0.1:5000` or `unix:/run/x`.
     pub(crate) address: String,
@@ -145,8 +145,8 @@ fn unix(path: &Path, mode: Option<u32>, workers: usize) -> io::Result<Listener> 
     let id = id_of(path);
     let made = SocketPath { id, path: path.to_owned() };
     if let Some(mode) = mode {
-        // Nobody can connect before it listens. What another user has put at the path instead is
-        // left as it is.
+        // Nobody can connect before it listens. If another user has put something else at the path,
+        // it is left alone.
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = open(path, flags, Mode::empty())?;
         if Some(FileId::of(&fstat(&opened)?)) != id {
@@ -172,7 +172,7 @@ fn is_abandoned(path: &Path) -> bool {
     is_socket && refuses().unwrap_or(false)
 }
 
-/// Returns the identity of what is at a path, which may be a link.
+/// Returns the identity of the entry at a path, which may be a link.
 fn id_of(path: &Path) -> Option<FileId> {
     lstat(path).ok().map(|stat| FileId::of(&stat))
 }

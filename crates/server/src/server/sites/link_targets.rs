@@ -1,5 +1,5 @@
-//! The targets of links, as far as a client may see them: listings and archives leave out the
-//! others.
+//! The targets of links, as far as a client may see them: listings and archives leave out all other
+//! links.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -19,8 +19,8 @@ pub(crate) struct LinkTargets<'a> {
 
 impl LinkTargets<'_> {
     /// Returns whether a link, at this path below the root, may be passed on as a link: it leads to
-    /// what the client may see, or to nothing at a path that it may know. What is outside of the
-    /// root is told only where links out of it are followed.
+    /// an entry that the client may see, or to nothing at a path that it may know. Targets outside
+    /// of the root are told only where links out of it are followed.
     pub(crate) fn may_tell(&self, path: &[u8], link: &[u8]) -> bool {
         let leaves = self.site.settings.allows_symlinks_outside;
         let is_absolute = link.starts_with(b"/");

@@ -54,7 +54,7 @@ pub struct SiteSettings {
     pub path_headers: Vec<PathHeader>,
     /// The media types of files by their extensions.
     pub media_types: MediaTypes,
-    /// Whether scripts of other sites may read what is served.
+    /// Whether scripts of other sites may read the responses.
     pub cors: bool,
     /// Whether scripts in served files run as pages of the site even if users may change files
     /// or have passwords.
@@ -81,7 +81,7 @@ pub struct SiteSettings {
 
 impl SiteSettings {
     /// Returns the settings of the default site: it shows a folder or a file, and allows no
-    /// changes. Everything else is as `underpass serve` has it by default.
+    /// changes. All other settings have the defaults of `underpass serve`.
     #[must_use]
     pub fn new(root: PathBuf) -> Self {
         Self { root: Some(root), is_default: true, ..Self::nowhere() }
@@ -91,7 +91,7 @@ impl SiteSettings {
     /// its log or a cache, as a pattern of [`hide`](Self::hide) does. It need not exist yet. It is
     /// hidden at this absolute path only, which may not lead through links.
     pub fn hide_file(&mut self, path: &Path) {
-        // The folder of a cache has no files of its own to serve.
+        // With a cache, no file of the folder itself is served.
         let Some(root) = self.root.as_deref().filter(|_| self.cache.is_none()) else { return };
         let Ok(inside) = path.strip_prefix(root) else { return };
         let pattern = pattern_of(inside);

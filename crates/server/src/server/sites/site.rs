@@ -1,4 +1,4 @@
-//! One site: its settings, its root, and what is kept for it.
+//! One site: its settings, its root, and its caches and state.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -33,7 +33,8 @@ pub(crate) fn patch(upload: &mut ActiveUpload<'_>) -> Result<Response> {
     let target = upload.target()?;
     let place = PatchPlace::find(upload, &target, &range)?;
     upload.check_room(&target, place.end)?;
-    // The file is not copied before the body is complete: one that never comes takes little space.
+    // The file is not copied before the body is complete, so that a body that never comes takes
+    // little space.
     let folder = target.folder.as_fd().try_clone_to_owned()?;
     let body = AtomicFile::create_in(folder, &target.name, target.mode())?;
     upload.reserve(&target, &body, 0, upload.expected().unwrap_or(0))?;
@@ -43,7 +44,7 @@ pub(crate) fn patch(upload: &mut ActiveUpload<'_>) -> Result<Response> {
     if !range.fits(received) {
         return Err(UploadRefusal::new(400, NO_FIT));
     }
-    // Each of several changes at once is one of what the one before it has made.
+    // Of several concurrent changes, each is applied to the result of the one before it.
     let file = (FileId::of(&fstat(&target.folder)?), target.name.clone());
     let turns = upload.site.shared.uploads.turns.of(file);
     let _turn = lock(&turns);
@@ -129,5 +130,5 @@ impl PatchedFile {
 
 const NO_FIT: &str = "the body is not as long as its X-Update-Range says";
 
-/// The number of times that a change is made anew of a file that other programs change meanwhile.
+/// The number of attempts to change a file that other programs change at the same time.
 const MAX_ATTEMPTS: u32 = 8;

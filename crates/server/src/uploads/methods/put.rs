@@ -105,8 +105,9 @@ pub(crate) fn finish(
         name(upload, target, new_file, options)?
     };
     if site.settings.changes.sync {
-        // The name, and what has changed since the bytes were synced: the mode and the properties.
-        // This is done without the lock: waiting for the disk must not delay other changes.
+        // This syncs the name and the changes since the bytes were synced: the mode and the
+        // properties. This is done without the lock: waiting for the disk must not delay other
+        // changes.
         fsync(&file).map_err(UploadRefusal::unsynced)?;
         sync_folder(&target.folder, fsync).map_err(UploadRefusal::unsynced)?;
     }

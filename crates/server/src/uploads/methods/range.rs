@@ -80,7 +80,7 @@ fn begin<'a, 't>(
     let part = PartialUpload::acquire(upload, target, part_id(upload, target))?;
     let mut version = target.part_version(range.total);
     if range.first == 0 {
-        // It begins anew, and gets the space of what is there.
+        // The upload begins anew, and gets the space of the old part.
         part.remove(target)?;
     }
     let have = part.len(target)?;
@@ -127,7 +127,7 @@ fn begin<'a, 't>(
     }
 }
 
-/// Returns the id of a part that has no address of its own.
+/// Returns the id of a part that has no address.
 fn part_id(upload: &ActiveUpload<'_>, target: &UploadTarget) -> PartId {
     id_at_site(upload.site, target, |name| upload.params.owner.part_of_name(name))
 }

@@ -1,6 +1,6 @@
 //! Resumable uploads (draft-ietf-httpbis-resumable-upload): created by a PUT with
-//! `Upload-Complete`, which gives them an address of their own, queried by HEAD, resumed by PATCH,
-//! cancelled by DELETE.
+//! `Upload-Complete`, which gives each an address, queried by HEAD, resumed by PATCH, cancelled by
+//! DELETE.
 //!
 //! The address has everything that identifies the upload, and the file itself has its progress:
 //! nothing is lost when the server restarts.
@@ -44,7 +44,7 @@ pub(crate) fn create(upload: &mut ActiveUpload<'_>, is_complete: bool) -> Result
     let token = upload.params.owner.token(random_bytes()?);
     let id = UploadId { token, length, keeps, replaces: replaces(upload, &target), digest };
     let location = location(upload, &id);
-    // A request that is refused leaves what an earlier one has sent.
+    // A refused request leaves the bytes of an earlier one in place.
     drop(forget_part(upload, &target)?);
     let part = PartialUpload::acquire(upload, &target, part_id(upload, &target, &id))?;
     upload.superseded_by(part.superseded());

@@ -96,8 +96,7 @@ impl<'a> PartialUpload<'a> {
     }
 
     /// Removes the note of a complete part, which is about to get its final name: a whole file does
-    /// not have it. Its name says meanwhile that it is complete, for as long as the returned lock
-    /// lives.
+    /// not have it. As long as the returned lock lives, its name says that it is complete.
     pub(crate) fn complete(
         &self,
         target: &UploadTarget,
@@ -131,8 +130,8 @@ impl<'a> PartialUpload<'a> {
 
     /// Opens or makes the part, cut to the `len` bytes at its front that are to be kept.
     ///
-    /// What was asked before may have failed now, or another program may have removed the part:
-    /// then bytes would be missing before those that come.
+    /// Fails if the part has become shorter than the client was told, after a failed sync or by
+    /// another program: bytes would be missing before the new ones.
     pub(crate) fn open(&self, target: &UploadTarget, len: u64) -> Result<AtomicFile> {
         let new_file = self.open_locked(target)?;
         let synced = &self.site.shared.uploads.synced;
@@ -350,11 +349,11 @@ pub(crate) fn record_synced(
     Ok(())
 }
 
-/// Removes what an earlier upload of a file has left, now that another one begins from the front:
-/// it may be of another version, and the rest of this one must not be appended to it. A connection
+/// Removes the part of an earlier upload of a file, now that another one begins from the front: it
+/// may be of another version, and the rest of this one must not be appended to it. A connection
 /// that holds it is ended, and leaves nothing either.
 ///
-/// This is done before space is checked: what the earlier one has left takes some.
+/// This is done before space is checked, because the earlier part takes some.
 pub(crate) fn forget_part<'a>(
     upload: &ActiveUpload<'a>,
     target: &UploadTarget,
@@ -409,7 +408,7 @@ pub(crate) fn keep_part(
     }
     // No other process may continue it before it is synced.
     let _ = try_lock(&file, &target.folder, partial);
-    // Syncing may take long: a client learns the length meanwhile, and waits for the lock.
+    // Syncing may take long; in that time a client can learn the length, and waits for the lock.
     let is_synced = upload.site.settings.changes.sync && !lock.is_void();
     let synced = if is_synced { file.sync_data() } else { Ok(()) };
     if synced.is_err() || lock.is_void() {
@@ -437,7 +436,7 @@ fn born(file: &File) -> Option<(i64, u32)> {
 pub(crate) fn copy_existing(upload: &ActiveUpload<'_>, file: &File, len: u64) -> Result<()> {
     let (root, access) = (&upload.site.root, &upload.site.settings.access);
     let (present, reached) = root.open_reached(&upload.params.path, DiskWait::Allowed)?;
-    // What is at the path may be another link than when the request was checked.
+    // The path may lead to another link than when the request was checked.
     let user = upload.params.owner.user();
     if reached.is_some_and(|reached| !access.can(user, &reached, Right::Read)) {
         return Err(UploadRefusal::new(403, "a link leads to a place where you may not do this"));

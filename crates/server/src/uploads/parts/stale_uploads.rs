@@ -31,8 +31,8 @@ use crate::uploads::state::disk_space;
 use crate::uploads::state::locks::UploadLock;
 use underpass_protocol::upload::{is_partial_name, owner_tag};
 
-/// Looks for stale uploads in a thread of its own, now, every hour and when the sites were
-/// replaced, until the returned value is dropped.
+/// Looks for stale uploads in a separate thread, now, every hour and when the sites were replaced,
+/// until the returned value is dropped.
 pub(crate) fn watch(published: &Arc<Published>) -> Sender<()> {
     let (alive, ended) = channel();
     let published = Arc::clone(published);
@@ -152,7 +152,7 @@ fn sweep(
     }
 }
 
-/// Removes what a killed process has left: a file where the file system has no unnamed ones, or the
+/// Removes leftovers of a killed process: a new file on a file system without unnamed ones, or a
 /// copy of a folder that a change has made.
 fn remove_hidden(folder: &OwnedFd, name: &CStr) {
     let hidden = OsStr::from_bytes(name.to_bytes());

@@ -27,8 +27,8 @@ pub(crate) fn has_room(site: &Site, folder: impl AsFd, len: u64) -> bool {
 }
 
 /// Gives back the space that was reserved for bytes that have not come. The caller must have locked
-/// a part for this process: bytes that another one adds meanwhile would be cut off. (ext4 gives
-/// nothing back by punching a hole after the end.)
+/// a part for this process: bytes that another process adds at the same time would be cut off.
+/// (ext4 gives nothing back by punching a hole after the end.)
 pub(crate) fn release(file: &File) {
     // If that fails, the space is given back when the part is removed.
     let _ = fstat(file).map(|stat| ftruncate(file, u64::try_from(stat.st_size).unwrap_or(0)));

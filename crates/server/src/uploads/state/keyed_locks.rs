@@ -1,4 +1,4 @@
-//! Locks for single files or file systems, so that a slow one does not hold up the others.
+//! Locks for single files or file systems, so that a slow one does not block requests for another.
 
 use std::collections::HashMap;
 use std::hash::Hash;

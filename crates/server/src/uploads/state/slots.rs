@@ -164,7 +164,7 @@ impl UploadSlot {
         self.received.store(bytes, Ordering::Relaxed);
     }
 
-    /// Notes that no more of the body comes: missing bytes need no room any more.
+    /// Notes that the body has ended: missing bytes need no room any more.
     pub(crate) fn end_body(&self) {
         *lock(&self.window) = None;
         *lock(&self.claim) = None;
