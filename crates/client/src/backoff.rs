@@ -47,7 +47,7 @@ pub(super) trait Retryable: From<ClientError> {
     /// Returns what went wrong with the request, if that is the error.
     fn of_request(&self) -> Option<&ClientError>;
 
-    /// Checks whether the same may succeed later.
+    /// Returns whether a retry may succeed.
     fn may_pass(&self) -> bool {
         self.of_request().is_some_and(ClientError::is_temporary)
     }

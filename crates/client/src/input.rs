@@ -98,11 +98,10 @@ pub fn proxy(text: &str) -> Result<Url, String> {
     }
 }
 
-/// Returns what should have been a URL as it may be shown: without what may be a name and a
-/// password.
+/// Returns an invalid URL in a form that may be shown: without a possible name and password.
 #[must_use]
 pub fn redacted(text: &str) -> String {
-    // It need not be a URL: a slash or a space in the password may be what is wrong with it.
+    // It need not be a URL: a slash or a space in the password may be the mistake.
     let begin = text.find("://").map_or(0, |at| at + 3);
     match text.rfind('@') {
         Some(end) if begin <= end => format!("{}***{}", &text[..begin], &text[end..]),
@@ -134,8 +133,8 @@ pub fn field(text: &str) -> Result<(String, String), String> {
 /// # Errors
 ///
 /// A few words about what is wrong with it. Fields that frame the message, keep the connection or
-/// choose a part of the file are refused: with others than its own, a client would wait for what
-/// never comes, or take a part for the whole.
+/// choose a part of the file are refused: if they contradicted the client's own, it would wait for
+/// bytes that never come, or take a part for the whole.
 pub fn request_field(text: &str) -> Result<(String, String), String> {
     let (name, value) = field(text)?;
     match OWN_FIELDS.iter().any(|own| name.eq_ignore_ascii_case(own)) {

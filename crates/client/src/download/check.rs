@@ -21,13 +21,13 @@ pub(crate) fn offered(response: &Response) -> Vec<Digest> {
     let fields = &response.fields;
     let mut offered = parse_digests(fields.all("repr-digest")).unwrap_or_default();
     if response.status == 200 {
-        // What is sent is all of it.
+        // The body is the whole file.
         offered.extend(of_content(response));
     }
     offered
 }
 
-/// Returns the digests of what a response sends.
+/// Returns the digests of the body of a response.
 pub(super) fn of_content(response: &Response) -> Vec<Digest> {
     parse_digests(response.fields.all("content-digest")).unwrap_or_default()
 }

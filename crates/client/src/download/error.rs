@@ -58,7 +58,7 @@ pub enum DownloadError {
         /// Bytes that are free.
         free: u64,
     },
-    /// Another file got the name of the partial one meanwhile, and keeps it.
+    /// During the download, another file got the name of the partial one, and keeps it.
     #[error("another program has replaced its partial file")]
     Replaced,
     /// The name is that of a device, FIFO or socket.
@@ -91,13 +91,13 @@ pub struct DownloadOutcome {
     pub version: Option<StrongValidator>,
     /// When the server says that it was modified.
     pub modified: Option<SystemTime>,
-    /// The digests that were computed, and what was expected of them.
+    /// The digests that were computed, and the expected ones.
     pub facts: Vec<DigestCheck>,
     /// The TLS of the connection, if there was any.
     pub tls: Option<SessionFacts>,
 }
 
-/// A failed download, and what it leaves.
+/// A failed download, and the state that it leaves.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct DownloadFailed {
@@ -157,7 +157,7 @@ impl DownloadError {
         }
     }
 
-    /// Checks whether it is about what is here under the names that the file needs.
+    /// Returns whether existing files under the names of the download are the reason.
     pub(crate) fn is_about_name(&self) -> bool {
         matches!(self, Self::Exists | Self::Replaced | Self::Special | Self::Foreign { .. })
     }

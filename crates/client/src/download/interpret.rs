@@ -238,7 +238,7 @@ fn part(request: &FileRequest, response: &Response) -> Result<Interpretation, Cl
     Ok(if is_changed { Interpretation::Changed } else { Interpretation::Part { range, total } })
 }
 
-/// Returns the length of the body, if the head has it.
+/// Returns the length of the body, if the head states it.
 fn length(response: &Response) -> Option<u64> {
     match response.framing {
         BodyFraming::Length(len) => Some(len),
@@ -277,7 +277,7 @@ pub(super) fn lacks_total(response: &Response) -> bool {
     response.status == 206 && range.is_some_and(|(_, total)| total.is_none())
 }
 
-/// Returns the file's modification time, if the response has it.
+/// Returns the file's modification time, if the response states it.
 #[must_use]
 pub fn modified(response: &Response) -> Option<SystemTime> {
     parse_date(response.fields.get("last-modified")?)

@@ -89,7 +89,7 @@ impl<'a> Downloader<'a> {
     ///
     /// # Errors
     ///
-    /// [`DownloadFailed`], which says what has been moved up to then and what is kept to be
+    /// [`DownloadFailed`], with a report of the bytes moved so far, and whether they are kept to be
     /// resumed.
     ///
     /// # On failure
@@ -157,8 +157,8 @@ impl<'a> Downloader<'a> {
         download.run()
     }
 
-    /// Fetches the whole file from one server after the other, until it has the digest that what
-    /// came from several did not have.
+    /// Fetches the whole file from one server after the other, until the digest is right that the
+    /// pieces of several servers together did not have.
     fn fetch_singly(
         &self,
         (first, mirrors, wrong): (Server<'_, 'a>, &[MirrorServer<'a>], &DownloadError),

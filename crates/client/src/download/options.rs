@@ -115,7 +115,7 @@ pub struct Gauge {
 impl Gauge {
     /// Sets the bytes that have arrived and the total.
     pub(super) fn set(&self, done: u64, total: Option<u64>) {
-        // In this order, so that a reader of the new count finds what it began with.
+        // In this order, so that a reader of the new count also finds the count at which it began.
         self.before.store(done, Ordering::Release);
         self.done.store(done, Ordering::Release);
         self.total.store(total.map_or(0, |total| total.saturating_add(1)), Ordering::Relaxed);
@@ -164,7 +164,7 @@ pub enum DownloadEvent<'e> {
         /// The time until the next attempt.
         after: Duration,
     },
-    /// One of several servers failed or has another file, and is asked no more.
+    /// One of several servers failed or has another file, and is not used again.
     SourceDropped {
         /// Its URL.
         url: &'e Url,

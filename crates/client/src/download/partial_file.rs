@@ -139,7 +139,7 @@ pub(super) fn require_digest(journal: Option<&Journal>) -> Result<()> {
 }
 
 impl<'t> TargetName<'t> {
-    /// Returns what is known of the file with this name, if there is one. A link is none,
+    /// Returns the properties of the file with this name, if there is one. A link does not count,
     /// wherever it leads: it would be replaced.
     pub(super) fn existing(&self) -> Result<Option<Stat>> {
         match statat(self.folder, self.name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -175,7 +175,7 @@ impl<'t> TargetName<'t> {
     }
 
     /// Gives a file the permissions of the one that it replaces, and its owner where that is
-    /// allowed: what others could not read must not become readable by an update.
+    /// allowed: a file that other users could not read must not become readable by an update.
     pub(super) fn keep_mode(&self, file: &File) {
         keep_mode(self.folder.as_fd(), self.name, file);
     }
@@ -304,7 +304,7 @@ impl<'t> TargetName<'t> {
         let part = self.part_name();
         let known = journal::read::<JournalSubject>(self.folder, &self.journal_name());
         let found = statat(self.folder, &part, AtFlags::SYMLINK_NOFOLLOW);
-        // Another program may have put a file of its own there.
+        // Another program may have put its own file there.
         let is_own =
             known.zip(found.ok()).is_some_and(|(known, found)| known.subject.inode == found.st_ino);
         // Held until the journal is removed.
@@ -439,11 +439,11 @@ pub const PARTIAL_ENDS: [&[u8]; 2] = [b".part", b".part.journal"];
 /// The beginning of a journal.
 const BEGINNING: &[u8] = b"{\"underpass_journal\":";
 
-/// The maximum length of what is read to recognize a damaged journal.
+/// The maximum number of bytes that are read to recognize a damaged journal.
 const MAX_HEAD: u64 = 64 << 10;
 
 /// The longest suffix of the target's name.
 const JOURNAL: &str = ".part.journal";
 
-/// The maximum number of times that another process may complete a partial file meanwhile.
+/// The maximum number of attempts if other processes complete the partial file first.
 const MAX_ATTEMPTS: usize = 8;

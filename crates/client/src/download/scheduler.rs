@@ -3,8 +3,8 @@
 //! Segments are given out by guided self-scheduling: large ones first, smaller ones towards the
 //! end, so that all connections end at about the same time. When nothing is left, an idle
 //! connection takes over a part of the segment of a slower one. For this a connection claims its
-//! segment one chunk at a time; what it has not claimed can be taken from it. A connection that
-//! receives nothing at all is cut off, and its chunk is taken too.
+//! segment one chunk at a time; unclaimed chunks can be taken from it. A connection that receives
+//! nothing at all is cut off, and its chunk is taken too.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,7 +35,7 @@ struct SchedulerState {
 /// The state of one connection.
 #[derive(Debug, Default)]
 struct WorkerState {
-    /// Its segment: what is claimed of it, and the rest.
+    /// Its segment: the claimed part, and the rest.
     work: Option<Assignment>,
     /// Whether it has stopped.
     is_gone: bool,
@@ -143,7 +143,7 @@ impl SegmentScheduler {
             Some(rate) => ((rate * CHUNK_SECONDS) as u64).clamp(MIN_CHUNK, MAX_CHUNK),
             None => FIRST_CHUNK,
         };
-        // No small rest is left, which would be a chunk of its own.
+        // A small rest is included, so that it does not become a separate chunk.
         let len = if left < wanted + MIN_CHUNK { left } else { wanted };
         work.at = work.claimed;
         work.claimed += len;
@@ -181,7 +181,7 @@ impl SegmentScheduler {
         }
     }
 
-    /// Gives back what is left of this connection's segment.
+    /// Gives back the rest of this connection's segment.
     pub(super) fn give_back(&self, me: usize) {
         let mut inner = lock(&self.inner);
         let worker = &mut inner.workers[me];

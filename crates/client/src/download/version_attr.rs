@@ -45,9 +45,8 @@ impl VersionAttr {
     }
 }
 
-/// Records that a file is this version of what is at `url`, for which `answered` has answered. Its
-/// size and time must not change after that. Where the file system has no attributes, nothing
-/// happens.
+/// Records that a file is this version of the file at `url`, which came from `answered`. Its size
+/// and time must not change after that. Where the file system has no attributes, nothing happens.
 pub(crate) fn store(file: &File, url: &Url, answered: &Url, version: &StrongValidator) {
     let is_redirected = digest(url) != digest(answered);
     let other = is_redirected.then(|| digest(&resource(answered)));
@@ -67,14 +66,14 @@ pub(crate) struct RecordedVersion {
 }
 
 impl RecordedVersion {
-    /// Returns whether it is a version of what is at this URL, as [`StrongValidator::joins`] does.
+    /// Returns whether it is a version of the file at this URL, as [`StrongValidator::joins`] does.
     pub(crate) fn is_of(&self, answered: &Url) -> bool {
         self.version.may_be_digest()
             || [answered, &resource(answered)].iter().any(|url| self.answered == digest(url))
     }
 }
 
-/// Returns the version of what is at `url` that a file is, if the attribute is there and valid.
+/// Returns the version of the file at `url` that a local file is, if it has a valid attribute.
 pub(crate) fn load(file: &File, url: &Url) -> Option<RecordedVersion> {
     let mut bytes = [0; MAX_BYTES];
     let len = fgetxattr(file, NAME, &mut bytes[..]).ok()?;

@@ -1,4 +1,4 @@
-//! The workers of a download, each with a connection of its own.
+//! The workers of a download, each with its own connection.
 
 use std::fs::File;
 use std::ops::Range;
@@ -71,8 +71,8 @@ pub(super) struct Totals {
     pub(super) connections: u32,
 }
 
-/// A worker. It leaves when this is dropped, also when its thread panics: the others do its work,
-/// and none waits for it.
+/// A worker. It leaves when this is dropped, also when its thread panics: the other workers do its
+/// work, and none waits for it.
 struct WorkerGuard<'s> {
     scheduler: &'s SegmentScheduler,
     me: usize,
@@ -92,7 +92,7 @@ pub(super) struct OpenSegment<'c> {
 
 impl<'c> Workers<'c> {
     /// Fetches everything with one worker for each flag. The first has an answer already, for a
-    /// piece that is assigned to it. Where no more threads are allowed, there are fewer workers.
+    /// piece that is assigned to it. If not all threads can be started, there are fewer workers.
     pub(super) fn run(&self, first: OpenSegment<'c>, piece: Range<u64>) {
         let first = (first, piece);
         std::thread::scope(|scope| {
@@ -208,7 +208,7 @@ impl<'c> Workers<'c> {
             if self.sources.is_checked {
                 require_digest(self.journal)?;
             } else {
-                // The one that sent the other parts may be well again.
+                // The server that sent the other parts may have recovered.
                 let (url, is_trusted) = (&self.answered_url, self.is_trusted);
                 let first = execute(client, None, &request, url, is_trusted).ok();
                 let first = first.filter(|it| it.response.is_success() && self.joins(it));
@@ -299,7 +299,8 @@ impl<'c> Workers<'c> {
         let digests = self.digests_of(&response);
         let mut at = piece.start;
         loop {
-            // What comes in chunks ends where it ends, and a digest is that of the whole answer.
+            // A chunked body is read to its end, wherever that is, and a digest is that of the
+            // whole answer.
             let is_all = is_chunked || !digests.is_empty();
             let chunk = match is_all && at == piece.start {
                 true => self.scheduler.claim_all(me),

@@ -9,7 +9,7 @@ use super::{EnvironmentError, variable};
 use crate::input;
 use crate::s3::{KeySource, Keys, ProfileFiles, StoreOptions, suffix};
 
-/// Returns what the environment and the shared files say about object stores. `is_signed` is
+/// Returns the options of object stores from the environment and the shared files. `is_signed` is
 /// whether keys are looked for.
 ///
 /// # Errors

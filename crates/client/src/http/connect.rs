@@ -37,7 +37,7 @@ pub(super) fn connect(
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for (index, each) in found.iter().enumerate() {
         let left = limits.check().ok().flatten().unwrap_or(Duration::ZERO);
-        // One that does not answer must not use up the time of the others.
+        // An address that does not answer must not use up the time of the next ones.
         let share = left / u32::try_from(found.len() - index).unwrap_or(u32::MAX);
         let deadline = Some(Instant::now() + share.max(MIN_SHARE));
         match reach(each, Limits { deadline, ..limits }) {

@@ -25,7 +25,7 @@ use super::route::Route;
 use super::xml::StoreRefusal;
 use crate::error::{ClientError, InvalidResponse, NetworkAction};
 
-/// A request with what it needs to be sent.
+/// A request with its URL and body, ready to be sent.
 #[derive(Clone, Copy)]
 pub(super) struct AddressedRequest<'r> {
     pub(super) request: &'r Request<'r>,
@@ -316,7 +316,7 @@ impl<'a> Connection<'a> {
         let mut last = Instant::now();
         loop {
             let outcome = match self.session() {
-                // What was taken of an earlier call is sent with it, or first.
+                // Bytes that an earlier call has taken are sent with it, or first.
                 Some(session) if bytes.is_empty() => {
                     session.flush(self.stream().as_fd()).map(|()| 0)
                 }
@@ -441,7 +441,7 @@ impl<'a> Connection<'a> {
 }
 
 impl Drop for Connection<'_> {
-    /// Sends `close_notify` (RFC 8446 6.1), so that the server need not wonder.
+    /// Sends `close_notify` (RFC 8446 6.1), so that the server does not see a truncated connection.
     fn drop(&mut self) {
         if let Some(session) = self.session() {
             session.close(self.stream().as_fd());

@@ -26,7 +26,7 @@ pub trait Sign: fmt::Debug + Send + Sync {
     /// Returns the URL at which the store has this one, if that is another.
     fn locate(&self, url: &Url) -> Option<Url>;
 
-    /// Returns what is added to a request with these fields.
+    /// Returns the additions that sign a request with these fields.
     ///
     /// # Errors
     ///

@@ -33,7 +33,7 @@ impl<'a> HttpClient<'a> {
     /// Sends a request without a body and reads the head of the answer, following redirects.
     ///
     /// `idle` is a connection that may be used again if it leads to the right server; one that the
-    /// server has closed meanwhile is replaced.
+    /// server has closed is replaced.
     ///
     /// # Errors
     ///
@@ -131,8 +131,7 @@ impl<'a> HttpClient<'a> {
         }
     }
 
-    /// Sends a request without following redirects; to a store once more for what its refusal
-    /// teaches.
+    /// Sends a request without following redirects; to a store once more if its refusal says how.
     fn execute_once(
         &self,
         mut idle: Option<Connection<'a>>,
@@ -169,7 +168,7 @@ impl<'a> HttpClient<'a> {
     }
 }
 
-/// The maximum number of times that a request is repeated for what a store has taught: its region,
+/// The maximum number of times that a request to a store is repeated with corrections: its region,
 /// its time, new keys.
 const MAX_LESSONS: u32 = 3;
 

@@ -10,7 +10,7 @@ pub struct Proxies {
     /// The proxy for `http` addresses.
     pub http: Option<Url>,
     /// The proxy for `https` addresses, which is asked to connect there (`CONNECT`) and cannot read
-    /// what is sent.
+    /// the connection.
     pub https: Option<Url>,
     /// Servers that are asked directly: `example.org` and all names below it, `10.0.0.1`, or `*`
     /// for all; each may end in a colon and a port.

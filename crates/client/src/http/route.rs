@@ -1,4 +1,4 @@
-//! The route of a connection: what it may be used for.
+//! The route of a connection, which determines the requests that it may be used for.
 
 use url::Url;
 

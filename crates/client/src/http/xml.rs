@@ -3,7 +3,7 @@
 use html5gum::{Token, Tokenizer};
 
 /// Calls `on_end` at the end of each element, with its name in lower case and the text since the
-/// last tag. What is not well-formed is read as far as it goes.
+/// last tag. Malformed text is read as far as possible.
 pub(crate) fn read(body: &[u8], mut on_end: impl FnMut(&[u8], &str)) {
     let mut text = Vec::new();
     for Ok(token) in Tokenizer::new(body) {

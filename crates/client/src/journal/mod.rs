@@ -140,8 +140,8 @@ impl<S: Clone + Serialize> Journal<S> {
         lock(&self.inner).subject.clone()
     }
 
-    /// Replaces what the journal says about the file. `subject` is called when the changes of other
-    /// threads are written.
+    /// Replaces the description of the file in the journal. `subject` is called when the changes of
+    /// other threads are written.
     ///
     /// # Errors
     ///
@@ -207,7 +207,7 @@ impl<S: Clone + Serialize> Journal<S> {
     ///
     /// As fsync(2), and those of [`create`](Self::create). An earlier journal may then count.
     pub fn forget(&self, range: &Range<u64>) -> io::Result<()> {
-        // No other thread records what was on the disk before.
+        // No other thread may record an older state of the disk.
         let _writing = lock(&self.writing);
         lock(&self.inner).forget(range);
         match self.write() {
@@ -216,7 +216,7 @@ impl<S: Clone + Serialize> Journal<S> {
         }
     }
 
-    /// Writes all of it in place of what the file has, because a full disk has no room for another
+    /// Overwrites the journal file with all of it, because a full disk has no room for another
     /// file. The first byte comes last: until then the journal counts for nothing.
     fn overwrite(&self) -> io::Result<()> {
         let mut inner = lock(&self.inner);
@@ -245,7 +245,7 @@ impl<S: Clone + Serialize> Journal<S> {
         merged(lock(&self.inner).pieces.iter().map(JournalPiece::present))
     }
 
-    /// Syncs the partial file, and then notes what is on the disk, if the journal can be written.
+    /// Syncs the partial file, and then notes the bytes on the disk, if the journal can be written.
     ///
     /// # Errors
     ///
@@ -254,7 +254,7 @@ impl<S: Clone + Serialize> Journal<S> {
     /// # On failure
     ///
     /// The kernel reports such an error once, and any byte since the last sync may be lost: the
-    /// journal forgets these bytes, and takes no more.
+    /// journal forgets these bytes, and accepts no further ones.
     pub fn save(&self, part: &File) -> io::Result<()> {
         let _writing = lock(&self.writing);
         let safe = self.present();
@@ -269,7 +269,7 @@ impl<S: Clone + Serialize> Journal<S> {
             let mut inner = lock(&self.inner);
             inner.fail();
             if inner.file.is_none() && !inner.is_closed {
-                // What it lists may be lost.
+                // The bytes that it lists may be lost.
                 let _ = remove(&self.folder, &self.name);
             }
             return Err(error);
@@ -282,8 +282,8 @@ impl<S: Clone + Serialize> Journal<S> {
         Ok(())
     }
 
-    /// Writes all of it under a temporary name and renames it, unless it is closed. The caller holds
-    /// `writing`; progress is recorded meanwhile.
+    /// Writes all of it under a temporary name and renames it, unless it is closed. The caller
+    /// holds `writing`; other threads can record progress at the same time.
     fn write(&self) -> io::Result<()> {
         let new = new_name(&self.name);
         let (mut file, head, is_synced) = {
@@ -360,7 +360,7 @@ impl<S: Clone + Serialize> JournalState<S> {
         self.safe = without(&self.safe, range);
     }
 
-    /// Forgets everything that is not known to be on the disk, and takes no more.
+    /// Forgets everything that is not known to be on the disk, and accepts no further bytes.
     fn fail(&mut self) {
         self.has_failed = true;
         self.pieces = complete(&self.safe);

@@ -54,7 +54,7 @@ pub(super) fn merged(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>
     merged
 }
 
-/// Returns what is left of these ranges, in their order, if the bytes of another one are taken out.
+/// Returns these ranges, in their order, without the bytes of another one.
 #[must_use]
 pub fn without(ranges: &[Range<u64>], removed: &Range<u64>) -> Vec<Range<u64>> {
     let parts = ranges.iter().flat_map(|range| {

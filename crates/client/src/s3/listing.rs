@@ -53,7 +53,7 @@ impl<'a> Pages<'a> {
         Self { idle, next: None, tokens: HashSet::new(), is_done: false }
     }
 
-    /// Requests the next page of what is in a folder of a bucket; `None` after the last one.
+    /// Requests the next page of the entries of a folder in a bucket; `None` after the last one.
     /// `folder` is a key that ends in a slash, or empty, and escaped as in a URL.
     ///
     /// A store may send pages without end: the caller has to count them.
@@ -89,7 +89,7 @@ impl<'a> Pages<'a> {
         self.is_done
     }
 
-    /// Returns the length of what the store has named the pages so far, in bytes.
+    /// Returns the length of the store's tokens for the pages so far, in bytes.
     #[must_use]
     pub fn token_len(&self) -> usize {
         self.next.as_ref().map_or(0, String::len)

@@ -102,7 +102,7 @@ pub(super) struct StoredParts<'p, 'a, 't> {
     is_over: AtomicBool,
 }
 
-/// What has become of the parts.
+/// The state of the parts.
 #[derive(Default)]
 pub(super) struct PartsState {
     missing: VecDeque<(usize, Range<u64>)>,
@@ -151,7 +151,7 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
         }
     }
 
-    /// Sends what is missing over as many connections.
+    /// Sends the missing parts over as many connections.
     pub(super) fn send(
         &mut self,
         connections: u32,
@@ -163,7 +163,7 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
         let parts = &*self;
         std::thread::scope(|scope| {
             for _ in 1..count {
-                // Where no more threads are allowed, there are fewer.
+                // If not all threads can be started, fewer run.
                 let started = std::thread::Builder::new()
                     .spawn_scoped(scope, move || parts.work(None, count));
                 lock(&parts.state).workers -= usize::from(started.is_err());
@@ -173,7 +173,7 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
         lock(&self.state).error.take().map_or(Ok(()), Err)
     }
 
-    /// Returns what has become of the parts, those that the store has in their order.
+    /// Returns the state of the parts, with those that the store has in their order.
     pub(super) fn finish(self) -> PartsState {
         let mut state = unpoison(self.state.into_inner());
         state.sent.sort_by_key(|part| part.number);
@@ -351,7 +351,7 @@ pub fn checksum(digests: &[digest::Digest]) -> String {
 /// The field with the digest of a body that the store checks. With it, each part has its own.
 pub const CHECKSUM: &str = "x-amz-checksum-sha256";
 
-/// The minimum size of a part in bytes, and of a file that is sent in parts: what is lost if a
+/// The minimum size of a part in bytes, and of a file that is sent in parts: the loss if a
 /// connection breaks, and more than the 5 MiB that stores demand.
 const MIN_PART: u64 = 16 << 20;
 

@@ -1,4 +1,4 @@
-//! The signer of requests to a store, and what it has learned from its answers.
+//! The signer of requests to a store, with the corrections that it took from the store's answers.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};

@@ -64,7 +64,7 @@ impl UnsignedRequest<'_> {
     }
 }
 
-/// Returns a part of a query as it is signed.
+/// Returns a part of a query in the form in which it is signed.
 fn pair(text: &str) -> String {
     let (name, value) = text.split_once('=').unwrap_or((text, ""));
     format!("{}={}", encoded(name), encoded(value))
@@ -103,7 +103,7 @@ const PATH: &AsciiSet = &RESERVED.remove(b'/');
 pub(super) const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 
 /// Returns whether a store that refuses a request with this code means the keys, the time or the
-/// region that it was signed with, and not what was requested. Not all have status 403.
+/// region of the signature, and not the request itself. Not all have status 403.
 #[must_use]
 pub fn is_about_signature(code: &str) -> bool {
     matches!(

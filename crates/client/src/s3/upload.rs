@@ -162,7 +162,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         self.complete(&sent)
     }
 
-    /// Looks for the journal of an earlier process; what it has sent of another version is
+    /// Looks for the journal of an earlier process; parts that it sent of another version are
     /// discarded. Returns whether there is an upload to be resumed.
     fn find_earlier(&mut self) -> Result<bool, UploadError> {
         let Some(path) = self.upload.journal else { return Ok(false) };
@@ -171,7 +171,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 return Err(UploadError::UnderWay);
             }
-            // What cannot be read cannot be resumed; it is not needed.
+            // A journal that cannot be read is no error: the upload begins anew.
             Ok(None) | Err(_) => return Ok(false),
         };
         self.kept.journal = Some(journal);
@@ -298,8 +298,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
         outcome.map(|()| state.sent)
     }
 
-    /// Asks the store to put the parts together, unless the target has appeared meanwhile and is
-    /// left alone.
+    /// Asks the store to put the parts together, unless a target has appeared that is left alone.
     fn complete(&mut self, sent: &[StoredPart]) -> Result<Ended, UploadError> {
         let Some(resource) = self.kept.resource.clone() else { return Ok(Ended::Stored) };
         let mut body = "<CompleteMultipartUpload>".to_owned();
@@ -327,8 +326,8 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
             Err(error) => error,
         };
         match (error.status(), self.upload.condition) {
-            // An answer may have been lost that said that all was well. Our own object is then what
-            // a condition does not want.
+            // The answer of a successful attempt may have been lost. Then it is our own object that
+            // fails the condition.
             (Some(404 | 412), _) if self.is_in_doubt && self.is_there(sent)? => Ok(Ended::Stored),
             (Some(412), Condition::Absent) => {
                 self.abort();
@@ -446,7 +445,7 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
             error if error.is_temporary() => false,
             error => error.status().is_some_and(|status| matches!(status, 400 | 404 | 412)),
         };
-        // What no later call could find must not stay at the store.
+        // No later run could continue the upload, so its parts must not stay at the store.
         if is_useless || !self.kept.is_written() {
             self.abort();
         }

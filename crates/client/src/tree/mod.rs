@@ -37,8 +37,8 @@ pub use paths::{EntryRefusal, check_target, name_of, relative};
 
 /// Fetches everything beneath `url` into the folder `path`, which is created if it is missing.
 ///
-/// Entries that would lead out of the folder are left out and reported, and so are those that
-/// cannot be created for reasons of their own; the rest is fetched.
+/// Entries that would lead out of the folder are left out and reported, and so are those whose own
+/// name or kind keeps them from being created; the rest is fetched.
 ///
 /// # Errors
 ///

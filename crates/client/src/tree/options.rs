@@ -64,7 +64,7 @@ type Wants = dyn Fn(&[u8], bool) -> bool + Send + Sync;
 
 impl PathFilter {
     /// Creates a filter from a function of a path relative to the folder, and whether that is of a
-    /// folder. What is in a folder that it refuses is refused, too.
+    /// folder. The contents of a refused folder are refused, too.
     pub fn new(wants: impl Fn(&[u8], bool) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(wants))
     }

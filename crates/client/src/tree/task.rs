@@ -11,7 +11,7 @@ use super::options::{OnTreeEvent, TreeGauge, TreeOptions};
 use crate::download::RateLimit;
 use crate::http::{HttpClient, without_credentials};
 
-/// A folder that is being fetched, and what was done.
+/// A folder that is being fetched, and the result so far.
 pub(super) struct TreeFetch<'j, 'a> {
     pub(super) client: &'j HttpClient<'a>,
     pub(super) options: &'j TreeOptions,

@@ -98,7 +98,8 @@ impl WriteLog {
     pub(super) fn sync_periodically(&self, stop: &Receiver<()>) -> Result<(), Errno> {
         let mut periods = self.periods.clone();
         while stop.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
-            // What cannot be noted is fetched again after a power cut, and costs nothing else.
+            // A file that cannot be noted is fetched again after a power cut, which is the only
+            // cost.
             let Ok(before) = now(&self.file) else { continue };
             if let Err(errno) = syncfs(&self.file) {
                 doubt(&mut periods);
@@ -157,7 +158,7 @@ fn open_locked(folder: &OwnedFd) -> Result<(File, bool), Errno> {
         if locked == Err(Errno::WOULDBLOCK) {
             return Err(Errno::WOULDBLOCK);
         }
-        // The process that had it locked may have removed it meanwhile.
+        // The process that held the lock may have removed it.
         if fstat(&file)?.st_nlink > 0 {
             return Ok((file, is_new));
         }
@@ -181,8 +182,8 @@ fn doubt(periods: &mut [Period]) {
     }
 }
 
-/// Reads the lines of a log that was changed last at this moment. What was being written when the
-/// power went is worth nothing, and neither are the files that were written then.
+/// Reads the lines of a log that was changed last at this moment. Files that were being written
+/// when the power went are not trusted.
 fn read(text: &[u8], modified: Timespec) -> Vec<Period> {
     let mut periods: Vec<_> = text.chunks(LINE).map_while(parse).collect();
     let is_cut = periods.is_empty() || periods.len() * LINE < text.len();

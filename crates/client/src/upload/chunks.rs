@@ -105,7 +105,7 @@ fn held(exchange: &mut UploadExchange<'_, '_, '_>, source: &Source<&File>) -> Re
     }
 }
 
-/// Waits until the stream has something, and listens to the server meanwhile.
+/// Waits until the stream has bytes, and listens to the server until then.
 fn wait(exchange: &mut UploadExchange<'_, '_, '_>, source: &Source<&File>) -> Result<()> {
     loop {
         // After its final answer the server says nothing more; only its leaving counts.

@@ -34,7 +34,7 @@ pub struct UploadOutcome {
     pub tls: Option<SessionFacts>,
 }
 
-/// A failed upload, and what it leaves.
+/// A failed upload, and the state that it leaves.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct UploadFailed {
@@ -167,7 +167,7 @@ impl UploadError {
         }
     }
 
-    /// Checks whether the server has refused the request with a reason of its own.
+    /// Checks whether the server has refused the request and given a reason.
     pub(crate) fn is_explained(&self) -> bool {
         matches!(self, Self::Client(ClientError::Status { detail, .. }) if !detail.is_empty())
     }

@@ -1,4 +1,4 @@
-//! A request with a body: sends bytes, and listens to the server meanwhile.
+//! A request with a body: sends bytes, and at the same time listens to the server.
 
 use std::fs::File;
 use std::io;
@@ -53,8 +53,8 @@ impl UploadBody<'_> {
 }
 
 impl UploadExchange<'_, '_, '_> {
-    /// Moves a chain to the server and listens meanwhile. The first `framing` bytes are not of the
-    /// body; the server has `before` bytes of it.
+    /// Moves a chain to the server, and at the same time listens to it. The first `framing` bytes
+    /// are not of the body; the server has `before` bytes of it.
     pub(crate) fn transfer(
         &mut self,
         chain: Chain<&File>,
@@ -128,7 +128,7 @@ pub(crate) fn connect<'a>(
     Ok(connection)
 }
 
-/// Receives what the server sends in the middle of a body.
+/// Receives responses that the server sends in the middle of a body.
 fn receive_interim(
     connection: &mut Connection<'_>,
     method: &str,
@@ -137,7 +137,7 @@ fn receive_interim(
 ) -> PeerMessage {
     let mut interim_answers = 0;
     let answer = loop {
-        // What has come may be of TLS alone. A server that never stops must not stop the body.
+        // The input may be of TLS alone. A server that never stops must not stop the body.
         if interim_answers == MAX_INTERIM || !connection.has_input(Duration::ZERO) {
             return PeerMessage::Continue;
         }
@@ -148,7 +148,7 @@ fn receive_interim(
         }
         interim_answers += 1;
     };
-    // Success may be premature, but is no reason to break off what is welcome.
+    // Success may be premature, but is no reason to break off a welcome upload.
     let is_welcome = answer.as_ref().is_ok_and(Response::is_success);
     *heard = Some(answer);
     if is_welcome { PeerMessage::StopListening } else { PeerMessage::Abort }
@@ -164,8 +164,9 @@ fn options<'o>(
         .policy(send_options.policy)
         .integrity(send_options.integrity)
         .timeout(client.timeout)
-        // The server counts the bytes: what is found out after the last one comes too late. To hold
-        // it back takes a round trip, which a body of a few packets should not wait for.
+        // The server counts the bytes: a change of the source that is found after the last one is
+        // too late. To hold it back takes a round trip, which a body of a few packets should not
+        // wait for.
         .confirm(if is_short { Confirm::HandedOver } else { Confirm::BeforeEnd });
     if let Some(step) = send_options.step {
         options = options.step(step);

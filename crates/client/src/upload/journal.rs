@@ -81,7 +81,7 @@ impl UploadJournal {
     ///
     /// # Errors
     ///
-    /// `AlreadyExists` if another process has done so meanwhile, and as open(2).
+    /// `AlreadyExists` if another process has done so first, and as open(2).
     pub(crate) fn create(path: &Path, entry: &JournalEntry) -> io::Result<Self> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
@@ -155,7 +155,7 @@ pub(crate) fn version(file: &File) -> io::Result<String> {
     ))
 }
 
-/// Returns the version as it is written to the journal. The bytes of a file that was changed just
+/// Returns the version in the form that the journal has. The bytes of a file that was changed just
 /// before may not be on the disk, and after a power cut it can have the same version without them:
 /// then the boot id is part of it.
 pub(crate) fn version_to_keep(file: &File, version: &str) -> String {

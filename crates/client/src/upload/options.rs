@@ -10,7 +10,7 @@ use url::Url;
 use super::error::UploadError;
 use crate::error::ClientError;
 
-/// An upload: what is sent, and how.
+/// An upload: its source, its condition and its options.
 #[derive(Clone, Copy, Debug)]
 pub struct Upload<'u> {
     /// The bytes: of known length, or all up to the end of a stream, which then go in chunks.
@@ -31,7 +31,7 @@ pub struct Upload<'u> {
 /// The condition on the target for an upload to begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Condition<'c> {
-    /// Nothing is required; what is there is replaced.
+    /// Nothing is required; an existing file is replaced.
     #[default]
     None,
     /// Nothing may exist there.

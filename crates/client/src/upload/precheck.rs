@@ -1,4 +1,5 @@
-//! Uploads that depend on what is at the target: `If-None-Match: *` and `If-Match` (RFC 9110 13.1).
+//! Uploads that depend on the file at the target: `If-None-Match: *` and `If-Match` (RFC 9110
+//! 13.1).
 //!
 //! Many servers ignore both for PUT, such as nginx's WebDAV module and rclone. The target is
 //! therefore asked for by HEAD before anything is sent. The field is sent as well, because only the
@@ -55,8 +56,8 @@ impl Uploader<'_, '_, '_> {
         Ok(None)
     }
 
-    /// Handles a target that exists although nothing may. What an earlier attempt of this upload
-    /// has left counts only if it is known to be the whole file.
+    /// Handles a target that exists although nothing may. A file that an earlier attempt of this
+    /// upload has left counts only if it is known to be whole.
     fn exists(&mut self, status: u16, may_be_ours: bool) -> Result<AttemptEnd> {
         if !may_be_ours {
             self.cancel();

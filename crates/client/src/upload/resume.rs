@@ -16,7 +16,8 @@ use super::uploader::{AttemptEnd, Uploader};
 use crate::http::Request;
 
 impl<'a> Uploader<'_, 'a, '_> {
-    /// Looks for the journal of an earlier process; what it sent of another version is discarded.
+    /// Looks for the journal of an earlier process; bytes that it sent of another version are
+    /// discarded.
     pub(super) fn find_earlier(&mut self) -> Result<()> {
         let Some(path) = self.upload.journal.filter(|_| !self.kept.has_searched_journal) else {
             return Ok(());
@@ -28,7 +29,7 @@ impl<'a> Uploader<'_, 'a, '_> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Err(UploadError::UnderWay);
             }
-            // What cannot be read cannot be resumed; it is not needed.
+            // A journal that cannot be read is no error: the upload begins anew.
             Err(_) => return Ok(()),
         };
         self.kept.journal = Some(journal);
@@ -71,7 +72,7 @@ impl<'a> Uploader<'_, 'a, '_> {
         Ok(())
     }
 
-    /// Sends what the server does not have yet.
+    /// Sends the bytes that the server does not have yet.
     pub(super) fn send_rest(&mut self) -> Result<AttemptEnd> {
         let Some(resource) = self.kept.resource.clone() else { return Ok(AttemptEnd::Again) };
         let total = self.upload.source.promised().unwrap_or(0);
@@ -103,7 +104,8 @@ impl<'a> Uploader<'_, 'a, '_> {
             ("Upload-Offset", offset.as_str()),
             ("Upload-Complete", "?1"),
         ];
-        // Of the whole, which this request completes; the server has not kept what was said before.
+        // Fields about the whole, which this request completes; the server has not kept those of
+        // earlier requests.
         let is_of_whole = |(name, _): &&(&str, &str)| ["Repr-Digest", MODIFIED].contains(name);
         fields.extend(self.upload.fields.iter().filter(is_of_whole));
         let (response, connection) = self.deliver("PATCH", &resource, &fields, at)?;
@@ -127,8 +129,8 @@ impl<'a> Uploader<'_, 'a, '_> {
         }
     }
 
-    /// Asks whether the target is still as required: the server has not kept what was said before.
-    /// If it has everything, the target may be this file already.
+    /// Asks whether the target is still as required: the server has not kept the condition of an
+    /// earlier request. If it has everything, the target may be this file already.
     fn check_condition_again(&mut self, has_all: bool) -> Result<Option<AttemptEnd>> {
         if has_all
             && self.upload.condition != Condition::None

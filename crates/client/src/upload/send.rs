@@ -108,7 +108,7 @@ impl UploadExchange<'_, '_, '_> {
         Ok(answer?)
     }
 
-    /// Returns what the server sent before the connection broke, if anything.
+    /// Returns the response that the server sent before the connection broke, if any.
     fn response_before_break(&mut self) -> Option<Response> {
         for _ in 0..MAX_INTERIM {
             if !self.connection.has_input(EARLY_ANSWER_TIMEOUT) {

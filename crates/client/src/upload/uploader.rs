@@ -52,7 +52,7 @@ pub(super) struct Uploader<'u, 'a, 't> {
     server_failure: Option<String>,
 }
 
-/// What is known of the target, and what this upload may have left there.
+/// The known state of the target, and of the bytes that this upload may have left there.
 #[derive(Default)]
 pub(super) struct TargetCheck {
     /// Whether it was asked for after it may have changed.
@@ -145,7 +145,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         loop {
             let outcome = self.attempt();
             let outcome = self.interpret_refusal(outcome);
-            // Only what the server keeps is progress; starting over forever is not.
+            // Only bytes that the server keeps are progress; starting over forever is not.
             if std::mem::take(&mut self.has_progressed) {
                 backoff.reset();
                 repeats = 0;
@@ -431,7 +431,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
 
     fn fail(mut self, error: UploadError) -> UploadFailed {
         let is_useless = match &error {
-            // What the server has is a mixture of two versions.
+            // The server has a mixture of two versions.
             UploadError::Source(error) => {
                 matches!(**error, Error::SourceChanged { .. } | Error::SourceEnded { .. })
             }

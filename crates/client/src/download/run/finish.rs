@@ -14,7 +14,7 @@ use crate::download::partial_file::{PartialFile, set_time};
 use crate::download::version_attr;
 
 impl Download<'_, '_> {
-    /// Discards what has arrived; returns `false` if it was written to a stream.
+    /// Discards the received bytes; returns `false` if they were written to a stream.
     pub(super) fn start_over(&mut self) -> Result<bool> {
         match self.partial.take() {
             Some(stream @ PartialFile::Stream { done: 1.., .. }) => {
@@ -106,8 +106,8 @@ impl Download<'_, '_> {
         Ok(())
     }
 
-    /// Removes what an earlier process has left of the file that is here now, unless this one has
-    /// seen to it already.
+    /// Removes the leftovers of an earlier process for the file that is complete now, unless this
+    /// process has done so already.
     pub(super) fn forget_superseded(&self) {
         if let Some(name) = self.name().filter(|_| !self.is_on_disk) {
             name.forget_superseded(self.noted_url().as_str());

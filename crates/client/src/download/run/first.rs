@@ -1,5 +1,5 @@
-//! The first requests: whether the file is here already, what an earlier process left, what the
-//! server has.
+//! The first requests: they find out whether the file is here already, what an earlier process
+//! left, and which version the server has.
 
 use std::fs::File;
 use std::ops::Range;
@@ -24,7 +24,7 @@ use crate::download::version_attr::{self, RecordedVersion};
 use crate::download::workers::execute;
 use crate::http::{Connection, HttpClient, OpenResponse, Request, Response};
 
-/// What the first requests of a round have led to.
+/// The result of the first requests of a round.
 #[allow(clippy::large_enum_variant)] // the large one is taken apart at once
 pub(super) enum FirstAnswer<'a> {
     /// An answer with a body.
@@ -207,7 +207,7 @@ impl<'j, 'a> Download<'j, 'a> {
                     self.adopt(&answer, total)?;
                     return Ok(FirstAnswer::Body { answer, range: total.map(|total| 0..total) });
                 }
-                // Nothing would tell whether the others are of the same version.
+                // Nothing would tell whether the other parts are of the same version.
                 Interpretation::Part { range, total }
                     if range.end < total
                         && request.version.is_none()
@@ -272,18 +272,18 @@ impl<'j, 'a> Download<'j, 'a> {
     }
 
     /// Checks whether the file has to be requested as a whole, as parts do not tell how long it is;
-    /// then what has arrived of it is discarded.
+    /// then the received bytes are discarded.
     fn goes_as_whole(&mut self, request: &FileRequest, response: &Response) -> Result<bool> {
         let version = request.version.as_ref();
         match request.range.is_some() && lacks_total(response) {
             true if version.is_none() => Ok(true),
-            // What has arrived of it could never be known to be all.
+            // The received bytes could never be known to be all.
             true if version.is_some_and(|(_, known)| known.is_none()) => self.start_over(),
             _ => Ok(false),
         }
     }
 
-    /// Adopts what a response says about the file, and creates the file if there is none.
+    /// Adopts the properties of the file from a response, and creates the file if there is none.
     pub(super) fn adopt(&mut self, answer: &OpenResponse<'_>, total: Option<u64>) -> Result<()> {
         let response = &answer.response;
         self.modified = modified(response).or(self.modified);

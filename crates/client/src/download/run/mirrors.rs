@@ -1,8 +1,8 @@
 //! Other servers that have the same file.
 //!
 //! Pieces of two servers are only put together if both have the same strong entity tag, or if the
-//! digest of the whole is known and compared at the end. A server that fails or has something else
-//! is asked no more.
+//! digest of the whole is known and compared at the end. A server that fails or has another file is
+//! not used again.
 
 use std::fs::File;
 use std::ops::Range;
@@ -32,7 +32,7 @@ pub(in crate::download) struct MirrorServer<'c> {
 #[derive(Debug)]
 pub(in crate::download) struct SentRange {
     range: Range<u64>,
-    /// The digest of what was sent, once the file was found to be wrong.
+    /// The digest of the bytes that it sent, once the file was found to be wrong.
     digest: Option<Digest>,
 }
 
@@ -57,7 +57,7 @@ impl<'c> MirrorServer<'c> {
         !lock(&self.sent).is_empty()
     }
 
-    /// Computes the digest of what it has sent, before the wrong file is discarded.
+    /// Computes the digest of the bytes that it sent, before the wrong file is discarded.
     pub(in crate::download) fn keep_digests(&self, file: &File) {
         for sent in &mut *lock(&self.sent) {
             sent.digest = digest_of(file, &sent.range);
@@ -91,7 +91,7 @@ pub(in crate::download) struct Sources<'c> {
 /// A server besides the one that was asked first.
 pub(in crate::download) struct Mirror<'c> {
     pub(in crate::download) server: &'c MirrorServer<'c>,
-    /// The version that its pieces are of, where it need not be that of the others.
+    /// The version of its pieces, where it may differ from that of the other servers.
     version: Mutex<Option<StrongValidator>>,
     is_dropped: AtomicBool,
 }
@@ -132,8 +132,8 @@ impl<'c> Sources<'c> {
     ///
     /// # Errors
     ///
-    /// [`DownloadError::Changed`] if nothing would show whether it fits to the others, which are of
-    /// `version`.
+    /// [`DownloadError::Changed`] if nothing would show whether its pieces fit those of the other
+    /// servers, which are of `version`.
     pub(in crate::download) fn wanted(
         &self,
         mirror: &Mirror<'_>,

@@ -1,4 +1,4 @@
-//! The rounds of a download: each requests and fetches what is missing.
+//! The rounds of a download: each requests and fetches the missing bytes.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -87,7 +87,7 @@ impl<'a> Download<'_, 'a> {
         Ok(was_here)
     }
 
-    /// Requests and fetches what is missing, until something fails; returns `true` if the server
+    /// Requests and fetches the missing bytes, until something fails; returns `true` if the server
     /// has the version that is here.
     fn round(&mut self) -> Result<bool> {
         match self.open()? {
@@ -101,7 +101,7 @@ impl<'a> Download<'_, 'a> {
         Ok(false)
     }
 
-    /// Fetches what is missing over as many connections as are worth it.
+    /// Fetches the missing bytes over as many connections as are worth it.
     fn fetch(&mut self, answer: OpenResponse<'a>, range: Range<u64>) -> Result<()> {
         let missing = self.missing();
         let Some(total) = self.total.filter(|_| !missing.is_empty()) else { return Ok(()) };

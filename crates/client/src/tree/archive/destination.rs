@@ -41,7 +41,7 @@ struct UnfinishedFolder {
 }
 
 impl ArchiveDest {
-    /// Opens the folder and its journal, and creates what is missing.
+    /// Opens the folder and its journal, and creates those that do not exist.
     pub(super) fn open(
         path: &Path,
         url: &str,
@@ -91,7 +91,7 @@ impl ArchiveDest {
         Ok(())
     }
 
-    /// Removes what is left of an older archive.
+    /// Removes the leftovers of an older archive.
     pub(super) fn discard_superseded(&self) -> Result<()> {
         let Some(unnamed) = &self.unnamed else { return Ok(()) };
         let discarded = self.dest.discard_superseded();
@@ -187,7 +187,7 @@ impl UnfinishedFolder {
         }
         let flags = FOLDER | OFlags::NOFOLLOW;
         let root = openat(&self.parent, &self.part, flags, Mode::empty()).map_err(failed)?;
-        // Another user could still change what is in it.
+        // Another user could still change its contents.
         if !is_ours(&root, &self.parent).map_err(failed)? {
             return Err(TreeError::Foreign { path: at, url: None });
         }

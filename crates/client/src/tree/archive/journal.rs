@@ -1,5 +1,5 @@
-//! The journal of an unfinished folder: which archive it is from, how much of it is unpacked, and
-//! what else is needed to resume.
+//! The journal of an unfinished folder: its archive, the number of unpacked bytes, and whatever
+//! else resuming needs.
 //!
 //! Two positions in the archive have fixed places and are overwritten: how much is in the page
 //! cache, and how much is on the disk. Lines are appended after them. Each has a checksum, so that
@@ -107,7 +107,7 @@ impl ArchiveJournal {
                 return Err(Errno::EXIST.into());
             }
             flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-            // The process that had it locked may have finished and removed it meanwhile.
+            // The process that held the lock may have finished and removed it.
             if fstat(&file)?.st_nlink > 0 {
                 break file;
             }
@@ -124,7 +124,7 @@ impl ArchiveJournal {
         Ok((Self { file, folder, name: name.to_owned(), epoch, end, written, failed }, noted))
     }
 
-    /// Forgets the archive: what is in the folder is of an older one.
+    /// Forgets the archive: the contents of the folder are of an older one.
     pub(super) fn clear(&self) -> io::Result<()> {
         self.file.set_len(0)
     }
@@ -204,7 +204,7 @@ impl ArchiveJournal {
     /// lost, and a later run begins there.
     pub(super) fn check(&self) -> Result<(), Errno> {
         let Some(errno) = self.failed.get() else { return Ok(()) };
-        // A mount epoch that matches no other: only what is safe counts.
+        // A mount epoch that matches no other: only synced files count.
         let _ = self.append(&sealed("boot lost"));
         Err(*errno)
     }

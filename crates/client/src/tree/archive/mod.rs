@@ -97,7 +97,7 @@ pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>, offer: ArchiveOffer) -> Result
     }
 }
 
-/// Resumes what an earlier run has left.
+/// Resumes the folder of an earlier run.
 fn go_on(unpack: &mut Unpack<'_, '_, '_>, noted: NotedArchive, offer: &ArchiveOffer) -> Result<()> {
     // After a power cut a file may have its size and time and not its bytes. In a folder that has
     // its name a log tells which.
@@ -122,7 +122,7 @@ fn go_on(unpack: &mut Unpack<'_, '_, '_>, noted: NotedArchive, offer: &ArchiveOf
     Ok(())
 }
 
-/// Requests what is missing of the archive, and unpacks it.
+/// Requests the rest of the archive, and unpacks it.
 fn attempt(unpack: &mut Unpack<'_, '_, '_>, offer: &ArchiveOffer) -> Result<BodyEnd> {
     let range = format!("bytes={}-", unpack.position);
     let fields = [("Range", range.as_str()), ("If-Range", unpack.origin.etag.as_str())];

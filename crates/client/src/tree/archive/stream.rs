@@ -1,4 +1,5 @@
-//! Reads the bytes of an archive as they arrive, and none before it is certain what it is.
+//! Reads the bytes of an archive as they arrive, and none before the response is known to be the
+//! right one.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -325,7 +325,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         }
     }
 
-    /// Unpacks what is missing of a large file.
+    /// Unpacks the rest of a large file.
     fn unpack_large(
         &mut self,
         stream: &mut ArchiveStream<'a>,
@@ -370,7 +370,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         Ok(BodyEnd::Complete)
     }
 
-    /// Moves what is missing of a large file by the engine, and notes the position.
+    /// Moves the rest of a large file by the engine, and notes the position.
     fn receive(
         &mut self,
         stream: &mut ArchiveStream<'a>,
@@ -411,7 +411,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         Ok(BodyEnd::Complete)
     }
 
-    /// Leaves out what cannot be created for a reason of its own; other errors end the run.
+    /// Skips an entry if the reason concerns that entry alone; other errors end the run.
     fn failed(&mut self, action: impl Into<Action>, path: &[u8], errno: Errno) -> Result<()> {
         if !is_about_name(errno) {
             return Err(TreeError::io(action, as_path(path), errno));

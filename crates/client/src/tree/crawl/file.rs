@@ -201,7 +201,7 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         Ok(())
     }
 
-    /// Compares what was received with the digests that the server has sent.
+    /// Compares the received file with the digests that the server has sent.
     fn check_digests(
         &self,
         path: &[u8],
@@ -256,7 +256,7 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         let received = incoming.body(framing, atomic.file(), 0, &receive_options, &mut on_progress);
         self.done.report.add(&received.report);
         if let Err(error) = received.outcome {
-            // What was here of it is not any more.
+            // The bytes that were here are discarded.
             tree.gauge.done.fetch_sub(reported, Ordering::Relaxed);
             return Err(match local(&error) {
                 Some(errno) => failed(Action::Writing)(errno),

@@ -1,4 +1,4 @@
-//! Lists a folder of the server and queues what is in it.
+//! Lists a folder of the server and queues its entries.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -126,7 +126,7 @@ impl CrawlWorker<'_, '_, '_, '_> {
             has_own |= page.has_own;
             count += 1;
             for listed in page.entries {
-                // Its name is kept as it is, and in its URL.
+                // Its name is kept twice: unescaped, and in its URL.
                 bytes += url.as_str().len() + 2 * listed.name.len();
                 listing.add_object(url, &listed);
             }

@@ -17,12 +17,12 @@ use prune::IfOtherKind;
 use state::Crawl;
 
 /// Fetches the folder. Files in the place of folders, and folders in that of files, are removed
-/// with what the server does not list, and then fetched as they are now.
+/// together with entries that the server does not list, and then fetched again.
 pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>) -> Result<()> {
     let (mut outcome, mut done, has_made_room) = fetch_once(tree, IfOtherKind::IsRemoved)?;
     if outcome.is_ok() && has_made_room {
         let (again, mut more, _) = fetch_once(tree, IfOtherKind::IsLeftOut)?;
-        // What the first pass has found or fetched is here in the second one.
+        // The second pass finds everything here that the first one has found or fetched.
         more.here = more.here.saturating_sub(done.files + done.here);
         more.folders = more.folders.saturating_sub(done.folders);
         (outcome, done) = (again, sum(done, more));
@@ -32,7 +32,7 @@ pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>) -> Result<()> {
     outcome
 }
 
-/// Fetches what is not here, and returns whether something was removed that was in the way.
+/// Fetches the missing entries, and returns whether something was removed that was in the way.
 fn fetch_once(
     tree: &TreeFetch<'_, '_>,
     if_other_kind: IfOtherKind,
@@ -52,7 +52,7 @@ fn fetch_once(
             // Without it nothing is known to be on the disk.
             let _ = thread::Builder::new().spawn_scoped(scope, sync);
         }
-        // Where no more threads are allowed, there are fewer.
+        // If not all threads can be started, fewer run.
         let start = |_| thread::Builder::new().spawn_scoped(scope, || worker::work(&crawl)).ok();
         let workers: Vec<_> = (0..threads).map_while(start).collect();
         let alone = if workers.is_empty() { worker::work(&crawl) } else { TreeOutcome::default() };

@@ -1,8 +1,8 @@
-//! Removes what the server does not list, after everything else.
+//! Removes entries that the server does not list, after everything else.
 //!
 //! Nothing is removed unless every listing was read, and each is certain to be whole: a page that
 //! only links to some of the files would cost all others. Links are removed and never followed, and
-//! what is mounted below the folder stays.
+//! file systems mounted below the folder stay.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
@@ -29,7 +29,7 @@ use crate::tree::task::TreeFetch;
 /// Names by the paths of their folders.
 type ListedNames = HashMap<Vec<u8>, HashSet<Vec<u8>>>;
 
-/// Listed paths, by what they lead to here.
+/// Listed paths, by the local file that each leads to.
 type OtherPaths = HashMap<FileId, Vec<Vec<u8>>>;
 
 /// The entries of the listings that were read so far.
@@ -50,7 +50,7 @@ pub(super) struct Prune {
 pub(super) enum IfOtherKind {
     /// It is removed, as if it were not listed.
     IsRemoved,
-    /// It stays, and what is listed is left out.
+    /// It stays, and the listed entry is left out.
     IsLeftOut,
 }
 
@@ -61,7 +61,7 @@ impl Prune {
         Self { listed, doubt, if_other_kind, other_kind: Mutex::default() }
     }
 
-    /// Returns whether what is in the way of a listed entry is going to be removed.
+    /// Returns whether the obstacle to a listed entry is going to be removed.
     pub(super) fn makes_room(&self, path: &[u8], errno: Errno) -> bool {
         let is_other_kind = matches!(errno, Errno::ISDIR | Errno::NOTDIR);
         let goes = is_other_kind && self.if_other_kind == IfOtherKind::IsRemoved;
@@ -77,7 +77,7 @@ impl Prune {
         !lock(&self.other_kind).is_empty()
     }
 
-    /// Records the listing of a folder, before what is not wanted of it is dropped.
+    /// Records the listing of a folder, before unwanted entries are dropped from it.
     pub(super) fn record(&self, url: &Url, folder: &[u8], is_root: bool, listing: &Listing) {
         let doubt = match listing {
             Listing { is_whole: false, .. } => "may not list everything",
@@ -107,7 +107,7 @@ impl Prune {
         }
     }
 
-    /// Removes what was not listed.
+    /// Removes unlisted entries.
     pub(super) fn run(
         &self,
         tree: &TreeFetch<'_, '_>,
@@ -159,7 +159,7 @@ impl Prune {
     }
 }
 
-/// Finds what was not listed.
+/// Finds unlisted entries.
 struct UnlistedWalk<'w, 'j, 'a> {
     tree: &'w TreeFetch<'j, 'a>,
     listed: &'w ListedNames,
@@ -256,7 +256,7 @@ impl UnlistedWalk<'_, '_, '_> {
         if RESERVED.contains(&name) || !is_wanted || is_in_use(folder, name) {
             return Ok(false);
         }
-        // A link to a folder elsewhere was made by somebody, and stays.
+        // A link to a folder elsewhere was made by a user, and is kept.
         let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
         let mut goes = listed_as.is_empty() || !is_link && self.other_kind.contains_key(path);
         if is_folder {

@@ -1,4 +1,4 @@
-//! The queue of what is still to be fetched, shared by the workers.
+//! The queue of entries still to be fetched, shared by the workers.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex};
@@ -16,7 +16,7 @@ pub(super) struct CrawlTask {
     pub(super) depth: u32,
     /// Whether its folder has something with a name that it would have until it is complete.
     pub(super) has_rival: bool,
-    /// Whether a worker that the server refused has left it to the others.
+    /// Whether a worker that the server refused has left it to the other workers.
     pub(super) is_given_back: bool,
 }
 

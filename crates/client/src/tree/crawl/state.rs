@@ -1,4 +1,4 @@
-//! The state that the workers share which fetch a folder file by file.
+//! The state shared by the workers that fetch a folder file by file.
 
 use std::collections::HashSet;
 use std::fs;
@@ -72,9 +72,9 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
         })
     }
 
-    /// Removes what the server does not list, and sets permissions and times of the folders,
-    /// deepest first, after everything else. Returns whether something was removed that was in the
-    /// way of another kind.
+    /// Removes entries that the server does not list, and sets permissions and times of the
+    /// folders, deepest first, after everything else. Returns whether something was removed that
+    /// was in the way of another kind.
     pub(super) fn finish(mut self, mut done: TreeOutcome) -> (Result<()>, TreeOutcome, bool) {
         let fetched = self.queue.finish();
         let pruned = match &self.prune {

@@ -1,4 +1,4 @@
-//! A worker that fetches tasks over a connection of its own.
+//! A worker that fetches tasks over its own connection.
 
 use std::sync::atomic::Ordering;
 
@@ -15,8 +15,8 @@ use crate::tree::error::{Result, TreeError, TreeOutcome, explain, is_about_name}
 use crate::tree::options::TreeEvent;
 use crate::tree::retry::Retry;
 
-/// Fetches with a connection of its own until nothing is left. If the server refuses this one and
-/// serves others, these do its work.
+/// Fetches over its own connection until nothing is left. If the server refuses this one and serves
+/// others, these do its work.
 pub(super) fn work(crawl: &Crawl<'_, '_, '_>) -> TreeOutcome {
     let mut worker = CrawlWorker { crawl, idle: None, done: TreeOutcome::default() };
     while let Some(mut task) = crawl.queue.next_task() {

@@ -42,7 +42,7 @@ impl DestFolder {
         mode: u32,
         modified: Timespec,
     ) -> Result<(), Errno> {
-        // The kernel has taken the umask from what it was created with.
+        // The kernel has removed the umask from the mode of its creation.
         if mode & OWNER != OWNER {
             self.tolerate(fchmod(file, Mode::from_raw_mode(self.permissions(mode))))?;
         }

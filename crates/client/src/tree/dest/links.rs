@@ -55,7 +55,7 @@ impl DestFolder {
         if !is_file(&stat) {
             return Err(Errno::PERM);
         }
-        // By the descriptor: the name may have become another one meanwhile.
+        // By the descriptor: the name may lead to another file by now.
         let from = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
         self.name(path, || {
             self.within(path, |parent, name| {

@@ -1,7 +1,7 @@
 //! Creates files, folders and links beneath a folder and nowhere else.
 //!
 //! The kernel opens every folder of a path beneath the target and never through a link
-//! (openat2(2)); what is created has a single name in such a folder.
+//! (openat2(2)); new entries have a single name in such a folder.
 
 mod attributes;
 mod links;
@@ -73,7 +73,7 @@ pub(super) struct DestFolder {
     old: Option<Box<DestFolder>>,
     /// The entry that was put in its place.
     placed: PlacedFiles,
-    /// The umask: what no server may allow here.
+    /// The umask: permissions that no server may give.
     umask: u32,
     /// Why a file could not get its permissions or its time, if one could not.
     refused: OnceLock<Errno>,
@@ -126,7 +126,7 @@ impl DestFolder {
     /// Removes the log, after everything was fetched or left out.
     pub(super) fn finish(&mut self, has_left_out: bool) -> Result<(), Errno> {
         match self.log.take() {
-            // What was left out may be here, and without its bytes.
+            // Entries that were left out may exist here without their bytes.
             Some(log) if !has_left_out || log.all_complete() => log.remove(),
             _ => Ok(()),
         }
@@ -168,7 +168,7 @@ impl DestFolder {
         outcome
     }
 
-    /// Opens a folder, and creates what is missing of it.
+    /// Opens a folder, and creates the missing folders of its path.
     fn folder(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         let mut at = open_beneath(self.root.as_fd(), b"", FOLDER)?;
         for part in path.split(|byte| *byte == b'/') {
@@ -300,7 +300,7 @@ impl DestFolder {
         }
     }
 
-    /// Returns the permissions that something new gets where the server has it with this mode.
+    /// Returns the permissions of a new entry that has this mode on the server.
     pub(super) fn permissions(&self, mode: u32) -> u32 {
         mode & !self.umask
     }
@@ -312,7 +312,7 @@ impl DestFolder {
             return self.permissions(mode);
         }
         let found = if path.is_empty() { fstat(&self.root).map(Some) } else { self.stat(path) };
-        // What has gone meanwhile gets no permissions.
+        // An entry that no longer exists gets no permissions.
         found.ok().flatten().map_or(mode, |stat| mode & (stat.st_mode | 0o7700))
     }
 
@@ -322,7 +322,7 @@ impl DestFolder {
         Ok(self.if_exists == ExistingEntry::Replaced && self.stat(path)?.is_some_and(is_file))
     }
 
-    /// Returns what is known of the file with this name, if there is one.
+    /// Returns the properties of the file with this name, if there is one.
     pub(super) fn stat(&self, path: &[u8]) -> Result<Option<Stat>, Errno> {
         let found = self.within(path, |parent, name| {
             match statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -337,7 +337,7 @@ impl DestFolder {
     /// archive; a different one is an error if it is to be kept.
     pub(super) fn has(&self, path: &[u8], size: u64, modified: Timespec) -> Result<bool, Errno> {
         let is_same = |folder: &Self, stat: &Stat| is_same(&folder.root, stat, size, modified);
-        // What is found here counts as named, too.
+        // An entry that exists already counts as named, too.
         let naming = self.placed.begin_naming();
         let found = self.stat(path)?;
         if let Some(stat) = &found {
@@ -372,7 +372,8 @@ impl DestFolder {
         })
     }
 
-    /// Refuses to replace what this download has made by another name, and what is not a file.
+    /// Refuses to replace an entry that this download has made under another name, and devices,
+    /// FIFOs and sockets.
     pub(super) fn refuse_to_replace(&self, path: &[u8], here: &Stat) -> Result<(), Errno> {
         self.placed.check(path, here)?;
         self.refuse_special(here)
@@ -410,7 +411,7 @@ impl DestFolder {
             if stat.st_mode & 0o7777 == mode {
                 return Ok(());
             }
-            // fchmodat(2) would follow a link that was put there meanwhile.
+            // fchmodat(2) would follow a link that has taken the name.
             let file = open_beneath(parent.as_fd(), name, flags)?;
             self.tolerate(fchmod(file, Mode::from_raw_mode(mode)))
         })
@@ -443,7 +444,7 @@ fn enter(parent: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Checks whether what is in `folder` is a file of this size and time.
+/// Checks whether an entry is a file of this size and time.
 fn is_same(folder: impl AsFd, stat: &Stat, size: u64, modified: Timespec) -> bool {
     is_file(stat)
         && u64::try_from(stat.st_size) == Ok(size)

@@ -27,8 +27,8 @@ pub(super) struct PlacedFiles {
 #[derive(Debug, Default)]
 struct KnownFiles {
     by_id: HashMap<FileId, u64>,
-    /// By a hash of the path in one case: what the kernel remembers of a name may be older than the
-    /// file that has it.
+    /// By a hash of the path in one case: the kernel's memory of a name may be older than the file
+    /// that has it.
     by_name: HashMap<u64, u64>,
 }
 
@@ -41,13 +41,13 @@ impl PlacedFiles {
         }
     }
 
-    /// Has others who name a file wait, where that matters.
+    /// Makes other threads that name a file wait, on file systems that ignore case.
     pub(super) fn begin_naming(&self) -> Option<MutexGuard<'_, ()>> {
         self.files.as_ref()?;
         Some(lock(&self.naming))
     }
 
-    /// Checks that what is at a path was not put there under another one.
+    /// Checks that the entry at a path was not made under another path.
     pub(super) fn check(&self, path: &[u8], there: &Stat) -> Result<(), Errno> {
         let Some(files) = &self.files else { return Ok(()) };
         let files = lock(files);
@@ -62,7 +62,7 @@ impl PlacedFiles {
         }
     }
 
-    /// Remembers what is at a path.
+    /// Remembers the entry at a path.
     pub(super) fn insert(&self, path: &[u8], there: &Stat) {
         let Some(files) = &self.files else { return };
         let mut files = lock(files);

@@ -12,8 +12,8 @@ use super::DestFolder;
 use crate::tree::paths::SUPERSEDED;
 
 impl DestFolder {
-    /// Moves everything in the folder to the one for files of older archives. What was there is
-    /// removed before; if there is nothing to move it stays.
+    /// Moves everything in the folder to the one for files of older archives. Older contents of
+    /// that one are removed first; if there is nothing to move they stay.
     pub(in crate::tree) fn put_aside(&self) -> Result<(), Errno> {
         let root = open_beneath(self.root.as_fd(), b"", FOLDER)?;
         let mut names = names(&root)?;

@@ -38,7 +38,7 @@ pub(in crate::tree) fn receive(
     Ok((listing, keeps_alive.then_some(answer.connection)))
 }
 
-/// Completes what is known of a file by the head of an answer.
+/// Completes the known properties of a file with the head of an answer.
 pub(in crate::tree) fn completed(response: &Response, known: EntryFacts) -> EntryFacts {
     let fields = &response.fields;
     let answered = fields.get("last-modified");

@@ -18,7 +18,7 @@ pub(super) struct Links {
     pub(super) expects_parent: bool,
     /// Whether it begins as a whole page does.
     pub(super) has_start: bool,
-    /// Whether its end is there: a proxy may pass on what it had of a page as if that were all.
+    /// Whether its end is there: a proxy may pass on a truncated page as if that were all.
     pub(super) has_end: bool,
     /// Whether it links to a next page.
     pub(super) has_next: bool,
@@ -37,7 +37,7 @@ pub(super) fn links(base: &Url, page: &[u8]) -> Links {
         has_next: false,
     };
     let mut emitter = DefaultEmitter::default();
-    // What is in a script is not a tag.
+    // The text of a script has no tags.
     emitter.naively_switch_states(true);
     let (mut has_base, mut is_heading) = (false, false);
     for Ok(token) in Tokenizer::new_with_emitter(page, emitter) {

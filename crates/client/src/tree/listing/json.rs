@@ -123,7 +123,7 @@ impl JsonEntry {
             (None, None) if self.name.0.is_empty() => return None,
             (None, None) => format!("./{}", encode_segment(&self.name.0)),
         };
-        // What is said of a link may be about the link or about what it leads to.
+        // The properties of a link may be its own or those of its target.
         if self.is_symlink || path_type.starts_with("Symlink") {
             return Some(Entry { link, is_folder, facts: EntryFacts::default() });
         }

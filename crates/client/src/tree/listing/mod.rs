@@ -255,7 +255,7 @@ impl<'b> LinkCollector<'b> {
         match (url.query(), is_folder) {
             // dufs links to each folder's page without a script.
             (Some(_), true) => url.set_query(None),
-            // The same file in another form, or another order: what is meant has no query.
+            // The same file in another form, or another order: the plain entry has no query.
             (Some(query), false) => {
                 let is_variant = is_order(query);
                 self.variants.extend(is_variant.then_some((path, false)));

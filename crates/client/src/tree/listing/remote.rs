@@ -37,8 +37,8 @@ type RemoteFound<'a, T> = Result<(T, Option<Connection<'a>>), ClientError>;
 
 impl RemoteFolders {
     /// Requests the listing of a folder into which files are sent next; its URL ends in `/`.
-    /// Returns whether the server has the folder. What has no listing is asked for by
-    /// [`has`](Self::has).
+    /// Returns whether the server has the folder. Files in a folder without a listing are looked up
+    /// by [`has`](Self::has).
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ impl ClockOffset {
         Self(date.and_then(|date| seconds(date)?.checked_add(age?)?.checked_sub(seconds(now)?)))
     }
 
-    /// Checks whether what the server has is what is here.
+    /// Checks whether the file of the server is the one that is here.
     fn is_same(self, theirs: &EntryFacts, ours: &Metadata) -> bool {
         let Some(Timespec { tv_sec: modified, .. }) = theirs.modified else { return false };
         // Times are kept to the second, and that of the answer is rounded.

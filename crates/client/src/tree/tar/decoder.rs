@@ -13,7 +13,7 @@ use super::pax::PaxHeader;
 /// A member, whose contents follow its header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TarMember {
-    /// Its path, as the archive has it.
+    /// Its path in the archive.
     pub path: Vec<u8>,
     /// Its kind.
     pub kind: MemberKind,
@@ -182,7 +182,8 @@ fn member(header: &Header, extended: PaxHeader, size: u64) -> Result<TarMember, 
     let has_contents = match kind {
         MemberKind::File => true,
         MemberKind::Folder | MemberKind::Symlink(_) | MemberKind::HardLink(_) => false,
-        // POSIX: what is not known is to be treated as a file. Devices and pipes are known.
+        // POSIX: members of unknown kinds are to be treated as files. Devices and pipes are known
+        // kinds.
         MemberKind::Other(letter) => !matches!(letter, b'3' | b'4' | b'6'),
     };
     let size = if has_contents { extended.size.unwrap_or(size) } else { 0 };

@@ -1,4 +1,4 @@
-//! The records of PAX headers, which say what a block of tar has no room for.
+//! The records of PAX headers, for values that do not fit into a block of tar.
 
 use rustix::fs::Timespec;
 
