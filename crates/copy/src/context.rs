@@ -169,8 +169,8 @@ impl<'a> CopyContext<'a> {
         is_over
     }
 
-    /// Returns whether something was not begun, or failed because everything would, and the caller
-    /// does not remove what is there of it.
+    /// Returns whether some entry was not begun, or failed because all of them would, and the
+    /// caller does not remove its unfinished copy.
     fn is_cut_short(&self) -> bool {
         let is_over = self.skipped.load(Ordering::Relaxed) || self.is_over.load(Ordering::Relaxed);
         is_over && !self.settings.stop_early
@@ -186,12 +186,12 @@ impl<'a> CopyContext<'a> {
         self.remembers.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the backups of what is replaced in a folder; nothing is in one that is new.
+    /// Returns the backups of entries that are replaced in a folder; none if the folder is new.
     pub(crate) fn backups_in(&self, folder: &DirPair) -> Option<&Backups<'_>> {
         self.settings.backups.as_ref().filter(|_| folder.origin != DirOrigin::Fresh)
     }
 
-    /// Returns what was remembered of all copies, if it is.
+    /// Returns the remembered copies, if copies are remembered.
     pub(crate) fn remembered(&self) -> Option<&Mutex<MadeFiles>> {
         self.remembers.load(Ordering::Relaxed).then_some(&self.remembered)
     }
@@ -207,7 +207,7 @@ impl<'a> CopyContext<'a> {
         self.observer.may_replace(&path).at("asking about", || path)
     }
 
-    /// Remembers a source that is a folder, if what its target has besides is removed.
+    /// Remembers a source that is a folder, if other entries of its target are to be removed.
     pub(crate) fn enters(&self, source: FileId) {
         if self.settings.delete {
             lock(&self.entered).push(source);
@@ -236,8 +236,8 @@ impl<'a> CopyContext<'a> {
         self.remembered().map(lock).is_some_and(|it| it.has(stat))
     }
 
-    /// Records what could not be copied. The rest goes on, unless all of it would fail in the same
-    /// way.
+    /// Records an entry that could not be copied. The copy goes on, unless all of the rest would
+    /// fail in the same way.
     pub(crate) fn problem(&self, failure: CopyError) {
         let sole_folder = self.sole_folder.get().and_then(Option::as_ref);
         let folder = sole_folder.or_else(|| self.target.get().map(|top| &top.target));
@@ -390,8 +390,7 @@ impl<'a> CopyContext<'a> {
         }
     }
 
-    /// Merges a folder that is done into another one, if another process has taken its name
-    /// meanwhile.
+    /// Merges a complete folder into another one if another process has taken its name.
     fn merge_into_target(&self, folder: &DirPair) {
         self.name_hidden(folder, |parent, hidden| {
             let mut problems = Vec::new();
@@ -403,8 +402,8 @@ impl<'a> CopyContext<'a> {
         });
     }
 
-    /// Moves what is in a hidden folder to where its name was taken. Why something there stays
-    /// although it was to be replaced is in `problems`.
+    /// Moves the contents of a hidden folder into the one that has taken its name. `problems` has
+    /// the reasons why entries there stay although they were to be replaced.
     fn merge_into(
         &self,
         folder: &DirPair,

@@ -22,7 +22,7 @@ pub enum CopyError {
     /// The caller asked the copy to stop before everything was copied.
     #[error("cancelled before everything was copied")]
     Cancelled,
-    /// A copy was read again and is not what its original is.
+    /// A copy was read again and differs from its original.
     #[error("comparing {} with its copy {}: byte {at} differs", .from.display(), .to.display())]
     Differs {
         /// The original.
@@ -32,8 +32,8 @@ pub enum CopyError {
         /// The offset of the first byte that differs.
         at: u64,
     },
-    /// A thread of the copy has panicked, which is a bug. What it was doing, and the folders that
-    /// it was in, may be left under hidden names.
+    /// A thread of the copy has panicked, which is a bug. Its unfinished entries, and the folders
+    /// above them, may be left under hidden names.
     #[error("a thread panicked, so the copy is incomplete")]
     Panicked,
     /// The system refused something about a file or folder.
@@ -80,7 +80,7 @@ impl CopyError {
             Some(Errno::ROFS) => {
                 fstatvfs(target).is_ok_and(|it| it.f_flag.contains(StatVfsMountFlags::RDONLY))
             }
-            // One folder may have a quota of its own, or take no more names.
+            // One folder may have a separate quota, or accept no further names.
             Some(Errno::NOSPC | Errno::DQUOT) if has_room(&target, self.ample()) => false,
             Some(Errno::NOSPC | Errno::DQUOT) => {
                 let above = path.parent().filter(|above| !above.as_os_str().is_empty());
@@ -166,7 +166,7 @@ pub enum CopyRefusal {
         /// The folder, which is left out.
         from: PathBuf,
     },
-    /// The copy would replace what the same call has copied before.
+    /// The copy would replace an entry that the same call has copied before.
     #[error("{} would replace {}, which this command has just created", .from.display(), .to.display())]
     JustMade {
         /// The original.
@@ -238,7 +238,7 @@ fn shown(path: &Path) -> String {
 
 /// Turns an error of the system into a [`CopyError`]; the path is made only if there is one.
 pub(crate) trait At<T> {
-    /// Adds the path, and `action`: what was being done with it.
+    /// Adds the path, and the `action` that failed on it.
     fn at<P: Into<PathBuf>>(self, action: impl Into<Action>, path: impl FnOnce() -> P)
     -> Result<T>;
 }

@@ -1,11 +1,11 @@
 //! Copies files and trees within one machine.
 //!
-//! [`copy`] copies what it is given to a target, as coreutils' `cp` would name it there, and
-//! [`copy_folder`] a folder that is open. Everything that is copied appears under its name when it
+//! [`copy`] copies its sources to a target, with the names that coreutils' `cp` would choose, and
+//! [`copy_folder`] copies an open folder. Everything that is copied appears under its name when it
 //! is whole: files are written without a name, and folders under a hidden one.
 //!
-//! The crate prints nothing, asks nothing and catches no signal: a [`CopyObserver`] does. What was
-//! done is a [`CopyOutcome`].
+//! The crate prints nothing, asks nothing and catches no signal: a [`CopyObserver`] does. The
+//! result is a [`CopyOutcome`].
 //!
 //! ```
 //! use std::sync::atomic::AtomicBool;
@@ -78,15 +78,15 @@ use worker::CopyWorker;
 ///
 /// # Errors
 ///
-/// If nothing can be copied because of what the paths mean. What fails later is in
+/// If nothing can be copied because of what the paths mean. Later failures are in
 /// [`CopyOutcome::problems`], and everything else is copied.
 ///
 /// # On failure
 ///
 /// After an error nothing was copied. After problems, or a copy that was cancelled, each file that
 /// has its name is whole, and each new folder that has its name has all files of its original but
-/// those that the problems name. What is not whole has a hidden name, which a later copy resumes or
-/// removes, and the folders above it do not have the times of their originals. Files that are
+/// those that the problems name. Incomplete entries have hidden names, which a later copy resumes
+/// or removes, and the folders above it do not have the times of their originals. Files that are
 /// written in place ([`CopyOptions::in_place`]) may be a part.
 pub fn copy(
     options: &CopyOptions,
@@ -119,7 +119,7 @@ pub fn copy_folder(
     Ok(copy_plan(Settings::new(options), plan, observer, cancel))
 }
 
-/// Copies what is planned.
+/// Carries out the plan.
 fn copy_plan(
     settings: Settings<'_>,
     plan: CopyPlan,
@@ -184,8 +184,8 @@ fn copy_rounds(context: &CopyContext<'_>, mut plan: CopyPlan) -> CopyTotals {
     totals
 }
 
-/// Does all tasks with several threads, and tells the observer how far they are. Where no more
-/// threads are allowed, there are fewer; without any, this one does all.
+/// Runs all tasks on several threads, and reports the progress to the observer. If not all threads
+/// can be started, fewer run; if none can, this one does all tasks.
 fn work(context: &CopyContext<'_>, jobs: usize, totals: &mut CopyTotals) {
     thread::scope(|scope| {
         let start =
@@ -209,8 +209,8 @@ fn work(context: &CopyContext<'_>, jobs: usize, totals: &mut CopyTotals) {
     });
 }
 
-/// Returns the folder that the sources are put in, and records what is known before the first task.
-/// Nothing is made twice there if a file `is_alone`.
+/// Returns the folder that the sources are put in, and records the facts that are known before the
+/// first task. Nothing is made twice there if a file `is_alone`.
 fn begin(context: &CopyContext<'_>, plan: CopyPlan, is_alone: bool) -> Arc<DirPair> {
     let top = Arc::new(DirPair {
         source: plan.source,

@@ -12,13 +12,13 @@ use rustix::fs::FileType;
 ///
 /// All but [`progress`](Self::progress) are called by the threads that copy.
 pub trait CopyObserver: Sync {
-    /// Takes how far the copy is. It is called some ten times a second, by the thread that has
-    /// called [`copy`](crate::copy).
+    /// Receives the progress of the copy. It is called some ten times a second, by the thread that
+    /// has called [`copy`](crate::copy).
     fn progress(&self, progress: &CopyProgress) {
         let _ = progress;
     }
 
-    /// Takes what would be copied to where, in a dry run.
+    /// Receives an entry that a dry run would have copied, and its target.
     fn would_copy(&self, from: &Path, to: &Path) {
         let _ = (from, to);
     }
@@ -28,18 +28,18 @@ pub trait CopyObserver: Sync {
         false
     }
 
-    /// Takes what was copied or linked to where, and each folder that was made, before what is
-    /// in it. `backup` is the new name of what had the name before.
+    /// Receives an entry that was copied or linked, and its target; for a folder that was made,
+    /// before its contents. `backup` is the new name of the entry that had the name before.
     fn made(&self, from: &Path, to: &Path, backup: Option<&Path>) {
         let _ = (from, to, backup);
     }
 
-    /// Takes what was removed, or gives way to what is copied to its name.
+    /// Receives an entry that was removed, or gives way to a copy with its name.
     fn removed(&self, path: &Path, is_folder: bool) {
         let _ = (path, is_folder);
     }
 
-    /// Takes what would be removed, in a dry run.
+    /// Receives an entry that a dry run would have removed.
     fn would_remove(&self, path: &Path) {
         let _ = path;
     }
@@ -85,7 +85,7 @@ pub trait CopyObserver: Sync {
     ///
     /// # Errors
     ///
-    /// Returns the result of `open`, or `EINTR` if the copy was cancelled meanwhile.
+    /// Returns the result of `open`, or `EINTR` if the copy was cancelled before it returned.
     fn open(&self, open: OpenCall) -> io::Result<OwnedFd> {
         open()
     }

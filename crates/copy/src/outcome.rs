@@ -19,20 +19,21 @@ pub struct CopyOutcome {
     pub problem_count: usize,
     /// The first file that was written in place because it could not be replaced.
     pub in_place: Option<PathBuf>,
-    /// The first file that was copied again because it changed meanwhile.
+    /// The first file that was copied again because it changed during the copy.
     pub copied_again: Option<PathBuf>,
     /// The number of threads that copied.
     pub jobs: usize,
 }
 
-/// Counts of what was copied, and by which mechanisms. The names of the counts in JSON are stable.
+/// Counts of the copied entries and bytes, and of the mechanisms. The names of the counts in JSON
+/// are stable.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct CopyTotals {
     /// Files that were copied.
     pub files: u64,
-    /// The kinds of what was read for these, each once, unless folders were copied.
+    /// The kinds of the sources that were read for these, each once, unless folders were copied.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub source_kinds: Vec<Kind>,
     /// Folders that were walked.
@@ -65,7 +66,7 @@ pub struct CopyTotals {
     pub without_attributes: u64,
     /// Files that were written in place because they could not be replaced.
     pub in_place: u64,
-    /// Files that were copied twice because they changed meanwhile.
+    /// Files that were copied twice because they changed during the copy.
     pub copied_again: u64,
     /// Further names that were copied because they could not be linked.
     pub links_copied: u64,
@@ -92,13 +93,13 @@ pub struct BetweenSystems {
 }
 
 impl CopyTotals {
-    /// Counts what an earlier run has made, and stays.
+    /// Counts an entry of an earlier run that is kept.
     pub(crate) fn count_resumed(&mut self, stat: &Stat) {
         self.resumed += 1;
         self.resumed_bytes += u64::try_from(stat.st_size).unwrap_or(0);
     }
 
-    /// Notes the kind of what is read.
+    /// Notes the kind of a source that is read.
     pub(crate) fn count_source(&mut self, kind: Kind) {
         if !self.source_kinds.contains(&kind) {
             self.source_kinds.push(kind);

@@ -207,7 +207,7 @@ fn is_link(path: &Path) -> bool {
     fs::symlink_metadata(OsStr::from_bytes(&bytes[..end])).is_ok_and(|found| found.is_symlink())
 }
 
-/// Returns the properties of a source: those of a link itself if that is what is copied.
+/// Returns the properties of a source: those of a link itself if the link is copied.
 fn metadata(settings: &Settings<'_>, from: &Path) -> io::Result<fs::Metadata> {
     match settings.follow.follows_named() {
         true => fs::metadata(from),
@@ -215,8 +215,8 @@ fn metadata(settings: &Settings<'_>, from: &Path) -> io::Result<fs::Metadata> {
     }
 }
 
-/// Follows a target that is a link, if bytes are copied: what it leads to is replaced, as other
-/// programs do. A device or FIFO that is created takes the place of the link itself.
+/// Follows a target that is a link, if bytes are copied: the file that it leads to is replaced, as
+/// other programs do. A device or FIFO that is created takes the place of the link itself.
 fn followed(settings: &Settings<'_>, from: &Path, target: &Path) -> Result<PathBuf> {
     let is_link = fs::symlink_metadata(target).is_ok_and(|found| found.is_symlink());
     if settings.removes_existing() || settings.link.is_some() {
@@ -264,7 +264,7 @@ fn entry(
     }
     named_before.push(own);
     let round = match new_name.as_bytes() {
-        // What is in it may have the name of any other source.
+        // An entry of this source may have the name of any other source.
         b"." => plan.rounds.len(),
         _ => (named_before.len() - 1).max(plan.first_after_contents),
     };

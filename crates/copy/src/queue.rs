@@ -16,8 +16,9 @@ use underpass_engine::wait::{lock, unpoison};
 
 use crate::tree::link_table::MAX_WAITING;
 
-/// Returns a number of what a task keeps busy, such as the address of a folder; `None` if any
-/// number of such tasks can be done at a time. Nothing else may have it before the task is done.
+/// Returns a number for the object that a task keeps busy, such as the address of a folder; `None`
+/// if any number of such tasks can be done at a time. Until the task is done, no other task may use
+/// that object.
 type BusyKey<T> = fn(&T) -> Option<usize>;
 
 /// Tasks that wait, and those that are being done.
@@ -113,7 +114,7 @@ impl<T> WorkQueue<T> {
 }
 
 impl<T> QueueState<T> {
-    /// Takes the next task, and what it keeps busy.
+    /// Takes the next task, and the number of the object that it keeps busy.
     fn next(&mut self, busy_key: BusyKey<T>) -> Option<(T, Option<usize>)> {
         let below = choose(self.tasks.iter().rev().map(busy_key), &self.busy);
         let task = self.tasks.remove(self.tasks.len().checked_sub(below + 1)?)?;
@@ -127,9 +128,9 @@ impl<T> QueueState<T> {
     }
 }
 
-/// Returns how far below the top the next task is. `keys` are what the tasks keep busy, from the
-/// top down: the next task is the first one that keeps nothing busy that is busy already, or else
-/// the one at the top.
+/// Returns how far below the top the next task is. `keys` are the objects that the tasks keep busy,
+/// from the top down: the next task is the first one whose object is not busy already, or else the
+/// one at the top.
 fn choose(keys: impl Iterator<Item = Option<usize>>, busy: &[Option<usize>]) -> usize {
     let is_free = |key: Option<usize>| key.is_none() || !busy.contains(&key);
     keys.take(MAX_LOOK_AHEAD).position(is_free).unwrap_or(0)

@@ -42,7 +42,7 @@ pub(crate) struct FileModes {
 }
 
 impl FileModes {
-    /// Returns the modes of a copy of what has these properties, in a folder that hands on
+    /// Returns the modes of the copy of an entry with these properties, in a folder that hands on
     /// `inherited`.
     pub(crate) fn new(
         settings: &Settings<'_>,
@@ -68,7 +68,7 @@ impl FileModes {
         Self { first, mode, without_acl, is_foreign, is_other }
     }
 
-    /// Takes account of what a file has that was just made in a folder: another owner where the
+    /// Takes account of the properties that a new file got in a folder: another owner where the
     /// file system chooses it, as with the mount option `grpid`, or another mode if it is a part.
     pub(crate) fn of_made(
         mut self,
@@ -97,7 +97,7 @@ impl FileModes {
         // The owner has to go on with a part.
         let first = self.first | 0o600;
         if mode & !first != 0 {
-            // What cannot be set now cannot be set in the end either.
+            // A mode that cannot be set now cannot be set in the end either.
             let _ = fchmod(made, Mode::from_raw_mode(mode & first));
         }
         Ok(self)
@@ -129,8 +129,8 @@ impl MissingAttrs {
     }
 }
 
-/// Gives a copy the attributes of its original. `inherited` is what a new file has from its folder;
-/// `None` for a file that was there before, which keeps its mode.
+/// Gives a copy the attributes of its original. `inherited` are the attributes that a new file has
+/// from its folder; `None` for a file that was there before, which keeps its mode.
 pub(crate) fn keep(
     settings: &Settings<'_>,
     ends: (BorrowedFd<'_>, BorrowedFd<'_>),
@@ -154,7 +154,7 @@ pub(crate) fn keep(
         mode &= 0o1777;
     }
     if preserve.keeps_mode() && inherited.is_none_or(|inherited| inherited.acl) {
-        // What it got from the folder, or had; most often nothing else is to be there.
+        // The ACL that it got from the folder, or had before; most originals have none.
         let _ = fremovexattr(to, c"system.posix_acl_access");
     }
     if preserve.keeps_attributes() {
@@ -181,7 +181,7 @@ pub(crate) fn keep(
     missing
 }
 
-/// Does the same as [`keep`] for what cannot be opened: links, devices, FIFOs and sockets.
+/// Does the same as [`keep`] for entries that cannot be opened: links, devices, FIFOs and sockets.
 pub(crate) fn keep_by_name(
     settings: &Settings<'_>,
     from: BorrowedFd<'_>,
@@ -206,7 +206,7 @@ pub(crate) fn keep_by_name(
     let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
     let keeps_mode = preserve.keeps_mode() && !is_link;
     if keeps_mode {
-        // What it got from the folder.
+        // The ACL that it got from the folder.
         let _ = lremovexattr(&new_path, c"system.posix_acl_access");
     }
     if preserve.keeps_attributes() {
@@ -227,7 +227,7 @@ pub(crate) fn keep_by_name(
     missing
 }
 
-/// Sets the mode of what cannot be opened, and never that of what a link leads to.
+/// Sets the mode of an entry that cannot be opened, and never that of the target of a link.
 fn set_mode_of(folder: BorrowedFd<'_>, name: &CStr, mode: u32) -> Result<(), Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let found = openat(folder, name, flags, Mode::empty())?;
@@ -285,7 +285,7 @@ pub(crate) fn finish_folder(
         mode = without_acl & (0o1000 | allowed) | if inherited.group { 0o2000 } else { 0 };
     }
     if !is_whole {
-        // A later run has to make what is missing.
+        // A later run has to make the missing entries.
         mode |= 0o700;
     }
     if is_new || preserve.keeps_mode() || settings.resume {
@@ -325,7 +325,8 @@ fn give_owner(
 struct AttrCopy {
     /// Whether the copy has all of them.
     is_complete: bool,
-    /// Whether the copy may lack an ACL, so that its group must not get what the mask allows.
+    /// Whether the copy may lack an ACL, so that its group must not get the permissions of the
+    /// mask.
     lacks_acl: bool,
     /// Whether the copy was made writable for them, and its mode has to be set again.
     was_opened: bool,
@@ -335,7 +336,7 @@ struct AttrCopy {
 enum AttrEnds<'a> {
     /// Two open files, and the mode that the copy is to have in the end.
     Open { from: BorrowedFd<'a>, to: BorrowedFd<'a>, mode: u32 },
-    /// Paths to what cannot be opened. Links are not followed.
+    /// Paths to entries that cannot be opened. Links are not followed.
     Named { from: &'a Path, to: &'a Path },
 }
 
@@ -388,7 +389,7 @@ fn copy_attributes(
         Ok(names) => names,
         // No attributes on this file system, or none for us: then there are none to be kept.
         Err(Errno::OPNOTSUPP | Errno::ACCESS | Errno::PERM) => return copied,
-        // Without /proc those of what cannot be opened are out of reach.
+        // Without /proc the attributes of entries that cannot be opened are out of reach.
         Err(Errno::NOENT) if !Path::new("/proc/self/fd").exists() => return copied,
         Err(errno) => {
             missing.record("reading the attributes for", Err::<(), _>(errno));
@@ -410,7 +411,7 @@ fn copy_attributes(
         };
         let (was_opened, outcome) = match read(&mut short, &mut long, |value| ends.get(name, value))
         {
-            // It was removed meanwhile.
+            // It was removed since the attributes were listed.
             Err(Errno::NODATA) => continue,
             Ok(value) => set_again(value),
             Err(errno) => (false, Err(errno)),

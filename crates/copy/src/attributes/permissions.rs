@@ -10,7 +10,7 @@ pub use underpass_engine::atomic_file::without_acl;
 
 use crate::attributes::inherited::default_acl;
 
-/// Does the same as [`without_acl`] for what cannot be opened: devices, FIFOs and sockets.
+/// Does the same as [`without_acl`] for entries that cannot be opened: devices, FIFOs and sockets.
 pub(crate) fn without_acl_by_name(folder: BorrowedFd<'_>, name: &CStr, mode: u32) -> u32 {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(folder, name, flags, Mode::empty()) {

@@ -1,4 +1,4 @@
-//! Finds out whether what an earlier run has made has the attributes of its original.
+//! Finds out whether a copy of an earlier run has the attributes of its original.
 
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;

@@ -120,7 +120,8 @@ impl<'a> DestFile<'a> {
             opened => opened,
         };
         let open = || match existing {
-            // What has the name meanwhile may be the copy of another name in another case.
+            // An entry that has taken the name may be the copy of another name that differs in
+            // case.
             Existing::Keep => open_as(OFlags::CREATE | OFlags::EXCL),
             // In a folder like /tmp, O_CREAT is refused for a file of another user
             // (protected_regular in proc_sys_fs(5)).
@@ -130,7 +131,7 @@ impl<'a> DestFile<'a> {
             },
         };
         let file = match open() {
-            // What cannot be written to can perhaps be removed, as coreutils does.
+            // A file that cannot be written to can perhaps be removed, as coreutils does.
             Err(Errno::ACCESS | Errno::TXTBSY | Errno::PERM) if force => {
                 unlinkat(&folder.target, name, AtFlags::empty())?;
                 open()
@@ -181,7 +182,8 @@ impl<'a> DestFile<'a> {
         }
     }
 
-    /// Gives a complete file its name in a folder, and returns that of the backup of what had it.
+    /// Gives a complete file its name in a folder, and returns the name of the backup of the entry
+    /// that had it.
     pub(crate) fn commit(
         self,
         folder: &DirPair,

@@ -1,4 +1,4 @@
-//! Folders and files as they are opened, and names of file systems.
+//! Opens folders and files, and names file systems.
 
 pub(crate) mod dest_file;
 pub(crate) mod file_system;

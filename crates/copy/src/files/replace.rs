@@ -15,13 +15,13 @@ use underpass_engine::{FileId, atomic_file};
 use crate::options::backup::{Backup, BackupControl, number, numbered};
 use crate::tree::hidden_names::{self, MAX_ATTEMPTS};
 
-/// The backups of one copy. None takes the name of what the copy has made: a source may be called
-/// as the backup of another one would be.
+/// The backups of one copy. None takes the name of an entry that the copy has made: a source may
+/// have the name that another one's backup would get.
 #[derive(Debug)]
 pub(crate) struct Backups<'a> {
     how: &'a Backup,
-    /// Each copy, and each backup. Held while something gets its name, so that no
-    /// other thread makes the backup's meanwhile.
+    /// Each copy, and each backup. Held while something gets its name, so that no other thread
+    /// takes the name of the backup first.
     named: Mutex<HashSet<FileId>>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Naming<'b> {
 }
 
 impl Naming<'_> {
-    /// Remembers what has this name now.
+    /// Remembers the entry that has this name now.
     pub(crate) fn add(&mut self, folder: BorrowedFd<'_>, name: &CStr, backup: Option<&CStr>) {
         for name in [Some(name), backup].into_iter().flatten() {
             self.named.extend(look(folder, name).as_ref().map(FileId::of));
@@ -54,8 +54,8 @@ impl Naming<'_> {
     }
 }
 
-/// Makes something under the name `name`, which with `is_new` nothing has. Otherwise what has it
-/// gives way as to [`replace`].
+/// Makes an entry with the name `name`, which is free if `is_new`. Otherwise the entry that has it
+/// gives way as in [`replace`].
 ///
 /// # Errors
 ///
@@ -78,8 +78,8 @@ pub(crate) fn place<T>(
     Ok((made, None))
 }
 
-/// Makes something under a hidden name, and gives it the name `name` in place of what has that.
-/// Returns what `make` did and the name of the backup.
+/// Makes an entry under a hidden name, and gives it the name `name` in place of the entry that has
+/// that. Returns the result of `make` and the name of the backup.
 ///
 /// # Errors
 ///
@@ -113,8 +113,8 @@ pub(crate) fn replace<T>(
     Err(Errno::BUSY)
 }
 
-/// Gives what has the name `hidden` the name `name`, and what had that a backup name, which is
-/// returned; `None` if nothing had it any more.
+/// Renames `hidden` to `name`, and the entry that had that name to a backup name, which is
+/// returned; `None` if no entry had it any more.
 ///
 /// # Errors
 ///
@@ -122,7 +122,7 @@ pub(crate) fn replace<T>(
 ///
 /// # On failure
 ///
-/// `name` is what it was, `hidden` stays, and a simple backup of an earlier copy may be gone.
+/// `name` is unchanged, `hidden` stays, and a simple backup of an earlier copy may be gone.
 pub(crate) fn rename_over(
     folder: BorrowedFd<'_>,
     hidden: &CStr,
@@ -153,7 +153,7 @@ fn back_up(
                     .map(|()| Some(kept.name));
             }
             Err(Errno::EXIST) if kept.is_numbered => {}
-            // It was removed meanwhile: nothing is lost.
+            // It has been removed: nothing is lost.
             Err(Errno::NOENT) => return renameat(folder, hidden, folder, name).map(|()| None),
             Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
                 match exchange(folder, hidden, name, &kept) {

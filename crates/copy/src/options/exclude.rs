@@ -1,4 +1,4 @@
-//! Patterns of what is left out.
+//! Patterns of entries that are left out.
 
 use std::ffi::OsStr;
 use std::fmt;

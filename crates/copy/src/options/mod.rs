@@ -120,10 +120,10 @@ pub struct CopyOptions {
     pub stop_early: bool,
     /// Makes links to the originals instead of copies.
     pub link: Option<LinkKind>,
-    /// Keeps what is replaced under another name.
+    /// Keeps replaced entries under other names.
     pub backup: Option<Backup>,
-    /// Replaces what has the name of a copy whatever it is: links themselves, files that are not
-    /// writable, devices, FIFOs and sockets; but no folders.
+    /// Replaces any entry with the name of a copy: links themselves, files that are not writable,
+    /// devices, FIFOs and sockets; but no folders.
     pub remove_destination: bool,
     /// Removes from targets that are folders what their sources do not have, once everything is
     /// copied; nothing if anything failed.
@@ -208,7 +208,7 @@ impl CopyOptions {
         }
     }
 
-    /// Returns whether what has the name of a copy is put aside or removed, whatever it is.
+    /// Returns whether any entry with the name of a copy is put aside or removed.
     pub(crate) fn removes_existing(&self) -> bool {
         self.remove_destination || self.backup.is_some()
     }

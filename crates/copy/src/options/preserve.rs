@@ -90,7 +90,7 @@ impl Preserve {
     }
 }
 
-/// The attribute that marks what has a hidden name of this program. It is never copied.
+/// The attribute that marks entries with a hidden name of this program. It is never copied.
 pub(crate) const HIDDEN_MARK: &CStr = c"user.underpass.hidden";
 
 impl Default for Preserve {

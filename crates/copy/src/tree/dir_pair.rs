@@ -1,4 +1,4 @@
-//! A folder that is being copied: source, target, and what is still to be done in it.
+//! A folder that is being copied: source, target, and the number of its unfinished entries.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr};
@@ -33,8 +33,8 @@ pub(crate) struct DirPair {
     /// Mode, owner and times of the source; `None` if the copy is not to get them.
     pub(crate) stat: Option<Stat>,
     pub(crate) origin: DirOrigin,
-    /// Whether everything in it was written in this mount epoch, so that size and time show what is
-    /// whole.
+    /// Whether everything in it was written in this mount epoch, so that size and time show which
+    /// files are whole.
     pub(crate) is_trusted: bool,
     /// Whether no other user may enter a folder above its target, or the target itself.
     pub(crate) is_closed: bool,
@@ -59,8 +59,8 @@ pub(crate) struct MadeFiles {
     /// Each file with its name, or without one if whatever has any name would be
     /// replaced.
     files: HashMap<FileId, Option<CString>>,
-    /// The names in a folder that ignores case, by their folded form: what the kernel remembers of
-    /// a name may be older than the file that has it.
+    /// The names in a folder that ignores case, by their folded form: the kernel's memory of a name
+    /// may be older than the file that has it.
     names: HashMap<Vec<u8>, CString>,
     /// Whether names lead to one file whatever their case; `None` until one with letters was made.
     ignores_case: Option<bool>,
@@ -93,7 +93,7 @@ impl MadeFiles {
         self.ignores_case != Some(false)
     }
 
-    /// Returns whether what is found under this name in a folder was made under another one, which
+    /// Returns whether the entry under this name in a folder was made under another name, which
     /// still leads to it: once another process has replaced a file, the number of its inode is used
     /// again.
     pub(crate) fn contains(&self, folder: &OwnedFd, name: &CStr, there: &Stat) -> bool {
@@ -113,8 +113,8 @@ impl MadeFiles {
     }
 }
 
-/// Returns whether two names lead to one file. Both are opened, so that no number is used again
-/// meanwhile.
+/// Returns whether two names lead to one file. Both are open during the comparison, so that no
+/// inode number is used again.
 fn is_one_file(folder: &OwnedFd, one: &CStr, other: &CStr) -> bool {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = |name| openat(folder, name, flags, Mode::empty());
@@ -135,7 +135,7 @@ pub(crate) enum DirOrigin {
 }
 
 impl DirOrigin {
-    /// Returns the empty set of what is made in it.
+    /// Returns the empty set of the entries made in it.
     pub(crate) fn nothing_made(self) -> Option<Mutex<MadeFiles>> {
         (self != Self::Fresh).then(Mutex::default)
     }
@@ -177,7 +177,7 @@ impl DirPair {
             names.push(chain.source.to_bytes());
             chain = parent;
         }
-        // The last is the name of what was named itself.
+        // The last is the name of the source itself.
         if names.len() > 1 {
             names.pop();
         }

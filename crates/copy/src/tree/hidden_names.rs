@@ -1,10 +1,10 @@
 //! Hidden names, which files and folders have until they are whole.
 //!
-//! Every user can make such names, and a source may have entries with them. So what a killed
-//! process has left is known by a mark: an attribute with its hidden name and its inode number,
-//! which a copy of it does not share. It counts only on what no other user may write to, and so
-//! could have marked. A run also remembers the hidden names that it uses, so that no entry is
-//! copied to one of them.
+//! Every user can make such names, and a source may have entries with them. So leftovers of a
+//! killed process are known by a mark: an attribute with its hidden name and its inode number,
+//! which a copy of it does not share. It counts only on entries to which no other user may write,
+//! who could have marked them. A run also remembers the hidden names that it uses, so that no entry
+//! is copied to one of them.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr};
@@ -29,8 +29,8 @@ use crate::files::file_system::{self, BTRFS};
 use crate::options::preserve::HIDDEN_MARK;
 use crate::tree::dir_pair::DirPair;
 
-/// Returns the hidden name of what is to become `name`. The same number gives the same name, so
-/// that a later run finds what an earlier one has left.
+/// Returns the hidden name of an entry that is to become `name`. The same number gives the same
+/// name, so that a later run finds the leftovers of an earlier one.
 pub(crate) fn hidden(name: &CStr, number: Option<u32>) -> CString {
     let hidden = hidden_name(OsStr::from_bytes(name.to_bytes()), number);
     // A name has no zero byte in it, and none was added.
@@ -39,8 +39,8 @@ pub(crate) fn hidden(name: &CStr, number: Option<u32>) -> CString {
 
 /// Calls `make` with hidden names of a folder until one is free. Their numbers show that they were
 /// made there, as those of an [`AtomicFile`](atomic_file::AtomicFile) do. An `AtomicFile` begins
-/// with the first number and removes what has no lock, and a link cannot be locked: so these names
-/// have later numbers.
+/// with the first number and removes entries without a lock, and a link cannot be locked: so these
+/// names have later numbers.
 ///
 /// # Errors
 ///
@@ -61,7 +61,7 @@ pub(crate) fn claim<T>(
     Err(Errno::BUSY)
 }
 
-/// What is added to the first number of a folder for anything but an `AtomicFile`. All of these
+/// The offsets from the first number of a folder for anything but an `AtomicFile`. All of these
 /// numbers are among those that [`number_of`](atomic_file::number_of) tells of.
 const LINKS: Range<u32> = 500..1000;
 
@@ -114,7 +114,7 @@ pub(crate) fn is_hidden(name: &CStr) -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct HiddenNamesInUse(Mutex<HashMap<(FileId, CString), NameUse>>);
 
-/// What a run uses a hidden name for.
+/// The use of a hidden name by a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NameUse {
     /// For something that is not whole yet.
@@ -151,9 +151,9 @@ impl HiddenNamesInUse {
     }
 }
 
-/// Marks what was made under a hidden name, so that a later run knows it again.
+/// Marks an entry that was made under a hidden name, so that a later run knows it again.
 pub(crate) fn mark(file: impl AsFd, hidden: &CStr) {
-    // What cannot be marked is no leftover later, unless there are no attributes at all.
+    // An entry without a mark is no leftover later, unless there are no attributes at all.
     if let Ok(value) = fstat(&file).map(|stat| mark_of(&stat, hidden)) {
         let _ = fsetxattr(&file, HIDDEN_MARK, &value, XattrFlags::empty());
     }
@@ -164,9 +164,9 @@ pub(crate) fn unmark(file: impl AsFd) {
     let _ = fremovexattr(file, HIDDEN_MARK);
 }
 
-/// Returns whether what has a hidden name in a folder was made under this name, and was not renamed
-/// or changed by another user. Where there are no attributes, the folder must be one in which no
-/// other user may rename it.
+/// Returns whether an entry with a hidden name was made under this name, and was not renamed or
+/// changed by another user. Where there are no attributes, the folder must be one in which no other
+/// user may rename it.
 pub(crate) fn is_marked(file: impl AsFd, folder: &OwnedFd, hidden: &CStr) -> bool {
     has_mark(file, hidden).unwrap_or_else(|| is_private(folder))
 }
@@ -198,7 +198,7 @@ fn is_private(folder: &OwnedFd) -> bool {
         .is_ok_and(|stat| [0, geteuid().as_raw()].contains(&stat.st_uid) && !others(stat.st_mode))
 }
 
-/// Returns whether a folder is of this user, and no other user may change what is in it.
+/// Returns whether a folder is of this user, and no other user may change its entries.
 pub(crate) fn is_own_folder(folder: &OwnedFd) -> bool {
     fstat(folder).is_ok_and(|stat| stat.st_mode & WRITABLE_BY_OTHERS == 0)
         && atomic_file::is_ours(folder, folder) == Ok(true)

@@ -1,10 +1,10 @@
-//! Files with several names: which of them is copied, and where the others link to.
+//! Files with several names: one of them is copied, and the other ones are linked to that copy.
 //!
 //! Only files with more than one name are in the table, and only until all of their names were
 //! found. Where symbolic links are followed, each of which is one more name, all files are in it to
-//! the end. The first name that is found is copied; names that are found meanwhile wait in the
-//! table. A thread waits for the copy only where too many of them wait, as each keeps its folder
-//! open.
+//! the end. The first name that is found is copied; names that are found before the copy is
+//! complete wait in the table. A thread waits for the copy only where too many of them wait, as
+//! each keeps its folder open.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -212,7 +212,7 @@ impl CopyLocation {
     }
 
     /// Gives the copy one more name, which with `is_new` no other file has, and returns that of the
-    /// backup of what had it; `None` if the copy has that name already.
+    /// backup of the entry that had it; `None` if the copy has that name already.
     pub(crate) fn link(
         &self,
         folder: &DirPair,

@@ -7,8 +7,8 @@
 //! It contains the mount epoch in which everything in the folder was written. It is written to an
 //! empty folder only, and never renewed: a run in another one may not come to all files.
 //!
-//! Every user can make such a file. It counts only if it is of this user alone, and what it says
-//! only in a folder of this user that no other user may write to.
+//! Every user can make such a file. It counts only if it is of this user alone, and its text only
+//! in a folder of this user that no other user may write to.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -74,7 +74,7 @@ pub(crate) fn is_empty(folder: &OwnedFd) -> bool {
 /// a copy.
 pub(crate) fn remove(target: &OwnedFd, source: &OwnedFd, original: Option<&Stat>) {
     let Some(name) = name(source).filter(|name| open(target, name).is_some()) else { return };
-    // What cannot be removed now is removed by the next command.
+    // A marker that cannot be removed now is removed by the next command.
     if unlinkat(target, &name, AtFlags::empty()) == Err(Errno::ACCESS)
         && let Ok(stat) = fstat(target)
     {

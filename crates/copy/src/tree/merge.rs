@@ -1,5 +1,5 @@
-//! Ends hidden folders: one whose name was taken meanwhile is merged into the folder that has it,
-//! and one that a dead process has left is removed.
+//! Ends hidden folders: one whose name another process has taken is merged into the folder that has
+//! it, and one that a dead process has left is removed.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,7 +22,7 @@ use crate::tree::hidden_names::HiddenNamesInUse;
 use crate::tree::same_file::{is_copy, is_kept};
 use crate::tree::{hidden_names, marker};
 
-/// Two folders that are merged, and what is still to be moved from one to the other.
+/// Two folders that are merged, and the names still to be moved from one to the other.
 struct MergeLevel {
     from: OwnedFd,
     to: OwnedFd,
@@ -143,13 +143,13 @@ fn replace_in(
     }
 }
 
-/// Removes what dead processes have left in a folder under hidden names of what is whole there by
-/// now. `is_copied` tells whether a name was copied by this command.
+/// Removes hidden leftovers of dead processes from a folder in which their final files are complete
+/// by now. `is_copied` tells whether a name was copied by this command.
 ///
-/// A live process locks what it uses, and makes links again, which cannot be locked. Special files,
-/// what belongs neither to this user nor to the owner of the copy, files with a second name that is
-/// not the one meant, what has neither a mark nor the number of this folder, and what is an entry
-/// of the source stay.
+/// A live process locks the entries that it uses, and makes links again, which cannot be locked.
+/// These stay: special files, entries that belong neither to this user nor to the owner of the
+/// copy, files with a second name that is not the one meant, entries with neither a mark nor the
+/// number of this folder, and entries of the source.
 pub(crate) fn sweep(
     settings: &Settings<'_>,
     names: &HiddenNamesInUse,
@@ -160,7 +160,7 @@ pub(crate) fn sweep(
         return;
     }
     let target = &folder.target;
-    // What cannot be listed stays, which does no harm.
+    // A folder that cannot be listed stays, which does no harm.
     let Ok(found) = atomic_file::names(target) else { return };
     for hidden in found {
         let Some(name) = meant(&hidden) else { continue };
@@ -174,8 +174,8 @@ pub(crate) fn sweep(
     }
 }
 
-/// Removes from a hidden folder that a dead process has left whatever may be no whole copy of an
-/// entry of `source`, and returns what the folder is then. Without `--resume` nothing is kept.
+/// Removes from a hidden folder of a dead process everything that may not be a whole copy of an
+/// entry of `source`, and returns the state of the folder. Without `--resume` nothing is kept.
 ///
 /// # Errors
 ///
@@ -195,7 +195,8 @@ pub(crate) fn prune(
     Ok(if settings.resume { DirOrigin::Adopted } else { DirOrigin::Fresh })
 }
 
-/// Returns whether an entry of a hidden folder is a whole copy, or what a later run goes on with.
+/// Returns whether an entry of a hidden folder is a whole copy, or a part with which a later run
+/// can go on.
 fn may_stay(
     settings: &Settings<'_>,
     source: &OwnedFd,
@@ -219,7 +220,7 @@ fn may_stay(
     })
 }
 
-/// What is kept from other processes for as long as this lives.
+/// A leftover that no other process can use for as long as this lives.
 pub(crate) enum Leftover {
     /// It is locked until the descriptor is closed.
     Locked { _file: OwnedFd },
@@ -227,8 +228,8 @@ pub(crate) enum Leftover {
     Unlockable,
 }
 
-/// Locks what a dead process may have left under a hidden name; `None` if another process uses it,
-/// or that cannot be found out.
+/// Locks the possible leftover of a dead process with a hidden name; `None` if another process uses
+/// it, or that cannot be found out.
 pub(crate) fn lock_leftover(folder: &OwnedFd, hidden: &CStr) -> Option<Leftover> {
     let stat = statat(folder, hidden, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     if !is_folder(&stat) && !is_file(&stat) {
@@ -256,8 +257,8 @@ pub(crate) fn is_left_folder(
     })
 }
 
-/// Removes what a dead process of this user has left under a hidden name, if that has its mark.
-/// Returns whether the name can be used: `false` if a process uses it.
+/// Removes a leftover of a dead process of this user with a hidden name, if it has the mark of that
+/// name. Returns whether the name can be used: `false` if a process uses it.
 pub(crate) fn clear_name(settings: &Settings<'_>, folder: &OwnedFd, name: &CStr) -> bool {
     let Ok(file) = openat(folder, name, LEFTOVER, Mode::empty()) else { return true };
     let Ok(stat) = fstat(&file) else { return true };
@@ -275,7 +276,7 @@ fn remove_any(folder: &OwnedFd, name: &CStr, stat: &Stat) -> Result<(), Errno> {
     }
 }
 
-/// Removes what has a hidden name instead of `name`, unless a process uses it.
+/// Removes an entry with a hidden name instead of `name`, unless a process uses it.
 fn remove(settings: &Settings<'_>, folder: &OwnedFd, hidden: &CStr, name: &CStr) {
     let look = |name: &CStr| statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
     let (Ok(stat), Ok(whole)) = (look(hidden), look(name)) else { return };
@@ -290,7 +291,7 @@ fn remove(settings: &Settings<'_>, folder: &OwnedFd, hidden: &CStr, name: &CStr)
         FileType::RegularFile if stat.st_nlink == 1 || is_same => {}
         FileType::Symlink => {
             if atomic_file::was_made_in(folder, OsStr::from_bytes(hidden.to_bytes())) {
-                // What cannot be removed stays, which does no harm.
+                // An entry that cannot be removed stays, which does no harm.
                 let _ = unlinkat(folder, hidden, AtFlags::empty());
             }
             return;
@@ -310,7 +311,7 @@ fn remove(settings: &Settings<'_>, folder: &OwnedFd, hidden: &CStr, name: &CStr)
     if !is_it || !is_left || !atomic_file::try_lock(&file, folder, hidden) {
         return;
     }
-    // It is locked meanwhile, so that no other process goes on with it.
+    // It is locked during the removal, so that no other process goes on with it.
     let _ = remove_any(folder, hidden, &stat);
 }
 

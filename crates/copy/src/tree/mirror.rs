@@ -26,8 +26,8 @@ use crate::tree::entry::SourceEntry;
 use crate::tree::marker;
 use crate::tree::merge::{self, Leftover};
 
-/// Removes what the sources `entries` do not have from their targets in `top`, and returns how many
-/// entries that were.
+/// Removes entries that the sources `entries` do not have from their targets in `top`, and returns
+/// the number of removed entries.
 pub(crate) fn mirror(context: &CopyContext<'_>, top: &DirPair, entries: &[SourceEntry]) -> u64 {
     let mut mirror = Mirror { context, deletes: false, removed: 0 };
     for deletes in [false, true] {
@@ -47,7 +47,7 @@ struct Mirror<'a, 'c> {
     removed: u64,
 }
 
-/// Names in sources, by what they lead to in the target.
+/// Names in sources, by the file that each leads to in the target.
 type OtherNames = BTreeMap<FileId, Vec<CString>>;
 
 /// Folders of sources, by their copies.
@@ -81,7 +81,7 @@ impl Mirror<'_, '_> {
             };
             let own = FileId::of(&fstat(&target).at("looking at", || to.as_path())?);
             self.refuse_around(top, entries, own, &to)?;
-            // Other sources are copied next to what is in this one.
+            // Other sources are copied next to the entries of this one.
             let is_beside = |it: &&SourceEntry| entry.target() == c"." && it.target() != c".";
             let named = entries.iter().filter(is_beside);
             let level = targets.entry(own).or_insert_with(|| TargetLevel {
@@ -255,7 +255,7 @@ impl Mirror<'_, '_> {
         }
     }
 
-    /// Looks for a name, or others that lead to the same, in all sources. Returns `None` if no
+    /// Looks for a name, or other names of the same entry, in all sources. Returns `None` if no
     /// source has it, or else those that are folders, opened, if their copy is one.
     fn found(
         &self,
@@ -294,8 +294,8 @@ impl Mirror<'_, '_> {
         Ok(is_there.then_some(folders))
     }
 
-    /// Removes something with everything in it, and returns whether it is gone: what is excluded
-    /// or not complete stays.
+    /// Removes something with everything in it, and returns whether it is gone: excluded and
+    /// incomplete entries stay.
     fn remove(
         &mut self,
         folder: &OwnedFd,
@@ -371,8 +371,8 @@ impl Mirror<'_, '_> {
     }
 }
 
-/// Keeps other processes from going on with what has this name; `None` if another copy still writes
-/// it.
+/// Keeps other processes from going on with the entry of this name; `None` if another copy still
+/// writes it.
 fn lock_unfinished(folder: &OwnedFd, name: &CStr) -> Option<Leftover> {
     if marker::is_name(name) {
         return None;

@@ -1,4 +1,4 @@
-//! The two trees of a copy: their folders and entries, the names and marks of what is not whole.
+//! The two trees of a copy: their folders and entries, and the names and marks of incomplete ones.
 
 pub(crate) mod dir_pair;
 pub(crate) mod entry;

@@ -74,7 +74,8 @@ pub(crate) fn open_named<T>(open: impl Fn() -> Result<T, Errno>) -> Result<T, Er
     open()
 }
 
-/// The number of attempts to open what is renamed meanwhile. Each folder above is renamed once.
+/// The number of attempts to open an entry that is being renamed. Each folder above is renamed
+/// once.
 const MAX_RENAMES: usize = 1000;
 
 impl Drop for PathChain {

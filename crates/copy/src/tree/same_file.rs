@@ -13,9 +13,9 @@ use crate::options::{CopyOptions, ExistingFiles};
 use crate::tree::dir_pair::DirPair;
 use crate::tree::entry::SourceEntry;
 
-/// Checks whether copying `entry` would destroy what it is copied from. `stat` is what would be
-/// copied, `there` what has the name in the target. They are one file if either the link or what it
-/// leads to is the target, and also if the target is a link that leads to the source.
+/// Checks whether copying `entry` would destroy its source. `stat` is the source, `there` the entry
+/// that has the name in the target. They are one file if either the link or its target is `there`,
+/// and also if `there` is a link that leads to the source.
 pub(crate) fn is_same(
     settings: &CopyOptions,
     folder: &DirPair,
@@ -54,7 +54,7 @@ pub(crate) fn is_same(
 fn is_same_name(folder: &DirPair, entry: &SourceEntry) -> bool {
     let source = Path::new(OsStr::from_bytes(entry.name.to_bytes()));
     let target = Path::new(OsStr::from_bytes(entry.target().to_bytes()));
-    // What cannot be known is taken for the same, which is an error and loses nothing.
+    // If that cannot be found out, they are taken for one, which is an error and loses nothing.
     let is_one_folder = match (
         statat(&folder.source, folder_of(source), AtFlags::empty()),
         fstat(&folder.target),
@@ -73,7 +73,8 @@ fn leads_through(folder: &DirPair, name: &CStr, link: &Stat) -> bool {
         let Ok(leads) = readlinkat(&folder.source, &path, Vec::new()) else { return false };
         let above = path.parent().unwrap_or(Path::new(""));
         path = above.join(OsStr::from_bytes(leads.to_bytes()));
-        // What cannot be reached, for its path is too long or it is missing, cannot be lost either.
+        // A file that cannot be reached, because its path is too long or it is missing, cannot be
+        // lost either.
         let found = statat(&folder.source, &path, AtFlags::SYMLINK_NOFOLLOW);
         let Ok(found) = found else { return false };
         if is_one(&found, link) {
@@ -92,8 +93,8 @@ pub(crate) fn is_copy(original: &Stat, copy: &Stat, folder: impl AsFd) -> bool {
         && kept_time(mtime(original), copy, folder) == mtime(copy)
 }
 
-/// Returns whether what has the name of an entry is such a copy of it. A link must also lead to the
-/// same path, and a device have the same number.
+/// Returns whether the file with the name of an entry is such a copy of it. A link must also lead
+/// to the same path, and a device have the same number.
 pub(crate) fn is_copy_of(
     folder: &DirPair,
     entry: &SourceEntry,
@@ -112,7 +113,7 @@ pub(crate) fn is_copy_of(
         }
 }
 
-/// Returns whether the options keep what is in `folder` in place of an original: with `--update`,
+/// Returns whether the options keep the entry in `folder` in place of an original: with `--update`,
 /// if the original is no newer, as far as times are kept there.
 pub(crate) fn is_kept(
     settings: &CopyOptions,

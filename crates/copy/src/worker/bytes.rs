@@ -111,7 +111,7 @@ impl CopyWorker<'_> {
         self.transfer(original, dest, source, at, None)
     }
 
-    /// Copies what is between the holes, from offset `done` on.
+    /// Copies the data between the holes, from offset `done` on.
     fn copy_data_ranges(
         &mut self,
         original: &Original<'_>,
@@ -132,7 +132,7 @@ impl CopyWorker<'_> {
         let mut first = None;
         for extent in data_ranges(original.file.as_fd(), done..original.len()) {
             let (at, len) = extent.at(Action::Reading, from)?;
-            // What is reserved for a new file is not allocated further ahead.
+            // The space of a new file is reserved, so the file system allocates nothing ahead.
             if !dest.is_new() && written > 0 {
                 leave_hole(dest, written, at - written);
             }
@@ -245,8 +245,8 @@ impl CopyWorker<'_> {
         CopyError::Transfer { from, to, source: error }
     }
 
-    /// Reads everything but holes, and writes what is not zero, which makes holes that the original
-    /// does not have.
+    /// Reads everything but holes, and writes only bytes that are not zero, which makes holes that
+    /// the original does not have.
     fn copy_without_zeros(&mut self, original: &Original<'_>, dest: &DestFile<'_>) -> Result<()> {
         let mut report = Report::default();
         let level = self.context.settings.integrity;
@@ -319,8 +319,8 @@ impl CopyWorker<'_> {
     }
 }
 
-/// Gives back what the file system has allocated beyond the last write, as XFS does in advance: it
-/// would stay allocated after the next write.
+/// Gives back the space that the file system has allocated beyond the last write, as XFS does in
+/// advance: it would stay allocated after the next write.
 fn leave_hole(dest: &DestFile<'_>, at: u64, len: u64) {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     // What stays allocated has zeros.

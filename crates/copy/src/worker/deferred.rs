@@ -42,7 +42,7 @@ impl CopyWorker<'_> {
             return Ok(());
         };
         let target = fstat(&folder.target).at("looking at", || folder.target_path(c""))?;
-        // It has its name already: what is in it may be a part of an earlier run.
+        // It has its name already: its entries may be parts of an earlier run.
         let origin = match folder.origin {
             DirOrigin::Fresh => DirOrigin::Adopted,
             origin => origin,

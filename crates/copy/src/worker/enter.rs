@@ -106,8 +106,8 @@ impl CopyWorker<'_> {
         defer
     }
 
-    /// Remembers what has to be there still when something is removed from the target: the sources,
-    /// and the file systems that are mounted in them.
+    /// Remembers the entries that must still exist when something is removed from the target: the
+    /// sources, and the file systems that are mounted in them.
     fn remember_source(&self, parent: &DirPair, entry: &SourceEntry, stat: &Stat) {
         if !self.context.settings.delete {
             return;
@@ -129,7 +129,7 @@ impl CopyWorker<'_> {
         }
     }
 
-    /// Makes or opens the target of a folder, which another process may make meanwhile.
+    /// Makes or opens the target of a folder, which another process may make at the same time.
     fn make(
         &self,
         parent: &DirPair,
@@ -170,7 +170,7 @@ impl CopyWorker<'_> {
                                 && (parent.is_closed || hidden_names::is_own_folder(&folder))
                         }
                     };
-                    // In what a killed run has left, everything is ours.
+                    // In a folder of a killed run, everything is ours.
                     let origin = parent.origin;
                     if origin == DirOrigin::Adopted {
                         // It gets its mode once more in the end.
@@ -217,8 +217,7 @@ impl CopyWorker<'_> {
         marker::set(folder, source, self.context.boot.as_deref(), always)
     }
 
-    /// Makes the target of a folder under a hidden name, or goes on with what a killed run has
-    /// left.
+    /// Makes the target of a folder under a hidden name, or goes on with that of a killed run.
     fn make_hidden(&self, parent: &DirPair, target: &CStr, source: &OwnedFd) -> Result<MadeDir> {
         let path = || parent.target_path(target);
         let names = &self.context.hidden_names;
@@ -252,8 +251,8 @@ impl CopyWorker<'_> {
         Ok(MadeDir { folder, origin, is_trusted, hidden, was_there })
     }
 
-    /// Opens what a killed run has left under a hidden name; `None` if it is not that of this user,
-    /// or another process uses it.
+    /// Opens the leftover of a killed run with a hidden name; `None` if it is not of this user, or
+    /// another process uses it.
     fn adopt(
         &self,
         parent: &DirPair,
@@ -269,8 +268,8 @@ impl CopyWorker<'_> {
         Some((folder, origin, true))
     }
 
-    /// Takes the name of an entry if it has the form of a hidden one, and removes what a killed run
-    /// has left under it.
+    /// Takes the name of an entry if it has the form of a hidden one, and removes the leftover of a
+    /// killed run that has it.
     ///
     /// # Errors
     ///
@@ -301,7 +300,7 @@ impl CopyWorker<'_> {
         if !is_new || !found.acl || !settings.preserve.keeps_mode() {
             return found;
         }
-        // Exactly what the original has is to be kept.
+        // The copy is to have exactly the ACLs of the original.
         for name in [c"system.posix_acl_default", c"system.posix_acl_access"] {
             let _ = fremovexattr(&made.folder, name);
         }

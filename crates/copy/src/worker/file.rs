@@ -66,7 +66,7 @@ impl CopyWorker<'_> {
             }
             return Ok(());
         }
-        // What is there keeps its bytes then.
+        // A linked file keeps its bytes.
         let may_link = may_link && !self.opens_existing(verdict);
         if may_link && self.is_linked(folder, entry, &stat, verdict)? {
             return Ok(());
@@ -210,7 +210,8 @@ impl CopyWorker<'_> {
 /// Ends a part that a later run could go on with: it is whole, and about to get its name.
 fn end_part(original: &Original<'_>, dest: &mut DestFile<'_>, syncs: bool) -> Result<(), Errno> {
     if syncs {
-        // This takes long, and what is no part any more is begun anew after a kill.
+        // This takes long, and must come first: a file that is no longer a part would be begun anew
+        // after a kill.
         fsync(dest.file())?;
     }
     dest.end_partial();
@@ -220,7 +221,7 @@ fn end_part(original: &Original<'_>, dest: &mut DestFile<'_>, syncs: bool) -> Re
     Ok(())
 }
 
-/// Gives what comes from a device or FIFO the permissions of the file that it replaces.
+/// Gives a file with bytes of a device or FIFO the permissions of the file that it replaces.
 fn keep_mode(folder: &DirPair, entry: &SourceEntry, dest: &DestFile<'_>) -> Result<(), Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(&folder.target, entry.target(), flags, Mode::empty()) {

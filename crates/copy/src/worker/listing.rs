@@ -70,7 +70,7 @@ impl CopyWorker<'_> {
     }
 
     /// Reads all names of a folder, before anything in it is copied: on btrfs and tmpfs, a name
-    /// that is replaced meanwhile gets a place that a listing in parts may miss.
+    /// that is replaced during the listing gets a place that a listing in parts may miss.
     pub(super) fn list(&mut self, source: &OwnedFd) -> Result<ListedNames, Errno> {
         let mut names = ListedNames::default();
         let mut folder = RawDir::new(source, self.listing.spare_capacity_mut());

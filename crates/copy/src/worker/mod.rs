@@ -52,7 +52,7 @@ impl Drop for CopyWorker<'_> {
 }
 
 impl<'a> CopyWorker<'a> {
-    /// Works until nothing is left, and returns what it has done.
+    /// Works until no task is left, and returns the totals.
     pub(crate) fn run(context: &'a CopyContext<'a>) -> CopyTotals {
         let mut worker = Self {
             context,
@@ -100,8 +100,8 @@ impl<'a> CopyWorker<'a> {
         }
     }
 
-    /// Copies an entry of any type. If another process makes its target meanwhile, it is as if that
-    /// had been there before.
+    /// Copies an entry of any type. If another process makes its target at the same time, it is
+    /// treated as if it had existed before.
     pub(crate) fn entry(&mut self, folder: &Arc<DirPair>, entry: &SourceEntry) -> Result<()> {
         self.take_name(folder, entry)?;
         let kind = match entry.kind {
@@ -109,7 +109,7 @@ impl<'a> CopyWorker<'a> {
             FileType::Symlink if entry.follows => self.kind(folder, entry)?,
             kind => kind,
         };
-        // What a FIFO or a device gives is gone.
+        // Bytes from a FIFO or a device cannot be read again.
         let is_there_still = matches!(kind, FileType::RegularFile | FileType::Symlink)
             || self.context.settings.recursive;
         match self.entry_of(kind, folder, entry) {
@@ -164,7 +164,7 @@ impl<'a> CopyWorker<'a> {
         statat(&folder.source, &entry.name, flags).at("looking at", path)
     }
 
-    /// Returns the same of what has its name in the target; `None` if nothing has.
+    /// Returns the same for the entry with its name in the target; `None` if there is none.
     pub(crate) fn target_stat(
         &self,
         folder: &DirPair,
@@ -180,7 +180,7 @@ impl<'a> CopyWorker<'a> {
         }
     }
 
-    /// Returns whether this is a dry run, and tells the observer what would be copied.
+    /// Returns whether this is a dry run, and tells the observer of the entry that would be copied.
     pub(crate) fn is_dry(&mut self, folder: &DirPair, entry: &SourceEntry) -> bool {
         let settings = &self.context.settings;
         if !settings.dry_run {
@@ -192,7 +192,7 @@ impl<'a> CopyWorker<'a> {
         true
     }
 
-    /// Tells the observer what was made, if it wants to know.
+    /// Tells the observer of an entry that was made, if it wants to know.
     pub(crate) fn name_made(&self, folder: &DirPair, entry: &SourceEntry, backup: Option<&CStr>) {
         let observer = self.context.observer;
         if observer.lists() && !self.context.settings.dry_run {
@@ -202,7 +202,8 @@ impl<'a> CopyWorker<'a> {
         }
     }
 
-    /// Tells the observer that what has the name of an entry is replaced as if it had been removed.
+    /// Tells the observer that the file with the name of an entry is replaced, as if it had been
+    /// removed.
     pub(crate) fn name_removed(&self, folder: &DirPair, entry: &SourceEntry) {
         let settings = &self.context.settings;
         let is_removed = settings.remove_destination && settings.backup.is_none();

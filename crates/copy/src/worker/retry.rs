@@ -1,4 +1,5 @@
-//! Copies files a second time: those that changed meanwhile, and those that cannot be replaced.
+//! Copies files a second time: those that changed during the copy, and those that cannot be
+//! replaced.
 
 use std::fs::File;
 
@@ -13,7 +14,7 @@ use crate::worker::original::Original;
 use crate::worker::verdict::EntryVerdict;
 
 impl CopyWorker<'_> {
-    /// Copies a file, and once more if it changes meanwhile.
+    /// Copies a file, and once more if it changes during the copy.
     pub(crate) fn make_file(
         &mut self,
         original: &mut Original<'_>,
@@ -39,7 +40,7 @@ impl CopyWorker<'_> {
         let in_place = self.context.settings.in_place;
         let made = self.make_file_once(original, verdict, in_place);
         let is_refused = match &made {
-            // What was read already is read again, unless it comes only once.
+            // The bytes are read again from the beginning, unless they come only once.
             Err(CopyError::Path { action: Action::Writing, source, .. }) => {
                 is_refused(source) && rewind(&original.file).is_ok()
             }

@@ -1,4 +1,4 @@
-//! Copies what has no bytes: links, devices, FIFOs and sockets.
+//! Copies entries without bytes: links, devices, FIFOs and sockets.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -23,13 +23,13 @@ impl CopyWorker<'_> {
     pub(crate) fn special(&mut self, folder: &Arc<DirPair>, entry: &SourceEntry) -> Result<()> {
         let stat = self.stat(folder, entry)?;
         if is_file(&stat) {
-            // It has taken the place of what was listed.
+            // A file has taken the place of the listed entry.
             return self.file(folder, entry);
         }
         self.copy_special(folder, entry, &stat, true)
     }
 
-    /// Copies what has no bytes. With `may_link` one of several names may be linked instead.
+    /// Copies an entry without bytes. With `may_link` one of several names may be linked instead.
     pub(super) fn copy_special(
         &mut self,
         folder: &Arc<DirPair>,
@@ -50,7 +50,7 @@ impl CopyWorker<'_> {
         }
         let settings = &self.context.settings;
         let umask = settings.process_umask;
-        // An ACL of its own it gets later.
+        // It gets its ACL later.
         let mode =
             permissions::without_acl_by_name(folder.source.as_fd(), &entry.name, stat.st_mode);
         let mode = settings.mode(mode);
@@ -98,7 +98,7 @@ impl CopyWorker<'_> {
         made.map(|()| true)
     }
 
-    /// Gives what an earlier run has made the attributes that it could not keep, or was not to.
+    /// Gives an entry of an earlier run the attributes that that run could not keep, or was not to.
     fn repair_special(&mut self, folder: &DirPair, entry: &SourceEntry, stat: &Stat) -> Result<()> {
         if self.leaves_existing(folder) {
             return Ok(());

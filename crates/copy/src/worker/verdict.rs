@@ -24,13 +24,14 @@ use crate::worker::CopyWorker;
 pub(crate) enum EntryVerdict {
     /// Make it: nothing has its name.
     New,
-    /// Replace what has its name.
+    /// Replace the entry with its name.
     Replace,
-    /// Leave what has its name.
+    /// Leave the entry with its name.
     Leave,
-    /// Leave what has its name, for it is up to date; other names of the file may link to it.
+    /// Leave the entry with its name, since it is up to date; other names of the file may link to
+    /// it.
     Current,
-    /// Leave what has its name, for it is the copy that an earlier run has made.
+    /// Leave the entry with its name, since it is the copy of an earlier run.
     Resumed,
 }
 
@@ -45,7 +46,8 @@ impl CopyWorker<'_> {
         self.decide(folder, entry, stat, self.context.settings.resume)
     }
 
-    /// Decides the same about what has the type, size and time of an entry, and is not its copy.
+    /// Decides the same about a file that has the type, size and time of an entry, but is not its
+    /// copy.
     pub(crate) fn verdict_on_other(
         &mut self,
         folder: &DirPair,
@@ -87,7 +89,7 @@ impl CopyWorker<'_> {
             true => settings.existing == ExistingFiles::Keep,
             false => is_kept(settings, stat, &there, &folder.target),
         };
-        // What an earlier run has left in its hidden folder may be a part, and is of no other copy.
+        // An entry in the hidden folder of an earlier run may be a part, and is of no other copy.
         if settings.existing == ExistingFiles::Refuse && folder.origin != DirOrigin::Adopted {
             return Err(CopyError::Refused(CopyRefusal::Exists { to: path() }));
         }
@@ -138,8 +140,8 @@ impl CopyWorker<'_> {
         })
     }
 
-    /// Refuses to replace what has the name of an entry, and is of this kind, where the options or
-    /// its permissions do not allow it.
+    /// Refuses to replace the file with the name of an entry, which is of this kind, if the options
+    /// or its permissions do not allow it.
     fn check_replaceable(
         &self,
         folder: &DirPair,
@@ -163,7 +165,7 @@ impl CopyWorker<'_> {
         if settings.attributes_only && !removes && has_bytes(kind) && !has_bytes(own_kind) {
             return Err(Errno::EXIST).at(Action::Replacing, path);
         }
-        // What is left of an earlier run in its hidden folder is of this program.
+        // Entries in the hidden folder of an earlier run are of this program.
         let is_ours = folder.origin == DirOrigin::Adopted;
         if kind == FileType::RegularFile && !settings.force && !removes && !is_ours {
             let flags = AtFlags::EACCESS;
@@ -197,7 +199,8 @@ impl CopyWorker<'_> {
         Err(Errno::ISDIR).at(Action::Replacing, path)
     }
 
-    /// Refuses to copy a file onto itself. `stat` is what is copied, `there` what has the name.
+    /// Refuses to copy a file onto itself. `stat` is the source, `there` the entry that has the
+    /// name.
     pub(super) fn refuse_same(
         &self,
         folder: &DirPair,
@@ -217,7 +220,7 @@ impl CopyWorker<'_> {
         Err(CopyError::Refused(CopyRefusal::SameFile { from, to }))
     }
 
-    /// Returns whether the backup of what has the name of an entry would replace its original.
+    /// Returns whether the backup of the file with the name of an entry would replace its original.
     fn is_backup(&self, folder: &DirPair, entry: &SourceEntry, stat: &Stat) -> bool {
         let backup = self.context.settings.backup.as_ref();
         let Some(backup) = backup.filter(|it| it.control != BackupControl::Numbered) else {
@@ -282,23 +285,23 @@ impl CopyWorker<'_> {
         is_here || self.context.has_made(there)
     }
 
-    /// Returns whether the options leave what is in a folder as it is. What an earlier run has
-    /// left in its hidden folder is of no other program.
+    /// Returns whether the options leave the entries of a folder untouched. Those in the hidden
+    /// folder of an earlier run are of no other program.
     pub(crate) fn leaves_existing(&self, folder: &DirPair) -> bool {
         let existing = self.context.settings.existing;
         matches!(existing, ExistingFiles::Keep | ExistingFiles::Refuse)
             && folder.origin != DirOrigin::Adopted
     }
 
-    /// Returns whether each file that is replaced gets a backup of its own.
+    /// Returns whether each file that is replaced gets a separate backup.
     pub(crate) fn keeps_all(&self) -> bool {
         let backup = self.context.settings.backup.as_ref();
         backup.is_some_and(|it| it.control == BackupControl::Numbered)
     }
 }
 
-/// Returns whether what has the name of an entry is the copy of another one: its name differs in
-/// case only. A folder that this copy has made holds nothing else.
+/// Returns whether the file with the name of an entry is the copy of another one, whose name
+/// differs in case only. A folder that this copy has made holds nothing else.
 fn is_twin(folder: &DirPair, entry: &SourceEntry, there: &Stat) -> bool {
     match &folder.made {
         Some(made) => lock(made).contains(&folder.target, entry.target(), there),
@@ -306,15 +309,15 @@ fn is_twin(folder: &DirPair, entry: &SourceEntry, there: &Stat) -> bool {
     }
 }
 
-/// Returns the refusal to replace what was just made.
+/// Returns the refusal to replace an entry that was just made.
 pub(crate) fn just_made(folder: &DirPair, entry: &SourceEntry) -> CopyError {
     let from = folder.source_path(&entry.name);
     let to = folder.target_path(entry.target());
     CopyError::Refused(CopyRefusal::JustMade { from, to })
 }
 
-/// Returns why something new could not be made: what has its name may come from this copy, as all
-/// in a folder that it has made.
+/// Returns why a new entry could not be made: the one with its name may be of this copy, as all in
+/// a folder that it has made.
 pub(crate) fn of_twin(
     folder: &DirPair,
     entry: &SourceEntry,

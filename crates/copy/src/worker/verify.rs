@@ -26,8 +26,8 @@ impl CopyWorker<'_> {
         }
     }
 
-    /// Leaves what an earlier run has made. If that was not in this mount epoch, or if the options
-    /// want it, it is compared with its original first, and copied again if it differs.
+    /// Leaves a copy of an earlier run. If that was not in this mount epoch, or if the options want
+    /// it, it is compared with its original first, and copied again if it differs.
     pub(crate) fn keep_or_repair(&mut self, original: &mut Original<'_>) -> Result<()> {
         let folder = original.folder;
         let is_trusted = folder.is_trusted;
@@ -39,7 +39,7 @@ impl CopyWorker<'_> {
                 self.repair_attributes(original)
             }
             Err(failure) if self.context.is_over() => Err(failure),
-            // What cannot be read is not a copy either.
+            // A file that cannot be read is not a copy either.
             Err(_) => match self.verdict_on_other(folder, original.entry, &original.stat)? {
                 EntryVerdict::Leave => Ok(()),
                 verdict => self.make_file(original, verdict),
@@ -47,7 +47,7 @@ impl CopyWorker<'_> {
         }
     }
 
-    /// Gives what an earlier run has made the attributes that it could not keep, or was not to.
+    /// Gives a copy of an earlier run the attributes that that run could not keep, or was not to.
     fn repair_attributes(&mut self, original: &Original<'_>) -> Result<()> {
         let (folder, stat) = (original.folder, &original.stat);
         let settings = &self.context.settings;
@@ -72,7 +72,7 @@ impl CopyWorker<'_> {
         Ok(())
     }
 
-    /// Compares what an earlier run has left with its original.
+    /// Compares a copy of an earlier run with its original.
     fn check_resumed(&mut self, original: &Original<'_>, how: Verify) -> Result<()> {
         self.compare(original, &open_copy(original)?, how)
     }
@@ -82,7 +82,7 @@ impl CopyWorker<'_> {
         match self.compare(original, part, Verify::Cache) {
             Ok(()) => Ok(original.len()),
             Err(CopyError::Differs { at, .. }) => Ok(at),
-            // What cannot be read cannot be continued.
+            // A part that cannot be read cannot be continued.
             Err(CopyError::Path { .. }) => Ok(0),
             Err(failure) => Err(failure),
         }
@@ -123,7 +123,7 @@ impl CopyWorker<'_> {
                 let report = Box::new(Report::default());
                 return Err(self.failed(original, Error::Cancelled { report }));
             }
-            // What is a hole in both is the same.
+            // A hole in both is the same.
             at = at.max(next_block(&original.file, at).min(next_block(copy, at)));
             let copied = buffered::read_at(copy, &mut in_copy[..len], at, report);
             let copied = copied.at(Action::Reading, to)?;
@@ -160,7 +160,7 @@ impl CopyWorker<'_> {
     }
 }
 
-/// Opens what an earlier run has made.
+/// Opens a copy of an earlier run.
 fn open_copy(original: &Original<'_>) -> Result<File> {
     let (folder, name) = (original.folder, original.entry.target());
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -173,7 +173,7 @@ fn open_copy(original: &Original<'_>) -> Result<File> {
 pub(super) fn next_block(file: &File, at: u64) -> u64 {
     let data = match next_data(file.as_fd(), at) {
         Ok(None) => file.metadata().map_or(at, |facts| facts.len()),
-        // What cannot be known otherwise has to be read.
+        // If the kernel does not tell the holes, everything has to be read.
         found => found.ok().flatten().unwrap_or(at),
     };
     data / ALIGNMENT as u64 * ALIGNMENT as u64

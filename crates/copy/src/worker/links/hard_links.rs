@@ -38,8 +38,8 @@ impl CopyWorker<'_> {
         }
     }
 
-    /// Leaves what is up to date, and returns whether it is: it is linked to the first copy of the
-    /// file, or becomes that itself.
+    /// Leaves a file that is up to date, and returns whether it is: it is linked to the first copy
+    /// of the file, or becomes that itself.
     pub(crate) fn is_up_to_date(
         &mut self,
         folder: &Arc<DirPair>,
@@ -60,7 +60,7 @@ impl CopyWorker<'_> {
     }
 
     /// Gives a copy one more name, and returns whether the file system allows that; if not, the
-    /// name has to become a copy of its own.
+    /// name has to become a separate copy.
     fn link_to(
         &mut self,
         location: &CopyLocation,
@@ -82,7 +82,7 @@ impl CopyWorker<'_> {
             linked = location.link(folder, name, false, backups);
         }
         let linked = match linked {
-            // What appeared meanwhile is treated as if it had been there before.
+            // An entry that has appeared since is treated as if it had been there before.
             Err(Errno::EXIST) if is_new && folder.origin != DirOrigin::Fresh => {
                 if self.verdict(folder, entry, stat)? == EntryVerdict::Leave {
                     return Ok(true);
