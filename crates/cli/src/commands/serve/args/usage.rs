@@ -13,7 +13,7 @@ pub(in super::super) enum OptionsError {
     AcmeLater,
     #[error("other options of the cache in {} take effect only after a restart of the server", .0.display())]
     CacheLater(PathBuf),
-    #[error("{} is the cache of another site, and no root", .0.display())]
+    #[error("{} is the cache of another site and cannot be a root", .0.display())]
     CacheServed(PathBuf),
     #[cfg(feature = "tls")]
     #[error("acme = true orders certificates for the names of the site: give it names")]
