@@ -97,7 +97,7 @@ impl StreamArgs {
     }
 }
 
-/// The options for what is printed about a transfer.
+/// The options for the messages about a transfer.
 #[derive(Clone, Copy, Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct ShowArgs {

@@ -1,4 +1,4 @@
-//! The command line as a whole: the commands, and what the program prints about itself.
+//! The command line as a whole: the commands, and the texts that the program prints about itself.
 
 use std::ffi::OsString;
 

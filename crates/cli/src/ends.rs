@@ -1,4 +1,4 @@
-//! The ends of a transfer as they are named on the command line: files, devices, `-`.
+//! The ends of a transfer that the command line names: files, devices, `-`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -89,8 +89,8 @@ pub(crate) fn is_dash(path: &Path) -> bool {
 }
 
 /// Returns the number of the descriptor of this process that a path stands for, if a file, a pipe
-/// or a socket is open there. Bytes go to the open file, after what was written to it: it is not
-/// replaced, as others write to it, too.
+/// or a socket is open there. Bytes are appended to the open file, which is not replaced, because
+/// other programs write to it, too.
 pub(crate) fn open_file_number(path: &Path) -> Option<i32> {
     let number = match path.to_str()? {
         "/dev/stdout" => 1,
@@ -129,11 +129,11 @@ pub(crate) struct OutputTarget {
 
 #[derive(Debug)]
 enum OpenTarget {
-    /// Behind what a file has already.
+    /// Behind the bytes that a file has already.
     End { file: File, at: u64 },
     /// A file that appears when it is whole.
     New { atomic: AtomicFile, existing: Existing, overwrite: OverwriteRule },
-    /// A device, a FIFO, standard output: written to as it is, from its cursor if it has one.
+    /// A device, a FIFO or standard output: written to in place, from its cursor if it has one.
     Open { file: File, at: u64 },
 }
 
@@ -151,7 +151,7 @@ impl OutputTarget {
         if let Some(number) = open_file_number(path) {
             return Self::descriptor(path, number).with_path("opening", path);
         }
-        // A link is followed: what it leads to is replaced, as every other program would do.
+        // A link is followed: the file that it leads to is replaced, as by every other program.
         let path = match fs::symlink_metadata(path) {
             Ok(found) if found.is_symlink() => {
                 atomic_file::follow(path).with_path("following the link", path)?
@@ -274,7 +274,7 @@ impl OutputTarget {
         &self.path
     }
 
-    /// Returns whether this is a new file, which has no mode, times or size of its own yet.
+    /// Returns whether this is a new file, whose mode, times and size are still to be set.
     pub(crate) fn is_new(&self) -> bool {
         matches!(self.place, OpenTarget::New { .. })
     }
@@ -410,8 +410,8 @@ pub(crate) fn blocking(file: File) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a standard stream; one that was closed when the program began is an error, as it is
-/// /dev/null now.
+/// Opens a standard stream; one that was closed when the program began is an error, since /dev/null
+/// has taken its place.
 fn standard(stream: &impl AsFd, how: &OpenOptions) -> io::Result<File> {
     if was_closed(stream) { Err(Errno::BADF.into()) } else { private(stream.as_fd(), how) }
 }

@@ -65,7 +65,7 @@ pub(crate) enum Failure {
         what: String,
         /// Why, with the engine's report.
         source: underpass_engine::Error,
-        /// The receipt of what was done before.
+        /// The receipt of the work done before.
         receipt: Box<Receipt>,
         /// The forms in which the receipt is printed.
         show: ShowArgs,
@@ -74,7 +74,7 @@ pub(crate) enum Failure {
     Usage(Box<dyn Error + Send + Sync>),
 }
 
-/// The errors of what was typed; each command has its own.
+/// The errors of the command line; each command has its own type.
 pub(crate) trait UsageError: Error + Send + Sync + 'static {}
 
 impl<E: UsageError> From<E> for Failure {
@@ -306,7 +306,7 @@ fn secret(error: &clap::Error) -> Option<(&str, String)> {
     Some((value, shown))
 }
 
-/// Returns whether what clap suggests is nearly what was typed, or begins so.
+/// Returns whether the suggestion of clap is nearly the typed word, or begins with it.
 fn is_near(error: &clap::Error) -> bool {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => text.as_str(),
@@ -349,7 +349,7 @@ pub(crate) fn clap_message(error: &clap::Error) -> String {
 
 /// Turns an error of the system into a failure that names the file.
 pub(crate) trait WithPath<T> {
-    /// Adds the path, and `action`: what was being done with it.
+    /// Adds the path, and the `action` that failed on it.
     fn with_path(self, action: impl Into<Action>, path: impl Into<PathBuf>) -> Result<T>;
 }
 

@@ -24,7 +24,7 @@ use failure::{Failure, Result};
 
 fn main() -> ExitCode {
     let done = match Cli::understand(&std::env::args_os().collect::<Vec<_>>()).and_then(run) {
-        // What was found is of no use unless it was printed.
+        // Findings are of no use unless they were printed.
         Err(found) if found.exit_code() == Failure::FOUND => output::all_printed().and(Err(found)),
         Err(failure) => Err(failure),
         Ok(code) => output::all_printed().map(|()| code),

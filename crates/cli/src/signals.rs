@@ -57,9 +57,9 @@ pub(crate) fn outlive_file_limit() {
 /// and returns `EINTR` soon after `cancel` is set.
 ///
 /// The kernel restarts such a call after a signal handler, and a signal that arrives just before
-/// the call is not noticed at all. The call therefore runs on a thread of its own, which is
-/// abandoned when the command is cancelled and ends with the process. Where no thread is allowed,
-/// it runs here, and only ends by itself.
+/// the call is not noticed at all. The call therefore runs on a separate thread, which is abandoned
+/// when the command is cancelled and ends with the process. If no thread can be started, the call
+/// runs here, and no signal ends it.
 pub(crate) fn interruptible<T, F>(cancel: &AtomicBool, call: F) -> io::Result<T>
 where
     T: Send + 'static,

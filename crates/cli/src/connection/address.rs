@@ -126,7 +126,7 @@ impl StreamAddress {
 }
 
 /// Connects to `to`, or waits at `listen` for one peer, no longer than `timeout`, and prints that
-/// address on standard error, with what the peer needs to know of us. Closing the stream resets it,
+/// address on standard error, with the options that the peer needs. Closing the stream resets it,
 /// even by a SIGKILL, until [`disarm_reset`](underpass_engine::socket::disarm_reset).
 pub(crate) fn meet(
     to: Option<&StreamAddress>,

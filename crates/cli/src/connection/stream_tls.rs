@@ -50,7 +50,7 @@ pub(crate) enum StreamTls {
 }
 
 impl StreamTlsArgs {
-    /// Returns what the options ask for; `None` without `--tls`.
+    /// Returns the TLS setup of the options; `None` without `--tls`.
     pub(crate) fn choose(
         &self,
         to: Option<&StreamAddress>,

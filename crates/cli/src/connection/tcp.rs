@@ -1,6 +1,6 @@
 //! TCP sockets that reset their connection when the process ends, from before it exists.
 //!
-//! A process can be killed at any moment. What is set after connect(2) or accept(2) is set too
+//! A process can be killed at any moment. An option set after connect(2) or accept(2) is set too
 //! late: the other end may have the connection already, and would take its end for that of an empty
 //! stream.
 

@@ -61,7 +61,7 @@ fn marked(path: &Path) -> PathBuf {
     OsString::from_vec([folder, DETOUR, name].concat()).into()
 }
 
-/// Returns what the path has up to its last slash, and after it.
+/// Returns the parts of the path up to its last slash, and after it.
 fn split(path: &Path) -> (&[u8], &[u8]) {
     let path = path.as_os_str().as_bytes();
     path.split_at(path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1))

@@ -89,7 +89,7 @@ pub(crate) fn sum(show: ShowArgs, receipt: &Receipt) {
     }
 }
 
-/// Prints help as it is, and what was typed wrongly in one line; returns the exit code.
+/// Prints help unchanged, and a wrong command line as one line; returns the exit code.
 fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         print(|| error.print());
@@ -114,12 +114,13 @@ pub(crate) fn listening(address: &str) {
     error_line(&format!("listening on {address}"));
 }
 
-/// Prints by what the other side can know us: always, for there may be no other way to know it.
+/// Prints the pin by which the peer identifies us, even with `--quiet`: there may be no other way
+/// to learn it.
 pub(crate) fn pin(pin: Pin) {
     error_line(&format!("the other side needs --tls --pin {pin}"));
 }
 
-/// Prints what was generated, as it is, on standard output.
+/// Prints a generated text unchanged on standard output.
 pub(crate) fn bytes(bytes: &[u8]) {
     print(|| std::io::stdout().write_all(bytes));
 }
@@ -136,8 +137,8 @@ fn print(write: impl FnOnce() -> std::io::Result<()>) {
     }
 }
 
-/// Returns the failure of what was to be printed on standard output. A reader that has closed its
-/// end wants no more: that is not a failure.
+/// Returns the failure of printing on standard output. A reader that has closed its end wants no
+/// more: that is not a failure.
 pub(crate) fn all_printed() -> Result<(), Failure> {
     match LOST.get() {
         Some(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -149,7 +150,7 @@ pub(crate) fn all_printed() -> Result<(), Failure> {
     }
 }
 
-/// The error of what could not be printed on standard output.
+/// The error of printing on standard output.
 static LOST: OnceLock<Error> = OnceLock::new();
 
 /// Returns a value as one line of JSON.

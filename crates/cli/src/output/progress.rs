@@ -101,7 +101,7 @@ impl ProgressMeter {
         }
     }
 
-    /// Does the work, and shows the position meanwhile.
+    /// Does the work, and shows the position at the same time.
     pub(crate) fn during<T>(
         &self,
         position: impl Fn() -> ProgressPosition + Send + Sync,

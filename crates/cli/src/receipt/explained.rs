@@ -1,4 +1,4 @@
-//! The receipt of a transfer in text form: the path as a diagram, and what it cost.
+//! The receipt of a transfer in text form: the path as a diagram, and the cost.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The path of bytes as a diagram of a few lines: bytes that pass through the buffers of a
-//! program are drawn through a box, the others beneath it.
+//! The path of bytes as a diagram of a few lines: bytes that pass through the buffers of a program
+//! are drawn through a box, all other bytes beneath it.
 //!
 //! It shows only measured values. The source of bytes is before an arrow; the numbers of bytes
 //! and calls are on it.

@@ -26,7 +26,7 @@ use crate::failure::Result;
 #[command(override_usage = "underpass cp [OPTIONS] <SOURCE>... <TARGET>\n       \
                             underpass cp [OPTIONS] -t <FOLDER> <SOURCE>...")]
 pub(crate) struct CpArgs {
-    // The first, because it looks at options before the others take them.
+    // The first field, because it looks at options before the next ones take them.
     #[command(flatten)]
     pub(super) ordered: OrderedOptions,
 
@@ -317,7 +317,7 @@ impl CpArgs {
         }
     }
 
-    /// Returns the sources as they are to be copied.
+    /// Returns the sources in the form in which they are copied.
     fn sources<'s>(&self, words: &'s [PathBuf]) -> Cow<'s, [PathBuf]> {
         match self.strip_trailing_slashes {
             true => words.iter().map(|word| stripped(word)).collect(),

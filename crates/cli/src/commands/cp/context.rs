@@ -27,7 +27,7 @@ impl ContextArgs {
     ///
     /// # Errors
     ///
-    /// If the kernel has it: what the defaults are only its own tools know.
+    /// If the kernel has SELinux: only its own tools know the default contexts.
     pub(super) fn check(&self) -> Result<()> {
         if !self.by_default && self.context.is_none() {
             return Ok(());

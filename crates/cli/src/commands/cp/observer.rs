@@ -68,7 +68,7 @@ impl CopyObserver for CpObserver<'_> {
     }
 }
 
-/// Prints what was copied to where, and the backup of what was there.
+/// Prints source and target of a copy, and the backup of the replaced entry.
 pub(super) fn made(from: &Path, to: &Path, backup: Option<&Path>) {
     let backup = backup.map(|backup| format!(" (backup: {})", quoted(backup.as_os_str())));
     let backup = backup.unwrap_or_default();
@@ -87,7 +87,7 @@ pub(super) fn would_copy(show: ShowArgs, from: &Path, to: &Path) {
 ///
 /// # Errors
 ///
-/// `EINTR` if the command was cancelled meanwhile, and as read(2).
+/// `EINTR` if the command was cancelled during the question, and as read(2).
 pub(super) fn may_replace(path: &Path, cancel: &AtomicBool) -> io::Result<bool> {
     output::question(&format!("replace {}? [y/N] ", plain_path(path)));
     let answer = interruptible(cancel, || {

@@ -1,4 +1,5 @@
-//! The summary at the end: what was copied and how, and what was not.
+//! The summary at the end: the copied entries, the mechanisms, and the entries that were not
+//! copied.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -13,7 +14,7 @@ use crate::args::ShowArgs;
 use crate::failure::{Failure, Result};
 use crate::output::{self, counted, plain_path};
 
-/// Prints what was done, and fails if an entry could not be copied.
+/// Prints the summary, and fails if an entry could not be copied.
 pub(super) fn outcome(
     args: &CpArgs,
     options: &CopyOptions,
@@ -23,7 +24,7 @@ pub(super) fn outcome(
     let show = args.movement.show;
     let receipt = CopyReceipt::new(options, &outcome, elapsed_s);
     if outcome.problem_count == 1 && !options.recursive && receipt.totals.files == 0 {
-        // A single error also reports what was done before it.
+        // A single error also reports the work done before it.
         if let Some(error) = outcome.problems.pop() {
             return Err(failure(Failure::copy(error, show), show, receipt));
         }
@@ -81,7 +82,7 @@ pub(super) fn not_ended(failed: Failure, show: ShowArgs, receipt: Receipt) -> Fa
 pub(super) enum NotMoved {
     /// It is a dry run.
     DryRun,
-    /// What is there was to be kept.
+    /// The existing file was to be kept.
     Kept,
 }
 
@@ -135,7 +136,7 @@ pub(super) fn copied(show: ShowArgs, receipt: &CopyReceipt) {
     output::print_json(show, receipt);
 }
 
-/// Returns what was done differently than requested, one line each.
+/// Returns a line for each request that was carried out differently.
 fn notes(outcome: &CopyOutcome) -> Vec<String> {
     let totals = &outcome.totals;
     let mut notes = Vec::new();

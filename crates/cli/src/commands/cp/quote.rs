@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use crate::output::printable::one_line;
 
-/// Returns a name in quotes. What cannot be printed as it is becomes an escape of a shell's `$''`.
+/// Returns a name in quotes. Characters that cannot be printed become escapes of a shell's `$''`.
 pub(super) fn quoted(name: &OsStr) -> String {
     let bytes = name.as_bytes();
     let text = std::str::from_utf8(bytes);

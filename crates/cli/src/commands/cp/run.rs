@@ -1,5 +1,5 @@
-//! Copies what the arguments name: trees and files with `underpass-copy`, and one stream of bytes
-//! with the engine.
+//! Copies the sources of the arguments: trees and files with `underpass-copy`, and one stream of
+//! bytes with the engine.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

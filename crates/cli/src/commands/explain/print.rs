@@ -72,7 +72,7 @@ fn moved(receipt: &ProgramReceipt, line: &mut impl FnMut(&str, String)) {
             line("hidden", format!("{} calls of {what}", HumanCount(calls)));
         }
     }
-    // A smaller amount is what the C library maps in every program.
+    // The C library maps a smaller amount in every program.
     if receipt.mapped_bytes >= MAPPED_BY_NATURE {
         let bytes = HumanCount(receipt.mapped_bytes);
         let files = counted(receipt.mapped_files, "file", "files");

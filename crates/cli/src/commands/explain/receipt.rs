@@ -283,7 +283,7 @@ fn moves(ledger: &Ledger) -> Vec<MoveReceipt> {
     moves
 }
 
-/// Returns the ends with the most bytes, and the number of the others.
+/// Returns the ends with the most bytes, and the number of further ends.
 fn ends(ledger: &Ledger) -> (Vec<EndReceipt>, usize) {
     let sum = |count: &EndCount| {
         let EndCount { read, written, moved_from, moved_to, .. } = count;

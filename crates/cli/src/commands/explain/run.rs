@@ -1,4 +1,4 @@
-//! Traces a program and prints what it did.
+//! Traces a program and prints how its bytes moved.
 
 use std::fs::File;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! The list of what a node is to have.
+//! The list of files that a node is to have.
 
 use std::fs;
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! `underpass fill`: what a node in front of an origin is to have, fetched at a convenient time.
+//! `underpass fill`: makes a node in front of an origin fetch files at a convenient time.
 
 mod args;
 mod manifest;

@@ -1,4 +1,4 @@
-//! Has a node fetch what is on a list, piece by piece.
+//! Makes a node fetch the files of a list, piece by piece.
 
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -216,7 +216,7 @@ impl Filler<'_> {
 /// The size of a piece without a limit of the rate, which only tells how far a file is.
 const MAX_STEP: u64 = 64 << 20;
 
-/// The minimum size of a piece: what a node fetches at once.
+/// The minimum size of a piece, which a node fetches at once.
 const MIN_STEP: u64 = 1 << 20;
 
 /// The interval of looks at the clock outside the time.

@@ -125,8 +125,8 @@ impl GetDestination {
     }
 }
 
-/// Returns the name of the file at a URL: the end of its path is what the user expects, without
-/// another request; where that is not a name, `suggested` may have one.
+/// Returns the name of the file at a URL: the end of its path, as the user expects, without another
+/// request; if that is not a name, `suggested` may have one.
 fn named(url: &Url, suggested: impl FnOnce() -> Option<OsString>) -> Result<OsString> {
     let is_named = name_of(url).is_some() && !is_vague(url);
     let suggested = if is_named { None } else { suggested() };
@@ -134,8 +134,8 @@ fn named(url: &Url, suggested: impl FnOnce() -> Option<OsString>) -> Result<OsSt
     Ok(name.ok_or_else(|| GetError::Nameless(shown(url)))?)
 }
 
-/// Returns whether the path of a URL does not tell what is fetched: it is that of a folder, or of a
-/// program that a query follows.
+/// Returns whether the path of a URL does not name the fetched file: it is that of a folder, or of
+/// a program that a query follows.
 fn is_vague(url: &Url) -> bool {
     url.path().ends_with('/') || url.query().is_some_and(|query| !query.is_empty())
 }

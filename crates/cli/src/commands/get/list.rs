@@ -1,4 +1,4 @@
-//! Lists of what is to be fetched: one URL a line, with the options `out` and `checksum` of aria2.
+//! Lists of files to be fetched: one URL a line, with the options `out` and `checksum` of aria2.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -41,7 +41,7 @@ fn items(source: impl Read, path: &Path, max: u64) -> Result<Vec<Item>> {
         let line = line.with_path("reading", path)?;
         bytes += line.len() as u64 + 1;
         let parsed = match str::from_utf8(&line) {
-            // What is missing would not be missed.
+            // A truncated list would go unnoticed.
             _ if bytes > max => Err("the list is longer than 256 MiB: split it".to_owned()),
             // Some editors begin a file with a byte order mark.
             Ok(line) if index == 0 => parse_line(&mut items, line.trim_start_matches('\u{feff}')),

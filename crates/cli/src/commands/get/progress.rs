@@ -11,7 +11,7 @@ pub(super) fn file(gauge: &Gauge) -> ProgressPosition {
         (true, _) => "computing the digest".to_owned(),
         (false, count) => counted(count.into(), "connection", "connections"),
     };
-    // In this order: what is there before a round of requests is set before what is there now.
+    // In this order, because the count before a round of requests is stored before the present one.
     let (bytes, before) = (gauge.done(), gauge.before());
     ProgressPosition {
         bytes,

@@ -137,7 +137,7 @@ fn fetch_all(files: &GetRun<'_>, items: &[Item]) -> Result<()> {
             finished.fetch_add(1, Ordering::Relaxed);
         }
     };
-    // What no signal has kept from being tried.
+    // The number of files that were not tried because a signal arrived.
     let left = || items.len().saturating_sub(finished.load(Ordering::Relaxed));
     if parallel == 1 {
         work();
@@ -152,7 +152,7 @@ fn fetch_all(files: &GetRun<'_>, items: &[Item]) -> Result<()> {
     let position = || progress::files(&gauges, finished.load(Ordering::Relaxed) as u64);
     meter.during(position, || {
         thread::scope(|scope| {
-            // Where no more threads are allowed, there are fewer.
+            // If not all threads can be started, fewer run.
             let start = |_: &usize| thread::Builder::new().spawn_scoped(scope, work).is_ok();
             if (0..parallel).take_while(start).count() == 0 {
                 work();

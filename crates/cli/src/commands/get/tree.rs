@@ -43,7 +43,7 @@ fn summary(receipt: &TreeReceipt) -> String {
     format!("{text}: {}", output::summary(&receipt.receipt))
 }
 
-/// Refuses options that would remove or replace what the user cannot have meant.
+/// Refuses options that would remove or replace files that the user cannot have meant.
 pub(super) fn check(args: &GetArgs, items: &[Item]) -> Result<()> {
     let mut places = Vec::<PathBuf>::new();
     for Item { url, .. } in items.iter().filter(|_| args.delete || args.force || args.update) {

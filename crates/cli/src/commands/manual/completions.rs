@@ -29,7 +29,7 @@ pub(crate) struct GenerateArgs {
 }
 
 impl GenerateArgs {
-    /// Prints or writes what was requested about this program; returns whether anything was.
+    /// Prints or writes the requested texts about this program; returns whether any was requested.
     pub(crate) fn generate(&self, mut program: Command) -> Result<bool> {
         let mut text = Vec::new();
         if let Some(shell) = self.completions {
@@ -50,7 +50,7 @@ impl GenerateArgs {
     }
 }
 
-/// Generates what was requested; without a request, a command is missing.
+/// Generates the requested texts; without a request, a command is missing.
 pub(crate) fn run(args: &GenerateArgs, mut program: Command) -> Result<()> {
     if args.generate(program.clone())? {
         return Ok(());
@@ -111,7 +111,7 @@ fn with_equals_signs(shell: Shell, program: &Command, text: Vec<u8>) -> Vec<u8> 
     script.into_bytes()
 }
 
-/// Returns an option as it is typed, in each of its ways.
+/// Returns all spellings of an option.
 fn spellings(arg: &Arg) -> Vec<String> {
     let long = arg.get_long_and_visible_aliases().unwrap_or_default();
     let short = arg.get_short().map(|letter| format!("-{letter}"));

@@ -1,4 +1,5 @@
-//! The manual pages: what clap knows of a command, and what its page says beyond that.
+//! The manual pages: the facts that clap has about a command, and the sections that it cannot
+//! generate.
 
 pub(crate) mod completions;
 mod sections;
@@ -80,7 +81,7 @@ impl ManualPage<'_> {
         page
     }
 
-    /// Returns what the help says after the options.
+    /// Returns the text of the help after the options.
     fn notes(&self) -> Roff {
         let mut page = Roff::new();
         if let Some(notes) = self.0.get_after_help() {

@@ -3,7 +3,8 @@
 /// Terms with their meanings.
 type ManualEntries = &'static [(&'static str, &'static str)];
 
-/// Returns what clap knows nothing about a page: examples with what each is for, statuses, files.
+/// Returns the sections of a page that clap cannot generate: examples with their purposes, exit
+/// statuses, files.
 pub(super) fn sections(page: &str) -> (ManualEntries, ManualEntries, ManualEntries) {
     match page {
         "underpass" => (PROGRAM, TRANSFER, PROGRAM_FILES),

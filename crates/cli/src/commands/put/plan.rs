@@ -121,7 +121,7 @@ impl PutPlan {
     }
 
     /// Returns whether two files may have one URL: named paths have the same name, or the entries
-    /// of one of them go to where the others do.
+    /// of one of them go to the folder of the other ones.
     fn may_meet(&self) -> bool {
         let urls: HashSet<_> = self.roots.iter().map(|(_, url)| url).collect();
         urls.len() < self.roots.len() || (urls.len() > 1 && urls.contains(&self.target))

@@ -59,9 +59,9 @@ pub(super) struct PutRun<'s> {
 pub(super) struct PutStop {
     /// The failure to report.
     pub(super) failure: Failure,
-    /// Whether the others would fail too.
+    /// Whether the remaining files would fail, too.
     pub(super) is_fatal: bool,
-    /// The receipt of what was done before, once a request was made.
+    /// The receipt of the work done before, once a request was made.
     pub(super) receipt: Option<Box<Receipt>>,
 }
 

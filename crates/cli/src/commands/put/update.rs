@@ -13,7 +13,7 @@ use super::put_run::{PutRun, PutStop, failed};
 use crate::ends::Input;
 
 impl PutRun<'_> {
-    /// With --update, checks whether the server has a folder, and notes what it lists in it.
+    /// With --update, checks whether the server has a folder, and notes the entries that it lists.
     pub(super) fn is_there(&mut self, url: &Url) -> Result<bool, PutStop> {
         if !self.args.update || self.bucket.is_some() {
             return Ok(false);
@@ -69,7 +69,7 @@ impl PutRun<'_> {
         let Ok(folder) = url.join(above) else { return Ok(()) };
         let is_below = |it: &Url| folder.path().starts_with(it.path());
         if self.created.as_ref().is_some_and(is_below) {
-            // Everything further down is created as it is met.
+            // Folders further down are created when they are met.
             return Ok(());
         }
         let made = make_parents(&self.client, &folder, self.idle.take());

@@ -33,7 +33,7 @@ const PROBE_TIME: Duration = Duration::from_secs(3);
 /// The codes of stores for keys that they do not know, and secrets that do not fit.
 const WRONG_KEYS: [&str; 2] = ["InvalidAccessKeyId", "SignatureDoesNotMatch"];
 
-/// The cache in front of an origin, and what it needs of a confined process.
+/// The cache in front of an origin, and the access that it needs in a confined process.
 #[derive(Clone, Debug)]
 pub(super) struct CacheOfOrigin {
     /// The options that it was opened with.
@@ -63,8 +63,9 @@ impl OriginArgs {
         ports
     }
 
-    /// Opens the cache, if there is an origin, and returns what it needs. A cache that was opened
-    /// `before` with the same options stays open. Its files belong to `user`, if there is one.
+    /// Opens the cache, if there is an origin, and returns it with the access that it needs. A
+    /// cache that was opened `before` with the same options stays open. Its files belong to `user`,
+    /// if there is one.
     pub(super) fn open(
         &self,
         args: &ServeArgs,
@@ -168,7 +169,7 @@ impl OriginArgs {
     }
 }
 
-/// Opens a cache. What is created for it belongs to the user that fills it later.
+/// Opens a cache. Folders created for it belong to the user that fills it later.
 fn open_cache(user: Option<&User>, options: CacheOptions) -> Result<Cache> {
     let folder = options.folder.clone();
     let opened = match user {
@@ -176,7 +177,8 @@ fn open_cache(user: Option<&User>, options: CacheOptions) -> Result<Cache> {
             let ancestors: Vec<_> = folder.ancestors().collect();
             for path in ancestors.into_iter().rev() {
                 let create = || DirBuilder::new().mode(0o700).create(path);
-                // Where the user may not create it, nobody puts a link in its place meanwhile.
+                // If the user may not create it, nobody else can put a link in its place before it
+                // is created.
                 let created = user.run_as(create).with_path(Action::Writing, path)?;
                 let is_refused = created.is_err_and(|error| error.kind() == PermissionDenied);
                 if is_refused && create().is_ok() {

@@ -43,8 +43,8 @@ pub(crate) struct StartupFacts<'a> {
     pub(crate) quiet: bool,
 }
 
-/// Prints where a server can be reached: always, for there may be no other way to know the port.
-/// Unless it is to be quiet, also how to open it to the network, and what confines it.
+/// Prints the addresses of a server, even with `--quiet`: the port may be unknown otherwise.
+/// Without `--quiet`, also how to open it to the network, and what confines it.
 pub(crate) fn started(served: &StartupFacts<'_>) {
     let what = served.what;
     let scheme = if served.certificate.is_some() { "https" } else { "http" };
@@ -101,7 +101,7 @@ fn reachable(scheme: &str, served: &StartupFacts<'_>) {
     // An address is much shorter than what fits into one.
     if let Ok(code) = QrCode::new(url(best)) {
         let mut blocks = code.render::<Dense1x2>();
-        // Most terminals are dark: what is to be light is drawn.
+        // Most terminals are dark, so the light parts are drawn.
         let blocks = blocks.dark_color(Dense1x2::Light).light_color(Dense1x2::Dark).build();
         blocks.lines().for_each(error_line);
     }
@@ -110,7 +110,7 @@ fn reachable(scheme: &str, served: &StartupFacts<'_>) {
 /// Prints an event of a running server.
 pub(crate) fn event(event: &ServerEvent, is_quiet: bool) {
     match event {
-        // What was cut off stands in the summary, which follows.
+        // The summary, which follows, has the transfers that were cut off.
         ServerEvent::Drained { .. } | ServerEvent::Draining { open: 0 } => {}
         ServerEvent::Draining { open } => note(&format!(
             "{open} {} still running; new connections are refused, and a second signal stops at once",
@@ -159,7 +159,7 @@ pub(crate) fn event(event: &ServerEvent, is_quiet: bool) {
     }
 }
 
-/// Prints what a server did.
+/// Prints the summary of a server.
 pub(crate) fn ended(summary: &ServerSummary, time: Duration) {
     let requests = counted(summary.requests, "request", "requests");
     let bytes = BinaryBytes(summary.bytes);

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     run_until(args, None)
 }
 
-/// Serves until a signal ends it, or what is shared needs no server any more.
+/// Serves until a signal ends it, or the share has reached its goal.
 pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<ShareGoal>>) -> Result<()> {
     let user = args.user()?;
     let (certificate, orders) = Certificate::of(args, user.as_ref())?.unzip();
@@ -98,7 +98,7 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<ShareGoal>>) -> Res
     with_messages(|| serve(server, signals, log_file, reload, args, share))
 }
 
-/// Runs a function whose messages nothing waits for, even if nobody reads standard error.
+/// Runs a function and buffers its messages, so that a blocked standard error does not stop it.
 fn with_messages(serve: impl FnOnce() -> Result<()>) -> Result<()> {
     let messages = LogBuffer::start(LogFile::standard_error()?, MAX_MESSAGES).map_err(no_thread)?;
     let lines = messages.clone();
@@ -132,7 +132,7 @@ fn addresses(args: &ServeArgs, are_inherited: bool) -> Result<Vec<Address>> {
     }
 }
 
-/// Runs the server, its log and its signals, and returns what it did.
+/// Runs the server, its log and its signals, and returns the summary.
 fn serve(
     mut server: Server,
     signals: Signals,
@@ -183,7 +183,7 @@ fn allows_anonymous_writes(site: &SiteSettings) -> bool {
     (site.changes.upload || site.changes.delete) && site.access.allows_anonymous_writes()
 }
 
-/// Returns what is served, in words.
+/// Describes the served folder, file or origin in words.
 fn what_is_served(args: &ServeArgs, sites: &[SiteSettings]) -> String {
     match (sites, args.origin.first()) {
         _ if !args.sites.is_empty() => counted(sites.len() as u64, "site", "sites"),

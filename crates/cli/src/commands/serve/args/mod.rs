@@ -100,9 +100,9 @@ pub(super) struct SiteArgs {
     pub(super) is_default: bool,
     /// Whether certificates for its names are ordered from an authority.
     pub(super) is_ordered: bool,
-    /// Whether any source says what it serves.
+    /// Whether any source names the files that it serves.
     pub(super) has_files: bool,
-    /// Its options, with those of the server where it has none of its own.
+    /// Its options; those of the server where it sets none.
     pub(super) args: ServeArgs,
 }
 
@@ -397,7 +397,7 @@ pub(super) struct SetupArgs {
 
     /// Switch to this user once the sockets are open: a name or a number, optionally with :GROUP;
     /// for servers started by root
-    // A text, because the databases of users are out of reach when SIGHUP has it parsed again.
+    // A text, because the databases of users are out of reach when it is parsed again on SIGHUP.
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(super) user: Option<String>,
 
@@ -456,7 +456,7 @@ impl ServeArgs {
         self.place.qr.is_shown() && (self.place.qr == When::Always || !self.logging.quiet)
     }
 
-    /// Returns the port of addresses that have none of their own.
+    /// Returns the port of addresses without one.
     pub(crate) fn port(&self) -> u16 {
         self.place.port.unwrap_or(if self.is_acme() { 443 } else { 5000 })
     }

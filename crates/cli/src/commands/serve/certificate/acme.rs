@@ -1,4 +1,4 @@
-//! Certificates from an authority, and what is printed about them.
+//! Certificates from an authority, and the messages about them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -114,7 +114,7 @@ impl Orders {
         OrdersControl { control: self.acme.control(), folder, has_default: self.has_default }
     }
 
-    /// Checks that this process, as it is now, can keep certificates.
+    /// Checks that this process, with its present rights, can keep certificates.
     pub(crate) fn check(&self) -> Result<()> {
         Ok(self.acme.check()?)
     }

@@ -60,7 +60,7 @@ pub(in crate::commands::serve) struct TlsArgs {
 /// The source of a certificate that is in no file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::commands::serve) enum TlsSource {
-    // Without a help text of its own, which would put blank lines between all options.
+    // Without a help text, which would put blank lines between all options.
     #[value(name = "self")]
     SelfSigned,
 }

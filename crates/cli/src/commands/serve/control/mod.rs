@@ -103,8 +103,8 @@ fn exit_after(time: Duration) {
     });
 }
 
-/// Reads the configuration again for each message, on a thread of its own: that may take long, and
-/// other signals are heard meanwhile.
+/// Reads the configuration again for each message, on a separate thread: that may take long, and
+/// must not delay other signals.
 fn reload_on_request(mut reload: Reload) -> io::Result<SyncSender<()>> {
     let (sender, requests) = sync_channel(1);
     let work = move || requests.iter().for_each(|()| reload.run());
@@ -112,8 +112,8 @@ fn reload_on_request(mut reload: Reload) -> io::Result<SyncSender<()>> {
     Ok(sender)
 }
 
-/// Notifies systemd, or what else started the server, as sd_notify(3) says; otherwise this does
-/// nothing.
+/// Notifies systemd, or another supervisor that started the server, as sd_notify(3) says; otherwise
+/// this does nothing.
 fn notify(state: &str) {
     let Some(name) = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else { return };
     let address = match name.as_bytes() {

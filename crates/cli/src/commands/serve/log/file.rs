@@ -15,7 +15,7 @@ use crate::failure::{Result, WithPath};
 /// The target of lines: a file that is appended to, standard output or standard error.
 #[derive(Debug)]
 pub(in crate::commands::serve) struct LogFile {
-    /// `None` for what cannot be opened again.
+    /// `None` for a file that cannot be opened again.
     path: Option<PathBuf>,
     pub(super) name: String,
     pub(super) file: File,

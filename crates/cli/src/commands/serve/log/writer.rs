@@ -189,7 +189,7 @@ pub(crate) const MAX_ENTRIES: usize = 8 << 20;
 /// The same of messages: thousands of lines.
 pub(crate) const MAX_MESSAGES: usize = 256 << 10;
 
-/// The longest wait at the end for what is not written yet.
+/// The longest wait at the end for lines that are not written yet.
 const END_WAIT: Duration = Duration::from_secs(3);
 
 /// The longest delay of a line; short enough for an operator who watches the file.

@@ -53,8 +53,8 @@ pub(super) fn settings(
     })
 }
 
-/// Returns the settings of a site without names, and without what it opens: the cache, the
-/// certificate, the users and the media types of the system.
+/// Returns the settings of a site without names, and without everything that is opened: the cache,
+/// the certificate, the users and the media types of the system.
 fn site_settings(args: &ServeArgs) -> SiteSettings {
     let ServeArgs { root, place, access, changes, pages, integrity, .. } = args;
     let (mut headers, mut path_headers) = (Vec::new(), Vec::new());
@@ -94,7 +94,7 @@ fn processors() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Checks the texts among the values of options that the parser of arguments takes as they are.
+/// Checks the option values that the parser of arguments takes as texts.
 pub(super) fn check(args: &ServeArgs) -> Result<()> {
     args.place.bind.iter().try_for_each(|bind| sockets::check(bind))?;
     args.origin.origin.iter().try_for_each(|text| origin::url(text).map(drop))?;

@@ -30,7 +30,7 @@ fn system_types() -> Vec<u8> {
     if let Ok(file) = File::open(SYSTEM_TYPES)
         && file.metadata().is_ok_and(|about| about.is_file())
     {
-        // A file that cannot be read to its end tells as much as was read.
+        // If reading fails, the entries read so far are used.
         let _ = file.take(MAX_SYSTEM_TYPES).read_to_end(&mut text);
     }
     text

@@ -1,4 +1,4 @@
-//! The sites that the options ask for, with what they open: roots, caches, certificates.
+//! The sites that the options ask for, with their open roots, caches and certificates.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -36,7 +36,7 @@ pub(crate) struct OpenSites {
     identities: BTreeMap<KeyFiles, Identity>,
 }
 
-/// The sites of the options, and what they need of a confined process.
+/// The sites of the options, and the access that they need in a confined process.
 #[derive(Debug, Default)]
 pub(crate) struct Opened {
     pub(crate) sites: Vec<SiteSettings>,
@@ -62,7 +62,7 @@ impl OpenSites {
         }
     }
 
-    /// Opens what the sites of the options need.
+    /// Opens the roots, caches and certificates of the sites of the options.
     pub(crate) fn open(&mut self, args: &ServeArgs) -> Result<Opened> {
         let mut opened = Opened::default();
         let of_server = self.of_server.clone();
@@ -168,7 +168,7 @@ impl OpenSites {
         Ok(access)
     }
 
-    /// Returns the certificate of a site, if it has one of its own.
+    /// Returns the certificate of a site, if it has a separate one.
     fn identity(&mut self, args: &ServeArgs, opened: &mut Opened) -> Result<Option<Identity>> {
         let Some(files) = KeyFiles::of(&args.tls)? else { return Ok(None) };
         opened.folders.extend(folders(&files));
@@ -227,8 +227,8 @@ fn own_files(args: &ServeArgs) -> BTreeSet<PathBuf> {
     files.iter().flat_map(|file| paths_of(file)).collect()
 }
 
-/// Returns the paths of a file: as it is named, with the real folder, and where a link leads. The
-/// file need not exist yet.
+/// Returns the paths of a file: the given one, the one with the real folder, and the target of a
+/// link. The file need not exist yet.
 fn paths_of(file: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let named = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     let folder = named.parent().and_then(|folder| folder.canonicalize().ok());

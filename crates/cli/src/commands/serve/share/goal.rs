@@ -1,4 +1,4 @@
-//! Counts what was fetched or received whole, and ends the server when that was enough.
+//! Counts the files that were fetched or received whole, and ends the server when there are enough.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,7 +19,7 @@ use underpass_server::{Control, Server};
 use crate::failure::{Failure, Result};
 use crate::output::{self, counted};
 
-/// What a share is for.
+/// The purpose of a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Goal {
     /// Clients download a file.
@@ -30,7 +30,7 @@ pub(super) enum Goal {
     Uploads,
 }
 
-/// The share, and what was transferred of it.
+/// The share, and the transfers of it so far.
 #[derive(Debug)]
 pub(crate) struct ShareGoal {
     goal: Goal,
@@ -125,7 +125,7 @@ impl ShareGoal {
         Timer::start(self.time, control.clone())
     }
 
-    /// Prints what is not obvious about what is shared.
+    /// Prints the facts about the share that are not obvious.
     pub(crate) fn announce(&self) {
         if self.goal == Goal::Folder {
             output::note(
@@ -164,7 +164,7 @@ impl ShareGoal {
         self.times.is_some_and(|times| *count >= times)
     }
 
-    /// Returns what was done so far.
+    /// Returns the receipt so far.
     pub(super) fn receipt(&self) -> ShareReceipt {
         let state = lock(&self.state);
         ShareReceipt { elapsed_s: state.started.elapsed().as_secs_f64(), ..state.receipt.clone() }
@@ -180,7 +180,7 @@ impl GoalState {
         if entry.verb != "GET" || !matches!(entry.status, 200 | 206) {
             return false;
         }
-        // Of a response that broke off, what the client's kernel has acknowledged.
+        // Of a response that broke off, the bytes that the client's kernel has acknowledged.
         let got = if entry.is_complete { entry.body_len } else { entry.acknowledged };
         if self.clients.len() >= MAX_CLIENTS && !self.clients.contains_key(&entry.peer) {
             self.clients.clear();
@@ -240,7 +240,7 @@ impl ShareReceipt {
         ));
     }
 
-    /// Fails unless what was shared was fetched or received as often as it was to be.
+    /// Fails unless the share was fetched or received as often as requested.
     pub(super) fn verdict(&self, times: Option<u64>) -> Result<()> {
         match self.downloads + self.uploads {
             count if count >= times.unwrap_or(1) => Ok(()),
@@ -276,7 +276,7 @@ impl Timer {
     /// Ends the timer.
     pub(crate) fn end(self) {
         drop(self.stop);
-        // It has nothing to fail at.
+        // The timer thread cannot fail.
         let _ = self.thread.map(JoinHandle::join);
     }
 }

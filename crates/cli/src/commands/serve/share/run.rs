@@ -51,7 +51,7 @@ pub(crate) fn run(args: &ShareArgs) -> Result<()> {
     outcome
 }
 
-/// Returns what would have been typed after `serve`.
+/// Returns the same command as arguments of `serve`.
 fn words(args: &ShareArgs, secret: &str) -> Vec<OsString> {
     let text = |text: &str| OsString::from(text);
     let mut words = vec![

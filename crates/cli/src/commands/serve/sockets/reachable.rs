@@ -15,8 +15,8 @@ pub(crate) struct Reachable {
 }
 
 /// Returns the addresses of this machine that clients can use for a server at `bound`, the one of
-/// the default route first: at most [`MAX`]. They are none if the server has an address of its own,
-/// or if the interfaces cannot be listed.
+/// the default route first: at most [`MAX`]. There are none if the server is bound to a single
+/// address, or if the interfaces cannot be listed.
 ///
 /// Left out are interfaces that are down, loopback, and link-local addresses, which mean nothing to
 /// another device without its own name of the interface.

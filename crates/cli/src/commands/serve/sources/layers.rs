@@ -1,9 +1,10 @@
 //! Options that were not typed: from the environment and, with lower priority, from the config
 //! file.
 //!
-//! Both are converted to command-line arguments and put before the typed ones, so that there is
-//! one parser, one set of messages, and no second list of options. An option from a lower layer
-//! is left out as soon as a higher one has it, or one that excludes it: the higher one claims both.
+//! Both are converted to command-line arguments and put before the typed ones, so that there is one
+//! parser, one set of messages, and no second list of options. An option from a lower layer is left
+//! out as soon as a higher one has it, or has an option that excludes it: the higher one claims
+//! both.
 //!
 //! ```text
 //! words that were typed ─► ArgMatches ─► ConfigKeys ─┐
@@ -76,7 +77,7 @@ pub(crate) fn merge_sources(words: &[OsString]) -> Result<ServeArgs> {
     Ok(args)
 }
 
-/// Returns what the sources say about the options of the whole server; the first of a name counts.
+/// Returns the options of the whole server from all sources; the first of a name counts.
 fn of_server(command: &Command, layers: &[Vec<ConfigKey>]) -> Vec<(String, Vec<OsString>)> {
     let is_certificate = |name: &str| matches!(name, "tls-cert" | "tls-key");
     let keys = layers.iter().flatten();
@@ -163,7 +164,7 @@ fn site(
         };
         claimed.extend(excluded.iter().map(|&id| id.to_owned()));
     }
-    // What a site sets itself does not exclude another option that it sets.
+    // An option that a site sets does not exclude another one that it sets.
     let mut words = merge(command, BTreeSet::new(), [&own])?;
     for key in &own {
         claim(&mut claimed, find(command, key)?);
@@ -180,8 +181,8 @@ fn has_files(merged: &ArgMatches) -> bool {
     ["root", "origin"].iter().any(|id| merged.value_source(id) == Some(ValueSource::CommandLine))
 }
 
-/// Replaces --allow-all by what it stands for, as far as that is not set beside it: another source,
-/// or a site, may refuse a part of it.
+/// Replaces --allow-all by the options that it stands for, unless they are set beside it: another
+/// source, or a site, may refuse some of them.
 fn expand_allow_all(keys: Vec<ConfigKey>) -> Vec<ConfigKey> {
     let is_all = |key: &ConfigKey| {
         key.name == "allow-all" && matches!(&key.values[..], [value] if is_yes(value).is_some())
@@ -416,7 +417,7 @@ const OF_SITE: [&str; 4] = ["acme", "path-prefix", "tls-cert", "tls-key"];
 /// Options of the whole server that are in none of its groups.
 const OF_SERVER: [&str; 2] = ["no-sandbox", "user"];
 
-/// The options of a cache, which a site with a folder of its own does not take over.
+/// The options of a cache, which a site with a root does not inherit.
 const OF_ORIGIN: [&str; 7] =
     ["cache", "cache_size", "fresh", "origin", "origin_cacert", "origin_redirect", "vary_on"];
 
