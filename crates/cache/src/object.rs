@@ -112,7 +112,8 @@ impl CachedObject {
         }
     }
 
-    /// Removes the current version, whose readers still get all of it; returns if there was one.
+    /// Removes the current version and returns whether there was one; its readers still get all of
+    /// it.
     pub(crate) fn detach(&self) -> bool {
         let before = {
             let mut state = self.state();

@@ -1,6 +1,6 @@
-//! Bounds bodies while they come. Those that no client reads end when others wait for their thread,
-//! or if nothing would be kept of them. Those whose length the origin does not say take room as
-//! they come, and end when no client reads them.
+//! Limits bodies while they arrive. Those that no client reads end when others wait for their
+//! thread, or if nothing would be kept of them. Those whose length the origin does not state take
+//! room as they arrive, and end when no client reads them.
 
 use std::net::{Shutdown, TcpStream};
 use std::thread::sleep;

@@ -18,7 +18,7 @@ pub(crate) struct ClientLimits {
 #[derive(Debug, Default)]
 struct ClientJobs {
     counts: HashMap<IpAddr, usize>,
-    /// What waits for a job to end.
+    /// The wakers of the tasks that wait for a job to end.
     waiting: Vec<Waker>,
 }
 
@@ -33,7 +33,8 @@ impl ClientLimits {
         Self { jobs: Arc::default(), max }
     }
 
-    /// Counts one more for a client; `None` if it has too many. What has no client has no bound.
+    /// Counts one more for a client; `None` if it has too many. Work without a client is not
+    /// limited.
     pub(crate) fn acquire(&self, client: Option<IpAddr>) -> Option<Permit> {
         self.acquire_or_wait(client, None)
     }

@@ -1,4 +1,4 @@
-//! Room on the disk: for fills, which take it as their bytes come, by evicting others.
+//! Reserves disk space for fills as their bytes arrive, evicting other objects if necessary.
 
 use std::io;
 use std::ops::Range;

@@ -84,7 +84,7 @@ pub(super) fn discard_unlisted(file: &File, present: &[Range<u64>]) {
     for range in present.iter().cloned().chain(once(end..end)) {
         let hole = at..range.start / MAX_PAGE * MAX_PAGE;
         if hole.start < hole.end {
-            // It only costs room.
+            // A hole that is not punched only wastes space.
             let _ = fallocate(file, flags, hole.start, hole.end - hole.start);
         }
         at = range.end.next_multiple_of(MAX_PAGE);
