@@ -88,7 +88,7 @@ pub(crate) fn send_head(stream: &mut Connection, status: &str, fields: &str) -> 
     Ok(stream.write_all(head.as_bytes())?)
 }
 
-/// Says by TLS that there is no more, and closes.
+/// Sends `close_notify`, and closes the connection for writing.
 pub(crate) fn close_notify(stream: &mut Connection) -> Result<()> {
     stream.conn.send_close_notify();
     stream.flush()?;

@@ -1,5 +1,5 @@
-//! Contents of which every byte tells where it belongs: what is lost, repeated or swapped is found
-//! at its place, and in a fraction of the time that a digest takes in an emulated machine.
+//! Test data in which every byte depends on its position: lost, repeated or swapped bytes are found
+//! at their place, and in a fraction of the time that a digest takes in an emulated machine.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

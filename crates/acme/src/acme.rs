@@ -94,9 +94,9 @@ struct Domain {
     until: Option<SystemTime>,
     /// When the certificate is to be renewed; the past if there is none.
     due: SystemTime,
-    /// The time after an order in which there is no other one.
+    /// The time after an order in which no further order is placed.
     pause: Duration,
-    /// No attempt is made before.
+    /// The earliest time of the next attempt.
     not_before: Instant,
     /// The number of times since the last success that the authority has refused.
     refusals: u32,

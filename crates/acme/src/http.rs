@@ -15,7 +15,7 @@ use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use underpass_client::{ClientError, Request, TlsSetup, Url};
 use underpass_engine::wait::lock;
 
-/// A client for one authority. Clones share what it asked for.
+/// A client for one authority. Clones share the delay that the authority requested.
 #[derive(Clone)]
 pub(crate) struct Http {
     client: Arc<underpass_client::HttpClient<'static>>,
@@ -38,7 +38,7 @@ impl Http {
         underpass_client::HttpClient { deadline, ..(*self.client).clone() }
     }
 
-    /// Takes how long the last answer asked to wait.
+    /// Takes the delay that the last response requested (`Retry-After`).
     pub(crate) fn take_retry_after(&self) -> Option<Duration> {
         lock(&self.retry_after).take()
     }

@@ -14,7 +14,7 @@ pub struct Names {
     pub default: Option<String>,
 }
 
-/// Gives other names to the thread that orders certificates.
+/// Replaces the names for which a thread orders certificates.
 #[derive(Debug, Default)]
 pub struct NamesControl {
     next: Mutex<Option<Names>>,

@@ -121,7 +121,7 @@ fn refusal(order: &mut Order, challenge: Challenge) -> AcmeError {
     }
 }
 
-/// Waits between questions whether the authority has decided.
+/// The waits before the authority is polled again.
 struct Poll {
     wait: Duration,
     until: Instant,

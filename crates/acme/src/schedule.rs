@@ -17,7 +17,8 @@ pub(crate) fn lifetime(validity: &Range<SystemTime>) -> Duration {
 }
 
 /// Returns how long to wait after this number of failures in a row. An authority that has refused
-/// is asked rarely, because it counts failures; one that could not be reached has counted none.
+/// is asked rarely, because it counts failures; one that could not be reached has counted no
+/// failure.
 pub(crate) fn wait(failures: u32, is_uncounted: bool, retry_after: Option<Duration>) -> Duration {
     let (first, max) = if is_uncounted { UNREACHABLE } else { REFUSED };
     let wait = first.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1))).min(max);

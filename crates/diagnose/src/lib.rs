@@ -1,4 +1,4 @@
-//! Finds the abilities of a machine, and what another program asks of the kernel.
+//! Finds which mechanisms a machine supports, and which system calls another program makes.
 //!
 //! [`doctor::examine`] tries every mechanism between two ends and returns findings.
 //!

@@ -79,7 +79,7 @@ pub(super) fn measure(listing: &Listing<'_>) -> io::Result<(PageCounts, Option<I
     Ok((tally, (!is_whole).then_some(Incomplete::Walk)))
 }
 
-/// A folder on the way from the first one down to the one that is read.
+/// The folder being read, or an ancestor of it.
 struct FolderLevel {
     folder: Arc<OwnedFd>,
     /// The path of the folder below the root.
@@ -90,8 +90,8 @@ struct FolderLevel {
     is_read: bool,
 }
 
-/// Passes every entry that may be shown to `visit`, with the folder that it is in, until it breaks;
-/// returns whether that were all.
+/// Calls `visit` for each visible entry, with its folder, until it breaks; returns whether all were
+/// visited.
 fn walk(
     listing: &Listing<'_>,
     mut visit: impl FnMut(&Listing<'_>, ScannedEntry<'_>) -> ControlFlow<()>,

@@ -68,8 +68,8 @@ pub(crate) struct Callbacks<'a> {
 ///
 /// Meanwhile Python's handlers of signals run, if this is the thread that they run on. If one of
 /// them raises, as that of Ctrl-C does, `work` is cancelled, and the exception is raised once it
-/// has ended and has removed what it left. So it is if the callback for progress raises, which is
-/// called with what `position` returns.
+/// has ended and has removed what it left. The same happens if the callback for progress raises; it
+/// is called with the result of `position`.
 ///
 /// # Errors
 ///

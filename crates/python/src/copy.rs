@@ -80,7 +80,7 @@ impl CopyArgs {
             policy,
             integrity: parse("integrity", &self.integrity)?,
             umask: atomic_file::umask().unwrap_or(0o022),
-            // The rest of the program needs some, too.
+            // Leave descriptors for the rest of the process.
             max_open_files: getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 2,
             ..defaults
         })

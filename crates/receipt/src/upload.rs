@@ -77,8 +77,8 @@ impl Receipt {
 }
 
 impl UploadDigest {
-    /// Returns the first of the digests that were computed. `more` bytes were read for those of
-    /// parts.
+    /// Returns the first of the digests that were computed. `more` bytes were read for the digests
+    /// of the parts.
     fn of(computed: &Computed, more: u64) -> Option<Self> {
         let digest = computed.digests.first()?;
         Some(Self {

@@ -134,7 +134,8 @@ fn usage(whose: c_int) -> Usage {
 ///
 /// It gives back what starting has freed (malloc_trim(3)), and from then on joins each freed piece
 /// with its free neighbours, those below 128 bytes too (`M_MXFAST` of mallopt(3)). Such pieces lie
-/// between the tasks of a runtime, whose memory is aligned to 128 bytes. Others need none of it.
+/// between the tasks of a runtime, whose memory is aligned to 128 bytes. Other allocators need no
+/// preparation.
 pub fn prepare_allocator() {
     #[cfg(target_env = "gnu")]
     // SAFETY: mallopt(3) sets a number, and malloc_trim(3) releases pages that are free, both under

@@ -56,7 +56,7 @@ pub fn tree(root: &Path) -> BTreeMap<PathBuf, TreeEntry> {
     found
 }
 
-/// Names of files that have gone wrong somewhere.
+/// File names that have caused bugs in some program.
 pub const AWKWARD_NAMES: [&str; 16] = [
     "plain",
     "with space",

@@ -169,12 +169,12 @@ impl Splice {
 pub(crate) struct FileStep {
     /// Whether the small step is in use.
     is_small: bool,
-    /// Whether the step in use is only tried.
+    /// Whether the step in use is on trial.
     is_trial: bool,
     /// Bytes and time since the step was last changed or confirmed.
     bytes: usize,
     time: Duration,
-    /// The time of a byte with the other step, in seconds; 0 if it was never in use.
+    /// Seconds per byte with the other step, or 0 before its first use.
     other: f64,
 }
 

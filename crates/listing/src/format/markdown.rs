@@ -126,8 +126,8 @@ fn slug(text: &str) -> String {
     kept.flat_map(char::to_lowercase).map(|char| if char == ' ' { '-' } else { char }).collect()
 }
 
-/// Returns an event of which nothing is left that a reader would have to trust the author for;
-/// `kept` notes of each open link and image whether it is kept.
+/// Returns the event without raw HTML, unsafe links and remote images; `None` removes it. `kept`
+/// notes of each open link and image whether it is kept.
 fn safe<'a>(event: Event<'a>, kept: &mut Vec<bool>) -> Option<Event<'a>> {
     match event {
         Event::Html(_) | Event::InlineHtml(_) => None,

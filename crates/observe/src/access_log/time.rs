@@ -9,7 +9,7 @@ use crate::access_log::escape;
 
 /// A time in the formats of the log.
 ///
-/// Each writer of lines holds one, and so does the calendar and time zone arithmetic once a second.
+/// Each writer of lines has one, so calendar and time zone arithmetic is done once a second.
 #[derive(Clone, Debug)]
 pub struct TimeText {
     /// The time zone of this machine at the creation of this value.

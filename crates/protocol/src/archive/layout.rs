@@ -383,7 +383,7 @@ impl fmt::Debug for Layout {
 /// Two blocks of zeros end an archive.
 const TRAILER: u64 = 2 * BLOCK;
 
-/// No offset of a file is larger, so most clients count no further.
+/// The largest offset in a file; most clients support no larger one.
 const MAX_ARCHIVE: u64 = i64::MAX as u64;
 
 /// The number of entries of a zip's directory for which one offset is kept.

@@ -64,7 +64,7 @@ pub fn write_digests<'a>(digests: impl IntoIterator<Item = &'a Digest>) -> Strin
     fields.finish().unwrap_or_default()
 }
 
-/// Returns the value of a `Want-Repr-Digest` or `Want-Content-Digest` for these, the dearest
+/// Returns the value of a `Want-Repr-Digest` or `Want-Content-Digest` for these, the most expensive
 /// first.
 #[must_use]
 pub fn write_wanted(algorithms: &[Algorithm]) -> String {

@@ -86,7 +86,7 @@ impl AllowedRoot {
     }
 }
 
-/// Returns whether the process is not confined to others than this file or folder.
+/// Returns whether no confinement keeps the process from opening this file or folder.
 fn may_open(path: &Path) -> bool {
     let is_denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
     !File::open(path).is_err_and(|error| is_denied(&error) && access::is_readable(path))
@@ -167,7 +167,7 @@ impl AllowedAccess {
         self.roots.iter().any(|root| root.caches)
     }
 
-    /// Returns what of the `wanted` access a process does not have that was confined to this one.
+    /// Returns the part of the `wanted` access that a process confined to this one is denied.
     #[must_use]
     pub fn lacks(&self, wanted: &Self) -> Option<String> {
         let is_allowed = |root: &AllowedRoot| {

@@ -366,7 +366,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         }
     }
 
-    /// Moves `len` bytes, or all up to the end, behind those that are in the sink.
+    /// Appends `len` bytes, or everything up to the end, to the sink.
     fn data(&mut self, len: Option<u64>, sink: &mut BodySink<'_>) -> Result<(), ReceiveError> {
         let BodySink { file, at, options: receive_options, on_progress, report } = sink;
         let before = report.bytes();

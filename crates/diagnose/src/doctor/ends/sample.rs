@@ -13,7 +13,7 @@ use underpass_engine::{Kind, Source, Version};
 use crate::doctor::ends::scratch::{NAME, Scratch};
 use crate::doctor::error::{DoctorError, Result, UnsuitableEnd, WithPath};
 
-/// A file whose first bytes are moved to see how. It is only read.
+/// The source of a trial: its first bytes are moved to see how. It is only read.
 #[derive(Debug)]
 pub(crate) struct TrialFile {
     file: File,

@@ -55,7 +55,7 @@ impl Identities {
         self.read().by_name.get(&name.to_ascii_lowercase()).cloned()
     }
 
-    /// Uses the identity of a name no longer.
+    /// Removes the identity of a name.
     pub fn remove(&self, name: &str) {
         self.change(|known| known.by_name.remove(&name.to_ascii_lowercase()));
     }
@@ -88,7 +88,7 @@ impl Identities {
         self.change(|known| known.http_answers.insert(token.to_owned(), text.to_owned()));
     }
 
-    /// Answers no challenge any more.
+    /// Stops answering challenges.
     pub fn end_answers(&self) {
         self.change(|known| {
             known.tls_answers.clear();
