@@ -52,10 +52,12 @@ pub(crate) fn turn(worker: &Worker, now: Instant) -> usize {
     if worker.turns.is_contended(now) { SHORT_TURN } else { LONG_TURN }
 }
 
-/// Returns whether the first turn of a response has to wait for others.
+/// Returns whether the first turn of a response has to wait for others. A large response waits for
+/// those in line even if it would end in this turn: the next one of its client would overtake them
+/// again.
 pub(crate) fn has_to_wait(worker: &Worker, transfer: &SendTransfer<'_>, now: Instant) -> bool {
     let is_short = transfer.chain().len().is_some_and(|len| len <= SHORT_TURN as u64);
-    !is_short && worker.turns.is_contended(now) && !worker.turns.is_free()
+    !is_short && !worker.turns.is_free(now)
 }
 
 /// Notes a response that ended in its first turn, if it was a short one: clients that want little

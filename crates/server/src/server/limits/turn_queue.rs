@@ -44,9 +44,11 @@ impl TurnQueue {
         TurnPermit { turns: self, began: now, _place: place }
     }
 
-    /// Returns whether a turn could begin at once.
-    pub(crate) fn is_free(&self) -> bool {
-        self.line.available_permits() > 0 && self.spent.get() < MAX_SPENT
+    /// Returns whether a turn could begin at once: nobody is in line, and while clients want
+    /// little, the worker has just looked for them.
+    pub(crate) fn is_free(&self, now: Instant) -> bool {
+        self.line.available_permits() > 0
+            && (!self.is_contended(now) || self.spent.get() < MAX_SPENT)
     }
 
     /// Notes a short response or a new connection.
@@ -108,6 +110,7 @@ mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;
     use std::rc::Rc;
+    use std::task::{Context, Waker};
 
     use tokio::task::{LocalSet, spawn_local};
 
@@ -128,6 +131,24 @@ mod tests {
         turns.record_short(now);
         assert_eq!(turns.max_spent(now), MAX_SPENT);
         assert_eq!(turns.max_spent(now + SHORT_WAIT), MAX_SPENT_ALONE);
+    }
+
+    #[test]
+    fn nobody_overtakes_those_in_line() {
+        let (turns, now) = (TurnQueue::default(), Instant::now());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(turns.is_free(now));
+        let begun = pin!(turns.begin()).poll(&mut context);
+        assert!(begun.is_ready() && !turns.is_free(now));
+        let mut waits = pin!(turns.begin());
+        assert!(waits.as_mut().poll(&mut context).is_pending());
+        drop(begun);
+        assert!(!turns.is_free(now), "the one that waited is next");
+        assert!(waits.poll(&mut context).is_ready() && turns.is_free(now));
+        turns.spent.set(MAX_SPENT);
+        assert!(turns.is_free(now));
+        turns.record_short(now);
+        assert!(!turns.is_free(now), "clients that want little go first");
     }
 
     #[test]
