@@ -670,22 +670,42 @@ fn a_file_that_was_replaced_while_it_was_opened_is_not_sent_to_the_next_request(
 }
 
 #[test]
-fn a_folder_that_a_killed_move_would_have_replaced_is_there_after_the_next_start() {
+fn what_a_killed_move_would_have_replaced_is_there_after_the_next_start() {
     let Some(stage) = Stage::new() else { return };
     let served = stage.served.path();
     prepare_replacement(served);
-    // The old folder is aside, and the new one follows.
-    let inject = "inject=renameat2:error=EIO:signal=KILL:when=3";
-    let server = stage.serve(&["-e", "trace=renameat2", "-e", inject], &["--allow-all"]);
+    symlink("one", served.join("link")).unwrap();
+    let long = "n".repeat(250);
+    fs::rename(served.join("one"), served.join(&long)).unwrap();
+    fs::write(served.join("one"), "one").unwrap();
+    for name in ["old", "one", "link", &long] {
+        // The old entry is aside, and the new one follows.
+        let inject = "inject=renameat2:error=EIO:signal=KILL:when=3";
+        let server = stage.serve(&["-e", "trace=renameat2", "-e", inject], &["--allow-all"]);
+        let mut client = Client::new(server.connect());
+        let fields = format!("Host: localhost\r\nDestination: /{name}\r\nOverwrite: T");
+        client.send(format!("MOVE /dir HTTP/1.1\r\n{fields}\r\n\r\n"));
+        let is_there = || served.join(name).symlink_metadata().is_ok();
+        until("the old entry is aside", || !is_there());
+        server.finish();
+        assert!(served.join("dir/new").exists() && !is_there());
+        let server = stage.serve(&[], &["--allow-all", "--upload-expiry", "1"]);
+        until("it has its name back", is_there);
+        end(server);
+    }
+    assert!(served.join("dir/new").exists() && served.join("old/kept").exists());
+    assert_eq!(fs::read(served.join("link")).unwrap(), b"one");
+    assert_eq!(fs::read(served.join(&long)).unwrap(), b"new");
+    assert_eq!(underpass_testkit::names(served), ["dir", "link", &long, "old", "one"]);
+}
+
+#[test]
+fn a_folder_whose_parent_vanishes_while_it_is_made_has_no_parent() {
+    let Some(stage) = Stage::new() else { return };
+    let inject = "inject=mkdirat:error=ENOENT";
+    let server = stage.serve(&["-e", "trace=mkdirat", "-e", inject], &["--allow-all"]);
     let mut client = Client::new(server.connect());
-    let fields = "Host: localhost\r\nDestination: /old\r\nOverwrite: T";
-    client.send(format!("MOVE /dir HTTP/1.1\r\n{fields}\r\n\r\n"));
-    until("the old folder is aside", || !served.join("old").exists());
-    server.finish();
-    assert!(served.join("dir/new").exists() && !served.join("old").exists());
-    let server = stage.serve(&[], &["--allow-all"]);
-    until("it has its name back", || served.join("old/kept").exists());
+    client.send("MKCOL /new HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned());
+    assert_eq!(client.reply().status, 409);
     end(server);
-    assert!(served.join("dir/new").exists());
-    assert_eq!(underpass_testkit::names(served), ["dir", "old", "one"]);
 }

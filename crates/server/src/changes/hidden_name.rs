@@ -1,5 +1,5 @@
 //! The hidden names of entries that a change has under way. If the server is killed, most of them
-//! are removed after a while. A folder that was moved aside for a change that was not made, or with
+//! are removed after a while. What was moved aside for a change that was not made, or is a folder with
 //! entries that must not be removed, gets its name back instead.
 
 use std::ffi::{CStr, CString, OsStr};
@@ -18,12 +18,12 @@ pub(crate) fn hidden_name(name: &CStr) -> CString {
     with_ids(name, random(name), random(name))
 }
 
-/// Returns a hidden name for a folder that is moved aside; [`restore`] gives it its own one back.
+/// Returns a hidden name for an entry that is moved aside; [`restore`] gives it its own one back.
 fn aside_name(name: &CStr) -> CString {
     with_ids(name, mark(name.to_bytes()), random(name))
 }
 
-/// Returns whether a hidden name is that of a folder that was moved aside.
+/// Returns whether a hidden name is that of an entry that was moved aside.
 pub(crate) fn is_aside(hidden: &[u8]) -> bool {
     name_of_aside(hidden).is_some()
 }
@@ -35,7 +35,7 @@ pub(super) fn is_open_leftover(name: &[u8]) -> bool {
     digits.is_some_and(|it| it.len() >= 16 && it.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Moves the folder `current` aside, so that it can get the name `own` back; returns its hidden
+/// Moves the entry `current` aside, so that it can get the name `own` back; returns its hidden
 /// name. An attribute keeps a name for which the hidden one has no room.
 ///
 /// # Errors
@@ -46,15 +46,15 @@ pub(super) fn move_aside(folder: &OwnedFd, current: &CStr, own: &CStr) -> Result
     if name_of_aside(aside.to_bytes()) != Some(own.to_bytes())
         && let Ok(moved) = open(folder, current)
     {
-        // On a file system without attributes the rest of the name is lost.
+        // Without attributes, as links are, the rest of the name is lost.
         let _ = fsetxattr(&moved, ATTRIBUTE, own.to_bytes(), XattrFlags::empty());
     }
     rename_new(folder, current, folder, &*aside)?;
     Ok(aside)
 }
 
-/// Gives a folder that was moved aside its name back, if that is free; returns whether that
-/// succeeded.
+/// Gives an entry that was moved aside its own name back, if that is free; returns whether it has
+/// it now.
 pub(crate) fn restore(folder: impl AsFd, hidden: &[u8]) -> bool {
     let Some(cut) = name_of_aside(hidden) else { return false };
     let mut noted = [0; MAX_NAME];
@@ -67,19 +67,19 @@ pub(crate) fn restore(folder: impl AsFd, hidden: &[u8]) -> bool {
     own.is_some_and(|own| rename_new(&folder, OsStr::from_bytes(hidden), &folder, own).is_ok())
 }
 
-fn open(parent: impl AsFd, folder: &CStr) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    openat(parent, folder, flags, Mode::empty())
+fn open(parent: impl AsFd, entry: &CStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(parent, entry, flags, Mode::empty())
 }
 
-/// Returns the name that the attribute of a folder has.
+/// Returns the name that the attribute of an entry has.
 fn noted_name<'b>(folder: impl AsFd, hidden: &[u8], buffer: &'b mut [u8]) -> Option<&'b [u8]> {
     let moved = open(folder, &CString::new(hidden).ok()?).ok()?;
     let len = fgetxattr(&moved, ATTRIBUTE, &mut *buffer).ok()?;
     Some(&buffer[..len])
 }
 
-/// Returns the name, perhaps cut, that a folder had before it was moved aside; `None` if the hidden
+/// Returns the name, perhaps cut, that an entry had before it was moved aside; `None` if the hidden
 /// name is that of another entry.
 pub(super) fn name_of_aside(hidden: &[u8]) -> Option<&[u8]> {
     let id = id_of(hidden)?;
@@ -96,7 +96,7 @@ fn id_of(hidden: &[u8]) -> Option<&[u8]> {
     is_partial_name(hidden).then(|| &hidden[hidden.len() - SUFFIX_LEN + 1..])
 }
 
-/// Returns the mark of a folder of this name that is moved aside: a constant and a hash of the name.
+/// Returns the mark of an entry of this name that is moved aside: a constant and a hash of the name.
 fn mark(name: &[u8]) -> u64 {
     u64::from(ASIDE) << 32 | fingerprint(name) & u64::from(u32::MAX)
 }
@@ -117,7 +117,7 @@ fn with_ids(name: &CStr, first: u64, second: u64) -> CString {
 /// The first digits of the id of what is moved aside.
 const ASIDE: u32 = 0x6173_6964;
 
-/// The attribute with the whole name of a folder that was moved aside, if that is long.
+/// The attribute with the whole name of an entry that was moved aside, if that is long.
 const ATTRIBUTE: &CStr = c"user.underpass.aside";
 
 /// The number of bytes after the name: a dot, 32 digits and `.upload`.

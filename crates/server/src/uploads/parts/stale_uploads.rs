@@ -209,7 +209,7 @@ enum PartState {
     Stale,
     /// It has waited since then.
     Waiting(SystemTime),
-    /// It is a folder that a change has moved aside.
+    /// A change has moved it aside.
     Aside,
     Other,
 }
@@ -225,6 +225,9 @@ fn changed(version: &Version) -> SystemTime {
 }
 
 fn part_state(folder: &OwnedFd, name: &[u8], expiry: Duration) -> PartState {
+    if is_aside(name) {
+        return PartState::Aside;
+    }
     let Ok(stat) = statat(folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) else {
         return PartState::Other;
     };
@@ -235,12 +238,11 @@ fn part_state(folder: &OwnedFd, name: &[u8], expiry: Duration) -> PartState {
             let since = waiting_since(&version);
             if age(since) >= expiry { PartState::Stale } else { PartState::Waiting(since) }
         }
-        FileType::Directory if is_aside(name) => PartState::Aside,
         // It is of a change that was killed. Only its ctime is its own, the other times are
         // those of the original.
-        FileType::Directory => {
+        FileType::Directory | FileType::Symlink => {
             let since = changed(&version);
-            if age(since) >= FOLDERS_EXPIRE { PartState::Stale } else { PartState::Other }
+            if age(since) >= COPIES_EXPIRE { PartState::Stale } else { PartState::Other }
         }
         _ => PartState::Other,
     }
@@ -284,8 +286,8 @@ fn remove(site: &Site, path: &[u8]) {
     }
 }
 
-/// The time that copying a folder may take, whatever the expiry of uploads is.
-const FOLDERS_EXPIRE: Duration = Duration::from_secs(24 * 60 * 60);
+/// The time that copying a folder or a link may take, whatever the expiry of uploads is.
+const COPIES_EXPIRE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The interval at which the searching thread looks whether there is something to search.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
