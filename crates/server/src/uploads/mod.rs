@@ -24,4 +24,5 @@ pub(crate) use respond::{respond, tick};
 pub(crate) use state::Uploads;
 pub(crate) use state::disk_space::has_room;
 pub(crate) use state::random::random_bytes;
+pub(crate) use state::searches::Searches;
 pub(crate) use state::unfinished::UnfinishedParts;

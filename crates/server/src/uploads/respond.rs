@@ -28,12 +28,7 @@ use underpass_protocol::request::target::Target;
 /// have waited too long.
 pub(crate) fn tick(shared: &Shared, sites: &Sites, now: Instant) {
     shared.uploads.slots.end_slow(shared.settings.timeout, now);
-    for site in &sites.all {
-        if site.unfinished.is_due(site.settings.changes.expiry) {
-            let site = Arc::clone(site);
-            tokio::task::spawn_blocking(move || stale_uploads::expire(&site));
-        }
-    }
+    sites.all.iter().for_each(stale_uploads::expire);
 }
 
 /// Answers a request for an upload: receives it on a thread that may wait for its client and for

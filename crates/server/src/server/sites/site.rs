@@ -11,7 +11,7 @@ use crate::server::settings::ServeError;
 use crate::server::shared::Shared;
 use crate::server::sites::names_lock::NamesLock;
 use crate::server::sites::settings::SiteSettings;
-use crate::uploads::UnfinishedParts;
+use crate::uploads::{Searches, UnfinishedParts};
 use underpass_engine::Version;
 use underpass_observe::metrics::SiteCounts;
 use underpass_protocol::request::target::Target;
@@ -46,6 +46,7 @@ pub(crate) struct Site {
     pub(crate) realm: u64,
     /// Parts of uploads that wait for their rest.
     pub(crate) unfinished: UnfinishedParts,
+    pub(crate) searches: Searches,
 }
 
 impl SiteSettings {
@@ -93,6 +94,7 @@ impl Site {
             counts: None,
             hosts: settings.is_default.then(|| Hosts::new(&settings.allowed_hosts)),
             unfinished: UnfinishedParts::default(),
+            searches: Searches::default(),
             settings,
         })
     }

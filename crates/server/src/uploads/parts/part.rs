@@ -52,7 +52,8 @@ impl Drop for PartialUpload<'_> {
             if self.lock.is_void() {
                 let _ = unlinkat(&folder, file, AtFlags::empty());
             } else if statat(&folder, file, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
-                stale_uploads::add_part(self.site, path.clone(), name, SystemTime::now());
+                let now = SystemTime::now();
+                stale_uploads::add_part(self.site, &folder, path.clone(), name, now);
             }
         }
     }
@@ -421,7 +422,8 @@ pub(crate) fn keep_part(
     if is_synced {
         uploads.synced.record(&file, len);
     }
-    stale_uploads::add_part(upload.site, target.path_of(name), name, SystemTime::now());
+    let (path, now) = (target.path_of(name), SystemTime::now());
+    stale_uploads::add_part(upload.site, &target.folder, path, name, now);
 }
 
 /// Returns the time at which a file was made, in seconds and nanoseconds, if it is recorded.

@@ -1,13 +1,12 @@
 //! Removes parts of files that have waited too long for their rest. Otherwise every abandoned
-//! upload would take its space forever. Folders that a killed server had moved aside get their
-//! names back.
+//! upload would take its space forever. What a killed server had moved aside gets its name back.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -29,6 +28,7 @@ use crate::server::sites::site::Site;
 use crate::uploads::parts::target::join;
 use crate::uploads::state::disk_space;
 use crate::uploads::state::locks::UploadLock;
+use crate::uploads::state::searches::Begun;
 use underpass_protocol::upload::{is_partial_name, owner_tag};
 
 /// Looks for stale uploads in a separate thread, now, every hour and when the sites were replaced,
@@ -38,12 +38,14 @@ pub(crate) fn watch(published: &Arc<Published>) -> Sender<()> {
     let published = Arc::clone(published);
     let work = move || {
         step_back();
+        // Threads for other file systems end with this one.
+        let running = Arc::new(());
         let mut walked = None;
         loop {
             // New sites know nothing of the parts that wait in their folders.
             let generation = published.generation();
             if walked.is_none_or(|(at, of)| has_passed(at) || of != generation) {
-                walk_all(&published, &ended);
+                walk_all(&published, &ended, &Arc::downgrade(&running));
                 walked = Some((Instant::now(), generation));
             }
             if ended.recv_timeout(CHECK_INTERVAL) != Err(RecvTimeoutError::Timeout) {
@@ -61,7 +63,8 @@ fn has_passed(at: Instant) -> bool {
 }
 
 /// Checks all sites that allow changes: a folder that was being removed has such a name, too.
-fn walk_all(published: &Published, ended: &Receiver<()>) {
+fn walk_all(published: &Published, ended: &Receiver<()>, running: &Weak<()>) {
+    let is_ended = || ended.try_recv() == Err(TryRecvError::Disconnected);
     let sites = published.get();
     let changes = |site: &Site| {
         let changes = site.settings.changes;
@@ -72,27 +75,72 @@ fn walk_all(published: &Published, ended: &Receiver<()>) {
         let others = sites.all.iter().filter(|other| changes(other));
         let others = others.filter(|other| site.root.overlaps(&other.root));
         let expiry = others.map(|other| other.settings.changes.expiry).max();
-        walk(site, expiry.unwrap_or_default(), ended);
+        let search = Search {
+            site: Arc::clone(site),
+            expiry: expiry.unwrap_or_default(),
+            running: Weak::clone(running),
+        };
+        search.walk(Vec::new(), &is_ended);
     }
 }
 
-/// Checks all folders unless the server has ended: by path, so that no level takes a descriptor,
-/// and as deep as a request can name.
-fn walk(site: &Site, expiry: Duration, ended: &Receiver<()>) {
-    let (mut pending, mut len) = (vec![Vec::new()], 0);
-    while let Some(path) = pending.pop() {
-        len -= path.len();
-        if ended.try_recv() == Err(TryRecvError::Disconnected) {
-            return;
-        }
-        let Ok(folder) = site.root.open_folder(&path) else { continue };
-        sweep(site, expiry, folder, &path, &mut |name| {
-            if len < MAX_PENDING {
-                let inner = join(&path, name);
-                len += inner.len();
-                pending.push(inner);
+/// A search of the folders of a site.
+#[derive(Clone)]
+struct Search {
+    site: Arc<Site>,
+    expiry: Duration,
+    /// Gone once the server has ended.
+    running: Weak<()>,
+}
+
+impl Search {
+    /// Checks all folders below a path unless the server has ended: by path, so that no level takes
+    /// a descriptor, and as deep as a request can name.
+    fn walk(&self, start: Vec<u8>, is_ended: &dyn Fn() -> bool) {
+        let (mut len, mut device) = (start.len(), None);
+        let mut pending = vec![start];
+        while let Some(path) = pending.pop() {
+            len -= path.len();
+            if is_ended() {
+                return;
             }
-        });
+            let Ok(folder) = self.site.root.open_folder(&path) else { continue };
+            let Ok(here) = fstat(&folder).map(|stat| stat.st_dev) else { continue };
+            if *device.get_or_insert(here) != here && self.hand_over(here, &path) {
+                continue;
+            }
+            sweep(&self.site, self.expiry, folder, &path, &mut |name| {
+                if len < MAX_PENDING {
+                    let inner = join(&path, name);
+                    len += inner.len();
+                    pending.push(inner);
+                }
+            });
+        }
+    }
+
+    /// Has another thread check what lies at a path, in the file system of this device, and below
+    /// it: one that does not answer holds up only that thread. Returns false if there is none.
+    fn hand_over(&self, device: u64, path: &[u8]) -> bool {
+        match self.site.searches.begin(device, path) {
+            Begun::Queued => return true,
+            Begun::TooMany => return false,
+            Begun::New => {}
+        }
+        let (search, mut start) = (self.clone(), Some(path.to_vec()));
+        let work = move || {
+            step_back();
+            while let Some(path) = start {
+                search.walk(path, &|| search.running.strong_count() == 0);
+                start = search.site.searches.next(device);
+            }
+        };
+        let thread = thread::Builder::new().name("stale-uploads".to_owned()).stack_size(STACK);
+        let is_begun = thread.spawn(work).is_ok();
+        if !is_begun {
+            self.site.searches.forget(device);
+        }
+        is_begun
     }
 }
 
@@ -137,7 +185,7 @@ fn sweep(
                 idle.give_back();
                 drop(idle);
                 if expiry == site.settings.changes.expiry {
-                    add_part(site, join(path, name), name, since);
+                    add_part(site, &folder, join(path, name), name, since);
                 }
             }
             PartState::Aside => {
@@ -248,19 +296,36 @@ fn part_state(folder: &OwnedFd, name: &[u8], expiry: Duration) -> PartState {
     }
 }
 
-/// Notes that a part waits for its rest, and removes those that are now too many.
-pub(crate) fn add_part(site: &Site, path: Vec<u8>, name: &[u8], since: SystemTime) {
-    let Some(owner) = owner_tag(name) else { return };
-    for surplus in site.unfinished.insert(path, owner, since) {
+/// Notes that a part in a folder waits for its rest, and removes those that are now too many.
+pub(crate) fn add_part(
+    site: &Site,
+    folder: impl AsFd,
+    path: Vec<u8>,
+    name: &[u8],
+    since: SystemTime,
+) {
+    let (Some(owner), Ok(stat)) = (owner_tag(name), fstat(folder)) else { return };
+    for surplus in site.unfinished.insert(path, owner, stat.st_dev, since) {
         remove(site, &surplus);
     }
 }
 
-/// Removes parts that have waited too long for their rest.
-pub(crate) fn expire(site: &Site) {
+/// Removes parts that have waited too long for their rest, if there are any, in a thread of its own:
+/// a file system that does not answer keeps it, and no other is begun there.
+pub(crate) fn expire(site: &Arc<Site>) {
+    if site.unfinished.is_due(site.settings.changes.expiry) {
+        let site = Arc::clone(site);
+        // Without a thread, they wait for the next second.
+        let thread = thread::Builder::new().name("stale-uploads".to_owned()).stack_size(STACK);
+        let _ = thread.spawn(move || expire_all(&site));
+    }
+}
+
+fn expire_all(site: &Site) {
     let expiry = site.settings.changes.expiry;
-    while let Some(path) = site.unfinished.take_due(expiry) {
-        let Ok(Some((folder, name))) = site.root.parent_of(&path) else { continue };
+    while let Some(due) = site.unfinished.take_due(expiry) {
+        let path = &due.path;
+        let Ok(Some((folder, name))) = site.root.parent_of(path) else { continue };
         // A connection that resumes it adds it again.
         let Some(idle) = lock_idle(site, &folder, name.as_bytes()) else { continue };
         match part_state(&folder, name.as_bytes(), expiry) {
@@ -269,7 +334,7 @@ pub(crate) fn expire(site: &Site) {
             // Something was added to it after all.
             PartState::Waiting(since) => {
                 drop(idle);
-                add_part(site, path.clone(), name.as_bytes(), since);
+                add_part(site, &folder, path.clone(), name.as_bytes(), since);
             }
             PartState::Aside | PartState::Other => {}
         }

@@ -6,6 +6,7 @@ mod keyed_locks;
 pub(crate) mod locks;
 pub(crate) mod part_versions;
 pub(crate) mod random;
+pub(crate) mod searches;
 pub(crate) mod slots;
 pub(crate) mod sync_tracker;
 mod threads;

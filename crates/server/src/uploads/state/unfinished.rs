@@ -1,7 +1,7 @@
 //! The parts of files that wait for their rest, with their owners and ages. After a restart they
 //! are found again by searching the folders.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
@@ -18,25 +18,35 @@ struct PartsIndex {
     /// The paths, the oldest first; the number distinguishes parts with the same time.
     by_age: BTreeMap<(SystemTime, u64), Vec<u8>>,
     owners: HashMap<[u8; 4], usize>,
+    /// The devices of which a thread removes a part, which may take forever.
+    removing: HashSet<u64>,
     next: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct WaitingPart {
     owner: [u8; 4],
+    /// The device of its file system.
+    device: u64,
     age: (SystemTime, u64),
 }
 
 impl UnfinishedParts {
-    /// Adds a part that has waited since then. Returns parts that are now too many, and forgets
-    /// them.
-    pub(crate) fn insert(&self, path: Vec<u8>, owner: [u8; 4], since: SystemTime) -> Vec<Vec<u8>> {
+    /// Adds a part, in the file system of this device, that has waited since then. Returns parts that
+    /// are now too many, and forgets them.
+    pub(crate) fn insert(
+        &self,
+        path: Vec<u8>,
+        owner: [u8; 4],
+        device: u64,
+        since: SystemTime,
+    ) -> Vec<Vec<u8>> {
         let mut parts = lock(&self.0);
         parts.remove(&path);
         let age = (since, parts.next);
         parts.next += 1;
         parts.by_age.insert(age, path.clone());
-        parts.by_path.insert(path, WaitingPart { owner, age });
+        parts.by_path.insert(path, WaitingPart { owner, device, age });
         *parts.owners.entry(owner).or_default() += 1;
         let mut surplus = Vec::new();
         if parts.owners.get(&owner).is_some_and(|count| *count > MAX_OF_OWNER) {
@@ -56,25 +66,46 @@ impl UnfinishedParts {
         lock(&self.0).remove(path);
     }
 
-    /// Returns whether a part has waited for longer than this.
+    /// Returns whether [`take_due`](Self::take_due) would return a part.
     pub(crate) fn is_due(&self, expiry: Duration) -> bool {
-        let parts = lock(&self.0);
-        parts.by_age.first_key_value().is_some_and(|((since, _), _)| has_passed(*since, expiry))
+        lock(&self.0).due(expiry).is_some()
     }
 
-    /// Takes a part that has waited for longer than this.
-    pub(crate) fn take_due(&self, expiry: Duration) -> Option<Vec<u8>> {
+    /// Takes a part that has waited for longer than this, of a file system of which no other is held.
+    pub(crate) fn take_due(&self, expiry: Duration) -> Option<DuePart<'_>> {
         let mut parts = lock(&self.0);
-        let entry = parts.by_age.first_entry().filter(|it| has_passed(it.key().0, expiry))?;
-        let path = entry.get().clone();
+        let (path, device) = parts.due(expiry).map(|(path, device)| (path.to_vec(), device))?;
         parts.remove(&path);
-        Some(path)
+        parts.removing.insert(device);
+        Some(DuePart { parts: self, path, device })
+    }
+}
+
+/// A part that is due, while it is removed.
+#[derive(Debug)]
+pub(crate) struct DuePart<'u> {
+    parts: &'u UnfinishedParts,
+    pub(crate) path: Vec<u8>,
+    device: u64,
+}
+
+impl Drop for DuePart<'_> {
+    fn drop(&mut self) {
+        lock(&self.parts.0).removing.remove(&self.device);
     }
 }
 
 impl PartsIndex {
+    /// Returns the path and the device of the part that has waited the longest, and for longer than
+    /// this, of a file system of which no thread removes another one.
+    fn due(&self, expiry: Duration) -> Option<(&[u8], u64)> {
+        let old = self.by_age.iter().take_while(|((since, _), _)| has_passed(*since, expiry));
+        let mut old = old.filter_map(|(_, path)| Some((&**path, self.by_path.get(path)?.device)));
+        old.find(|(_, device)| !self.removing.contains(device))
+    }
+
     fn remove(&mut self, path: &[u8]) {
-        let Some(WaitingPart { owner, age }) = self.by_path.remove(path) else { return };
+        let Some(WaitingPart { owner, age, .. }) = self.by_path.remove(path) else { return };
         self.by_age.remove(&age);
         if let Some(count) = self.owners.get_mut(&owner) {
             *count -= 1;
@@ -116,25 +147,25 @@ mod tests {
         let waiting = UnfinishedParts::default();
         let path = |number: usize| format!("folder/{number}").into_bytes();
         for number in 0..MAX_OF_OWNER {
-            assert!(waiting.insert(path(number), [1; 4], NOW(number as u64)).is_empty());
+            assert!(waiting.insert(path(number), [1; 4], 0, NOW(number as u64)).is_empty());
         }
-        assert!(waiting.insert(b"other".to_vec(), [2; 4], NOW(0)).is_empty());
+        assert!(waiting.insert(b"other".to_vec(), [2; 4], 0, NOW(0)).is_empty());
         // A part that is inserted again counts once.
-        assert!(waiting.insert(path(5), [1; 4], NOW(500)).is_empty());
-        assert_eq!(waiting.insert(path(1000), [1; 4], NOW(1000)), [path(0)]);
+        assert!(waiting.insert(path(5), [1; 4], 0, NOW(500)).is_empty());
+        assert_eq!(waiting.insert(path(1000), [1; 4], 0, NOW(1000)), [path(0)]);
         waiting.remove(&path(1));
-        assert!(waiting.insert(path(1001), [1; 4], NOW(1000)).is_empty());
+        assert!(waiting.insert(path(1001), [1; 4], 0, NOW(1000)).is_empty());
     }
 
     #[test]
     fn many_owners_leave_room_for_those_with_few() {
         let waiting = UnfinishedParts::default();
         let path = |number: usize| number.to_string().into_bytes();
-        assert!(waiting.insert(b"kept".to_vec(), [0; 4], NOW(0)).is_empty());
+        assert!(waiting.insert(b"kept".to_vec(), [0; 4], 0, NOW(0)).is_empty());
         let mut surplus = Vec::new();
         for number in 0..MAX_PARTS + 10 {
             let owner = [1, (number % 64) as u8, 0, 0];
-            surplus.extend(waiting.insert(path(number), owner, NOW(1 + number as u64)));
+            surplus.extend(waiting.insert(path(number), owner, 0, NOW(1 + number as u64)));
         }
         assert_eq!(surplus.len(), 11);
         assert!(!surplus.contains(&b"kept".to_vec()));
@@ -146,11 +177,29 @@ mod tests {
     fn parts_are_due_in_the_order_in_which_they_began_to_wait() {
         let waiting = UnfinishedParts::default();
         let old = SystemTime::now() - Duration::from_secs(100);
-        let _ = waiting.insert(b"new".to_vec(), [1; 4], SystemTime::now());
-        let _ = waiting.insert(b"old".to_vec(), [1; 4], old);
+        let _ = waiting.insert(b"new".to_vec(), [1; 4], 0, SystemTime::now());
+        let _ = waiting.insert(b"old".to_vec(), [1; 4], 0, old);
         assert!(!waiting.is_due(Duration::from_secs(1000)));
+        let due =
+            |seconds| waiting.take_due(Duration::from_secs(seconds)).map(|it| it.path.clone());
         assert!(waiting.is_due(Duration::from_secs(50)));
-        assert_eq!(waiting.take_due(Duration::from_secs(50)), Some(b"old".to_vec()));
-        assert_eq!(waiting.take_due(Duration::from_secs(50)), None);
+        assert_eq!(due(50), Some(b"old".to_vec()));
+        assert_eq!(due(50), None);
+    }
+
+    #[test]
+    fn one_part_of_a_file_system_is_removed_at_a_time() {
+        let waiting = UnfinishedParts::default();
+        for (path, device) in [(b"a", 1), (b"b", 1), (b"c", 2)] {
+            let _ = waiting.insert(path.to_vec(), [1; 4], device, NOW(0));
+        }
+        let due = || waiting.take_due(Duration::ZERO);
+        let (first, other) = (due().unwrap(), due().unwrap());
+        assert_eq!((&*first.path, &*other.path), (&b"a"[..], &b"c"[..]));
+        assert!(!waiting.is_due(Duration::ZERO) && due().is_none());
+        drop(other);
+        assert!(due().is_none());
+        drop(first);
+        assert_eq!(due().unwrap().path, b"b");
     }
 }
