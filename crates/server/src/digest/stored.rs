@@ -14,7 +14,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::{Timespec, XattrFlags, fgetxattr, fsetxattr, fstatfs};
+use rustix::fs::{Timespec, XattrFlags, fgetxattr, fremovexattr, fsetxattr, fstatfs};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use sha2::{Digest as _, Sha256};
@@ -115,6 +115,18 @@ pub fn store(
         expected = present;
     }
     Err(Errno::TIMEDOUT.into())
+}
+
+/// Removes the digests stored with a file.
+///
+/// # Errors
+///
+/// The errors of fremovexattr(2), unless there are none.
+pub(crate) fn forget(file: impl AsFd) -> Result<(), Errno> {
+    match fremovexattr(file, NAME) {
+        Err(Errno::NODATA | Errno::NOTSUP) => Ok(()),
+        removed => removed,
+    }
 }
 
 /// The content of the attribute.

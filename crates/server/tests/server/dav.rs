@@ -340,3 +340,20 @@ fn properties_that_cannot_be_read_are_not_replaced() {
     let len = getxattr(site.path("file"), name, &mut bytes[..]).unwrap();
     assert_eq!(&bytes[..len], foreign);
 }
+
+#[test]
+fn a_property_changes_the_tag_also_right_after_the_file_or_its_digest_was_stored() {
+    let site = open_site(&[]).start();
+    for round in 0..30 {
+        let path = format!("/{round}");
+        let put = send(&site, "PUT", &path, &[], "x");
+        assert_eq!(put.status, 201, "{}", put.text());
+        if round % 2 == 0 {
+            assert_eq!(site.get(&format!("{path}?hash")).status, 200);
+        }
+        let tag = site.ask("HEAD", &path, &[]).field("ETag").unwrap().to_owned();
+        let changes = "<D:set><D:prop><x:p>1</x:p></D:prop></D:set>";
+        assert_eq!(patch(&site, &path, changes).status, 207);
+        assert_ne!(site.ask("HEAD", &path, &[]).field("ETag"), Some(&*tag), "{round}");
+    }
+}

@@ -2,11 +2,17 @@
 //! `user.underpass.properties`: an XML element with all of them.
 
 use std::ffi::CStr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::thread;
 
-use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
+use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr, fstat};
 use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 use underpass_dav::xml::Element;
+use underpass_engine::Version;
+
+use crate::digest::settle::TICKS;
+use crate::digest::stored;
 
 /// Returns the properties of an open file or folder; none if they cannot be read.
 pub(super) fn load(file: impl AsFd) -> Vec<Element> {
@@ -24,25 +30,41 @@ pub(super) fn load_all(file: impl AsFd) -> Result<Vec<Element>, Errno> {
     Ok(stored.into_elements().collect())
 }
 
-/// Stores all properties of an open file or folder.
+/// Stores all properties of an open file or folder, which changes its version.
 ///
 /// # Errors
 ///
 /// `ENOSPC` if they are too long, or too many to be read again; otherwise the errors of
-/// fsetxattr(2).
+/// fsetxattr(2) and fstat(2).
 pub(super) fn store(file: impl AsFd, properties: Vec<Element>) -> Result<(), Errno> {
-    if properties.is_empty() {
-        return match fremovexattr(file, NAME) {
-            Err(Errno::NODATA | Errno::NOTSUP) => Ok(()),
-            removed => removed,
-        };
-    }
+    let file = file.as_fd();
     let mut bytes = Vec::new();
-    Element::stored(properties).write(&mut bytes);
-    if bytes.len() > MAX_BYTES || Element::parse(&bytes).is_err() {
-        return Err(Errno::NOSPC);
+    if !properties.is_empty() {
+        Element::stored(properties).write(&mut bytes);
+        if bytes.len() > MAX_BYTES || Element::parse(&bytes).is_err() {
+            return Err(Errno::NOSPC);
+        }
     }
-    fsetxattr(file, NAME, &bytes, XattrFlags::empty())
+    let (changed, now) = (fstat(file)?, clock_gettime(ClockId::RealtimeCoarse));
+    let changed = Version::from_stat(&changed).changed();
+    if (now.tv_sec, now.tv_nsec) <= (changed.tv_sec, changed.tv_nsec) {
+        // Another change within this tick of the kernel's clock would leave the version as it is.
+        thread::sleep(TICKS);
+    }
+    write(file, &bytes)?;
+    // A digest that was stored right before would keep the entity tag as it was.
+    stored::forget(file)
+}
+
+/// Sets the attribute, or removes it if nothing is to be stored.
+fn write(file: BorrowedFd<'_>, bytes: &[u8]) -> Result<(), Errno> {
+    if !bytes.is_empty() {
+        return fsetxattr(file, NAME, bytes, XattrFlags::empty());
+    }
+    match fremovexattr(file, NAME) {
+        Err(Errno::NODATA | Errno::NOTSUP) => Ok(()),
+        removed => removed,
+    }
 }
 
 /// Gives a file the properties of another one, as far as its file system can keep them.
