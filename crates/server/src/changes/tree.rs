@@ -142,7 +142,8 @@ impl<'a> TreeCopy<'a> {
         name: &CStr,
     ) -> Result<()> {
         let Some(path) = path else {
-            mkdirat(parent, name, Mode::RWXU)?;
+            let mode = mode_of(from.as_fd(), &fstat(from)?);
+            mkdirat(parent, name, mode | Mode::RWXU)?;
             let folder = open_folder(parent, name)?;
             dead_properties::copy(from, &folder);
             return Ok(finish(from.as_fd(), &folder)?);
@@ -310,8 +311,13 @@ impl CopyObserver for Rules<'_> {
 /// Gives a new folder the mode and times of its original.
 fn finish(from: BorrowedFd<'_>, to: &OwnedFd) -> Result<(), Errno> {
     let stat = fstat(from)?;
-    // Set-group-id is not copied: the new folder inherits it from its parent if needed.
-    fchmod(to, mode_of(from, &stat))?;
+    // Set-group-id is not copied, but inherited from the parent. Setting the mode takes it from a
+    // folder whose group this process is not in.
+    let now = Mode::from_raw_mode(fstat(to)?.st_mode);
+    let mode = mode_of(from, &stat) | now & Mode::SGID;
+    if mode != now {
+        fchmod(to, mode)?;
+    }
     futimens(to, &times(&stat))
 }
 

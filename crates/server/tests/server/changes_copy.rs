@@ -250,3 +250,18 @@ fn a_copy_has_the_holes_of_the_original() {
         assert!(fs::read(copy).unwrap() == fs::read(site.path(name)).unwrap(), "{name}");
     }
 }
+
+#[test]
+fn the_copy_of_a_folder_alone_inherits_its_group() {
+    let site = open_site(&[("src/x", b"x"), ("team/y", b"y")]).start();
+    let group = Some(1234);
+    std::os::unix::fs::chown(site.path("team"), None, group).unwrap();
+    for (mode, wanted) in [(0o755, 0o2755), (0o700, 0o2700)] {
+        fs::set_permissions(site.path("src"), fs::Permissions::from_mode(mode)).unwrap();
+        fs::set_permissions(site.path("team"), fs::Permissions::from_mode(0o2775)).unwrap();
+        let to = format!("Destination: /team/{mode:o}");
+        statuses(&site, &[("COPY", "/src", &["Depth: 0", &to], 201)]);
+        let made = fs::metadata(site.path(&format!("team/{mode:o}"))).unwrap();
+        assert_eq!((made.mode() & 0o7777, made.gid()), (wanted, 1234));
+    }
+}
