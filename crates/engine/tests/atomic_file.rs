@@ -9,13 +9,14 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read, Write};
+use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{CWD, Mode, OFlags, fstatfs, inotify, openat};
 use rustix::io::Errno;
 use scratch::{Scratch, Shell, pattern};
 use seccompiler::{
@@ -23,8 +24,8 @@ use seccompiler::{
     SeccompRule, apply_filter,
 };
 use underpass_engine::atomic_file::{
-    AtomicFile, Existing, hidden_name, ignores_case, number_of, remove_folder, remove_left_over,
-    try_lock,
+    AtomicFile, Existing, hidden_name, ignores_case, listed_name, number_of, remove_folder,
+    remove_left_over, try_lock,
 };
 
 fn assert_errno<T>(outcome: io::Result<T>, errno: Errno) {
@@ -465,6 +466,38 @@ fn case_is_told_from_what_a_folder_lists_also_if_it_is_only_a_path() {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = openat(CWD, scratch.folder(), flags, Mode::empty()).unwrap();
     assert_eq!(ignores_case(folder, b"name"), Some(false));
+}
+
+#[test]
+fn a_folder_is_not_read_for_names_that_its_file_system_takes_as_they_are() {
+    let scratch = Scratch::new();
+    let kind = fstatfs(fs::File::open(scratch.folder()).unwrap()).unwrap().f_type;
+    if ![0xef53, 0x0102_1994, 0x794c_7630, 0x9123_683e].contains(&kind) {
+        return underpass_testkit::skip("another file system");
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = openat(CWD, scratch.folder(), flags, Mode::empty()).unwrap();
+    let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+    inotify::add_watch(&watch, scratch.folder(), inotify::WatchFlags::ACCESS).unwrap();
+    for name in ["\u{65e5}\u{672c}", "\u{444}\u{43e}\u{442}\u{43e}", "name", "NAME"] {
+        fs::write(scratch.path(name), name).unwrap();
+        let found = rustix::fs::stat(scratch.path(name)).unwrap();
+        assert_eq!(listed_name(&folder, name.as_bytes(), &found), None);
+    }
+    let mut buffer = [MaybeUninit::uninit(); 512];
+    let event = inotify::Reader::new(&watch, &mut buffer).next().map(|event| event.events());
+    assert_eq!(event.unwrap_err(), Errno::AGAIN);
+}
+
+#[test]
+fn a_file_in_a_folder_that_was_removed_says_that_it_is_missing() {
+    let scratch = Scratch::new();
+    let path = scratch.path("folder");
+    fs::create_dir(&path).unwrap();
+    let folder = fs::File::open(&path).unwrap();
+    fs::remove_dir(&path).unwrap();
+    let created = AtomicFile::create_in(folder.into(), OsStr::new("file"), 0o666);
+    assert_errno(created, Errno::NOENT);
 }
 
 #[test]

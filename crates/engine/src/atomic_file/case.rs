@@ -1,11 +1,12 @@
 //! Names on file systems that ignore their case.
 
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::{AtFlags, Stat, statat};
+use rustix::fs::{AtFlags, IFlags, Mode, OFlags, Stat, fstatfs, ioctl_getflags, openat, statat};
 use rustix::io::Errno;
 
-use super::names::for_each_name;
+use super::names::{find_name, for_each_name};
 use crate::integrity::FileId;
 
 /// Returns whether an entry of a folder is also found by its name in the other case, as on a
@@ -40,22 +41,61 @@ fn is_found_in_any_case(folder: BorrowedFd<'_>, name: &[u8], own: FileId) -> Opt
 
 /// Returns the listed name of the entry that is found by this name and has these attributes, if the
 /// two names differ: the file system ignores the case of names there, or other differences.
+///
+/// The folder is read only if its file system may do that.
 pub fn listed_name(folder: impl AsFd, name: &[u8], entry: &Stat) -> Option<Vec<u8>> {
     let folder = folder.as_fd();
     let has_variants = name.iter().any(|byte| byte.is_ascii_alphabetic() || !byte.is_ascii());
+    if !has_variants
+        || is_found_in_other_case(folder, name) == Some(false)
+        || is_taken_as_it_is(folder, name)
+    {
+        return None;
+    }
     let own = FileId::of(entry);
-    if !has_variants || is_found_in_any_case(folder, name, own) == Some(false) {
-        return None;
-    }
-    let mut listed = Vec::new();
-    for_each_name(folder, |name| listed.push(name.to_bytes().to_vec())).ok()?;
-    if listed.iter().any(|listed| listed == name) {
-        return None;
-    }
     // Those that differ in case alone come first: a file can have several names.
-    let folded = fold_case(name);
-    listed.sort_by_cached_key(|listed| fold_case(listed) != folded);
-    listed.into_iter().find(|listed| id(folder, listed) == Ok(own))
+    let (folded, mut similar) = (fold_case(name), None);
+    let is_own = |listed: &CStr| id(folder, listed.to_bytes()) == Ok(own);
+    let is_listed = find_name(folder, |listed| {
+        if similar.is_none() && fold_case(listed.to_bytes()) == folded && is_own(listed) {
+            similar = Some(listed.to_owned());
+        }
+        listed.to_bytes() == name
+    });
+    match is_listed.ok()? {
+        Some(_) => None,
+        None => similar.or_else(|| find_name(folder, is_own).ok()?).map(CString::into_bytes),
+    }
+}
+
+/// Returns whether anything is found by a name in the other case; `None` if it has no letters for
+/// which that says something.
+fn is_found_in_other_case(folder: BorrowedFd<'_>, name: &[u8]) -> Option<bool> {
+    let text = std::str::from_utf8(name).ok()?;
+    let (lower, upper) = (text.to_ascii_lowercase(), text.to_ascii_uppercase());
+    let other = if lower == text { upper } else { lower };
+    (other != text).then(|| id(folder, other.as_bytes()) != Err(Errno::NOENT))
+}
+
+/// Returns whether a name leads only to an entry that is listed by just this name. False if that
+/// cannot be told.
+fn is_taken_as_it_is(folder: BorrowedFd<'_>, name: &[u8]) -> bool {
+    #[allow(clippy::unnecessary_cast)] // the type differs by target
+    let kind = fstatfs(folder).map_or(0, |facts| facts.f_type as u32);
+    match kind {
+        BTRFS => return true,
+        // It can ignore the case of these letters, and nothing else.
+        XFS => return !name.iter().any(u8::is_ascii_alphabetic),
+        _ => {}
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let flags = || {
+        let opened = openat(folder, c".", flags, Mode::empty())?;
+        ioctl_getflags(opened)
+    };
+    let folds = |flags: IFlags| flags.contains(IFlags::from_bits_retain(CASEFOLD));
+    // A kernel that does not know the flags of tmpfs does not know its folders that ignore case.
+    FOLDING.contains(&kind) && !flags().map_or_else(|errno| errno != Errno::NOTTY, folds)
 }
 
 /// Returns the identity of what has a name.
@@ -83,3 +123,13 @@ pub fn fold_case(name: &[u8]) -> Vec<u8> {
         Err(_) => name.to_ascii_lowercase(),
     }
 }
+
+const BTRFS: u32 = 0x9123_683e;
+const XFS: u32 = 0x5846_5342;
+
+/// The magic numbers of the file systems whose folders have [`CASEFOLD`] if they ignore the case of
+/// names, or more: ext4, F2FS, tmpfs and overlayfs.
+const FOLDING: [u32; 4] = [0xef53, 0xf2f5_2010, 0x0102_1994, 0x794c_7630];
+
+/// `FS_CASEFOLD_FL` of linux/fs.h.
+const CASEFOLD: u32 = 0x4000_0000;

@@ -13,6 +13,23 @@ use rustix::io::Errno;
 ///
 /// As open(2) and getdents64(2).
 pub fn for_each_name(folder: impl AsFd, mut visit: impl FnMut(&CStr)) -> Result<(), Errno> {
+    find_name(folder, |name| {
+        visit(name);
+        false
+    })
+    .map(|_| ())
+}
+
+/// Returns the first name in a folder for which `is_wanted` returns true, in the order of
+/// [`for_each_name`]; the rest of the folder is not read.
+///
+/// # Errors
+///
+/// As [`for_each_name`].
+pub(super) fn find_name(
+    folder: impl AsFd,
+    mut is_wanted: impl FnMut(&CStr) -> bool,
+) -> Result<Option<CString>, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let listed = openat(folder, c".", flags, Mode::empty())?;
     // lowntfs-3g forgets the rest of what does not fit into a buffer of less than a page.
@@ -20,11 +37,12 @@ pub fn for_each_name(folder: impl AsFd, mut visit: impl FnMut(&CStr)) -> Result<
     let mut entries = RawDir::new(listed, buffer.spare_capacity_mut());
     while let Some(entry) = entries.next() {
         let entry = entry?;
-        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
-            visit(entry.file_name());
+        let name = entry.file_name();
+        if !matches!(name.to_bytes(), b"." | b"..") && is_wanted(name) {
+            return Ok(Some(name.to_owned()));
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Returns the names in a folder, as [`for_each_name`] gives them.

@@ -1,9 +1,9 @@
 //! Removes whole folder trees through descriptors, as [`tree`](super::tree) copies them.
 
 use std::collections::HashSet;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::hash::{BuildHasher, RandomState};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,7 +16,9 @@ use underpass_sys::open_beneath;
 
 use crate::changes::hidden_name::is_open_leftover;
 use crate::changes::refusal::{ChangeRefusal, FailedEntry, Result, hidden_inside};
-use crate::changes::tree::{kind, names, open_folder, open_inside, push_inside, stat_entry};
+use crate::changes::tree::{
+    for_each_name, kind, open_folder, open_inside, push_inside, stat_entry,
+};
 use crate::digest::settle::TICKS;
 
 /// Removes the entry of a name, a folder with everything in it.
@@ -188,29 +190,20 @@ impl Removal<'_> {
         };
         let (mut folders, mut is_empty) = (Vec::new(), true);
         let len = inside.len();
+        let mut names = Vec::new();
         // An abandoned copy may be one level deeper than its original.
-        for name in names(&folder, depth.saturating_sub(1))? {
-            push_inside(inside, &name);
-            let (removed, is_folder) = match stat_entry(&folder, &name) {
-                Ok(Some(stat)) if (self.keeps)(inside, &stat) => {
-                    let is_folder = kind(&stat) == FileType::Directory;
-                    (Err(ChangeRefusal::new(409, KEPT)), is_folder)
+        for_each_name(&folder, depth.saturating_sub(1), &mut |name| {
+            names.push(name.to_owned());
+            // As rm(1) does: few file systems like removals while a folder is read.
+            if names.len() == MAX_NAMES {
+                for name in names.drain(..) {
+                    is_empty &= self.entry(&folder, inside, name, &mut folders);
+                    inside.truncate(len);
                 }
-                Ok(Some(stat)) if kind(&stat) == FileType::Directory => {
-                    folders.push(name);
-                    (Ok(()), true)
-                }
-                Ok(Some(_)) => match unlinkat(&folder, &name, AtFlags::empty()) {
-                    // It goes once it is closed.
-                    Err(Errno::BUSY) if is_open_leftover(name.to_bytes()) => (Ok(()), false),
-                    removed => (ignore_missing(removed), false),
-                },
-                Ok(None) => (Ok(()), false),
-                Err(errno) => (Err(errno.into()), false),
-            };
-            if let Err(refusal) = removed {
-                is_empty = self.fail(inside, is_folder, refusal);
             }
+        })?;
+        for name in names {
+            is_empty &= self.entry(&folder, inside, name, &mut folders);
             inside.truncate(len);
         }
         drop(folder);
@@ -221,6 +214,36 @@ impl Removal<'_> {
             is_empty &= is_gone;
         }
         Ok(is_empty)
+    }
+
+    /// Removes an entry of the folder `inside` the top one, to whose path the name is added, or adds
+    /// it to `folders`; returns false if it remains.
+    fn entry(
+        &mut self,
+        folder: &OwnedFd,
+        inside: &mut Vec<u8>,
+        name: CString,
+        folders: &mut Vec<CString>,
+    ) -> bool {
+        push_inside(inside, &name);
+        let (removed, is_folder) = match stat_entry(folder, &name) {
+            Ok(Some(stat)) if (self.keeps)(inside, &stat) => {
+                let is_folder = kind(&stat) == FileType::Directory;
+                (Err(ChangeRefusal::new(409, KEPT)), is_folder)
+            }
+            Ok(Some(stat)) if kind(&stat) == FileType::Directory => {
+                folders.push(name);
+                (Ok(()), true)
+            }
+            Ok(Some(_)) => match unlinkat(folder, &name, AtFlags::empty()) {
+                // It goes once it is closed.
+                Err(Errno::BUSY) if is_open_leftover(name.to_bytes()) => (Ok(()), false),
+                removed => (ignore_missing(removed), false),
+            },
+            Ok(None) => (Ok(()), false),
+            Err(errno) => (Err(errno.into()), false),
+        };
+        removed.map_or_else(|refusal| self.fail(inside, is_folder, refusal), |()| true)
     }
 
     /// Removes the empty folder `inside` the top one, whose parent's path has this length; returns
@@ -260,6 +283,9 @@ const MAX_ATTEMPTS: u32 = 6;
 
 /// The pause after the second attempt; each further one is longer by it.
 const PAUSE: Duration = Duration::from_millis(2);
+
+/// The maximum number of names that are read before their entries are removed.
+const MAX_NAMES: usize = 10_000;
 
 /// The maximum number of failed entries that a response lists.
 const MAX_FAILED: usize = 100;

@@ -73,25 +73,15 @@ impl CheckWalk<'_> {
             // A mount point is refused before anything is removed from it.
             return Err(Errno::BUSY.into());
         }
-        let mut folders = Vec::new();
+        let (mut folders, mut checked) = (Vec::new(), Ok(()));
         let len = self.path.len();
-        for name in names(&folder, depth)? {
-            if is_incomplete(name.to_bytes()) && !is_aside(name.to_bytes()) {
-                // It is a part of an upload, which will have no destination then.
-                continue;
+        for_each_name(&folder, depth, &mut |name| {
+            if checked.is_ok() {
+                checked = self.entry(&folder, name, &mut folders);
+                self.path.truncate(len);
             }
-            let stat = stat_entry(&folder, &name)?;
-            let is_folder = stat.is_some_and(|stat| kind(&stat) == FileType::Directory);
-            push(&mut self.path, &name);
-            let is_kept = (self.check.is_kept)(&self.path, is_folder);
-            self.path.truncate(len);
-            if is_kept {
-                return Err(hidden_inside());
-            }
-            if is_folder {
-                folders.push(name);
-            }
-        }
+        })?;
+        checked?;
         drop(folder);
         let inside_len = inside.len();
         for name in folders {
@@ -100,6 +90,24 @@ impl CheckWalk<'_> {
             self.folder(mount, inside, depth + 1)?;
             inside.truncate(inside_len);
             self.path.truncate(len);
+        }
+        Ok(())
+    }
+
+    /// Checks an entry of a folder, and adds it to `folders` if it is one.
+    fn entry(&mut self, folder: &OwnedFd, name: &CStr, folders: &mut Vec<CString>) -> Result<()> {
+        if is_incomplete(name.to_bytes()) && !is_aside(name.to_bytes()) {
+            // It is a part of an upload, which will have no destination then.
+            return Ok(());
+        }
+        let stat = stat_entry(folder, name)?;
+        let is_folder = stat.is_some_and(|stat| kind(&stat) == FileType::Directory);
+        push(&mut self.path, name);
+        if (self.check.is_kept)(&self.path, is_folder) {
+            return Err(hidden_inside());
+        }
+        if is_folder {
+            folders.push(name.to_owned());
         }
         Ok(())
     }
@@ -365,15 +373,19 @@ pub(crate) fn open_folder(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd
     openat(parent, name, flags, Mode::empty())
 }
 
-/// Returns the names in a folder at this depth, none if it no longer exists; fails if it is too
-/// deep.
-pub(super) fn names(folder: &OwnedFd, depth: usize) -> Result<Vec<CString>> {
+/// Calls `visit` with each name in a folder at this depth, with none if it was removed meanwhile;
+/// fails if it is too deep.
+pub(super) fn for_each_name(
+    folder: &OwnedFd,
+    depth: usize,
+    visit: &mut dyn FnMut(&CStr),
+) -> Result<()> {
     if depth >= MAX_DEPTH {
         return Err(ChangeRefusal::new(409, TOO_DEEP));
     }
-    match atomic_file::names(folder) {
-        Err(Errno::NOENT) => Ok(Vec::new()),
-        names => Ok(names?),
+    match atomic_file::for_each_name(folder, visit) {
+        Err(Errno::NOENT) => Ok(()),
+        read => Ok(read?),
     }
 }
 
