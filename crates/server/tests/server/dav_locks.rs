@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::Barrier;
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use underpass_server::SiteSettings;
 use underpass_server::auth::Access;
 
@@ -15,7 +16,7 @@ const ALICE: &str = "Authorization: Basic YWxpY2U6c2VjcmV0MQ=="; // alice:secret
 const BOB: &str = "Authorization: Basic Ym9iOnNlY3JldDI="; // bob:secret2
 
 /// Asks for a lock of this scope.
-fn lock(site: &Running, path: &str, scope: &str, fields: &[&str]) -> Reply {
+pub(crate) fn lock(site: &Running, path: &str, scope: &str, fields: &[&str]) -> Reply {
     let body = format!(
         "<D:lockinfo xmlns:D='DAV:'><D:lockscope><D:{scope}/></D:lockscope>\
          <D:locktype><D:write/></D:locktype><D:owner>me</D:owner></D:lockinfo>"
@@ -24,7 +25,7 @@ fn lock(site: &Running, path: &str, scope: &str, fields: &[&str]) -> Reply {
 }
 
 /// Takes a lock, and returns its token in angle brackets.
-fn token(site: &Running, path: &str, fields: &[&str]) -> String {
+pub(crate) fn token(site: &Running, path: &str, fields: &[&str]) -> String {
     let reply = lock(site, path, "exclusive", fields);
     assert!(matches!(reply.status, 200 | 201), "{path}: {} {}", reply.status, reply.text());
     reply.field("Lock-Token").unwrap().to_owned()
@@ -280,6 +281,16 @@ fn a_lock_that_is_granted_beside_a_change_holds() {
                 assert!(changed < 300, "{case}");
             }
         }
+    }
+}
+
+#[test]
+fn what_is_neither_a_file_nor_a_folder_cannot_be_locked() {
+    let site = open_site(&[("file", b"x")]).start();
+    for (name, kind) in [("pipe", FileType::Fifo), ("socket", FileType::Socket)] {
+        mknodat(CWD, site.path(name), kind, Mode::RUSR, 0).unwrap();
+        let reply = lock(&site, &format!("/{name}"), "exclusive", &[]);
+        assert_eq!(reply.status, 409, "{name}: {}", reply.text());
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use rustix::fs::{Mode, OFlags, fsync, openat};
+use rustix::fs::{FileType, Mode, OFlags, fsync, openat};
 use rustix::io::Errno;
 use underpass_dav::locks::{Lock, LockError, Reach, timeout, token};
 use underpass_dav::multistatus;
@@ -18,6 +18,7 @@ use crate::changes::dav::guard::{check, conditions, locked, submitted};
 use crate::changes::dav::lock_paths::LockPaths;
 use crate::changes::dav::propfind::{rule, xml};
 use crate::changes::refusal::{ChangeRefusal, Result};
+use crate::changes::tree::kind;
 use crate::files::lookup::{ServedEntry, find_current};
 use crate::files::open_files::is_missing;
 use crate::routing::context::RequestContext;
@@ -219,10 +220,12 @@ async fn make_file(ctx: &RequestContext<'_>, path: &[u8]) -> Result<()> {
             Err(Errno::EXIST) if helper.root.hides_entry(&path, false) => {
                 Err(ChangeRefusal::new(403, "such names are hidden here"))
             }
-            Err(Errno::EXIST) if helper.root.stat(&path).is_err() => {
-                Err(ChangeRefusal::new(409, "a link of this name leads to nothing here"))
-            }
-            Ok(_) | Err(Errno::EXIST) => Ok(()),
+            Err(Errno::EXIST) => match helper.root.stat(&path).map(|stat| kind(&stat)) {
+                Ok(FileType::RegularFile | FileType::Directory) => Ok(()),
+                Ok(_) => Err(ChangeRefusal::new(409, "this is neither a file nor a folder")),
+                Err(_) => Err(ChangeRefusal::new(409, "a link of this name leads to nothing here")),
+            },
+            Ok(_) => Ok(()),
             Err(errno) => Err(ChangeRefusal::at_target(errno)),
         }
     });
