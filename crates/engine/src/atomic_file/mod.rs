@@ -139,6 +139,8 @@ impl AtomicFile {
                 let (file, hidden) = hidden::create(&folder, &name, mode, keeps_leftovers)?;
                 (file, Some(hidden))
             }
+            // So ext4 says that the folder was removed.
+            Err(Errno::PERM) if fstat(&folder)?.st_nlink == 0 => return Err(Errno::NOENT.into()),
             Err(errno) => return Err(errno.into()),
         };
         let file = file.into();

@@ -113,7 +113,7 @@ impl Change {
         let (folder, name) = parent_of(site, &self.path)?;
         mkdirat(&folder, &name, Mode::from_raw_mode(0o777)).map_err(|errno| match errno {
             Errno::EXIST => ChangeRefusal::new(405, "this name is already taken"),
-            errno => errno.into(),
+            errno => ChangeRefusal::at_target(errno),
         })?;
         sync(site, &folder)?;
         Ok(Changed { is_new: true, report: Report::default() })
