@@ -244,6 +244,13 @@ impl LockTable {
         self.retain(|lock| !lock.paths().any(is_below));
     }
 
+    /// Returns the paths at and below this one at which there are locks.
+    #[must_use]
+    pub fn locked_within(&self, path: &[u8]) -> Vec<Vec<u8>> {
+        let within = self.by_path.keys().filter(|locked| is_beneath(locked, path));
+        within.map(|locked| locked.to_vec()).collect()
+    }
+
     fn retain(&mut self, keeps: impl Fn(&Lock) -> bool) {
         if self.count > 0 {
             self.by_path.values_mut().for_each(|locks| locks.retain(&keeps));

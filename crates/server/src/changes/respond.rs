@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use rustix::fs::fstat;
+use rustix::io::Errno;
 use tokio::task::spawn_blocking;
 use underpass_dav::multistatus;
 use underpass_engine::Version;
@@ -199,8 +200,13 @@ async fn change(
     let work = move || {
         let _slot = slot;
         let changed = change.run(&site);
-        if changed.as_ref().map_or_else(|refusal| refusal.is_made, |_| true) {
-            forget_locks(&site, &change);
+        match &changed {
+            Err(refusal) if !refusal.is_made => {
+                if !refusal.failed.is_empty() {
+                    forget_locks_of_missing(&site, &change);
+                }
+            }
+            _ => forget_locks(&site, &change),
         }
         // The client may be gone by now, and the change is made all the same.
         drop(changing);
@@ -223,6 +229,20 @@ fn forget_locks(site: &Site, change: &Change) {
     if let ChangeKind::Move(to, _) | ChangeKind::Copy(to, _) = &change.what {
         // A folder that was there is gone, with all that was in it.
         table.forget_below(&site.root.disk_path(&to.path));
+    }
+}
+
+/// Ends the locks of what a change has taken away that could not take away all.
+fn forget_locks_of_missing(site: &Site, change: &Change) {
+    let locked = match change.what.leaves() {
+        true => describe::locks(site).locked_within(&site.root.disk_path(&change.path)),
+        false => Vec::new(),
+    };
+    for path in locked {
+        let found = site.root.served_path(&path).map(|served| site.root.stat(served));
+        if let Some(Err(Errno::NOENT | Errno::NOTDIR)) = found {
+            describe::locks(site).forget(&path);
+        }
     }
 }
 

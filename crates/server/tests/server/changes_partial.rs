@@ -10,6 +10,7 @@ use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use underpass_engine::atomic_file::hidden_name;
 
 use super::changes_delete::{open_site, statuses};
+use super::dav_locks::token;
 use super::rig::{FileSystem, Mounted, Running, Site};
 
 /// Starts a server to whose user permissions apply, as they do not to root.
@@ -75,6 +76,18 @@ fn what_cannot_be_removed_is_named_and_the_rest_is_removed() {
     assert_eq!(named(&failed(&site, "DELETE", "/locked", &[])), [("/locked/in/", UNREADABLE)]);
     permit(&site, "locked/in", 0o755);
     assert!(site.path("locked/in/x").exists());
+}
+
+#[test]
+fn the_locks_of_what_was_removed_end_also_if_something_remains() {
+    let site = start(open_site(&[("top/a", b"a"), ("top/ro/k", b"k")]));
+    let [removed, kept] = ["/top/a", "/top/ro/k"].map(|path| token(&site, path, &[]));
+    permit(&site, "top/ro", 0o555);
+    let named = format!("If: </top/a> ({removed}) </top/ro/k> ({kept})");
+    assert_eq!(failed(&site, "DELETE", "/top/", &[&named]).len(), 1);
+    permit(&site, "top/ro", 0o755);
+    let empty = "Content-Length: 0";
+    statuses(&site, &[("PUT", "/top/a", &[empty], 201), ("PUT", "/top/ro/k", &[empty], 423)]);
 }
 
 #[test]
