@@ -3,10 +3,12 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::fs::{Mode, OFlags, mkdirat, openat};
 use tempfile::TempDir;
 
 use crate::rig::{
@@ -267,6 +269,26 @@ fn without_the_folder_above_nothing_more_is_tried() {
     assert_eq!(failed.stderr.lines().count(), 1, "{}", failed.stderr);
     stage.run(&["-r", "--create-parents", root, &url]).succeeded();
     assert_eq!(stage.arrived("none/tree/c"), b"c");
+}
+
+#[test]
+fn a_folder_that_is_refused_does_not_stop_the_creation_of_others() {
+    let stage = Stage::new(&[]);
+    let root = stage.own.path().join("tree");
+    fs::create_dir_all(root.join("z/y")).unwrap();
+    fs::write(root.join("z/y/file"), "z").unwrap();
+    // The server takes paths of at most 4,096 bytes.
+    let level = "l".repeat(240);
+    let mut folder = OwnedFd::from(File::open(&root).unwrap());
+    for _ in 0..19 {
+        mkdirat(&folder, &*level, Mode::RWXU).unwrap();
+        folder = openat(&folder, &*level, OFlags::DIRECTORY, Mode::empty()).unwrap();
+    }
+    let done = stage.run(&["-r", root.to_str().unwrap(), &stage.url("/")]);
+    let refused = done.stderr.lines().filter(|line| line.contains(" 400 "));
+    assert_eq!(refused.count(), 2, "{}", done.stderr);
+    done.failed(1, &["2 of", "were not sent"]);
+    assert_eq!(stage.arrived("tree/z/y/file"), b"z");
 }
 
 #[test]

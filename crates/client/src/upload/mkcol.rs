@@ -14,9 +14,11 @@ pub enum MkcolOutcome {
     Exists,
     /// The server does not know the method: it may create folders by itself.
     Unknown,
+    /// The server may not know the method, or refuses this folder.
+    Unclear,
 }
 
-/// Creates a folder; its URL ends in `/`.
+/// Creates a folder; its URL ends in `/`. `is_known` tells that the server has created one before.
 ///
 /// # Errors
 ///
@@ -24,6 +26,7 @@ pub enum MkcolOutcome {
 pub fn make_folder<'a>(
     client: &HttpClient<'a>,
     url: &Url,
+    is_known: bool,
     idle: Option<Connection<'a>>,
 ) -> Result<(MkcolOutcome, Option<Connection<'a>>), ClientError> {
     let request = Request { method: "MKCOL", fields: &[("Content-Length", "0")] };
@@ -32,7 +35,8 @@ pub fn make_folder<'a>(
         200..300 => MkcolOutcome::New,
         // RFC 4918 9.3.1: "MKCOL can only be executed on an unmapped URL."
         405 => MkcolOutcome::Exists,
-        400 | 404 | 501 => MkcolOutcome::Unknown,
+        501 => MkcolOutcome::Unknown,
+        400 | 404 if !is_known => MkcolOutcome::Unclear,
         _ => return Err(answer.connection.refusal(&answer.response)),
     };
     Ok((made, answer.connection.finish(&answer.response)))
@@ -75,7 +79,7 @@ pub fn make_parents<'a>(
     let mut missing = vec![url.clone()];
     let mut made = None;
     while let Some(next) = missing.last().filter(|next| next.path() != "/") {
-        match make_folder(client, next, idle.take()) {
+        match make_folder(client, next, false, idle.take()) {
             Ok((_, rest)) => {
                 idle = rest;
                 made = missing.pop();

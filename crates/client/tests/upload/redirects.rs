@@ -154,7 +154,7 @@ fn no_folder_is_made_with_the_password_where_another_server_says() {
     address.send(first.address.clone()).unwrap();
     let credentials = Credentials::Bearer("SECRET".to_owned());
     let client = HttpClient { credentials, ..HttpClient::default() };
-    assert!(make_folder(&client, &first.url("/new/"), None).is_err());
+    assert!(make_folder(&client, &first.url("/new/"), false, None).is_err());
 }
 
 #[test]

@@ -47,6 +47,9 @@ pub(super) struct PutRun<'s> {
     has_sent: bool,
     /// Whether the server does not support creating folders.
     makes_no_folders: bool,
+    /// Whether the server was asked to create a folder, and whether it has created one.
+    has_asked: bool,
+    has_made: bool,
     /// The files that the server has.
     pub(super) remote: RemoteFolders,
     /// The number of files that were there already.
@@ -101,6 +104,8 @@ impl<'s> PutRun<'s> {
             has_sent: false,
             // The keys of objects are all that a store has of folders.
             makes_no_folders: remote.bucket.is_some(),
+            has_asked: false,
+            has_made: false,
             bucket: remote.bucket,
             remote: RemoteFolders::default(),
             there: 0,
@@ -156,13 +161,16 @@ impl<'s> PutRun<'s> {
         if self.is_there(url)? || self.makes_no_folders || url.path() == "/" {
             return Ok(());
         }
-        let (made, idle) = make_folder(&self.client, url, self.idle.take()).map_err(|error| {
-            // The folder above it is missing (RFC 4918 9.3.1), so that nothing can be sent into it.
+        let is_first = !std::mem::replace(&mut self.has_asked, true);
+        let made = make_folder(&self.client, url, self.has_made, self.idle.take());
+        let (made, idle) = made.map_err(|error| {
+            // The folder above all is missing (RFC 4918 9.3.1), so that nothing can be sent into it.
             let has_no_parent = matches!(error, ClientError::Status { status: 409, .. });
             let stop = self.folder_failure(url, error);
-            PutStop { is_fatal: stop.is_fatal || has_no_parent, ..stop }
+            PutStop { is_fatal: stop.is_fatal || (is_first && has_no_parent), ..stop }
         })?;
         self.idle = idle;
+        self.has_made |= made == MkcolOutcome::New;
         self.makes_no_folders = made == MkcolOutcome::Unknown;
         if made == MkcolOutcome::Exists {
             let (is_file, idle) = is_file(&self.client, url, self.idle.take());
