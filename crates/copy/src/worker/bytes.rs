@@ -9,7 +9,7 @@ use underpass_engine::buffered::{self, BLOCK, is_small};
 use underpass_engine::hint::Action;
 use underpass_engine::{
     Error, Integrity, Kind, Mechanism, Policy, Report, Sink, Source, Transfer, Version,
-    await_writes, data_ranges, mount_epoch,
+    data_ranges, mount_epoch,
 };
 
 use crate::error::{At, CopyError, Result};
@@ -33,18 +33,10 @@ impl CopyWorker<'_> {
         let has_holes = allocated < len;
         let done = self.resume_bytes(original, dest)?;
         let is_sparse = settings.sparse == When::Always && done == 0;
-        let is_buffered =
-            is_sparse || is_small(&original.stat) && done == 0 && settings.allows_buffer();
-        if is_buffered && original.is_file() && settings.integrity != Integrity::Fast {
-            // The engine does the same, and more.
-            let version = Version::from_stat(&original.stat);
-            let from = || original.folder.source_path(&original.entry.name);
-            await_writes(&original.file, &version).at(Action::Reading, from)?;
-        }
         if is_sparse {
             return self.copy_without_zeros(original, dest);
         }
-        if is_buffered {
+        if is_small(&original.stat) && done == 0 && settings.allows_buffer() {
             return self.copy_small(original, dest);
         }
         if len >= MIN_READ_AHEAD_LEN {

@@ -2,13 +2,19 @@
 //! replaced.
 
 use std::fs::File;
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::{SeekFrom, fstat, seek};
 use rustix::io::Errno;
+use underpass_engine::buffered::is_small;
 use underpass_engine::hint::Action;
-use underpass_engine::{Error, Integrity, Kind, Report, Source, Version};
+use underpass_engine::{
+    Error, Integrity, Kind, Report, Source, Version, WriterCheck, Writers, await_writes,
+};
 
 use crate::error::{At, CopyError, Result};
+use crate::options::When;
 use crate::worker::CopyWorker;
 use crate::worker::original::Original;
 use crate::worker::verdict::EntryVerdict;
@@ -20,17 +26,74 @@ impl CopyWorker<'_> {
         original: &mut Original<'_>,
         verdict: EntryVerdict,
     ) -> Result<()> {
-        match self.make_file_anyhow(original, verdict) {
+        let made = self.settle(original).and_then(|()| self.make_file_anyhow(original, verdict));
+        match made {
             Err(failure) if is_change(&failure) && rewind(&original.file).is_ok() => {}
             made => return made,
         }
-        let path = || original.folder.source_path(&original.entry.name);
-        original.stat = fstat(&original.file).at("looking at", path)?;
+        self.look_again(original)?;
+        self.settle(original)?;
         self.make_file_anyhow(original, verdict)?;
         self.totals.copied_again += 1;
         let path = || original.folder.source_path(&original.entry.name);
         self.context.copied_again.get_or_init(path);
         Ok(())
+    }
+
+    /// Waits, before a file is read without the engine, until every change of its bytes changes its
+    /// times too, as the engine does. A small file that was not changed lately is not waited for.
+    fn settle(&self, original: &mut Original<'_>) -> Result<()> {
+        let settings = &self.context.settings;
+        let is_small = is_small(&original.stat);
+        let reads = settings.sparse == When::Always || is_small && settings.allows_buffer();
+        if !reads
+            || !original.is_file()
+            || settings.integrity == Integrity::Fast
+            || settings.attributes_only
+        {
+            return Ok(());
+        }
+        let before = Version::from_stat(&original.stat);
+        let (folder, name) = (original.folder, &original.entry.name);
+        let from = || folder.source_path(name);
+        if original.len() == 0 || is_small && !WriterCheck::is_recent(&before) {
+            return Ok(());
+        }
+        let kind = Kind::of(&original.file, &original.stat).at(Action::Reading, from)?;
+        let mut check = WriterCheck::brief();
+        while kind == Kind::Regular {
+            match check.check(&original.file, Some(before)).at(Action::Reading, from)? {
+                Writers::Wait(_) if self.context.is_over() => {
+                    let report = Box::new(Report::default());
+                    return Err(self.failed(original, Error::Cancelled { report }));
+                }
+                Writers::Wait(pause) => thread::sleep(pause.min(POLL_INTERVAL)),
+                Writers::Busy => return Err(self.changed(original)),
+                Writers::Stable { version, .. } => {
+                    if version.differs_from(&before) {
+                        self.look_again(original)?;
+                    }
+                    if version.differs_from(&Version::from_stat(&original.stat)) {
+                        return Err(self.changed(original));
+                    }
+                    break;
+                }
+            }
+        }
+        let version = Version::from_stat(&original.stat);
+        await_writes(&original.file, &version).at(Action::Reading, from)
+    }
+
+    fn look_again(&self, original: &mut Original<'_>) -> Result<()> {
+        let path = || original.folder.source_path(&original.entry.name);
+        original.stat = fstat(&original.file).at("looking at", path)?;
+        Ok(())
+    }
+
+    /// Returns the error for an original that is not in one version.
+    fn changed(&self, original: &Original<'_>) -> CopyError {
+        let (level, report) = (Integrity::Detect, Box::new(Report::default()));
+        self.failed(original, Error::SourceChanged { level, report })
     }
 
     /// Copies a file. One that can be written to but not replaced is written in place: in a folder
@@ -88,8 +151,7 @@ impl CopyWorker<'_> {
         if is_same || Source::of(&original.file).is_ok_and(|it| it.kind() != Kind::Regular) {
             return copied;
         }
-        let (level, report) = (Integrity::Detect, Box::new(Report::default()));
-        Err(self.failed(original, Error::SourceChanged { level, report }))
+        Err(self.changed(original))
     }
 }
 
@@ -107,3 +169,6 @@ fn rewind(file: &File) -> Result<(), Errno> {
 pub(crate) fn is_refused(error: &std::io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::ACCESS | Errno::PERM | Errno::BUSY))
 }
+
+/// The interval at which a wait for a writer checks whether the copy was cancelled.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);

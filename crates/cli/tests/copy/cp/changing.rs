@@ -1,9 +1,14 @@
 //! Originals that are written to while they are copied.
 
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
+use underpass_testkit::KilledOnDrop;
+
+use crate::cp_in;
 use crate::rig::{Finished, Running, folder, has, names, noise, noise_file, run, traced};
 
 /// Another version of a file of this length.
@@ -122,4 +127,48 @@ fn who_trusts_the_original_gets_it_as_it_is() {
     let help = run(["cp", "--help"]).succeeded().text();
     assert!(help.contains("[default: detect]"), "{help}");
     assert!(run(["send", "--help"]).succeeded().text().contains("[default: detect]"));
+}
+
+/// Maps a file, closes its descriptor and writes one number after the other into each of its pages.
+const COUNTER: &str = "
+import itertools, mmap, os, sys
+file = os.open(sys.argv[1], os.O_RDWR)
+mapping = mmap.mmap(file, 0, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+os.close(file)
+for number in itertools.count():
+    for at in range(0, len(mapping), 4096): mapping[at] = number % 256
+    if number == 0: print('written', flush=True)
+";
+
+#[test]
+fn a_file_with_a_shared_mapping_is_copied_in_one_version_whatever_its_size() {
+    if !has("python3") {
+        return;
+    }
+    for (words, len) in [
+        (&["a", "z"][..], 40_960),
+        (&["--verify", "a", "z"], 40_960),
+        (&["-a", "--mechanism", "read_write", "a", "z"], 61_440),
+        (&["--sparse=always", "a", "z"], 40_960),
+        (&["--sparse=always", "a", "z"], 1 << 20),
+    ] {
+        let here = folder();
+        fs::write(here.path().join("a"), vec![0; len]).unwrap();
+        let mut command = Command::new("python3");
+        command.args(["-c", COUNTER]).arg(here.path().join("a")).stdout(Stdio::piped());
+        let mut writer = KilledOnDrop(command.spawn().unwrap());
+        let mut line = String::new();
+        BufReader::new(writer.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        for _ in 0..3 {
+            let finished = cp_in(here.path(), words);
+            match finished.code() {
+                Some(0) => {
+                    let copy = fs::read(here.path().join("z")).unwrap();
+                    let is_whole = copy.iter().step_by(4096).all(|byte| *byte == copy[0]);
+                    assert!(is_whole, "{words:?}: a mixture");
+                }
+                _ => drop(finished.failed(1, &["the source changed"])),
+            }
+        }
+    }
 }
