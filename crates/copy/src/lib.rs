@@ -175,11 +175,16 @@ fn copy_rounds(context: &CopyContext<'_>, mut plan: CopyPlan) -> CopyTotals {
             named.iter().any(|each| each.as_c_str() == name)
         });
     }
+    let syncs = context.settings.sync && !context.settings.dry_run;
+    if syncs {
+        // Before anything is removed: the disk may turn out to have lost what was copied.
+        context.sync(&top);
+    }
     if context.settings.delete && context.is_complete() {
         totals.deleted = mirror::mirror(context, &top, &folders);
-    }
-    if context.settings.sync && !context.settings.dry_run {
-        context.sync(&top);
+        if syncs && totals.deleted > 0 {
+            context.sync(&top);
+        }
     }
     totals
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::bytes::traced_in;
 use crate::cp::cp_in;
 use crate::cp::unfinished::wait_for_stop;
 use crate::rig::{Finished, Running, folder, has, names, traced};
@@ -237,4 +238,21 @@ fn nothing_is_removed_where_a_file_system_was_unmounted_meanwhile() {
     assert_eq!(finished.code(), Some(1), "{}", finished.stderr);
     assert!(finished.stderr.contains("reading again s/sub: "), "{}", finished.stderr);
     assert!(here.path().join("k/sub/x").exists());
+}
+
+#[test]
+fn nothing_is_removed_if_the_disk_has_lost_what_was_copied() {
+    if !has("strace") {
+        return;
+    }
+    let here = folder();
+    plant(here.path());
+    let options = ["-e", "trace=syncfs,fsync", "-e", "inject=syncfs,fsync:error=EIO:when=1"];
+    let words = ["-rT", "--delete", "--sync", "--json", "a", "t"];
+    let (finished, log) = traced_in(here.path(), &options, &words);
+    assert_eq!(finished.receipt()["deleted"], 0, "{log}");
+    finished.failed(1, &["writing to the disk of"]);
+    assert!(here.path().join("t/stale").exists() && here.path().join("t/d/old/deep/k").exists());
+    mirrored(here.path(), &["--sync", "a", "t"]).succeeded();
+    assert_eq!(names(&here.path().join("t")), ["d", "f"]);
 }
