@@ -178,6 +178,9 @@ impl Mirror<'_, '_> {
         }
         let other_names = self.other_names(at, &found)?;
         for (name, there) in found {
+            if self.context.skips() {
+                break;
+            }
             let others = other_names.get(&FileId::of(&there)).map_or(&[][..], Vec::as_slice);
             let mut names = others.iter().chain([&name]).map(CString::as_c_str);
             let Some(_lock) = lock_unfinished(&at.target, &name) else { continue };
@@ -328,6 +331,10 @@ impl Mirror<'_, '_> {
             }
             let (mut is_empty, folder_below) = (true, [below, b"/"].concat());
             for name in atomic_file::names(&inner).at(Action::ReadingFolder, path)? {
+                if context.skips() {
+                    is_empty = false;
+                    break;
+                }
                 let is_folder = lstat(&inner, &name).is_ok_and(|stat| is_folder(&stat));
                 let lock = lock_unfinished(&inner, &name);
                 let is_kept = lock.is_none() || self.is_excluded(&folder_below, &name, is_folder);

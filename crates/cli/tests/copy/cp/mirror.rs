@@ -256,3 +256,26 @@ fn nothing_is_removed_if_the_disk_has_lost_what_was_copied() {
     mirrored(here.path(), &["--sync", "a", "t"]).succeeded();
     assert_eq!(names(&here.path().join("t")), ["d", "f"]);
 }
+
+#[test]
+fn a_signal_ends_the_removal() {
+    if !has("strace") {
+        return;
+    }
+    for (signal, path) in [("INT", "t"), ("TERM", "t/in"), ("HUP", "t")] {
+        let here = folder();
+        plant(here.path());
+        fs::create_dir_all(here.path().join(path)).unwrap();
+        for number in 0..100 {
+            fs::write(here.path().join(path).join(number.to_string()), "").unwrap();
+        }
+        let inject = format!("inject=unlinkat:signal={signal}:when=50");
+        let options = ["-e", "trace=unlinkat", "-e", &inject];
+        let words = ["-rT", "--delete", "--json", "a", "t"];
+        let (finished, log) = traced_in(here.path(), &options, &words);
+        let deleted = finished.receipt()["deleted"].as_u64().unwrap();
+        assert!((40..=50).contains(&deleted), "{signal}: {deleted} {log}");
+        finished.failed(1, &["cancelled"]);
+        assert!(names(&here.path().join(path)).len() > 40, "{signal}");
+    }
+}
