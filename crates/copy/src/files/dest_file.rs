@@ -14,7 +14,7 @@ use underpass_engine::{FileId, close, is_file};
 
 use crate::files::replace::{Backups, rename_over};
 use crate::tree::dir_pair::{DirOrigin, DirPair};
-use crate::tree::hidden_names;
+use crate::tree::hidden_names::{self, PART_MODE};
 
 /// A file that is being written, and may not have its name yet.
 ///
@@ -80,19 +80,26 @@ impl<'a> DestFile<'a> {
         let name = OsStr::from_bytes(entry_name.to_bytes());
         let open = |how| {
             let target = folder.target.as_fd().try_clone_to_owned()?;
-            // No other user may write to it, and its owner may go on, whatever the original allows.
-            AtomicFile::partial(target, name, OsStr::from_bytes(partial.to_bytes()), 0o600, how)
+            let partial = OsStr::from_bytes(partial.to_bytes());
+            AtomicFile::partial(target, name, partial, PART_MODE, how)
         };
         let is_locked =
             |file: &AtomicFile| atomic_file::try_lock(file.file(), &folder.target, partial);
+        let marked = |made: AtomicFile| {
+            Some(made).filter(is_locked).inspect(|made| hidden_names::mark(made.file(), partial))
+        };
+        let go_on = |left: AtomicFile| match left.file() {
+            file if hidden_names::is_marked(file, &folder.target, partial) => Some(left),
+            // It makes way for one that nobody can have opened before.
+            file if hidden_names::is_new_part(file) => {
+                unlinkat(&folder.target, partial, AtFlags::empty()).ok()?;
+                open(Existing::Keep).ok().and_then(marked)
+            }
+            _ => None,
+        };
         let file = match open(Existing::Keep) {
-            Ok(made) => Some(made)
-                .filter(is_locked)
-                .inspect(|made| hidden_names::mark(made.file(), partial)),
-            Err(_) => open(Existing::Replace)
-                .ok()
-                .filter(|left| hidden_names::is_marked(left.file(), &folder.target, partial))
-                .filter(is_locked),
+            Ok(made) => marked(made),
+            Err(_) => open(Existing::Replace).ok().filter(is_locked).and_then(go_on),
         };
         match file {
             Some(file) => Ok(Self::Unnamed { file: Box::new(file.keeping_leftovers()), existing }),

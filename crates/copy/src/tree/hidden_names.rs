@@ -23,7 +23,7 @@ use underpass_engine::atomic_file::{
     self, MAX_NAME, WRITABLE_BY_OTHERS, fingerprint, hidden_name, name_of_hidden,
 };
 use underpass_engine::wait::lock;
-use underpass_engine::{FileId, is_folder};
+use underpass_engine::{FileId, is_file, is_folder};
 
 use crate::files::file_system::{self, BTRFS};
 use crate::options::preserve::HIDDEN_MARK;
@@ -158,6 +158,22 @@ pub(crate) fn mark(file: impl AsFd, hidden: &CStr) {
         let _ = fsetxattr(&file, HIDDEN_MARK, &value, XattrFlags::empty());
     }
 }
+
+/// Returns whether a file with the name of a part can be one that a process of this user has made,
+/// which was killed before it could mark it: nothing was written to it then.
+pub(crate) fn is_new_part(file: impl AsFd) -> bool {
+    fstat(&file).is_ok_and(|stat| {
+        is_file(&stat)
+            && stat.st_size == 0
+            && stat.st_nlink == 1
+            && stat.st_uid == geteuid().as_raw()
+            && stat.st_mode & 0o7777 == PART_MODE
+    })
+}
+
+/// The mode of a part: no other user may write to it, and its owner may go on, whatever the original
+/// allows.
+pub(crate) const PART_MODE: u32 = 0o600;
 
 /// Removes the mark, which nothing has under its final name.
 pub(crate) fn unmark(file: impl AsFd) {

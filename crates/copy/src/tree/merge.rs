@@ -302,7 +302,10 @@ fn remove(settings: &Settings<'_>, folder: &OwnedFd, hidden: &CStr, name: &CStr)
     let is_it = fstat(&file).is_ok_and(|it| FileId::of(&it) == FileId::of(&stat));
     let is_left = match is_folder {
         true => is_left_folder(settings, &file, folder, hidden),
-        false => is_same || hidden_names::is_marked(&file, folder, hidden),
+        false => {
+            let is_part = hidden_names::is_marked(&file, folder, hidden);
+            is_same || is_part || hidden_names::is_new_part(&file)
+        }
     };
     if !is_left && !is_folder {
         let hidden = OsStr::from_bytes(hidden.to_bytes());

@@ -265,6 +265,8 @@ impl CopyWorker<'_> {
             && atomic_file::try_lock(&folder, &parent.target, hidden);
         // A part in it would be taken for a copy once it has its name.
         let origin = is_left.then(|| merge::prune(settings, source, &folder))?.ok()?;
+        // It may be of a process that was killed before it could do so.
+        hidden_names::mark(&folder, hidden);
         Some((folder, origin, true))
     }
 

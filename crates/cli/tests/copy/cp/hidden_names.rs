@@ -286,3 +286,84 @@ fn folders_that_are_not_writable_are_removed_for_their_owner() {
     assert_eq!(names(&at("k/d")), ["f"]);
     assert_eq!(fs::metadata(at("k/d")).unwrap().mode() & 0o7777, 0o555);
 }
+
+/// Kills a copy at this call, and returns whether it was killed.
+fn killed(here: &Path, call: &str, when: u8, words: &[&str]) -> bool {
+    let (trace, kill) = (format!("trace={call}"), format!("inject={call}:signal=KILL:when={when}"));
+    traced_in(here, &["-e", &trace, "-e", &kill], words).0.code().is_none()
+}
+
+#[test]
+fn a_folder_that_a_killed_copy_had_not_marked_is_continued_and_removed() {
+    if !has("strace") {
+        return;
+    }
+    for words in [&["-aT", "-j1", "s", "k"][..], &["-aT", "-j1", "--resume", "s", "k"]] {
+        let here = folder();
+        let at = |path: &str| here.path().join(path);
+        plant(&at("s/x"), "text");
+        fs::create_dir(at("k")).unwrap();
+        fs::write(at("k/other"), "").unwrap();
+        assert!(killed(here.path(), "fsetxattr", 1, words));
+        assert!(!has_mark(&hidden_in(&at("k"))), "{words:?}");
+        assert!(killed(here.path(), "utimensat", 50, words));
+        assert!(has_mark(&hidden_in(&at("k"))), "{words:?}");
+        cp_in(here.path(), words).succeeded();
+        assert_eq!(names(&at("k")), ["other", "x"], "{words:?}");
+        assert_eq!(names(&at("k/x")), names(&at("s/x")), "{words:?}");
+    }
+}
+
+#[test]
+fn a_part_that_a_killed_copy_had_not_marked_makes_way() {
+    if !has("strace") {
+        return;
+    }
+    let resume = ["-aT", "--resume", "--no-zero-copy", "--json", "s", "k"];
+    let planted = || {
+        let here = folder();
+        for name in ["s", "k"] {
+            fs::create_dir(here.path().join(name)).unwrap();
+        }
+        fs::write(here.path().join("s/big"), noise(20 << 20)).unwrap();
+        fs::write(here.path().join("k/other"), "").unwrap();
+        assert!(killed(here.path(), "fsetxattr", 1, &resume));
+        let left = hidden_in(&here.path().join("k"));
+        assert!(!has_mark(&left) && fs::metadata(&left).unwrap().len() == 0);
+        (here, left)
+    };
+    // The next one can be continued.
+    let (here, left) = planted();
+    assert!(killed(here.path(), "pwrite64", 100, &resume));
+    assert!(has_mark(&left));
+    let receipt = cp_in(here.path(), &resume).succeeded().receipt();
+    assert!(receipt["resumed_bytes"].as_u64().unwrap() > 0, "{receipt}");
+    assert_eq!(names(&here.path().join("k")), ["big", "other"]);
+    // Without --resume it is removed.
+    let (here, _) = planted();
+    cp_in(here.path(), &["-aT", "s", "k"]).succeeded();
+    assert_eq!(names(&here.path().join("k")), ["big", "other"]);
+    // What others may have made, or written to, stays.
+    let changes: [fn(&Path); 4] = [
+        |left| fs::set_permissions(left, fs::Permissions::from_mode(0o620)).unwrap(),
+        |left| fs::hard_link(left, left.with_file_name("name")).unwrap(),
+        |left| fs::write(left, "bytes").unwrap(),
+        |left| {
+            if is_root() {
+                chown(left, Some(1234), None).unwrap();
+            } else {
+                fs::write(left, "bytes").unwrap();
+            }
+        },
+    ];
+    for change in changes {
+        let (here, left) = planted();
+        change(&left);
+        let before = fs::metadata(&left).unwrap();
+        cp_in(here.path(), &resume).succeeded();
+        let after = fs::metadata(&left).unwrap();
+        let facts = |of: &fs::Metadata| (of.ino(), of.len(), of.mode(), of.uid(), of.nlink());
+        assert_eq!(facts(&before), facts(&after));
+        assert_eq!(fs::read(here.path().join("k/big")).unwrap(), noise(20 << 20));
+    }
+}
