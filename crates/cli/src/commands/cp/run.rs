@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use rustix::fs::{FileType, Mode};
 use rustix::process::umask;
-use underpass_copy::{CopyOptions, CopyTarget};
+use underpass_copy::{CopyOptions, CopyTarget, Follow};
 
 use super::args::CpArgs;
 use super::observer::CpObserver;
@@ -33,6 +33,9 @@ pub(crate) fn run(args: &CpArgs) -> Result<()> {
     }
     if sources.iter().any(|from| is_dash(from)) {
         return Err(CpError::InputWithOthers.into());
+    }
+    if sources.iter().any(|from| comes_once(&options, from)) {
+        stream::refuse_rereading(args)?;
     }
     if args.parents && !fs::metadata(target).is_ok_and(|found| found.is_dir()) {
         return Err(CpError::ParentsWithoutFolder.into());
@@ -80,6 +83,20 @@ fn own_backup(
     Some(backup.path_of(target))
 }
 
+fn kind(found: fs::Metadata) -> FileType {
+    FileType::from_raw_mode(found.mode())
+}
+
+/// Returns whether a source is read, and gives its bytes only once.
+fn comes_once(options: &CopyOptions, from: &Path) -> bool {
+    let found = match options.follow {
+        Follow::Never => fs::symlink_metadata(from),
+        _ => fs::metadata(from),
+    };
+    let is_read = !options.recursive && options.link.is_none();
+    is_read && found.is_ok_and(|it| matches!(kind(it), FileType::Fifo | FileType::CharacterDevice))
+}
+
 /// Returns the target of a byte stream if it, or the source, is not a regular file.
 fn stream_target(
     args: &CpArgs,
@@ -87,11 +104,12 @@ fn stream_target(
     from: &Path,
     target: &Path,
 ) -> Result<Option<PathBuf>> {
-    let target = match args.target_directory {
-        Some(_) => target.join(from.file_name().unwrap_or_default()),
-        None => target.to_owned(),
+    let is_named = is_dash(from) || args.no_target_directory;
+    let is_folder = || !is_named && fs::metadata(target).is_ok_and(|found| found.is_dir());
+    let target = match args.target_directory.is_some() || is_folder() {
+        true => target.join(from.file_name().unwrap_or_default()),
+        false => target.to_owned(),
     };
-    let kind = |found: fs::Metadata| FileType::from_raw_mode(found.mode());
     let target = if is_stdout(&target) { PathBuf::from("-") } else { target };
     let found = fs::metadata(&target).ok().map(kind);
     let takes_bytes = open_file_number(&target).is_some()

@@ -176,18 +176,28 @@ fn copy(
 /// read again. Options about trees and metadata have no effect here, and may come from an alias.
 fn refuse_words(args: &CpArgs, options: &CopyOptions, path: &Path) -> Result<()> {
     let is_file = !is_dash(path) && !fs::metadata(path).is_ok_and(|found| !found.is_file());
-    let refused = [
-        (args.verify.is_some(), "--verify"),
-        (args.resume, "--resume"),
-        (args.ordered.update, "--update"),
+    refuse_rereading(args)?;
+    refuse_any([
         (args.attributes_only, "--attributes-only"),
         (options.backup.is_some(), "--backup"),
         (options.link.is_some(), "-l or -s"),
+        (args.in_place && is_file, "--in-place"),
+    ])
+}
+
+/// Refuses what bytes that come only once do not allow.
+pub(super) fn refuse_rereading(args: &CpArgs) -> Result<()> {
+    refuse_any([
+        (args.verify.is_some(), "--verify"),
+        (args.resume, "--resume"),
+        (args.ordered.update, "--update"),
         (args.sparse == When::Always, "--sparse"),
         (args.reflink == When::Always, "--reflink=always"),
-        (args.in_place && is_file, "--in-place"),
-    ];
-    match refused.into_iter().find(|(is_asked, _)| *is_asked) {
+    ])
+}
+
+fn refuse_any<const N: usize>(words: [(bool, &'static str); N]) -> Result<()> {
+    match words.into_iter().find(|(is_asked, _)| *is_asked) {
         Some((_, word)) => Err(CpError::NotForStreams(word).into()),
         None => Ok(()),
     }

@@ -249,3 +249,41 @@ fn attributes_alone_make_no_links_of_files_that_are_there() {
         assert_eq!(fs::read_to_string(at(path)).unwrap(), text);
     }
 }
+
+#[test]
+fn what_needs_bytes_twice_does_not_take_them_from_a_fifo() {
+    let here = folder();
+    plant(here.path());
+    let fifo = here.path().join("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let before = names(here.path());
+    for option in
+        ["--verify", "--verify=direct", "--resume", "-u", "--sparse=always", "--reflink=always"]
+    {
+        for from in ["fifo", "/dev/null"] {
+            // Nobody writes to the FIFO: to open it would be to wait.
+            cp_in(here.path(), &[option, from, "out"]).failed(2, &["needs files"]);
+            cp_in(here.path(), &[option, "f", from, "."]).failed(2, &["needs files"]);
+        }
+        assert_eq!(names(here.path()), before, "{option}");
+    }
+    // With -r it is no source of bytes.
+    cp_in(here.path(), &["-a", "--verify", "fifo", "out"]).succeeded();
+}
+
+#[test]
+fn a_fifo_in_a_folder_gets_the_bytes_of_the_file_of_its_name() {
+    for words in [&["f", "folder"][..], &["-t", "folder", "f"], &["-T", "f", "folder/f"]] {
+        let here = folder();
+        fs::create_dir(here.path().join("folder")).unwrap();
+        fs::write(here.path().join("f"), "bytes").unwrap();
+        let fifo = here.path().join("folder/f");
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        let reader = {
+            let fifo = fifo.clone();
+            std::thread::spawn(move || fs::read(fifo).unwrap())
+        };
+        cp_in(here.path(), words).succeeded();
+        assert_eq!(reader.join().unwrap(), b"bytes", "{words:?}");
+    }
+}
