@@ -13,8 +13,9 @@ use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
-use ends::{Drain, From, Supply, To, file_with, movers, pattern, set_nonblocking};
+use ends::{Drain, From, Supply, To, file_with, movers, pattern, set_nonblocking, tcp_pair};
 use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use underpass_engine::{
     DeclineReason, Declined, Error, Mechanism, Options, PipePool, Policy, Sink, Source, Status,
@@ -89,6 +90,32 @@ fn a_pipe_is_given_back_after_a_failure_that_left_it_empty() {
     let error = outcome.unwrap_err();
     assert!(matches!(error, Error::SourceEnded { expected: 2_000, .. }), "{error}");
     assert_eq!((error.bytes(), pool.idle()), (1_000, 1));
+}
+
+#[test]
+fn an_urgent_byte_of_tcp_does_not_end_a_stream() {
+    for (to, is_closed) in
+        [(To::File, true), (To::File, false), (To::Pipe, true), (To::Pipe, false)]
+    {
+        let (socket, mut peer) = tcp_pair();
+        let bytes = pattern(100_000);
+        peer.write_all(&bytes[..50_000]).unwrap();
+        send(&peer, b"!", SendFlags::OOB).unwrap();
+        peer.write_all(&bytes[50_000..]).unwrap();
+        let mut source = Source::of(&socket).unwrap();
+        let _open = if is_closed {
+            drop(peer);
+            None
+        } else {
+            source = source.len(100_000);
+            Some(peer)
+        };
+        let drain = Drain::new(to);
+        let report = Transfer::new(source, drain.sink()).run().unwrap();
+        assert_eq!(report.by(Mechanism::Splice).bytes, 50_000, "{to:?} {is_closed}");
+        assert_eq!(report.declined()[0].refusal, DeclineReason::Nothing);
+        assert!(drain.finish(100_000).unwrap() == bytes, "{to:?} {is_closed}");
+    }
 }
 
 #[test]

@@ -66,6 +66,13 @@ fn queued(socket: BorrowedFd<'_>, queue: SocketQueue) -> Result<u64, Errno> {
     Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
+/// Returns whether the next byte of a socket is an urgent one (SIOCATMARK, sockatmark(3)), which
+/// read(2) passes over and splice(2) does not. A socket that has no such byte is never there.
+#[must_use]
+pub fn is_at_mark(socket: BorrowedFd<'_>) -> bool {
+    queued(socket, SocketQueue::AtMark) == Ok(1)
+}
+
 /// Takes a read lease on a file, which a process that wants to write then has to wait for.
 ///
 /// The signal that the kernel sends when a lease breaks is set to `SIGURG`, which is ignored by
@@ -238,9 +245,10 @@ enum Ioctl<'a> {
     WriteBack,
 }
 
-/// A count of bytes that a socket has taken, by its number in linux/sockios.h.
+/// A number that a socket tells about its queues, by that of linux/sockios.h.
 #[derive(Clone, Copy, Debug)]
 enum SocketQueue {
+    AtMark = 0x8905,
     Unacknowledged = libc::TIOCOUTQ as isize,
     Unsent = 0x894B,
 }
@@ -252,7 +260,7 @@ fn request(fd: BorrowedFd<'_>, request: Ioctl<'_>) -> Result<c_int, Errno> {
     // the kernel keeps no address. The commands of fcntl used here (F_SETLEASE, F_GETLEASE,
     // F_SETSIG, F_SETOWN) take no pointer, and neither does the value of any SocketOption. Proved
     // by `tests/file_systems.rs` (FICLONERANGE), `tests/library.rs` (SIOCOUTQ,
-    // SO_MAX_PACING_RATE), `tests/confirm.rs` (cachestat, SIOCOUTQNSD), `tests/integrity.rs`
+    // SO_MAX_PACING_RATE), `tests/pipes.rs` (SIOCATMARK), `tests/confirm.rs` (cachestat, SIOCOUTQNSD), `tests/integrity.rs`
     // (fcntl), `tests/writers.rs` (sync_file_range, whose arguments are numbers) and
     // `tests/ktls.rs` (the options of TLS).
     let result = unsafe {

@@ -3,11 +3,13 @@
 
 use std::fs;
 use std::io::Write;
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::rig::{Running, folder, has, names, noise, noise_file, skip, traced, underpass, until};
+use rustix::net::{SendFlags, send};
 use tempfile::TempDir;
 
 const LEN: usize = 5 * (1 << 20) + 4321;
@@ -239,4 +241,18 @@ fn an_open_file_is_written_to_and_not_replaced() {
         let expected = [&b"preciousfirst\n"[..], &noise(1000), b"last\n"].concat();
         assert!(fs::read(&place.target).unwrap() == expected, "{option}");
     }
+}
+
+#[test]
+fn bytes_after_an_urgent_one_are_received() {
+    let place = Place::new(0);
+    let receiver = place.receiver("127.0.0.1:0");
+    let mut sender = TcpStream::connect(&receiver.address).unwrap();
+    let bytes = noise(LEN);
+    sender.write_all(&bytes[..LEN / 2]).unwrap();
+    send(&sender, b"!", SendFlags::OOB).unwrap();
+    sender.write_all(&bytes[LEN / 2..]).unwrap();
+    drop(sender);
+    receiver.finish().succeeded();
+    assert!(fs::read(&place.target).unwrap() == bytes);
 }

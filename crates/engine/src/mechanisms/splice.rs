@@ -88,6 +88,9 @@ impl Splice {
         let taken =
             splice(ends.source, source_at.as_mut(), &pipe.write_end, None, len, flags(false));
         match ends.past_records(taken) {
+            Ok(0) | Err(Errno::AGAIN) if ends.is_before_urgent() => {
+                Ok(Some(Step::Declined(DeclineReason::Nothing)))
+            }
             Ok(0) => Ok(Some(Step::Eof)),
             Ok(bytes) => {
                 self.held = bytes;
@@ -215,6 +218,9 @@ fn direct(ends: &Ends<'_>, len: usize, meter: &mut StepMeter) -> Result<Step, Er
     let flags = flags(ends.is_more_after(len));
     let moved = splice(ends.source, source_at.as_mut(), ends.sink, sink_at.as_mut(), len, flags);
     match ends.past_records(moved) {
+        Ok(0) | Err(Errno::AGAIN) if ends.is_before_urgent() => {
+            Ok(Step::Declined(DeclineReason::Nothing))
+        }
         Ok(bytes) => Ok(Step::moved(bytes)),
         // Either end may be the reason.
         Err(Errno::AGAIN) => Ok(Step::NotReady(ends.unready())),

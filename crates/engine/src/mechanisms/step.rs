@@ -61,7 +61,7 @@ pub enum DeclineReason {
     Errno(Errno),
     /// The call returned 0 although the promised length was not reached,
     /// as copy_file_range(2) does on procfs and on some network and overlay file systems, and
-    /// sendfile(2) and splice(2) on FUSE.
+    /// sendfile(2) and splice(2) on FUSE, and splice(2) before an urgent byte of TCP.
     Nothing,
     /// The caller excludes it ([`Options::unshared`](crate::Options::unshared)); no call was made.
     Excluded,
@@ -151,6 +151,14 @@ impl Ends<'_> {
             RecordKind::Data if answer == Ok(0) => Err(Errno::CONNABORTED),
             RecordKind::Data => answer,
         }
+    }
+
+    /// Returns whether the source is at an urgent byte of TCP: splice(2) never passes it, and says
+    /// that nothing is there or, once the peer has closed, that this is the end.
+    pub(crate) fn is_before_urgent(&self) -> bool {
+        self.source_kind == Kind::Socket
+            && self.source_tls.is_none()
+            && underpass_sys::is_at_mark(self.source)
     }
 
     /// Returns which end was not ready for a call between the two, after it answered `EAGAIN`. A
