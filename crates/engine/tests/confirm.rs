@@ -90,6 +90,51 @@ fn a_peer_that_counts_bytes_never_gets_the_last_one_of_a_changed_file() {
 }
 
 #[test]
+fn a_peer_that_counts_bytes_never_gets_the_last_one_once_a_lease_has_expired() {
+    let scratch = Scratch::new();
+    let path = scratch.file("source", LEN);
+    let file = File::open(&path).unwrap();
+    let (sender, mut receiver) = tcp_pair();
+    let mut transfer = Transfer::new(Source::of(&file).unwrap(), Sink::socket(&sender));
+    transfer = transfer
+        .options(Options::default().integrity(Integrity::Lease).confirm(Confirm::BeforeEnd));
+    assert_eq!(advance(&mut transfer).unwrap(), Status::Waiting(Wait::Acknowledgement));
+    let writer = std::thread::spawn(move || fs::write(&path, vec![7; LEN]).unwrap());
+    let error = loop {
+        match advance(&mut transfer) {
+            Ok(status) => assert_eq!(status, Status::Waiting(Wait::Acknowledgement)),
+            Err(error) => break error,
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert!(matches!(error, Error::SourceChanged { level: Integrity::Lease, .. }), "{error}");
+    assert!(error.bytes() < LEN as u64);
+    writer.join().unwrap();
+    drop(sender);
+    let end = receiver.read_to_end(&mut Vec::new());
+    assert_eq!(end.unwrap_err().kind(), ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn a_lease_is_given_back_once_the_last_bytes_are_copied() {
+    let scratch = Scratch::new();
+    let path = scratch.file("source", LEN);
+    let file = File::open(&path).unwrap();
+    let (sender, mut receiver) = tcp_pair();
+    let mut transfer = Transfer::new(Source::of(&file).unwrap(), Sink::socket(&sender));
+    transfer = transfer
+        .options(Options::default().integrity(Integrity::Lease).confirm(Confirm::BeforeEnd));
+    let mut got = exchange(&mut transfer, &mut receiver).unwrap();
+    // Neither does it wait, nor is this what the peer reads.
+    File::options().write(true).open(&path).unwrap().write_all_at(&[0; LEN], 0).unwrap();
+    let read = got.len();
+    got.resize(LEN, 0);
+    receiver.read_exact(&mut got[read..]).unwrap();
+    assert_eq!(got, pattern(LEN));
+    assert_eq!(transfer.report().integrity(), Integrity::Lease);
+}
+
+#[test]
 fn copied_last_bytes_are_those_of_the_version_that_was_looked_at() {
     let scratch = Scratch::new();
     let path = scratch.file("source", LEN);

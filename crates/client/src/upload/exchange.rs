@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use underpass_engine::{
-    Chain, Confirm, Error, Options, PeerMessage, Progress, Report, Sink, Source, Transfer, socket,
+    Chain, Confirm, Error, Integrity, Options, PeerMessage, Progress, Report, Sink, Source,
+    Transfer, socket,
 };
 use underpass_transport::limit_loopback_buffer;
 use url::Url;
@@ -160,14 +161,15 @@ fn options<'o>(
     send_options: &SendOptions<'o>,
     is_short: bool,
 ) -> Options<'o> {
+    // A lease waits for the peer anyway.
+    let is_quick = is_short && send_options.integrity != Integrity::Lease;
     let mut options = Options::default()
         .policy(send_options.policy)
         .integrity(send_options.integrity)
         .timeout(client.timeout)
-        // The server counts the bytes: a change of the source that is found after the last one is
-        // too late. To hold it back takes a round trip, which a body of a few packets should not
-        // wait for.
-        .confirm(if is_short { Confirm::HandedOver } else { Confirm::BeforeEnd });
+        // The server counts the bytes: what is found out after the last one comes too late. To hold
+        // it back takes a round trip, which a body of a few packets should not wait for.
+        .confirm(if is_quick { Confirm::HandedOver } else { Confirm::BeforeEnd });
     if let Some(step) = send_options.step {
         options = options.step(step);
     }

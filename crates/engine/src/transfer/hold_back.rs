@@ -18,12 +18,12 @@ use crate::socket::tls_transport::TlsTransport;
 use crate::transfer::options::Confirm;
 
 impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
-    /// Returns where to stop before the end, if the caller has chosen to and there is something
-    /// to compare: before the last bytes of a file, or before the memory that comes last.
+    /// Returns where to stop before the end, if the caller has chosen to and there is a file
+    /// that may be written to: before the last bytes of a file, or before the memory that comes last.
     pub(super) fn hold_back(&self) -> Option<ChainPosition> {
-        let is_compared = self.guards.iter().any(|guard| matches!(guard, Guard::Detect(_)));
+        let may_fail = |guard: &Guard| matches!(guard, Guard::Detect(_) | Guard::Lease(_));
         let waits = matches!(self.options.confirm, Confirm::BeforeEnd | Confirm::BeforeCopiedEnd);
-        if !waits || !is_compared {
+        if !waits || !self.guards.iter().any(may_fail) {
             return None;
         }
         let index = self.chain.segments.len().checked_sub(1)?;
@@ -67,11 +67,14 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         if !self.is_flushed()? {
             return Ok(Status::Waiting(Wait::Sink));
         }
-        if self.is_referenced()? {
+        let is_referenced = self.is_referenced()?;
+        let end = if is_referenced { None } else { self.read_end() };
+        // Last, so that nothing was referenced or read any more while the lease was known to hold.
+        self.check_leases()?;
+        if is_referenced {
             let goes_on = self.wake_delayed_ack();
             return Ok(if goes_on { Status::Done } else { Status::Waiting(Wait::Acknowledgement) });
         }
-        let end = self.read_end();
         self.check_versions()?;
         self.held_back_from = None;
         if let Some(bytes) = end {
@@ -107,10 +110,14 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
 
     /// Returns the last bytes of a file, if a copy of them is to be sent.
     fn read_end(&self) -> Option<Vec<u8>> {
-        let stop =
-            self.held_back_from.filter(|_| self.options.confirm == Confirm::BeforeCopiedEnd)?;
+        let stop = self.held_back_from?;
         let Segment::Source(source) = &self.chain.segments[stop.index] else { return None };
-        let Guard::Detect(_) = self.guards.get(stop.index)? else { return None };
+        match self.guards.get(stop.index)? {
+            Guard::Detect(_) if self.options.confirm == Confirm::BeforeCopiedEnd => {}
+            // It may expire before they are read.
+            Guard::Lease(_) => {}
+            _ => return None,
+        }
         let mut bytes = vec![0; usize::try_from(source.len? - stop.offset).ok()?];
         // If they are gone, the check of the file shows it.
         let read = rustix::io::pread(&source.fd, &mut bytes, source.at? + stop.offset);
@@ -125,6 +132,8 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         // Its bytes are counted when they are delivered, in both directions.
         self.report.count_read(0, 1);
         self.chain.segments.push(Segment::Payload(bytes.into()));
+        // No page of a file is needed any more.
+        self.guards.iter_mut().for_each(|guard| *guard = Guard::None);
         self.guards.push(Guard::None);
     }
 }

@@ -250,7 +250,8 @@ pub enum PeerMessage {
     Abort,
 }
 
-/// When [`Integrity::Detect`] checks the files for the last time: the later, the surer.
+/// When [`Integrity::Detect`] checks the files for the last time, and [`Integrity::Lease`] its lease:
+/// the later, the surer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Confirm {
     /// When the peer has the last byte: for streams whose peer recognizes only their end as the

@@ -83,10 +83,10 @@ impl<'a> Sending<'a> {
                         return Self::done(link, head, now, report);
                     }
                     let slow = SlowResponse::new(link, integrity, head_len, facts());
-                    let checks = ChainChecks::of(&file);
+                    let checks = ChainChecks::of(&file, integrity);
                     return Self::Slow(slow.resume_after_part(report, file.chain(head), checks));
                 }
-                let checks = ChainChecks::of(&file);
+                let checks = ChainChecks::of(&file, integrity);
                 resident_since = file.resident_since();
                 (file.chain(head), checks)
             }

@@ -1,6 +1,6 @@
 //! The checks made while a chain is sent.
 
-use underpass_engine::Confirm;
+use underpass_engine::{Confirm, Integrity};
 
 use crate::routing::response::FileBody;
 
@@ -23,11 +23,12 @@ impl ChainChecks {
     /// large files, and for those that a program may be writing to, it is held back until
     /// everything else has arrived and the file is known to be unchanged. That takes a round trip,
     /// for which a response of a few packets should not wait: there the check is made when the last
-    /// byte is handed over. Small files are copied and checked before their first byte is sent.
-    pub(super) fn of(file: &FileBody) -> Self {
+    /// byte is handed over. Small files are copied and checked before their first byte is sent. A
+    /// lease waits for the client anyway.
+    pub(super) fn of(file: &FileBody, integrity: Integrity) -> Self {
         let confirm = if file.is_unsettled && !file.is_guarded {
             Confirm::BeforeCopiedEnd
-        } else if file.len >= HELD_BACK {
+        } else if file.len >= HELD_BACK || integrity == Integrity::Lease {
             Confirm::BeforeEnd
         } else {
             Confirm::HandedOver
