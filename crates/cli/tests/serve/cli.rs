@@ -454,6 +454,39 @@ fn no_unit_refuses_the_call_that_opens_files() {
 }
 
 #[test]
+fn no_unit_refuses_the_sockets_that_tell_what_readers_on_this_machine_have_read() {
+    for name in UNITS {
+        let text = unit(name);
+        let mut lines = text.lines();
+        let allowed = lines.find_map(|line| line.strip_prefix("RestrictAddressFamilies="));
+        let is_enough = |families: &str| families.split(' ').any(|family| family == "AF_NETLINK");
+        assert!(allowed.is_none_or(is_enough), "{name}: {allowed:?}");
+    }
+}
+
+#[test]
+fn a_filter_that_hides_readers_on_this_machine_is_named() {
+    if !has("strace") {
+        return;
+    }
+    let (folder, log) = (folder(), folder());
+    let log = log.path().join("log");
+    let said = |level, inject: &str| {
+        let mut command = traced(&log, &["-e", "trace=socket", "-e", inject]);
+        command.args(["serve", "--port", "0", "--integrity", level]).arg(folder.path());
+        end(Running::listening(command)).stderr
+    };
+    let names = |said: &str| said.contains("AF_NETLINK");
+    assert!(!names(&said("detect", "signal=none")));
+    let calls = fs::read_to_string(&log).unwrap();
+    let number = 1 + calls.lines().position(|line| line.contains("SOCK_DIAG")).unwrap();
+    let inject = format!("inject=socket:error=EAFNOSUPPORT:when={number}");
+    for level in ["detect", "lease"] {
+        assert!(names(&said(level, &inject)), "{level}");
+    }
+}
+
+#[test]
 fn each_unit_that_writes_a_log_is_told_of_its_rotation() {
     let rule = fs::read_to_string(project("contrib/underpass.logrotate")).unwrap();
     let (_, told) = rule.split_once("systemctl kill").unwrap();

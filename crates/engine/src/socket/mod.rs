@@ -9,7 +9,8 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::net::{SocketType, sockopt};
+use rustix::net::{SocketType, netlink, sockopt};
+use underpass_sys::Netlink;
 
 /// Makes closing the socket, by whatever means, reset the connection instead of ending it well.
 ///
@@ -76,6 +77,16 @@ pub fn set_pacing_rate(socket: impl AsFd, bytes_per_second: u64) -> io::Result<(
 /// As setsockopt(2) for `TCP_NOTSENT_LOWAT`, tcp(7).
 pub fn limit_unsent(socket: impl AsFd, bytes: Option<u32>) -> io::Result<()> {
     Ok(underpass_sys::set_unsent_limit(socket.as_fd(), bytes.unwrap_or(u32::MAX))?)
+}
+
+/// Returns whether this process may ask what peers on this machine have read (sock_diag(7)).
+///
+/// Filters of system calls, such as `RestrictAddressFamilies=` of a unit, may refuse that. Then an
+/// acknowledgement of a peer's kernel has to suffice to every [`Integrity`](crate::Integrity)
+/// level, although a peer on this machine reads the pages of the file later.
+#[must_use]
+pub fn sees_local_peers() -> bool {
+    Netlink::open(Some(netlink::SOCK_DIAG)).is_ok()
 }
 
 /// Returns whether the peer of a TCP connection is reached over loopback.

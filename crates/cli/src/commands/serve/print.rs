@@ -39,6 +39,8 @@ pub(crate) struct StartupFacts<'a> {
     pub(crate) allows_anonymous_writes: bool,
     /// The confinement in effect.
     pub(crate) confinement: &'a Confinement,
+    /// Whether an integrity level lacks what the kernel tells about readers on this machine.
+    pub(crate) misses_local_readers: bool,
     /// Whether only the addresses are printed.
     pub(crate) quiet: bool,
 }
@@ -88,6 +90,13 @@ pub(crate) fn started(served: &StartupFacts<'_>) {
     error_line(&served.confinement.to_string());
     for warning in served.confinement.warnings() {
         note(warning);
+    }
+    if served.misses_local_readers {
+        note(
+            "netlink sockets are refused to this process: a file that changes before a proxy or \
+             another reader on this machine has read it may reach it mixed \
+             (RestrictAddressFamilies=AF_NETLINK of a unit changes that)",
+        );
     }
 }
 

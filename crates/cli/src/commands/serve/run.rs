@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use signal_hook::iterator::Signals;
-use underpass_engine::Integrity;
+use underpass_engine::{Integrity, socket};
 use underpass_sandbox::{AllowedAccess, AllowedRoot, Sandbox};
 use underpass_server::{Address, Control, Server, Settings, SiteSettings};
 
@@ -42,12 +42,11 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<ShareGoal>>) -> Res
     // A client of a share knows its address, which cannot be guessed.
     let allows_anonymous_writes = share.is_none() && sites.iter().any(allows_anonymous_writes);
     let what = what_is_served(args, &sites);
-    let only = sites.first().filter(|_| args.sites.is_empty());
-    let prefix = only.map(|site| site.path_prefix.clone()).unwrap_or_default();
+    let misses_local_readers = misses_local_readers(&sites);
+    let prefix = prefix(args, &sites);
     let tls = certificate.as_ref().map(Certificate::credentials);
     let settings = Settings { redirect_http, ..settings_of(args, tls, sites)? };
-    let log_file = settings.log.as_ref().map(|_| LogFile::open(args.logging.log_file.as_deref()));
-    let log_file = log_file.transpose()?;
+    let log_file = open_log(args, &settings)?;
     access.log = log_file.as_ref().and_then(LogFile::folder).map(Path::to_owned);
     access.sockets = addresses.iter().filter_map(folder_of_socket).collect();
 
@@ -75,6 +74,7 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<ShareGoal>>) -> Res
         is_open,
         allows_anonymous_writes,
         confinement: &confinement,
+        misses_local_readers,
         quiet: args.logging.quiet,
     });
     opened.notes.iter().for_each(|text| note(text));
@@ -183,7 +183,27 @@ fn allows_anonymous_writes(site: &SiteSettings) -> bool {
     (site.changes.upload || site.changes.delete) && site.access.allows_anonymous_writes()
 }
 
-/// Describes the served folder, file or origin in words.
+/// Returns the path below which the only site is served.
+fn prefix(args: &ServeArgs, sites: &[SiteSettings]) -> String {
+    let only = sites.first().filter(|_| args.sites.is_empty());
+    only.map(|site| site.path_prefix.clone()).unwrap_or_default()
+}
+
+/// Opens the log, if there is to be one.
+fn open_log(args: &ServeArgs, settings: &Settings) -> Result<Option<LogFile>> {
+    let log = settings.log.as_ref();
+    log.map(|_| LogFile::open(args.logging.log_file.as_deref())).transpose()
+}
+
+/// Returns whether a level of integrity has to know what readers on this machine have read, and the
+/// kernel does not tell.
+fn misses_local_readers(sites: &[SiteSettings]) -> bool {
+    let asks =
+        |site: &SiteSettings| [Integrity::Detect, Integrity::Lease].contains(&site.integrity);
+    sites.iter().any(asks) && !socket::sees_local_peers()
+}
+
+/// Returns what is served, in words.
 fn what_is_served(args: &ServeArgs, sites: &[SiteSettings]) -> String {
     match (sites, args.origin.first()) {
         _ if !args.sites.is_empty() => counted(sites.len() as u64, "site", "sites"),
