@@ -2,9 +2,10 @@
 //! it.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::{FileType, Stat, fstatfs};
+use rustix::fs::{FileType, Stat, fstat, fstatfs};
+use rustix::io::pread;
 
 /// The kind of thing that a descriptor refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,18 +26,31 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns the kind of what `fd` names, from its `stat`.
+    /// Returns the kind of what `fd` names, from its `stat`, if it is read.
     ///
     /// # Errors
     ///
     /// `EISDIR` for a directory; `EINVAL` for a kind that is not listed here.
     pub fn of(fd: impl AsFd, stat: &Stat) -> io::Result<Self> {
+        Self::with(stat, || is_virtual(fd.as_fd(), stat))
+    }
+
+    /// Returns the same if it is written to: nothing is concluded from what it holds.
+    ///
+    /// # Errors
+    ///
+    /// As for [`of`](Self::of).
+    pub fn of_sink(fd: impl AsFd, stat: &Stat) -> io::Result<Self> {
+        Self::with(stat, || owns_nothing(stat) && is_virtual_system(file_system(fd.as_fd())))
+    }
+
+    fn with(stat: &Stat, is_virtual: impl FnOnce() -> bool) -> io::Result<Self> {
         Ok(match FileType::from_raw_mode(stat.st_mode) {
             FileType::BlockDevice => Self::Block,
             FileType::CharacterDevice => Self::CharDevice,
             FileType::Fifo => Self::Pipe,
             FileType::Socket => Self::Socket,
-            FileType::RegularFile if is_virtual(fd, stat) => Self::Virtual,
+            FileType::RegularFile if is_virtual() => Self::Virtual,
             FileType::RegularFile => Self::Regular,
             FileType::Directory => return Err(rustix::io::Errno::ISDIR.into()),
             _ => return Err(rustix::io::Errno::INVAL.into()),
@@ -59,22 +73,38 @@ impl Kind {
 /// Returns whether the file's contents are made up as it is read, so that its size is 0 or a
 /// guess.
 ///
-/// Such files own no blocks, so all others are spared the second system call. On FUSE a program
-/// that does not know a size in advance reports 0.
+/// Such files own no blocks, so all others are spared further system calls. On FUSE a program
+/// that does not know a size in advance reports 0. Elsewhere a file that is empty, but can be read,
+/// shows that its file system is one of those that are not listed here.
+fn is_virtual(fd: BorrowedFd<'_>, stat: &Stat) -> bool {
+    if !owns_nothing(stat) {
+        return false;
+    }
+    let system = file_system(fd);
+    let can_be_read = || pread(fd, &mut [0], 0) == Ok(1);
+    // Somebody may have written to it just now.
+    let is_empty = || fstat(fd).is_ok_and(|now| now.st_size == 0);
+    is_virtual_system(system)
+        || stat.st_size == 0 && (system == Some(FUSE) || can_be_read() && is_empty())
+}
+
+fn owns_nothing(stat: &Stat) -> bool {
+    stat.st_size == 0 || stat.st_blocks == 0
+}
+
 #[allow(clippy::useless_conversion)] // the field's type differs by target
-fn is_virtual(fd: impl AsFd, stat: &Stat) -> bool {
-    let is_empty = stat.st_size == 0;
-    (is_empty || stat.st_blocks == 0)
-        && fstatfs(fd).is_ok_and(|fs| {
-            let system = i64::from(fs.f_type);
-            VIRTUAL_FILE_SYSTEMS.contains(&system) || (is_empty && system == FUSE)
-        })
+fn file_system(fd: BorrowedFd<'_>) -> Option<i64> {
+    fstatfs(fd).ok().map(|facts| i64::from(facts.f_type))
+}
+
+fn is_virtual_system(system: Option<i64>) -> bool {
+    system.is_some_and(|system| VIRTUAL_FILE_SYSTEMS.contains(&system))
 }
 
 const FUSE: i64 = 0x6573_5546; // linux/magic.h
 
-/// File systems whose sizes mean nothing, from linux/magic.h.
-const VIRTUAL_FILE_SYSTEMS: [i64; 9] = [
+/// File systems whose sizes mean nothing, most of them from linux/magic.h.
+const VIRTUAL_FILE_SYSTEMS: [i64; 10] = [
     0x9fa0,      // proc
     0x6265_6572, // sysfs
     0x6462_6720, // debugfs
@@ -84,4 +114,5 @@ const VIRTUAL_FILE_SYSTEMS: [i64; 9] = [
     0x6367_7270, // cgroup2
     0x6265_6570, // configfs
     0x6165_676c, // pstore
+    0x1980_0202, // mqueue, from ipc/mqueue.c
 ];

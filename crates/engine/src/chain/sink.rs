@@ -24,7 +24,7 @@ impl<S: AsFd> Sink<S> {
     ///
     /// `EISDIR` for a directory, `EPROTOTYPE` for a socket that is not a stream, and as fstat(2).
     pub fn of(fd: S) -> io::Result<Self> {
-        let kind = Kind::of(&fd, &fstat(&fd)?)?;
+        let kind = Kind::of_sink(&fd, &fstat(&fd)?)?;
         if kind == Kind::Socket {
             crate::socket::require_stream(&fd)?;
         }

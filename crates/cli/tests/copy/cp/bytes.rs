@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use underpass_testkit::mounts::{FileSystem, Mounted};
+use underpass_testkit::{is_root, skip};
 
 use crate::cp::cp_in;
 use crate::rig::{
@@ -438,6 +439,30 @@ fn a_file_that_is_longer_than_it_was_is_cut_where_it_ended() {
     command.args(["cp", "-r", "--json", "/proc/sys/kernel/random", "z"]).current_dir(here.path());
     let finished = Running::start(command).finish();
     assert_eq!(fs::read(here.path().join("z/boot_id")).unwrap().len(), 37, "{}", finished.stderr);
+}
+
+#[test]
+fn files_without_a_size_are_read_to_their_end_on_all_file_systems() {
+    let script = r#"mkdir binfmt queues; mount -t binfmt_misc none binfmt || exit 77
+        mount -t mqueue none queues || exit 77
+        : >queues/one; : >empty
+        for file in binfmt/status queues/one empty; do
+            cat $file >there
+            "$0" cp $file here; cmp there here
+            "$0" cp -aT $file here; cmp there here
+            "$0" cp - here <$file; cmp there here
+            "$0" cp --mechanism read_write $file here; cmp there here
+            "$0" cp $file - | cmp there -
+        done"#;
+    let here = folder();
+    let mut command = Command::new("unshare");
+    command.args(["-m", "-i", "sh", "-ec", script, env!("CARGO_BIN_EXE_underpass")]);
+    let finished = command.current_dir(here.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&finished.stderr);
+    match finished.status.code() {
+        Some(77 | 1) if !is_root() || said.contains("mount:") => skip("nothing can be mounted"),
+        code => assert_eq!(code, Some(0), "{said}"),
+    }
 }
 
 #[test]
