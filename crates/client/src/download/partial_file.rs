@@ -14,8 +14,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{
-    AtomicFile, Existing, KeptOwner, MAX_NAME, is_of_stranger, only_adds, set_mode, shortened,
-    take_over, try_lock,
+    AtomicFile, Existing, KeptOwner, MAX_SHORT_NAME, is_of_stranger, only_adds, set_mode,
+    shortened, take_over, try_lock,
 };
 use underpass_engine::hint::Action;
 use underpass_engine::{is_file, is_folder, kept_time, times_of_new};
@@ -405,7 +405,7 @@ pub fn partial_names(name: &OsStr) -> [OsString; 2] {
 }
 
 fn part_name(name: &OsStr) -> OsString {
-    let mut name = shortened(name, MAX_NAME - JOURNAL.len() - ".new".len());
+    let mut name = shortened(name, MAX_SHORT_NAME - JOURNAL.len() - ".new".len());
     name.push(".part");
     name
 }

@@ -155,7 +155,7 @@ fn back_up(
             Err(Errno::EXIST) if kept.is_numbered => {}
             // It has been removed: nothing is lost.
             Err(Errno::NOENT) => return renameat(folder, hidden, folder, name).map(|()| None),
-            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
+            Err(errno) if atomic_file::lacks_links(errno) => {
                 match exchange(folder, hidden, name, &kept) {
                     Err(Errno::EXIST) if kept.is_numbered => {}
                     exchanged => return exchanged.map(|()| Some(kept.name)),

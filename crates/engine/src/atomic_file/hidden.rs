@@ -40,6 +40,12 @@ pub fn only_adds(folder: impl AsFd) -> bool {
         .is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::APPEND))
 }
 
+/// Returns whether this error of linkat(2) means that the file system has no hard links, or no more
+/// for this file: FAT and some of FUSE, whose libraries answer `EROFS` for calls that are not there.
+pub fn lacks_links(errno: Errno) -> bool {
+    matches!(errno, Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK | Errno::ROFS)
+}
+
 /// Renames without replacing anything.
 ///
 /// # Errors

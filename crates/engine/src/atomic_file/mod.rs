@@ -31,12 +31,12 @@ use crate::integrity::{FileId, mtime, reopen};
 pub use case::{fold_case, ignores_case, listed_name};
 pub use follow::follow;
 pub use hidden::{
-    WRITABLE_BY_OTHERS, is_of_stranger, is_ours, is_ours_alone, new_file, number_of, only_adds,
-    remove_left_over, rename_new, try_lock, was_made_in,
+    WRITABLE_BY_OTHERS, is_of_stranger, is_ours, is_ours_alone, lacks_links, new_file, number_of,
+    only_adds, remove_left_over, rename_new, try_lock, was_made_in,
 };
 pub use name::{
-    MAX_NAME, beginning, fingerprint, folder_of, hidden_name, name_of_hidden, names_folder,
-    shortened,
+    MAX_NAME, MAX_SHORT_NAME, beginning, fingerprint, folder_of, hidden_name, name_of_hidden,
+    names_folder, shortened,
 };
 pub use names::{for_each_name, names};
 pub use permissions::{KeptOwner, acl_entry, set_mode, take_over, without_acl};
@@ -391,8 +391,8 @@ impl AtomicFile {
                     // `drop`.
                     Err(Errno::INVAL | Errno::NOSYS) => {
                         match linkat(folder, &hidden, folder, &self.name, AtFlags::empty()) {
-                            // There are no hard links either, as on FAT over FUSE.
-                            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => {
+                            // There are no hard links either.
+                            Err(errno) if lacks_links(errno) => {
                                 rename_new(folder, &*hidden, folder, &*self.name)?;
                                 self.hidden = None;
                             }

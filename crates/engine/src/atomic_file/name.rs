@@ -96,8 +96,12 @@ pub fn fingerprint(bytes: &[u8]) -> u64 {
 /// The longest name of a file that Linux file systems take, in bytes.
 pub const MAX_NAME: usize = 255;
 
+/// The longest name that file systems take which encrypt names of 255 bytes at most, as eCryptfs
+/// does.
+pub const MAX_SHORT_NAME: usize = 143;
+
 /// The room for the name itself, without the leading dot and the number and `.part` after it.
-const MAX_HIDDEN: usize = MAX_NAME - 1 - ".18446744073709551615.part".len();
+const MAX_HIDDEN: usize = MAX_SHORT_NAME - 1 - ".18446744073709551615.part".len();
 
 #[cfg(test)]
 mod tests {
@@ -107,7 +111,7 @@ mod tests {
     fn hidden_names_are_never_too_long_and_never_the_same() {
         let long = |last: u8| OsString::from_vec([vec![b'a'; 254], vec![last]].concat());
         for name in [OsString::from("short"), long(b'x'), long(b'y')] {
-            assert!(hidden_name(&name, Some(u32::MAX)).len() <= MAX_NAME);
+            assert!(hidden_name(&name, Some(u32::MAX)).len() <= MAX_SHORT_NAME);
         }
         assert_ne!(hidden_name(&long(b'x'), None), hidden_name(&long(b'y'), None));
         assert_eq!(hidden_name(OsStr::new("short"), None), ".short.part");

@@ -138,5 +138,5 @@ const DIGITS: usize = 32;
 /// The length of what surrounds the name: two dots, the digits, the end.
 const AFFIXES: usize = 2 + DIGITS + END.len();
 
-/// The longest name of a file that Linux file systems take.
-const MAX_NAME: usize = 255;
+/// The longest name of a file that all common file systems take, even those that encrypt names.
+const MAX_NAME: usize = 143;

@@ -275,7 +275,7 @@ proptest! {
     ) {
         let token = Token::new(bytes);
         let partial = partial_name(&name, Owner::Local.part_of_token(token, &name));
-        prop_assert!(partial.len() <= 255 && is_partial_name(&partial));
+        prop_assert!(partial.len() <= 143 && is_partial_name(&partial));
         let digest = replaces.and_then(|_| Digest::new(Algorithm::Sha256, [bytes, bytes].concat()));
         let id = UploadId { token, length, keeps, replaces, digest };
         prop_assert_eq!(UploadId::parse(id.to_string().as_bytes()), Some(id));

@@ -218,6 +218,58 @@ fn a_file_whose_size_is_not_known_is_read_to_its_end() {
     crate::rig::end(storing);
 }
 
+/// The library answers `EROFS` for hard links.
+#[test]
+fn new_files_are_made_where_there_are_neither_links_nor_long_names() {
+    let Some(fuse) = Fuse::new() else { return };
+    let (root, here) = (fuse.root(), folder());
+    let whole = noise(300_000);
+    // The name of a backup has one more.
+    let long = |first: &str| first.repeat(142);
+    let [a, b] = ["a", "b"].map(long);
+    fs::write(here.path().join(&a), &whole).unwrap();
+    fs::create_dir_all(here.path().join("tree").join(&b)).unwrap();
+    fs::write(here.path().join("tree").join(&b).join(&b), &whole).unwrap();
+    fs::write(here.path().join("tree").join(&a), &whole).unwrap();
+    fs::hard_link(here.path().join("tree").join(&a), here.path().join("tree/name")).unwrap();
+    fuse.fail(r#"{"names": 143}"#);
+    let to = root.to_str().unwrap();
+    let tree = ["cp", "-r", "--preserve=links", "-T", "tree", to];
+    for words in [&["cp", &a, to][..], &tree, &[&tree[..], &["-b"]].concat()] {
+        let finished = run(here.path(), words);
+        assert_eq!(finished.code(), Some(0), "{words:?}: {}", finished.stderr);
+    }
+    for name in [&a, "name", &format!("{b}/{b}")] {
+        assert!(fs::read(root.join(name)).unwrap() == whole, "{name}");
+    }
+    let (name, received) = (long("c"), root.join(long("d")));
+    let (serving, url) = server(here.path(), &[]);
+    let target = root.join(&name);
+    let words = ["get", &format!("{url}{a}"), "-o", target.to_str().unwrap()];
+    let finished = run(here.path(), &words);
+    assert_eq!(finished.code(), Some(0), "{}", finished.stderr);
+    let receiving = receiver(&[], &received);
+    let source = here.path().join(&a);
+    assert_eq!(sender(&[], &source, &receiving.address).finish().code(), Some(0));
+    assert_eq!(receiving.finish().code(), Some(0));
+    assert!([target, received].iter().all(|target| fs::read(target).unwrap() == whole));
+    rig::end(serving);
+    let (storing, storage) = server(&root, &["--allow-upload"]);
+    let put = format!("{storage}{}", long("e"));
+    let finished = run(here.path(), &["put", &a, &put]);
+    assert_eq!(finished.code(), Some(0), "{}", finished.stderr);
+    rig::end(storing);
+}
+
+#[test]
+fn files_of_one_mount_are_copied_by_it() {
+    let Some(fuse) = Fuse::new() else { return };
+    fs::write(fuse.store().join("a"), noise(300_000)).unwrap();
+    let receipt = run(&fuse.root(), &["cp", "--json", "a", "b"]).succeeded().receipt();
+    assert_eq!(rig::bytes_by(&receipt, "copy_file_range"), 300_000, "{receipt}");
+    assert!(fs::read(fuse.store().join("b")).unwrap() == noise(300_000));
+}
+
 #[test]
 fn a_file_that_is_never_ready_fails_instead_of_being_waited_for() {
     let Some(fuse) = Fuse::new() else { return };

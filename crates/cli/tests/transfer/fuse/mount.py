@@ -11,6 +11,7 @@ Faults are errors of calls, such as {"flush": "EDQUOT"}, and:
     "pause": SECONDS   answers each read after this time
     "cached": true     lets the kernel keep what it has read, but no attributes; only at the start
     "threads": true    serves several calls at once; only at the start
+    "names": BYTES     refuses longer names
     "below": PREFIX    calls fail for paths with this prefix alone
     "again": CALL      lets the second of these calls and all later ones hang until the fault is removed
 """
@@ -38,6 +39,9 @@ class Faulty(Operations):
         self.calls += call == faults().get("again")
         while call == faults().get("again") and self.calls > 1:
             time.sleep(0.01)
+        paths = [path, *(arg for arg in args if isinstance(arg, str))]
+        if any(len(os.path.basename(each).encode()) > faults().get("names", 255) for each in paths):
+            raise FuseOSError(errno.ENAMETOOLONG)
         if call in faults() and path.startswith(faults().get("below", "/")):
             raise FuseOSError(getattr(errno, faults()[call]))
         try:

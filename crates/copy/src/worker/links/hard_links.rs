@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
+use underpass_engine::atomic_file::lacks_links;
 
 use crate::error::{At, Result};
 use crate::options::ExistingFiles;
@@ -94,7 +95,7 @@ impl CopyWorker<'_> {
         let backup = match linked {
             // FAT, exFAT and some file systems of other machines have no hard links; others have
             // a limited number, and none from one mount to another.
-            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK | Errno::XDEV) => {
+            Err(errno) if errno == Errno::XDEV || lacks_links(errno) => {
                 self.totals.links_copied += 1;
                 return Ok(false);
             }
