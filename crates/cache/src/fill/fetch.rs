@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use underpass_client::Response;
 use underpass_client::download::interpret::{
-    FileRequest, Interpretation, StrongValidator, interpret_response,
+    FileRequest, Interpretation, StrongValidator, interpret_response, may_be_about_range,
 };
 use underpass_client::s3::is_about_signature;
 use underpass_protocol::caching::may_store;
@@ -21,7 +21,7 @@ use super::buffered::BufferedResponse;
 use super::origins::{OriginFailure, OriginResponse};
 use super::redirects::host_of;
 use super::relay::Relay;
-use super::request::{ObjectRequest, file_request, may_be_about_range, send};
+use super::request::{ObjectRequest, file_request, send};
 use crate::error::CacheErrorKind;
 use crate::object::{CachedObject, FetchGuard, FetchOutcome, Replacement};
 use crate::ranges::RangeSet;

@@ -81,12 +81,6 @@ fn loop_field(passed: &str, own: &str) -> String {
     nodes[nodes.len().saturating_sub(MAX_PASSED)..].join(", ")
 }
 
-/// Returns whether a status may be about the range of a request: without one, the origin may have
-/// another answer.
-pub(super) fn may_be_about_range(status: u16) -> bool {
-    matches!(status, 400 | 403 | 405 | 416 | 501)
-}
-
 /// The maximum number of nodes in `CDN-Loop`. They take half of the 1 KiB that a node accepts.
 const MAX_PASSED: usize = 18;
 

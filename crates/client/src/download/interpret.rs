@@ -186,15 +186,12 @@ pub fn interpret_response(
 }
 
 /// Interprets a 200: the whole file, which also replaces a part of a version that has changed (RFC
-/// 9110 13.1.5). A `Content-Range` of less than that has no meaning there (RFC 9110 14.4), but some
-/// gateways answer so with a part.
+/// 9110 13.1.5).
 fn whole(request: &FileRequest, response: &Response) -> Result<Interpretation, ClientError> {
     let total = length(response);
-    let text = response.fields.text("content-range").unwrap_or_default();
-    if let Some((range, of)) = content_range(text)
-        && (range.start > 0 || of.is_some_and(|of| of != range.end))
-    {
-        let (problem, value) = ("a part instead of the whole: Content-Range", text.to_owned());
+    if is_disguised_part(response) {
+        let problem = "a part instead of the whole: Content-Range";
+        let value = response.fields.text("content-range").unwrap_or_default().to_owned();
         return Err(InvalidResponse::ContentRange { problem, value }.into());
     }
     let is_changed = request.version.as_ref().is_some_and(|(version, known)| {
@@ -271,10 +268,33 @@ pub fn has_ranges(response: &Response) -> bool {
         || accept_ranges.split(',').any(|it| it.trim().eq_ignore_ascii_case("bytes"))
 }
 
-/// Checks whether an answer is a part of a file whose length it does not tell.
+/// Checks whether an answer is a part of a file whose length it does not tell, or pretends not to
+/// be a part.
 pub(super) fn lacks_total(response: &Response) -> bool {
     let range = response.fields.text("content-range").and_then(content_range);
     response.status == 206 && range.is_some_and(|(_, total)| total.is_none())
+        || is_disguised_part(response)
+}
+
+/// Checks whether a 200 has a `Content-Range` of anything but the whole. It has no meaning there
+/// (RFC 9110 14.4), but some gateways answer so with a part, and not all of them write it well.
+fn is_disguised_part(response: &Response) -> bool {
+    let is_whole = |text| {
+        content_range(text).is_some_and(|(range, total)| {
+            range.start == 0
+                && total == Some(range.end)
+                && length(response).is_none_or(|len| len == range.end)
+        })
+    };
+    response.status == 200
+        && response.fields.get("content-range").is_some()
+        && !response.fields.text("content-range").is_some_and(is_whole)
+}
+
+/// Checks whether a refusal may only be about the range of a request.
+#[must_use]
+pub fn may_be_about_range(status: u16) -> bool {
+    matches!(status, 400 | 403 | 405 | 416 | 501)
 }
 
 /// Returns the file's modification time, if the response states it.

@@ -208,6 +208,37 @@ fn a_part_may_come_in_chunks_or_until_the_end() {
 }
 
 #[test]
+fn a_part_that_comes_as_a_200_is_not_taken_for_the_whole() {
+    const PART: usize = 16 << 20;
+    let bytes = noise(20 << 20);
+    for (range, always) in [
+        ("bytes 0-16777215/*", false),
+        ("bytes=0-16777215/20971520", false),
+        ("0-16777215/20971520", false),
+        ("bytes 0-16777215/unknown", false),
+        ("bytes 0-16777215/20971520", false),
+        ("bytes 0-20971519/20971520", false),
+        ("bytes 0-16777215/20971520\nContent-Range: bytes 0-16777215/16777216", false),
+        ("bytes 0-16777215/*", true),
+    ] {
+        let body = bytes.clone();
+        let server = Server::start(move |asked, stream| {
+            let is_part = always || asked.field("range").is_some();
+            let sent = if is_part { &body[..PART] } else { &body[..] };
+            let field = if is_part { format!("Content-Range: {range}\n") } else { String::new() };
+            let fields = format!("{field}ETag: \"x\"\nContent-Length: {}", sent.len());
+            say(stream, &format!("HTTP/1.1 200 OK\n{fields}\n\n"))?;
+            stream.write_all(sent)
+        });
+        match always {
+            true => drop(Client::with(2).fails(&server.url("/"), "a part instead of the whole")),
+            false => drop(Client::with(2).gets(&server.url("/"), &bytes)),
+        }
+        assert_eq!(server.asked().len(), 2, "{range}");
+    }
+}
+
+#[test]
 fn the_file_gets_the_time_of_its_last_change_unless_that_is_not_wanted() {
     let bytes = noise(10);
     let server = Server::start(|_, stream| {

@@ -5,13 +5,15 @@ use std::time::SystemTime;
 
 use underpass_client::Connection;
 use underpass_client::Response;
-use underpass_client::download::interpret::{Interpretation, StrongValidator, interpret_response};
+use underpass_client::download::interpret::{
+    Interpretation, StrongValidator, interpret_response, may_be_about_range,
+};
 use underpass_protocol::caching::may_store;
 use underpass_transport::incoming::{BodyFraming, ReceiveOptions};
 
 use super::super::body_error::error_of;
 use super::super::origins::OriginResponse;
-use super::super::request::{file_request, may_be_about_range, send};
+use super::super::request::{file_request, send};
 use super::Fill;
 use crate::error::{CacheError, CacheErrorKind};
 use crate::shared::Counters;

@@ -22,6 +22,8 @@ fn where_ranges_have_no_usable_answer_the_whole_is_requested() {
         "HTTP/1.1 501 No\nContent-Length: 1048576",
         // A gateway that makes 200 of each 206.
         "HTTP/1.1 200 OK\nETag: \"a\"\nContent-Range: bytes 0-1048575/4194304\nContent-Length: 1048576",
+        "HTTP/1.1 200 OK\nETag: \"a\"\nContent-Range: bytes 0-1048575/*\nContent-Length: 1048576",
+        "HTTP/1.1 200 OK\nETag: \"a\"\nContent-Range: bytes=0-1048575/4194304\nContent-Length: 1048576",
         // Another start, another end, another total, none, and a length that contradicts.
         "Content-Range: bytes 1-1048576/4194304\nContent-Length: 1048576",
         "Content-Range: bytes 0-2097151/4194304\nContent-Length: 2097152",
