@@ -22,7 +22,7 @@ use underpass_engine::{is_file, is_folder, kept_time, times_of_new};
 
 use super::error::{DownloadError, Result};
 use super::interpret::StrongValidator;
-use crate::journal::{self, JournalContents};
+use crate::journal::{self, FileId, JournalContents};
 
 /// The file that the ranges belong to.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -39,8 +39,9 @@ pub(super) struct JournalSubject {
     /// Its modification time in seconds since 1970, which a server need not repeat with each range.
     #[serde(default)]
     pub(super) modified: Option<u64>,
-    /// The inode of the partial file.
-    pub(super) inode: u64,
+    /// The partial file.
+    #[serde(flatten)]
+    pub(super) part: FileId,
     /// The state in which a failed process left the partial file; unknown after a kill.
     #[serde(default)]
     pub(super) left: Option<LeftFile>,
@@ -186,15 +187,16 @@ impl<'t> TargetName<'t> {
         Ok(PartialFile::Unnamed(atomic.map_err(DownloadError::local(Action::Creating))?))
     }
 
-    /// Creates an empty file that a later process can resume; `subject` gets its inode.
+    /// Creates an empty file that a later process can resume; `subject` gets its identity.
     pub(super) fn partial(&self, subject: JournalSubject) -> Result<PartialFile<'t>> {
         let atomic = self.locked()?;
         let found = atomic.file().metadata().map_err(DownloadError::local("looking at"))?;
+        let part = FileId::of(atomic.file()).map_err(DownloadError::local("looking at"))?;
         let journal = self.journal_name();
         let is_own = match journal::read::<JournalSubject>(self.folder, &journal) {
-            Some(known) => known.subject.inode == found.ino(),
+            Some(known) => known.subject.part.may_be(part),
             // One that is damaged, but recognizably of this file, is started over with it.
-            None => belongs_to(self.folder, &journal, found.ino()),
+            None => belongs_to(self.folder, &journal, part.inode),
         };
         if found.len() > 0 && !is_own {
             let is_there = statat(self.folder, &journal, AtFlags::SYMLINK_NOFOLLOW).is_ok();
@@ -208,7 +210,7 @@ impl<'t> TargetName<'t> {
             return Err(DownloadError::Foreign { name, journal: None });
         }
         atomic.file().set_len(0).map_err(DownloadError::local("emptying"))?;
-        let subject = JournalSubject { inode: found.ino(), ..subject };
+        let subject = JournalSubject { part, ..subject };
         let journal = Journal::create(self.folder()?, &journal, subject);
         let journal = journal.map_err(DownloadError::local("keeping a journal of"))?;
         Ok(PartialFile::Resumable(Box::new(ResumableFile { atomic, journal })))
@@ -228,8 +230,11 @@ impl<'t> TargetName<'t> {
             return Ok(None);
         };
         let found = atomic.file().metadata().map_err(DownloadError::local("looking at"))?;
+        let part = FileId::of(atomic.file()).map_err(DownloadError::local("looking at"))?;
+        // Older journals do not know when it was made; how it was left proves as much.
+        let is_upgraded = known.subject.left.is_some() && known.subject.part.may_be(part);
         let is_meant = known.subject.url == url
-            && known.subject.inode == found.ino()
+            && (known.subject.part == part || is_upgraded)
             && (is_checked || !known.subject.needs_digest);
         // Bytes after the end of the file are missing, whatever the journal says.
         let is_sound = known.present.last().is_none_or(|last| last.end <= found.len());
@@ -237,6 +242,7 @@ impl<'t> TargetName<'t> {
         if !is_meant || !is_sound || !is_as_left {
             return Ok(None);
         }
+        known.subject.part = part;
         let journal = Journal::resume(self.folder()?, &self.journal_name(), known);
         let journal = journal.map_err(DownloadError::local("keeping a journal of"))?;
         Ok(Some(PartialFile::Resumable(Box::new(ResumableFile { atomic, journal }))))
@@ -244,10 +250,11 @@ impl<'t> TargetName<'t> {
 
     /// Returns the version of a complete file whose process was killed after the renaming, before
     /// it could remove the journal.
-    pub(super) fn finished(&self, url: &str, inode: u64, size: u64) -> Option<StrongValidator> {
+    pub(super) fn finished(&self, url: &str, size: u64) -> Option<StrongValidator> {
         let known = journal::read::<JournalSubject>(self.folder, &self.journal_name())?;
         let JournalContents { subject, present, .. } = known;
-        let is_it = subject.url == url && subject.inode == inode && subject.size == Some(size);
+        let here = FileId::named(self.folder, self.name).ok()?;
+        let is_it = subject.url == url && subject.part.may_be(here) && subject.size == Some(size);
         (is_it && present == [0..size]).then_some(subject.version)
     }
 
@@ -303,10 +310,10 @@ impl<'t> TargetName<'t> {
     pub(super) fn forget(&self, also_the_part: bool) {
         let part = self.part_name();
         let known = journal::read::<JournalSubject>(self.folder, &self.journal_name());
-        let found = statat(self.folder, &part, AtFlags::SYMLINK_NOFOLLOW);
-        // Another program may have put its own file there.
+        let found = FileId::named(self.folder, &part).ok();
+        // Another program may have put a file of its own there.
         let is_own =
-            known.zip(found.ok()).is_some_and(|(known, found)| known.subject.inode == found.st_ino);
+            known.zip(found).is_some_and(|(known, found)| known.subject.part.may_be(found));
         // Held until the journal is removed.
         let mut locked = None;
         if is_own {
@@ -338,7 +345,10 @@ impl<'t> TargetName<'t> {
             return;
         }
         let is_needless = match journal::read::<JournalSubject>(self.folder, &self.journal_name()) {
-            Some(known) => known.subject.url == url && known.subject.inode == found.ino(),
+            Some(known) => {
+                let part = FileId::of(&file);
+                known.subject.url == url && part.is_ok_and(|part| known.subject.part.may_be(part))
+            }
             None => found.len() == 0,
         };
         if is_needless {

@@ -7,6 +7,7 @@
 //! because the page cache outlives the process. After a power cut, or after the disk was removed,
 //! they may be ahead of the data, so only the ranges on the disk count in another mount epoch.
 
+mod file_id;
 mod piece;
 
 use std::ffi::{OsStr, OsString};
@@ -26,6 +27,7 @@ use underpass_engine::atomic_file::is_ours;
 use underpass_engine::mount_epoch;
 use underpass_engine::wait::lock;
 
+pub(crate) use file_id::FileId;
 pub use piece::without;
 use piece::{JournalPiece, LINE, complete, merged};
 

@@ -12,6 +12,7 @@ mod front; // TLS before the servers of the rig
 mod https;
 mod parallel; // several connections
 mod redirects; // redirects that lead elsewhere
+mod replaced; // parts that others have replaced
 mod resume; // what outlives a process
 mod retries; // connections that fail
 mod rig;

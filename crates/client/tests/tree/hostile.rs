@@ -60,10 +60,8 @@ pub(crate) fn attempt(url: &Url) -> Outcome {
     attempt_again(tempfile::tempdir().unwrap(), &wishes, url)
 }
 
-/// Fetches into a place where something may be already.
-pub(crate) fn attempt_again(place: TempDir, wishes: &TreeOptions, url: &Url) -> Outcome {
-    fs::write(place.path().join("outside"), "untouched").unwrap();
-    let agent = HttpClient {
+pub(crate) fn agent() -> HttpClient<'static> {
+    HttpClient {
         user_agent: "test".to_owned(),
         headers: Vec::new(),
         credentials: Credentials::None,
@@ -74,7 +72,12 @@ pub(crate) fn attempt_again(place: TempDir, wishes: &TreeOptions, url: &Url) -> 
         deadline: None,
         max_redirects: 3,
         cancel: None,
-    };
+    }
+}
+
+/// Fetches into a place where something may be already.
+pub(crate) fn attempt_again(place: TempDir, wishes: &TreeOptions, url: &Url) -> Outcome {
+    fs::write(place.path().join("outside"), "untouched").unwrap();
     let left_out = Mutex::new(Vec::new());
     let report = |event: &TreeEvent<'_>| {
         if let TreeEvent::LeftOut { path, reason } = event {
@@ -82,7 +85,7 @@ pub(crate) fn attempt_again(place: TempDir, wishes: &TreeOptions, url: &Url) -> 
         }
     };
     let target = place.path().join("x");
-    let outcome = fetch(&agent, wishes, url, &target, &TreeGauge::default(), &report);
+    let outcome = fetch(&agent(), wishes, url, &target, &TreeGauge::default(), &report);
     assert_eq!(fs::read(place.path().join("outside")).unwrap(), b"untouched");
     assert_eq!(names(place.path()).len(), 1 + usize::from(target.exists()) + unfinished(&place));
     let left_out = left_out.into_inner().unwrap();

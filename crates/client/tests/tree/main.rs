@@ -5,4 +5,5 @@
 mod answers;
 mod hostile;
 mod listings;
+mod resumed;
 mod tar_reader;

@@ -23,6 +23,7 @@ use crate::download::partial_file::{JournalSubject, PartialFile, require_digest}
 use crate::download::version_attr::{self, RecordedVersion};
 use crate::download::workers::execute;
 use crate::http::{Connection, HttpClient, OpenResponse, Request, Response};
+use crate::journal::FileId;
 
 /// The result of the first requests of a round.
 #[allow(clippy::large_enum_variant)] // the large one is taken apart at once
@@ -46,7 +47,7 @@ impl<'j, 'a> Download<'j, 'a> {
         let Some(name) = self.name() else { return Ok(false) };
         let Some(here) = name.existing()? else { return Ok(false) };
         let size = u64::try_from(here.st_size).unwrap_or_default();
-        let finished = name.finished(self.noted_url().as_str(), here.st_ino, size);
+        let finished = name.finished(self.noted_url().as_str(), size);
         match (if_exists, &finished, name.is_of_stranger(&here)) {
             (IfExists::Refuse, None, _) => return Err(DownloadError::Exists),
             (IfExists::Refuse | IfExists::SameIsFine, _, true) => {
@@ -337,7 +338,7 @@ impl<'j, 'a> Download<'j, 'a> {
                     version: version.clone(),
                     size: total,
                     modified: modified.map(|since| since.as_secs()),
-                    inode: 0,
+                    part: FileId::default(),
                     left: None,
                     offered: self.offered.iter().map(Digest::to_string).collect(),
                     needs_digest: false,

@@ -15,7 +15,8 @@ use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, mkdirat, openat, statat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{is_ours, rename_new};
 
-use super::journal::{ArchiveJournal, NotedArchive, remove_stale};
+use super::journal::{ArchiveJournal, remove_stale};
+use super::noted::NotedArchive;
 
 use crate::tree::dest::{DestFolder, ExistingEntry, open_root};
 use crate::tree::error::{Result, TreeError};

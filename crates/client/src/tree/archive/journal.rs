@@ -23,56 +23,10 @@ use underpass_engine::{is_file, mount_epoch};
 use underpass_protocol::archive::Fingerprint;
 use underpass_protocol::encode_segment;
 
+use super::noted::{ArchiveId, LargeFile, NotedArchive};
+use crate::journal::FileId;
 use crate::tree::dest::FolderAttrs;
 use crate::tree::write_log::SYNC_INTERVAL;
-
-/// A file that is large enough to be resumed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct LargeFile {
-    /// The offset of its header in the archive.
-    pub(super) header: u64,
-    /// The offset of its contents in the archive.
-    pub(super) data: u64,
-    pub(super) size: u64,
-    pub(super) mode: u32,
-    pub(super) modified: Timespec,
-    pub(super) path: Vec<u8>,
-}
-
-impl LargeFile {
-    /// Checks whether a position of the archive is within its contents, or at their end: then it
-    /// need not have its name yet.
-    fn holds(&self, position: u64) -> bool {
-        self.data <= position && position - self.data <= self.size
-    }
-}
-
-/// The archive that a folder is from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct ArchiveId {
-    pub(super) url: String,
-    /// Its strong entity tag, quoted.
-    pub(super) etag: String,
-    /// The top folder in it; may be empty.
-    pub(super) top: Vec<u8>,
-    pub(super) len: u64,
-}
-
-/// The contents of a journal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct NotedArchive {
-    pub(super) origin: ArchiveId,
-    /// The position up to which the archive is unpacked.
-    pub(super) position: u64,
-    /// Whether it was written since the machine was started and the file system mounted, so that
-    /// all files have their bytes.
-    pub(super) is_same_epoch: bool,
-    pub(super) folders: Vec<FolderAttrs>,
-    /// The large file that the position is within, if any.
-    pub(super) large: Option<LargeFile>,
-    /// The path of the last large file, which may be unfinished.
-    pub(super) partial: Option<Vec<u8>>,
-}
 
 /// An open journal, locked.
 #[derive(Debug)]
@@ -161,11 +115,17 @@ impl ArchiveJournal {
 
     /// Notes a large file before its first byte.
     pub(super) fn record_large_file(&self, large: &LargeFile) -> io::Result<()> {
-        let LargeFile { header, data, size, mode, modified, path } = large;
+        let LargeFile { header, data, size, mode, modified, path, .. } = large;
         let (Timespec { tv_sec, tv_nsec }, path) = (modified, encode_segment(path));
         self.append(&sealed(&format!(
             "large {header} {data} {size} {mode} {tv_sec} {tv_nsec} .{path}"
         )))
+    }
+
+    /// Notes the partial file of the last large file.
+    pub(super) fn record_part(&self, part: FileId) -> io::Result<()> {
+        let (tv_sec, tv_nsec) = part.born.unwrap_or_default();
+        self.append(&sealed(&format!("part {} {tv_sec} {tv_nsec}", part.inode)))
     }
 
     /// Notes that everything before `position` is here, if that is worth a system call.
@@ -318,7 +278,13 @@ fn apply(
                 mode: mode.parse().ok()?,
                 modified: Timespec { tv_sec: tv_sec.parse().ok()?, tv_nsec: tv_nsec.parse().ok()? },
                 path: path(name)?,
+                part: None,
             });
+        }
+        (["part", inode, tv_sec, tv_nsec], Some(_)) => {
+            let born = (tv_sec.parse().ok()?, tv_nsec.parse().ok()?);
+            let born = (born != (0, 0)).then_some(born);
+            large.last_mut()?.part = Some(FileId { inode: inode.parse().ok()?, born });
         }
         _ => return None,
     }
@@ -408,6 +374,7 @@ mod tests {
             mode: 0o600,
             modified: Timespec { tv_sec: 7, tv_nsec: 8 },
             path: b"x/\xff\n".to_vec(),
+            part: Some(FileId { inode: 9, born: Some((10, 11)) }),
         }
     }
 
@@ -420,6 +387,7 @@ mod tests {
         journal.record_folder(&folder(b"")).unwrap();
         journal.record_folder(&folder(b"d/e f")).unwrap();
         journal.record_large_file(&large()).unwrap();
+        journal.record_part(large().part.unwrap()).unwrap();
         journal.reach(1_000_000).unwrap();
         let text = std::fs::read(dest.join("j")).unwrap();
         (journal, text)

@@ -2,6 +2,7 @@
 
 mod destination;
 mod journal;
+mod noted;
 mod stream;
 mod unpack;
 
@@ -17,7 +18,7 @@ use super::retry::Retry;
 use super::task::TreeFetch;
 use crate::http::{OpenResponse, Request};
 use destination::ArchiveDest;
-use journal::{ArchiveId, NotedArchive};
+use noted::{ArchiveId, NotedArchive};
 use unpack::{BodyEnd, Unpack};
 
 /// An archive that a server offers.

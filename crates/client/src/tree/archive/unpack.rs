@@ -12,9 +12,11 @@ use underpass_engine::hint::Action;
 use underpass_protocol::archive::BLOCK;
 
 use super::destination::ArchiveDest;
-use super::journal::{ArchiveId, ArchiveJournal, LargeFile, NotedArchive};
+use super::journal::ArchiveJournal;
+use super::noted::{ArchiveId, LargeFile, NotedArchive};
 use super::stream::{ArchiveStream, receive_options};
 use crate::http::OpenResponse;
+use crate::journal::FileId;
 use crate::tree::dest::{DestOutcome, FolderAttrs};
 use crate::tree::error::{Result, TreeError, explain, is_about_name, local};
 use crate::tree::options::TreeEvent;
@@ -94,7 +96,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             let done = noted.position - large.data;
             let dest = &self.destination.dest;
             let is_partial = self.position < self.origin.len
-                && dest.has_partial(&large.path, large.size, large.modified, done);
+                && dest.has_partial(&large.path, large.size, large.modified, large.part, done);
             if !is_partial {
                 // It was named after the last note, or its bytes are gone: its header tells which.
                 self.position = large.header;
@@ -194,7 +196,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         if member.kind == MemberKind::File {
             if member.size > MAX_SMALL {
                 let (size, mode, modified) = (member.size, member.mode, member.modified);
-                let large = LargeFile { header, data, size, mode, modified, path };
+                let large = LargeFile { header, data, size, mode, modified, path, part: None };
                 return self.begin_large(stream, &large);
             }
             return self.unpack_small(stream, &path, member).map(|()| BodyEnd::Complete);
@@ -344,6 +346,12 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             let path = large.path.clone();
             move |error: std::io::Error| TreeError::io(action, as_path(&path), error)
         };
+        if done == 0 {
+            let noted = FileId::of(atomic.file())
+                .map_err(Into::into)
+                .and_then(|part| self.journal.record_part(part));
+            noted.map_err(|error| self.journal_error(error))?;
+        }
         // Bytes after that were written when nothing was noted any more, or by another program.
         atomic.file().set_len(done).map_err(io("cutting"))?;
         let outcome = self.receive(stream, large, atomic.file(), done);

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use underpass_engine::atomic_file::{AtomicFile, Existing};
 
 use super::{DestFolder, errno, is_same};
+use crate::journal::FileId;
 use crate::tree::paths::PARTIAL;
 
 impl DestFolder {
@@ -22,20 +23,25 @@ impl DestFolder {
         })
     }
 
-    /// Checks whether the partial file has the first `done` bytes of a file of this size and time,
-    /// and not those of a later one: then this file would have its name.
+    /// Checks whether the partial file is the one that was noted, and has the first `done` bytes of
+    /// a file of this size and time, and not those of a later one: then this file would have its
+    /// name.
     pub(in crate::tree) fn has_partial(
         &self,
         path: &[u8],
         size: u64,
         modified: Timespec,
+        part: Option<FileId>,
         done: u64,
     ) -> bool {
         let found = self.within(path, |parent, name| {
             let named = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
             let partial = statat(parent, PARTIAL, AtFlags::SYMLINK_NOFOLLOW)?;
             let has_bytes = u64::try_from(partial.st_size).is_ok_and(|len| len >= done);
-            Ok(has_bytes && !named.is_ok_and(|named| is_same(parent, &named, size, modified)))
+            // Another program may have put a file of its own there.
+            let found = FileId::named(parent, OsStr::new(PARTIAL))?;
+            let is_named = named.is_ok_and(|named| is_same(parent, &named, size, modified));
+            Ok(part == Some(found) && has_bytes && !is_named)
         });
         found.unwrap_or(false)
     }

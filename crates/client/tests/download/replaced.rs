@@ -1,0 +1,81 @@
+//! A part that another program has replaced by a file of its own, which got the same inode number.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use underpass_client::download::DownloadError;
+
+use crate::rig::{Client, Server, TAG, give, hang_up, head, noise, say};
+
+const LEN: usize = 24 << 20;
+
+/// A client that has a part of a file, and its server, which is well again.
+fn broken_off(bytes: &Arc<Vec<u8>>) -> (Client, Server) {
+    let body = Arc::clone(bytes);
+    let server = Server::start(move |asked, stream| {
+        if asked.number > 0 {
+            return give(asked, stream, &body, TAG);
+        }
+        let (head, range) = head(asked, &body, TAG);
+        say(stream, &head)?;
+        stream.write_all(&body[range.start..range.start + 10_000_000])?;
+        hang_up()
+    });
+    let mut client = Client::with(1);
+    client.wishes.retries = 0;
+    client.get(&server.url("/")).unwrap_err();
+    (client, server)
+}
+
+/// Changes the value of a field of the journal; `None` removes it.
+fn change(journal: &Path, name: &str, value: Option<&str>) {
+    let text = fs::read_to_string(journal).unwrap();
+    let (head, rest) = text.split_once(&format!("\"{name}\":")).unwrap();
+    let end =
+        if rest.starts_with('[') { rest.find(']').unwrap() + 1 } else { rest.find(',').unwrap() };
+    let rest = &rest[end..];
+    let text = match value {
+        Some(value) => format!("{head}\"{name}\":{value}{rest}"),
+        None => format!("{head}{}", &rest[1..]),
+    };
+    fs::write(journal, text).unwrap();
+}
+
+#[test]
+fn a_part_that_was_replaced_is_not_resumed() {
+    let bytes = noise(LEN);
+    let (client, server) = broken_off(&bytes);
+    let [part, journal, other] =
+        ["file.part", "file.part.journal", "other"].map(|name| client.folder.path().join(name));
+    // The clock of a file system may be coarse.
+    thread::sleep(Duration::from_millis(50));
+    fs::write(&other, vec![7; LEN + 1]).unwrap();
+    fs::rename(&other, &part).unwrap();
+    let inode = fs::metadata(&part).unwrap().ino();
+    change(&journal, "inode", Some(&inode.to_string()));
+    // As after a kill.
+    change(&journal, "left", Some("null"));
+    let failed = client.get(&server.url("/")).unwrap_err();
+    assert!(matches!(failed.error, DownloadError::Foreign { .. }), "{failed:?}");
+    assert!(fs::read(&part).unwrap() == vec![7; LEN + 1], "it was changed");
+}
+
+#[test]
+fn the_journals_of_older_versions_are_no_error() {
+    let bytes = noise(LEN);
+    for was_killed in [false, true] {
+        let (client, server) = broken_off(&bytes);
+        let journal = client.folder.path().join("file.part.journal");
+        change(&journal, "born", None);
+        if was_killed {
+            change(&journal, "left", Some("null"));
+        }
+        let done = client.gets(&server.url("/"), &bytes);
+        assert_eq!(done.resumed_at > 0, !was_killed);
+    }
+}
