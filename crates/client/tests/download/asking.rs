@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use underpass_client::download::{DownloadError, Downloader, IfExists};
 use underpass_client::{ClientError, Credentials, Proxies, Url};
 
-use crate::rig::{Client, Server, give, hang_up, noise, say};
+use crate::rig::{Client, Server, TAG, give, hang_up, noise, say};
 
 fn redirects(to: String) -> Server {
     Server::start(move |asked, stream| {
@@ -277,5 +277,26 @@ fn a_server_that_refuses_head_can_have_the_same_file() {
         fs::write(client.path(), "other").unwrap();
         let failed = client.get(&server.url("/")).unwrap_err();
         assert!(matches!(failed.error, DownloadError::Exists), "{failed:?}");
+    }
+}
+
+#[test]
+fn a_server_that_refuses_ranges_is_asked_for_the_whole() {
+    let bytes = noise(20 << 20);
+    for refusal in ["400 Bad", "403 No", "405 No", "501 No"] {
+        for is_well in [true, false] {
+            let body = bytes.clone();
+            let server = Server::start(move |asked, stream| {
+                if is_well && asked.field("range").is_none() {
+                    return give(asked, stream, &body, TAG);
+                }
+                say(stream, &format!("HTTP/1.1 {refusal}\nContent-Length: 0\n\n"))
+            });
+            match is_well {
+                true => drop(Client::with(2).gets(&server.url("/"), &bytes)),
+                false => drop(Client::with(2).fails(&server.url("/"), &refusal[..3])),
+            }
+            assert_eq!(server.asked().len(), 2, "{refusal}");
+        }
     }
 }

@@ -16,7 +16,7 @@ use crate::download::check::{check, offered, stored, wanted};
 use crate::download::error::{DownloadError, Result};
 use crate::download::interpret::{
     FileRequest, Interpretation, StrongValidator, has_ranges, interpret_response, lacks_total,
-    modified, resource,
+    may_be_about_range, modified, resource,
 };
 use crate::download::options::{DownloadEvent, IfExists, Target};
 use crate::download::partial_file::{JournalSubject, PartialFile, require_digest};
@@ -276,6 +276,11 @@ impl<'j, 'a> Download<'j, 'a> {
     /// then the received bytes are discarded.
     fn goes_as_whole(&mut self, request: &FileRequest, response: &Response) -> Result<bool> {
         let version = request.version.as_ref();
+        let is_refused = request.range.is_some() && may_be_about_range(response.status);
+        if is_refused && version.is_none() {
+            // The server, or one before it, may know no ranges.
+            return Ok(true);
+        }
         match request.range.is_some() && lacks_total(response) {
             true if version.is_none() => Ok(true),
             // The received bytes could never be known to be all.
