@@ -25,6 +25,7 @@ pub(crate) use exchange::{UploadBody, UploadExchange, connect};
 pub(crate) use journal::{UploadJournal, is_version, version};
 pub(crate) use precheck::{check_version, is_of_target};
 pub(crate) use resume_state::ResumeState;
+pub(crate) use uploader::{is_html, is_page_name};
 
 pub use error::{UploadError, UploadFailed, UploadOutcome};
 pub use mkcol::{MkcolOutcome, is_file, make_folder, make_parents};

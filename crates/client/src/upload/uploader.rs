@@ -344,6 +344,10 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         }
         let (response, is_whole) = outcome?;
         self.has_answered = true;
+        // The statuses of several resources are in the body (RFC 4918 13), and a part answers GET.
+        if matches!(response.status, 206 | 207) {
+            return Err(connection.refusal(&response).into());
+        }
         // The server would not take what follows half a body for a request.
         let keeps_alive = response.keeps_alive && is_whole;
         Ok((Response { keeps_alive, ..response }, connection))
@@ -460,7 +464,7 @@ const RESERVE_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_REPEATS: u32 = 10;
 
 /// Returns whether a media type is that of a page.
-pub(super) fn is_html(media_type: Option<&str>) -> bool {
+pub(crate) fn is_html(media_type: Option<&str>) -> bool {
     let text = media_type.unwrap_or_default().to_ascii_lowercase();
     text.starts_with("text/html") || text.starts_with("application/xhtml")
 }
@@ -468,12 +472,16 @@ pub(super) fn is_html(media_type: Option<&str>) -> bool {
 /// Returns whether the answer to a HEAD request is that of a page which was made for it, whatever
 /// the target is: files have a length.
 pub(super) fn is_page(response: &Response, target: &Url) -> bool {
-    let path = target.path().to_ascii_lowercase();
-    let is_page_file = [".html", ".htm", ".xhtml", ".xht"].iter().any(|end| path.ends_with(end));
     response.status == 200
         && is_html(response.fields.text("content-type"))
         && response.fields.get("content-length").is_none()
-        && !is_page_file
+        && !is_page_name(target)
+}
+
+/// Returns whether the name of a file is that of a page.
+pub(crate) fn is_page_name(url: &Url) -> bool {
+    let path = url.path().to_ascii_lowercase();
+    [".html", ".htm", ".xhtml", ".xht"].iter().any(|end| path.ends_with(end))
 }
 
 /// Statuses after which the server's part of an upload is useless: RFC 9110 15.5.1, 15.5.13,
