@@ -153,7 +153,9 @@ fn parse(body: &[u8], prefix: &[u8]) -> Result<ListedPage, &'static str> {
             true => percent_decode_str(&key.replace('+', "%20")).collect(),
             false => key.into_bytes(),
         };
-        let Some(name) = key.strip_prefix(prefix) else { continue };
+        // Left out, it would count as removed.
+        let name = key.strip_prefix(prefix).filter(|_| !key.is_empty());
+        let name = name.ok_or("its listing has an entry that is not of the folder")?;
         page.has_own |= name.is_empty() && entry.size.is_some();
         // A key that ends in a slash stands for the folder alone.
         if !name.is_empty() && (entry.size.is_none() || !name.ends_with(b"/")) {
@@ -211,6 +213,20 @@ mod tests {
         assert!(parse(b"<html></html>", b"").is_err());
         let empty = parse(b"<ListBucketResult></ListBucketResult>", b"");
         assert_eq!(empty, Ok(ListedPage::default()));
+    }
+
+    #[test]
+    fn an_entry_that_is_not_of_the_folder_is_not_passed_over() {
+        let listing = |key: &str| {
+            let body = format!(
+                "<ListBucketResult><Contents>{key}<Size>1</Size></Contents></ListBucketResult>"
+            );
+            parse(body.as_bytes(), b"t/").map(|page| page.entries.len())
+        };
+        assert_eq!(listing("<Key>t/a</Key>"), Ok(1));
+        assert_eq!(listing("<Key><![CDATA[t/a&b]]></Key>"), Ok(1));
+        assert!(listing("<Key>u/a</Key>").is_err());
+        assert!(listing("").is_err());
     }
 
     #[test]
