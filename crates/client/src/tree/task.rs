@@ -27,11 +27,6 @@ pub(super) struct TreeFetch<'j, 'a> {
 }
 
 impl TreeFetch<'_, '_> {
-    /// Checks whether credentials may be sent to the server of a URL: it is the one that was named.
-    pub(super) fn trusts(&self, url: &Url) -> bool {
-        url.origin() == self.url.origin()
-    }
-
     /// Notes that the server has answered.
     pub(super) fn mark_answered(&self) {
         self.has_answered.store(true, Ordering::Relaxed);

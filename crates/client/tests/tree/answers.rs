@@ -1,14 +1,18 @@
 //! Answers of servers that are not the whole file or listing that was requested, and other versions.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::thread;
 
 use tempfile::TempDir;
-use underpass_client::tree::TreeOptions;
+use underpass_client::tree::{TreeGauge, TreeOptions, fetch};
+use underpass_client::{HttpClient, Url};
+use underpass_testkit::http::serve_until_exit;
 
-use crate::hostile::{Outcome, attempt, attempt_again, file, response, serve, serve_by};
+use crate::hostile::{Outcome, agent, attempt, attempt_again, file, response, serve, serve_by};
 
 /// An answer with this status line and a length of its own.
 fn answered(status: &str, media_type: &str, body: &str) -> Vec<u8> {
@@ -164,7 +168,7 @@ fn a_folder_that_answers_with_a_page_is_left_out() {
 }
 
 /// Fetches twice into one place, and expects that the second time all is here.
-fn fetch_twice(url: &underpass_client::Url) {
+fn fetch_twice(url: &Url) {
     let wishes = TreeOptions { replaces: true, archive: false, ..TreeOptions::default() };
     let place = tempfile::tempdir().unwrap();
     let Outcome { place, outcome, .. } = attempt_again(place, &wishes, url);
@@ -353,4 +357,124 @@ fn a_digest_that_the_server_sends_is_compared() {
             assert_eq!(found, if is_right { b"bytes" } else { b"older" }, "{name}");
         }
     }
+}
+
+#[test]
+fn a_file_in_chunks_of_another_length_than_listed_is_left_out() {
+    for date in ["", "Last-Modified: Sun, 09 Sep 2001 01:46:41 GMT\r\n"] {
+        let url = serve(move |target| match target {
+            "/x/" => {
+                let mtime = r#""mtime":"2001-09-09T01:46:40Z""#;
+                let entry = format!(r#"[{{"name":"a","size":100000,{mtime}}}]"#);
+                response("application/json", entry.as_bytes())
+            }
+            _ => {
+                let head = format!("HTTP/1.1 200 OK\r\n{date}Transfer-Encoding: chunked");
+                format!("{head}\r\n\r\n5\r\nlogin\r\n0\r\n\r\n").into_bytes()
+            }
+        });
+        let Outcome { place, outcome, left_out } = attempt_again(older(), &mirroring(), &url);
+        // One of another time is another version.
+        let is_other = !date.is_empty();
+        assert_eq!(outcome.unwrap().left_out, u64::from(!is_other), "{left_out:?}");
+        let found = fs::read(place.path().join("x/a")).unwrap();
+        assert_eq!(found, if is_other { b"login" } else { b"older" });
+        let reason = "the server sends 5 bytes, but the listing says 100000";
+        assert_eq!(left_out.iter().any(|line| line.contains(reason)), !is_other, "{left_out:?}");
+        assert_eq!(place.path().join("x/unlisted").exists(), !is_other);
+    }
+}
+
+#[test]
+fn a_page_to_which_a_redirect_leads_is_not_the_file() {
+    for (name, to, media_type, is_file) in [
+        ("a", "/login.html?to=a", "text/html; charset=utf-8", false),
+        ("a", "/", "TEXT/HTML", false),
+        ("a", "/mirror/a", "text/html", true),
+        ("a", "/blob/123", "application/octet-stream", true),
+        ("a.html", "/pages/1", "text/html", true),
+    ] {
+        let url = serve(move |target| match target {
+            "/x/" => {
+                let page = format!("<title>Index of /x</title><a href={name}>a</a></html>");
+                response("text/html", page.as_bytes())
+            }
+            _ if target.starts_with("/x/") => {
+                let head = "HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: ";
+                format!("{head}{to}\r\n\r\n").into_bytes()
+            }
+            _ => response(media_type, b"page"),
+        });
+        let Outcome { place, outcome, left_out } = attempt_again(older(), &mirroring(), &url);
+        assert_eq!(outcome.unwrap().left_out, u64::from(!is_file), "{to}: {left_out:?}");
+        assert_eq!(place.path().join("x/unlisted").exists(), !is_file, "{to}");
+        let found = fs::read(place.path().join("x").join(name)).unwrap();
+        assert_eq!(found, if is_file { b"page".as_slice() } else { b"older" }, "{to}");
+        let says_so = left_out.iter().any(|line| line.contains("a redirect leads to the page"));
+        assert_eq!(says_so, !is_file, "{left_out:?}");
+    }
+}
+
+#[test]
+fn a_file_that_several_pages_link_to_is_fetched_once() {
+    for len in [200_000, 17 << 20] {
+        let requests = std::sync::Arc::new(AtomicUsize::new(0));
+        let count = requests.clone();
+        let url = serve(move |target| match target {
+            "/x/" => response("text/html", b"<a href=posts/>p</a><a href=posts/pic>i</a>"),
+            "/x/posts/" => response("text/html", b"<a href=pic>i</a><a href=../posts/pic>i</a>"),
+            _ => {
+                count.fetch_add(1, Ordering::Relaxed);
+                response("image/png", &vec![7; len])
+            }
+        });
+        let wishes = TreeOptions { archive: false, ..TreeOptions::default() };
+        let Outcome { outcome, left_out, .. } =
+            attempt_again(tempfile::tempdir().unwrap(), &wishes, &url);
+        assert_eq!((outcome.unwrap().files, left_out), (1, Vec::new()), "{len}");
+        assert_eq!(requests.load(Ordering::Relaxed), 1, "{len}");
+    }
+}
+
+#[test]
+fn credentials_go_to_no_url_that_another_server_has_named() {
+    let asked = std::sync::Arc::new(Mutex::new(Vec::new()));
+    let other = std::sync::Arc::new(OnceLock::<Url>::new());
+    let (record, leads) = (asked.clone(), other.clone());
+    let redirect = |to: &Url| {
+        let head = "HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: ";
+        format!("{head}{to}\r\n\r\n").into_bytes()
+    };
+    let url = serve_until_exit(move |request, stream| {
+        let has_key = request.field("x-key").is_some();
+        record.lock().unwrap().push((request.path.clone(), has_key));
+        stream.write_all(&match request.path.as_str() {
+            "/x/" => response("text/html", b"<a href=s/>s</a><a href=own>o</a>"),
+            "/x/s/" => redirect(leads.get().unwrap()),
+            "/private/" => response("text/html", b"<a href=secret>s</a><a href=sub/>s</a>"),
+            "/private/sub/" => response("text/html", b"<a href=more>s</a>"),
+            _ => response("text/plain", b"bytes"),
+        })
+    });
+    let url = Url::parse(&url).unwrap();
+    let private = url.join("private/").unwrap();
+    other.set(serve(move |_| redirect(&private))).unwrap();
+    let client = HttpClient { headers: vec![("X-Key".to_owned(), "k".to_owned())], ..agent() };
+    let wishes = TreeOptions { archive: false, ..TreeOptions::default() };
+    let place = tempfile::tempdir().unwrap();
+    let (target, gauge) = (place.path().join("x"), TreeGauge::default());
+    let done = fetch(&client, &wishes, &url.join("x/").unwrap(), &target, &gauge, &|_| {});
+    assert_eq!(done.unwrap().files, 3);
+    let mut asked = asked.lock().unwrap();
+    asked.sort();
+    let expected = [
+        ("/private/", false),
+        ("/private/secret", false),
+        ("/private/sub/", false),
+        ("/private/sub/more", false),
+        ("/x/", true),
+        ("/x/own", true),
+        ("/x/s/", true),
+    ];
+    assert_eq!(*asked, expected.map(|(path, has_key)| (path.to_owned(), has_key)));
 }

@@ -26,6 +26,8 @@ use crate::tree::dest::ExistingEntry;
 use crate::tree::error::{Result, TreeError, local};
 use crate::tree::listing::{EntryFacts, completed, was_just_changed};
 use crate::tree::paths::as_path;
+use crate::tree::task::TreeFetch;
+use crate::upload::{is_html, is_page_name};
 
 impl<'a> CrawlWorker<'_, '_, '_, 'a> {
     /// Fetches a file, unless it is here.
@@ -40,7 +42,7 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         if asks {
             let facts = match task.entry.facts {
                 facts @ EntryFacts { size: Some(_), modified: Some(_), .. } => facts,
-                facts => match self.head(&task.entry.url)? {
+                facts => match self.head(task)? {
                     Some(answer) if is_folder_of(&answer.url, &task.entry.url) => {
                         return self.queue_folder(task, answer);
                     }
@@ -59,28 +61,20 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
                 asks = false;
             }
         }
-        let answer = self.request("GET", &[], &task.entry.url)?;
+        let answer = self.request("GET", &[], &task.entry.url, task.is_trusted)?;
         if is_folder_of(&answer.url, &task.entry.url) {
             return self.queue_folder(task, answer);
         }
         let facts = completed(&answer.response, task.entry.facts);
-        if let (Some(listed), BodyFraming::Length(sent)) =
-            (task.entry.facts.size, answer.response.framing)
-            && listed != sent
-        {
-            // Such as a page to log in.
-            let (is_wrong, who) = match is_elsewhere(&answer.url, &task.entry.url) {
-                true => (true, "a redirect leads to"),
-                false => {
-                    let is_same = facts.modified == task.entry.facts.modified;
-                    (is_same && !was_just_changed(&answer.response), "the server sends")
-                }
-            };
-            if is_wrong {
-                let reason = format!("{who} {sent} bytes, but the listing says {listed}");
-                self.leave_out(path, &reason);
-                return Ok(());
+        let reason = match answer.response.framing {
+            BodyFraming::Length(sent) if task.entry.facts.size.is_some() => {
+                other_size(task, &answer, sent)
             }
+            _ => other_page(task, &answer),
+        };
+        if let Some(reason) = reason {
+            self.leave_out(path, &reason);
+            return Ok(());
         }
         if asks && self.is_here(task, facts).map_err(failed(Action::Writing))? {
             self.idle = answer.connection.finish(&answer.response);
@@ -122,7 +116,7 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
             step: tree.options.step,
             ..DownloadOptions::default()
         };
-        let client = match tree.trusts(&task.entry.url) {
+        let client = match task.is_trusted {
             true => tree.client.clone(),
             false => tree.client.without_credentials(),
         };
@@ -182,8 +176,8 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
     }
 
     /// Requests the head of a file; `None` if the server refuses that, as it may serve the file.
-    fn head(&mut self, url: &Url) -> Result<Option<OpenResponse<'a>>> {
-        match self.request("HEAD", &[], url) {
+    fn head(&mut self, task: &CrawlTask) -> Result<Option<OpenResponse<'a>>> {
+        match self.request("HEAD", &[], &task.entry.url, task.is_trusted) {
             Err(TreeError::Client(error @ ClientError::Status { .. })) if !error.is_temporary() => {
                 Ok(None)
             }
@@ -196,8 +190,9 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         let mut entry = task.entry.clone();
         entry.url = answer.url.clone();
         entry.is_folder = true;
+        let is_trusted = answer.is_trusted;
         self.idle = answer.connection.finish(&answer.response);
-        self.crawl.queue.add(Vec::new(), vec![CrawlTask { entry, ..*task }]);
+        self.crawl.queue.add(Vec::new(), vec![CrawlTask { entry, is_trusted, ..*task }]);
         Ok(())
     }
 
@@ -219,6 +214,29 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
             let (path, source) = (as_path(path).to_owned(), Box::new(error));
             TreeError::Download { path, source }
         })
+    }
+
+    /// Checks what was received of a file; returns why it is not the one of the listing, if so.
+    fn check_received(
+        &self,
+        task: &CrawlTask,
+        facts: EntryFacts,
+        answer: &OpenResponse<'_>,
+        file: &File,
+        bytes: u64,
+    ) -> Result<Option<String>> {
+        let (path, framing) = (&task.entry.path, answer.response.framing);
+        // The end of a connection alone does not tell a whole file from a part.
+        if let (BodyFraming::UntilEnd, Some(expected)) = (framing, facts.size)
+            && bytes != expected
+        {
+            let path = Some(as_path(path).to_owned());
+            let error = InvalidResponse::BodyLength { bytes, expected, path };
+            return Err(ClientError::from(error).into());
+        }
+        self.check_digests(path, file, &answer.response, bytes)?;
+        let is_chunked = framing == BodyFraming::Chunked;
+        Ok(is_chunked.then(|| other_size(task, answer, bytes)).flatten())
     }
 
     /// Writes the body of an answer to its file.
@@ -264,18 +282,15 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
             });
         }
         let bytes = received.report.bytes();
-        // The end of a connection alone does not tell a whole file from a part.
-        if let (BodyFraming::UntilEnd, Some(size)) = (framing, facts.size)
-            && bytes != size
-        {
+        let checked = self.check_received(task, facts, &answer, atomic.file(), bytes);
+        if !matches!(checked, Ok(None)) {
             tree.gauge.done.fetch_sub(reported, Ordering::Relaxed);
-            let path = Some(as_path(path).to_owned());
-            let error = InvalidResponse::BodyLength { bytes, expected: size, path };
-            return Err(ClientError::from(error).into());
         }
-        self.check_digests(path, atomic.file(), &answer.response, bytes).inspect_err(|_| {
-            tree.gauge.done.fetch_sub(reported, Ordering::Relaxed);
-        })?;
+        if let Some(reason) = checked? {
+            self.leave_out(path, &reason);
+            self.keep(answer.connection, &answer.response);
+            return Ok(());
+        }
         tree.gauge.done.fetch_add(bytes - reported, Ordering::Relaxed);
         tree.spend(bytes - reported);
         dest.set_file_attributes(path, atomic.file(), facts.mode, facts.modified)
@@ -306,6 +321,41 @@ fn record_version(task: &CrawlTask, file: &File, version: Option<&StrongValidato
     if let (Some(_), Some(version)) = (task.entry.facts.tag, version) {
         version_attr::store(file, &task.entry.url, &task.entry.url, version);
     }
+}
+
+/// Returns why an answer of another size than the listing has is not the file, such as a page to log
+/// in; `None` if it may be another version.
+fn other_size(task: &CrawlTask, answer: &OpenResponse<'_>, sent: u64) -> Option<String> {
+    let facts = task.entry.facts;
+    let listed = facts.size.filter(|listed| *listed != sent)?;
+    let who = match is_elsewhere(&answer.url, &task.entry.url) {
+        true => "a redirect leads to",
+        false => {
+            let is_same = completed(&answer.response, facts).modified == facts.modified;
+            if !is_same || was_just_changed(&answer.response) {
+                return None;
+            }
+            "the server sends"
+        }
+    };
+    Some(format!("{who} {sent} bytes, but the listing says {listed}"))
+}
+
+/// Returns why a page of another name, to which a redirect has led, is not the file: it is one to
+/// log in, or to say that there is no such file.
+fn other_page(task: &CrawlTask, answer: &OpenResponse<'_>) -> Option<String> {
+    let requested = &task.entry.url;
+    let is_other = is_elsewhere(&answer.url, requested)
+        && !is_same_path(last_name(&answer.url), last_name(requested));
+    let is_page = is_html(answer.response.fields.text("content-type")) && !is_page_name(requested);
+    (is_other && is_page).then(|| {
+        let url = TreeFetch::redacted(&answer.url);
+        format!("a redirect leads to the page {url}")
+    })
+}
+
+fn last_name(url: &Url) -> &str {
+    url.path().rsplit('/').next().unwrap_or_default()
 }
 
 /// Checks whether a redirect has led to another place, and not only from HTTP to HTTPS.

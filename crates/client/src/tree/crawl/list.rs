@@ -14,7 +14,7 @@ use super::worker::CrawlWorker;
 use crate::download::{PARTIAL_ENDS, partial_names};
 use crate::s3;
 use crate::tree::error::{Result, TreeError};
-use crate::tree::listing::{self, ListingEntry};
+use crate::tree::listing::{self, Listing, ListingEntry};
 use crate::tree::options::TreeEvent;
 use crate::tree::paths::{as_path, joined};
 use crate::tree::task::TreeFetch;
@@ -24,7 +24,8 @@ impl CrawlWorker<'_, '_, '_, '_> {
     pub(super) fn list(&mut self, task: &CrawlTask) -> Result<()> {
         let crawl = self.crawl;
         let mut url = task.entry.url.clone();
-        if !lock(&crawl.seen).insert(url.to_string()) {
+        let seen = (url.to_string(), task.is_trusted);
+        if !lock(&crawl.seen).insert(seen.clone()) {
             return Ok(());
         }
         if task.depth > MAX_DEPTH {
@@ -32,15 +33,15 @@ impl CrawlWorker<'_, '_, '_, '_> {
             return Ok(());
         }
         let is_root = task.depth == 0;
-        let mut read = self.read(&url, is_root);
-        if let Ok(listing) = &read
+        let mut read = self.read(&url, is_root, task.is_trusted);
+        if let Ok((listing, _)) = &read
             && listing.is_scripted
         {
             url.set_query(Some("json"));
-            read = self.read(&url, is_root);
+            read = self.read(&url, is_root, task.is_trusted);
         }
-        let listing = read.inspect_err(|_| {
-            lock(&crawl.seen).remove(task.entry.url.as_str());
+        let (listing, is_trusted) = read.inspect_err(|_| {
+            lock(&crawl.seen).remove(&seen);
         })?;
         let made = crawl.dest.make_folder(&task.entry.path);
         let made =
@@ -82,22 +83,32 @@ impl CrawlWorker<'_, '_, '_, '_> {
         let tasks = listing.entries.into_iter().map(|mut entry| {
             let has_rival = rivals.contains(&entry.path);
             entry.path = joined(&task.entry.path, &entry.path);
-            CrawlTask { entry, depth: task.depth + 1, has_rival, is_given_back: false }
+            CrawlTask { entry, depth: task.depth + 1, has_rival, is_given_back: false, is_trusted }
         });
         let (options, known) = (crawl.tree.options, task.entry.path.len());
         let tasks = tasks
             .filter(|CrawlTask { entry, .. }| options.wants(&entry.path, known, entry.is_folder));
-        let (folders, files) = tasks.partition(|task: &CrawlTask| task.entry.is_folder);
-        crawl.queue.add(files, folders);
+        self.queue(tasks);
         Ok(())
     }
 
-    /// Reads a listing.
-    fn read(&mut self, url: &Url, is_root: bool) -> Result<listing::Listing> {
-        if let Some(bucket) = &self.crawl.tree.options.bucket {
-            return self.read_bucket(bucket, url);
+    /// Queues what a listing has.
+    fn queue(&self, tasks: impl Iterator<Item = CrawlTask>) {
+        let (folders, mut files): (Vec<_>, Vec<_>) = tasks.partition(|task| task.entry.is_folder);
+        {
+            let mut queued = lock(&self.crawl.queued);
+            files.retain(|task| queued.insert(task.entry.path.clone()));
         }
-        let answer = self.request("GET", &[("Accept", listing::ACCEPT)], url)?;
+        self.crawl.queue.add(files, folders);
+    }
+
+    /// Reads a listing; returns also whether what it names may get credentials.
+    fn read(&mut self, url: &Url, is_root: bool, is_trusted: bool) -> Result<(Listing, bool)> {
+        if let Some(bucket) = &self.crawl.tree.options.bucket {
+            return Ok((self.read_bucket(bucket, url)?, is_trusted));
+        }
+        let answer = self.request("GET", &[("Accept", listing::ACCEPT)], url, is_trusted)?;
+        let is_trusted = answer.is_trusted;
         let is_elsewhere = is_elsewhere(&answer.url, url);
         let media_type = answer.response.fields.text("content-type").unwrap_or_default().to_owned();
         let answered = TreeFetch::redacted(&answer.url);
@@ -111,14 +122,14 @@ impl CrawlWorker<'_, '_, '_, '_> {
         }
         // Only that of the whole folder may be at another place.
         listing.is_whole &= is_root || !is_elsewhere;
-        Ok(listing)
+        Ok((listing, is_trusted))
     }
 
     /// Reads the listing of a folder of a bucket, page by page. Each page counts as an entry, so
     /// that a store cannot go on without end.
-    fn read_bucket(&mut self, bucket: &Url, url: &Url) -> Result<listing::Listing> {
+    fn read_bucket(&mut self, bucket: &Url, url: &Url) -> Result<Listing> {
         let folder = url.path().strip_prefix(bucket.path()).unwrap_or_default();
-        let mut listing = listing::Listing { is_whole: true, ..listing::Listing::default() };
+        let mut listing = Listing { is_whole: true, ..Listing::default() };
         let (mut has_own, mut bytes, mut count) = (false, 0, 0);
         let mut pages = s3::Pages::new(self.idle.take());
         while let Some(page) = pages.next(self.crawl.tree.client, bucket, folder)? {

@@ -18,6 +18,8 @@ pub(super) struct CrawlTask {
     pub(super) has_rival: bool,
     /// Whether a worker that the server refused has left it to the other workers.
     pub(super) is_given_back: bool,
+    /// Whether it may get credentials: only servers that got them themselves have named it.
+    pub(super) is_trusted: bool,
 }
 
 /// A work queue, to which its workers add.

@@ -27,8 +27,10 @@ pub(super) struct Crawl<'c, 'j, 'a> {
     /// The folders that this run has created to have that one, the innermost first.
     created: Vec<PathBuf>,
     pub(super) queue: CrawlQueue,
-    /// URLs of folders that were listed.
-    pub(super) seen: Mutex<HashSet<String>>,
+    /// URLs of folders that were listed, and whether with credentials.
+    pub(super) seen: Mutex<HashSet<(String, bool)>>,
+    /// Paths of the files that were queued: several pages may link to one.
+    pub(super) queued: Mutex<HashSet<Vec<u8>>>,
     /// Folders whose permissions and times are set at the end.
     pub(super) folders: Mutex<Vec<(Vec<u8>, EntryFacts)>>,
     pub(super) found: AtomicU64,
@@ -45,8 +47,13 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
     pub(super) fn new(tree: &'c TreeFetch<'j, 'a>, if_other_kind: IfOtherKind) -> Result<Self> {
         let (url, facts) = (tree.url.clone(), EntryFacts::default());
         let entry = ListingEntry { path: Vec::new(), url, is_folder: true, facts };
-        let queue =
-            CrawlQueue::new(CrawlTask { entry, depth: 0, has_rival: false, is_given_back: false });
+        let queue = CrawlQueue::new(CrawlTask {
+            entry,
+            depth: 0,
+            has_rival: false,
+            is_given_back: false,
+            is_trusted: true,
+        });
         let failed = |error: io::Error| match error.kind() {
             io::ErrorKind::AlreadyExists => TreeError::io("opening", tree.path, Errno::NOTDIR),
             _ => TreeError::io("creating", tree.path, error),
@@ -63,6 +70,7 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
             created,
             queue,
             seen: Mutex::default(),
+            queued: Mutex::default(),
             folders: Mutex::default(),
             found: AtomicU64::new(0),
             found_bytes: AtomicU64::new(0),

@@ -136,7 +136,10 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
     fn is_of_one_file(&self, error: &DownloadError) -> bool {
         match error {
             DownloadError::Client(error) => self.is_of_one(error),
-            error => matches!(error, DownloadError::Changed | DownloadError::Digest(_)),
+            error => matches!(
+                error,
+                DownloadError::Busy | DownloadError::Changed | DownloadError::Digest(_)
+            ),
         }
     }
 
@@ -150,10 +153,9 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         method: &str,
         fields: &[(&str, &str)],
         url: &Url,
+        is_trusted: bool,
     ) -> Result<OpenResponse<'a>> {
         let request = Request { method, fields };
-        // The listing may be that of another server, to which a redirect led.
-        let is_trusted = self.crawl.tree.trusts(url);
         let answer = self.crawl.tree.client.execute_with_trust(
             self.idle.take(),
             &request,
