@@ -1,4 +1,8 @@
 //! One object: its current version, and the fetch from the origin that is in progress.
+//!
+//! Locks are taken in this order: the files of an object, the quota, the objects in memory, the
+//! state of an object, and that of a version. What is dropped under the state of an object may
+//! take none of those before it, and a version is dropped after it: closing its file can last.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -78,22 +82,26 @@ impl CachedObject {
         purges: u64,
         is_usable: impl Fn(&ObjectVersion) -> bool,
     ) -> Replacement {
-        let before = {
+        let (is_kept, old) = {
             let mut state = self.state();
             if state.purges != purges {
                 return Replacement::Purged;
             }
             state.response = None;
-            let before = state.current.replace(Arc::clone(version));
-            if let Some(usable) = before.as_ref().filter(|before| is_usable(before)) {
-                usable.detach();
-                state.fallback = Some(Arc::clone(usable));
-                return Replacement::Replaced;
+            match state.current.replace(Arc::clone(version)) {
+                Some(usable) if is_usable(&usable) => {
+                    usable.detach();
+                    (true, state.fallback.replace(usable))
+                }
+                before => (false, before),
             }
-            before
         };
-        match before.map(|before| before.retire(why)) {
-            Some(_) => Replacement::Replaced,
+        match old {
+            _ if is_kept => Replacement::Replaced,
+            Some(before) => {
+                before.retire(why);
+                Replacement::Replaced
+            }
             None => Replacement::First,
         }
     }
@@ -107,18 +115,17 @@ impl CachedObject {
     /// Forgets the version before this one, whose first fill has ended without dropping it.
     pub(crate) fn forget_fallback(&self, version: &Arc<ObjectVersion>) {
         let mut state = self.state();
-        if state.is_current(version) {
-            state.fallback = None;
-        }
+        let forgotten = if state.is_current(version) { state.fallback.take() } else { None };
+        drop(state);
+        drop(forgotten);
     }
 
     /// Removes the current version and returns whether there was one; its readers still get all of
     /// it.
     pub(crate) fn detach(&self) -> bool {
-        let before = {
+        let (before, _fallback) = {
             let mut state = self.state();
-            state.fallback = None;
-            state.current.take()
+            (state.current.take(), state.fallback.take())
         };
         before.as_ref().map(|before| before.detach()).is_some()
     }

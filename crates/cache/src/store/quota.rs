@@ -1,6 +1,7 @@
 //! The disk quota: what is used, what is reserved for fills, and what is evicted next.
 
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,9 @@ pub(crate) struct DiskQuota {
     limit: Option<u64>,
     keep_free: KeepFree,
     state: Mutex<QuotaState>,
+    /// The bytes of bodies that are not stored, which have come and are still read. They are given
+    /// back without the lock: the last one to have such a body may hold the lock of its object.
+    held: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
@@ -32,8 +36,6 @@ struct QuotaState {
     passing: u64,
     /// The bytes of these that were written, which the file system no longer counts as free.
     written: u64,
-    /// The bytes of such bodies that have come, and that clients still read.
-    held: u64,
     /// The times of recent disk failures.
     failed: Vec<Instant>,
 }
@@ -63,21 +65,20 @@ pub(crate) struct Room {
 /// The room of a body that is not stored, which comes back when its last reader has left.
 #[derive(Debug)]
 pub(crate) struct HeldRoom {
-    quota: Arc<DiskQuota>,
+    held: Arc<AtomicU64>,
     bytes: u64,
 }
 
 impl HeldRoom {
-    pub(crate) fn new(quota: &Arc<DiskQuota>, bytes: u64) -> Self {
-        lock(&quota.state).held += bytes;
-        Self { quota: Arc::clone(quota), bytes }
+    pub(crate) fn new(quota: &DiskQuota, bytes: u64) -> Self {
+        quota.held.fetch_add(bytes, Ordering::Relaxed);
+        Self { held: Arc::clone(&quota.held), bytes }
     }
 }
 
 impl Drop for HeldRoom {
     fn drop(&mut self) {
-        let mut state = lock(&self.quota.state);
-        state.held = state.held.saturating_sub(self.bytes);
+        self.held.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -92,7 +93,7 @@ pub(crate) enum QuotaExceeded {
 
 impl DiskQuota {
     pub(crate) fn new(limit: Option<u64>, keep_free: KeepFree) -> Self {
-        Self { limit, keep_free, state: Mutex::default() }
+        Self { limit, keep_free, state: Mutex::default(), held: Arc::default() }
     }
 
     /// Reserves space for bytes that a fill is going to write.
@@ -150,7 +151,7 @@ impl DiskQuota {
     pub(crate) fn pass(&self, room: &mut Room, bytes: u64, disk: &OwnedFd) -> bool {
         let mut state = lock(&self.state);
         let due = state.unwritten(state.promised);
-        let unstored = (state.passing + state.held).saturating_add(bytes);
+        let unstored = (state.passing + self.held()).saturating_add(bytes);
         if self.limit.is_some_and(|limit| unstored > limit)
             || state.is_read_only()
             || self.missing(disk, due.saturating_add(bytes)).bytes > 0
@@ -248,13 +249,17 @@ impl DiskQuota {
         lock(&self.state).queue = EvictionQueue::default();
     }
 
+    fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+
     /// Returns what is stored and reserved.
     pub(crate) fn usage(&self) -> QuotaUsage {
         let state = lock(&self.state);
         QuotaUsage {
             bytes: state.queue.bytes(),
             objects: state.queue.objects(),
-            reserved: state.reserved + state.promised + state.passing + state.held,
+            reserved: state.reserved + state.promised + state.passing + self.held(),
         }
     }
 }
@@ -301,3 +306,31 @@ const MAX_FAILURES: usize = 3;
 
 /// The time for which a disk failure counts.
 const FAILURE_TIME: Duration = Duration::from_secs(3600);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn the_room_of_a_body_comes_back_while_room_is_made() {
+        let (sender, receiver) = mpsc::channel();
+        thread::spawn(move || {
+            let quota = DiskQuota::new(None, KeepFree::Bytes(0));
+            let unit = StoredUnit::whole(&KeyDigest::default());
+            quota.add_existing(&unit.digest, &[(unit.clone(), 1)]);
+            let held = Mutex::new(Some(HeldRoom::new(&quota, 7)));
+            let reserved = quota.usage().reserved;
+            // Whoever makes room may be the last one to have the version of such a body.
+            let next = quota.next(|_| {
+                drop(lock(&held).take());
+                false
+            });
+            sender.send((reserved, next, quota.usage().reserved)).unwrap();
+        });
+        let unit = StoredUnit::whole(&KeyDigest::default());
+        assert_eq!(receiver.recv_timeout(Duration::from_secs(10)), Ok((7, Some(unit), 0)));
+    }
+}
