@@ -19,7 +19,11 @@ pub(crate) fn load(shared: &Arc<Shared>, guard: FetchGuard, wanted: ObjectReques
     let digest = object.key.digest();
     let origins = &shared.origins.names;
     let files = object.lock_files();
-    let loaded = shared.folder.load(digest, object.key.as_str(), origins);
+    // Another request may have loaded it meanwhile, if an expiry or a purge has come between. Its
+    // file is locked then for as long as it is in memory.
+    let is_loaded = object.state().is_loaded;
+    let load = || shared.folder.load(digest, object.key.as_str(), origins);
+    let loaded = if is_loaded { None } else { load() };
     if let Some(LoadedFile { file, journal, contents }) = loaded {
         let present: RangeSet = contents.present.into_iter().collect();
         let mut units = units(digest, contents.subject.size, present.iter());
@@ -29,12 +33,12 @@ pub(crate) fn load(shared: &Arc<Shared>, guard: FetchGuard, wanted: ObjectReques
         let version = ObjectVersion::new(file, contents.subject, Some(journal), present);
         object.state().current = Some(Arc::new(version));
     }
-    drop(files);
     let current = {
         let mut state = object.state();
         state.is_loaded = true;
         state.current.clone()
     };
+    drop(files);
     match current {
         Some(current) if shared.usage(&object.key, &current) == Use::Fresh => {
             guard.finish(FetchOutcome::Loaded(current));

@@ -6,6 +6,8 @@ use std::iter::once;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags, fallocate, flock, openat};
 use rustix::io::Errno;
@@ -26,10 +28,18 @@ pub(super) fn open_body(shard: &OwnedFd, name: &OsStr) -> Option<File> {
 
 /// Locks the file of an object for as long as it is open. An object that leaves memory writes its
 /// journal once more: opening it again waits for that, because two journals of one file would
-/// contradict each other.
-pub(super) fn lock_body(file: &impl AsFd) {
-    // Without locks on this file system that is still very unlikely.
-    while flock(file, FlockOperation::LockExclusive) == Err(Errno::INTR) {}
+/// contradict each other. Returns `false` if it stays locked for too long: nothing in this process
+/// would end a wait for a lock of its own.
+pub(super) fn lock_body(file: &impl AsFd) -> bool {
+    let begun = Instant::now();
+    // Without locks on this file system two journals are still very unlikely.
+    while flock(file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+        if begun.elapsed() >= MAX_LOCK_TIME {
+            return false;
+        }
+        sleep(LOCK_INTERVAL);
+    }
+    true
 }
 
 /// Returns whether a file has what its journal says of an object, and is one of these origins.
@@ -90,6 +100,12 @@ pub(super) fn discard_unlisted(file: &File, present: &[Range<u64>]) {
         at = range.end.next_multiple_of(MAX_PAGE);
     }
 }
+
+/// The maximum time for which a file that leaves memory is waited for.
+const MAX_LOCK_TIME: Duration = Duration::from_secs(10);
+
+/// The interval at which such a file is tried again.
+const LOCK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The bytes that a file may take beyond those in its journal: those of a fill that was killed, and
 /// what file systems keep for themselves.

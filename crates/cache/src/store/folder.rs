@@ -210,6 +210,7 @@ impl CacheFolder {
         head.body = format!("{}.{number:016x}", hex(digest));
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
         let file = openat(shard, head.body.as_str(), flags, Mode::RUSR | Mode::WUSR)?;
+        // Nobody else has it.
         lock_body(&file);
         ftruncate(&file, head.size.unwrap_or(0))?;
         head.inode = fstat(&file)?.st_ino;
@@ -227,7 +228,9 @@ impl CacheFolder {
         let shard = self.shard(digest).ok()?;
         let read = || journal::read::<StoredHead>(&shard, name(digest).as_ref());
         let opened = open_body(&shard, read()?.subject.body.as_ref());
-        opened.iter().for_each(lock_body);
+        if opened.as_ref().is_some_and(|file| !lock_body(file)) {
+            return None;
+        }
         // Only now no other thread writes to its journal.
         let mut contents = read()?;
         let Some(file) = opened.filter(|file| is_usable(file, &contents, key, origins)) else {

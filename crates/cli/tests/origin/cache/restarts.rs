@@ -443,3 +443,22 @@ fn a_folder_that_is_removed_is_reported_once() {
     let lines: Vec<_> = said.lines().filter(|line| line.contains("was removed")).collect();
     assert!(matches!(lines[..], [line] if line.contains("restarted")), "{said}");
 }
+
+#[test]
+fn an_expiry_while_a_file_is_opened_holds_up_nobody() {
+    if !has("strace") {
+        return;
+    }
+    let (origin, node, bytes) = stored_and_killed();
+    let strace = ["-e", "trace=flock", "-e", "inject=flock:delay_enter=2000000"];
+    let node = Node::traced_on(node.cache, &strace, &origin.url(), &[]);
+    let before = node.client("GET", "/a", &[]);
+    thread::sleep(Duration::from_millis(500));
+    let expired = node.ask("POST", "/.underpass/expire?prefix=/", &["Content-Length: 0"]);
+    assert_eq!(expired.status, 200);
+    // It joins no request from before, and the file is opened only once.
+    let after = node.client("GET", "/a", &[]);
+    before.finish().is(200, &bytes);
+    after.finish().is(200, &bytes);
+    node.get("/a").is(200, &bytes);
+}
