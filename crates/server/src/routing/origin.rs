@@ -41,13 +41,14 @@ pub(crate) fn respond_at_once(
     let key = key_of(ctx, cache, target).ok()?;
     let request = ObjectRequest { client: client(ctx), ..ObjectRequest::default() };
     let entry = cache.find_open(&key, &request)?;
-    let (mut plan, media_type) = plan_of(ctx, &target.path, &entry);
-    let body = cached_body(ctx, &mut plan, entry.reader(), &entry);
+    let len = entry.len();
+    let (mut plan, media_type) = plan_of(ctx, &target.path, &entry, len);
+    let body = cached_body(ctx, &mut plan, entry.reader(), len);
     if body.as_ref().is_some_and(|body| !body.has_first()) {
         return None;
     }
     let origin_bytes = body.as_ref().map_or(0, |body| body.missing_bytes(&entry));
-    Some(response(ctx, &target.path, &entry, (plan, media_type), body, origin_bytes))
+    Some(response(ctx, &target.path, (&entry, len), (plan, media_type), body, origin_bytes))
 }
 
 /// Answers an authorized request.
@@ -182,8 +183,10 @@ async fn serve(
         }
         at = reader.wait_for(at, u64::MAX).await?;
     }
-    let (mut plan, media_type) = plan_of(ctx, path, entry);
-    let body = cached_body(ctx, &mut plan, reader, entry);
+    // It may become known at any moment, and head and body must agree on whether it is.
+    let len = entry.len();
+    let (mut plan, media_type) = plan_of(ctx, path, entry, len);
+    let body = cached_body(ctx, &mut plan, reader, len);
     let mut origin_bytes = 0;
     if let Some(body) = &body {
         origin_bytes = match entry.cache.is_new() {
@@ -192,7 +195,7 @@ async fn serve(
         };
         body.first_byte().await?;
     }
-    Ok(response(ctx, path, entry, (plan, media_type), body, origin_bytes))
+    Ok(response(ctx, path, (entry, len), (plan, media_type), body, origin_bytes))
 }
 
 /// Returns whether the answer depends on the length of an object: it is a part, other than one that
@@ -213,15 +216,16 @@ fn validators<'e>(ctx: &RequestContext<'_>, entry: &'e CacheEntry) -> Validators
     }
 }
 
-/// Returns the plan for an object, and its media type.
+/// Returns the plan for an object of this length, if it is known, and its media type.
 fn plan_of<'e>(
     ctx: &RequestContext<'e>,
     path: &[u8],
     entry: &'e CacheEntry,
+    len: Option<u64>,
 ) -> (ResponsePlan, &'e str) {
     let media_type = ctx.site().path_fields.media_type(path);
     let media_type = media_type.or(entry.field("content-type")).unwrap_or(UNKNOWN_TYPE);
-    let Some(len) = entry.len() else {
+    let Some(len) = len else {
         return (unknown_length(ctx, entry, media_type), media_type);
     };
     let Validators { etag, modified } = validators(ctx, entry);
@@ -244,21 +248,22 @@ fn cached_body(
     ctx: &RequestContext<'_>,
     plan: &mut ResponsePlan,
     reader: Reader,
-    entry: &CacheEntry,
+    len: Option<u64>,
 ) -> Option<CachedBody> {
     if matches!(plan.body, PlannedBody::Nothing | PlannedBody::Message(_)) {
         return None;
     }
     let content = std::mem::replace(&mut plan.body, PlannedBody::Nothing);
     let has_chunks = ctx.request.minor_version > 0;
-    Some(CachedBody::new(reader, content, entry.len(), has_chunks))
+    Some(CachedBody::new(reader, content, len, has_chunks))
 }
 
-/// Returns the response with an object, of whose body so many bytes come from the origin.
+/// Returns the response with an object of this length, if it is known, of whose body so many bytes
+/// come from the origin.
 fn response(
     ctx: &RequestContext<'_>,
     path: &[u8],
-    entry: &CacheEntry,
+    (entry, len): (&CacheEntry, Option<u64>),
     (mut plan, media_type): (ResponsePlan, &str),
     body: Option<CachedBody>,
     origin_bytes: u64,
@@ -272,7 +277,7 @@ fn response(
             push_field(&mut plan.fields, "Content-Security-Policy", b"sandbox");
         }
     }
-    let len = entry.len().map(|_| plan.body_len);
+    let len = len.map(|_| plan.body_len);
     let body = match (body, plan.body) {
         (Some(body), _) => Body::Cached(Box::new(body)),
         (None, PlannedBody::Message(text)) => Body::Memory(text.into_bytes().into()),

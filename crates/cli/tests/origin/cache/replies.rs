@@ -1,5 +1,7 @@
 //! Answers of the origin that are not objects, and the fields of clients by which objects vary.
 
+use std::thread;
+
 use crate::node::Node;
 use crate::scripted_origin::{Object, Origin};
 
@@ -173,4 +175,23 @@ fn a_304_brings_fields_that_are_not_about_the_bytes() {
     ] {
         assert_eq!(second.field(name), Some(value), "{name}");
     }
+}
+
+#[test]
+fn a_length_that_becomes_known_meanwhile_changes_no_framing() {
+    let origin = Origin::new(|_, sending| {
+        let framing = "Cache-Control: max-age=1000\r\nTransfer-Encoding: chunked";
+        let all = format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n5\r\nhello\r\n0\r\n\r\n");
+        sending.raw(all.as_bytes());
+    });
+    let node = &Node::new(&origin.url(), &[]);
+    thread::scope(|scope| {
+        for client in 0..4 {
+            scope.spawn(move || {
+                (0..100).for_each(|number| {
+                    node.get(&format!("/{client}/{number}")).is(200, b"hello");
+                });
+            });
+        }
+    });
 }
