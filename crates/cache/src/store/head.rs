@@ -60,10 +60,9 @@ impl StoredHead {
     /// Returns whether a response has a validator of another version, so that it says nothing about
     /// this one (RFC 9111 4.3.4).
     pub(crate) fn is_denied_by(&self, response: &Response) -> bool {
-        let strong = |tag: &str| tag.trim_start_matches("W/").to_owned();
         let differs = |name: &str| {
-            let (known, found) = (self.field(name), response.fields.text(name));
-            known.zip(found).is_some_and(|(known, found)| strong(known) != strong(found))
+            let (known, found) = (self.field(name), response.fields.get(name));
+            known.zip(found).is_some_and(|(known, found)| opaque(known.as_bytes()) != opaque(found))
         };
         differs("etag") || (self.field("etag").is_none() && differs("last-modified"))
     }
@@ -99,13 +98,18 @@ impl StoredHead {
 }
 
 /// Returns the fields of a response that are stored: all but those about the connection (RFC 9111
-/// 3.1).
+/// 3.1), and those that are not UTF-8.
 pub(crate) fn stored_fields(response: &Response) -> Vec<(String, String)> {
     let named: Vec<_> = response.fields.all("connection").map(<[u8]>::to_ascii_lowercase).collect();
     let mut options = named.iter().flat_map(|value| value.split(|&byte| byte == b','));
     let options: Vec<_> = options.by_ref().map(<[u8]>::trim_ascii).collect();
+    let has_odd_tag = response.fields.get("etag").is_some_and(|tag| str::from_utf8(tag).is_err());
     let fields = response.fields.iter().filter_map(|(name, value)| {
         let name = name.to_ascii_lowercase();
+        // The date alone would confirm what the tag tells apart.
+        if has_odd_tag && name == "last-modified" {
+            return None;
+        }
         if FORBIDDING.contains(&name.as_str()) {
             return Some((name, String::from_utf8_lossy(value).into_owned()));
         }
@@ -115,6 +119,11 @@ pub(crate) fn stored_fields(response: &Response) -> Vec<(String, String)> {
         Some((name, value.to_owned()))
     });
     fields.collect()
+}
+
+/// Returns an entity tag without the prefix of weak ones.
+fn opaque(tag: &[u8]) -> &[u8] {
+    tag.strip_prefix(b"W/").unwrap_or(tag)
 }
 
 /// Returns whether a field, in lower case, is about the content of one message: that of a range has

@@ -29,7 +29,8 @@ impl StrongValidator {
     #[must_use]
     pub fn of(response: &Response) -> Option<Self> {
         let fields = &response.fields;
-        let tag = fields.text("etag");
+        // RFC 9110 8.8.3 allows any bytes above 127 in it. Without them a version is not known.
+        let tag = fields.get("etag").map(str::from_utf8).transpose().ok()?;
         if let Some(tag) = tag.filter(|tag| is_strong(tag.as_bytes())) {
             return Some(Self::Tag(tag.to_owned()));
         }

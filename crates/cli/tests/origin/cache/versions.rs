@@ -329,3 +329,41 @@ fn a_body_that_cannot_go_on_is_reset_and_the_next_client_gets_the_new_version() 
         node.get("/a").is(200, &new_bytes);
     }
 }
+
+#[test]
+fn tags_that_are_no_utf_8_tell_versions_apart() {
+    let len = 3 * MIB;
+    for prefix in ["", "W/"] {
+        let version = Arc::new(AtomicUsize::new(1));
+        let current = Arc::clone(&version);
+        let origin = Origin::new(move |request, sending| {
+            let number = current.load(Ordering::Relaxed);
+            let is_known = request.field("if-modified-since").is_some();
+            let range = request.range(len).filter(|_| !is_known);
+            let status = match &range {
+                _ if is_known => "304 Not Modified".to_owned(),
+                None => format!("200 OK\r\nContent-Length: {len}"),
+                Some(Range { start, end }) => {
+                    let (last, part) = (end - 1, end - start);
+                    let lines = format!("Content-Range: bytes {start}-{last}/{len}");
+                    format!("206 Partial\r\n{lines}\r\nContent-Length: {part}")
+                }
+            };
+            sending.raw(format!("HTTP/1.1 {status}\r\nETag: {prefix}\"").as_bytes());
+            sending.raw(b"\xe9");
+            // The date stays the same, as that of a second within which it changed twice.
+            let lines = "Last-Modified: Mon, 01 Jan 2024 00:00:00 GMT\r\n\
+                         Date: Tue, 02 Jan 2024 00:00:00 GMT\r\nCache-Control: no-cache";
+            sending.raw(format!("{number}\"\r\n{lines}\r\n\r\n").as_bytes());
+            let part = if is_known { 0..0 } else { range.unwrap_or(0..len) };
+            sending.body(&vec![u8::try_from(number).unwrap(); part.len()]);
+        });
+        let node = Node::new(&origin.url(), &[]);
+        node.range("/part", "0-9").is(206, &[1; 10]);
+        node.get("/whole").is(200, &vec![1; len]);
+        version.store(2, Ordering::Relaxed);
+        for path in ["/part", "/whole"] {
+            node.get(path).is(200, &vec![2; len]);
+        }
+    }
+}
