@@ -210,7 +210,12 @@ pub(crate) enum FetchOutcome {
     /// It was stored by an earlier process.
     Loaded(Arc<ObjectVersion>),
     /// The origin has sent this version, with this status.
-    Sent(Arc<ObjectVersion>, u16),
+    Sent {
+        version: Arc<ObjectVersion>,
+        status: u16,
+        /// Whether it was stored, so that those who wait may get it: it may be replaced by now.
+        is_stored: bool,
+    },
     /// The origin has sent this version, with this status. The quota has no space for it: only the
     /// client that started the fetch gets it.
     Relayed(Arc<ObjectVersion>, u16, RelaySlot),

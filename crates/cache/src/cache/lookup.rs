@@ -190,13 +190,9 @@ impl Cache {
         let entry = |current, cache| Lookup::Entry(self.entry(object, current, cache, request));
         Some(match outcome {
             FetchOutcome::Loaded(current) => entry(current, CacheStatus::default()),
-            FetchOutcome::Sent(current, status) => {
-                let is_stored = current.is_stored();
-                if !is_stored && !is_own {
-                    return None;
-                }
-                let cache = CacheStatus { is_stored, ..forwarded(Some(status)) };
-                entry(current, cache)
+            FetchOutcome::Sent { is_stored, .. } if !is_stored && !is_own => return None,
+            FetchOutcome::Sent { version, status, is_stored } => {
+                entry(version, CacheStatus { is_stored, ..forwarded(Some(status)) })
             }
             FetchOutcome::Relayed(..) if !is_own => return None,
             FetchOutcome::Relayed(current, status, relay_slot) => {

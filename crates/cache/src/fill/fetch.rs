@@ -356,7 +356,8 @@ impl Fetch<'_> {
             self.withdraw();
             self.object().state().private_until = Some(Instant::now() + PRIVATE_TIME);
         }
-        self.guard.finish(FetchOutcome::Sent(Arc::clone(&version), status));
+        let is_stored = version.is_stored();
+        self.guard.finish(FetchOutcome::Sent { version: Arc::clone(&version), status, is_stored });
         received.answer.connection.address().clone_into(&mut fill.origin);
         if end == start {
             // An empty object.

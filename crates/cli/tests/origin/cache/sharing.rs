@@ -1,6 +1,7 @@
 //! What becomes the business of one client only after it was stored for all.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use crate::node::{Node, until_stored};
 use crate::rig::{noise, until};
@@ -134,4 +135,24 @@ fn an_answer_for_one_client_is_not_given_to_those_that_wait() {
             reply.is(status, format!("for {number}").as_bytes());
         }
     }
+}
+
+#[test]
+fn a_page_that_is_another_one_with_each_answer_is_never_refused() {
+    let versions = AtomicUsize::new(0);
+    let origin = Origin::new(move |_, sending| {
+        let number = versions.fetch_add(1, Ordering::Relaxed);
+        sending.answer("HTTP/1.1 200 OK", format!("{number:08}").as_bytes());
+    });
+    let node = &Node::new(&origin.url(), &[]);
+    thread::scope(|scope| {
+        for _ in 0..32 {
+            scope.spawn(move || {
+                for _ in 0..40 {
+                    let reply = node.get("/a");
+                    assert_eq!((reply.status, reply.body.len()), (200, 8), "{}", reply.head);
+                }
+            });
+        }
+    });
 }
