@@ -10,10 +10,11 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
+use std::time::Instant;
 
 use rustix::fs::{FallocateFlags, fallocate};
 pub(crate) use state::ReadStep;
-use state::VersionState;
+use state::{NO_RANGES_TIME, VersionState};
 use underpass_client::download::interpret::StrongValidator;
 use underpass_client::journal::Journal;
 use underpass_engine::wait::lock;
@@ -297,14 +298,15 @@ impl ObjectVersion {
         journal.inspect(|journal| journal.close()).is_some()
     }
 
-    /// Records that the origin ignores ranges, or sends parts that cannot be used.
+    /// Records that the origin ignores or refuses ranges, or sends parts that cannot be used. That
+    /// may be so for a moment only.
     pub(crate) fn set_no_ranges(&self) {
-        lock(&self.state).has_no_ranges = true;
+        lock(&self.state).no_ranges_until = Some(Instant::now() + NO_RANGES_TIME);
     }
 
     /// Returns whether the origin ignores ranges.
     pub(crate) fn has_no_ranges(&self) -> bool {
-        lock(&self.state).has_no_ranges
+        lock(&self.state).no_ranges_until.is_some()
     }
 
     /// Returns the end of the present bytes from `at` on; `at` if there are none.

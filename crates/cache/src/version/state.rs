@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
 
 use super::active_fill::ActiveFill;
 use crate::error::{CacheError, CacheErrorKind};
@@ -24,8 +25,8 @@ pub(super) struct VersionState {
     pub(super) leaving: Option<Range<u64>>,
     /// Whether another response can be known to have the same version.
     has_validator: bool,
-    /// Whether the origin ignores ranges.
-    pub(super) has_no_ranges: bool,
+    /// If the origin ignores or refuses ranges, the time from which the next fill asks for one again.
+    pub(super) no_ranges_until: Option<Instant>,
     /// Whether none of it is stored.
     pub(super) is_relayed: bool,
     /// The end of the last requested range, and how much was fetched beyond it.
@@ -92,7 +93,7 @@ impl VersionState {
 
     /// Returns whether its bytes come from one response, because no other one can continue it.
     pub(super) fn has_one_fill(&self) -> bool {
-        self.has_no_ranges || !self.has_validator
+        self.no_ranges_until.is_some() || !self.has_validator
     }
 
     /// Decides what a reader at the offset `at` does next, which reads up to `end`. `permit` is
@@ -211,6 +212,9 @@ impl VersionState {
 
     /// Registers a fill; returns its number.
     pub(super) fn begin(&mut self, at: u64, end: Option<u64>) -> u64 {
+        if self.fills.is_empty() && self.no_ranges_until.is_some_and(|it| it <= Instant::now()) {
+            self.no_ranges_until = None;
+        }
         self.next_fill += 1;
         self.fills.push(ActiveFill::new(self.next_fill, at, end));
         self.next_fill
@@ -263,6 +267,9 @@ impl ActiveReader {
     }
 }
 
+/// The time after which an origin is asked for ranges again.
+pub(super) const NO_RANGES_TIME: Duration = Duration::from_secs(60);
+
 /// Fills start and end at multiples of this, unless a hole is smaller.
 const FILL_ALIGNMENT: u64 = 1 << 20;
 
@@ -271,3 +278,22 @@ const MAX_AHEAD: u64 = 64 << 20;
 
 /// The maximum number of fills of one object at a time.
 const MAX_FILLS: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_asked_for_again_after_a_while_unless_the_whole_is_on_its_way() {
+        let mut state = VersionState::new(Some(1 << 30), RangeSet::default(), true);
+        state.no_ranges_until = Some(Instant::now() + NO_RANGES_TIME);
+        let whole = state.begin(0, Some(1 << 30));
+        assert!(state.has_one_fill());
+        state.no_ranges_until = Some(Instant::now());
+        state.begin(1 << 20, Some(2 << 20));
+        assert!(state.has_one_fill());
+        [whole, whole + 1].into_iter().for_each(|id| state.end_fill(id, None));
+        state.begin(1 << 20, Some(2 << 20));
+        assert!(!state.has_one_fill());
+    }
+}

@@ -22,9 +22,13 @@ use crate::store::stored_fields;
 impl Fill {
     /// Requests the missing bytes, or the whole if the origin has no usable answer to ranges.
     pub(super) fn open(&mut self) -> Result<OriginResponse, CacheError> {
+        self.request(!self.version.has_no_ranges())
+    }
+
+    /// Requests the missing bytes, or the whole if the origin is said to have no ranges.
+    fn request(&mut self, has_ranges: bool) -> Result<OriginResponse, CacheError> {
         let len = self.version.len();
         let validator = self.version.validator().cloned();
-        let has_ranges = !self.version.has_no_ranges();
         let range = has_ranges.then_some((self.rest.start, Some(self.rest.end)));
         let request = file_request(range, validator.clone().map(|validator| (validator, len)));
         let received = send(&self.shared, &self.object.key, &request, &[], &self.cdn_loop, true);
@@ -42,12 +46,22 @@ impl Fill {
                 self.rest.end = self.rest.end.min(range.end);
                 Ok(received)
             }
-            Ok(Interpretation::Part { .. }) | Err(_) if has_ranges => self.open_whole(received),
+            // It has no usable answer to ranges if the whole comes now.
+            Ok(Interpretation::Part { .. }) | Err(_) if has_ranges => {
+                drop(received);
+                self.request(false)
+            }
             Ok(Interpretation::Refused) if has_ranges && may_be_about_range(response.status) => {
-                self.open_whole(received)
+                drop(received);
+                self.request(false)
             }
             Err(error) => Err(CacheErrorKind::InvalidResponse.with_source(error)),
-            Ok(Interpretation::Whole { .. }) if self.rest.start == 0 => Ok(received),
+            Ok(Interpretation::Whole { .. }) if self.rest.start == 0 => {
+                if !has_ranges {
+                    self.version.set_no_ranges();
+                }
+                Ok(received)
+            }
             Ok(Interpretation::Whole { .. } | Interpretation::Changed)
                 if response.status == 200 =>
             {
@@ -68,13 +82,6 @@ impl Fill {
                 _ => CacheErrorKind::InvalidResponse.into(),
             }),
         }
-    }
-
-    /// Requests the whole, after a response to a range that cannot be used.
-    fn open_whole(&mut self, of_range: OriginResponse) -> Result<OriginResponse, CacheError> {
-        self.version.set_no_ranges();
-        drop(of_range);
-        self.open()
     }
 
     /// Returns whether the bytes of a response may be added to what is stored for all clients: it

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -375,4 +375,25 @@ fn parts_of_an_object_in_a_coding_are_combined_if_they_have_the_same() {
     part.is(206, &bytes[2 * MIB..]);
     assert_eq!(part.field("content-encoding"), Some("br"));
     assert_eq!(node.get("/a").field("content-encoding"), Some("br"));
+}
+
+#[test]
+fn an_origin_that_refuses_everything_for_a_moment_still_has_ranges() {
+    let object = Object::new(noise(12 * MIB), "a");
+    let bytes = object.bytes.clone();
+    let is_refusing = Gate::default();
+    let refuses = is_refusing.clone();
+    let count = AtomicUsize::new(0);
+    let origin = Origin::new(move |request, sending| {
+        match refuses.is_open() && count.fetch_add(1, Ordering::Relaxed) < 2 {
+            true => sending.answer("HTTP/1.1 403 No", b""),
+            false => object.send(request, sending),
+        }
+    });
+    let node = Node::new(&origin.url(), &[]);
+    node.range("/a", "0-9").is(206, &bytes[..10]);
+    is_refusing.open();
+    assert_eq!(node.range("/a", &format!("{0}-{0}", 6 * MIB)).status, 502);
+    node.range("/a", &format!("{0}-{0}", 11 * MIB)).is(206, &bytes[11 * MIB..=11 * MIB]);
+    assert_eq!(origin.sent(), 2 * MIB as u64);
 }
