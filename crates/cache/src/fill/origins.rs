@@ -46,7 +46,8 @@ struct OriginServer {
 
 #[derive(Debug, Default)]
 struct OriginState {
-    idle: Vec<Connection<'static>>,
+    /// The connections that wait for a request, each with the time since which it does.
+    idle: Vec<(Instant, Connection<'static>)>,
     failures: u32,
     /// The time until which it is skipped, and why.
     until: Option<(Instant, CacheErrorKind)>,
@@ -82,6 +83,12 @@ pub(super) type OnFailure<'n> = dyn Fn(&str, &str) + 'n;
 pub(super) struct OriginFailure {
     pub(super) error: CacheError,
     pub(super) retry_after: Option<Duration>,
+}
+
+impl From<CacheErrorKind> for OriginFailure {
+    fn from(kind: CacheErrorKind) -> Self {
+        Self { error: kind.into(), retry_after: None }
+    }
 }
 
 impl Origins {
@@ -133,8 +140,7 @@ impl Origins {
         let elsewhere = Request { method: "GET", fields };
         let fields: Vec<_> = fields.iter().copied().chain(key.fields()).collect();
         let request = Request { method: "GET", fields: &fields };
-        let mut failure =
-            OriginFailure { error: CacheErrorKind::Unreachable.into(), retry_after: None };
+        let mut failure = OriginFailure::from(CacheErrorKind::Unreachable);
         let mut server_error = None;
         for (origin, server) in self.origins.iter().enumerate() {
             let idle = match server.acquire(is_resumed) {
@@ -147,10 +153,7 @@ impl Origins {
                 }
             };
             let Ok(url) = Url::parse(&format!("{}{}", server.base, key.as_str())) else {
-                return Err(OriginFailure {
-                    error: CacheErrorKind::InvalidResponse.into(),
-                    retry_after: None,
-                });
+                return Err(CacheErrorKind::InvalidResponse.into());
             };
             let for_store: Vec<_>;
             let mut request = request;
@@ -163,10 +166,14 @@ impl Origins {
                 Ok(answer) => {
                     server.succeeded();
                     let followed = follow(&self.client, answer, &elsewhere, &self.redirects);
-                    let (answer, is_elsewhere) = followed.map_err(|error| {
-                        note(&server.shown, &error.detail());
-                        OriginFailure { error, retry_after: None }
-                    })?;
+                    let (answer, is_elsewhere) = match followed {
+                        Ok(followed) => followed,
+                        Err(error) => {
+                            note(&server.shown, &error.detail());
+                            failure = OriginFailure { error, retry_after: None };
+                            continue;
+                        }
+                    };
                     let base = Arc::clone(&server.shown);
                     let has_secrets = server.has_credentials || is_elsewhere;
                     // A connection to another host is not reused for this origin.
@@ -241,7 +248,7 @@ impl Origins {
         let Some(origin) = self.origins.get(origin) else { return };
         let mut state = lock(&origin.state);
         if state.idle.len() < MAX_IDLE {
-            state.idle.push(connection);
+            state.idle.push((Instant::now(), connection));
         }
     }
 }
@@ -265,7 +272,9 @@ impl OriginServer {
             }
             state.until = Some((now + wait(state.failures), why));
         }
-        Ok(state.idle.pop())
+        // What forgets a connection on the way need not say so.
+        state.idle.retain(|(since, _)| since.elapsed() < MAX_IDLE_TIME);
+        Ok(state.idle.pop().map(|(_, connection)| connection))
     }
 
     fn succeeded(&self) {
@@ -321,8 +330,39 @@ const NODE_PREFIX: &str = "underpass-";
 /// The maximum time for which an origin is skipped.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
+/// The maximum time for which a connection to an origin is idle, as in nginx. Balancers and NAT
+/// forget it after some minutes.
+const MAX_IDLE_TIME: Duration = Duration::from_secs(60);
+
 /// The maximum number of idle connections to an origin.
 const MAX_IDLE: usize = 16;
 
 /// The connect timeout.
 const MAX_CONNECT_TIME: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn connections_that_were_idle_for_long_are_not_used() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
+        let client = HttpClient::default();
+        let connect = || client.connect(&url).unwrap();
+        let old = Instant::now().checked_sub(MAX_IDLE_TIME).unwrap();
+        let idle = vec![(old, connect()), (Instant::now(), connect())];
+        let server = OriginServer {
+            base: String::new(),
+            shown: "".into(),
+            has_credentials: false,
+            bucket: None,
+            client: client.clone(),
+            state: Mutex::new(OriginState { idle, ..OriginState::default() }),
+        };
+        let used = [(); 2].map(|()| server.acquire(false).unwrap().is_some());
+        assert_eq!(used, [true, false]);
+    }
+}

@@ -65,3 +65,17 @@ fn redirects_without_an_end_are_given_up() {
     assert_eq!(node.get("/a").status, 502);
     assert_eq!(origin.requests().len(), 6);
 }
+
+#[test]
+fn the_next_origin_is_asked_if_a_redirect_fails() {
+    let gone = Origin::new(|_, _| {});
+    gone.end();
+    let base = gone.address.clone();
+    let first = redirecting(move |path| format!("http://{base}{path}"));
+    let circle = redirecting(|path| format!("{path}x"));
+    let next = Origin::of(&Object::new(b"hello".to_vec(), "a"));
+    for (origin, rule) in [(&first, &gone.address), (&circle, &circle.address)] {
+        let node = Node::new(&origin.url(), &["--origin", &next.url(), "--origin-redirect", rule]);
+        node.get("/a").is(200, b"hello");
+    }
+}
