@@ -207,8 +207,8 @@ pub(crate) type RelaySlot = Arc<Mutex<Option<Relay>>>;
 /// The outcome of a fetch.
 #[derive(Clone, Debug)]
 pub(crate) enum FetchOutcome {
-    /// It was stored by an earlier process.
-    Loaded(Arc<ObjectVersion>),
+    /// It was stored by an earlier process, and is fresh, or validated meanwhile.
+    Loaded(Arc<ObjectVersion>, Option<&'static str>),
     /// The origin has sent this version, with this status.
     Sent {
         version: Arc<ObjectVersion>,
@@ -227,6 +227,13 @@ pub(crate) enum FetchOutcome {
     Response(Arc<BufferedResponse>),
     /// There is no response.
     Failed(CacheError, Option<Duration>),
+}
+
+impl FetchOutcome {
+    /// The origin has just sent this version, which has its place if it has one.
+    pub(crate) fn sent(version: &Arc<ObjectVersion>, status: u16) -> Self {
+        Self::Sent { version: Arc::clone(version), status, is_stored: version.is_stored() }
+    }
 }
 
 impl<T: Clone> PendingOutcome<T> {

@@ -189,7 +189,9 @@ impl Cache {
         };
         let entry = |current, cache| Lookup::Entry(self.entry(object, current, cache, request));
         Some(match outcome {
-            FetchOutcome::Loaded(current) => entry(current, CacheStatus::default()),
+            FetchOutcome::Loaded(current, detail) => {
+                entry(current, CacheStatus { detail, ..CacheStatus::default() })
+            }
             FetchOutcome::Sent { is_stored, .. } if !is_stored && !is_own => return None,
             FetchOutcome::Sent { version, status, is_stored } => {
                 entry(version, CacheStatus { is_stored, ..forwarded(Some(status)) })

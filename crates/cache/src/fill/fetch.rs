@@ -356,8 +356,7 @@ impl Fetch<'_> {
             self.withdraw();
             self.object().state().private_until = Some(Instant::now() + PRIVATE_TIME);
         }
-        let is_stored = version.is_stored();
-        self.guard.finish(FetchOutcome::Sent { version: Arc::clone(&version), status, is_stored });
+        self.guard.finish(FetchOutcome::sent(&version, status));
         received.answer.connection.address().clone_into(&mut fill.origin);
         if end == start {
             // An empty object.

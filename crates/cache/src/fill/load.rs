@@ -6,7 +6,7 @@ use underpass_protocol::caching::Use;
 
 use super::fetch::fetch;
 use super::request::ObjectRequest;
-use crate::object::{FetchGuard, FetchOutcome};
+use crate::object::{FetchGuard, FetchOutcome, PendingFetch};
 use crate::ranges::RangeSet;
 use crate::shared::{Permit, Shared};
 use crate::store::{LoadedFile, journal_unit, units};
@@ -40,13 +40,40 @@ pub(crate) fn load(shared: &Arc<Shared>, guard: FetchGuard, wanted: ObjectReques
     };
     drop(files);
     match current {
-        Some(current) if shared.usage(&object.key, &current) == Use::Fresh => {
-            guard.finish(FetchOutcome::Loaded(current));
-        }
-        current => {
-            let for_job = Arc::clone(shared);
-            let job = move || fetch(&for_job, &guard, &wanted);
-            shared.run_fetch(current.is_some(), permit, job);
-        }
+        Some(current) => match shared.usage(&object.key, &current) {
+            Use::Fresh => guard.finish(FetchOutcome::Loaded(current, None)),
+            Use::WhileRevalidating => {
+                guard.finish(FetchOutcome::Loaded(current, Some("revalidating")));
+                revalidate(shared, &guard, &wanted, permit);
+            }
+            _ => run_fetch(shared, guard, wanted, permit, true),
+        },
+        None => run_fetch(shared, guard, wanted, permit, false),
     }
+}
+
+/// Validates an object that was loaded and may be used meanwhile, unless another request does.
+fn revalidate(shared: &Arc<Shared>, loaded: &FetchGuard, wanted: &ObjectRequest, permit: Permit) {
+    let object = Arc::clone(&loaded.object);
+    let pending = Arc::new(PendingFetch::new(loaded.pending.epoch));
+    {
+        let mut state = object.state();
+        if state.pending.is_some() {
+            return;
+        }
+        state.pending = Some(Arc::clone(&pending));
+    }
+    let wanted = ObjectRequest { range: None, ..wanted.clone() };
+    run_fetch(shared, FetchGuard { object, pending }, wanted, permit, true);
+}
+
+fn run_fetch(
+    shared: &Arc<Shared>,
+    guard: FetchGuard,
+    wanted: ObjectRequest,
+    permit: Permit,
+    has_version: bool,
+) {
+    let for_job = Arc::clone(shared);
+    shared.run_fetch(has_version, permit, move || fetch(&for_job, &guard, &wanted));
 }

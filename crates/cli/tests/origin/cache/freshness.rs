@@ -187,6 +187,11 @@ fn a_stale_object_is_served_while_it_is_validated() {
     second.is(200, b"hello");
     assert!(second.cache().ends_with("detail=revalidating"), "{}", second.cache());
     until("a validation", || origin.requests().len() == 2);
+    // A file that is not open yet is no exception, even if the origin is gone.
+    origin.end();
+    let third = node.again(&origin.url(), &[]).get("/a");
+    third.is(200, b"hello");
+    assert!(third.cache().ends_with("detail=revalidating"), "{}", third.cache());
 }
 
 #[test]
