@@ -186,6 +186,14 @@ impl<'b> Query<'b> {
         self.pairs().find(|(name, _)| *name == key.as_bytes()).map(|(_, value)| decode_form(value))
     }
 
+    /// Returns the value of the key as [`get`](Self::get) does, but for a path: in one of these `+`
+    /// is no space.
+    #[must_use]
+    pub fn get_path(&self, key: &str) -> Option<Cow<'b, [u8]>> {
+        let (_, value) = self.pairs().find(|(name, _)| *name == key.as_bytes())?;
+        Some(decode(value, b'+'))
+    }
+
     /// Returns the decoded values of the key, in their order.
     pub fn all(&self, key: &str) -> impl Iterator<Item = Cow<'b, [u8]>> {
         self.pairs()
@@ -267,6 +275,11 @@ fn below(path: &mut Vec<u8>, prefix: &[u8]) -> Result<(), TargetError> {
 
 /// Returns a value of a query, decoded.
 fn decode_form(value: &[u8]) -> Cow<'_, [u8]> {
+    decode(value, b' ')
+}
+
+/// Returns a decoded value, in which `+` means this.
+fn decode(value: &[u8], plus: u8) -> Cow<'_, [u8]> {
     if !value.iter().any(|byte| matches!(byte, b'%' | b'+')) {
         return Cow::Borrowed(value);
     }
@@ -279,7 +292,7 @@ fn decode_form(value: &[u8]) -> Cow<'_, [u8]> {
                 out.push(byte);
                 rest = after;
             }
-            (b'+', _) => out.push(b' '),
+            (b'+', _) => out.push(plus),
             (byte, _) => out.push(*byte),
         }
     }

@@ -50,7 +50,7 @@ pub(crate) fn methods(ctx: &RequestContext<'_>) -> &'static str {
 
 /// Declares everything below a path stale.
 async fn expire(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> Response {
-    let prefix = target.query.get("prefix").unwrap_or_default();
+    let prefix = target.query.get_path("prefix").unwrap_or_default();
     let Ok(below) = Target::parse(&prefix, b"") else {
         return ctx.error(400, "?prefix= is a path, such as /a/");
     };
@@ -79,7 +79,7 @@ async fn expire(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) ->
 /// Fetches the missing bytes of a range of an object, and answers when the whole range is in the
 /// cache.
 async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> Response {
-    let path = target.query.get("path").unwrap_or_default();
+    let path = target.query.get_path("path").unwrap_or_default();
     let number = |name: &str, default: u64| match target.query.get(name) {
         Some(text) => str::from_utf8(&text).ok().and_then(|text| text.parse().ok()),
         None => Some(default),

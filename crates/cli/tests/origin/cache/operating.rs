@@ -42,6 +42,13 @@ fn what_is_declared_stale_is_validated_even_after_a_restart() {
     assert_eq!(origin.requests().len(), 4);
     node.get("/a/2").is(200, b"hello");
     assert_eq!(origin.requests().len(), 5);
+    // It is a path as in URLs.
+    node.get("/c++/1").is(200, b"hello");
+    node.get("/c++/1").is(200, b"hello");
+    assert_eq!(origin.requests().len(), 6);
+    assert_eq!(post(&node, "/.underpass/expire?prefix=/c++/", &[]), 200);
+    node.get("/c++/1").is(200, b"hello");
+    assert_eq!(origin.requests().len(), 7);
     assert_eq!(post(&node, "/.underpass/expire?prefix=nowhere", &[]), 400);
     // Not for pages of other sites, and not from elsewhere.
     let target = "/.underpass/expire?prefix=/";
