@@ -98,7 +98,7 @@ impl StoredHead {
 }
 
 /// Returns the fields of a response that are stored: all but those about the connection (RFC 9111
-/// 3.1), and those that are not UTF-8.
+/// 3.1), and those that are not UTF-8. `Location` is escaped.
 pub(crate) fn stored_fields(response: &Response) -> Vec<(String, String)> {
     let named: Vec<_> = response.fields.all("connection").map(<[u8]>::to_ascii_lowercase).collect();
     let mut options = named.iter().flat_map(|value| value.split(|&byte| byte == b','));
@@ -115,10 +115,24 @@ pub(crate) fn stored_fields(response: &Response) -> Vec<(String, String)> {
         }
         let is_of_connection =
             OF_CONNECTION.contains(&name.as_str()) || options.contains(&name.as_bytes());
-        let value = str::from_utf8(value).ok().filter(|_| !is_of_connection)?;
-        Some((name, value.to_owned()))
+        let value = match str::from_utf8(value) {
+            _ if is_of_connection => return None,
+            Ok(value) => value.to_owned(),
+            Err(_) if name == "location" => escaped(value),
+            Err(_) => return None,
+        };
+        Some((name, value))
     });
     fields.collect()
+}
+
+/// Returns a reference that is not UTF-8 with escapes, which means the same.
+fn escaped(reference: &[u8]) -> String {
+    let escape = |byte: &u8| match byte.is_ascii() {
+        true => char::from(*byte).to_string(),
+        false => format!("%{byte:02X}"),
+    };
+    reference.iter().map(escape).collect()
 }
 
 /// Returns an entity tag without the prefix of weak ones.

@@ -195,3 +195,12 @@ fn a_length_that_becomes_known_meanwhile_changes_no_framing() {
         }
     });
 }
+
+#[test]
+fn a_redirect_in_latin_1_keeps_its_place() {
+    let origin = Origin::new(|_, sending| {
+        sending.raw(b"HTTP/1.1 302 Found\r\nLocation: /caf\xe9\r\nContent-Length: 0\r\n\r\n");
+    });
+    let reply = Node::new(&origin.url(), &[]).get("/a");
+    assert_eq!((reply.status, reply.field("location")), (302, Some("/caf%E9")));
+}
