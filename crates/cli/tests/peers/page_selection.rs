@@ -133,7 +133,13 @@ fn selected_rows_are_moved_to_another_folder_and_deleted() {
     browser.wait("document.querySelector('.where').textContent === '/archive/2026 #1/'");
     browser.click("dialog button[value=move]");
     // What is there is not replaced, and everything else is moved.
-    browser.wait("/^b.txt: .*already taken/.test(document.querySelector('.fault').textContent)");
+    let fault = "document.querySelector('.fault').textContent";
+    browser.wait(&format!("/^b.txt: .*already taken/.test({fault})"));
+    // Once more means what is left.
+    browser.run(&format!("{fault} = ''"));
+    browser.click("dialog button[value=move]");
+    browser.wait(fault);
+    assert!(!browser.text(fault).contains("more"), "{}", browser.text(fault));
     browser.run("document.querySelector('dialog .choices button[type=button]').click()");
     assert_eq!(names(&site.source("archive/2026 #1")), ["b.txt", "c.txt", "music"]);
     assert_eq!(fs::read(site.source("archive/2026 #1/b.txt")).unwrap(), b"there already");
@@ -150,15 +156,58 @@ fn selected_rows_are_moved_to_another_folder_and_deleted() {
 }
 
 #[test]
+fn cancel_and_escape_end_a_deletion_after_the_entry_that_it_is_at() {
+    let Some((site, browser)) = site(&["-A"]) else { return };
+    browser.run(
+        "const send = window.fetch;
+        window.begun = 0;
+        window.fetch = async (url, options) => {
+            if (options?.method === 'DELETE') {
+                window.begun += 1;
+                await new Promise((done) => window.goOn = done);
+            }
+            return send(url, options);
+        };",
+    );
+    let cancel = "document.querySelector('dialog .choices button[type=button]').click()";
+    let escape = |browser: &Browser| browser.type_keys("\u{e00c}");
+    let click = |browser: &Browser| drop(browser.run(cancel));
+    for (round, stop) in [&click as &dyn Fn(&Browser), &escape].into_iter().enumerate() {
+        browser.run("document.querySelector('tbody a').focus()");
+        browser.type_keys("\u{e009}a\u{e000}");
+        browser.type_keys("\u{e017}");
+        // Clicked on twice, it begins once.
+        browser.run(
+            "const button = document.querySelector('dialog button[value=delete]');
+            button.click();
+            button.click();",
+        );
+        browser.wait(&format!("window.begun > {round}"));
+        stop(&browser);
+        browser.wait("!document.querySelector('dialog')");
+        browser.run("window.goOn()");
+        browser.wait(&format!("page.rows().length === {}", 6 - round));
+    }
+    assert_eq!(names(&site.source("")), FILES);
+    assert_eq!(selected(&browser), FILES.join(","));
+    drop(browser);
+    let lines = site.end();
+    assert_eq!(lines.iter().filter(|line| line["method"] == "DELETE").count(), 2, "{lines:?}");
+}
+
+#[test]
 fn digests_links_and_sizes_are_told_on_demand() {
     let Some((site, browser)) = site(&[]) else { return };
     pick(&browser, "b.txt", false);
     pick(&browser, "music", false);
     browser.click("[data-select=\"SHA-256\"]");
-    let digest =
-        Sha256::digest("b.txt").iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let line = format!("{digest}  b.txt");
-    browser.wait(&format!("document.querySelector('dialog pre')?.textContent.trim() === '{line}'"));
+    let line_of = |contents: &str, name: &str| {
+        let digest = Sha256::digest(contents);
+        let line =
+            digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + "  " + name;
+        format!("document.querySelector('dialog pre')?.textContent.trim() === '{line}'")
+    };
+    browser.wait(&line_of("b.txt", "b.txt"));
     browser.run("document.querySelector('dialog[open]').close()");
     // Without access to the clipboard the page says so.
     browser.click("[data-select=\"Copy links\"]");

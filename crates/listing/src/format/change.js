@@ -13,18 +13,20 @@
     return name;
   };
 
-  // Does something to each row, and says at the end what was refused.
-  const each = async (chosen, act) => {
+  // Does something to each row that is left, until it is stopped, and says at the end what was
+  // refused. What has begun is waited for: the server does it anyway.
+  const each = async (left, signal, act) => {
     const faults = [];
-    for (const row of chosen) {
+    for (const row of left) {
+      if (signal.aborted) return;
       try {
         await act(row);
+        left.delete(row);
       } catch (error) {
         faults.push(`${shown(row)}: ${error.message}`);
       }
     }
     if (!faults.length) return;
-    if (faults.length < chosen.length) await refresh();
     const others = faults.length > 1 ? ` (and ${faults.length - 1} more)` : '';
     throw new Error(faults[0] + others);
   };
@@ -38,6 +40,7 @@
 
   const remove = async (chosen) => {
     const [row] = chosen;
+    const left = new Set(chosen);
     const index = row.rowIndex;
     const one = isFolder(row) ? `${shown(row)}, with everything in it` : shown(row);
     const many = chosen.some(isFolder) ? 'The folders with everything in them.' : '';
@@ -46,7 +49,7 @@
         : isFolder(row) ? 'Delete this folder?' : 'Delete this file?',
       text: chosen.length > 1 ? many : one,
       choices: [['delete', 'Delete', 'danger']],
-      act: () => each(chosen, (row) => request('DELETE', place(row))),
+      act: (value, signal) => each(left, signal, (row) => request('DELETE', place(row))),
     });
     if (answer) await showFrom(index);
   };
@@ -122,16 +125,20 @@
 
   const move = async (chosen) => {
     const picked = picker();
+    const left = new Set(chosen);
     const answer = await ask({
       title: chosen.length > 1 ? `Move these ${chosen.length} to` : `Move ${shown(chosen[0])} to`,
       text: picked.element,
       choices: [['move', 'Move here']],
-      act: () => each(chosen, (row) => {
-        const [name] = place(row).pathname.match(/[^/]+\/?$/);
-        const moved = new URL(`./${name}`, picked.at);
-        if (moved.href === place(row).href) throw new Error('it is in this folder');
-        return moveTo(row, moved);
-      }),
+      act: (value, signal) => {
+        const { at } = picked; // whatever is clicked on meanwhile
+        return each(left, signal, (row) => {
+          const [name] = place(row).pathname.match(/[^/]+\/?$/);
+          const moved = new URL(`./${name}`, at);
+          if (moved.href === place(row).href) throw new Error('it is in this folder');
+          return moveTo(row, moved);
+        });
+      },
     });
     if (answer) await showFrom(1);
   };

@@ -28,11 +28,11 @@ use crate::text::{compact, counted, grouped, human_size, utc, visible};
 /// styles, which a test compares; nothing else runs. No other site may put the page into a frame
 /// and make a user click on something invisible.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
-     style-src 'sha256-fLNPwSpYwabYoTixwORKCz0Ekzm2OPi026jCapUNfg4=' \
+     style-src 'sha256-RpIrT83Viqx7a2irSpGAGVxjr1gus3eIpPGvgr72jrU=' \
      'sha256-3eDUHH/0u7rLz5wKHX8RQEG28pv0Bnx8gDMDvOnY+5s=' \
      'sha256-0maO9yFdh0o0fvpUdKK8spkanSO3sB90tZD3wmHMDbw='; \
-     script-src 'sha256-XZOwdtbwW/GpN3+v7Qyrv49UyPdeBRAFtG5wzlCazFc=' \
-     'sha256-fud49AQYcxG6BE2sIQOd4GYv13/79Ae7EaSelU5YhkI=' \
+     script-src 'sha256-jzyIwsH3NEduM3jYFGVKpiMHxIxM8vjOgzaG+XayYws=' \
+     'sha256-VF7taAoRgOMmQ5a3Rs0xzO/mjojmNbVpCp5fbSaDVQk=' \
      'sha256-XYuNpoa67yRD4q7MkWFgvLVEm43kJi6yJVAcXj3xEf4='; \
      img-src 'self' data:; connect-src 'self'; form-action 'self'; media-src 'self'; frame-src 'self'; \
      base-uri 'none'; frame-ancestors 'self'";

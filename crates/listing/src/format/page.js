@@ -51,9 +51,10 @@ const page = (() => {
     return response;
   };
 
-  // Asks the reader something. `act` does what was decided; if that fails, it is asked again and
-  // said why. Tells what was chosen and whether that is for all, or null. With `isOpen` the first
-  // choice is as good as none, so there is no way out beside it.
+  // Asks the reader something. `act` does what was decided, with a signal that the reader wants no
+  // more of it; if that fails, it is asked again and said why. Once `act` is over, tells what was
+  // chosen last, done or not, and whether that is for all, or null. With `isOpen` the first choice is
+  // as good as none, so there is no way out beside it.
   const ask = (question) => new Promise((done) => {
     const { title, text, input, all, choices, isOpen = false, act = async () => {} } = question;
     const heading = element('h2', { id: 'ask', textContent: title });
@@ -71,22 +72,31 @@ const page = (() => {
       element('div', { className: 'choices' }, ...(isOpen ? [] : [cancel]), ...buttons));
     const dialog = element('dialog', {}, form);
     dialog.setAttribute('aria-labelledby', 'ask');
+    const stop = new AbortController();
     let chosen = null;
-    form.addEventListener('submit', async (event) => {
-      event.preventDefault();
-      const value = event.submitter?.value ?? choices[0][0];
+    let acting = null;
+    const setBusy = (isBusy) => buttons.forEach((button) => { button.disabled = isBusy; });
+    const decide = async (value) => {
+      chosen = { value, all: forAll?.checked ?? false };
+      setBusy(true);
       try {
-        await act(field ? field.value : value);
-        chosen = { value, all: forAll?.checked ?? false };
+        await act(field ? field.value : value, stop.signal);
         dialog.close();
       } catch (error) {
         fault.textContent = error.message;
-        field?.focus();
+        setBusy(false);
+        (field ?? buttons[0]).focus();
       }
+    };
+    form.addEventListener('submit', (event) => {
+      event.preventDefault();
+      acting = decide(event.submitter?.value ?? choices[0][0]);
     });
     cancel.addEventListener('click', () => dialog.close());
-    dialog.addEventListener('close', () => {
+    dialog.addEventListener('close', async () => {
+      stop.abort();
       dialog.remove();
+      await acting;
       done(chosen);
     });
     document.body.append(dialog);
