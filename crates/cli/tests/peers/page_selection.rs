@@ -4,6 +4,7 @@ use std::fs;
 
 use sha2::{Digest as _, Sha256};
 
+use crate::page::{act, shown};
 use crate::rig::{names, until};
 use crate::site::Site;
 use crate::webdriver::Browser;
@@ -196,6 +197,52 @@ fn cancel_and_escape_end_a_deletion_after_the_entry_that_it_is_at() {
 }
 
 #[test]
+fn a_name_that_comes_again_is_not_selected_and_a_row_that_is_renamed_stays_so() {
+    let Some((site, browser)) = site(&["-A"]) else { return };
+    browser.look(800, "light"); // high enough for all rows above the bar
+    browser.open(&site.url(""));
+    pick(&browser, "b.txt", false);
+    fs::remove_file(site.source("b.txt")).unwrap();
+    browser.run("return page.refresh()");
+    fs::write(site.source("b.txt"), "another").unwrap();
+    browser.run("return page.refresh()");
+    assert_eq!(selected(&browser), "");
+
+    let rename = |row: &str, name: &str| {
+        act(&browser, row, ".rename");
+        browser.run("document.querySelector('dialog input').value = ''");
+        browser.enter("dialog input", &format!("{name}\u{e007}"));
+        until("it has its new name", || shown(&browser).split(',').any(|shown| shown == name));
+    };
+    pick(&browser, "c.txt", false);
+    pick(&browser, "music", false);
+    rename("c.txt", "c (1)*! %41.txt");
+    rename("music", "new music");
+    rename("b.txt", "c.txt");
+    assert_eq!(selected(&browser), "new music,c (1)*! %41.txt");
+    browser.open(&site.url("?q=song&below=1"));
+    pick(&browser, "song.txt", false);
+    rename("song.txt", "a song.txt");
+    assert_eq!(selected(&browser), "a song.txt");
+    assert!(site.source("new music/a song.txt").exists());
+}
+
+#[test]
+fn a_deletion_names_its_entries() {
+    let Some((_site, browser)) = site(&["-A"]) else { return };
+    let delete = || {
+        browser.click("[data-select=Delete]");
+        browser.text("document.querySelector('dialog p').textContent")
+    };
+    browser.click("th .pick");
+    assert_eq!(
+        delete(),
+        "archive, music, a b+c.txt, b.txt, c.txt and 2 more; folders with everything in them"
+    );
+    browser.click("dialog button[type=button]");
+}
+
+#[test]
 fn digests_links_and_sizes_are_told_on_demand() {
     let Some((site, browser)) = site(&[]) else { return };
     pick(&browser, "b.txt", false);
@@ -217,6 +264,11 @@ fn digests_links_and_sizes_are_told_on_demand() {
     browser.wait("document.querySelectorAll('.sum').length === 2");
     let sums = "[...document.querySelectorAll('.sum')].map((sum) => sum.textContent)";
     assert_eq!(browser.text(sums), "0 B,10 B");
+    // Those of a search are in several folders.
+    browser.open(&site.url("?q=song&below=1"));
+    pick(&browser, "song.txt", false);
+    browser.click("[data-select=\"SHA-256\"]");
+    browser.wait(&line_of("0123456789", "music/song.txt"));
     drop(browser);
     let lines = site.end();
     let sizes = lines.iter().filter(|line| line["target"].as_str().unwrap().ends_with("?size"));

@@ -1,7 +1,10 @@
 // Removes, renames and moves what is in the folder, and makes folders.
 (() => {
   'use strict';
-  const { address, ask, element, folder, isFolder, main, place, refresh, request, rows, shown, visible } = page;
+  const {
+    address, ask, element, folder, isFolder, key, main, path, place, refresh, request, rows, shown, visible,
+  } = page;
+  const MOST_NAMES = 5; // of entries to delete
   const may = new Set(main.dataset.may.split(' '));
 
   // A typed name, which has to be that of one entry.
@@ -23,7 +26,7 @@
         await act(row);
         left.delete(row);
       } catch (error) {
-        faults.push(`${shown(row)}: ${error.message}`);
+        faults.push(`${path(row)}: ${error.message}`);
       }
     }
     if (!faults.length) return;
@@ -42,12 +45,13 @@
     const [row] = chosen;
     const left = new Set(chosen);
     const index = row.rowIndex;
-    const one = isFolder(row) ? `${shown(row)}, with everything in it` : shown(row);
-    const many = chosen.some(isFolder) ? 'The folders with everything in them.' : '';
+    const isOne = chosen.length === 1;
+    const more = chosen.length - MOST_NAMES;
+    const names = chosen.slice(0, MOST_NAMES).map(path).join(', ') + (more > 0 ? ` and ${more} more` : '');
+    const inside = isOne ? ', with everything in it' : '; folders with everything in them';
     const answer = await ask({
-      title: chosen.length > 1 ? `Delete these ${chosen.length}?`
-        : isFolder(row) ? 'Delete this folder?' : 'Delete this file?',
-      text: chosen.length > 1 ? many : one,
+      title: isOne ? `Delete this ${isFolder(row) ? 'folder' : 'file'}?` : `Delete these ${chosen.length}?`,
+      text: names + (chosen.some(isFolder) ? inside : ''),
       choices: [['delete', 'Delete', 'danger']],
       act: (value, signal) => each(left, signal, (row) => request('DELETE', place(row))),
     });
@@ -73,8 +77,12 @@
     return readable(name) === shown(row) ? shown(row) : '';
   };
 
+  // A name as the server writes it in a link.
+  const encoded = (name) => encodeURIComponent(name)
+    .replace(/[!'()*]/g, (sign) => '%' + sign.charCodeAt(0).toString(16).toUpperCase());
+
   const renameRow = async (row) => {
-    const slash = isFolder(row) ? '/' : '';
+    const from = key(row);
     const old = exact(row);
     let isRenamed = false;
     await ask({
@@ -83,8 +91,9 @@
       choices: [['rename', 'Rename']],
       act: async (name) => {
         if (checked(name) === old) return;
-        const above = new URL(isFolder(row) ? '..' : '.', place(row));
-        await moveTo(row, new URL(`./${encodeURIComponent(name)}${slash}`, above));
+        const to = from.replace(/[^/]+(?=\/?$)/, () => encoded(name));
+        await moveTo(row, new URL(to, folder));
+        page.selection.carry(from, to);
         isRenamed = true;
       },
     });

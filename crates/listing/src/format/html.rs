@@ -31,8 +31,8 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      style-src 'sha256-RpIrT83Viqx7a2irSpGAGVxjr1gus3eIpPGvgr72jrU=' \
      'sha256-3eDUHH/0u7rLz5wKHX8RQEG28pv0Bnx8gDMDvOnY+5s=' \
      'sha256-0maO9yFdh0o0fvpUdKK8spkanSO3sB90tZD3wmHMDbw='; \
-     script-src 'sha256-jzyIwsH3NEduM3jYFGVKpiMHxIxM8vjOgzaG+XayYws=' \
-     'sha256-VF7taAoRgOMmQ5a3Rs0xzO/mjojmNbVpCp5fbSaDVQk=' \
+     script-src 'sha256-K6Ye1VcHkRII+rkHMu9a1Tw9ph3bQSPdm1bLjcpGcW0=' \
+     'sha256-5HptmKks9DSaPLB7V5H0yP09j8kFPFOxBAPR41D56mM=' \
      'sha256-XYuNpoa67yRD4q7MkWFgvLVEm43kJi6yJVAcXj3xEf4='; \
      img-src 'self' data:; connect-src 'self'; form-action 'self'; media-src 'self'; frame-src 'self'; \
      base-uri 'none'; frame-ancestors 'self'";

@@ -127,11 +127,14 @@ const page = (() => {
 
   const link = (row) => row.querySelector('a');
   const shown = (row) => link(row).querySelector('bdi').textContent;
+  // With the folders in front of it, which the results of a search have.
+  const path = (row) => [...link(row).querySelectorAll('.above, bdi')].map((part) => part.textContent).join('');
   const isFolder = (row) => link(row).classList.contains('dir');
   // The rows of entries, without the one that leads to the folder above.
   const rows = () => [...main.querySelectorAll('tbody tr:not(.parent)')];
-  // The address as the server wrote it: a name need not be text.
-  const place = (row) => new URL(link(row).getAttribute('href').split('?')[0], folder);
+  // The address as the server wrote it, by which a row is known: a name need not be text.
+  const key = (row) => link(row).getAttribute('href').split('?')[0];
+  const place = (row) => new URL(key(row), folder);
 
   // A size as the server writes it.
   const size = (bytes) => {
@@ -158,7 +161,7 @@ const page = (() => {
 
   document.documentElement.classList.add('js');
   return {
-    address, ask, copy, digest, element, folder, isFolder, link, main, place, reason, refresh, refusal, request,
-    rows, shown, size, visible,
+    address, ask, copy, digest, element, folder, isFolder, key, link, main, path, place, reason, refresh,
+    refusal, request, rows, shown, size, visible,
   };
 })();

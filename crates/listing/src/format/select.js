@@ -2,15 +2,16 @@
 // row of the focus, Shift and an arrow for further ones, Ctrl-A for all, Escape for none.
 page.selection = (() => {
   'use strict';
-  const { copy, digest, element, folder, isFolder, link, main, place, request, rows, shown, size } = page;
+  const {
+    copy, digest, element, folder, isFolder, key, link, main, path, place, request, rows, shown, size,
+  } = page;
   const MAX_QUERY = 24_000; // characters: the head of a request has 32 KiB at most
   const MAX_BODY = 2 * 1024 * 1024; // bytes: what a body of names has at most
   const canWalk = document.querySelector('.search [name=below]') !== null;
   const hasArchives = document.querySelector('.archive') !== null;
-  const chosen = new Map(); // what is selected, by the link of its row
+  const chosen = new Set(); // what is selected, by the key of its row
   let last = null; // the row that was selected last, from which Shift selects
 
-  const href = (row) => link(row).getAttribute('href');
   const box = (row) => row.querySelector('.pick');
   const status = element('span', { role: 'status' });
   const buttons = element('div', { className: 'buttons' });
@@ -18,7 +19,7 @@ page.selection = (() => {
   bar.setAttribute('aria-label', 'Selected entries');
   document.body.append(bar);
 
-  const selected = () => rows().filter((row) => chosen.has(href(row)));
+  const selected = () => rows().filter((row) => chosen.has(key(row)));
 
   const tell = () => {
     const these = selected();
@@ -27,12 +28,12 @@ page.selection = (() => {
     bar.hidden = these.length === 0;
     const all = main.querySelector('th .pick');
     const shownRows = rows().filter((row) => !row.hidden);
-    all.checked = these.length > 0 && shownRows.every((row) => chosen.has(href(row)));
+    all.checked = these.length > 0 && shownRows.every((row) => chosen.has(key(row)));
     all.indeterminate = these.length > 0 && !all.checked;
   };
 
   const mark = (row, isOn) => {
-    isOn ? chosen.set(href(row), row) : chosen.delete(href(row));
+    isOn ? chosen.add(key(row)) : chosen.delete(key(row));
     box(row).checked = isOn;
     row.classList.toggle('chosen', isOn);
   };
@@ -50,7 +51,7 @@ page.selection = (() => {
   };
 
   // Adds a button to the bar, which acts on the selected rows.
-  const offer = (label, act, key) => {
+  const offer = (label, act, shortcut) => {
     const button = element('button', { type: 'button', textContent: label });
     button.dataset.select = label;
     button.addEventListener('click', async () => {
@@ -61,7 +62,7 @@ page.selection = (() => {
       }
     });
     clear.before(button);
-    if (key) keys.set(key, button);
+    if (shortcut) keys.set(shortcut, button);
     return button;
   };
   const keys = new Map();
@@ -70,7 +71,7 @@ page.selection = (() => {
   buttons.append(clear);
 
   const archive = (format) => (these) => {
-    const names = these.map((row) => href(row).split('?')[0].replace(/\/$/, ''));
+    const names = these.map((row) => key(row).replace(/\/$/, ''));
     const whole = `?archive=${format}`;
     let query = `${whole}&entry=${names.join('&entry=')}`;
     // A search and a further page show only a part of the folder.
@@ -103,7 +104,7 @@ page.selection = (() => {
     for (const row of these.filter((row) => !isFolder(row))) {
       if (!text.isConnected) return;
       const hash = await digest(row).catch((error) => `(${error.message})`);
-      lines.push(`${hash}  ${shown(row)}`);
+      lines.push(`${hash}  ${path(row)}`);
       text.textContent = lines.join('\n') + '\n';
     }
     if (!lines.length) text.textContent = 'Folders have no digest.';
@@ -136,9 +137,12 @@ page.selection = (() => {
       return made;
     };
     main.querySelector('th').prepend(pick('Select all'));
+    // What is gone is not selected once there is something else of its name.
+    const before = new Set(chosen);
+    chosen.clear();
     for (const row of rows()) {
       row.cells[0].prepend(pick(`Select ${shown(row)}`));
-      if (chosen.has(href(row))) mark(row, true);
+      if (before.has(key(row))) mark(row, true);
     }
     if (last && !last.isConnected) last = null;
     const folders = rows().filter(isFolder);
@@ -191,5 +195,7 @@ page.selection = (() => {
   offer('SHA-256', digests);
   document.addEventListener('rows', equip);
   equip();
-  return { offer };
+  // What is renamed stays selected.
+  const carry = (from, to) => { if (chosen.delete(from)) chosen.add(to); };
+  return { carry, offer };
 })();
