@@ -228,7 +228,7 @@ fn a_name_that_comes_again_is_not_selected_and_a_row_that_is_renamed_stays_so() 
 }
 
 #[test]
-fn a_deletion_names_its_entries() {
+fn a_deletion_names_its_entries_and_leaves_those_out_that_the_search_box_hides() {
     let Some((_site, browser)) = site(&["-A"]) else { return };
     let delete = || {
         browser.click("[data-select=Delete]");
@@ -237,9 +237,58 @@ fn a_deletion_names_its_entries() {
     browser.click("th .pick");
     assert_eq!(
         delete(),
-        "archive, music, a b+c.txt, b.txt, c.txt and 2 more; folders with everything in them"
+        "archive, music, a b+c.txt, b.txt, c.txt and 2 more, with everything inside"
     );
     browser.click("dialog button[type=button]");
+    browser.enter("input[type=search]", "c.txt");
+    let text = "document.querySelector('#selection span').textContent";
+    assert_eq!(browser.text(text), "2 selected, 14 B");
+    pick(&browser, "c.txt", false);
+    assert_eq!(delete(), "a b+c.txt");
+    browser.click("dialog button[value=delete]");
+    browser.wait("page.rows().length === 6");
+    assert_eq!(browser.text("document.querySelector('#selection').hidden"), "true");
+    browser.enter("input[type=search]", "\u{e00c}");
+    assert_eq!(selected(&browser), "archive,music,b.txt,d.txt,e.txt");
+    assert_eq!(browser.text(text), "5 selected, 15 B");
+
+    // From a row that is hidden, Shift does not select.
+    browser.click("#selection .buttons button:last-child");
+    pick(&browser, "b.txt", false);
+    browser.enter("input[type=search]", "e");
+    pick(&browser, "e.txt", true);
+    assert_eq!(browser.text(text), "1 selected, 5 B");
+}
+
+#[test]
+fn what_is_around_the_rows_is_shown_anew_with_them() {
+    let Some((site, browser)) = site(&[]) else { return };
+    for number in 0..1_993 {
+        fs::write(site.source(format!("{number:032}.txt")), "").unwrap();
+    }
+    browser.open(&site.url(""));
+    let around = "['.pages a', '.view button', '.readme h1', 'footer p']
+        .map((part) => document.querySelectorAll(part).length)";
+    assert_eq!(browser.text(around), "0,0,0,0");
+    fs::write(site.source("README.md"), "# Title").unwrap();
+    fs::write(site.source("a.png"), "").unwrap();
+    std::os::unix::fs::symlink("nowhere", site.source("a link")).unwrap();
+    browser.run("return page.refresh()");
+    assert_eq!(browser.text(around), "1,1,1,1");
+    assert_eq!(browser.text("document.styleSheets.length"), "2");
+    // All that is shown is not all that is there.
+    browser.click("th .pick");
+    browser.click("[data-select=\"Download tar\"]");
+    site.rest();
+    for name in ["README.md", "a.png", "a link"] {
+        fs::remove_file(site.source(name)).unwrap();
+    }
+    browser.run("return page.refresh()");
+    assert_eq!(browser.text(around), "0,0,0,0");
+    drop(browser);
+    let requests: Vec<_> = site.end().into_iter().filter(is_archive).collect();
+    assert_eq!(requests.len(), 1, "{requests:?}");
+    assert_eq!((&requests[0]["method"], &requests[0]["status"]), (&"POST".into(), &200.into()));
 }
 
 #[test]

@@ -4,7 +4,8 @@
   const {
     address, ask, element, folder, isFolder, key, main, path, place, refresh, request, rows, shown, visible,
   } = page;
-  const MOST_NAMES = 5; // of entries to delete
+  // Of entries to delete.
+  const MOST_NAMES = 5;
   const may = new Set(main.dataset.may.split(' '));
 
   // A typed name, which has to be that of one entry.
@@ -48,10 +49,9 @@
     const isOne = chosen.length === 1;
     const more = chosen.length - MOST_NAMES;
     const names = chosen.slice(0, MOST_NAMES).map(path).join(', ') + (more > 0 ? ` and ${more} more` : '');
-    const inside = isOne ? ', with everything in it' : '; folders with everything in them';
     const answer = await ask({
       title: isOne ? `Delete this ${isFolder(row) ? 'folder' : 'file'}?` : `Delete these ${chosen.length}?`,
-      text: names + (chosen.some(isFolder) ? inside : ''),
+      text: names + (chosen.some(isFolder) ? ', with everything inside' : ''),
       choices: [['delete', 'Delete', 'danger']],
       act: (value, signal) => each(left, signal, (row) => request('DELETE', place(row))),
     });
@@ -140,7 +140,8 @@
       text: picked.element,
       choices: [['move', 'Move here']],
       act: (value, signal) => {
-        const { at } = picked; // whatever is clicked on meanwhile
+        // Whatever is clicked on meanwhile.
+        const { at } = picked;
         return each(left, signal, (row) => {
           const [name] = place(row).pathname.match(/[^/]+\/?$/);
           const moved = new URL(`./${name}`, at);

@@ -31,9 +31,9 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      style-src 'sha256-RpIrT83Viqx7a2irSpGAGVxjr1gus3eIpPGvgr72jrU=' \
      'sha256-3eDUHH/0u7rLz5wKHX8RQEG28pv0Bnx8gDMDvOnY+5s=' \
      'sha256-0maO9yFdh0o0fvpUdKK8spkanSO3sB90tZD3wmHMDbw='; \
-     script-src 'sha256-K6Ye1VcHkRII+rkHMu9a1Tw9ph3bQSPdm1bLjcpGcW0=' \
-     'sha256-5HptmKks9DSaPLB7V5H0yP09j8kFPFOxBAPR41D56mM=' \
-     'sha256-XYuNpoa67yRD4q7MkWFgvLVEm43kJi6yJVAcXj3xEf4='; \
+     script-src 'sha256-TXYuQPOsHDbavToTBJwUMp2J1WNnNs68wxL1lqurG5Q=' \
+     'sha256-hIDP1lIzCtTQGhUtbyB4Y3Lyxubez+aPkNzd4CTNCcI=' \
+     'sha256-f93MO52/U75afozdK7ZOIpfSo2A9Q8gUAJv8P5aFzfo='; \
      img-src 'self' data:; connect-src 'self'; form-action 'self'; media-src 'self'; frame-src 'self'; \
      base-uri 'none'; frame-ancestors 'self'";
 
@@ -158,8 +158,7 @@ impl<'l> HtmlForm<'l> {
         let query = &self.listing.query;
         html! {
             div.tools {
-                form.search role="search" data-more[self.outline.next_page.is_some()
-                    || self.outline.before > 0] {
+                form.search role="search" {
                     (self.view_fields(query.order))
                     input type="search" name="q" value=[query.search.as_deref()]
                         placeholder="Search" aria-label="Search"

@@ -115,7 +115,15 @@ const page = (() => {
     try {
       const response = await request('GET', url, { Accept: 'text/html' });
       const fresh = new DOMParser().parseFromString(await response.text(), 'text/html');
-      document.querySelector('.summary').replaceWith(fresh.querySelector('.summary'));
+      // What stays as it is keeps the focus and its place.
+      for (const [before, parts] of [
+        ['link', 'style'], ['h1', '.summary'], ['.search', '.search ~ form'], ['main', 'main ~ :is(nav, article, footer)'],
+      ]) {
+        const [old, now] = [document, fresh].map((from) => [...from.querySelectorAll(parts)]);
+        if (old.length === now.length && old.every((part, at) => part.isEqualNode(now[at]))) continue;
+        old.forEach((part) => part.remove());
+        document.querySelector(before).after(...now);
+      }
       main.replaceChildren(...fresh.querySelector('main').childNodes);
       document.dispatchEvent(new Event('rows'));
     } catch (error) {

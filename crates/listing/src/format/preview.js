@@ -2,7 +2,8 @@
 (() => {
   'use strict';
   const { copy, element, link, main, place, rows, shown } = page;
-  const MOST_TEXT = 256 << 10; // bytes
+  // Bytes.
+  const MOST_TEXT = 256 << 10;
   const KINDS = {
     image: /\.(avif|bmp|gif|ico|jpe?g|png|svg|webp)$/i,
     audio: /\.(aac|flac|m4a|mp3|oga|ogg|opus|wav)$/i,

@@ -65,7 +65,7 @@
       box.select();
     } else if (event.key === 'Escape' && here === box && !asked) {
       box.value = '';
-      narrow();
+      box.dispatchEvent(new Event('input', { bubbles: true }));
     } else if (event.key === 'ArrowDown' || event.key === 'ArrowUp') {
       const links = [...document.querySelectorAll('main tbody tr:not([hidden]) a')];
       const at = links.indexOf(here);

@@ -5,12 +5,16 @@ page.selection = (() => {
   const {
     copy, digest, element, folder, isFolder, key, link, main, path, place, request, rows, shown, size,
   } = page;
-  const MAX_QUERY = 24_000; // characters: the head of a request has 32 KiB at most
-  const MAX_BODY = 2 * 1024 * 1024; // bytes: what a body of names has at most
+  // Characters: the head of a request has 32 KiB at most.
+  const MAX_QUERY = 24_000;
+  // Bytes: what a body of names has at most.
+  const MAX_BODY = 2 * 1024 * 1024;
   const canWalk = document.querySelector('.search [name=below]') !== null;
   const hasArchives = document.querySelector('.archive') !== null;
-  const chosen = new Set(); // what is selected, by the key of its row
-  let last = null; // the row that was selected last, from which Shift selects
+  // What is selected, by the key of its row.
+  const chosen = new Set();
+  // The row that was selected last, from which Shift selects.
+  let last = null;
 
   const box = (row) => row.querySelector('.pick');
   const status = element('span', { role: 'status' });
@@ -19,7 +23,9 @@ page.selection = (() => {
   bar.setAttribute('aria-label', 'Selected entries');
   document.body.append(bar);
 
-  const selected = () => rows().filter((row) => chosen.has(key(row)));
+  // What the search box hides is left alone.
+  const listed = () => rows().filter((row) => !row.hidden);
+  const selected = () => listed().filter((row) => chosen.has(key(row)));
 
   const tell = () => {
     const these = selected();
@@ -27,8 +33,7 @@ page.selection = (() => {
     status.textContent = `${these.length} selected` + (bytes ? `, ${size(bytes)}` : '');
     bar.hidden = these.length === 0;
     const all = main.querySelector('th .pick');
-    const shownRows = rows().filter((row) => !row.hidden);
-    all.checked = these.length > 0 && shownRows.every((row) => chosen.has(key(row)));
+    all.checked = these.length > 0 && these.length === listed().length;
     all.indeterminate = these.length > 0 && !all.checked;
   };
 
@@ -38,13 +43,13 @@ page.selection = (() => {
     row.classList.toggle('chosen', isOn);
   };
   const markAll = (isOn) => {
-    rows().filter((row) => !isOn || !row.hidden).forEach((row) => mark(row, isOn));
+    (isOn ? listed() : rows()).forEach((row) => mark(row, isOn));
     tell();
   };
   const toggle = (row, isOn, isRange) => {
-    const all = rows().filter((other) => !other.hidden);
-    const [from, to] = [all.indexOf(isRange && last ? last : row), all.indexOf(row)];
-    all.slice(Math.max(0, Math.min(from, to)), Math.max(from, to) + 1)
+    const all = listed();
+    const [from, to] = [all.indexOf(isRange && all.includes(last) ? last : row), all.indexOf(row)];
+    all.slice(Math.min(from, to), Math.max(from, to) + 1)
       .forEach((other) => mark(other, isOn));
     last = row;
     tell();
@@ -144,7 +149,6 @@ page.selection = (() => {
       row.cells[0].prepend(pick(`Select ${shown(row)}`));
       if (before.has(key(row))) mark(row, true);
     }
-    if (last && !last.isConnected) last = null;
     const folders = rows().filter(isFolder);
     if (folders.length && canWalk && !main.classList.contains('gallery')) {
       const sizes = element('button', { type: 'button', textContent: 'Folder sizes', className: 'sizes' });
@@ -165,7 +169,8 @@ page.selection = (() => {
     row ? toggle(row, pick.checked, event.shiftKey) : markAll(pick.checked);
   });
 
-  let left = null; // the row that had the focus before
+  // The row that had the focus before.
+  let left = null;
   main.addEventListener('focusout', (event) => { left = event.target.closest('tbody tr:not(.parent)'); });
   addEventListener('keydown', (event) => {
     if (document.querySelector('dialog[open]')) return;
@@ -194,6 +199,7 @@ page.selection = (() => {
   offer('Copy links', links);
   offer('SHA-256', digests);
   document.addEventListener('rows', equip);
+  document.querySelector('.search').addEventListener('input', tell);
   equip();
   // What is renamed stays selected.
   const carry = (from, to) => { if (chosen.delete(from)) chosen.add(to); };

@@ -6,11 +6,14 @@
   const { address, ask, element, folder, main, reason, refresh, request, size, visible } = page;
   const { Checksum, memory } = resume;
   const AT_ONCE = 3;
-  const SMALL = 1 << 20; // goes in one request, or anew
-  const SLICE = 64 << 20; // of a request, for proxies that take no longer ones
+  // Goes in one request, or anew.
+  const SMALL = 1 << 20;
+  // Of a request, for proxies that take no longer ones.
+  const SLICE = 64 << 20;
   const STALLED_MS = 60_000;
   const MOST_TRIES = 8;
-  const MOST_LINES = 200; // of those that are done
+  // Of those that are done.
+  const MOST_LINES = 200;
 
   const bar = document.querySelector('.change');
   const panel = document.getElementById('uploads');
@@ -56,7 +59,8 @@
       const parent = path.slice(0, Math.max(0, path.lastIndexOf('/')));
       const making = makeFolder(parent).then(() => request('MKCOL', address(path + '/')))
         .catch((error) => {
-          if (error.status === 405) return; // it was there
+          // It was there.
+          if (error.status === 405) return;
           made.delete(path);
           throw new Fault(error.message, error.status);
         });
