@@ -186,6 +186,11 @@ impl Failure {
                     _ => Hint::of_network(source),
                 }
             }
+            Self::Network { address, source, .. }
+                if source.kind() == io::ErrorKind::InvalidInput && address.contains("::ffff:") =>
+            {
+                Some(Hint::new("give an IPv4 address without ::ffff: before it"))
+            }
             Self::Network { source, .. } => Hint::of_network(source),
             Self::Path { action, source, .. } => action.hint(source),
             Self::Transfer { source, .. } => source.hint(),

@@ -87,8 +87,15 @@ impl<'a> Sandbox<'a> {
         let allowed = self.access;
         let mut warnings: Vec<String> = privileges.warning().into_iter().collect();
         for root in allowed.roots.iter().filter(|root| root.uploads || root.deletes) {
-            let Err(errno) = access::check_writable(&root.path) else { continue };
+            let (is_file, checked) = (root.path.is_file(), access::check_writable(&root.path));
             let root = root.path.display();
+            if is_file {
+                warnings.push(format!(
+                    "{root} is a single file, which is never changed: uploads and deletions need a folder"
+                ));
+                continue;
+            }
+            let Err(errno) = checked else { continue };
             let why = match errno {
                 Errno::ROFS => {
                     "is read-only for this process (ReadWritePaths= of a unit changes that)"

@@ -126,16 +126,17 @@ const SOCKET_TYPE: u64 = 0xf;
 /// The prctl(2) command for the page size and the like, since Linux 6.4; libc does not name it.
 const PR_GET_AUXV: u64 = 0x4155_5856;
 
-/// The ioctl(2) requests of the server: clones, whether folders ignore case, and the queues of
-/// sockets.
-const REQUESTS: [u64; 7] = [
+/// The ioctl(2) requests of the server: clones, whether folders ignore case, and the queues and
+/// urgent bytes of sockets.
+const REQUESTS: [u64; 8] = [
     0x4004_9409, // FICLONE
     0x4020_940D, // FICLONERANGE
-    libc::FS_IOC_GETFLAGS as u64,
+    libc::FS_IOC_GETFLAGS,
     libc::FIONBIO,
     libc::FIONREAD,
     libc::TIOCOUTQ, // also SIOCOUTQ
     0x894B,         // SIOCOUTQNSD
+    0x8905,         // SIOCATMARK
 ];
 
 /// Calls that are allowed with any arguments.

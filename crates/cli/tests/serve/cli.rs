@@ -54,6 +54,7 @@ fn each_wrong_option_is_one_line_with_its_exit_code() {
         (&["--bind", "host.invalid"], 1, &["looking up", "host.invalid"]),
         (&["--bind", &taken], 1, &["listening on", &taken, "in use", "another port"]),
         (&["--bind", "192.0.2.1"], 1, &["192.0.2.1:5000", "does not have that address"]),
+        (&["--bind", "::ffff:127.0.0.1"], 1, &["::ffff:127.0.0.1", "without ::ffff:"]),
         (&["--bind", "unix:/nowhere/socket"], 1, &["unix:/nowhere/socket", "No such file"]),
         (&["--hide", "a[", "-p", "0"], 2, &["--hide", "a["]),
         (&["--hide", "", "-p", "0"], 2, &["--hide ''", "hides nothing"]),

@@ -267,6 +267,12 @@ fn what_the_new_user_cannot_do_is_said_at_the_start() {
     fs::set_permissions(&place.root, fs::Permissions::from_mode(0o755)).unwrap();
     let said = end(place.serve(&["--user", "nobody", "--allow-upload"]));
     assert!(said.contains("is not writable"), "{said}");
+    let file = place.root.join("single");
+    fs::write(&file, "x").unwrap();
+    let mut command = underpass();
+    command.args(["serve", "--port", "0", "--allow-upload"]).arg(file);
+    let said = end(Running::listening(command));
+    assert!(said.contains("single file") && !said.contains("not writable"), "{said}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use crate::rig::{Finished, Running, folder, has, noise_file, run, underpass, until};
 use serde_json::Value;
 use tempfile::TempDir;
+use underpass_engine::ktls;
 
 const LEN: usize = 20 << 20;
 
@@ -327,6 +328,12 @@ fn each_wrong_option_is_one_line_with_its_exit_code() {
         let all = [&["serve", "--port", "0"], *args].concat();
         let finished = run(all).failed(*code, words);
         assert_eq!(finished.stderr.lines().count(), 1, "{args:?}: {}", finished.stderr);
+    }
+    if ktls::probe().is_ok_and(|support| support.module.is_ok()) {
+        underpass_testkit::skip("the kernel encrypts");
+    } else {
+        let args = ["serve", "--port", "0", "--tls", "self", "--mechanism", "sendfile"];
+        run(args).failed(2, &["--mechanism sendfile", "TLS in the kernel"]);
     }
     let socket = format!("unix:{}", at("socket"));
     let args = ["serve", "--tls", "self", "--redirect-http", "0", "--bind", &socket];

@@ -60,9 +60,20 @@ impl CopyWorker<'_> {
             return Ok(());
         }
         let kind = Kind::of(&original.file, &original.stat).at(Action::Reading, from)?;
+        if kind == Kind::Regular {
+            self.wait_for_writers(original, &before)?;
+        }
+        let version = Version::from_stat(&original.stat);
+        await_writes(&original.file, &version).at(Action::Reading, from)
+    }
+
+    /// Waits for the end of changes that programs make which have the file open for writing.
+    fn wait_for_writers(&self, original: &mut Original<'_>, before: &Version) -> Result<()> {
+        let (folder, name) = (original.folder, &original.entry.name);
+        let from = || folder.source_path(name);
         let mut check = WriterCheck::brief();
-        while kind == Kind::Regular {
-            match check.check(&original.file, Some(before)).at(Action::Reading, from)? {
+        loop {
+            match check.check(&original.file, Some(*before)).at(Action::Reading, from)? {
                 Writers::Wait(_) if self.context.is_over() => {
                     let report = Box::new(Report::default());
                     return Err(self.failed(original, Error::Cancelled { report }));
@@ -70,18 +81,16 @@ impl CopyWorker<'_> {
                 Writers::Wait(pause) => thread::sleep(pause.min(POLL_INTERVAL)),
                 Writers::Busy => return Err(self.changed(original)),
                 Writers::Stable { version, .. } => {
-                    if version.differs_from(&before) {
+                    if version.differs_from(before) {
                         self.look_again(original)?;
                     }
                     if version.differs_from(&Version::from_stat(&original.stat)) {
                         return Err(self.changed(original));
                     }
-                    break;
+                    return Ok(());
                 }
             }
         }
-        let version = Version::from_stat(&original.stat);
-        await_writes(&original.file, &version).at(Action::Reading, from)
     }
 
     fn look_again(&self, original: &mut Original<'_>) -> Result<()> {
