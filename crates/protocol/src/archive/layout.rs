@@ -5,7 +5,6 @@
 //! its name and a link's target: some 80 MB for a million.
 
 use std::fmt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::error::LayoutError;
 use super::fingerprint::Fingerprint;
@@ -13,7 +12,7 @@ use super::format::ArchiveFormat;
 use super::header::{BLOCK, MemberFacts, MemberType};
 use super::row::{CompactVersion, KIND_SHIFT, MODE, MemberRow, RowKind};
 use super::zip;
-use crate::version::{FileTime, FileVersion};
+use crate::version::FileVersion;
 
 /// A member, as it is put into a [`Builder`].
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +34,6 @@ pub struct Member<'a> {
 pub struct Builder {
     layout: Layout,
     fingerprint: Fingerprint,
-    newest: FileTime,
     /// The member's path, kept to reuse its memory.
     path: Vec<u8>,
 }
@@ -63,10 +61,8 @@ impl Builder {
             len: 0,
             directory: Directory::default(),
             etag: 0,
-            modified: UNIX_EPOCH,
         };
-        let newest = FileTime { seconds: i64::MIN, nanoseconds: 0 };
-        Self { layout, fingerprint, newest, path: Vec::new() }
+        Self { layout, fingerprint, path: Vec::new() }
     }
 
     /// Adds the archived folder itself, which should be the first member. It has a header only
@@ -127,9 +123,6 @@ impl Builder {
         layout.rows.shrink_to_fit();
         layout.text.shrink_to_fit();
         layout.etag = self.fingerprint.value();
-        if !layout.rows.is_empty() {
-            layout.modified = time(self.newest);
-        }
         layout
     }
 
@@ -154,7 +147,6 @@ impl Builder {
             self.layout.directory.push(index, entry);
         }
         let (version, kind) = (&member.version, self.layout.rows[index].kind());
-        self.newest = self.newest.max(version.modified);
         let fingerprint = &mut self.fingerprint;
         fingerprint.bytes(&self.path);
         fingerprint.bytes(self.layout.target(index));
@@ -186,7 +178,6 @@ pub struct Layout {
     /// The directory of a zip.
     directory: Directory,
     etag: u128,
-    modified: SystemTime,
 }
 
 impl Layout {
@@ -239,12 +230,6 @@ impl Layout {
     #[must_use]
     pub fn etag(&self) -> String {
         format!("\"{:032x}\"", self.etag)
-    }
-
-    /// Returns when the newest member was last changed.
-    #[must_use]
-    pub fn modified(&self) -> SystemTime {
-        self.modified
     }
 
     /// Returns the version that a member had when the archive was laid out.
@@ -398,12 +383,3 @@ const TAR_FORMAT: u64 = 1;
 
 /// The number of the other format, by which the two archives of a folder differ.
 const ZIP_FORMAT: u64 = 1 << 32;
-
-/// Returns a time of the kernel; one that `SystemTime` cannot hold is 1970.
-fn time(FileTime { seconds, nanoseconds }: FileTime) -> SystemTime {
-    let whole = Duration::from_secs(seconds.unsigned_abs());
-    let second =
-        if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
-    let fraction = Duration::from_nanos(nanoseconds.into());
-    second.and_then(|second| second.checked_add(fraction)).unwrap_or(UNIX_EPOCH)
-}

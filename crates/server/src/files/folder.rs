@@ -290,7 +290,8 @@ fn send_archive(
     let facts = Representation {
         len: layout.len(),
         etag: &etag,
-        modified: is_named.then(|| layout.modified()),
+        // No date tells that an entry is gone, or was replaced by an older one.
+        modified: None,
         media_type: format.media_type(),
         coding: None,
         is_coded: false,

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::SystemTime;
 
 use super::rig::{Running, Site, folder, pattern, request, skip, wait_until};
 use super::uploads::{open_site, send};
@@ -50,6 +51,7 @@ pub(crate) fn check_whole(site: &Running, url: &str, programs: [(&str, &str); 2]
     }
     assert_eq!(reply.field("Accept-Ranges"), Some("bytes"));
     assert_eq!(reply.field("Cache-Control"), Some("no-cache"));
+    assert_eq!(reply.field("Last-Modified"), None, "it would stay when a file is removed");
     for (program, option) in programs {
         let into = folder();
         if !unpack(program, option, &reply.body, into.path()) {
@@ -103,6 +105,11 @@ pub(crate) fn check_resumption(site: &Running, url: &str) -> String {
     let rest = site.ask("GET", url, &fields);
     assert!(rest.status == 206 && rest.body == first.body[1_000_000..]);
     assert_eq!(site.ask("GET", url, &[&format!("If-None-Match: {tag}")]).status, 304);
+    // No date tells one version of a folder from another.
+    let date = httpdate::fmt_http_date(SystemTime::now());
+    let ranged = ["Range: bytes=9-", &format!("If-Range: {date}")];
+    assert_eq!(site.ask("GET", url, &ranged).status, 200);
+    assert_eq!(site.ask("GET", url, &[&format!("If-Modified-Since: {date}")]).status, 200);
     fs::write(site.path("folder/a.txt"), b"other").unwrap();
     // What was laid out a moment ago is kept for a second.
     wait_until("the change is seen", || {
