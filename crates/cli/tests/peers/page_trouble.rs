@@ -254,6 +254,36 @@ fn pages_of_proxies_are_not_shown_as_reasons() {
     proxies::stop(nginx);
 }
 
+#[test]
+fn a_proxy_may_replace_the_beginning_of_paths() {
+    let Some((site, browser)) = site(&["-A", "--trusted-proxy", "127.0.0.1"]) else { return };
+    if !crate::rig::has("nginx") {
+        return;
+    }
+    fs::create_dir(site.source("dl")).unwrap();
+    fs::create_dir(site.source("sub")).unwrap();
+    fs::write(site.source("sub/old.txt"), "old").unwrap();
+    let port = free_port();
+    let nginx =
+        proxies::nginx(&site, port, "client_max_body_size 0; rewrite ^/dl/(.*)$ /$1 break;");
+    browser.open(&format!("http://127.0.0.1:{port}/dl/sub/"));
+    act(&browser, "old.txt", ".rename");
+    browser.run("document.querySelector('dialog input').value = ''");
+    browser.enter("dialog input", "new.txt\u{e007}");
+    until("it was renamed", || names(&site.source("sub")) == ["new.txt"]);
+    fs::write(site.target("big.bin"), noise(LARGE)).unwrap();
+    browser.enter("#files", site.target("big.bin").to_str().unwrap());
+    wait_for_uploads(&browser, 1);
+    assert_same(&site.source("sub/big.bin"), &site.target("big.bin"));
+    browser.open(&format!("http://127.0.0.1:{port}/dl/"));
+    act(&browser, "sub", ".rename");
+    browser.run("document.querySelector('dialog input').value = ''");
+    browser.enter("dialog input", "b\u{e007}");
+    until("the folder was renamed", || names(&site.source("")) == ["b", "dl"]);
+    assert!(names(&site.source("dl")).is_empty());
+    proxies::stop(nginx);
+}
+
 /// The parts of rows that cover each other or are not within the window.
 const OVERLAPS: &str = r"
     const faults = [];

@@ -58,8 +58,13 @@
     if (answer) await showFrom(index);
   };
 
-  const moveTo = (row, url) =>
-    request('MOVE', place(row), { Destination: url.pathname, Overwrite: 'F' });
+  // Relative, because a proxy may replace the beginning of paths.
+  const moveTo = (row, url) => {
+    const [from, to] = [place(row), url].map((it) => it.pathname.split('/'));
+    for (; from.length > 1 && from[0] === to[0]; to.shift()) from.shift();
+    const path = './' + '../'.repeat(from.length - 1) + to.join('/');
+    return request('MOVE', place(row), { Destination: path, Overwrite: 'F' });
+  };
 
   // A path as text, unless it has bytes that are none.
   const readable = (path) => {

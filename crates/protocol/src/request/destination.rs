@@ -32,8 +32,8 @@ pub enum BadDestination {
     /// The field is missing or repeated.
     #[error("the request needs exactly one Destination header")]
     Missing,
-    /// The destination is neither a whole URL nor a path that begins with a slash.
-    #[error("the Destination is neither a URL nor a path that begins with a slash")]
+    /// The destination is neither a whole URL nor a path that begins with a slash, `./` or `../`.
+    #[error("the Destination is neither a URL nor a path that begins with a slash, ./ or ../")]
     Malformed,
     /// No file can have the path.
     #[error("the Destination is not a path that a file can have: {0}")]
@@ -63,7 +63,14 @@ impl Destination {
         if !is_here(request, value) {
             return Err(BadDestination::Elsewhere);
         }
-        let target = Target::parse(value, prefix).map_err(|error| match error {
+        let joined;
+        let path = if value.starts_with(b"./") || value.starts_with(b"../") {
+            joined = [folder(request.target), value].concat();
+            &joined
+        } else {
+            value
+        };
+        let target = Target::parse(path, prefix).map_err(|error| match error {
             TargetError::Outside => BadDestination::Elsewhere,
             TargetError::Malformed(TargetFault::Form) => BadDestination::Malformed,
             error => BadDestination::Path(error),
@@ -80,6 +87,14 @@ impl Destination {
         };
         Ok(Self { path: target.path.into_owned(), is_folder: target.is_folder, overwrite })
     }
+}
+
+/// Returns the path of a target up to its last slash. What is relative to it is understood behind
+/// a proxy that replaces the beginning of paths, too.
+fn folder(target: &[u8]) -> &[u8] {
+    let target = split_absolute(target).map_or(target, |(_, rest)| rest);
+    let path = target.split(|&byte| byte == b'?').next().unwrap_or_default();
+    path.iter().rposition(|&byte| byte == b'/').map_or(b"/", |slash| &path[..=slash])
 }
 
 /// Returns whether a whole URL names the server that the request is for; a path always does.

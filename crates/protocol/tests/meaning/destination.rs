@@ -54,6 +54,27 @@ fn another_port_is_another_server_if_the_own_one_is_known() {
 }
 
 #[test]
+fn a_relative_destination_is_beside_the_source() {
+    for (target, value, expected) in [
+        ("/files/a/b", "./c%20d", Ok("a/c d")),
+        ("/files/a/b", "../c/", Ok("c")),
+        ("/files/a/", "../c/", Ok("c")),
+        ("/files/a/?x=/y/z", "./c", Ok("a/c")),
+        ("http://example.org/files/a/b", "./c", Ok("a/c")),
+        ("http://example.org", "./files/c", Ok("c")),
+        ("/files/a", "../c", Err(502)),
+        ("/files/a", "../../c", Err(400)),
+        ("/files/a", "./b?c", Err(400)),
+        ("/files/a", "b", Err(400)),
+    ] {
+        let (line, field) = (format!("MOVE {target} HTTP/1.1"), format!("Destination: {value}"));
+        let read = with_request(&line, &[&field], |request| Destination::read(request, b"/files"));
+        let read = read.map(|to| String::from_utf8(to.path).unwrap());
+        assert_eq!(read.as_deref().map_err(|bad| bad.status()), expected, "{target} {value}");
+    }
+}
+
+#[test]
 fn overwrite_and_depth_have_the_defaults_of_the_standard() {
     let overwrite = |fields: &[&str]| {
         with_fields(&[&["Destination: /a"], fields].concat(), |request| {

@@ -72,7 +72,7 @@ fn begin(site: &Running) -> (Secure, String) {
     client.send(request("PUT", "/file", &fields));
     let interim = client.head().unwrap();
     assert_eq!(interim.status, 104);
-    let location = interim.field("Location").unwrap().to_owned();
+    let location = interim.upload_of("/file");
     (client, location)
 }
 

@@ -98,20 +98,21 @@ fn one_client_leaves_so_many_parts_and_no_more() {
     let server = open_site().start();
     let mut other = from_elsewhere(&server, 2);
     let theirs = other.ask("PUT", "/theirs", &["Upload-Complete: ?0"]);
-    let theirs = theirs.field("Location").unwrap();
+    let theirs = theirs.upload_of("/theirs");
     let mut client = server.connect();
     let locations: Vec<_> = (0..MANY)
         .map(|number| {
-            let created = client.ask("PUT", &format!("/file-{number}"), &["Upload-Complete: ?0"]);
+            let path = format!("/file-{number}");
+            let created = client.ask("PUT", &path, &["Upload-Complete: ?0"]);
             assert_eq!(created.status, 201, "{number}");
-            created.field("Location").unwrap().to_owned()
+            created.upload_of(&path)
         })
         .collect();
     assert_eq!(names(&server).len(), MAX + 1);
     // The newest are there, and that of somebody else.
     assert_eq!(client.try_ask("HEAD", &locations[0], &[]).unwrap().status, 404);
     assert_eq!(client.try_ask("HEAD", &locations[MANY - 1], &[]).unwrap().status, 204);
-    assert_eq!(other.try_ask("HEAD", theirs, &[]).unwrap().status, 204);
+    assert_eq!(other.try_ask("HEAD", &theirs, &[]).unwrap().status, 204);
     // They are counted by a server that was restarted, too.
     let (root, changes) = (server.path(""), open_site().settings.sites[0].changes);
     let again = open_site().with_site(|site| (site.root, site.changes) = (Some(root), changes));
@@ -120,7 +121,7 @@ fn one_client_leaves_so_many_parts_and_no_more() {
         again.ask("PUT", "/next", &["Upload-Complete: ?0"]);
         names(&server).len() <= MAX + 1
     });
-    assert_eq!(again.ask("HEAD", theirs, &[]).status, 204);
+    assert_eq!(again.ask("HEAD", &theirs, &[]).status, 204);
 }
 
 #[test]

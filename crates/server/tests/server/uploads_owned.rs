@@ -26,7 +26,7 @@ fn begin(server: &Running, fields: &[&str], sent: usize) -> (Client, String) {
     let interim = client.head().unwrap();
     assert_eq!(interim.status, 104);
     client.send(&pattern(TOTAL)[..sent]);
-    (client, interim.field("Location").unwrap().to_owned())
+    (client, interim.upload_of("/file"))
 }
 
 fn go_on(server: &Running, location: &str, at: usize, fields: &[&str]) -> Reply {
@@ -160,8 +160,8 @@ fn without_users_parts_belong_to_addresses() {
     assert_eq!(server.get("/file").text(), "minemine");
     // With the address of an upload it can be resumed from anywhere.
     let created = server.ask("PUT", "/large", &["Upload-Complete: ?0"]);
-    let location = created.field("Location").unwrap();
-    let offset = from_elsewhere(&server).try_ask("HEAD", location, &[]).unwrap();
+    let location = created.upload_of("/large");
+    let offset = from_elsewhere(&server).try_ask("HEAD", &location, &[]).unwrap();
     assert_eq!(offset.field("Upload-Offset"), Some("0"));
 }
 
@@ -216,7 +216,7 @@ fn an_upload_stays_that_of_its_site_when_that_gets_other_names() {
     };
     let server = named(&["c.test", "b.test"]);
     let created = server.ask("PUT", "http://c.test/file", &["Upload-Complete: ?0"]);
-    let location = format!("http://c.test{}", created.field("Location").unwrap());
+    let location = created.upload_of("http://c.test/file");
     let part = ["Content-Range: bytes 0-0/2"];
     assert_eq!(put(&server, "http://c.test/other", &part, b"a").status, 202);
     let kept = |server: &Running| server.ask("HEAD", "http://c.test/other?partial", &[]).status;

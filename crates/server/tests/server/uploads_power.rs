@@ -41,7 +41,7 @@ impl Way {
         } else {
             let fields = [&length, "Upload-Complete: ?1", "Upload-Draft-Interop-Version: 8"];
             client.send(request("PUT", "/file", &fields));
-            client.head().unwrap().field("Location").unwrap().to_owned()
+            client.head().unwrap().upload_of("/file")
         };
         client.send(&pattern(TOTAL)[..SENT]);
         leave(server, client);

@@ -59,9 +59,9 @@ fn the_time_left_for_an_upload_is_told() {
     let server = site.start();
     let created = server.ask("PUT", "/file", &["Upload-Complete: ?0"]);
     assert_eq!(created.field("Upload-Limit"), Some("min-size=0, max-age=3600"));
-    let location = created.field("Location").unwrap();
+    let location = created.upload_of("/file");
     wait_until("some of it has passed", || {
-        let asked = server.ask("HEAD", location, &[]);
+        let asked = server.ask("HEAD", &location, &[]);
         let left = asked.field("Upload-Limit").unwrap().split_once("max-age=").unwrap().1;
         let left: u64 = left.parse().unwrap();
         assert!(left <= 3600);

@@ -35,7 +35,7 @@ fn kept(server: &Running) -> Option<usize> {
 fn create(server: &Running, fields: &[&str]) -> String {
     let created = server.ask("PUT", "/file", &[&["Upload-Complete: ?0"], fields].concat());
     assert_eq!(created.status, 201, "{created:?}");
-    created.field("Location").unwrap().to_owned()
+    created.upload_of("/file")
 }
 
 /// Sends the next bytes of such an upload, perhaps the last.

@@ -287,6 +287,14 @@ impl Reply {
         value
     }
 
+    /// Returns where the upload that began at a path goes on: `Location` is relative to that.
+    #[track_caller]
+    pub fn upload_of(&self, path: &str) -> String {
+        let query = self.field("Location").expect("no Location");
+        assert!(query.starts_with("?upload="), "{query}");
+        format!("{path}{query}")
+    }
+
     /// Returns the body as text.
     pub fn text(&self) -> String {
         text(&self.body)

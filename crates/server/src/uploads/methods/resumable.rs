@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use underpass_engine::atomic_file::AtomicFile;
 
-use crate::changes::dav::describe::link;
 use crate::routing::response::Response;
 use crate::server::settings::Changes;
 use crate::uploads::active_upload::ActiveUpload;
@@ -43,8 +42,8 @@ pub(crate) fn create(upload: &mut ActiveUpload<'_>, is_complete: bool) -> Result
     let digest = upload.digests()?.into_iter().next();
     let token = upload.params.owner.token(random_bytes()?);
     let id = UploadId { token, length, keeps, replaces: replaces(upload, &target), digest };
-    let location = location(upload, &id);
-    // A refused request leaves the bytes of an earlier one in place.
+    let location = location(&id);
+    // A request that is refused leaves what an earlier one has sent.
     drop(forget_part(upload, &target)?);
     let part = PartialUpload::acquire(upload, &target, part_id(upload, &target, &id))?;
     upload.superseded_by(part.superseded());
@@ -225,7 +224,7 @@ fn finish_step(
         let is_new = upload.request.method == Method::Put;
         let mut response = Response::empty(if is_new { 201 } else { 204 });
         if is_new {
-            response.add_field("Location", &location(upload, id));
+            response.add_field("Location", &location(id));
         }
         add_state(&mut response, limits(upload, Duration::ZERO), offset, false);
         return Ok(response);
@@ -291,10 +290,10 @@ fn limits(upload: &ActiveUpload<'_>, waited: Duration) -> UploadLimits {
     refusal::limits(&Changes { expiry: changes.expiry.saturating_sub(waited), ..changes })
 }
 
-/// Returns the address of an upload.
-fn location(upload: &ActiveUpload<'_>, id: &UploadId) -> String {
-    let path = &*upload.params.path;
-    format!("{}?upload={id}", link(upload.site, path, path.is_empty()))
+/// Returns the address of an upload, relative to that of its file: a proxy may have replaced the
+/// path.
+fn location(id: &UploadId) -> String {
+    format!("?upload={id}")
 }
 
 /// Returns the id of an upload's part, which includes the client as its owner.
