@@ -15,6 +15,8 @@ pub struct Validators<'a> {
     pub etag: &'a str,
     /// The time at which the file was last changed, if that is known.
     pub modified: Option<SystemTime>,
+    /// The time since which it is there in this version, if that is known: its ctime.
+    pub changed: Option<SystemTime>,
 }
 
 /// The result of a request's preconditions.
@@ -166,9 +168,15 @@ fn is_unmodified_since(request: &Request, current: Validators) -> bool {
 
 /// Evaluates `If-Modified-Since` (13.1.3). An invalid date is ignored, and so are several, and all
 /// where it is not known when the file was changed.
+///
+/// A file that was replaced by an older one since the date is modified, too.
 fn is_modified_since(request: &Request, current: Validators) -> bool {
     let date = request.single("if-modified-since").and_then(parse_date);
-    date.zip(current.modified).is_none_or(|(date, modified)| seconds(modified) > date)
+    date.zip(current.modified).is_none_or(|(date, modified)| {
+        let modified = seconds(modified);
+        let since = modified.max(current.changed.map_or(modified, seconds));
+        date != modified && since > date
+    })
 }
 
 /// Removes the fraction, which dates of HTTP do not have; a time without an HTTP date is

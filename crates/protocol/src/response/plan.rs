@@ -25,6 +25,8 @@ pub struct Representation<'a> {
     pub etag: &'a str,
     /// The time at which the file was last changed, if that is known.
     pub modified: Option<SystemTime>,
+    /// See [`Validators::changed`].
+    pub changed: Option<SystemTime>,
     /// Its media type, that of the plain file if this is a compressed neighbour.
     pub media_type: &'a str,
     /// The coding by which it is compressed.
@@ -71,7 +73,7 @@ pub enum PlannedBody {
 /// Decides the response to a GET or HEAD for this file at this moment.
 #[must_use]
 pub fn plan(request: &Request, facts: &Representation, now: SystemTime) -> ResponsePlan {
-    let current = Validators { etag: facts.etag, modified: facts.modified };
+    let current = validators(facts);
     let plan = match conditional::evaluate(request, Some(current)) {
         PreconditionResult::Fails => failed(facts),
         PreconditionResult::NotModified => return not_modified(facts, now),
@@ -97,13 +99,17 @@ pub fn plan(request: &Request, facts: &Representation, now: SystemTime) -> Respo
 /// and wget also 200, for a sign that they have everything. An error they all report.
 #[must_use]
 pub fn plan_conflict(request: &Request, facts: &Representation, now: SystemTime) -> ResponsePlan {
-    let current = Validators { etag: facts.etag, modified: facts.modified };
+    let current = validators(facts);
     match conditional::evaluate(request, Some(current)) {
         PreconditionResult::Fails => failed(facts),
         PreconditionResult::NotModified => not_modified(facts, now),
         // 15.5.10: the user might be able to resolve it, so the answer says how.
         PreconditionResult::Holds => message(409, Vec::new(), facts, REPLACED),
     }
+}
+
+fn validators<'a>(facts: &Representation<'a>) -> Validators<'a> {
+    Validators { etag: facts.etag, modified: facts.modified, changed: facts.changed }
 }
 
 /// Returns the requested bytes.

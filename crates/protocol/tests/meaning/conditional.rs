@@ -10,7 +10,7 @@ const AFTER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
 
 /// The version that is there: tag `"a,b"`, changed in November 1994.
 fn current() -> Validators<'static> {
-    Validators { etag: "\"a,b\"", modified: Some(at(NOVEMBER)) }
+    Validators { etag: "\"a,b\"", modified: Some(at(NOVEMBER)), changed: None }
 }
 
 #[test]
@@ -57,6 +57,22 @@ fn preconditions_are_evaluated_in_the_order_of_the_standard() {
         let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
         let found = with_fields(&fields, |request| evaluate(request, Some(current())));
         assert_eq!(found, expected, "{fields:?}");
+    }
+}
+
+#[test]
+fn a_file_that_came_after_the_date_is_modified_however_old_it_is() {
+    let current = Validators { changed: Some(at(NOVEMBER + 100)), ..current() };
+    for (date, expected) in [
+        (BEFORE, PreconditionResult::Holds),
+        (SAME, PreconditionResult::NotModified), // what the server itself has said
+        (AFTER, PreconditionResult::Holds),
+        ("Sun, 06 Nov 1994 08:51:16 GMT", PreconditionResult::Holds),
+        ("Sun, 06 Nov 1994 08:51:17 GMT", PreconditionResult::NotModified),
+    ] {
+        let field = format!("If-Modified-Since: {date}");
+        let found = with_fields(&[&field], |request| evaluate(request, Some(current)));
+        assert_eq!(found, expected, "{date}");
     }
 }
 
@@ -132,7 +148,7 @@ fn a_weak_tag_of_ours_would_never_resume() {
 
 #[test]
 fn dates_say_nothing_of_what_was_changed_at_an_unknown_time() {
-    let unknown = Validators { etag: "\"a\"", modified: None };
+    let unknown = Validators { etag: "\"a\"", modified: None, changed: None };
     for (name, expected) in [
         ("If-Modified-Since", PreconditionResult::Holds),
         ("If-Unmodified-Since", PreconditionResult::Holds),

@@ -16,6 +16,7 @@ fn facts() -> Representation<'static> {
         len: 1000,
         etag: "\"v1\"",
         modified: Some(at(NOVEMBER)),
+        changed: None,
         media_type: "image/png",
         coding: None,
         is_coded: false,

@@ -346,14 +346,15 @@ async fn check_conditions(
     }
     let (condition, version) = match find_current(ctx, &target.path).await {
         Ok(ServedEntry::File(served)) => {
-            let now = Validators { etag: &served.etag, modified: Some(served.modified) };
+            let (etag, modified) = (&*served.etag, Some(served.modified));
+            let now = Validators { etag, modified, changed: None };
             (evaluate(request, Some(now)), Some(served.version))
         }
         Ok(ServedEntry::Folder(folder) | ServedEntry::Unsized(folder)) => {
             // Folders have no entity tags, but they exist.
-            let stat = fstat(&folder).map(|stat| modified(&Version::from_stat(&stat)));
-            let stat = stat.map(|modified| Validators { etag: "", modified: Some(modified) });
-            (evaluate(request, stat.ok()), None)
+            let modified = fstat(&folder).map(|stat| modified(&Version::from_stat(&stat))).ok();
+            let now = modified.map(|_| Validators { etag: "", modified, changed: None });
+            (evaluate(request, now), None)
         }
         Err(errno) if is_missing(errno) => (evaluate(request, None), None),
         Err(errno) => return Err(ctx.refused(errno)),

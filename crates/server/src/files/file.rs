@@ -169,6 +169,7 @@ impl<'s> FilePlan<'s> {
             coding,
             is_coded: false,
             varies: is_packed,
+            changed: Some(chosen.changed),
             file_name: name.filter(|_| is_download || is_renamed),
             is_download,
         };

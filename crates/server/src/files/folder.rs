@@ -292,6 +292,7 @@ fn send_archive(
         etag: &etag,
         // No date tells that an entry is gone, or was replaced by an older one.
         modified: None,
+        changed: None,
         media_type: format.media_type(),
         coding: None,
         is_coded: false,

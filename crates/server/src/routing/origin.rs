@@ -213,6 +213,7 @@ fn validators<'e>(ctx: &RequestContext<'_>, entry: &'e CacheEntry) -> Validators
     Validators {
         etag: entry.field("etag").unwrap_or_default(),
         modified: date.filter(|modified| *modified <= ctx.now),
+        changed: None,
     }
 }
 
@@ -228,11 +229,12 @@ fn plan_of<'e>(
     let Some(len) = len else {
         return (unknown_length(ctx, entry, media_type), media_type);
     };
-    let Validators { etag, modified } = validators(ctx, entry);
+    let Validators { etag, modified, changed } = validators(ctx, entry);
     let facts = Representation {
         len,
         etag,
         modified,
+        changed,
         media_type,
         coding: None,
         is_coded: entry.field("content-encoding").is_some(),
@@ -299,7 +301,7 @@ fn unknown_length(ctx: &RequestContext<'_>, entry: &CacheEntry, media_type: &str
     if ctx.request.minor_version > 0 && !is_head {
         push_field(&mut fields, "Transfer-Encoding", b"chunked");
     }
-    let Validators { etag, modified } = validators(ctx, entry);
+    let Validators { etag, modified, .. } = validators(ctx, entry);
     if !etag.is_empty() {
         push_field(&mut fields, "ETag", etag.as_bytes());
     }

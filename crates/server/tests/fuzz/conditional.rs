@@ -35,6 +35,7 @@ pub(crate) fn check(data: &[u8]) {
         len: len.into(),
         etag: "\"a-1\"",
         modified: Some(UNIX_EPOCH + Duration::from_secs(modified.into())),
+        changed: (choice & 32 != 0).then_some(UNIX_EPOCH),
         media_type: "text/plain; charset=utf-8",
         coding: (choice & 2 != 0).then_some(Coding::Zstd),
         is_coded: false,
@@ -46,7 +47,7 @@ pub(crate) fn check(data: &[u8]) {
     let plan = plan(&request, &facts, now);
     check_fields(&plan);
     check_body(&plan, &request, &facts);
-    let current = Validators { etag: facts.etag, modified: facts.modified };
+    let current = Validators { etag: facts.etag, modified: facts.modified, changed: facts.changed };
     if plan.status == 206 {
         assert_eq!(evaluate(&request, Some(current)), PreconditionResult::Holds);
         assert!(range_applies(&request, current, now));

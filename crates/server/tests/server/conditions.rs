@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::rig::{Reply, Running, Site, age};
+use super::rig::{Reply, Running, Site, age, wait_until};
 
 const PAST: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 
@@ -123,6 +123,20 @@ fn a_date_of_this_very_second_is_not_trusted() {
         }
     };
     assert_eq!(reply.status, 200);
+}
+
+#[test]
+fn a_file_that_an_older_one_replaced_is_modified() {
+    let site = site();
+    let (_, date) = validators(&site);
+    std::fs::write(site.path("older"), "older").unwrap();
+    age(&site.path("older"), 7200);
+    std::fs::rename(site.path("older"), site.path("file")).unwrap();
+    let ask = |date: &str| site.ask("GET", "/file", &[&format!("If-Modified-Since: {date}")]);
+    wait_until("it is opened", || ask(&date).text() == "older");
+    // As `curl -z` sends it, the date of the download.
+    assert_eq!(ask(&future()).status, 304);
+    assert_eq!(ask(&validators(&site).1).status, 304);
 }
 
 #[test]

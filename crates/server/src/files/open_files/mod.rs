@@ -46,6 +46,8 @@ pub(crate) struct ServedFile {
     pub(crate) version: Version,
     pub(crate) etag: String,
     pub(crate) modified: SystemTime,
+    /// The time of the last change of anything but the stored digest.
+    pub(crate) changed: SystemTime,
     pub(crate) media_type: Cow<'static, str>,
     /// The fields of the usual response, once there was one.
     pub(crate) fields: OnceCell<Arc<[u8]>>,
@@ -177,6 +179,7 @@ impl ServedFile {
             version,
             etag: etag_since(&version, changed),
             modified: modified(&version),
+            changed: whole_second(changed.tv_sec),
             media_type,
             fields: OnceCell::new(),
             digests: kept.map(stored::StoredDigest::into_digests).unwrap_or_default(),
@@ -384,7 +387,10 @@ pub(crate) fn is_missing(errno: Errno) -> bool {
 
 /// Returns the modification time of a version, as far as this system can represent it.
 pub(crate) fn modified(version: &Version) -> SystemTime {
-    let seconds = version.modified().tv_sec;
+    whole_second(version.modified().tv_sec)
+}
+
+fn whole_second(seconds: i64) -> SystemTime {
     let since = Duration::from_secs(seconds.unsigned_abs());
     let time = if seconds < 0 {
         SystemTime::UNIX_EPOCH.checked_sub(since)

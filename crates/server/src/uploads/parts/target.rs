@@ -151,8 +151,10 @@ impl UploadTarget {
 
 /// Checks the preconditions of the request for the present file (RFC 9110 13.2).
 pub(crate) fn check(request: &Request, present: Option<&ExistingFile>) -> Result<()> {
-    let current =
-        present.map(|present| Validators { etag: &present.etag, modified: Some(present.modified) });
+    let current = present.map(|present| {
+        let modified = Some(present.modified);
+        Validators { etag: &present.etag, modified, changed: None }
+    });
     match conditional::evaluate(request, current) {
         PreconditionResult::Holds => Ok(()),
         _ => Err(unexpected_version()),
