@@ -54,7 +54,7 @@ fn walk_folder(
         return Ok(kept);
     }
     let (changes, began) = (site.shared.layouts.changes(), Instant::now());
-    let reached = site.root.reached(&folder).ok().flatten();
+    let place = site.root.place_of(&folder).ok();
     let only = key.only.as_ref().map(ChosenNames::to_vec);
     let targets = LinkTargets { site, user: key.user.as_deref() };
     let options = WalkOptions {
@@ -64,7 +64,7 @@ fn walk_folder(
         only: only.as_deref(),
         shows_hidden: site.settings.shows_hidden,
         hides: &|inside, is_folder| {
-            site.root.hides_reached(inside, is_folder, &key.path, reached.as_deref())
+            site.root.hides_reached(inside, is_folder, &key.path, place.as_ref())
         },
         shows_link: &|inside, link| targets.may_tell(inside, link),
         max_members: site.shared.settings.max_archive_entries,

@@ -170,8 +170,9 @@ impl Change {
         let stat = fstat(&from)?;
         self.check(&stat)?;
         let mut dest = open_dest(site, to, &stat)?;
+        let place = site.root.place_of(&from).ok();
         let hides = |path: &[u8], is_folder| {
-            site.root.hides_reached(path, is_folder, &self.path, reached.as_deref())
+            site.root.hides_reached(path, is_folder, &self.path, place.as_ref())
         };
         let fits = |to: BorrowedFd<'_>, len: u64| fits(site, to, len);
         let mut copying = TreeCopy::new(&hides, &fits, false);

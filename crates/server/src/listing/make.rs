@@ -329,10 +329,10 @@ fn with_listing<T>(
     let of_store;
     let targets = LinkTargets { site, user };
     let is_store = matches!(folder.source, FolderSource::Store(_));
-    let (entries, reached) = match &folder.source {
+    let (entries, place) = match &folder.source {
         FolderSource::Disk(opened) => (
             Entries::Folder { folder: opened.as_fd(), root: &targets },
-            site.root.reached(opened).ok().flatten(),
+            site.root.place_of(opened).ok(),
         ),
         FolderSource::Store(listing) => {
             of_store = StoreEntries(listing, folder.request.readme.as_deref());
@@ -350,7 +350,7 @@ fn with_listing<T>(
             (*is_partial && !access.may_know(user, inside, is_folder))
                 || match is_store {
                     true => is_reserved(inside) || site.root.hides_of_origin(inside, is_folder),
-                    false => site.root.hides_reached(inside, is_folder, path, reached.as_deref()),
+                    false => site.root.hides_reached(inside, is_folder, path, place.as_ref()),
                 }
         },
         shows_times: &|inside| !is_partial || access.can(user, inside, Right::Read),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use super::rig::{Running, Site, request};
+use super::rig::{Running, Site, folder, request};
 use underpass_server::Changes;
 
 const BOB: &str = "Authorization: Basic Ym9iOnNlY3JldDI="; // bob:secret2
@@ -244,4 +244,31 @@ fn where_it_may_be_changed_a_link_is_a_way() {
     assert_eq!(site.ask("DELETE", "/in/to_own/moved", &[BOB]).status, 204);
     assert_eq!(site.ask("DELETE", "/in/to_secret", &[BOB]).status, 204, "the link itself");
     assert!(site.path("private/s").exists());
+}
+
+#[test]
+fn files_of_the_server_itself_are_not_found_behind_links_out_of_the_root() {
+    let outside = folder();
+    let at = |name: &str| outside.path().join(name);
+    fs::create_dir(at("state")).unwrap();
+    for name in ["key", "keys", "state/key"] {
+        fs::write(at(name), "secret").unwrap();
+    }
+    let site = Site::new();
+    symlink(outside.path(), site.path("out")).unwrap();
+    symlink(at("key"), site.path("link")).unwrap();
+    let own = [at("key"), at("state"), site.path("log")];
+    let site = site.with_site(|site| {
+        site.allows_symlinks_outside = true;
+        own.iter().for_each(|path| site.hide_file(path));
+    });
+    let site = site.start();
+    for path in ["/link", "/out/key", "/out/state/", "/out/state/key"] {
+        assert_eq!(site.get(path).status, 404, "{path}");
+    }
+    assert_eq!(site.get("/out/keys").text(), "secret");
+    assert_eq!(site.get("/?simple").text(), "out/\n");
+    assert_eq!(site.get("/out/?simple").text(), "keys\n");
+    let archive = site.get("/out/?archive=tar").text();
+    assert!(archive.contains("out/keys") && !archive.contains("state"), "{archive}");
 }

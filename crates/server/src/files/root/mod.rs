@@ -39,12 +39,33 @@ pub(crate) struct Root {
     /// Whether links may lead out of the root.
     is_open: bool,
     /// Whether the folder is on a local file system.
+    /// The paths on the disk of the server's own files and folders out of the root.
+    own: Vec<Vec<u8>>,
     is_local: bool,
     /// The media types of the files.
     types: MediaTypes,
 }
 
 /// Whether opening may wait for a disk.
+/// Where an open file or folder is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Below the root, at this path.
+    Inside(Vec<u8>),
+    /// Out of the root, at this path on the disk.
+    Outside(Vec<u8>),
+}
+
+impl Place {
+    /// Returns the path below the root.
+    pub(crate) fn inside(self) -> Option<Vec<u8>> {
+        match self {
+            Self::Inside(path) => Some(path),
+            Self::Outside(_) => None,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DiskWait {
     /// Only entries on the local file system of the root that the kernel has in memory are opened;
@@ -104,7 +125,9 @@ impl Root {
         };
         let (place, only) = (place(&folder, path), only.map(|name| name.as_bytes().to_vec()));
         let is_local = is_local(&folder);
-        Ok(Self { folder, place, only, hidden, is_open, is_local, types })
+        let own = settings.own_files.iter().map(|path| path.as_os_str().as_bytes().to_vec());
+        let own = own.collect();
+        Ok(Self { folder, place, only, hidden, is_open, own, is_local, types })
     }
 
     /// Returns the media type of a file of this name.
@@ -174,7 +197,10 @@ impl Root {
                 Err(Errno::XDEV) if disk_wait == DiskWait::Never => return Err(Errno::AGAIN),
                 Err(Errno::LOOP) if !links.is_empty() => links = ResolveFlags::empty(),
                 Ok(file) if links.is_empty() && self.only.is_none() => {
-                    let reached = self.reached(&file)?;
+                    let reached = match self.place_of(&file)? {
+                        Place::Outside(path) if self.is_own(&path) => return Err(Errno::NOENT),
+                        reached => reached.inside(),
+                    };
                     self.refuse_hidden(&file, requested, disk_wait)?;
                     self.refuse_hidden(&file, reached.as_deref().unwrap_or_default(), disk_wait)?;
                     return Ok((file, reached));
@@ -195,15 +221,31 @@ impl Root {
     /// The errors of readlink(2), if there is no procfs.
     pub(crate) fn reached(&self, file: impl AsFd) -> Result<Option<Vec<u8>>, Errno> {
         let (root, path) = (path_of(&self.folder)?, path_of(&file)?);
+        self.place_of(file).map(Place::inside)
+    }
+
+    /// Returns where an open file or folder is.
+    ///
+    /// # Errors
+    ///
+    /// The errors of readlink(2), if there is no procfs.
+    pub(crate) fn place_of(&self, file: impl AsFd) -> Result<Place, Errno> {
         let inside = path.strip_prefix(root.strip_suffix(b"/").unwrap_or(&root));
         Ok(match inside {
-            Some([]) => Some(Vec::new()),
-            Some([b'/', inside @ ..]) => Some(inside.to_vec()),
-            _ => None,
+            Some([]) => Place::Inside(Vec::new()),
+            Some([b'/', inside @ ..]) => Place::Inside(inside.to_vec()),
+            _ => Place::Outside(path),
         })
     }
 
     /// Returns the path on the disk of a path below the root, without a slash at its start.
+    /// Returns whether a path on the disk is that of a file or folder of the server itself, or in
+    /// such a folder.
+    pub(crate) fn is_own(&self, path: &[u8]) -> bool {
+        let rest = |own: &Vec<u8>| path.strip_prefix(&**own);
+        self.own.iter().filter_map(rest).any(|rest| matches!(rest, [] | [b'/', ..]))
+    }
+
     pub(crate) fn disk_path(&self, path: &[u8]) -> Vec<u8> {
         match (&*self.place, path) {
             (place, []) => place.to_vec(),
@@ -273,22 +315,27 @@ impl Root {
     }
 
     /// Returns whether a path in a folder is hidden, by itself or by its resolved path: the folder
-    /// was requested as `folder`, and is at `reached`.
+    /// was requested as `folder`, and is at `place`.
     pub(crate) fn hides_reached(
         &self,
         path: &[u8],
         is_folder_itself: bool,
         folder: &[u8],
-        reached: Option<&[u8]>,
+        place: Option<&Place>,
     ) -> bool {
         if self.hides_entry(path, is_folder_itself) {
             return true;
         }
-        let Some(reached) = reached.filter(|reached| *reached != folder) else { return false };
         let inside = path.get(folder.len()..).unwrap_or_default();
         let inside = inside.strip_prefix(b"/").unwrap_or(inside);
-        let slash: &[u8] = if reached.is_empty() { b"" } else { b"/" };
-        self.hides_entry(&[reached, slash, inside].concat(), is_folder_itself)
+        match place {
+            Some(Place::Inside(reached)) if *reached != folder => {
+                let slash: &[u8] = if reached.is_empty() { b"" } else { b"/" };
+                self.hides_entry(&[reached, slash, inside].concat(), is_folder_itself)
+            }
+            Some(Place::Outside(reached)) => self.is_own(&[reached, &b"/"[..], inside].concat()),
+            _ => false,
+        }
     }
 
     /// Returns the attributes of the target of a path, without opening it.

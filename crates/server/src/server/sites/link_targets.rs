@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use underpass_listing::{Attributes, Resolve};
 
 use crate::auth::Right;
+use crate::files::root::Place;
 use crate::server::sites::site::Site;
 
 /// Follows links as far as requests of a client do.
@@ -55,14 +56,18 @@ impl LinkTargets<'_> {
     fn seen(&self, target: &OwnedFd) -> Result<(Attributes, bool), Errno> {
         let root = &self.site.root;
         let attributes = Attributes::from(&fstat(target)?);
-        let reached = root.reached(target)?;
-        if let Some(reached) = &reached {
-            let may_read = self.site.settings.access.can(self.user, reached, Right::Read);
-            if !may_read || root.hides_entry(reached, attributes.is_folder()) {
-                return Err(Errno::NOENT);
+        let place = root.place_of(target)?;
+        let is_shown = match &place {
+            Place::Inside(reached) => {
+                self.site.settings.access.can(self.user, reached, Right::Read)
+                    && !root.hides_entry(reached, attributes.is_folder())
             }
+            Place::Outside(path) => !root.is_own(path),
+        };
+        match is_shown {
+            true => Ok((attributes, matches!(place, Place::Inside(_)))),
+            false => Err(Errno::NOENT),
         }
-        Ok((attributes, reached.is_some()))
     }
 }
 

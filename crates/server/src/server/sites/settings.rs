@@ -42,6 +42,8 @@ pub struct SiteSettings {
     /// Patterns of names that are not served; a pattern with a slash is matched with the whole
     /// path.
     pub hide: Vec<String>,
+    /// Files and folders of the server itself out of the root, see [`hide_file`](Self::hide_file).
+    pub own_files: Vec<PathBuf>,
     /// Whether names that begin with a dot are served.
     pub shows_hidden: bool,
     /// Whether symbolic links may lead out of the root.
@@ -89,11 +91,15 @@ impl SiteSettings {
 
     /// Hides a file or a folder of the server itself if it lies below the root, such as its key,
     /// its log or a cache, as a pattern of [`hide`](Self::hide) does. It need not exist yet. It is
-    /// hidden at this absolute path only, which may not lead through links.
+    /// hidden at this absolute path only, which may not lead through links. Where links may lead out
+    /// of the root, it is not found through them either.
     pub fn hide_file(&mut self, path: &Path) {
         // With a cache, no file of the folder itself is served.
         let Some(root) = self.root.as_deref().filter(|_| self.cache.is_none()) else { return };
-        let Ok(inside) = path.strip_prefix(root) else { return };
+        let Ok(inside) = path.strip_prefix(root) else {
+            self.own_files.extend(self.allows_symlinks_outside.then(|| path.to_owned()));
+            return;
+        };
         let pattern = pattern_of(inside);
         if !inside.as_os_str().is_empty() && !self.hide.contains(&pattern) {
             self.hide.push(pattern);
@@ -119,6 +125,7 @@ impl SiteSettings {
             access: Access::default(),
             allowed_hosts: Vec::new(),
             hide: Vec::new(),
+            own_files: Vec::new(),
             shows_hidden: false,
             allows_symlinks_outside: false,
             cache_control: None,
