@@ -400,6 +400,31 @@ redirect = ['/* http://a.test/* 307']
     let only = Sites::with("", &["--redirect", "/x /y 308", "."], |_| ());
     let reply = only.get("localhost", "/x");
     assert_eq!((reply.status, reply.field("location")), (308, Some("/y")));
+    let args =
+        ["--redirect", "/x /y 308", "--redirect", "/z http://h/", "--path-prefix", "/p", "."];
+    let below = Sites::with("", &args, |_| ());
+    for (path, location) in [("/p/x", "/p/y"), ("/p/z", "http://h/")] {
+        assert_eq!(below.get("localhost", path).field("location"), Some(location));
+    }
+}
+
+#[test]
+fn the_last_of_several_headers_that_match_counts() {
+    let header = |line| ["--header", line];
+    let args = [
+        &header("X-One: all")[..],
+        &header("*.txt X-One: text"),
+        &header("*.txt X-Two: text"),
+        &header("X-Two: all"),
+        &header("Cache-Control: no-store"),
+        &["--cache-control", "max-age=60", "."],
+    ];
+    let site = Sites::with("", &args.concat(), |folder| {
+        fs::write(folder.join("a.txt"), "a").unwrap();
+    });
+    let reply = site.get("localhost", "/a.txt");
+    assert_eq!((reply.field("x-one"), reply.field("x-two")), (Some("text"), Some("all")));
+    assert_eq!(reply.field("cache-control"), Some("no-store"));
 }
 
 /// A certificate for a name, and its key, made by openssl.

@@ -138,7 +138,7 @@ impl Exchange {
         head.reserve(HEAD_CAPACITY);
         let connection =
             if keeps_alive { ConnectionField::KeepAlive } else { ConnectionField::Close };
-        let custom = &site.site.custom_fields;
+        let custom = response.custom.as_deref().unwrap_or(&site.site.custom_fields);
         worker.with_date(response.date.unwrap_or(now), |date| {
             let fields = response.rendered.as_deref().unwrap_or(&response.fields);
             let status = response.status;

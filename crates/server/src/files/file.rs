@@ -39,7 +39,11 @@ pub(crate) fn respond_at_once(
         Some(fields) => again(ctx, &served, fields),
         None => FilePlan::new(ctx, target, path, &served).response(ctx),
     };
-    if is_usual && response.status == 200 && response.rendered.is_none() {
+    if is_usual
+        && response.status == 200
+        && response.rendered.is_none()
+        && response.custom.is_none()
+    {
         // Only one thread has this file.
         let _ = served.fields.set(response.fields.as_slice().into());
     }
@@ -165,11 +169,11 @@ impl<'s> FilePlan<'s> {
             len: chosen.len(),
             etag: &chosen.etag,
             modified: Some(chosen.modified),
+            changed: Some(chosen.changed),
             media_type,
             coding,
             is_coded: false,
             varies: is_packed,
-            changed: Some(chosen.changed),
             file_name: name.filter(|_| is_download || is_renamed),
             is_download,
         };
@@ -204,7 +208,8 @@ impl<'s> FilePlan<'s> {
 /// Adds the fields that the operator set for the file at this path.
 fn add_path_fields(ctx: &RequestContext<'_>, response: &mut Response, path: &[u8]) {
     if matches!(response.status, 200 | 206 | 304) {
-        ctx.site().path_fields.push(path, &mut response.fields);
+        let common = &ctx.site().custom_fields;
+        response.custom = ctx.site().path_fields.push(path, common, &mut response.fields);
     }
 }
 

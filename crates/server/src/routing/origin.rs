@@ -273,8 +273,10 @@ fn response(
     let is_relayed = body.as_ref().is_some_and(CachedBody::is_relayed);
     let cache = if is_relayed { entry.cache.relayed() } else { entry.cache };
     push_fields(ctx, (entry, &cache), &mut plan);
+    let mut custom = None;
     if matches!(plan.status, 200 | 206 | 304) {
-        ctx.site().path_fields.push(path, &mut plan.fields);
+        let site = ctx.site();
+        custom = site.path_fields.push(path, &site.custom_fields, &mut plan.fields);
         if ctx.site().sandboxes && is_active(media_type) {
             push_field(&mut plan.fields, "Content-Security-Policy", b"sandbox");
         }
@@ -287,6 +289,7 @@ fn response(
     };
     let mut response = Response::new(plan.status, plan.fields, body, len);
     response.date = Some(entry.freshness.date());
+    response.custom = custom;
     let waited = Duration::ZERO;
     response.cache = Some(CacheFacts { label: cache.label(), origin_bytes, waited });
     response
@@ -371,7 +374,7 @@ fn relay_response(
     if ctx.site().sandboxes && media_type.is_some_and(|(_, it)| is_active(it)) {
         push_field(&mut fields, "Content-Security-Policy", b"sandbox");
     }
-    ctx.site().path_fields.push(path, &mut fields);
+    let custom = ctx.site().path_fields.push(path, &ctx.site().custom_fields, &mut fields);
     // A 205 has no content either, but without a length it would last until the connection ends.
     let text: &[u8] = if received.status == 205 { b"" } else { text };
     let has_body = received.status != 204;
@@ -383,6 +386,7 @@ fn relay_response(
     let body = if is_sent { Body::Memory(text.to_vec().into()) } else { Body::Nothing };
     let mut response = Response::new(received.status, fields, body, Some(text.len() as u64));
     response.date = Some(received.freshness.date());
+    response.custom = custom;
     add_cache_fields(response, cache)
 }
 

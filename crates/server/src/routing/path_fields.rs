@@ -52,17 +52,32 @@ impl PathFields {
     }
 
     /// Appends the lines of all other fields of the file at a path: of several with one name, the
-    /// last one.
-    pub(crate) fn push(&self, path: &[u8], out: &mut Vec<u8>) {
+    /// last one. Returns `common`, the lines of every response, without those that these replace;
+    /// `None` if there are none.
+    pub(crate) fn push(&self, path: &[u8], common: &[u8], out: &mut Vec<u8>) -> Option<Vec<u8>> {
+        let mut others = None;
         let matching: Vec<_> =
             self.0.iter().filter(|field| !field.is_media_type() && field.matches(path)).collect();
         for (index, field) in matching.iter().enumerate() {
             let is_named = |later: &&PathField| later.name.eq_ignore_ascii_case(&field.name);
             if !matching[index + 1..].iter().any(is_named) {
                 push_field(out, &field.name, field.value.as_bytes());
+                others = without(others.as_deref().unwrap_or(common), &field.name).or(others);
             }
         }
+        others
     }
+}
+
+/// Returns the lines without those of this name; `None` if there are none of it.
+fn without(lines: &[u8], name: &str) -> Option<Vec<u8>> {
+    let is_named = |line: &[u8]| {
+        let known = line.split(|&byte| byte == b':').next();
+        known.is_some_and(|known| known.eq_ignore_ascii_case(name.as_bytes()))
+    };
+    let mut lines = lines.split_inclusive(|&byte| byte == b'\n');
+    let others: Vec<_> = lines.clone().filter(|line| !is_named(line)).flatten().copied().collect();
+    lines.any(is_named).then_some(others)
 }
 
 impl PathField {

@@ -38,6 +38,8 @@ pub(crate) struct Response {
     pub(crate) fields: Vec<u8>,
     /// Fields before `fields`, as they were written for an earlier response.
     pub(crate) rendered: Option<Arc<[u8]>>,
+    /// The lines that are sent in place of those of every response of the site.
+    pub(crate) custom: Option<Vec<u8>>,
     pub(crate) body: Body,
     /// The length of the body in bytes; `None` if it is known only at the end.
     pub(crate) len: Option<u64>,
@@ -213,6 +215,7 @@ impl Response {
             status,
             fields,
             rendered: None,
+            custom: None,
             body,
             len,
             closes: false,

@@ -57,6 +57,26 @@ fn a_pattern_chooses_the_files_that_get_a_field() {
 }
 
 #[test]
+fn a_field_of_some_files_replaces_that_of_every_response() {
+    let site = site(&[("*.js", "x-kind", "script"), ("*", "X-Content-Type-Options", "none")]);
+    let common = ["X-Kind", "X-Kind", "X-Other"].map(|name| (name.to_owned(), "all".to_owned()));
+    let site = site.with_site(|site| site.headers = common.to_vec()).start();
+    for _ in 0..2 {
+        let script = site.get("/x.js");
+        assert_eq!(
+            (script.field("X-Kind"), script.field("X-Other")),
+            (Some("script"), Some("all"))
+        );
+        assert_eq!(script.field("X-Content-Type-Options"), Some("none"));
+        let kinds = |path: &str| {
+            let fields = site.get(path).fields;
+            fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("X-Kind")).count()
+        };
+        assert_eq!((kinds("/index.html"), kinds("/none.js")), (2, 2));
+    }
+}
+
+#[test]
 fn a_chosen_media_type_counts_everywhere() {
     let site = site(&[("*.thing", "content-type", "text/html")]);
     let rules = ["me:secret@/:rw", "@/"];

@@ -60,10 +60,16 @@ fn site_settings(args: &ServeArgs) -> SiteSettings {
     let (mut headers, mut path_headers) = (Vec::new(), Vec::new());
     for Header { pattern, name, value } in pages.header.iter().cloned() {
         match pattern {
-            None => headers.push((name, value)),
+            None => {
+                // It matches every file, and the last one that matches counts.
+                path_headers.retain(|it: &PathHeader| !it.name.eq_ignore_ascii_case(&name));
+                headers.push((name, value));
+            }
             Some(pattern) => path_headers.push(PathHeader { pattern, name, value }),
         }
     }
+    let has_cache_control =
+        headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("Cache-Control"));
     SiteSettings {
         redirects: pages.redirect.clone(),
         integrity: *integrity,
@@ -71,7 +77,7 @@ fn site_settings(args: &ServeArgs) -> SiteSettings {
         hide: access.hide.clone(),
         shows_hidden: access.show_hidden,
         allows_symlinks_outside: access.allow_symlink,
-        cache_control: pages.cache_control.clone(),
+        cache_control: pages.cache_control.clone().filter(|_| !has_cache_control),
         headers,
         path_headers,
         cors: pages.enable_cors,
