@@ -105,9 +105,15 @@ fn refuse_host(ctx: &RequestContext<'_>) -> Option<Response> {
     if ctx.selection.site.allows_host(hosts, authority) {
         return None;
     }
-    let name = hosts.unknown_name(authority, || peer.is_to_loopback())?;
+    let mut name = hosts.unknown_name(authority, || peer.is_to_loopback())?;
+    if name.chars().count() > MAX_NAME {
+        name = name.chars().take(MAX_NAME).chain(['\u{2026}']).collect();
+    }
     let detail = format!(
         "{name:?} is not a name of this server; to accept it, start the server with --allow-host {name}"
     );
     Some(ctx.error(421, &detail))
 }
+
+/// The maximum number of characters that a message repeats of a host name.
+const MAX_NAME: usize = 100;

@@ -37,6 +37,8 @@ fn an_unknown_host_is_refused_on_loopback() {
         assert_eq!(reply.status, 421, "{verb} {path}");
         assert!(reply.text().contains("--allow-host rebound.example"), "{}", reply.text());
     }
+    let long = ask(&site, "GET", "/a", &"a".repeat(20_000), "");
+    assert!(long.status == 421 && long.body.len() < 1024, "{}", long.body.len());
     let absolute = ask(&site, "GET", "http://rebound.example/a", "localhost", "");
     assert_eq!(absolute.status, 421);
     assert!(site.path("a").exists() && !site.path("new").exists());
