@@ -104,7 +104,7 @@ pub(crate) async fn respond(ctx: &mut RequestContext<'_>) -> Response {
 /// 15.5.20). Only the health check answers under every name.
 fn misdirected(ctx: &RequestContext<'_>) -> Option<Response> {
     let detail = match ctx.selection.misdirected? {
-        Misdirected::Unknown if endpoints::is_health(ctx.settings(), &ctx.request) => return None,
+        _ if endpoints::is_health(ctx.settings(), &ctx.request) => return None,
         Misdirected::Unknown => "no site has this host name",
         Misdirected::OtherSite => "this connection belongs to another site: use a new one",
     };
