@@ -151,6 +151,11 @@ fn files_that_are_made_when_they_are_read_are_served_with_their_text() {
     assert!(reply.text().contains("\nPid:"), "{}", reply.text());
     assert_eq!(site.ask("HEAD", "/status", &[]).status, 200);
     assert_eq!(site.get("/status?download").status, 200);
+    // What this process was started with may have passwords.
+    let thread = format!("/task/{}/environ", std::process::id());
+    for path in ["/environ", "/cmdline", &thread] {
+        assert_eq!(site.get(path).status, 404, "{path}");
+    }
 
     // sysfs says that each has a page of contents.
     let mut site = Site::new();

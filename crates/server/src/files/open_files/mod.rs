@@ -18,13 +18,13 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use rustix::fs::{FileType, Stat, Timespec, fstat};
+use rustix::fs::{FileType, Stat, Timespec, fstat, stat};
 use rustix::io::Errno;
 use underpass_engine::wait::lock;
 use underpass_engine::{Integrity, Version, is_resident, since_1970};
 
 use crate::digest::stored;
-use crate::files::root::{DiskWait, Root, is_local, is_of_kind};
+use crate::files::root::{DiskWait, Root, is_local, is_of_kind, path_of};
 use crate::files::version::etag_since;
 use crate::files::writer_checks::{AGAIN_LATER, CheckedVersion, StableVersions, WriterChecks};
 use crate::server::limits::disk_queue::ClientNet;
@@ -313,6 +313,9 @@ pub(crate) fn open(
     }
     // The cursor, at which such a file is read, has not moved yet.
     if may_be_made_when_read(&stat) && is_made_when_read(&file) {
+        if may_have_passwords(&file) {
+            return Err(Errno::NOENT);
+        }
         return Ok(FoundEntry::Unsized(file, reached));
     }
     let checked = checks.check(stable_versions, path, &file, &stat, disk_wait)?;
@@ -328,6 +331,21 @@ pub(crate) fn open(
         }
     }
     Ok(FoundEntry::File(Box::new(served)))
+}
+
+/// Returns whether a file of procfs is the environment or the command line of this process, which
+/// may have passwords.
+fn may_have_passwords(file: &OwnedFd) -> bool {
+    let path = path_of(file).unwrap_or_default();
+    if ![&b"/environ"[..], b"/cmdline"].iter().any(|name| path.ends_with(name)) {
+        return false;
+    }
+    let id = path.strip_prefix(b"/proc/").and_then(|rest| rest.split(|&byte| byte == b'/').next());
+    // Each of its threads has a folder of its own, too. `/proc/cmdline` is the kernel's.
+    let is_thread = |id: &[u8]| {
+        id.iter().all(u8::is_ascii_digit) && stat([b"/proc/self/task/", id].concat()).is_ok()
+    };
+    id.is_some_and(is_thread)
 }
 
 /// Returns whether a file is in this version.

@@ -22,7 +22,8 @@ pub(crate) use self::follow::FollowedPath;
 pub(crate) use self::hidden_names::is_incomplete;
 use self::hidden_names::{HiddenNames, ignores_case};
 pub(crate) use self::local::{is_local, is_of_kind};
-use self::open::{ATTEMPTS, open_folder_by, open_path, path_of, place, split};
+pub(crate) use self::open::path_of;
+use self::open::{ATTEMPTS, open_folder_by, open_path, place, split};
 use crate::server::settings::{ServeError, SiteSettings};
 use underpass_engine::{FileId, Version, atomic_file, is_folder};
 use underpass_protocol::response::media_types::MediaTypes;
@@ -38,15 +39,14 @@ pub(crate) struct Root {
     hidden: HiddenNames,
     /// Whether links may lead out of the root.
     is_open: bool,
-    /// Whether the folder is on a local file system.
     /// The paths on the disk of the server's own files and folders out of the root.
     own: Vec<Vec<u8>>,
+    /// Whether the folder is on a local file system.
     is_local: bool,
     /// The media types of the files.
     types: MediaTypes,
 }
 
-/// Whether opening may wait for a disk.
 /// Where an open file or folder is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
@@ -66,6 +66,7 @@ impl Place {
     }
 }
 
+/// Whether opening may wait for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DiskWait {
     /// Only entries on the local file system of the root that the kernel has in memory are opened;
@@ -220,7 +221,6 @@ impl Root {
     ///
     /// The errors of readlink(2), if there is no procfs.
     pub(crate) fn reached(&self, file: impl AsFd) -> Result<Option<Vec<u8>>, Errno> {
-        let (root, path) = (path_of(&self.folder)?, path_of(&file)?);
         self.place_of(file).map(Place::inside)
     }
 
@@ -230,6 +230,7 @@ impl Root {
     ///
     /// The errors of readlink(2), if there is no procfs.
     pub(crate) fn place_of(&self, file: impl AsFd) -> Result<Place, Errno> {
+        let (root, path) = (path_of(&self.folder)?, path_of(&file)?);
         let inside = path.strip_prefix(root.strip_suffix(b"/").unwrap_or(&root));
         Ok(match inside {
             Some([]) => Place::Inside(Vec::new()),
@@ -238,7 +239,6 @@ impl Root {
         })
     }
 
-    /// Returns the path on the disk of a path below the root, without a slash at its start.
     /// Returns whether a path on the disk is that of a file or folder of the server itself, or in
     /// such a folder.
     pub(crate) fn is_own(&self, path: &[u8]) -> bool {
@@ -246,6 +246,7 @@ impl Root {
         self.own.iter().filter_map(rest).any(|rest| matches!(rest, [] | [b'/', ..]))
     }
 
+    /// Returns the path on the disk of a path below the root, without a slash at its start.
     pub(crate) fn disk_path(&self, path: &[u8]) -> Vec<u8> {
         match (&*self.place, path) {
             (place, []) => place.to_vec(),

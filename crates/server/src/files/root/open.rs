@@ -8,7 +8,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2, readlinkat};
 use rustix::io::Errno;
 
 /// Returns the path of an open file or folder from the root of the file system.
-pub(super) fn path_of(file: impl AsFd) -> Result<Vec<u8>, Errno> {
+pub(crate) fn path_of(file: impl AsFd) -> Result<Vec<u8>, Errno> {
     let link = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
     readlinkat(CWD, link, Vec::new()).map(std::ffi::CString::into_bytes)
 }
