@@ -14,6 +14,7 @@ use crate::server::sites::settings::SiteSettings;
 use crate::uploads::{Searches, UnfinishedParts};
 use underpass_engine::Version;
 use underpass_observe::metrics::SiteCounts;
+use underpass_protocol::encode_path;
 use underpass_protocol::request::target::Target;
 use underpass_protocol::response::head::custom_fields;
 
@@ -102,7 +103,13 @@ impl Site {
     /// Returns the status of the redirect of a path, and the address to which it leads.
     pub(crate) fn redirect(&self, target: &Target<'_>) -> Option<(u16, String)> {
         let mut redirects = self.settings.redirects.iter();
-        redirects.find_map(|redirect| Some((redirect.status(), redirect.location(target)?)))
+        let found = redirects.find_map(|redirect| Some((redirect, redirect.location(target)?)));
+        found.map(|(redirect, location)| {
+            // Both paths are below the prefix.
+            let prefix = location.starts_with('/').then_some(&*self.settings.path_prefix);
+            let prefix = encode_path(prefix.unwrap_or_default().as_bytes());
+            (redirect.status(), prefix + &location)
+        })
     }
 
     /// Returns whether a client of this site may be sent to the other one without a new connection:
