@@ -320,7 +320,7 @@ mod tests {
         thread::spawn(move || {
             let quota = DiskQuota::new(None, KeepFree::Bytes(0));
             let unit = StoredUnit::whole(&KeyDigest::default());
-            quota.add_existing(&unit.digest, &[(unit.clone(), 1)]);
+            quota.add_existing(&unit.digest, &[(unit, 1)]);
             let held = Mutex::new(Some(HeldRoom::new(&quota, 7)));
             let reserved = quota.usage().reserved;
             // Whoever makes room may be the last one to have the version of such a body.

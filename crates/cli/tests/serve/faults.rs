@@ -705,7 +705,7 @@ fn a_folder_whose_parent_vanishes_while_it_is_made_has_no_parent() {
     let inject = "inject=mkdirat:error=ENOENT";
     let server = stage.serve(&["-e", "trace=mkdirat", "-e", inject], &["--allow-all"]);
     let mut client = Client::new(server.connect());
-    client.send("MKCOL /new HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned());
+    client.send("MKCOL /new HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(client.reply().status, 409);
     end(server);
 }

@@ -11,7 +11,7 @@ fn each_answer_has_its_meaning() {
         ("201 Created", Some(MkcolOutcome::New)),
         ("405 Method Not Allowed", Some(MkcolOutcome::Exists)),
         ("501 Not Implemented", Some(MkcolOutcome::Unknown)),
-        ("400 Bad Request", Some(MkcolOutcome::Unknown)),
+        ("400 Bad Request", Some(MkcolOutcome::Unclear)),
         ("403 Forbidden", None),
         ("409 Conflict", None),
         ("507 Insufficient Storage", None),
@@ -34,7 +34,7 @@ fn each_answer_has_its_meaning() {
             max_redirects: 5,
             cancel: None,
         };
-        let made = make_folder(&agent, &server.url("/new/"), None);
+        let made = make_folder(&agent, &server.url("/new/"), false, None);
         assert_eq!(made.ok().map(|(made, _)| made), expected, "{status}");
     }
 }

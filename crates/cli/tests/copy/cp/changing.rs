@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use underpass_testkit::KilledOnDrop;
 
-use crate::cp_in;
+use crate::cp::cp_in;
 use crate::rig::{Finished, Running, folder, has, names, noise, noise_file, run, traced};
 
 /// Another version of a file of this length.

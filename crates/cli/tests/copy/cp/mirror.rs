@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::bytes::traced_in;
+use crate::cp::bytes::traced_in;
 use crate::cp::cp_in;
 use crate::cp::unfinished::wait_for_stop;
 use crate::rig::{Finished, Running, folder, has, names, traced};

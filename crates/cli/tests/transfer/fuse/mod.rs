@@ -253,12 +253,12 @@ fn new_files_are_made_where_there_are_neither_links_nor_long_names() {
     assert_eq!(sender(&[], &source, &receiving.address).finish().code(), Some(0));
     assert_eq!(receiving.finish().code(), Some(0));
     assert!([target, received].iter().all(|target| fs::read(target).unwrap() == whole));
-    rig::end(serving);
+    crate::rig::end(serving);
     let (storing, storage) = server(&root, &["--allow-upload"]);
     let put = format!("{storage}{}", long("e"));
     let finished = run(here.path(), &["put", &a, &put]);
     assert_eq!(finished.code(), Some(0), "{}", finished.stderr);
-    rig::end(storing);
+    crate::rig::end(storing);
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn files_of_one_mount_are_copied_by_it() {
     let Some(fuse) = Fuse::new() else { return };
     fs::write(fuse.store().join("a"), noise(300_000)).unwrap();
     let receipt = run(&fuse.root(), &["cp", "--json", "a", "b"]).succeeded().receipt();
-    assert_eq!(rig::bytes_by(&receipt, "copy_file_range"), 300_000, "{receipt}");
+    assert_eq!(crate::rig::bytes_by(&receipt, "copy_file_range"), 300_000, "{receipt}");
     assert!(fs::read(fuse.store().join("b")).unwrap() == noise(300_000));
 }
 
