@@ -42,8 +42,8 @@ impl Sites {
     }
 
     fn port(&self) -> &str {
-        let at = self.server.address.trim_end_matches('/');
-        at.rsplit(':').next().unwrap()
+        let authority = self.server.address.split('/').nth(2).unwrap();
+        authority.rsplit(':').next().unwrap()
     }
 
     fn connect(&self) -> TcpStream {
