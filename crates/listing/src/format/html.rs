@@ -32,7 +32,7 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      'sha256-3eDUHH/0u7rLz5wKHX8RQEG28pv0Bnx8gDMDvOnY+5s=' \
      'sha256-0maO9yFdh0o0fvpUdKK8spkanSO3sB90tZD3wmHMDbw='; \
      script-src 'sha256-TXYuQPOsHDbavToTBJwUMp2J1WNnNs68wxL1lqurG5Q=' \
-     'sha256-hIDP1lIzCtTQGhUtbyB4Y3Lyxubez+aPkNzd4CTNCcI=' \
+     'sha256-6Qs11PZ+aSO3DPSHRDKiCfBWYUsU5WUlUSjciAxKGyY=' \
      'sha256-f93MO52/U75afozdK7ZOIpfSo2A9Q8gUAJv8P5aFzfo='; \
      img-src 'self' data:; connect-src 'self'; form-action 'self'; media-src 'self'; frame-src 'self'; \
      base-uri 'none'; frame-ancestors 'self'";
