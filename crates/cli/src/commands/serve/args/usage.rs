@@ -35,7 +35,6 @@ pub(in super::super) enum OptionsError {
         "--mechanism {0} works only between files: choose sendfile, splice, mmap or read_write, or use --prefer"
     )]
     MechanismOfFiles(Mechanism),
-    #[cfg(feature = "tls")]
     #[error(
         "--mechanism {0} needs TLS in the kernel, which does not encrypt here (see underpass doctor): choose read_write, or use --prefer"
     )]
