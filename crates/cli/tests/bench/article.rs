@@ -7,7 +7,8 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::rig::{
-    Running, bench, folder, has, interrupt_bench, names, run, skip, underpass, until,
+    Running, bench, folder, has, interrupt_bench, names, one_bench_at_a_time, run, skip, underpass,
+    until,
 };
 use serde_json::Value;
 
@@ -257,6 +258,7 @@ fn what_is_not_installed_is_named_in_the_record_and_all_else_is_measured() {
     // A compiler that cannot compile.
     symlink("/bin/false", empty.join("cc")).unwrap();
     let place = folder.path().to_str().unwrap();
+    let _alone = one_bench_at_a_time();
     let mut command = underpass();
     command.env("PATH", &empty).args(["bench", "article-table", "--sizes", "64K"]);
     command.args(["--runs", "1", "--warmup", "0", "--dir", place, "--json", "-"]);

@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -220,9 +221,19 @@ impl Drop for Running {
 
 /// Runs the program to its end.
 pub fn run<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Finished {
+    let args: Vec<S> = args.into_iter().collect();
+    let is_bench = args.first().is_some_and(|arg| arg.as_ref() == "bench");
+    let _alone = is_bench.then(one_bench_at_a_time);
     let mut command = underpass();
     command.args(args);
     Running::start(command).finish()
+}
+
+/// Waits until no other test runs a bench: one that changes the system's congestion control refuses
+/// all others meanwhile.
+pub fn one_bench_at_a_time() -> MutexGuard<'static, ()> {
+    static BENCH: Mutex<()> = Mutex::new(());
+    BENCH.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs a bench in a folder of the test's own, and returns what it printed and its record.
@@ -246,7 +257,7 @@ pub fn interrupt_bench(
     is_begun: impl Fn(&Path) -> bool,
     (millis, signal): (u64, &str),
 ) -> TempDir {
-    let folder = folder();
+    let (folder, _alone) = (folder(), one_bench_at_a_time());
     let mut command = underpass();
     command.arg("bench").args(args).arg("--dir").arg(folder.path());
     let running = Running::start(command);
