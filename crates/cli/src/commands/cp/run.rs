@@ -34,8 +34,10 @@ pub(crate) fn run(args: &CpArgs) -> Result<()> {
     if sources.iter().any(|from| is_dash(from)) {
         return Err(CpError::InputWithOthers.into());
     }
-    if sources.iter().any(|from| comes_once(&options, from)) {
-        stream::refuse_rereading(args)?;
+    if let Err(refused) = stream::refuse_rereading(args)
+        && sources.iter().any(|from| comes_once(&options, from))
+    {
+        return Err(refused);
     }
     if args.parents && !fs::metadata(target).is_ok_and(|found| found.is_dir()) {
         return Err(CpError::ParentsWithoutFolder.into());
@@ -87,14 +89,16 @@ fn kind(found: fs::Metadata) -> FileType {
     FileType::from_raw_mode(found.mode())
 }
 
-/// Returns whether a source is read, and gives its bytes only once.
+/// Returns whether the bytes of a source are copied, and can be read only once.
 fn comes_once(options: &CopyOptions, from: &Path) -> bool {
+    if options.recursive || options.link.is_some() || options.attributes_only {
+        return false;
+    }
     let found = match options.follow {
         Follow::Never => fs::symlink_metadata(from),
         _ => fs::metadata(from),
     };
-    let is_read = !options.recursive && options.link.is_none();
-    is_read && found.is_ok_and(|it| matches!(kind(it), FileType::Fifo | FileType::CharacterDevice))
+    found.is_ok_and(|it| matches!(kind(it), FileType::Fifo | FileType::CharacterDevice))
 }
 
 /// Returns the target of a byte stream if it, or the source, is not a regular file.
@@ -104,9 +108,10 @@ fn stream_target(
     from: &Path,
     target: &Path,
 ) -> Result<Option<PathBuf>> {
-    let is_named = is_dash(from) || args.no_target_directory;
+    let is_named = is_dash(from) || is_dash(target) || args.no_target_directory;
     let is_folder = || !is_named && fs::metadata(target).is_ok_and(|found| found.is_dir());
     let target = match args.target_directory.is_some() || is_folder() {
+        true if args.parents => target.join(from.strip_prefix("/").unwrap_or(from)),
         true => target.join(from.file_name().unwrap_or_default()),
         false => target.to_owned(),
     };

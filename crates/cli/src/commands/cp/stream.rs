@@ -185,7 +185,7 @@ fn refuse_words(args: &CpArgs, options: &CopyOptions, path: &Path) -> Result<()>
     ])
 }
 
-/// Refuses what bytes that come only once do not allow.
+/// Refuses options that need bytes to be read more than once.
 pub(super) fn refuse_rereading(args: &CpArgs) -> Result<()> {
     refuse_any([
         (args.verify.is_some(), "--verify"),
@@ -196,9 +196,9 @@ pub(super) fn refuse_rereading(args: &CpArgs) -> Result<()> {
     ])
 }
 
-fn refuse_any<const N: usize>(words: [(bool, &'static str); N]) -> Result<()> {
-    match words.into_iter().find(|(is_asked, _)| *is_asked) {
-        Some((_, word)) => Err(CpError::NotForStreams(word).into()),
+fn refuse_any<const N: usize>(options: [(bool, &'static str); N]) -> Result<()> {
+    match options.into_iter().find(|(is_given, _)| *is_given) {
+        Some((_, option)) => Err(CpError::NotForStreams(option).into()),
         None => Ok(()),
     }
 }
