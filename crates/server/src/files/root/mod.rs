@@ -52,7 +52,7 @@ pub(crate) struct Root {
 pub(crate) enum Place {
     /// Below the root, at this path.
     Inside(Vec<u8>),
-    /// Out of the root, at this path on the disk.
+    /// Outside the root, at this path on the disk.
     Outside(Vec<u8>),
 }
 
@@ -334,7 +334,10 @@ impl Root {
                 let slash: &[u8] = if reached.is_empty() { b"" } else { b"/" };
                 self.hides_entry(&[reached, slash, inside].concat(), is_folder_itself)
             }
-            Some(Place::Outside(reached)) => self.is_own(&[reached, &b"/"[..], inside].concat()),
+            Some(Place::Outside(reached)) => {
+                let above = reached.strip_suffix(b"/").unwrap_or(reached);
+                self.is_own(&[above, b"/", inside].concat())
+            }
             _ => false,
         }
     }

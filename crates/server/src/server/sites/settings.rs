@@ -97,7 +97,7 @@ impl SiteSettings {
         // With a cache, no file of the folder itself is served.
         let Some(root) = self.root.as_deref().filter(|_| self.cache.is_none()) else { return };
         let Ok(inside) = path.strip_prefix(root) else {
-            self.own_files.extend(self.allows_symlinks_outside.then(|| path.to_owned()));
+            self.own_files.push(path.to_owned());
             return;
         };
         let pattern = pattern_of(inside);
