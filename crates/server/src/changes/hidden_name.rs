@@ -46,7 +46,7 @@ pub(super) fn move_aside(folder: &OwnedFd, current: &CStr, own: &CStr) -> Result
     if name_of_aside(aside.to_bytes()) != Some(own.to_bytes())
         && let Ok(moved) = open(folder, current)
     {
-        // Without attributes, as links are, the rest of the name is lost.
+        // Links, and all entries where there are no attributes, lose the rest of the name.
         let _ = fsetxattr(&moved, ATTRIBUTE, own.to_bytes(), XattrFlags::empty());
     }
     rename_new(folder, current, folder, &*aside)?;
@@ -68,7 +68,8 @@ pub(crate) fn restore(folder: impl AsFd, hidden: &[u8]) -> bool {
 }
 
 fn open(parent: impl AsFd, entry: &CStr) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags =
+        OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(parent, entry, flags, Mode::empty())
 }
 

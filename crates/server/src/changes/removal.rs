@@ -194,7 +194,8 @@ impl Removal<'_> {
         // An abandoned copy may be one level deeper than its original.
         for_each_name(&folder, depth.saturating_sub(1), &mut |name| {
             names.push(name.to_owned());
-            // As rm(1) does: few file systems like removals while a folder is read.
+            // In batches, as rm(1) does: many file systems are slow if names are removed one by one
+            // while a folder is read.
             if names.len() == MAX_NAMES {
                 for name in names.drain(..) {
                     is_empty &= self.entry(&folder, inside, name, &mut folders);

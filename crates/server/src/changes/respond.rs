@@ -201,11 +201,7 @@ async fn change(
         let _slot = slot;
         let changed = change.run(&site);
         match &changed {
-            Err(refusal) if !refusal.is_made => {
-                if !refusal.failed.is_empty() {
-                    forget_locks_of_missing(&site, &change);
-                }
-            }
+            Err(refusal) if !refusal.is_made => forget_locks_of_missing(&site, &change),
             _ => forget_locks(&site, &change),
         }
         // The client may be gone by now, and the change is made all the same.
@@ -232,12 +228,12 @@ fn forget_locks(site: &Site, change: &Change) {
     }
 }
 
-/// Ends the locks of what a change has taken away that could not take away all.
+/// Ends the locks of the entries that an incomplete change has removed.
 fn forget_locks_of_missing(site: &Site, change: &Change) {
-    let locked = match change.what.leaves() {
-        true => describe::locks(site).locked_within(&site.root.disk_path(&change.path)),
-        false => Vec::new(),
-    };
+    if !change.what.leaves() {
+        return;
+    }
+    let locked = describe::locks(site).locked_within(&site.root.disk_path(&change.path));
     for path in locked {
         let found = site.root.served_path(&path).map(|served| site.root.stat(served));
         if let Some(Err(Errno::NOENT | Errno::NOTDIR)) = found {

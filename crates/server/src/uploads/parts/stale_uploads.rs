@@ -105,7 +105,10 @@ impl Search {
                 return;
             }
             let Ok(folder) = self.site.root.open_folder(&path) else { continue };
-            let Ok(here) = fstat(&folder).map(|stat| stat.st_dev) else { continue };
+            // From memory: fstat(2) could wait for a file server that does not answer.
+            let Ok(here) = Version::in_memory(&folder).map(|version| version.device()) else {
+                continue;
+            };
             if *device.get_or_insert(here) != here && self.hand_over(here, &path) {
                 continue;
             }
