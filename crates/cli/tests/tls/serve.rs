@@ -333,7 +333,7 @@ fn each_wrong_option_is_one_line_with_its_exit_code() {
         underpass_testkit::skip("the kernel encrypts");
     } else {
         let args = ["serve", "--port", "0", "--tls", "self", "--mechanism", "sendfile"];
-        run(args).failed(2, &["--mechanism sendfile", "TLS in the kernel"]);
+        run(args).failed(2, &["--mechanism sendfile", "kernel TLS"]);
     }
     let socket = format!("unix:{}", at("socket"));
     let args = ["serve", "--tls", "self", "--redirect-http", "0", "--bind", &socket];

@@ -170,7 +170,7 @@ impl Filler<'_> {
             .append_pair("path", &wanted.path)
             .append_pair("from", &from.to_string())
             .append_pair("to", &to.to_string());
-        // A node takes `+` in a path as itself, one of an older version as a space.
+        // A space is sent as `%20`: a node reads `+` as itself, an older one as a space.
         let query = url.query().unwrap_or_default().replace('+', "%20");
         url.set_query(Some(&query));
         let varying = wanted.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()));

@@ -47,8 +47,9 @@ pub(super) struct PutRun<'s> {
     has_sent: bool,
     /// Whether the server does not support creating folders.
     makes_no_folders: bool,
-    /// Whether the server was asked to create a folder, and whether it has created one.
+    /// Whether the server was asked to create a folder.
     has_asked: bool,
+    /// Whether the server has created a folder.
     has_made: bool,
     /// The files that the server has.
     pub(super) remote: RemoteFolders,

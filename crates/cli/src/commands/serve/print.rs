@@ -39,7 +39,8 @@ pub(crate) struct StartupFacts<'a> {
     pub(crate) allows_anonymous_writes: bool,
     /// The confinement in effect.
     pub(crate) confinement: &'a Confinement,
-    /// Whether an integrity level lacks what the kernel tells about readers on this machine.
+    /// Whether an integrity level needs to know what local peers have read, and the kernel refuses
+    /// to tell.
     pub(crate) misses_local_readers: bool,
     /// Whether only the addresses are printed.
     pub(crate) quiet: bool,
@@ -93,9 +94,9 @@ pub(crate) fn started(served: &StartupFacts<'_>) {
     }
     if served.misses_local_readers {
         note(
-            "netlink sockets are refused to this process: a file that changes before a proxy or \
-             another reader on this machine has read it may reach it mixed \
-             (RestrictAddressFamilies=AF_NETLINK of a unit changes that)",
+            "this process may not open netlink sockets: a proxy or another reader on this machine \
+             may receive old and new bytes of a file that changes while it reads (add AF_NETLINK \
+             to RestrictAddressFamilies= of the unit)",
         );
     }
 }

@@ -183,7 +183,7 @@ fn allows_anonymous_writes(site: &SiteSettings) -> bool {
     (site.changes.upload || site.changes.delete) && site.access.allows_anonymous_writes()
 }
 
-/// Returns the path below which the only site is served.
+/// Returns the path prefix of the only site; empty if there are several sites.
 fn prefix(args: &ServeArgs, sites: &[SiteSettings]) -> String {
     let only = sites.first().filter(|_| args.sites.is_empty());
     only.map(|site| site.path_prefix.clone()).unwrap_or_default()
@@ -195,12 +195,12 @@ fn open_log(args: &ServeArgs, settings: &Settings) -> Result<Option<LogFile>> {
     log.map(|_| LogFile::open(args.logging.log_file.as_deref())).transpose()
 }
 
-/// Returns whether a level of integrity has to know what readers on this machine have read, and the
-/// kernel does not tell.
+/// Returns whether an integrity level has to know what local peers have read, and the kernel
+/// refuses to tell.
 fn misses_local_readers(sites: &[SiteSettings]) -> bool {
-    let asks =
-        |site: &SiteSettings| [Integrity::Detect, Integrity::Lease].contains(&site.integrity);
-    sites.iter().any(asks) && !socket::sees_local_peers()
+    let waits =
+        |site: &SiteSettings| matches!(site.integrity, Integrity::Detect | Integrity::Lease);
+    sites.iter().any(waits) && !socket::sees_local_peers()
 }
 
 /// Returns what is served, in words.

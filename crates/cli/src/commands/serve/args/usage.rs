@@ -36,7 +36,7 @@ pub(in super::super) enum OptionsError {
     )]
     MechanismOfFiles(Mechanism),
     #[error(
-        "--mechanism {0} needs TLS in the kernel, which does not encrypt here (see underpass doctor): choose read_write, or use --prefer"
+        "--mechanism {0} needs kernel TLS, which is unavailable (see underpass doctor): choose read_write, or use --prefer"
     )]
     MechanismWithoutKernelTls(Mechanism),
     #[error("{option} needs {other}")]

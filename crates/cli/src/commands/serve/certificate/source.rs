@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 
-use underpass_engine::{Mechanism, Policy, ktls};
 use underpass_sandbox::User;
 use underpass_server::Credentials;
 use underpass_transport::tls::{Acceptor, Identities, Identity, Pin, TlsError};
@@ -95,7 +94,6 @@ impl Certificate {
         if identity.is_none() && orders.is_none() {
             return Ok(None);
         }
-        refuse_mechanism(args.engine.policy())?;
         let warning = identity.as_ref().and_then(Identity::warning).map(str::to_owned);
         let source = match (files, &identity) {
             (Some(files), _) => CertificateSource::Files(files),
@@ -231,20 +229,6 @@ pub(crate) fn folders(files: &KeyFiles) -> Vec<PathBuf> {
 /// Returns an absolute path, which names the same file after a change of folders.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
-}
-
-/// Refuses a mechanism that cannot move any file: bytes that this process encrypts pass through it.
-fn refuse_mechanism(policy: Policy) -> Result<()> {
-    match policy {
-        Policy::Require(mechanism) if mechanism != Mechanism::ReadWrite => {
-            let has_module = ktls::probe().is_ok_and(|support| support.module.is_ok());
-            match has_module {
-                true => Ok(()),
-                false => Err(OptionsError::MechanismWithoutKernelTls(mechanism).into()),
-            }
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Refuses options that do not fit together.

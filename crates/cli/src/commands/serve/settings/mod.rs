@@ -8,7 +8,7 @@ pub(super) use sites::{OpenSites, Opened};
 
 use std::thread;
 
-use underpass_engine::{Mechanism, Policy};
+use underpass_engine::{Mechanism, Policy, ktls};
 use underpass_server::{
     Changes, Credentials, MediaTypes, PathHeader, Settings, SiteSettings, TrustedProxies,
 };
@@ -27,7 +27,7 @@ pub(super) fn settings(
     sites: Vec<SiteSettings>,
 ) -> Result<Settings> {
     let ServeArgs { place, limits, logging, engine, .. } = args;
-    refuse_mechanism(engine.policy())?;
+    refuse_mechanism(engine.policy(), tls.is_some())?;
     let workers = limits.workers.map_or_else(processors, Into::into);
     // Each site has a root open.
     let descriptors = open_files::raise_limit().saturating_sub(sites.len() as u64);
@@ -127,11 +127,16 @@ fn trusted_proxies(args: &PlaceArgs) -> Result<TrustedProxies> {
     Ok(proxies)
 }
 
-/// Refuses a mechanism that moves bytes between files only: it can answer no request.
-fn refuse_mechanism(policy: Policy) -> Result<()> {
+/// Refuses a mechanism that can answer no request: one between files only, or one that needs the
+/// kernel to encrypt where it does not.
+fn refuse_mechanism(policy: Policy, has_tls: bool) -> Result<()> {
+    let encrypts = || ktls::probe().is_ok_and(|support| support.module.is_ok());
     match policy {
         Policy::Require(mechanism @ (Mechanism::Reflink | Mechanism::CopyFileRange)) => {
             Err(OptionsError::MechanismOfFiles(mechanism).into())
+        }
+        Policy::Require(mechanism) if has_tls && policy.allows_kernel_tls() && !encrypts() => {
+            Err(OptionsError::MechanismWithoutKernelTls(mechanism).into())
         }
         _ => Ok(()),
     }
