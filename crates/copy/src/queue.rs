@@ -17,8 +17,8 @@ use underpass_engine::wait::{lock, unpoison};
 use crate::tree::link_table::MAX_WAITING;
 
 /// Returns a number for the object that a task keeps busy, such as the address of a folder; `None`
-/// if any number of such tasks can be done at a time. Until the task is done, no other task may use
-/// that object.
+/// if any number of such tasks can be done at a time. Until the task is done, no other object may
+/// get that number.
 type BusyKey<T> = fn(&T) -> Option<usize>;
 
 /// Tasks that wait, and those that are being done.

@@ -87,22 +87,21 @@ impl<'a> Sandbox<'a> {
         let allowed = self.access;
         let mut warnings: Vec<String> = privileges.warning().into_iter().collect();
         for root in allowed.roots.iter().filter(|root| root.uploads || root.deletes) {
-            let (is_file, checked) = (root.path.is_file(), access::check_writable(&root.path));
-            let root = root.path.display();
-            if is_file {
+            let path = root.path.display();
+            if root.path.is_file() {
                 warnings.push(format!(
-                    "{root} is a single file, which is never changed: uploads and deletions need a folder"
+                    "{path} is a single file, which is never changed: uploads and deletions need a folder"
                 ));
                 continue;
             }
-            let Err(errno) = checked else { continue };
+            let Err(errno) = access::check_writable(&root.path) else { continue };
             let why = match errno {
                 Errno::ROFS => {
                     "is read-only for this process (ReadWritePaths= of a unit changes that)"
                 }
                 _ => "is not writable for this user",
             };
-            warnings.push(format!("{root} {why}: uploads and deletions directly in it fail"));
+            warnings.push(format!("{path} {why}: uploads and deletions directly in it fail"));
         }
         if self.user.is_some() {
             for file in self.reopened.iter().filter(|file| !access::is_readable(file)) {

@@ -35,7 +35,7 @@ impl Kind {
         Self::with(stat, || is_virtual(fd.as_fd(), stat))
     }
 
-    /// Returns the same if it is written to: nothing is concluded from what it holds.
+    /// Returns the kind of a descriptor that is written to, without reading from it.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ fn is_virtual(fd: BorrowedFd<'_>, stat: &Stat) -> bool {
     }
     let system = file_system(fd);
     let can_be_read = || pread(fd, &mut [0], 0) == Ok(1);
-    // Somebody may have written to it just now.
+    // Another process may have written to it since.
     let is_empty = || fstat(fd).is_ok_and(|now| now.st_size == 0);
     is_virtual_system(system)
         || stat.st_size == 0 && (system == Some(FUSE) || can_be_read() && is_empty())

@@ -29,7 +29,8 @@ impl StrongValidator {
     #[must_use]
     pub fn of(response: &Response) -> Option<Self> {
         let fields = &response.fields;
-        // RFC 9110 8.8.3 allows any bytes above 127 in it. Without them a version is not known.
+        // A tag may have bytes above 127 (RFC 9110 8.8.3). If it is not UTF-8, the version counts as
+        // unknown.
         let tag = fields.get("etag").map(str::from_utf8).transpose().ok()?;
         if let Some(tag) = tag.filter(|tag| is_strong(tag.as_bytes())) {
             return Some(Self::Tag(tag.to_owned()));

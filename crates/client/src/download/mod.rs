@@ -157,8 +157,8 @@ impl<'a> Downloader<'a> {
         download.run()
     }
 
-    /// Fetches the whole file from one server after the other, until the digest is right that the
-    /// pieces of several servers together did not have.
+    /// Fetches the whole file from one server after the other, until it has the expected digest, which
+    /// the pieces of several servers together did not have.
     fn fetch_singly(
         &self,
         (first, mirrors, wrong): (Server<'_, 'a>, &[MirrorServer<'a>], &DownloadError),

@@ -271,8 +271,8 @@ impl<'t> TargetName<'t> {
     /// Opens or creates the partial file and locks it.
     fn locked(&self) -> Result<AtomicFile> {
         let name = self.part_name();
-        // The file that it may replace limits who can read it, and until then no one else writes
-        // to it.
+        // Only those may read the part who may read the file that it may replace, and only its owner
+        // may write to it.
         let old = self.existing().ok().flatten().filter(|old| !self.is_of_stranger(old));
         let limit = old.map(|old| (old.st_mode & 0o644) | 0o600);
         let mode = limit.map_or(0o666, |_| 0o600);

@@ -153,7 +153,7 @@ fn parse(body: &[u8], prefix: &[u8]) -> Result<ListedPage, &'static str> {
             true => percent_decode_str(&key.replace('+', "%20")).collect(),
             false => key.into_bytes(),
         };
-        // Left out, it would count as removed.
+        // If it were skipped, a mirror would remove its local copy.
         let name = key.strip_prefix(prefix).filter(|_| !key.is_empty());
         let name = name.ok_or("its listing has an entry that is not of the folder")?;
         page.has_own |= name.is_empty() && entry.size.is_some();

@@ -3,7 +3,7 @@
 //! An address `s3://bucket/key` becomes an `http` or `https` URL and a signer: every request of the
 //! client to the store is signed where its head is written, so downloads, folders, uploads and
 //! fills need to know nothing of it. If the store refuses a request because of its region, its time
-//! or expired keys, it is repeated once with the right ones.
+//! or expired keys, the request is repeated with the right ones.
 
 mod credentials;
 mod listing;

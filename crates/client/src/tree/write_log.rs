@@ -183,7 +183,7 @@ fn doubt(periods: &mut [Period]) {
 }
 
 /// Reads the lines of a log that was changed last at this moment. Files that were being written
-/// when the power went are not trusted.
+/// when the power failed are not trusted.
 fn read(text: &[u8], modified: Timespec) -> Vec<Period> {
     let mut periods: Vec<_> = text.chunks(LINE).map_while(parse).collect();
     let is_cut = periods.is_empty() || periods.len() * LINE < text.len();

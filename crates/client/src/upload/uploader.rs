@@ -344,7 +344,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         }
         let (response, is_whole) = outcome?;
         self.has_answered = true;
-        // The statuses of several resources are in the body (RFC 4918 13), and a part answers GET.
+        // 207 has its statuses in the body (RFC 4918 13), and 206 can only answer a GET.
         if matches!(response.status, 206 | 207) {
             return Err(connection.refusal(&response).into());
         }

@@ -149,7 +149,7 @@ fn replace_in(
 /// A live process locks the entries that it uses, and makes links again, which cannot be locked.
 /// These stay: special files, entries that belong neither to this user nor to the owner of the
 /// copy, files with a second name that is not the one meant, entries with neither a mark nor the
-/// number of this folder, and entries of the source.
+/// number of this folder unless they are empty and as private as new ones, and entries of the source.
 pub(crate) fn sweep(
     settings: &Settings<'_>,
     names: &HiddenNamesInUse,
@@ -303,8 +303,9 @@ fn remove(settings: &Settings<'_>, folder: &OwnedFd, hidden: &CStr, name: &CStr)
     let is_left = match is_folder {
         true => is_left_folder(settings, &file, folder, hidden),
         false => {
-            let is_part = hidden_names::is_marked(&file, folder, hidden);
-            is_same || is_part || hidden_names::is_new_part(&file)
+            is_same
+                || hidden_names::is_marked(&file, folder, hidden)
+                || hidden_names::is_new_part(&file)
         }
     };
     if !is_left && !is_folder {

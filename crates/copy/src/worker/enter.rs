@@ -265,7 +265,7 @@ impl CopyWorker<'_> {
             && atomic_file::try_lock(&folder, &parent.target, hidden);
         // A part in it would be taken for a copy once it has its name.
         let origin = is_left.then(|| merge::prune(settings, source, &folder))?.ok()?;
-        // It may be of a process that was killed before it could do so.
+        // The process may have been killed before it could mark the folder.
         hidden_names::mark(&folder, hidden);
         Some((folder, origin, true))
     }

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::{AtFlags, IFlags, Mode, OFlags, Stat, fstatfs, ioctl_getflags, openat, statat};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, fstatfs, ioctl_getflags, openat, statat};
 use rustix::io::Errno;
 
 use super::names::{find_name, for_each_name};
@@ -88,14 +88,15 @@ fn is_taken_as_it_is(folder: BorrowedFd<'_>, name: &[u8]) -> bool {
         XFS => return !name.iter().any(u8::is_ascii_alphabetic),
         _ => {}
     }
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let flags = || {
-        let opened = openat(folder, c".", flags, Mode::empty())?;
-        ioctl_getflags(opened)
-    };
-    let folds = |flags: IFlags| flags.contains(IFlags::from_bits_retain(CASEFOLD));
-    // A kernel that does not know the flags of tmpfs does not know its folders that ignore case.
-    FOLDING.contains(&kind) && !flags().map_or_else(|errno| errno != Errno::NOTTY, folds)
+    if !FOLDING.contains(&kind) {
+        return false;
+    }
+    let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match openat(folder, c".", how, Mode::empty()).and_then(ioctl_getflags) {
+        Ok(flags) => flags.bits() & CASEFOLD == 0,
+        // A kernel without flags for tmpfs has no folders that ignore case there.
+        Err(errno) => errno == Errno::NOTTY,
+    }
 }
 
 /// Returns the identity of what has a name.
@@ -128,7 +129,7 @@ const BTRFS: u32 = 0x9123_683e;
 const XFS: u32 = 0x5846_5342;
 
 /// The magic numbers of the file systems whose folders have [`CASEFOLD`] if they ignore the case of
-/// names, or more: ext4, F2FS, tmpfs and overlayfs.
+/// names or other differences: ext4, F2FS, tmpfs and overlayfs.
 const FOLDING: [u32; 4] = [0xef53, 0xf2f5_2010, 0x0102_1994, 0x794c_7630];
 
 /// `FS_CASEFOLD_FL` of linux/fs.h.

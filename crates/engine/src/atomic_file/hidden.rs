@@ -41,7 +41,7 @@ pub fn only_adds(folder: impl AsFd) -> bool {
 }
 
 /// Returns whether this error of linkat(2) means that the file system has no hard links, or no more
-/// for this file: FAT and some of FUSE, whose libraries answer `EROFS` for calls that are not there.
+/// for this file: FAT, and FUSE programs that answer `EROFS` for missing calls.
 pub fn lacks_links(errno: Errno) -> bool {
     matches!(errno, Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK | Errno::ROFS)
 }
@@ -131,7 +131,7 @@ pub fn is_ours(file: impl AsFd, folder: &OwnedFd) -> Result<bool, Errno> {
     was_made_with(file, folder, 0o666)
 }
 
-/// Returns the same of what is made with the mode 0600. The umask allows other users nothing then.
+/// Returns the same for a file or folder that was made with the mode 0600, whatever the umask.
 ///
 /// # Errors
 ///

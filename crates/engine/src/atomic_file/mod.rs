@@ -139,7 +139,7 @@ impl AtomicFile {
                 let (file, hidden) = hidden::create(&folder, &name, mode, keeps_leftovers)?;
                 (file, Some(hidden))
             }
-            // So ext4 says that the folder was removed.
+            // This is how ext4 reports a removed folder.
             Err(Errno::PERM) if fstat(&folder)?.st_nlink == 0 => return Err(Errno::NOENT.into()),
             Err(errno) => return Err(errno.into()),
         };

@@ -82,7 +82,7 @@ pub fn limit_unsent(socket: impl AsFd, bytes: Option<u32>) -> io::Result<()> {
 /// Returns whether this process may ask what peers on this machine have read (sock_diag(7)).
 ///
 /// Filters of system calls, such as `RestrictAddressFamilies=` of a unit, may refuse that. Then an
-/// acknowledgement of a peer's kernel has to suffice to every [`Integrity`](crate::Integrity)
+/// acknowledgement of a peer's kernel has to suffice for every [`Integrity`](crate::Integrity)
 /// level, although a peer on this machine reads the pages of the file later.
 #[must_use]
 pub fn sees_local_peers() -> bool {

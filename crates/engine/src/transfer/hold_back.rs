@@ -69,7 +69,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         }
         let is_referenced = self.is_referenced()?;
         let end = if is_referenced { None } else { self.read_end() };
-        // Last, so that nothing was referenced or read any more while the lease was known to hold.
+        // After the read, so that the lease is known to have held until nothing needed the file.
         self.check_leases()?;
         if is_referenced {
             let goes_on = self.wake_delayed_ack();

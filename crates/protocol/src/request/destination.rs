@@ -59,7 +59,7 @@ impl Destination {
     /// See [`BadDestination`].
     pub fn read(request: &Request<'_, '_>, prefix: &[u8]) -> Result<Self, BadDestination> {
         let value = request.single("destination").ok_or(BadDestination::Missing)?;
-        // 10.3: an absolute URL or a path.
+        // 10.3: an absolute URL or a path; relative paths are accepted as well.
         if !is_here(request, value) {
             return Err(BadDestination::Elsewhere);
         }

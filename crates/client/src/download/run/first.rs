@@ -184,6 +184,9 @@ impl<'j, 'a> Download<'j, 'a> {
             }
             match found {
                 Interpretation::Changed => return Err(DownloadError::Changed),
+                Interpretation::Refused if is_range_refused(&request, &answer.response) => {
+                    self.request_mode = RequestMode::Whole;
+                }
                 Interpretation::Refused => {
                     return Err(answer.connection.refusal(&answer.response).into());
                 }
@@ -202,8 +205,7 @@ impl<'j, 'a> Download<'j, 'a> {
                     (self.total, self.resumed_at) = (size, size.unwrap_or_default());
                     return Ok(FirstAnswer::Unmodified);
                 }
-                // An empty file has no first byte to request.
-                Interpretation::Unsatisfiable => self.request_mode = RequestMode::Whole,
+                Interpretation::Unsatisfiable => self.request_mode = RequestMode::Whole, // it is empty
                 Interpretation::Whole { total } => {
                     self.adopt(&answer, total)?;
                     return Ok(FirstAnswer::Body { answer, range: total.map(|total| 0..total) });
@@ -272,15 +274,10 @@ impl<'j, 'a> Download<'j, 'a> {
         }
     }
 
-    /// Checks whether the file has to be requested as a whole, as parts do not tell how long it is;
-    /// then the received bytes are discarded.
+    /// Checks whether the file has to be requested as a whole, because parts do not tell how long it
+    /// is. Received bytes of unknown length are discarded.
     fn goes_as_whole(&mut self, request: &FileRequest, response: &Response) -> Result<bool> {
         let version = request.version.as_ref();
-        let is_refused = request.range.is_some() && may_be_about_range(response.status);
-        if is_refused && version.is_none() {
-            // The server, or one before it, may know no ranges.
-            return Ok(true);
-        }
         match request.range.is_some() && lacks_total(response) {
             true if version.is_none() => Ok(true),
             // The received bytes could never be known to be all.
@@ -407,3 +404,9 @@ pub(in crate::download) fn request_head<'a>(
 
 /// The length of the first request in bytes, if more connections may follow.
 const FIRST_PIECE: u64 = 16 << 20;
+
+/// Checks whether the server, or one before it, may have refused the range and not the file.
+fn is_range_refused(request: &FileRequest, response: &Response) -> bool {
+    let is_fresh = request.range.is_some() && request.version.is_none();
+    is_fresh && may_be_about_range(response.status)
+}

@@ -216,7 +216,7 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         })
     }
 
-    /// Checks what was received of a file; returns why it is not the one of the listing, if so.
+    /// Checks the received bytes of a file; returns the reason if they are not the listed file.
     fn check_received(
         &self,
         task: &CrawlTask,
@@ -323,8 +323,8 @@ fn record_version(task: &CrawlTask, file: &File, version: Option<&StrongValidato
     }
 }
 
-/// Returns why an answer of another size than the listing has is not the file, such as a page to log
-/// in; `None` if it may be another version.
+/// Returns why an answer whose size differs from the listed one is not the file, such as a login
+/// page; `None` if it may be another version.
 fn other_size(task: &CrawlTask, answer: &OpenResponse<'_>, sent: u64) -> Option<String> {
     let facts = task.entry.facts;
     let listed = facts.size.filter(|listed| *listed != sent)?;

@@ -92,7 +92,7 @@ impl CrawlWorker<'_, '_, '_, '_> {
         Ok(())
     }
 
-    /// Queues what a listing has.
+    /// Queues the entries of a listing.
     fn queue(&self, tasks: impl Iterator<Item = CrawlTask>) {
         let (folders, mut files): (Vec<_>, Vec<_>) = tasks.partition(|task| task.entry.is_folder);
         {
@@ -102,7 +102,7 @@ impl CrawlWorker<'_, '_, '_, '_> {
         self.crawl.queue.add(files, folders);
     }
 
-    /// Reads a listing; returns also whether what it names may get credentials.
+    /// Reads a listing, and returns whether its entries may be requested with credentials.
     fn read(&mut self, url: &Url, is_root: bool, is_trusted: bool) -> Result<(Listing, bool)> {
         if let Some(bucket) = &self.crawl.tree.options.bucket {
             return Ok((self.read_bucket(bucket, url)?, is_trusted));

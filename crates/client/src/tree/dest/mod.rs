@@ -435,7 +435,8 @@ pub(super) fn open_root(path: &Path) -> Result<OwnedFd, TreeError> {
     Ok(root)
 }
 
-/// Opens a folder in another one, unless another user has put it there and users share that one.
+/// Opens a folder in `parent`, unless users share `parent`, as /tmp, and another user has put the
+/// folder there.
 fn enter(parent: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
     let folder = open_beneath(parent.as_fd(), name, FOLDER)?;
     match is_of_stranger(&fstat(&folder)?, parent) {

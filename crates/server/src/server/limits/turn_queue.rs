@@ -44,8 +44,8 @@ impl TurnQueue {
         TurnPermit { turns: self, began: now, _place: place }
     }
 
-    /// Returns whether a turn could begin at once: nobody is in line, and while clients want
-    /// little, the worker has just looked for them.
+    /// Returns whether a turn could begin at once: the line is empty and, while there are short
+    /// responses to send, the worker has just looked for them.
     pub(crate) fn is_free(&self, now: Instant) -> bool {
         self.line.available_permits() > 0
             && (!self.is_contended(now) || self.spent.get() < MAX_SPENT)
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_overtakes_those_in_line() {
+    fn no_response_overtakes_those_in_line() {
         let (turns, now) = (TurnQueue::default(), Instant::now());
         let mut context = Context::from_waker(Waker::noop());
         assert!(turns.is_free(now));
