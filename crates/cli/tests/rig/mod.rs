@@ -1,6 +1,6 @@
 //! What the tests of the program share: the real binary, peers, files, and their ends.
 
-#![allow(dead_code, unreachable_pub, unused_imports)] // each test file uses its part
+#![allow(dead_code, unreachable_pub, unused_imports)] // each test program uses a part of it
 
 pub mod nginx;
 

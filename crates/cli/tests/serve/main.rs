@@ -3,9 +3,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod access;
-#[cfg(all(feature = "bench", feature = "explain", feature = "tls"))]
-// it describes the whole program
-mod cli;
 mod deep_trees;
 mod digests;
 mod faults;
@@ -16,3 +13,7 @@ mod share;
 mod sites;
 mod strangers;
 mod uploads;
+
+// It describes the whole program.
+#[cfg(all(feature = "bench", feature = "explain", feature = "tls"))]
+mod cli;

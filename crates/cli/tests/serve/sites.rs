@@ -481,7 +481,7 @@ fn the_handshake_chooses_the_certificate_and_binds_the_connection_to_it() {
     // A request for one site over a connection to another gets 421.
     let (code, text) = get("a.test", "a.test", &["-H", "Host: b.test"]);
     assert!(code == Some(0) && text.ends_with(" 421") && !text.contains("of b"), "{text}");
-    // Whoever asks whether the server lives knows nothing of that.
+    // A health check is answered over any connection.
     let health = format!("https://a.test:{}/.underpass/health", sites.port());
     let by = ["-k", "-o", "answer", "-w", "%{http_code}", "-H", "Host: b.test", &health];
     assert_eq!(sites.curl(&by).succeeded().text(), "200");

@@ -142,7 +142,7 @@ for number in itertools.count():
 
 #[test]
 fn a_file_with_a_shared_mapping_is_copied_in_one_version_whatever_its_size() {
-    // What is stored into a mapping there changes no time (docs/design.md).
+    // tmpfs does not show changes through a mapping (docs/design.md).
     let is_tmpfs = rustix::fs::statfs(folder().path()).unwrap().f_type == 0x0102_1994;
     if !has("python3") || is_tmpfs {
         return;
