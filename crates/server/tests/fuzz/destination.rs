@@ -11,6 +11,7 @@ pub(crate) const SEEDS: &[&[u8]] = &[
     b"a\nhttps://a:443/a/b/../b/\nF\n0",
     b"[::1]:1\n/a/b//c\n\n",
     b"a\nhttp://b/x?y\nt",
+    b"a\n./b/../c",
 ];
 
 /// A host, a destination, and what else is said, a line each.
@@ -48,8 +49,13 @@ fn check_path(found: &Destination, value: &[u8], own: &[u8], prefix: &[u8]) {
     assert!(!found.path.contains(&0) && !value.contains(&b'?') && !value.contains(&b'#'));
     let mut parts = found.path.split(|&byte| byte == b'/');
     assert!(found.path.is_empty() || parts.all(|part| !matches!(part, b"" | b"." | b"..")));
+    let joined;
     let path = if value.first() == Some(&b'/') {
         value
+    } else if value.first() == Some(&b'.') {
+        // Relative to the folder of `/from`.
+        joined = [b"/", value].concat();
+        &joined
     } else {
         let lower = value.to_ascii_lowercase();
         let (rest, port) = match lower.strip_prefix(b"https://") {

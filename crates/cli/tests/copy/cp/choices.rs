@@ -287,3 +287,19 @@ fn a_fifo_in_a_folder_gets_the_bytes_of_the_file_of_its_name() {
         assert_eq!(reader.join().unwrap(), b"bytes", "{words:?}");
     }
 }
+
+#[test]
+fn only_the_entry_that_a_copy_would_be_is_looked_at() {
+    let here = folder();
+    fs::create_dir_all(here.path().join("a")).unwrap();
+    fs::create_dir(here.path().join("folder")).unwrap();
+    fs::write(here.path().join("a/f"), "bytes").unwrap();
+    let fifo = here.path().join("folder/f");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    cp_in(here.path(), &["--parents", "a/f", "folder"]).succeeded();
+    assert_eq!(fs::read(here.path().join("folder/a/f")).unwrap(), b"bytes");
+    // Standard output, whatever is called so.
+    fs::create_dir(here.path().join("-")).unwrap();
+    assert_eq!(cp_in(here.path(), &["a/f", "-"]).succeeded().stdout, b"bytes");
+    assert!(names(&here.path().join("-")).is_empty());
+}
