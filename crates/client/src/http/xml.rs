@@ -2,53 +2,45 @@
 
 use std::borrow::Cow;
 
-use html5gum::{Token, Tokenizer};
+use quick_xml::escape::resolve_predefined_entity;
+use quick_xml::events::{BytesRef, Event};
+use quick_xml::reader::Reader;
 
 /// Calls `on_end` at the end of each element, with its name in lower case and the text since the
-/// last tag. Malformed text is read as far as possible.
+/// last tag. Reading ends where the text is not well-formed, so that an element which is cut off
+/// has no end.
 pub(crate) fn read(body: &[u8], mut on_end: impl FnMut(&[u8], &str)) {
-    let mut text = Vec::new();
-    for Ok(token) in Tokenizer::new(&*without_cdata(body)) {
-        match token {
-            Token::StartTag(_) => text.clear(),
-            Token::String(more) => text.extend_from_slice(&more),
-            Token::EndTag(tag) => {
-                on_end(&tag.name, &String::from_utf8_lossy(&text));
+    let body = String::from_utf8_lossy(body);
+    let mut reader = Reader::from_str(&body);
+    reader.config_mut().expand_empty_elements = true;
+    let mut text = String::new();
+    loop {
+        match reader.read_event() {
+            Ok(Event::Start(_)) => text.clear(),
+            Ok(Event::Text(more)) => text.push_str(&more),
+            Ok(Event::CData(more)) => text.push_str(&more),
+            Ok(Event::GeneralRef(entity)) => match character(&entity) {
+                Some(character) => text.push_str(&character),
+                None => return,
+            },
+            Ok(Event::End(tag)) => {
+                on_end(tag.local_name().into_inner().to_ascii_lowercase().as_bytes(), &text);
                 text.clear();
             }
-            _ => {}
+            Ok(Event::Eof) | Err(_) => return,
+            Ok(_) => {}
         }
     }
 }
 
-/// Replaces CDATA sections by escaped text: HTML, for which the tokenizer is, has none of them.
-fn without_cdata(body: &[u8]) -> Cow<'_, [u8]> {
-    let find = |text: &[u8], mark: &[u8]| text.windows(mark.len()).position(|it| it == mark);
-    let mut found = find(body, CDATA);
-    if found.is_none() {
-        return Cow::Borrowed(body);
+/// Returns the character that a reference stands for.
+fn character(entity: &BytesRef<'_>) -> Option<Cow<'static, str>> {
+    match entity.resolve_char_ref() {
+        Ok(Some(character)) => Some(character.to_string().into()),
+        Ok(None) => resolve_predefined_entity(entity).map(Cow::Borrowed),
+        Err(_) => None,
     }
-    let (mut text, mut rest) = (Vec::with_capacity(body.len()), body);
-    while let Some(at) = found {
-        text.extend_from_slice(&rest[..at]);
-        rest = &rest[at + CDATA.len()..];
-        let end = find(rest, CDATA_END).unwrap_or(rest.len());
-        for byte in &rest[..end] {
-            match byte {
-                b'&' => text.extend_from_slice(b"&amp;"),
-                b'<' => text.extend_from_slice(b"&lt;"),
-                byte => text.push(*byte),
-            }
-        }
-        rest = rest.get(end + CDATA_END.len()..).unwrap_or_default();
-        found = find(rest, CDATA);
-    }
-    text.extend_from_slice(rest);
-    Cow::Owned(text)
 }
-
-const CDATA: &[u8] = b"<![CDATA[";
-const CDATA_END: &[u8] = b"]]>";
 
 /// The reason why an object store refused a request: the body of its answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,17 +72,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cdata_section_is_text() {
+    fn text_is_what_xml_says() {
         for (body, expected) in [
             ("<k>t/<![CDATA[a<b>&amp;]]c]]>d</k>", "t/a<b>&amp;]]cd"),
             ("<k><![CDATA[a]]><![CDATA[b]]></k>", "ab"),
             ("<k>&amp;<![CDATA[]]></k>", "&"),
+            ("<k xmlns='s3'>a&#133;&#x85;b</k>", "a\u{85}\u{85}b"),
+            ("<k/>", ""),
         ] {
             let mut found = Vec::new();
             read(body.as_bytes(), |name, text| found.push((name.to_vec(), text.to_owned())));
             assert_eq!(found, [(b"k".to_vec(), expected.to_owned())], "{body}");
         }
-        read(b"<k><![CDATA[a</k>", |_, _| panic!("it has no end"));
+        for cut in ["<k><![CDATA[a</k>", "<k>a", "<k>a</k", "<k>&nbsp;</k>"] {
+            read(cut.as_bytes(), |_, _| panic!("it has no end: {cut}"));
+        }
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::files::lookup::{ServedEntry, find_current};
 use crate::files::open_files::{is_missing, modified};
 use crate::files::root::is_reserved;
 use crate::routing::context::RequestContext;
-use crate::routing::response::{Body, RETRY_SOON, Response};
+use crate::routing::response::{Body, CLIENT_LEFT, RETRY_SOON, Response};
 use crate::server::settings::Changes;
 use crate::server::sites::site::Site;
 use crate::uploads;
@@ -196,7 +196,7 @@ async fn change(
     let site = Arc::clone(ctx.site());
     let slot = ctx.peer.while_connected(ctx.shared().changing.acquire(ctx.owner())).await;
     // A change that has not begun ends with its client.
-    let slot = slot.ok_or_else(|| ctx.error(408, ""))?;
+    let slot = slot.ok_or_else(|| ctx.error(CLIENT_LEFT, ""))?;
     let work = move || {
         let _slot = slot;
         let changed = change.run(&site);

@@ -11,7 +11,7 @@ use underpass_protocol::response::head::PLAIN_TEXT;
 use crate::auth::{Right, access};
 use crate::routing::cache_key::key_of;
 use crate::routing::context::RequestContext;
-use crate::routing::response::Response;
+use crate::routing::response::{CLIENT_LEFT, Response};
 
 /// Answers a POST to one of the endpoints of a cache.
 pub(crate) async fn respond(
@@ -99,7 +99,7 @@ async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> R
     let range = (to < u64::MAX && from < to).then_some(from..to);
     let request = ObjectRequest { range, ..ObjectRequest::default() };
     let Some(found) = ctx.peer.while_connected(cache.find(&key, &request)).await else {
-        return ctx.error(503, "");
+        return ctx.error(CLIENT_LEFT, "");
     };
     match found {
         Lookup::Response { response, .. } => match response.status {
@@ -116,7 +116,7 @@ async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> R
                 Response::memory(200, "application/json", text.into_bytes(), false)
             }
             Some(Err(error)) => ctx.error(error.kind().status(), &error.to_string()),
-            None => ctx.error(503, ""),
+            None => ctx.error(CLIENT_LEFT, ""),
         },
     }
 }

@@ -25,7 +25,7 @@ use crate::routing::cache_key::{PURGE, key_of};
 use crate::routing::cached::{CacheFacts, CachedBody};
 use crate::routing::context::RequestContext;
 use crate::routing::operate;
-use crate::routing::response::{Body, Response};
+use crate::routing::response::{Body, CLIENT_LEFT, Response};
 use crate::server::limits::disk_queue::ClientNet;
 
 /// Answers an authorized request with an object that is in memory and fresh; `None` if [`respond`]
@@ -87,9 +87,8 @@ pub(crate) async fn respond(
     };
     let began = Instant::now();
     for attempt in 0..MAX_ATTEMPTS {
-        // There is no one to answer if the client has left.
         let found = ctx.peer.while_connected(cache.find(&key, &request)).await;
-        let Some(found) = found else { break };
+        let Some(found) = found else { return ctx.error(CLIENT_LEFT, "") };
         match found {
             Lookup::Response { response, cache } => {
                 let response = relay_response(ctx, &target.path, &response, &cache);
@@ -99,7 +98,7 @@ pub(crate) async fn respond(
                 return waited(failed(ctx, error, retry_after, &cache), began, &cache);
             }
             Lookup::Entry(entry) => match serve_connected(ctx, &target.path, &entry).await {
-                None => break,
+                None => return ctx.error(CLIENT_LEFT, ""),
                 Some(Ok(response)) => return waited(response, began, &entry.cache),
                 Some(Err(error)) => match error.kind() {
                     // Nothing was sent, so the new version can be.

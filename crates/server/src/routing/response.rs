@@ -30,6 +30,10 @@ pub(crate) const RETRY_SOON: &str = "1";
 /// The `Retry-After` of a response to a connection that is one too many, in seconds.
 pub(crate) const RETRY_LATER: &str = "5";
 
+/// The status of a response whose client left, or ended its side of the connection, before the
+/// response was known.
+pub(crate) const CLIENT_LEFT: u16 = 408;
+
 /// A response before it is sent.
 #[derive(Debug)]
 pub(crate) struct Response {

@@ -79,6 +79,22 @@ fn stalling(object: Object) -> (Origin, Gate) {
 }
 
 #[test]
+fn a_client_that_leaves_is_no_failure_of_the_origin() {
+    let (origin, gate) = stalling(Object::new(noise(LEN), "a"));
+    let node = Node::new(&origin.url(), &[]);
+    let client = node.client("GET", "/stalled", &[]);
+    until("a request", || !origin.requests().is_empty());
+    drop(client);
+    let counted = || {
+        let metrics = node.get("/.underpass/metrics").body;
+        String::from_utf8(metrics).unwrap().contains("code=\"408\"} 1\n")
+    };
+    until("the end of the response", counted);
+    gate.open();
+    assert_eq!(node.log()[0]["status"], 408);
+}
+
+#[test]
 fn a_client_without_a_place_resets_no_other_one() {
     let object = Object::new(noise(24 << 20), "a");
     let bytes = object.bytes.clone();

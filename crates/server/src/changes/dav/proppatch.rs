@@ -24,7 +24,7 @@ use crate::changes::refusal::{ChangeRefusal, Result};
 use crate::files::lookup::{ServedEntry, find_current};
 use crate::files::root::DiskWait;
 use crate::routing::context::RequestContext;
-use crate::routing::response::Response;
+use crate::routing::response::{CLIENT_LEFT, Response};
 use crate::server::sites::site::Site;
 use underpass_protocol::request::target::Target;
 use underpass_protocol::response::validator::parse_date;
@@ -59,7 +59,7 @@ pub(crate) async fn respond(
     };
     let site = Arc::clone(ctx.site());
     let slot = ctx.peer.while_connected(site.shared.changing.acquire(ctx.owner())).await;
-    let Some(slot) = slot else { return ctx.error(408, "") };
+    let Some(slot) = slot else { return ctx.error(CLIENT_LEFT, "") };
     // A lock may have been given while the body came.
     if let Some(refusal) = check_write(ctx, &tokens, &target.path).await {
         return refusal;
