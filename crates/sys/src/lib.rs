@@ -49,7 +49,7 @@ pub use trace::{
     CallInfo, ReceivedSignal, Resume, SignalSet, StartFailure, TraceRequest, TracedProgram,
     spawn_traced, trace, wait_for_any,
 };
-pub use usage::{Usage, prepare_allocator, processor_time};
+pub use usage::{Usage, prepare_allocator, processor_time, set_thread_priority};
 
 /// Returns the error that the last system call of this thread has left.
 fn last_errno() -> Errno {

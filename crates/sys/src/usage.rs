@@ -1,5 +1,5 @@
-//! Resource usage of a thread, from getrusage(2), and of a process, by its clock, and what its
-//! allocator keeps.
+//! Resource usage of a thread, from getrusage(2), and of a process, by its clock, what its
+//! allocator keeps, and the priority of a thread, by sched_setattr(2).
 
 use std::ffi::c_int;
 use std::ops::{Add, Sub};
@@ -146,9 +146,48 @@ pub fn prepare_allocator() {
     }
 }
 
+/// Sets the niceness of the calling thread and, from Linux 6.12 on, the time that it asks to run at
+/// once. A thread that wakes up takes the processor from one that asks for more time than itself;
+/// otherwise it may wait for the whole time of the other. The scheduling policy stays as it is.
+///
+/// # Errors
+///
+/// As sched_setattr(2): `EINVAL` under a policy that has no niceness, `EPERM` if the niceness is
+/// lower than before.
+pub fn set_thread_priority(niceness: i32, run_time: Duration) -> Result<(), Errno> {
+    let attributes = Attributes {
+        size: size_of::<Attributes>() as u32,
+        flags: KEEP_POLICY,
+        niceness,
+        run_time: u64::try_from(run_time.as_nanos()).unwrap_or(u64::MAX),
+        ..Attributes::default()
+    };
+    // SAFETY: the kernel reads as many bytes as the structure says that it has. Proved by
+    // `sys/src/usage.rs::a_thread_has_its_own_niceness`.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    if result == 0 { Ok(()) } else { Err(last_errno()) }
+}
+
+/// `struct sched_attr` in its first version, which every kernel takes.
+#[repr(C)]
+#[derive(Default)]
+struct Attributes {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    niceness: i32,
+    priority: u32,
+    run_time: u64,
+    deadline: u64,
+    period: u64,
+}
+
+/// `SCHED_FLAG_KEEP_POLICY`.
+const KEEP_POLICY: u64 = 0x08;
+
 #[cfg(test)]
 mod tests {
-    use super::prepare_allocator;
+    use super::*;
 
     #[test]
     fn memory_is_as_good_as_before() {
@@ -164,5 +203,20 @@ mod tests {
         for piece in &pieces {
             assert!(piece.iter().all(|byte| *byte == piece[0]));
         }
+    }
+
+    #[test]
+    fn a_thread_has_its_own_niceness() {
+        let niceness = || rustix::process::getpriority_process(None).unwrap();
+        let before = niceness();
+        let asked = (before + 1).min(19);
+        std::thread::spawn(move || {
+            set_thread_priority(asked, Duration::from_millis(10)).unwrap();
+            assert_eq!(niceness(), asked);
+        })
+        .join()
+        .unwrap();
+        assert_eq!(niceness(), before);
+        assert_eq!(size_of::<Attributes>(), 48);
     }
 }

@@ -55,6 +55,34 @@ fn unread_responses_are_limited() {
 }
 
 #[test]
+fn long_requests_that_are_sent_ahead_delay_a_new_client_by_few_of_them() {
+    const CLIENTS: usize = 100;
+    const REQUESTS: usize = 12;
+    let (_folder, server) = serve(&[]);
+    let request = format!("GET /a?{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "q".repeat(5000));
+    // All come at the same moment for the server.
+    server.signal("STOP");
+    let ahead: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let mut client = server.connect();
+            client.write_all(request.repeat(REQUESTS).as_bytes()).unwrap();
+            client
+        })
+        .collect();
+    let mut new = Client::new(server.connect());
+    new.send("GET /.underpass/metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    server.signal("CONT");
+    let metrics = String::from_utf8(new.finish().body).unwrap();
+    let answered: usize = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("underpass_requests_total{code=\"200\"} "))
+        .map_or(0, |count| count.parse().unwrap());
+    // Before, each of the others had several in its turn.
+    assert!(answered < CLIENTS / 2, "{answered} of {}", CLIENTS * REQUESTS);
+    drop(ahead);
+}
+
+#[test]
 fn requests_that_are_not_complete_have_a_bound_together() {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).unwrap();

@@ -3,7 +3,6 @@
 
 use std::time::Instant;
 
-use tokio::task::yield_now;
 use tokio::time::sleep;
 use underpass_engine::{Integrity, socket};
 
@@ -16,7 +15,7 @@ use crate::connection::outcome::{SendFailure, SendOutcome};
 use crate::connection::peer::Activity;
 use crate::connection::proxy_header::RefusedHeader;
 use crate::connection::send::Sending;
-use crate::connection::turn::poll_interval;
+use crate::connection::turn::{MAX_IN_TURN, is_costly, poll_interval, wait_in_line};
 use crate::files::resume;
 use crate::observe::access_entry;
 use crate::routing::context::RequestContext;
@@ -53,7 +52,7 @@ pub(crate) fn serve<'a>(
                 // It is boxed while it lasts, which keeps waiting connections small.
                 Some(next) => {
                     connection.in_turn = MAX_IN_TURN;
-                    Box::pin(connection.respond(next)).await
+                    Box::pin(connection.respond_in_turn(next)).await
                 }
                 None if link.peer.is_sending_on() => After::Linger(MAX_DISCARDED),
                 None => After::Close,
@@ -85,6 +84,8 @@ pub(super) struct Connection<'a> {
     started: Instant,
     /// The number of requests answered since others had their turn.
     in_turn: u8,
+    /// Whether so much was read last that the next request of this client waits in line.
+    is_costly: bool,
 }
 
 /// The next action about a request.
@@ -112,12 +113,12 @@ enum After {
 
 impl<'a> Connection<'a> {
     fn new(link: Link<'a>, refused: Option<Box<RefusedHeader>>) -> Self {
-        Self { link, refused, buffer: Vec::new(), started: Instant::now(), in_turn: 0 }
+        let started = Instant::now();
+        Self { link, refused, buffer: Vec::new(), started, in_turn: 0, is_costly: false }
     }
 
     /// Reads the next request; `None` if there is none.
     async fn next(&mut self) -> Option<Next<'a>> {
-        // Its proxy does not say for whom the connection is.
         if let Some(refused) = self.refused.take() {
             let detail = refused.fault.to_string();
             return Some(self.reject(&refused.bytes, 400, &detail, Instant::now()));
@@ -131,16 +132,14 @@ impl<'a> Connection<'a> {
             self.in_turn = 0;
         } else {
             // A client that sends requests ahead must not keep those of others waiting.
-            if self.in_turn >= MAX_IN_TURN {
-                self.in_turn = 0;
-                self.link.peer.set_activity(Activity::Reading, self.started);
-                yield_now().await;
-                self.link.peer.set_activity(Activity::Idle, self.started);
-            }
-            self.in_turn += 1;
+            let waits = self.in_turn >= MAX_IN_TURN || self.is_costly;
+            let turn = if waits { Some(wait_in_line(self.link, self.started).await) } else { None };
+            self.in_turn = if waits { 1 } else { self.in_turn + 1 };
             let bytes = std::mem::take(&mut self.buffer);
-            if let Some(next) = self.parse_buffered(bytes, self.started) {
-                return Some(next);
+            let next = self.parse_buffered(bytes, self.started);
+            drop(turn);
+            if next.is_some() {
+                return next;
             }
             self.link.peer.begins_request(Instant::now());
         }
@@ -150,11 +149,15 @@ impl<'a> Connection<'a> {
                 return None;
             }
             self.link.peer.readable().await.ok()?;
+            let waits = self.is_costly;
+            let turn = if waits { Some(wait_in_line(self.link, self.started).await) } else { None };
             let now = Instant::now();
             if self.buffer.is_empty() {
                 self.started = now;
             }
-            if let Some(next) = self.read(self.started) {
+            let next = self.read(self.started);
+            drop(turn);
+            if let Some(next) = next {
                 return next.ok();
             }
             if !self.buffer.is_empty() && self.link.peer.activity() == Activity::Idle {
@@ -163,11 +166,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Reads available bytes; `None` if a request is not complete.
-    ///
-    /// # Errors
-    ///
-    /// If nothing more comes.
+    /// Reads available bytes; `None` if a request is not complete, an error if nothing more comes.
     fn read(&mut self, started: Instant) -> Option<Result<Next<'a>, ()>> {
         // Most requests come whole, and are answered in the buffer of the worker: a waiting
         // connection needs none.
@@ -178,6 +177,7 @@ impl<'a> Connection<'a> {
             Ok(None) => return None,
             Err(_) => return Some(Err(())),
         };
+        self.is_costly = is_costly(read.len());
         if access_entry::write_arrived_before_next(self.link).is_break() {
             return Some(Err(()));
         }
@@ -242,8 +242,7 @@ impl<'a> Connection<'a> {
         if peer.is_reserve && !endpoints::is_health(&selection.site.site.settings, &request) {
             return Some((self.refuse_connection(&bytes[..len], started), len));
         }
-        // If there is no room for the following bytes, the connection ends with the response, and
-        // the client may send the rest again.
+        // Without room for the following bytes the connection ends, and the client sends them again.
         let has_room = self.holds(bytes.len() - len);
         if body == BodyLength::None
             && let Some(next) = self.respond_at_once(request, &selection, started, has_room)
@@ -287,6 +286,15 @@ impl<'a> Connection<'a> {
                 let retry = is_guarded.then(again);
                 Some(Next::Continue(Box::new(BegunResponse { ending, sending, retry })))
             }
+        }
+    }
+
+    /// Responds as [`respond`](Self::respond) does, in line if the request was a costly one.
+    async fn respond_in_turn(&mut self, next: Next<'a>) -> After {
+        let turns = &self.link.worker.turns;
+        match self.is_costly {
+            true => turns.run(Box::pin(self.respond(next))).await,
+            false => self.respond(next).await,
         }
     }
 
@@ -381,8 +389,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Closes all open files of the worker: one was found to have changed before its first byte was
-    /// sent.
+    /// Closes all open files of the worker: one has changed before its first byte was sent.
     fn forget_changed(&self) {
         // The engine has armed a reset so that a client notices a truncated response.
         let _ = socket::disarm_reset(&self.link.peer.socket);
@@ -479,10 +486,6 @@ impl<'a> Connection<'a> {
 
 /// The maximum number of attempts to answer a request while a file keeps changing.
 const MAX_ATTEMPTS: u32 = 4;
-
-/// The number of requests for hot files, sent ahead, that are answered before others have their
-/// turn; after any other request they have it at once.
-const MAX_IN_TURN: u8 = 8;
 
 /// The number of fields for which there is room at first: clearing more takes as long as parsing.
 const USUAL_FIELDS: usize = 16;

@@ -1,14 +1,17 @@
 //! One turn of a transfer: its maximum size while other connections wait, and its cost.
 
 use std::os::fd::OwnedFd;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use underpass_engine::{Chain, Confirm, Error, Integrity, Options, Sink, Status, Transfer, Usage};
 
 use crate::connection::Link;
+use crate::connection::peer::Activity;
 use crate::connection::socket::Socket;
 use crate::routing::response::small;
+use crate::server::limits::turn_queue::TurnPermit;
 use crate::server::settings::Settings;
 use crate::server::worker::Worker;
 use underpass_observe::access_log::LogFormat;
@@ -60,6 +63,32 @@ pub(crate) fn has_to_wait(worker: &Worker, transfer: &SendTransfer<'_>, now: Ins
     !is_short && !worker.turns.is_free(now)
 }
 
+/// Waits in line, behind the short requests of others: the client has sent much, or many requests at
+/// once. It is boxed because it is rare.
+pub(crate) fn wait_in_line<'a>(
+    Link { worker, peer }: Link<'a>,
+    started: Instant,
+) -> Pin<Box<dyn Future<Output = TurnPermit<'a>> + 'a>> {
+    Box::pin(async move {
+        let is_idle = peer.activity() == Activity::Idle;
+        if is_idle {
+            // It must not be closed as one that asks for nothing.
+            peer.set_activity(Activity::Reading, started);
+        }
+        let turn = worker.turns.begin().await;
+        if is_idle {
+            peer.set_activity(Activity::Idle, started);
+        }
+        turn
+    })
+}
+
+/// Returns whether a client that has sent this many bytes at once waits in line with the next ones:
+/// the requests of browsers are shorter, and parsing so many takes longer than answering them.
+pub(crate) fn is_costly(read: usize) -> bool {
+    read >= 4 << 10
+}
+
 /// Notes a response that ended in its first turn, if it was a short one: clients that want little
 /// are there.
 pub(crate) fn record_short_response(worker: &Worker, bytes: u64, now: Instant) {
@@ -105,3 +134,7 @@ const LONG_TURN: usize = 2 << 20;
 /// A turn of a transfer between short responses: some 30 µs on loopback. A response of at most as
 /// many bytes is a short one.
 pub(crate) const SHORT_TURN: usize = 128 << 10;
+
+/// The number of requests for hot files, sent ahead, that are answered before others have their
+/// turn; after any other request they have it at once.
+pub(crate) const MAX_IN_TURN: u8 = 8;

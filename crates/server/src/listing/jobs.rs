@@ -14,7 +14,7 @@ use underpass_listing::{ChangeRights, ListingQuery, NamedEntries, NamedEntry, Re
 use crate::listing::pack::Packing;
 use crate::server::limits::batches::Batches;
 use crate::server::limits::client_budget::{ClientBudget, Reservation};
-use crate::server::limits::disk_queue::DiskQueue;
+use crate::server::limits::disk_queue::{ClientNet, DiskQueue};
 
 /// Where the entries of a listing come from.
 #[derive(Debug)]
@@ -121,7 +121,40 @@ pub(crate) enum Text {
 pub(crate) struct PartialListing {
     pub(crate) pieces: Vec<Arc<[u8]>>,
     pub(crate) is_whole: bool,
-    pub(crate) _held: Option<Reservation>,
+    pub(crate) held: Option<Reservation>,
+    /// The queue whose thread frees the text.
+    pub(crate) release: Arc<DiskQueue>,
+}
+
+impl PartialListing {
+    /// Creates a text that is made already.
+    pub(crate) fn whole(listings: &Listings, pieces: Vec<Arc<[u8]>>, held: Reservation) -> Self {
+        let held = Some(held);
+        Self { pieces, is_whole: true, held, release: Arc::clone(&listings.release) }
+    }
+
+    /// Creates a text of which nothing is made yet.
+    pub(crate) fn begun(listings: &Listings) -> Self {
+        let release = Arc::clone(&listings.release);
+        Self { pieces: Vec::new(), is_whole: false, held: None, release }
+    }
+
+    /// Returns the number of bytes so far.
+    pub(crate) fn len(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.len() as u64).sum()
+    }
+}
+
+impl Drop for PartialListing {
+    /// Has a thread free a long text: that takes milliseconds, and its last client belongs to a
+    /// worker.
+    fn drop(&mut self) {
+        if self.len() > SHORT_TEXT {
+            let text = (std::mem::take(&mut self.pieces), self.held.take());
+            // If there is no room for the job, it is freed here.
+            let _ = self.release.submit(ClientNet::of(None), move || drop(text));
+        }
+    }
 }
 
 /// The state of listings that all workers share.
@@ -135,6 +168,8 @@ pub(crate) struct Listings {
     /// The queue of searches and sizes, which walk through all folders below one.
     pub(crate) walks: Arc<DiskQueue>,
     pub(crate) memory: Arc<ClientBudget>,
+    /// The queue of long texts that are to be freed.
+    pub(crate) release: Arc<DiskQueue>,
     /// The number of clients to which a separate text may be sent.
     pub(crate) streams: Arc<ClientBudget>,
 }
@@ -147,6 +182,7 @@ impl Default for Listings {
             long: DiskQueue::new("long-listing", LONG_THREADS, LONG_WAITING),
             walks: DiskQueue::new("walk", WALK_THREADS, WALKS_WAITING),
             memory: ClientBudget::new(MEMORY, MEMORY / 2),
+            release: DiskQueue::new("release", 1, MAX_RELEASED),
             streams: ClientBudget::new(MAX_STREAMS, MAX_STREAMS / 4),
         }
     }
@@ -173,13 +209,18 @@ const WALKS_WAITING: usize = 64;
 /// The maximum number of bytes of listings in memory.
 pub(crate) const MEMORY: u64 = 256 << 20;
 
+/// The number of bytes that a worker frees itself.
+const SHORT_TEXT: u64 = 256 << 10;
+
+/// The maximum number of texts that wait to be freed, of which all together may have [`MEMORY`].
+const MAX_RELEASED: usize = 1024;
+
 /// The maximum number of clients to which a separate text is sent.
 const MAX_STREAMS: u64 = 512;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::limits::disk_queue::ClientNet;
 
     #[test]
     fn one_client_leaves_places_for_texts_to_others() {

@@ -17,12 +17,13 @@ use crate::changes::dav::describe::Describer;
 use crate::files::root::is_reserved;
 use crate::listing::jobs::{
     FolderId, FolderSource, ListTask, ListedFolder, ListingHead, ListingKey, ListingRequest,
-    ListingResult, MEMORY, PartialListing, StoreEntries, Text,
+    ListingResult, Listings, MEMORY, PartialListing, StoreEntries, Text,
 };
 use crate::listing::pack::{Packer, longest_packed};
 use crate::server::limits::batches::answer_all;
 use crate::server::limits::client_budget::Reservation;
 use crate::server::limits::disk_queue::ClientNet;
+use crate::server::limits::priority::let_others_run;
 use crate::server::sites::link_targets::LinkTargets;
 use crate::server::sites::site::Site;
 
@@ -85,7 +86,7 @@ pub(crate) async fn list(
     if key.1.packing.is_chunked {
         return Ok((head, Some(pieces)));
     }
-    Ok((head, Some(pieces.gather(listings.memory.reserve(client)).await?)))
+    Ok((head, Some(pieces.gather(listings, client).await?)))
 }
 
 /// The text of a listing while it is sent to one client.
@@ -114,17 +115,19 @@ pub(crate) struct ListingStream {
 
 impl ListingPieces {
     /// Returns a text as the only piece; `None` if there is no memory left for it.
-    pub(crate) fn whole(mut held: Reservation, text: Vec<u8>) -> Option<Self> {
+    pub(crate) fn whole(listings: &Listings, client: ClientNet, text: Vec<u8>) -> Option<Self> {
+        let mut held = listings.memory.reserve(client);
         if !held.resize(text.len() as u64) {
             return None;
         }
-        let made = PartialListing { pieces: vec![text.into()], is_whole: true, _held: Some(held) };
+        let made = PartialListing::whole(listings, vec![text.into()], held);
         Some(Self::Shared { made: watch::channel(made).1, next: 0 })
     }
 
     /// Waits until all pieces are in memory, so that their length is known: a client that takes no
     /// chunks must not take a part for the whole.
-    async fn gather(mut self, mut held: Reservation) -> io::Result<Self> {
+    async fn gather(mut self, listings: &Listings, client: ClientNet) -> io::Result<Self> {
+        let mut held = listings.memory.reserve(client);
         let (mut pieces, mut len) = (Vec::new(), 0);
         while let Some(piece) = self.next().await? {
             let piece: Arc<[u8]> = match piece {
@@ -137,7 +140,7 @@ impl ListingPieces {
             }
             pieces.push(piece);
         }
-        let made = PartialListing { pieces, is_whole: true, _held: Some(held) };
+        let made = PartialListing::whole(listings, pieces, held);
         Ok(Self::Shared { made: watch::channel(made).1, next: 0 })
     }
 
@@ -145,7 +148,7 @@ impl ListingPieces {
     pub(crate) fn len(&self) -> Option<u64> {
         let Self::Shared { made, .. } = self else { return None };
         let made = made.borrow();
-        made.is_whole.then(|| made.pieces.iter().map(|piece| piece.len() as u64).sum())
+        made.is_whole.then(|| made.len())
     }
 
     /// Returns the next piece, or `None` at the end.
@@ -231,8 +234,8 @@ fn make(site: &Site, client: ClientNet, key: &ListingKey, folder: ListedFolder) 
     let is_wanted = || waiters.borrow().iter().any(|waiter| !waiter.is_closed());
     with_listing(site, &folder, &is_wanted, |listing| match listing.prepare() {
         Ok(prepared) => {
-            let held = site.shared.listings.memory.reserve(client);
-            answer_waiters(waiters.take(), prepared, &folder, held);
+            let listings = &site.shared.listings;
+            answer_waiters(listings, client, waiters.take(), prepared, &folder);
         }
         Err(error) => answer_all(waiters.take(), &Err(errno(&error))),
     });
@@ -240,11 +243,13 @@ fn make(site: &Site, client: ClientNet, key: &ListingKey, folder: ListedFolder) 
 
 /// Sends the head of the listing to all that wait, and makes its text.
 fn answer_waiters(
+    listings: &Listings,
+    client: ClientNet,
     waiters: Vec<oneshot::Sender<ListingResult>>,
     prepared: Prepared<'_>,
     folder: &Arc<ListedFolder>,
-    mut held: Reservation,
 ) {
+    let mut held = listings.memory.reserve(client);
     let next_page = prepared.next_page().map(str::to_owned);
     let is_incomplete = prepared.is_incomplete();
     let (media_type, is_unsorted) = (prepared.media_type(), !prepared.is_held());
@@ -255,7 +260,7 @@ fn answer_waiters(
     if prepared.is_held() {
         let outcome =
             write(prepared, Packer::new(folder.request.packing, true), &mut held).map(|pieces| {
-                let made = PartialListing { pieces, is_whole: true, _held: Some(held) };
+                let made = PartialListing::whole(listings, pieces, held);
                 (head, Text::Shared(watch::channel(made).1))
             });
         return answer_all(waiters, &outcome.map_err(|error| errno(&error)));
@@ -264,11 +269,11 @@ fn answer_waiters(
     if longest > MAX_SHARED || !held.resize(longest) {
         return answer_all(waiters, &Ok((head, Text::Own(Arc::clone(folder)))));
     }
-    let made = PartialListing { pieces: Vec::new(), is_whole: false, _held: None };
-    let (sender, receiver) = watch::channel(made);
+    let (sender, receiver) = watch::channel(PartialListing::begun(listings));
     answer_all(waiters, &Ok((head, Text::Shared(receiver))));
     let (mut len, mut packer) = (0, Packer::new(folder.request.packing, false));
     let mut relay_response = |packed: Option<Vec<u8>>| -> io::Result<()> {
+        let_others_run();
         let Some(piece) = packed else { return Ok(()) };
         len += piece.len() as u64;
         // Entries are being added to the folder, or no client waits any more.
@@ -289,7 +294,7 @@ fn answer_waiters(
         held.resize(len);
         sender.send_modify(|made| {
             made.is_whole = true;
-            made._held = Some(held);
+            made.held = Some(held);
         });
     }
 }
@@ -302,6 +307,7 @@ fn write(
 ) -> io::Result<Vec<Arc<[u8]>>> {
     let (mut pieces, mut len) = (Vec::new(), 0);
     let mut keep = |packed: Option<Vec<u8>>| -> io::Result<()> {
+        let_others_run();
         let Some(piece) = packed else { return Ok(()) };
         len += piece.len() as u64;
         if !held.resize(len) {
@@ -347,6 +353,8 @@ fn with_listing<T>(
         // Entries of a store are served, whatever their names are.
         shows_hidden: is_store || site.settings.shows_hidden,
         hides: &|inside, is_folder| {
+            // This is called for each entry.
+            let_others_run();
             (*is_partial && !access.may_know(user, inside, is_folder))
                 || match is_store {
                     true => is_reserved(inside) || site.root.hides_of_origin(inside, is_folder),

@@ -104,8 +104,7 @@ async fn one(
         Err(_) => return ctx.error(500, ""),
     };
     // It waits in memory for a client that may not read it, as a listing does.
-    let Some(pieces) = ListingPieces::whole(ctx.shared().listings.memory.reserve(client), body)
-    else {
+    let Some(pieces) = ListingPieces::whole(&ctx.shared().listings, client, body) else {
         return ctx.busy(503, "too many listings wait to be read");
     };
     let head = ListingHead {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use underpass_engine::wait::lock;
 
-use crate::server::limits::priority::step_back;
+use crate::server::limits::priority::step_back_to_compute;
 
 /// The unit by which bounded resources are shared: an IPv4 address, an IPv6 network of 64 bits, or
 /// all clients of unix sockets together.
@@ -129,7 +129,7 @@ impl DiskQueue {
 
     /// Runs jobs until none is left.
     fn work(&self) {
-        step_back();
+        step_back_to_compute();
         let mut last = None;
         while let Some((client, job)) = self.next(last) {
             last = Some(client);
