@@ -152,7 +152,7 @@ pub fn prepare_allocator() {
 ///
 /// # Errors
 ///
-/// As sched_setattr(2): `EINVAL` under a policy that has no niceness, `EPERM` if the niceness is
+/// As sched_setattr(2): `EINVAL` before Linux 5.3 and under a policy that has no niceness, `EPERM` if the niceness is
 /// lower than before.
 pub fn set_thread_priority(niceness: i32, run_time: Duration) -> Result<(), Errno> {
     let attributes = Attributes {

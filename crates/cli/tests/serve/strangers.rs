@@ -77,7 +77,7 @@ fn long_requests_that_are_sent_ahead_delay_a_new_client_by_few_of_them() {
         .lines()
         .find_map(|line| line.strip_prefix("underpass_requests_total{code=\"200\"} "))
         .map_or(0, |count| count.parse().unwrap());
-    // Before, each of the others had several in its turn.
+    // It is accepted last, but each of the others has only one or two before it.
     assert!(answered < CLIENTS / 2, "{answered} of {}", CLIENTS * REQUESTS);
     drop(ahead);
 }

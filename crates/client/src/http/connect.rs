@@ -122,7 +122,10 @@ fn connect_first(addresses: &[SocketAddr], limits: Limits<'_>) -> io::Result<Tcp
         match moment {
             Ok(moment) => poll(&mut waiting, moment),
             // The time of the next attempt.
-            Err(WaitError::TimedOut) if limits.check().is_ok() => continue,
+            Err(WaitError::TimedOut) => {
+                limits.check()?;
+                continue;
+            }
             Err(error) => return Err(error.into()),
         };
         let ready: Vec<_> = waiting.iter().map(|end| !end.revents().is_empty()).collect();

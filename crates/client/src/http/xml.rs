@@ -13,6 +13,7 @@ pub(crate) fn read(body: &[u8], mut on_end: impl FnMut(&[u8], &str)) {
     let body = String::from_utf8_lossy(body);
     let mut reader = Reader::from_str(&body);
     reader.config_mut().expand_empty_elements = true;
+    reader.config_mut().allow_dangling_amp = true;
     let mut text = String::new();
     loop {
         match reader.read_event() {
@@ -79,6 +80,7 @@ mod tests {
             ("<k>&amp;<![CDATA[]]></k>", "&"),
             ("<k xmlns='s3'>a&#133;&#x85;b</k>", "a\u{85}\u{85}b"),
             ("<k/>", ""),
+            ("<k>a & b</k>", "a & b"),
         ] {
             let mut found = Vec::new();
             read(body.as_bytes(), |name, text| found.push((name.to_vec(), text.to_owned())));

@@ -138,7 +138,7 @@ fn parse(body: &[u8], prefix: &[u8]) -> Result<ListedPage, &'static str> {
         b"prefix" => text.clone_into(&mut common),
         b"size" => entry.size = text.parse().ok(),
         b"lastmodified" => entry.modified = parse_time(text),
-        b"etag" => entry.tag = Some(tag_fingerprint(text)),
+        b"etag" => entry.tag = (!text.is_empty()).then(|| tag_fingerprint(text)),
         b"contents" => found.push((std::mem::take(&mut key), std::mem::take(&mut entry))),
         b"commonprefixes" => found.push((std::mem::take(&mut common), ListedKey::default())),
         b"istruncated" => is_cut = !text.trim().eq_ignore_ascii_case("false"),

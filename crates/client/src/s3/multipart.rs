@@ -57,7 +57,8 @@ pub(super) fn parts_of(body: &[u8], all: &[Range<u64>]) -> (Vec<StoredPart>, Opt
         b"etag" => text.clone_into(&mut part.tag),
         b"checksumsha256" => {
             let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"+/=".contains(&b);
-            part.checksum = text.bytes().all(is_plain).then(|| text.to_owned());
+            let is_valid = !text.is_empty() && text.bytes().all(is_plain);
+            part.checksum = is_valid.then(|| text.to_owned());
         }
         b"part" => {
             let range = part.number.checked_sub(1).and_then(|index| all.get(index));

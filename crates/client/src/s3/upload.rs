@@ -458,7 +458,10 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
 fn refusal_in(body: &[u8]) -> Option<ClientError> {
     let (mut code, mut detail, mut is_error) = (String::new(), String::new(), false);
     xml::read(body, |name, text| match name {
-        b"code" => text.clone_into(&mut code),
+        b"code" => {
+            text.clone_into(&mut code);
+            is_error = true;
+        }
         b"message" => text.clone_into(&mut detail),
         b"error" => is_error = true,
         _ => {}

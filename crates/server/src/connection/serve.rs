@@ -291,11 +291,11 @@ impl<'a> Connection<'a> {
 
     /// Responds as [`respond`](Self::respond) does, in line if the request was a costly one.
     async fn respond_in_turn(&mut self, next: Next<'a>) -> After {
-        let turns = &self.link.worker.turns;
-        match self.is_costly {
-            true => turns.run(Box::pin(self.respond(next))).await,
-            false => self.respond(next).await,
+        if self.is_costly && matches!(next, Next::Answer(_) | Next::Reject(_)) {
+            self.link.peer.set_activity(Activity::Waiting, Instant::now());
+            return self.link.worker.turns.run(Box::pin(self.respond(next))).await;
         }
+        self.respond(next).await
     }
 
     /// Answers a request if that has not been done yet, and sends the response to its end.

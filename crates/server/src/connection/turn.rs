@@ -70,15 +70,11 @@ pub(crate) fn wait_in_line<'a>(
     started: Instant,
 ) -> Pin<Box<dyn Future<Output = TurnPermit<'a>> + 'a>> {
     Box::pin(async move {
-        let is_idle = peer.activity() == Activity::Idle;
-        if is_idle {
-            // It must not be closed as one that asks for nothing.
-            peer.set_activity(Activity::Reading, started);
-        }
+        // It is not the client who is waited for.
+        let before = peer.activity();
+        peer.set_activity(Activity::Waiting, Instant::now());
         let turn = worker.turns.begin().await;
-        if is_idle {
-            peer.set_activity(Activity::Idle, started);
-        }
+        peer.set_activity(before, started);
         turn
     })
 }
@@ -136,5 +132,6 @@ const LONG_TURN: usize = 2 << 20;
 pub(crate) const SHORT_TURN: usize = 128 << 10;
 
 /// The number of requests for hot files, sent ahead, that are answered before others have their
-/// turn; after any other request they have it at once.
+/// turn. They have it at once after any other request, and after each one of a client that has sent
+/// much.
 pub(crate) const MAX_IN_TURN: u8 = 8;

@@ -134,9 +134,14 @@ impl PartialListing {
     }
 
     /// Creates a text of which nothing is made yet.
-    pub(crate) fn begun(listings: &Listings) -> Self {
+    pub(crate) fn begun(listings: &Listings, held: Reservation) -> Self {
         let release = Arc::clone(&listings.release);
-        Self { pieces: Vec::new(), is_whole: false, held: None, release }
+        Self { pieces: Vec::new(), is_whole: false, held: Some(held), release }
+    }
+
+    /// Reserves memory for this many bytes in all; returns false if there is none.
+    pub(crate) fn resize(&mut self, len: u64) -> bool {
+        self.held.as_mut().is_none_or(|held| held.resize(len))
     }
 
     /// Returns the number of bytes so far.
@@ -151,8 +156,8 @@ impl Drop for PartialListing {
     fn drop(&mut self) {
         if self.len() > SHORT_TEXT {
             let text = (std::mem::take(&mut self.pieces), self.held.take());
-            // If there is no room for the job, it is freed here.
-            let _ = self.release.submit(ClientNet::of(None), move || drop(text));
+            // Their memory bounds the number of these jobs. Without a thread, it is freed here.
+            let _ = self.release.resume(ClientNet::of(None), move || drop(text));
         }
     }
 }
@@ -182,7 +187,7 @@ impl Default for Listings {
             long: DiskQueue::new("long-listing", LONG_THREADS, LONG_WAITING),
             walks: DiskQueue::new("walk", WALK_THREADS, WALKS_WAITING),
             memory: ClientBudget::new(MEMORY, MEMORY / 2),
-            release: DiskQueue::new("release", 1, MAX_RELEASED),
+            release: DiskQueue::new("release", 1, 0),
             streams: ClientBudget::new(MAX_STREAMS, MAX_STREAMS / 4),
         }
     }
@@ -211,9 +216,6 @@ pub(crate) const MEMORY: u64 = 256 << 20;
 
 /// The number of bytes that a worker frees itself.
 const SHORT_TEXT: u64 = 256 << 10;
-
-/// The maximum number of texts that wait to be freed, of which all together may have [`MEMORY`].
-const MAX_RELEASED: usize = 1024;
 
 /// The maximum number of clients to which a separate text is sent.
 const MAX_STREAMS: u64 = 512;

@@ -127,20 +127,20 @@ impl ListingPieces {
     /// Waits until all pieces are in memory, so that their length is known: a client that takes no
     /// chunks must not take a part for the whole.
     async fn gather(mut self, listings: &Listings, client: ClientNet) -> io::Result<Self> {
-        let mut held = listings.memory.reserve(client);
-        let (mut pieces, mut len) = (Vec::new(), 0);
+        let mut made = PartialListing::begun(listings, listings.memory.reserve(client));
+        let mut len = 0;
         while let Some(piece) = self.next().await? {
             let piece: Arc<[u8]> = match piece {
                 ListingPiece::Own(bytes) => bytes.into(),
                 ListingPiece::Shared(bytes) => bytes,
             };
             len += piece.len() as u64;
-            if !held.resize(len) {
+            if !made.resize(len) {
                 return Err(Errno::AGAIN.into());
             }
-            pieces.push(piece);
+            made.pieces.push(piece);
         }
-        let made = PartialListing::whole(listings, pieces, held);
+        made.is_whole = true;
         Ok(Self::Shared { made: watch::channel(made).1, next: 0 })
     }
 
@@ -269,7 +269,7 @@ fn answer_waiters(
     if longest > MAX_SHARED || !held.resize(longest) {
         return answer_all(waiters, &Ok((head, Text::Own(Arc::clone(folder)))));
     }
-    let (sender, receiver) = watch::channel(PartialListing::begun(listings));
+    let (sender, receiver) = watch::channel(PartialListing::begun(listings, held));
     answer_all(waiters, &Ok((head, Text::Shared(receiver))));
     let (mut len, mut packer) = (0, Packer::new(folder.request.packing, false));
     let mut relay_response = |packed: Option<Vec<u8>>| -> io::Result<()> {
@@ -291,10 +291,9 @@ fn answer_waiters(
     let whole = prepared.write(&mut |piece| relay_response(packer.pack(piece)));
     let whole = whole.and_then(|()| relay_response(packer.finish()));
     if whole.is_ok() {
-        held.resize(len);
         sender.send_modify(|made| {
             made.is_whole = true;
-            made.held = Some(held);
+            made.resize(len);
         });
     }
 }

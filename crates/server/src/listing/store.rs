@@ -24,7 +24,7 @@ use crate::listing::jobs::{FolderSource, ListTask, ListingRequest};
 use crate::routing::cache_key::key_of;
 use crate::routing::context::RequestContext;
 use crate::routing::origin::{add_cache_fields, client, refused};
-use crate::routing::response::Response;
+use crate::routing::response::{CLIENT_LEFT, Response};
 
 /// Returns whether a request is to be answered with the entries of a folder in an object store.
 pub(crate) fn is_requested(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> bool {
@@ -55,8 +55,7 @@ pub(crate) async fn respond(
     }
     let Some(key) = cache.key(target) else { return ctx.error(414, "") };
     let Some(FolderLookup { outcome, age, cache: status }) = look_up(ctx, cache, &key).await else {
-        // There is no one to answer.
-        return ctx.error(503, "");
+        return ctx.error(CLIENT_LEFT, "");
     };
     let listing = match outcome {
         Ok(listing) if listing.exists => listing,

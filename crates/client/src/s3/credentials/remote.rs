@@ -75,7 +75,7 @@ fn web_identity(
     xml::read(&body, |name, text| match name {
         b"accesskeyid" => text.clone_into(&mut keys.id),
         b"secretaccesskey" => text.clone_into(&mut keys.secret),
-        b"sessiontoken" => token = Some(text.to_owned()),
+        b"sessiontoken" => token = (!text.is_empty()).then(|| text.to_owned()),
         b"expiration" => keys.expires = parse_time(text),
         _ => {}
     });

@@ -114,7 +114,11 @@ impl DiskQueue {
                 Ok(_) => state.threads += 1,
                 // Another thread will take the job.
                 Err(_) if state.threads > 0 => {}
-                Err(_) => return Err(QueueFull),
+                Err(_) => {
+                    // What the job holds is dropped without the lock.
+                    drop(state);
+                    return Err(QueueFull);
+                }
             }
         }
         let QueueState { waiting, turns, count, .. } = &mut *state;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// Lowers the priority of this thread below the workers: a helper that reads pages for one client
 /// must not take the processor from the worker, which serves all others.
 pub(crate) fn step_back() {
-    set_priority(DISK_RUN_TIME);
+    set_priority(HELPER_RUN_TIME);
 }
 
 /// Lowers the priority of this thread, which computes for long, below the workers. It has to call
@@ -40,7 +40,7 @@ const NICENESS: i32 = 10;
 
 /// The time that a helper asks to run at once. It is longer than the default, which workers have and
 /// which is 3 ms at most, so a worker that wakes up does not wait for a helper.
-const DISK_RUN_TIME: Duration = Duration::from_millis(10);
+const HELPER_RUN_TIME: Duration = Duration::from_millis(10);
 
 /// The same for a helper that computes, which lets others run each time: a short time makes its share
 /// of the processor come in small pieces.
