@@ -89,7 +89,6 @@ fn requests_that_are_not_complete_have_a_bound_together() {
     let (_folder, server) = serve(&["--max-per-address", "0"]);
     let before = peak_mib(&server);
     let head = format!("GET /a HTTP/1.1\r\nHost: localhost\r\nX: {}", "x".repeat(31_000));
-    let mut refused = 0;
     let mut clients: Vec<_> = (0..3000)
         .filter_map(|_| {
             let mut client = server.connect();
@@ -101,14 +100,19 @@ fn requests_that_are_not_complete_have_a_bound_together() {
         })
         .collect();
     assert!(answers(&server));
-    for client in &mut clients {
-        client.set_nonblocking(true).unwrap();
-        let mut reply = [0; 12];
-        refused += usize::from(matches!(client.read(&mut reply), Ok(12)) && &reply[9..] == b"503");
-    }
+    let mut refused = 3000 - clients.len();
+    clients.iter().for_each(|client| client.set_nonblocking(true).unwrap());
+    // There is room for some 2,100. They are read one after another, behind the one that was answered.
+    until("refusals", || {
+        for client in &mut clients {
+            let mut reply = [0; 12];
+            let is_read = matches!(client.read(&mut reply), Ok(12));
+            refused += usize::from(is_read && &reply[9..] == b"503");
+        }
+        refused > 600
+    });
     let grown = peak_mib(&server) - before;
     assert!(grown < 110, "{grown} MiB for {} connections", clients.len());
-    assert!(refused + (3000 - clients.len()) > 0, "all were taken");
 }
 
 #[test]

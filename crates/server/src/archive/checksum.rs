@@ -13,7 +13,7 @@ use super::error::ArchiveError;
 use crate::digest::settle::wait_for_writes;
 use crate::files::version::engine_version;
 use crate::server::limits::disk_queue::{SLICE, SLICE_TIME};
-use crate::server::limits::priority::let_others_run;
+use crate::server::limits::priority::{Work, let_others_run};
 
 /// The CRC-32 of a large file, which the next chain of an archive needs.
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ impl PartialSum {
         let (range, began) = (self.at..self.version.size.min(self.at + SLICE), Instant::now());
         let mut read_bytes = 0;
         let outcome = crc32(&mut self.checksum, &self.file, range, |read| {
-            let_others_run();
+            let_others_run(Work::Buffer);
             read_bytes = read;
             began.elapsed() < SLICE_TIME
         });

@@ -20,7 +20,7 @@ use underpass_sys::open_beneath;
 use super::beneath::is_gone;
 use super::error::{ArchiveError, Result};
 use crate::files::version::facts;
-use crate::server::limits::priority::let_others_run;
+use crate::server::limits::priority::{Work, let_others_run};
 
 /// The options of a walk.
 #[derive(Clone, Copy)]
@@ -141,7 +141,7 @@ impl ArchiveWalk<'_> {
         if self.options.cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
             return Err(ArchiveError::Cancelled);
         }
-        let_others_run();
+        let_others_run(Work::Entry);
         let Some(mut frame) = self.frames.pop() else { return Ok(false) };
         self.path.truncate(frame.path_len);
         let Some(name) = frame.names.next() else {

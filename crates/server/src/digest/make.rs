@@ -13,7 +13,7 @@ use crate::digest::known::Digests;
 use crate::digest::settle::wait_for_writes;
 use crate::server::limits::batches::answer_all;
 use crate::server::limits::disk_queue::{ClientNet, SLICE, SLICE_TIME};
-use crate::server::limits::priority::let_others_run;
+use crate::server::limits::priority::{Work, let_others_run};
 use crate::server::shared::Shared;
 
 /// Makes and remembers a digest, or waits for one that is being made already. A digest for which no
@@ -62,7 +62,7 @@ impl PartialDigest {
         let (range, began) = (self.at..version.size().min(self.at + SLICE), Instant::now());
         let mut read_bytes = 0;
         let outcome = add_range(&mut self.hasher, file, range, |read| {
-            let_others_run();
+            let_others_run(Work::Buffer);
             read_bytes = read;
             is_current() && began.elapsed() < SLICE_TIME
         });

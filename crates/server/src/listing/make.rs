@@ -23,7 +23,7 @@ use crate::listing::pack::{Packer, longest_packed};
 use crate::server::limits::batches::answer_all;
 use crate::server::limits::client_budget::Reservation;
 use crate::server::limits::disk_queue::ClientNet;
-use crate::server::limits::priority::let_others_run;
+use crate::server::limits::priority::{Work, let_others_run};
 use crate::server::sites::link_targets::LinkTargets;
 use crate::server::sites::site::Site;
 
@@ -273,7 +273,7 @@ fn answer_waiters(
     answer_all(waiters, &Ok((head, Text::Shared(receiver))));
     let (mut len, mut packer) = (0, Packer::new(folder.request.packing, false));
     let mut relay_response = |packed: Option<Vec<u8>>| -> io::Result<()> {
-        let_others_run();
+        let_others_run(Work::Buffer);
         let Some(piece) = packed else { return Ok(()) };
         len += piece.len() as u64;
         // Entries are being added to the folder, or no client waits any more.
@@ -306,7 +306,7 @@ fn write(
 ) -> io::Result<Vec<Arc<[u8]>>> {
     let (mut pieces, mut len) = (Vec::new(), 0);
     let mut keep = |packed: Option<Vec<u8>>| -> io::Result<()> {
-        let_others_run();
+        let_others_run(Work::Buffer);
         let Some(piece) = packed else { return Ok(()) };
         len += piece.len() as u64;
         if !held.resize(len) {
@@ -353,7 +353,7 @@ fn with_listing<T>(
         shows_hidden: is_store || site.settings.shows_hidden,
         hides: &|inside, is_folder| {
             // This is called for each entry.
-            let_others_run();
+            let_others_run(Work::Entry);
             (*is_partial && !access.may_know(user, inside, is_folder))
                 || match is_store {
                     true => is_reserved(inside) || site.root.hides_of_origin(inside, is_folder),
