@@ -146,20 +146,20 @@ pub fn prepare_allocator() {
     }
 }
 
-/// Sets the niceness of the calling thread and, from Linux 6.12 on, the time that it asks to run at
-/// once. A thread that wakes up takes the processor from one that asks for more time than itself;
-/// otherwise it may wait for the whole time of the other. The scheduling policy stays as it is.
+/// Sets the niceness of the calling thread and, from Linux 6.12 on, its time slice. A thread that
+/// wakes up takes the processor from one with a longer slice than its own; otherwise it may wait for
+/// the end of the other's slice. The scheduling policy stays as it is.
 ///
 /// # Errors
 ///
-/// As sched_setattr(2): `EINVAL` before Linux 5.3 and under a policy that has no niceness, `EPERM` if the niceness is
-/// lower than before.
-pub fn set_thread_priority(niceness: i32, run_time: Duration) -> Result<(), Errno> {
+/// As sched_setattr(2): `EINVAL` before Linux 5.3 and under a policy that has no niceness, `EPERM` if
+/// the niceness is lower than before.
+pub fn set_thread_priority(niceness: i32, slice: Duration) -> Result<(), Errno> {
     let attributes = Attributes {
         size: size_of::<Attributes>() as u32,
         flags: KEEP_POLICY,
         niceness,
-        run_time: u64::try_from(run_time.as_nanos()).unwrap_or(u64::MAX),
+        slice: u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX),
         ..Attributes::default()
     };
     // SAFETY: the kernel reads as many bytes as the structure says that it has. Proved by
@@ -177,7 +177,7 @@ struct Attributes {
     flags: u64,
     niceness: i32,
     priority: u32,
-    run_time: u64,
+    slice: u64, // sched_runtime
     deadline: u64,
     period: u64,
 }

@@ -242,7 +242,7 @@ impl<'a> Connection<'a> {
         if peer.is_reserve && !endpoints::is_health(&selection.site.site.settings, &request) {
             return Some((self.refuse_connection(&bytes[..len], started), len));
         }
-        // Without room for the following bytes the connection ends, and the client sends them again.
+        // Without room for the following bytes the connection ends; the client may send them again.
         let has_room = self.holds(bytes.len() - len);
         if body == BodyLength::None
             && let Some(next) = self.respond_at_once(request, &selection, started, has_room)

@@ -182,7 +182,7 @@ impl AttackedServer<'_> {
             let bad = scope.spawn(|| {
                 stay_on(core);
                 // A refusal changes little.
-                let _ = set_thread_priority(NICENESS, RUN_TIME);
+                let _ = set_thread_priority(NICENESS, SLICE);
                 generator.run(load, host, count)
             });
             let begun = Instant::now();
@@ -307,8 +307,8 @@ const MAX_ARRIVAL: Duration = Duration::from_secs(10);
 /// The bad clients give way to the good one, as they share its core.
 const NICENESS: i32 = 19;
 
-/// Longer than the default, so that the good one does not wait for their time to end.
-const RUN_TIME: Duration = Duration::from_millis(10);
+/// Their time slice: longer than the default, so that the good one does not wait for its end.
+const SLICE: Duration = Duration::from_millis(10);
 
 /// The good client is not a load itself: it asks at most this often.
 const PAUSE: Duration = Duration::from_millis(2);
