@@ -82,7 +82,7 @@ pub(crate) fn wait_in_line<'a>(
 /// Returns whether a client that has sent this many bytes at once waits in line with the next ones:
 /// the requests of browsers are shorter, and parsing so many takes longer than answering them.
 pub(crate) fn is_costly(read: usize) -> bool {
-    read >= 4 << 10
+    read >= COSTLY_READ
 }
 
 /// Notes a response that ended in its first turn, if it was a short one: clients that want little
@@ -130,6 +130,9 @@ const LONG_TURN: usize = 2 << 20;
 /// A turn of a transfer between short responses: some 30 µs on loopback. A response of at most as
 /// many bytes is a short one.
 pub(crate) const SHORT_TURN: usize = 128 << 10;
+
+/// The minimum number of bytes of a costly read.
+const COSTLY_READ: usize = 4 << 10;
 
 /// The number of requests for hot files, sent ahead, that are answered before others have their
 /// turn. They have it at once after any other request, and after each one of a client that has sent

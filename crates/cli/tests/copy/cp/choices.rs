@@ -298,7 +298,7 @@ fn only_the_entry_that_a_copy_would_be_is_looked_at() {
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     cp_in(here.path(), &["--parents", "a/f", "folder"]).succeeded();
     assert_eq!(fs::read(here.path().join("folder/a/f")).unwrap(), b"bytes");
-    // Standard output, whatever is called so.
+    // `-` is standard output, also beside a folder of that name.
     fs::create_dir(here.path().join("-")).unwrap();
     assert_eq!(cp_in(here.path(), &["a/f", "-"]).succeeded().stdout, b"bytes");
     assert!(names(&here.path().join("-")).is_empty());
