@@ -6,38 +6,28 @@
 //! `Content-Range` has no address, so its part is identified by a hash of its owner, which no
 //! token leads to. So no key has to be kept, and a restarted server finds the same parts.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
 use super::partial::{PartId, Token};
+use crate::request::ClientNet;
 
 /// The owner of an upload.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {
     /// An authenticated user.
     User(Arc<str>),
-    /// An anonymous client at this address; of IPv6 its network of 64 bits, because every client
-    /// has many addresses of one.
-    Address(IpAddr),
-    /// An anonymous client over a socket in the file system.
-    Local,
+    /// An anonymous client.
+    Anonymous(ClientNet),
 }
 
 impl Owner {
-    /// Creates the owner: the user if there is one, or else the address.
+    /// Creates the owner: the user if there is one, or else the client.
     #[must_use]
-    pub fn new(user: Option<&Arc<str>>, address: Option<IpAddr>) -> Self {
-        match (user, address.map(|address| address.to_canonical())) {
-            (Some(user), _) => Self::User(Arc::clone(user)),
-            (None, Some(IpAddr::V6(address))) => {
-                let network = address.to_bits() >> 64 << 64;
-                Self::Address(Ipv6Addr::from_bits(network).into())
-            }
-            (None, Some(address)) => Self::Address(address),
-            (None, None) => Self::Local,
-        }
+    pub fn new(user: Option<&Arc<str>>, client: ClientNet) -> Self {
+        user.map_or(Self::Anonymous(client), |user| Self::User(Arc::clone(user)))
     }
 
     /// Returns the name of the user, if it is one.
@@ -45,7 +35,7 @@ impl Owner {
     pub fn user(&self) -> Option<&str> {
         match self {
             Self::User(user) => Some(user),
-            Self::Address(_) | Self::Local => None,
+            Self::Anonymous(_) => None,
         }
     }
 
@@ -94,15 +84,17 @@ impl Owner {
 
     fn hash_into(&self, hash: &mut Sha256) {
         match self {
-            Self::Local => hash.update([1]),
-            Self::Address(IpAddr::V4(address)) => {
-                hash.update([2]);
-                hash.update(address.octets());
-            }
-            Self::Address(IpAddr::V6(address)) => {
-                hash.update([3]);
-                hash.update(address.octets());
-            }
+            Self::Anonymous(client) => match client.address() {
+                None => hash.update([1]),
+                Some(IpAddr::V4(address)) => {
+                    hash.update([2]);
+                    hash.update(address.octets());
+                }
+                Some(IpAddr::V6(address)) => {
+                    hash.update([3]);
+                    hash.update(address.octets());
+                }
+            },
             Self::User(user) => {
                 hash.update([4]);
                 // The length separates the user from the following file name.

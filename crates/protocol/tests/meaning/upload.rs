@@ -1,9 +1,11 @@
 //! Which part of which upload a request's body is.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use underpass_protocol::digest::{Algorithm, Digest};
+use underpass_protocol::request::ClientNet;
 use underpass_protocol::upload::{
     ContentRange, Owner, Problem, Token, UpdateRange, UploadFields, UploadId, UploadLimits,
     is_partial_name, owner_tag, partial_name, without_tokens,
@@ -120,12 +122,18 @@ fn fields_about_uploads_are_well_formed() {
     assert_eq!(Problem::Length.status(), 400);
 }
 
+fn client(last: u8) -> ClientNet {
+    ClientNet::of(Some(([192, 0, 2, last], 1).into()))
+}
+
 #[test]
 fn the_part_of_a_name_is_that_of_one_owner_alone() {
-    let user = |name: &str| Owner::new(Some(&Arc::from(name)), None);
-    let address = |text: &str| Owner::new(None, Some(text.parse().unwrap()));
+    let user = |name: &str| Owner::new(Some(&Arc::from(name)), ClientNet::of(None));
+    let address = |text: &str| {
+        Owner::new(None, ClientNet::of(Some(SocketAddr::new(text.parse().unwrap(), 1))))
+    };
     let all = [
-        Owner::new(None, None),
+        Owner::new(None, ClientNet::of(None)),
         user(""),
         user("me"),
         user("m"),
@@ -148,7 +156,7 @@ fn the_part_of_a_name_is_that_of_one_owner_alone() {
     assert_eq!(address("::ffff:192.0.2.1"), address("192.0.2.1"));
     // A user is the same from everywhere.
     let me = Arc::from("me");
-    assert_eq!(Owner::new(Some(&me), Some([192, 0, 2, 1].into())), user("me"));
+    assert_eq!(Owner::new(Some(&me), client(1)), user("me"));
     // Found again after the next start, and by the next version.
     let id = user("me").part_of_name(b"file").to_string();
     assert_eq!(id, "dee7cae34d171bf4108d649ffe3c04f6");
@@ -156,7 +164,7 @@ fn the_part_of_a_name_is_that_of_one_owner_alone() {
 
 #[test]
 fn the_part_of_a_token_is_that_of_one_user_and_one_name() {
-    let user = |name: &str| Owner::new(Some(&Arc::from(name)), None);
+    let user = |name: &str| Owner::new(Some(&Arc::from(name)), ClientNet::of(None));
     let (me, you) = (user("me"), user("you"));
     let token = me.token([7; 12]);
     let id = me.part_of_token(token, b"file");
@@ -166,8 +174,8 @@ fn the_part_of_a_token_is_that_of_one_user_and_one_name() {
     assert_eq!(owner_tag(&partial_name(b"file", id)), Some(me.tag()));
     assert_ne!(id.to_string(), token.to_string());
     // Who has no name may come from elsewhere.
-    let one = Owner::new(None, Some([192, 0, 2, 1].into()));
-    let other = Owner::new(None, Some([192, 0, 2, 2].into()));
+    let one = Owner::new(None, client(1));
+    let other = Owner::new(None, client(2));
     let token = one.token([7; 12]);
     assert_eq!(one.part_of_token(token, b"file"), other.part_of_token(token, b"file"));
     assert_eq!(one.part_of_token(token, b"file"), me.part_of_token(token, b"file"));
@@ -176,7 +184,7 @@ fn the_part_of_a_token_is_that_of_one_user_and_one_name() {
 
 #[test]
 fn a_complete_part_is_that_of_one_session_and_the_same_owner() {
-    let me = Owner::Local;
+    let me = Owner::new(None, ClientNet::of(None));
     let id = me.part_of_name(b"file");
     let ids = [id, id.complete_in(b"boot 1\n"), id.complete_in(b"boot 2\n")];
     for (index, one) in ids.iter().enumerate() {
@@ -274,7 +282,7 @@ proptest! {
         replaces in any::<Option<u64>>(),
     ) {
         let token = Token::new(bytes);
-        let partial = partial_name(&name, Owner::Local.part_of_token(token, &name));
+        let partial = partial_name(&name, Owner::new(None, ClientNet::of(None)).part_of_token(token, &name));
         prop_assert!(partial.len() <= 143 && is_partial_name(&partial));
         let digest = replaces.and_then(|_| Digest::new(Algorithm::Sha256, [bytes, bytes].concat()));
         let id = UploadId { token, length, keeps, replaces, digest };
@@ -283,7 +291,7 @@ proptest! {
 
     #[test]
     fn text_is_cut_between_characters(name in "[aä€😀]{50,80}") {
-        let partial = partial_name(name.as_bytes(), Owner::Local.part_of_name(name.as_bytes()));
+        let partial = partial_name(name.as_bytes(), Owner::new(None, ClientNet::of(None)).part_of_name(name.as_bytes()));
         prop_assert!(str::from_utf8(&partial).is_ok());
     }
 }

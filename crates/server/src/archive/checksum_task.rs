@@ -9,8 +9,8 @@ use super::checksum::{ChecksumRequest, ChecksumResult, PartialSum};
 use super::checksum_jobs::ChecksumJobs;
 use super::checksums::ChecksumKey;
 use crate::server::limits::batches::answer_all;
-use crate::server::limits::disk_queue::ClientNet;
 use crate::server::shared::Shared;
+use underpass_protocol::request::ClientNet;
 
 /// A checksum that is being made. It is given up if nothing waits for it any more.
 #[derive(Debug)]

@@ -9,9 +9,9 @@ use crate::archive::error::Result;
 use crate::archive::layouts::{ChosenNames, FolderLayout, LayoutKey, LayoutResult};
 use crate::archive::{ArchiveError, WalkOptions, walk};
 use crate::server::limits::batches::answer_all;
-use crate::server::limits::disk_queue::ClientNet;
 use crate::server::sites::link_targets::LinkTargets;
 use crate::server::sites::site::Site;
+use underpass_protocol::request::ClientNet;
 
 /// Lays out the archive of a folder, with one walk for all requests that wait for it. A request for
 /// a range can need a later layout than others, see [`Layouts::get`].

@@ -15,7 +15,8 @@ use crate::archive::{ArchiveError, ArchiveFormat, Layout};
 use crate::files::open_files::LIFETIME;
 use crate::server::limits::batches::Batches;
 use crate::server::limits::client_budget::{ClientBudget, Reservation};
-use crate::server::limits::disk_queue::{ClientNet, DiskQueue};
+use crate::server::limits::disk_queue::DiskQueue;
+use underpass_protocol::request::ClientNet;
 
 /// The folder and format of a layout, the names that it is limited to, and the user whose rights it
 /// reflects.

@@ -1,6 +1,5 @@
 //! Authenticates a request and checks it against the rules.
 
-use crate::auth::passwords::client;
 use crate::auth::{AccessDecision, Right};
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
@@ -59,7 +58,7 @@ pub(crate) fn is_known(ctx: &mut RequestContext<'_>, target: &Target<'_>) -> boo
 fn verdict(ctx: &RequestContext<'_>, target: &Target<'_>) -> AccessDecision {
     let changes = ctx.request.method.changes() || is_upload_query(ctx, target);
     let right = if changes { Right::Write } else { Right::Read };
-    let (field, client) = (ctx.request.field("authorization"), client(ctx.peer.address()));
+    let (field, client) = (ctx.request.field("authorization"), ctx.peer.client_net());
     ctx.settings().access.check(field, client, &target.path, right)
 }
 

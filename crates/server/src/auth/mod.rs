@@ -14,11 +14,11 @@ mod tests;
 mod users;
 
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use underpass_protocol::auth::{AccessRules, RequestCredentials};
 pub use underpass_protocol::auth::{CHALLENGE, Right, RuleError, RuleFault};
+use underpass_protocol::request::ClientNet;
 
 pub use secret::CheckMemory;
 pub use users::{AccessDecision, PendingCheck};
@@ -64,7 +64,7 @@ impl Access {
     }
 
     /// Returns the verdict on a request with this `Authorization` field for this path. Passwords of
-    /// the same address count together.
+    /// the same client count together.
     ///
     /// The path is decoded, relative to the root, without a slash at its beginning. Wrong
     /// credentials are refused even for paths that need none, so that a user learns of a mistyped
@@ -73,7 +73,7 @@ impl Access {
     pub fn check(
         &self,
         authorization: Option<&[u8]>,
-        address: Option<IpAddr>,
+        client: ClientNet,
         path: &[u8],
         right: Right,
     ) -> AccessDecision {
@@ -84,7 +84,7 @@ impl Access {
             RequestCredentials::None => self.users.decide(None, path, right),
             RequestCredentials::Malformed => AccessDecision::Challenge,
             RequestCredentials::Given { user, password } => {
-                self.users.check(&self.users, (&user, password), address, path, right)
+                self.users.check(&self.users, (&user, password), client, path, right)
             }
         }
     }

@@ -2,7 +2,6 @@
 //! addresses take turns.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,10 +10,10 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 use underpass_engine::wait::{lock, unpoison};
 
-use crate::auth::users::Client;
 use crate::auth::{AccessDecision, CheckMemory, PendingCheck};
 use crate::connection::peer::Peer;
 use crate::server::limits::priority::step_back;
+use underpass_protocol::request::ClientNet;
 
 /// Checks the passwords for all workers.
 #[derive(Debug, Default)]
@@ -29,7 +28,7 @@ pub(crate) struct Passwords {
 struct Queue {
     /// The checks in the order in which they came.
     waiting: Vec<PasswordCheck>,
-    clients: HashMap<Client, History>,
+    clients: HashMap<ClientNet, History>,
     /// The number of checks requested.
     asked: u64,
     /// The number of checks begun.
@@ -42,7 +41,7 @@ struct Queue {
 struct PasswordCheck {
     number: u64,
     pending: PendingCheck,
-    client: Client,
+    client: ClientNet,
     /// Whether the client has ended its side of the connection.
     has_left: bool,
     /// Closed when the connection has ended.
@@ -72,7 +71,7 @@ impl Passwords {
         pending: PendingCheck,
         peer: &Peer,
     ) -> AccessDecision {
-        let client = client(peer.address());
+        let client = peer.client_net();
         let turn = lock(&self.queue).turn(client);
         let Some(turn) = turn else { return AccessDecision::Busy };
         if !turn.is_zero() && peer.while_connected(sleep(turn)).await.is_none() {
@@ -96,7 +95,7 @@ impl Passwords {
     async fn check_hash(
         self: &Arc<Self>,
         pending: PendingCheck,
-        client: Client,
+        client: ClientNet,
         peer: &Peer,
     ) -> Option<AccessDecision> {
         let (number, mut answer) = self.enqueue(pending, client)?;
@@ -119,7 +118,7 @@ impl Passwords {
 
     /// Counts a refusal, and waits longer the more there were for this client.
     async fn delay(&self, peer: &Peer) {
-        let client = client(peer.address());
+        let client = peer.client_net();
         let delay = {
             let mut queue = lock(&self.queue);
             let history = queue.history(client);
@@ -136,7 +135,7 @@ impl Passwords {
     fn enqueue(
         self: &Arc<Self>,
         pending: PendingCheck,
-        client: Client,
+        client: ClientNet,
     ) -> Option<(u64, oneshot::Receiver<AccessDecision>)> {
         let (answer, answered) = oneshot::channel();
         let mut queue = lock(&self.queue);
@@ -209,7 +208,7 @@ impl Queue {
     /// Makes room for one more password of this client, at the expense of the client with the most
     /// in the queue, and among these of the one with the most refusals. Returns whether there is
     /// room.
-    fn make_room(&mut self, client: Client) -> bool {
+    fn make_room(&mut self, client: ClientNet) -> bool {
         if self.waiting.len() < MAX_WAITING {
             return true;
         }
@@ -217,11 +216,11 @@ impl Queue {
         if self.waiting.len() < MAX_WAITING {
             return true;
         }
-        let mut counts: HashMap<Client, usize> = HashMap::new();
+        let mut counts: HashMap<ClientNet, usize> = HashMap::new();
         for job in &self.waiting {
             *counts.entry(job.client).or_default() += 1;
         }
-        let weight = |client: Client, count: usize| {
+        let weight = |client: ClientNet, count: usize| {
             (count, self.clients.get(&client).map_or(0, |history| history.refused))
         };
         let own = weight(client, counts.get(&client).copied().unwrap_or(0) + 1);
@@ -257,7 +256,7 @@ impl Queue {
     }
 
     /// Returns the history of a client.
-    fn history(&mut self, client: Client) -> &mut History {
+    fn history(&mut self, client: ClientNet) -> &mut History {
         let now = Instant::now();
         if self.clients.len() >= MAX_CLIENTS && !self.clients.contains_key(&client) {
             self.clients.retain(|_, history| now.duration_since(history.last_seen) < FORGIVEN);
@@ -279,7 +278,7 @@ impl Queue {
 
     /// Returns how long a client waits for the check of its next password, which begins then;
     /// `None` if others of it wait already.
-    fn turn(&mut self, client: Client) -> Option<Duration> {
+    fn turn(&mut self, client: ClientNet) -> Option<Duration> {
         let next_check = self.history(client).next_check;
         let (now, delay) = (Instant::now(), self.delay(client));
         if delay.is_zero() {
@@ -294,25 +293,13 @@ impl Queue {
     }
 
     /// Returns the time for which a client waits for a refusal.
-    fn delay(&self, client: Client) -> Duration {
+    fn delay(&self, client: ClientNet) -> Duration {
         let refused = self.clients.get(&client).map_or(0, |history| history.refused);
         match refused.checked_sub(FREE_ATTEMPTS) {
             None | Some(0) => Duration::ZERO,
             Some(more) => (FIRST_DELAY * (1 << more.min(8))).min(MAX_DELAY),
         }
     }
-}
-
-/// Returns the client that an address belongs to.
-pub(super) fn client(address: Option<SocketAddr>) -> Client {
-    let address = address?.ip().to_canonical();
-    Some(match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(address) => {
-            let network = u128::from(address) >> 64 << 64;
-            IpAddr::V6(network.into())
-        }
-    })
 }
 
 /// The maximum number of passwords that wait to be checked.
@@ -338,6 +325,8 @@ const MAX_IDLE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
     use crate::auth::{Access, Right};
 
@@ -345,14 +334,18 @@ mod tests {
     fn pending() -> PendingCheck {
         let hash = "$6$abcdefgh$SWDwEZWRRYiTytOjaHki9le2a6Gb9QWh.kwC8cPkDKnPPbGNob41yZZrWFkkHj/HdGZ5pwS8KeUaKWpI8srgy.";
         let access = Access::parse(&[format!("bob:{hash}@/")]).unwrap();
-        match access.check(Some(b"Basic Ym9iOndyb25n"), None, b"", Right::Read) {
+        match access.check(Some(b"Basic Ym9iOndyb25n"), ClientNet::of(None), b"", Right::Read) {
             AccessDecision::Verify(pending) => pending,
             other => panic!("{other:?}"),
         }
     }
 
+    fn net(last: u8) -> ClientNet {
+        ClientNet::of(Some(([10, 0, 0, last], 1).into()))
+    }
+
     fn add(queue: &mut Queue, last: u8) -> Option<oneshot::Receiver<AccessDecision>> {
-        let client = Some(IpAddr::from([10, 0, 0, last]));
+        let client = net(last);
         let (answer, answered) = oneshot::channel();
         queue.make_room(client).then(|| {
             queue.asked += 1;
@@ -371,8 +364,8 @@ mod tests {
         assert_eq!(queue.waiting.len(), MAX_WAITING);
         assert!(first.pop().unwrap().try_recv().is_err(), "its last was given up");
         assert!(second.try_recv().is_err());
-        assert_eq!(queue.pop().unwrap().client, Some(IpAddr::from([10, 0, 0, 1])));
-        assert_eq!(queue.pop().unwrap().client, Some(IpAddr::from([10, 0, 0, 2])), "each a turn");
+        assert_eq!(queue.pop().unwrap().client, net(1));
+        assert_eq!(queue.pop().unwrap().client, net(2), "each a turn");
         let len = queue.waiting.len();
         let left = queue.waiting[0].number;
         queue.move_to_end(left);
@@ -388,16 +381,16 @@ mod tests {
         let waiting: Vec<_> =
             (0..MAX_WAITING).map(|last| add(&mut queue, last as u8).unwrap()).collect();
         assert!(add(&mut queue, 200).is_none(), "it is no better than the others");
-        queue.history(Some(IpAddr::from([10, 0, 0, 7]))).refused = 1;
+        queue.history(net(7)).refused = 1;
         assert!(add(&mut queue, 200).is_some());
-        assert!(queue.waiting.iter().all(|job| job.client != Some(IpAddr::from([10, 0, 0, 7]))));
+        assert!(queue.waiting.iter().all(|job| job.client != net(7)));
         drop(waiting);
     }
 
     #[test]
     fn refusals_come_later_and_later_and_clients_are_bounded() {
         let mut queue = Queue::default();
-        let client = Some(IpAddr::from([10, 0, 0, 1]));
+        let client = net(1);
         let mut last = Duration::ZERO;
         for wrong in 1..40 {
             queue.history(client).refused = wrong;
@@ -408,7 +401,7 @@ mod tests {
         }
         assert_eq!(last, MAX_DELAY);
         for number in 0..2 * MAX_CLIENTS as u32 {
-            queue.history(Some(IpAddr::V4(number.into())));
+            queue.history(ClientNet::of(Some((Ipv4Addr::from_bits(number), 1).into())));
         }
         assert_eq!(queue.clients.len(), MAX_CLIENTS);
     }
@@ -416,7 +409,7 @@ mod tests {
     #[test]
     fn passwords_after_many_wrong_ones_are_checked_one_after_another() {
         let mut queue = Queue::default();
-        let client = Some(IpAddr::from([10, 0, 0, 1]));
+        let client = net(1);
         let mut turn = |refused| {
             queue.history(client).refused = refused;
             queue.turn(client)
@@ -428,15 +421,6 @@ mod tests {
         let next = turn(100).unwrap();
         assert!(next > MAX_DELAY / 2 && next <= MAX_DELAY, "{next:?}");
         assert_eq!(turn(100), None, "one waits already");
-        assert_eq!(queue.turn(Some(IpAddr::from([10, 0, 0, 2]))), Some(Duration::ZERO));
-    }
-
-    #[test]
-    fn addresses_of_one_network_are_one_client() {
-        let of = |text: &str| client(Some(SocketAddr::new(text.parse().unwrap(), 1)));
-        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:2"));
-        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
-        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
-        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
+        assert_eq!(queue.turn(net(2)), Some(Duration::ZERO));
     }
 }

@@ -39,7 +39,7 @@ fn basic(credentials: impl AsRef<[u8]>) -> String {
 /// Returns the verdict in a word, and whether it took the check of a hash.
 fn verdict(access: &Access, authorization: &str, path: &str, right: Right) -> (String, bool) {
     let field = (!authorization.is_empty()).then_some(authorization.as_bytes());
-    let (verdict, waited) = match access.check(field, None, path.as_bytes(), right) {
+    let (verdict, waited) = match access.check(field, ClientNet::of(None), path.as_bytes(), right) {
         AccessDecision::Verify(pending) => (pending.run(&mut CheckMemory::default()), true),
         verdict => (verdict, false),
     };
@@ -58,7 +58,9 @@ fn verdict(access: &Access, authorization: &str, path: &str, right: Right) -> (S
 fn label(access: &Access, credentials: &str, path: &str, right: Right) -> String {
     let field = if credentials.is_empty() { String::new() } else { basic(credentials) };
     let given = (!field.is_empty()).then_some(field.as_bytes());
-    if let AccessDecision::Verify(pending) = access.check(given, None, path.as_bytes(), right) {
+    if let AccessDecision::Verify(pending) =
+        access.check(given, ClientNet::of(None), path.as_bytes(), right)
+    {
         assert!(pending.at_once().is_some(), "plain passwords are checked at once");
     }
     verdict(access, &field, path, right).0
@@ -216,8 +218,8 @@ fn only_who_has_sent_a_right_password_is_believed_without_a_check() {
         let password = if secret == "plain" { "plain" } else { "Hello world!" };
         let field = basic(format!("alice:{password}"));
         let check = |last: u8| {
-            let address = Some(IpAddr::from([192, 0, 2, last]));
-            access.check(Some(field.as_bytes()), address, b"", Right::Read)
+            let client = ClientNet::of(Some(([192, 0, 2, last], 1).into()));
+            access.check(Some(field.as_bytes()), client, b"", Right::Read)
         };
         let AccessDecision::Verify(first) = check(1) else { panic!("it is not known") };
         assert!(matches!(first.run(&mut CheckMemory::default()), AccessDecision::Allowed { .. }));
@@ -235,7 +237,7 @@ fn belief_ends_after_a_while() {
     let long_ago = Instant::now().checked_sub(BELIEVED_FOR).unwrap();
     assert!(access.users.verify(
         Some(0),
-        (b"Hello world!", None),
+        (b"Hello world!", ClientNet::of(None)),
         &mut CheckMemory::default(),
         || { long_ago }
     ));
@@ -249,9 +251,11 @@ fn many_connections_with_the_same_password_all_get_in() {
     let access = access(&[&format!("alice:{SHA512}@/")]);
     let field = basic("alice:Hello world!");
     let pending: Vec<_> = (0..16)
-        .map(|_| match access.check(Some(field.as_bytes()), None, b"x", Right::Read) {
-            AccessDecision::Verify(pending) => pending,
-            other => panic!("not verified yet: {other:?}"),
+        .map(|_| {
+            match access.check(Some(field.as_bytes()), ClientNet::of(None), b"x", Right::Read) {
+                AccessDecision::Verify(pending) => pending,
+                other => panic!("not verified yet: {other:?}"),
+            }
         })
         .collect();
     let threads: Vec<_> = pending
@@ -361,6 +365,7 @@ fn debug_output_tells_no_password() {
     let access = access(&["alice:secret@/"]);
     assert_eq!(format!("{access:?}"), "Access { users: [\"alice\"], .. }");
     let hashed = Access::parse(&[format!("alice:{SHA512}@/")]).unwrap();
-    let verdict = hashed.check(Some(basic("alice:secret").as_bytes()), None, b"", Right::Read);
+    let verdict =
+        hashed.check(Some(basic("alice:secret").as_bytes()), ClientNet::of(None), b"", Right::Read);
     assert_eq!(format!("{verdict:?}"), "Verify(Pending { .. })");
 }

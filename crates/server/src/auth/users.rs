@@ -3,12 +3,12 @@
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use underpass_engine::wait::lock;
 use underpass_protocol::auth::{AccessRules, Decision, Right, RuleError};
+use underpass_protocol::request::ClientNet;
 
 use super::secret::{CheckMemory, Secret};
 
@@ -73,15 +73,10 @@ struct VerifiedPassword {
     /// Its hash under the key of the process: the password itself is not kept.
     digest: u128,
     /// The clients that have used it.
-    clients: HashSet<Client>,
+    clients: HashSet<ClientNet>,
     /// The time until which the record is valid.
     until: Instant,
 }
-
-/// The address whose passwords count together and which takes turns: an IPv4 address, the first
-/// half of an IPv6 address, because a customer has all addresses with the same half, or `None` for
-/// all clients of unix sockets together.
-pub(super) type Client = Option<IpAddr>;
 
 /// The time for which a right password is not checked again after its last use. The answer cannot
 /// change in that time, because rules are read once; it only limits how long the digest is kept.
@@ -119,7 +114,7 @@ impl Users {
         &self,
         shared: &Arc<Self>,
         (name, password): (&[u8], Vec<u8>),
-        client: Client,
+        client: ClientNet,
         path: &[u8],
         right: Right,
     ) -> AccessDecision {
@@ -149,7 +144,7 @@ impl Users {
     pub(super) fn verify(
         &self,
         user: Option<usize>,
-        (password, client): (&[u8], Client),
+        (password, client): (&[u8], ClientNet),
         memory: &mut CheckMemory,
         now: impl FnOnce() -> Instant,
     ) -> bool {
@@ -167,7 +162,7 @@ impl Users {
     }
 
     /// Remembers that a password of a user is right.
-    fn believe(&self, user: usize, password: &[u8], client: Client, now: Instant) {
+    fn believe(&self, user: usize, password: &[u8], client: ClientNet, now: Instant) {
         let digest = self.digest_of(user, password);
         let mut kept = lock(&self.rules.secret(user).verified);
         let kept = match &mut *kept {
@@ -205,7 +200,7 @@ impl Users {
         &self,
         user: usize,
         password: &[u8],
-        client: Option<Client>,
+        client: Option<ClientNet>,
         now: Instant,
     ) -> bool {
         let given = self.digest_of(user, password);
@@ -276,7 +271,7 @@ pub struct PendingCheck {
     /// The password.
     password: Vec<u8>,
     /// The client that sent it.
-    client: Client,
+    client: ClientNet,
     /// The digest under which a wrong name or password is remembered.
     refusal: u128,
     /// The path of the request.

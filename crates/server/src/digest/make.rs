@@ -12,9 +12,10 @@ use crate::digest::jobs::{DigestError, DigestKey, DigestRequest, DigestResult, P
 use crate::digest::known::Digests;
 use crate::digest::settle::wait_for_writes;
 use crate::server::limits::batches::answer_all;
-use crate::server::limits::disk_queue::{ClientNet, SLICE, SLICE_TIME};
+use crate::server::limits::disk_queue::{SLICE, SLICE_TIME};
 use crate::server::limits::priority::{Work, let_others_run};
 use crate::server::shared::Shared;
+use underpass_protocol::request::ClientNet;
 
 /// Makes and remembers a digest, or waits for one that is being made already. A digest for which no
 /// future waits any more is not made.

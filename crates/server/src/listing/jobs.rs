@@ -14,7 +14,8 @@ use underpass_listing::{ChangeRights, ListingQuery, NamedEntries, NamedEntry, Re
 use crate::listing::pack::Packing;
 use crate::server::limits::batches::Batches;
 use crate::server::limits::client_budget::{ClientBudget, Reservation};
-use crate::server::limits::disk_queue::{ClientNet, DiskQueue};
+use crate::server::limits::disk_queue::DiskQueue;
+use underpass_protocol::request::ClientNet;
 
 /// Where the entries of a listing come from.
 #[derive(Debug)]

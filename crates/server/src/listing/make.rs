@@ -22,10 +22,10 @@ use crate::listing::jobs::{
 use crate::listing::pack::{Packer, longest_packed};
 use crate::server::limits::batches::answer_all;
 use crate::server::limits::client_budget::Reservation;
-use crate::server::limits::disk_queue::ClientNet;
 use crate::server::limits::priority::{Work, let_others_run};
 use crate::server::sites::link_targets::LinkTargets;
 use crate::server::sites::site::Site;
+use underpass_protocol::request::ClientNet;
 
 /// Requests the listing of a folder.
 ///

@@ -90,7 +90,7 @@ impl<'a> RequestContext<'a> {
 
     /// Returns the user, or the address of a client without one, for limits on what each may have.
     pub(crate) fn owner(&self) -> Owner {
-        Owner::new(self.user.as_ref(), self.peer.address().map(|address| address.ip()))
+        Owner::new(self.user.as_ref(), self.peer.client_net())
     }
 
     /// Returns whether the rules give this client a right on a path.

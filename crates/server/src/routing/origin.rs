@@ -26,7 +26,7 @@ use crate::routing::cached::{CacheFacts, CachedBody};
 use crate::routing::context::RequestContext;
 use crate::routing::operate;
 use crate::routing::response::{Body, CLIENT_LEFT, Response};
-use crate::server::limits::disk_queue::ClientNet;
+use underpass_protocol::request::ClientNet;
 
 /// Answers an authorized request with an object that is in memory and fresh; `None` if [`respond`]
 /// has to answer it.

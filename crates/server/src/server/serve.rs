@@ -163,7 +163,7 @@ fn accept_connection(
     }
     metrics.connection_opened();
     worker.turns.record_short(Instant::now());
-    let peer = Rc::new(Peer::new(socket, address, kind, ticket.is_reserve));
+    let peer = Rc::new(Peer::new(socket, address, kind, ticket.is_reserve()));
     let id = worker.add_peer(&peer);
     let has_header = is_proxy && settings.proxy_protocol;
     let mut presence = ConnectionCount { worker: Rc::clone(worker), id, ticket };
@@ -214,7 +214,8 @@ async fn evict_for_others(worker: Rc<Worker>) {
 
 /// Does the work that depends on time alone, once a second.
 async fn sweep(worker: Rc<Worker>) {
-    let mut ticks = interval(SWEEP_INTERVAL.min(worker.shared.settings.timeout / 2));
+    let mut ticks =
+        interval((worker.shared.settings.timeout / 2).clamp(MIN_SWEEP_INTERVAL, SWEEP_INTERVAL));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut helped = None;
     loop {
@@ -293,6 +294,9 @@ const PEERS_AT_ONCE: usize = 16;
 
 /// The interval at which connections and open files are checked.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The shortest interval, whatever the timeout is.
+const MIN_SWEEP_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The number of further milliseconds that connections are given to end.
 const LAST_TURNS: u32 = 100;

@@ -12,7 +12,6 @@ use underpass_engine::{Capabilities, PipePool};
 use crate::connection::peer::{Activity, Peer};
 use crate::files::open_files::OpenFiles;
 use crate::observe::pending_entry::LineBuffers;
-use crate::server::limits::admission::Network;
 use crate::server::limits::helper_shares::HelperShares;
 use crate::server::limits::turn_queue::TurnQueue;
 use crate::server::settings::Settings;
@@ -20,6 +19,7 @@ use crate::server::shared::Shared;
 use crate::server::sites::local::{LocalSite, LocalSites, Selection};
 use crate::server::sites::published::Published;
 use underpass_observe::metrics::WorkerMetrics;
+use underpass_protocol::request::ClientNet;
 use underpass_protocol::request::Request;
 use underpass_protocol::response::validator::whole_seconds;
 
@@ -59,7 +59,7 @@ pub(crate) struct Worker {
 #[derive(Debug, Default)]
 struct LongestIdle {
     /// The address of these connections; `None` if they are of any address.
-    of: Option<Network>,
+    of: Option<ClientNet>,
     /// The number of each connection and the time since which it is idle.
     known: VecDeque<(u64, Instant)>,
     /// The earliest time of the next search.
@@ -149,7 +149,7 @@ impl Worker {
     /// Closes the connection that has been idle the longest to make room for another one; false if
     /// none of this worker is idle. The other workers then close one of theirs, which makes room
     /// for the next connection.
-    pub(crate) fn make_room(&self, of: Option<Network>) -> bool {
+    pub(crate) fn make_room(&self, of: Option<ClientNet>) -> bool {
         let is_evicted = self.evict_one(of);
         if !is_evicted {
             self.shared.evictions.request_others(self.index, of);
@@ -159,7 +159,7 @@ impl Worker {
 
     /// Closes the connection of an address, or of any, that has been idle the longest; false if
     /// none is idle.
-    pub(crate) fn evict_one(&self, of: Option<Network>) -> bool {
+    pub(crate) fn evict_one(&self, of: Option<ClientNet>) -> bool {
         let idlest = if of.is_some() { &self.idlest_of_address } else { &self.idlest };
         let mut idlest = idlest.borrow_mut();
         if self.evict_known(&mut idlest, of) {
@@ -179,10 +179,10 @@ impl Worker {
     }
 
     /// Finds several connections that have been idle the longest.
-    fn find_idlest(&self, idlest: &mut LongestIdle, of: Option<Network>) {
+    fn find_idlest(&self, idlest: &mut LongestIdle, of: Option<ClientNet>) {
         let peers = self.peers.borrow();
         let is_of =
-            |peer: &Peer| of.is_none() || peer.origin().map(|at| Network::of(at.ip())) == of;
+            |peer: &Peer| of.is_none() || peer.origin().map(|at| ClientNet::of(Some(at))) == of;
         let idle = |(id, peer): (&u64, &Rc<Peer>)| {
             let since = peer.idle_since().filter(|_| is_of(peer))?;
             Some((since, *id))
@@ -198,7 +198,7 @@ impl Worker {
     }
 
     /// Closes one of the connections found, if any of them is still idle.
-    fn evict_known(&self, idlest: &mut LongestIdle, of: Option<Network>) -> bool {
+    fn evict_known(&self, idlest: &mut LongestIdle, of: Option<ClientNet>) -> bool {
         while let Some((id, since)) = idlest.known.pop_front().filter(|_| idlest.of == of) {
             let peer = self.peer(id);
             if peer.is_some_and(|peer| peer.idle_since() == Some(since) && peer.evict()) {

@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD_NO_PAD;
+use underpass_protocol::request::ClientNet;
 use underpass_server::auth::{Access, AccessDecision, CheckMemory, Right};
 
 /// Where the search begins.
@@ -24,7 +25,7 @@ pub(crate) fn check(data: &[u8]) {
     };
     let access = access();
     for right in [Right::Read, Right::Write] {
-        let verdict = match access.check(field, None, path, right) {
+        let verdict = match access.check(field, ClientNet::of(None), path, right) {
             AccessDecision::Verify(pending) => pending.run(&mut CheckMemory::default()),
             verdict => verdict,
         };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use underpass_protocol::request::parse;
+use underpass_protocol::request::{ClientNet, parse};
 use underpass_protocol::upload::{
     ContentRange, Owner, UpdateRange, UploadFields, UploadId, is_partial_name, owner_tag,
     partial_name, without_tokens,
@@ -38,7 +38,7 @@ pub(crate) fn check(data: &[u8]) {
         assert_eq!(UploadId::parse(id.to_string().as_bytes()), Some(id));
     }
     let name = &value[..value.len().min(255)];
-    let owner = Owner::new(str::from_utf8(value).ok().map(Arc::from).as_ref(), None);
+    let owner = Owner::new(str::from_utf8(value).ok().map(Arc::from).as_ref(), ClientNet::of(None));
     let partial = partial_name(name, owner.part_of_name(name));
     assert!(partial.len() <= 255 && owner_tag(&partial) == Some(owner.tag()));
     assert!(without_tokens(value).len() <= value.len() + value.len() / 8);

@@ -27,11 +27,11 @@ use crate::digest::stored;
 use crate::files::root::{DiskWait, Root, is_local, is_of_kind, path_of};
 use crate::files::version::etag_since;
 use crate::files::writer_checks::{AGAIN_LATER, CheckedVersion, StableVersions, WriterChecks};
-use crate::server::limits::disk_queue::ClientNet;
 use crate::server::limits::helper_shares::HelperShares;
 use crate::server::settings::Settings;
 pub(crate) use remote::RemoteFiles;
 use underpass_protocol::digest::Digest;
+use underpass_protocol::request::ClientNet;
 use underpass_protocol::request::negotiate::Coding;
 
 /// The time for which an open file is used without looking its path up again.

@@ -2,11 +2,12 @@
 //! small reserve beyond these limits that answers only the health check.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use underpass_engine::wait::lock;
+use underpass_protocol::request::ClientNet;
 
 use crate::server::settings::Settings;
 
@@ -18,25 +19,25 @@ pub(crate) struct Admission {
     /// The number of places in the reserve.
     reserve: usize,
     open: AtomicUsize,
-    reserved: AtomicUsize,
+    /// The clients that have places of the reserve.
+    reserved: Mutex<Vec<ClientNet>>,
     /// The number of connections by address; an address without any has no entry.
-    addresses: Mutex<HashMap<Network, usize>>,
+    addresses: Mutex<HashMap<ClientNet, usize>>,
 }
 
 /// The place of one connection, to be returned with [`Admission::leave`].
 #[derive(Debug)]
 pub(crate) struct Ticket {
-    network: Option<Network>,
-    /// Whether it is a place of the reserve.
-    pub(crate) is_reserve: bool,
+    network: Option<ClientNet>,
+    /// The client of a place of the reserve.
+    reserve: Option<ClientNet>,
 }
 
-/// The unit that counts as one address: an IPv4 address, or the 64 leading bits of an IPv6 address,
-/// because a single customer usually has all addresses with the same prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Network {
-    V4([u8; 4]),
-    V6([u8; 8]),
+impl Ticket {
+    /// Returns whether it is a place of the reserve.
+    pub(crate) fn is_reserve(&self) -> bool {
+        self.reserve.is_some()
+    }
 }
 
 impl Admission {
@@ -46,7 +47,7 @@ impl Admission {
             address_limit: settings.max_connections_per_address,
             reserve: if has_health { RESERVE } else { 0 },
             open: AtomicUsize::new(0),
-            reserved: AtomicUsize::new(0),
+            reserved: Mutex::default(),
             addresses: Mutex::default(),
         }
     }
@@ -57,18 +58,18 @@ impl Admission {
     pub(crate) fn enter(
         &self,
         address: Option<SocketAddr>,
-        make_room: impl Fn(Option<Network>) -> bool,
+        make_room: impl Fn(Option<ClientNet>) -> bool,
     ) -> Option<Ticket> {
         // A connection without an address came over a unix socket.
-        let network = self.address_limit.and_then(|_| address.map(|at| Network::of(at.ip())));
-        let ticket = Ticket { network, is_reserve: false };
+        let network = self.address_limit.and_then(|_| address.map(|_| ClientNet::of(address)));
+        let ticket = Ticket { network, reserve: None };
         if let (Some(network), Some(limit)) = (network, self.address_limit)
             && !self.count(network, limit)
             && !(make_room(Some(network)) && self.count(network, limit.saturating_add(CLOSING)))
         {
             // One place of the reserve for each address: others have to be free for a full server.
             let is_counted = self.count(network, limit.saturating_add(1));
-            return if is_counted { self.reserved(ticket) } else { None };
+            return if is_counted { self.reserved(ticket, address) } else { None };
         }
         let open = self.open.fetch_add(1, Ordering::Relaxed);
         // A connection that is asked to close takes a moment to do so.
@@ -76,15 +77,22 @@ impl Admission {
             return Some(ticket);
         }
         self.open.fetch_sub(1, Ordering::Relaxed);
-        self.reserved(ticket)
+        self.reserved(ticket, address)
     }
 
     /// Finds a place in the reserve for a connection that its address is counted for.
-    fn reserved(&self, ticket: Ticket) -> Option<Ticket> {
-        if self.reserved.fetch_add(1, Ordering::Relaxed) < self.reserve {
-            return Some(Ticket { is_reserve: true, ..ticket });
+    fn reserved(&self, ticket: Ticket, address: Option<SocketAddr>) -> Option<Ticket> {
+        let client = ClientNet::of(address);
+        {
+            let mut reserved = lock(&self.reserved);
+            let own = reserved.iter().filter(|other| **other == client).count();
+            // All clients of Unix sockets look alike.
+            let may_have_more = own < MAX_RESERVED || address.is_none();
+            if reserved.len() < self.reserve && may_have_more {
+                reserved.push(client);
+                return Some(Ticket { reserve: Some(client), ..ticket });
+            }
         }
-        self.reserved.fetch_sub(1, Ordering::Relaxed);
         self.uncount(ticket.network);
         None
     }
@@ -96,10 +104,10 @@ impl Admission {
         &self,
         ticket: &mut Ticket,
         address: SocketAddr,
-        make_room: impl Fn(Option<Network>) -> bool,
+        make_room: impl Fn(Option<ClientNet>) -> bool,
     ) -> bool {
-        let Some(limit) = self.address_limit.filter(|_| !ticket.is_reserve) else { return true };
-        let network = Network::of(address.ip());
+        let Some(limit) = self.address_limit.filter(|_| !ticket.is_reserve()) else { return true };
+        let network = ClientNet::of(Some(address));
         let is_counted = self.count(network, limit)
             || (make_room(Some(network)) && self.count(network, limit.saturating_add(CLOSING)));
         if is_counted {
@@ -110,13 +118,19 @@ impl Admission {
 
     /// Takes a place back.
     pub(crate) fn leave(&self, ticket: &Ticket) {
-        let count = if ticket.is_reserve { &self.reserved } else { &self.open };
-        count.fetch_sub(1, Ordering::Relaxed);
+        match ticket.reserve {
+            Some(client) => {
+                let mut reserved = lock(&self.reserved);
+                let place = reserved.iter().position(|other| *other == client);
+                place.map(|place| reserved.swap_remove(place));
+            }
+            None => _ = self.open.fetch_sub(1, Ordering::Relaxed),
+        }
         self.uncount(ticket.network);
     }
 
     /// Counts one more connection of an address, unless it has reached its limit.
-    fn count(&self, network: Network, limit: usize) -> bool {
+    fn count(&self, network: ClientNet, limit: usize) -> bool {
         let mut addresses = lock(&self.addresses);
         let count = addresses.entry(network).or_default();
         let is_allowed = *count < limit;
@@ -124,7 +138,7 @@ impl Admission {
         is_allowed
     }
 
-    fn uncount(&self, network: Option<Network>) {
+    fn uncount(&self, network: Option<ClientNet>) {
         let Some(network) = network else { return };
         let mut addresses = lock(&self.addresses);
         if let Some(count) = addresses.get_mut(&network) {
@@ -140,20 +154,12 @@ impl Admission {
     }
 }
 
-impl Network {
-    pub(crate) fn of(address: IpAddr) -> Self {
-        match address {
-            IpAddr::V4(address) => Self::V4(address.octets()),
-            IpAddr::V6(address) => {
-                let [a, b, c, d, e, f, g, h, ..] = address.octets();
-                Self::V6([a, b, c, d, e, f, g, h])
-            }
-        }
-    }
-}
-
 /// The number of connections beyond the limit, which answer the health check.
 const RESERVE: usize = 16;
+
+/// The maximum number of these for one client: whoever connects to a full server gets one, and keeps
+/// it for two seconds without asking for anything.
+const MAX_RESERVED: usize = 2;
 
 /// The number of closing connections that may exist while others take their places.
 const CLOSING: usize = 64;
@@ -168,7 +174,7 @@ mod tests {
             address_limit,
             reserve,
             open: AtomicUsize::new(0),
-            reserved: AtomicUsize::new(0),
+            reserved: Mutex::default(),
             addresses: Mutex::default(),
         }
     }
@@ -181,13 +187,13 @@ mod tests {
     fn places_are_given_out_once_and_come_back() {
         let admission = admission(2, None, 1);
         let mut tickets: Vec<_> = (0..3).filter_map(|_| admission.enter(None, |_| false)).collect();
-        let are_reserve: Vec<_> = tickets.iter().map(|ticket| ticket.is_reserve).collect();
+        let are_reserve: Vec<_> = tickets.iter().map(|ticket| ticket.is_reserve()).collect();
         assert_eq!(are_reserve, [false, false, true]);
         assert!(admission.enter(None, |_| false).is_none());
-        assert!(admission.enter(None, |_| true).is_some_and(|ticket| !ticket.is_reserve));
+        assert!(admission.enter(None, |_| true).is_some_and(|ticket| !ticket.is_reserve()));
         let reserve = tickets.pop();
         reserve.iter().for_each(|ticket| admission.leave(ticket));
-        assert!(admission.enter(None, |_| false).is_some_and(|ticket| ticket.is_reserve));
+        assert!(admission.enter(None, |_| false).is_some_and(|ticket| ticket.is_reserve()));
     }
 
     #[test]
@@ -211,12 +217,23 @@ mod tests {
         let admission = admission(100, Some(2), 4);
         let one = address("192.0.2.1");
         let mut tickets: Vec<_> = (0..4).filter_map(|_| admission.enter(one, |_| false)).collect();
-        let are_reserve: Vec<_> = tickets.iter().map(|ticket| ticket.is_reserve).collect();
+        let are_reserve: Vec<_> = tickets.iter().map(|ticket| ticket.is_reserve()).collect();
         assert_eq!(are_reserve, [false, false, true]);
         tickets.extend(admission.enter(address("192.0.2.2"), |_| false));
-        assert!(tickets.pop().is_some_and(|ticket| !ticket.is_reserve));
+        assert!(tickets.pop().is_some_and(|ticket| !ticket.is_reserve()));
         tickets.pop().iter().for_each(|ticket| admission.leave(ticket));
-        assert!(admission.enter(one, |_| false).is_some_and(|ticket| ticket.is_reserve));
+        assert!(admission.enter(one, |_| false).is_some_and(|ticket| ticket.is_reserve()));
+    }
+
+    #[test]
+    fn one_client_cannot_have_the_whole_reserve() {
+        let admission = admission(0, None, 16);
+        let one = address("192.0.2.1");
+        let tickets: Vec<_> = (0..16).filter_map(|_| admission.enter(one, |_| false)).collect();
+        assert_eq!(tickets.len(), MAX_RESERVED);
+        assert!(admission.enter(address("192.0.2.2"), |_| false).is_some());
+        tickets.iter().for_each(|ticket| admission.leave(ticket));
+        assert!(admission.enter(one, |_| false).is_some());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use tokio::sync::oneshot;
 use underpass_engine::wait::lock;
 
-use crate::server::limits::disk_queue::ClientNet;
+use underpass_protocol::request::ClientNet;
 
 /// Work that waits for its turn, by key.
 ///

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::server::limits::client_budget::{ClientBudget, Reservation};
-use crate::server::limits::disk_queue::ClientNet;
+use underpass_protocol::request::ClientNet;
 
 /// The bytes that all connections together may hold beyond the free amount of each.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use underpass_engine::wait::lock;
 
-use crate::server::limits::disk_queue::ClientNet;
+use underpass_protocol::request::ClientNet;
 
 /// The bytes, or the open files, that may be held for clients.
 #[derive(Debug)]

@@ -3,37 +3,15 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
 use underpass_engine::wait::lock;
+use underpass_protocol::request::ClientNet;
 
 use crate::server::limits::priority::step_back_to_compute;
-
-/// The unit by which bounded resources are shared: an IPv4 address, an IPv6 network of 64 bits, or
-/// all clients of unix sockets together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct ClientNet(Option<IpAddr>);
-
-impl ClientNet {
-    /// Returns the unit that an address belongs to.
-    pub(crate) fn of(address: Option<SocketAddr>) -> Self {
-        Self(address.map(|address| match address.ip().to_canonical() {
-            IpAddr::V6(ip) => {
-                IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() & (u128::MAX << INTERFACE_BITS)))
-            }
-            ip @ IpAddr::V4(_) => ip,
-        }))
-    }
-
-    /// Returns the address, or the first one of the network; `None` for unix sockets.
-    pub(crate) fn address(self) -> Option<IpAddr> {
-        self.0
-    }
-}
 
 /// A queue of disk work. Clients take turns, so that one with many requests delays only itself.
 pub(crate) struct DiskQueue {
@@ -214,9 +192,6 @@ pub(crate) const SLICE: u64 = 64 << 20;
 /// a read from slow storage ends soon after its clients have left.
 pub(crate) const SLICE_TIME: Duration = Duration::from_secs(1);
 
-/// The number of low bits of an IPv6 address that its owner can choose.
-const INTERFACE_BITS: u32 = 64;
-
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
@@ -283,13 +258,5 @@ mod tests {
         queue.submit(client(1), || panic!("on purpose")).unwrap();
         queue.submit(client(1), move || done.send(()).unwrap()).unwrap();
         is_done.recv().unwrap();
-    }
-
-    #[test]
-    fn an_ipv6_network_is_one_client() {
-        let of = |text: &str| ClientNet::of(Some(text.parse().unwrap()));
-        assert_eq!(of("[2001:db8::1]:1"), of("[2001:db8::ffff:2]:2"));
-        assert_ne!(of("[2001:db8::1]:1"), of("[2001:db8:0:1::1]:1"));
-        assert_eq!(of("[::ffff:192.0.2.1]:1"), of("192.0.2.1:9"));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use tokio::sync::Notify;
 use underpass_engine::wait::lock;
 
-use crate::server::limits::admission::Network;
+use underpass_protocol::request::ClientNet;
 
 /// The requests to each worker.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(crate) struct Evictions(Vec<EvictionRequest>);
 #[derive(Debug, Default)]
 struct EvictionRequest {
     /// The address whose connection is to be closed; `None` for any.
-    of: Mutex<Option<Network>>,
+    of: Mutex<Option<ClientNet>>,
     bell: Notify,
 }
 
@@ -26,7 +26,7 @@ impl Evictions {
 
     /// Requests all other workers to close a connection. Several requests before a worker acts
     /// count as one.
-    pub(crate) fn request_others(&self, worker: usize, of: Option<Network>) {
+    pub(crate) fn request_others(&self, worker: usize, of: Option<ClientNet>) {
         let others = self.0.iter().enumerate().filter(|(index, _)| *index != worker);
         for (_, request) in others {
             *lock(&request.of) = of;
@@ -35,7 +35,7 @@ impl Evictions {
     }
 
     /// Waits for a request to this worker; returns the address to close.
-    pub(crate) async fn requested(&self, worker: usize) -> Option<Network> {
+    pub(crate) async fn requested(&self, worker: usize) -> Option<ClientNet> {
         match self.0.get(worker) {
             Some(request) => {
                 request.bell.notified().await;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 
-use crate::server::limits::disk_queue::ClientNet;
+use underpass_protocol::request::ClientNet;
 
 /// The shares of clients in the helper threads of a worker.
 #[derive(Debug)]

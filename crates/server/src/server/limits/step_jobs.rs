@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use tokio::sync::oneshot;
 use underpass_engine::wait::lock;
 
-use crate::server::limits::disk_queue::ClientNet;
+use underpass_protocol::request::ClientNet;
 
 /// Work by key, of which each waiting client has a step queued: the first turn of any of them moves
 /// it on.
