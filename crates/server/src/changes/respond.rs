@@ -194,7 +194,8 @@ async fn change(
     let (path, is_folder) = (target.path.to_vec(), target.is_folder);
     let change = Change { what, path, is_folder, user: ctx.user.clone(), expected, tags };
     let site = Arc::clone(ctx.site());
-    let slot = ctx.peer.while_connected(ctx.shared().changing.acquire(ctx.owner())).await;
+    let slot =
+        ctx.peer.while_connected(ctx.shared().changing.acquire(ctx.owner(), ctx.site())).await;
     // A change that has not begun ends with its client.
     let slot = slot.ok_or_else(|| ctx.error(CLIENT_LEFT, ""))?;
     let work = move || {

@@ -58,7 +58,7 @@ pub(crate) async fn respond(
         Err(errno) => return ctx.refused(errno),
     };
     let site = Arc::clone(ctx.site());
-    let slot = ctx.peer.while_connected(site.shared.changing.acquire(ctx.owner())).await;
+    let slot = ctx.peer.while_connected(site.shared.changing.acquire(ctx.owner(), &site)).await;
     let Some(slot) = slot else { return ctx.error(CLIENT_LEFT, "") };
     // A lock may have been given while the body came.
     if let Some(refusal) = check_write(ctx, &tokens, &target.path).await {

@@ -1,7 +1,8 @@
-//! Limits the changes under way, and how many of them one client may have.
+//! Limits the changes under way, and how many of them one client and one site may have.
 //!
 //! Removing and copying large folders takes minutes. One client cannot take all places for it, nor
-//! stand in the way of others by the number of its changes that wait.
+//! stand in the way of others by the number of its changes that wait, and neither can a site whose
+//! disk does not answer.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -18,51 +19,66 @@ pub(crate) struct ChangeSlots {
 
 #[derive(Debug, Default)]
 struct SlotState {
-    /// The client of each change under way.
-    running: Vec<Owner>,
+    /// The changes under way.
+    running: Vec<ChangePlace>,
     /// Those that may not begin yet, in their order.
-    waiting: VecDeque<(Owner, oneshot::Sender<ChangeSlot>)>,
+    waiting: VecDeque<(ChangePlace, oneshot::Sender<ChangeSlot>)>,
+}
+
+/// The client and the site of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ChangePlace {
+    owner: Owner,
+    /// The address of the site in memory.
+    site: usize,
 }
 
 /// A change under way, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ChangeSlot {
     slots: Arc<ChangeSlots>,
-    owner: Owner,
+    place: ChangePlace,
 }
 
 impl ChangeSlots {
     /// Waits until a change of this client may begin.
-    pub(crate) async fn acquire(self: &Arc<Self>, owner: Owner) -> ChangeSlot {
+    pub(crate) async fn acquire<S>(self: &Arc<Self>, owner: Owner, site: &Arc<S>) -> ChangeSlot {
+        let place = ChangePlace { owner, site: Arc::as_ptr(site).addr() };
         let slot = {
             let mut state = lock(&self.state);
-            if state.may_begin(&owner) {
-                return self.begin(&mut state, owner);
+            if state.may_begin(&place) {
+                return self.begin(&mut state, place);
             }
             let (given, slot) = oneshot::channel();
-            state.waiting.push_back((owner.clone(), given));
+            state.waiting.push_back((place.clone(), given));
             slot
         };
         // A sender is used before it is dropped, so this cannot fail.
-        slot.await.unwrap_or_else(|_| self.begin(&mut lock(&self.state), owner))
+        slot.await.unwrap_or_else(|_| self.begin(&mut lock(&self.state), place))
     }
 
-    fn begin(self: &Arc<Self>, state: &mut SlotState, owner: Owner) -> ChangeSlot {
-        state.running.push(owner.clone());
-        ChangeSlot { slots: Arc::clone(self), owner }
+    fn begin(self: &Arc<Self>, state: &mut SlotState, place: ChangePlace) -> ChangeSlot {
+        state.running.push(place.clone());
+        ChangeSlot { slots: Arc::clone(self), place }
     }
 }
 
 impl SlotState {
-    fn may_begin(&self, owner: &Owner) -> bool {
-        let (all, own) = (self.running.len(), || self.running.iter().filter(|of| *of == owner));
-        all < MAX_CHANGES / 2 || (all < MAX_CHANGES && own().count() < OWNER_SHARE)
+    fn may_begin(&self, place: &ChangePlace) -> bool {
+        let count = |is_it: &dyn Fn(&ChangePlace) -> bool| {
+            self.running.iter().filter(|other| is_it(other)).count()
+        };
+        let all = self.running.len();
+        all < MAX_CHANGES / 2
+            || (all < MAX_CHANGES
+                && count(&|other| other.owner == place.owner) < OWNER_SHARE
+                && count(&|other| other.site == place.site) < SITE_SHARE)
     }
 
     /// Takes the first that waits and may begin, whose client has not left.
-    fn next(&mut self) -> Option<(Owner, oneshot::Sender<ChangeSlot>)> {
+    fn next(&mut self) -> Option<(ChangePlace, oneshot::Sender<ChangeSlot>)> {
         self.waiting.retain(|(_, given)| !given.is_closed());
-        let at = self.waiting.iter().position(|(owner, _)| self.may_begin(owner))?;
+        let at = self.waiting.iter().position(|(place, _)| self.may_begin(place))?;
         self.waiting.remove(at)
     }
 }
@@ -70,11 +86,11 @@ impl SlotState {
 impl Drop for ChangeSlot {
     fn drop(&mut self) {
         let mut state = lock(&self.slots.state);
-        if let Some(at) = state.running.iter().position(|of| *of == self.owner) {
+        if let Some(at) = state.running.iter().position(|of| *of == self.place) {
             state.running.swap_remove(at);
         }
-        while let Some((owner, given)) = state.next() {
-            let slot = self.slots.begin(&mut state, owner);
+        while let Some((place, given)) = state.next() {
+            let slot = self.slots.begin(&mut state, place);
             // If its client has left by now, it ends here, and the next one begins.
             drop(state);
             let _ = given.send(slot);
@@ -91,6 +107,9 @@ const MAX_CHANGES: usize = 16;
 /// half of all are taken.
 const OWNER_SHARE: usize = 2;
 
+/// The maximum number of changes of one site.
+const SITE_SHARE: usize = 12;
+
 #[cfg(test)]
 mod tests {
     use std::future::Future;
@@ -102,8 +121,13 @@ mod tests {
     type Taking = Pin<Box<dyn Future<Output = ChangeSlot>>>;
 
     fn acquire(slots: &Arc<ChangeSlots>, name: &str) -> Taking {
-        let (slots, owner) = (Arc::clone(slots), Owner::User(name.into()));
-        Box::pin(async move { slots.acquire(owner).await })
+        // Each has a site of its own.
+        acquire_at(slots, name, &Arc::new(0))
+    }
+
+    fn acquire_at(slots: &Arc<ChangeSlots>, name: &str, site: &Arc<u8>) -> Taking {
+        let (slots, owner, site) = (Arc::clone(slots), Owner::User(name.into()), Arc::clone(site));
+        Box::pin(async move { slots.acquire(owner, &site).await })
     }
 
     fn begun(taking: &mut Taking) -> Option<ChangeSlot> {
@@ -111,6 +135,17 @@ mod tests {
             Poll::Ready(slot) => Some(slot),
             Poll::Pending => None,
         }
+    }
+
+    #[test]
+    fn a_site_that_hangs_leaves_places_for_others() {
+        let slots = Arc::new(ChangeSlots::default());
+        let (hung, other) = (Arc::new(0), Arc::new(0));
+        let names: Vec<_> = (0..40).map(|number| format!("user {number}")).collect();
+        let mut waiting: Vec<_> = names.iter().map(|it| acquire_at(&slots, it, &hung)).collect();
+        let held: Vec<_> = waiting.iter_mut().filter_map(begun).collect();
+        assert_eq!(held.len(), SITE_SHARE);
+        assert!(begun(&mut acquire_at(&slots, "user 0", &other)).is_some());
     }
 
     #[test]
