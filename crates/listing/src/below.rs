@@ -35,7 +35,7 @@ pub(super) fn search(listing: &Listing<'_>) -> io::Result<Hits> {
     let word = listing.query.search.as_deref().unwrap_or_default().to_lowercase();
     let limit = listing.query.limit.map_or(MAX_FOUND, |limit| limit.min(MAX_FOUND));
     let mut found = Vec::new();
-    let mut is_full = false;
+    let (mut is_full, mut is_unread) = (false, false);
     let is_whole = walk(listing, |folder, entry| {
         if !String::from_utf8_lossy(&entry.name).to_lowercase().contains(&word) {
             return ControlFlow::Continue(());
@@ -44,7 +44,9 @@ pub(super) fn search(listing: &Listing<'_>) -> io::Result<Hits> {
             is_full = true;
             return ControlFlow::Break(());
         }
-        if let Some(known) = complete(folder, &entry) {
+        let read = complete(folder, &entry);
+        is_unread |= read.is_err();
+        if let Ok(Some(known)) = read {
             let path = folder.path_of(&entry.name);
             let above = listing.path.len() + usize::from(!listing.path.is_empty());
             found.push(ScannedEntry {
@@ -60,8 +62,7 @@ pub(super) fn search(listing: &Listing<'_>) -> io::Result<Hits> {
     found.sort_unstable_by(|a, b| order.compare(&a.place(order.key), &b.place(order.key)));
     let incomplete = match (is_full, is_whole) {
         (true, _) => Some(Incomplete::Limit(limit as u64)),
-        (false, false) => Some(Incomplete::Walk),
-        (false, true) => None,
+        (false, is_whole) => (!is_whole || is_unread).then_some(Incomplete::Walk),
     };
     Ok(Hits { found, incomplete })
 }
@@ -69,14 +70,15 @@ pub(super) fn search(listing: &Listing<'_>) -> io::Result<Hits> {
 /// Counts what is in a folder and in all below it. Links are not followed and have no size.
 pub(super) fn measure(listing: &Listing<'_>) -> io::Result<(PageCounts, Option<Incomplete>)> {
     let mut tally = PageCounts::default();
+    let mut is_unread = false;
     let is_whole = walk(listing, |folder, entry| {
         match complete(folder, &entry) {
-            Some(known) if !known.is_symlink => tally.add(&known),
-            _ => {}
+            Ok(Some(known)) if !known.is_symlink => tally.add(&known),
+            read => is_unread |= read.is_err(),
         }
         ControlFlow::Continue(())
     })?;
-    Ok((tally, (!is_whole).then_some(Incomplete::Walk)))
+    Ok((tally, (!is_whole || is_unread).then_some(Incomplete::Walk)))
 }
 
 /// The folder being read, or an ancestor of it.

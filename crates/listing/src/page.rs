@@ -56,7 +56,7 @@ impl<'a> Prepared<'a> {
         let next_page = last.map(|last| listing.query.link(Some(&last.place(key).to_cursor(key))));
         let total = before + remaining;
         let outline = Outline { before, total, next_page, previous_page, ..Outline::default() };
-        Ok(Self::held(listing, &found, lost_links, outline))
+        Self::held(listing, &found, lost_links, outline)
     }
 
     /// Walks through all folders below.
@@ -69,7 +69,7 @@ impl<'a> Prepared<'a> {
         let Hits { found, incomplete } = below::search(&listing)?;
         let total = found.len() as u64;
         let outline = Outline { total, incomplete, ..Outline::default() };
-        Ok(Self::held(listing, &found, 0, outline))
+        Self::held(listing, &found, 0, outline)
     }
 
     /// Reads the attributes of the entries, and completes the outline with their counts.
@@ -78,13 +78,15 @@ impl<'a> Prepared<'a> {
         found: &[ScannedEntry<'_>],
         lost_links: u64,
         mut outline: Outline,
-    ) -> Self {
-        let held: Vec<_> = found.iter().filter_map(|found| complete(&listing, found)).collect();
+    ) -> io::Result<Self> {
+        let held: Vec<_> = (found.iter())
+            .filter_map(|found| complete(&listing, found).transpose())
+            .collect::<io::Result<_>>()?;
         let mut tally = PageCounts { lost_links, ..PageCounts::default() };
         held.iter().for_each(|entry| tally.add(entry));
         outline.tally = Some(tally);
         outline.has_pictures = held.iter().any(is_picture);
-        Self { listing, held: Some(held), outline }
+        Ok(Self { listing, held: Some(held), outline })
     }
 
     /// Returns whether entries may be missing, because a walk ended at one of its bounds.
@@ -221,7 +223,7 @@ impl Unsorted {
                     let tally = &mut self.tally;
                     let step = self.scan.step(listing, step_len, |found| {
                         if !start.is_before(&found)
-                            && let Some(entry) = complete(listing, &found)
+                            && let Some(entry) = complete(listing, &found)?
                         {
                             tally.add(&entry);
                             form.entry(&entry, &mut out);

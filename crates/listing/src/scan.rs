@@ -9,7 +9,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use rustix::fd::{BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Timespec, openat, statat};
+use rustix::fs::{
+    Access, AtFlags, FileType, Mode, OFlags, RawDir, Timespec, accessat, openat, statat,
+};
+use rustix::io::Errno;
 
 use underpass_protocol::listing::{PageCursor, SortKey};
 
@@ -55,8 +58,8 @@ impl ScannedEntry<'_> {
 ///
 /// # Errors
 ///
-/// The errors of reading the folder and of `visit`. An entry whose attributes cannot be read is
-/// left out, because it may have just been removed.
+/// The errors of reading the folder and the attributes of its entries, and of `visit`. An entry that
+/// has just been removed is left out, and one whose attributes this user may not read.
 pub(super) fn scan(
     listing: &Listing<'_>,
     mut visit: impl FnMut(ScannedEntry<'_>) -> io::Result<ControlFlow<()>>,
@@ -122,7 +125,7 @@ impl Scan {
             let raw_entry = raw_entry?;
             let (name, kind) = (raw_entry.file_name().to_bytes(), raw_entry.file_type());
             if wanted.has_name(name) {
-                match wanted.find(name, kind) {
+                match wanted.find(name, kind)? {
                     Some(found) if wanted.hides(&found) => {}
                     Some(found) => {
                         if visit(found)?.is_break() {
@@ -192,15 +195,25 @@ pub(super) fn add_up(listing: &Listing<'_>, len: impl Fn(&[u8]) -> u64) -> io::R
 
 /// Returns the entry with the attributes that its format shows; `None` if it is gone or can no
 /// longer be served.
-pub(super) fn complete(listing: &Listing<'_>, found: &ScannedEntry<'_>) -> Option<Entry> {
+///
+/// # Errors
+///
+/// As fstatat(2).
+pub(super) fn complete(
+    listing: &Listing<'_>,
+    found: &ScannedEntry<'_>,
+) -> io::Result<Option<Entry>> {
     let (is_symlink, attributes) = match found.attributes {
         Some(attributes) => (found.is_symlink, attributes),
         None if !listing.query.format.shows_attributes() => {
             (found.is_symlink, Attributes::of_kind(found.is_folder))
         }
-        None => read_attributes(listing, &found.name)?,
+        None => match read_attributes(listing, &found.name)? {
+            Some(read) => read,
+            None => return Ok(None),
+        },
     };
-    Some(Entry { name: found.name.as_ref().into(), is_symlink, attributes })
+    Ok(Some(Entry { name: found.name.as_ref().into(), is_symlink, attributes }))
 }
 
 /// Selects the entries that a listing shows.
@@ -228,9 +241,13 @@ impl<'l> EntrySelection<'l> {
     }
 
     /// Reads the needed attributes of the entry; `None` if it cannot be served.
-    fn find<'n>(&self, name: &'n [u8], file_type: FileType) -> Option<ScannedEntry<'n>> {
+    fn find<'n>(
+        &self,
+        name: &'n [u8],
+        file_type: FileType,
+    ) -> io::Result<Option<ScannedEntry<'n>>> {
         let needs_attributes = self.listing.query.order.key != SortKey::Name;
-        match file_type {
+        Ok(match file_type {
             FileType::Directory | FileType::RegularFile if !needs_attributes => {
                 Some(ScannedEntry {
                     name: Cow::Borrowed(name),
@@ -241,17 +258,19 @@ impl<'l> EntrySelection<'l> {
             }
             // Some file systems report an unknown type for all their entries.
             FileType::Directory | FileType::RegularFile | FileType::Symlink | FileType::Unknown => {
-                let (is_symlink, attributes) = read_attributes(self.listing, name)?;
-                let is_folder = attributes.is_folder();
-                let name = Cow::Borrowed(name);
-                Some(ScannedEntry { name, is_symlink, is_folder, attributes: Some(attributes) })
+                read_attributes(self.listing, name)?.map(|(is_symlink, attributes)| ScannedEntry {
+                    name: Cow::Borrowed(name),
+                    is_symlink,
+                    is_folder: attributes.is_folder(),
+                    attributes: Some(attributes),
+                })
             }
             // A request for one of these would be refused.
             FileType::Fifo
             | FileType::Socket
             | FileType::CharacterDevice
             | FileType::BlockDevice => None,
-        }
+        })
     }
 
     /// Returns whether the server hides the entry.
@@ -265,17 +284,44 @@ impl<'l> EntrySelection<'l> {
 }
 
 /// Reads the attributes of an entry on disk, through a link if it is one; the flag tells whether it
-/// was.
-fn read_attributes(listing: &Listing<'_>, name: &[u8]) -> Option<(bool, Attributes)> {
-    let Entries::Folder { folder, root } = listing.entries else { return None };
-    let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+/// was. `None` for an entry that is gone, may not be looked at or cannot be served.
+///
+/// # Errors
+///
+/// As fstatat(2): a program that mirrors the folder must not take an entry that cannot be read for
+/// one that was removed. A link is left out if its target does not exist or may not be served.
+fn read_attributes(listing: &Listing<'_>, name: &[u8]) -> io::Result<Option<(bool, Attributes)>> {
+    let Entries::Folder { folder, root } = listing.entries else { return Ok(None) };
+    let stat = match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => return Ok(None),
+        // The entry is out of reach, and not all of the folder.
+        Err(Errno::ACCESS | Errno::PERM) if may_search(folder) => return Ok(None),
+        stat => stat?,
+    };
     let attributes = Attributes::from(&stat);
     let is_symlink = attributes.file_type == FileType::Symlink;
-    let attributes =
-        if is_symlink { root.resolve(&listing.path_of(name)).ok()? } else { attributes };
+    let attributes = match is_symlink {
+        true => match root.resolve(&listing.path_of(name)) {
+            Err(error) if is_of_mount(&error) => return Err(error),
+            Err(_) => return Ok(None),
+            Ok(target) => target,
+        },
+        false => attributes,
+    };
     let shows_time = !attributes.is_folder() || (listing.shows_times)(&listing.path_of(name));
     let attributes = if shows_time { attributes } else { attributes.timeless() };
-    attributes.is_served().then_some((is_symlink, attributes))
+    Ok(attributes.is_served().then_some((is_symlink, attributes)))
+}
+
+/// Returns whether names in a folder can be looked up.
+fn may_search(folder: BorrowedFd<'_>) -> bool {
+    accessat(folder, c".", Access::EXEC_OK, AtFlags::EACCESS).is_ok()
+}
+
+/// Returns whether an error is that of a disk or of a file server that does not answer.
+fn is_of_mount(error: &io::Error) -> bool {
+    let failures = [Errno::IO, Errno::STALE, Errno::NOTCONN, Errno::TIMEDOUT, Errno::BADMSG];
+    Errno::from_io_error(error).is_some_and(|errno| failures.contains(&errno))
 }
 
 /// Returns whether the listing shows a folder of this name, or a link to one.
@@ -286,7 +332,8 @@ pub(super) fn is_folder(listing: &Listing<'_>, name: &[u8]) -> bool {
     }
     match listing.entries {
         Entries::Folder { .. } => {
-            read_attributes(listing, name).is_some_and(|(_, attributes)| attributes.is_folder())
+            let read = read_attributes(listing, name).ok().flatten();
+            read.is_some_and(|(_, attributes)| attributes.is_folder())
         }
         Entries::Named(entries) => {
             let mut all = (0..).map_while(|index| entries.get(index));
