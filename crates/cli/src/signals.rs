@@ -9,41 +9,33 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
+use underpass_sys::cancel_on;
 
-/// Returns a flag that the first SIGINT, SIGTERM or SIGHUP sets; the second one ends the process at
+/// Returns a flag that the first SIGINT, SIGTERM or SIGHUP sets; a later one ends the process at
 /// once.
 ///
 /// A signal that is ignored when the process starts stays so, as after nohup(1) or for a command in
 /// the background of a script.
-pub(crate) fn cancel_flag() -> Arc<AtomicBool> {
-    let cancel = Arc::new(AtomicBool::new(false));
-    // A signal that arrives before all is registered would be lost, so it waits until then.
-    let blocked: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect();
-    let before = blocked.thread_swap_mask(SigmaskHow::SIG_BLOCK);
-    let ignored = ignored_signals();
-    for signal in [SIGINT, SIGHUP, SIGTERM].into_iter().filter(|at| ignored >> (at - 1) & 1 == 0) {
-        // Both fail only for signals that cannot be caught, which these can.
-        let _ = flag::register_conditional_shutdown(signal, 1, Arc::clone(&cancel));
-        let _ = flag::register(signal, Arc::clone(&cancel));
-    }
+pub(crate) fn cancel_flag() -> &'static AtomicBool {
+    let mut signals = vec![SIGINT, SIGHUP, SIGTERM];
+    signals.retain(|signal| !is_ignored(*signal));
     outlive_file_limit();
-    if let Ok(before) = before {
-        // It fails only for values that are not masks.
-        let _ = before.thread_set_mask();
-    }
-    cancel
+    // It fails only for signals that cannot be caught, which these can.
+    cancel_on(&signals).unwrap_or(&NEVER)
 }
 
-/// Returns the signals that are ignored as bits, the lowest one for signal 1, as `SigIgn` of
-/// proc_pid_status(5). Without /proc there are none.
-fn ignored_signals() -> u64 {
+/// The flag of a process that no signal cancels.
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+/// Returns whether a signal is ignored, by proc_pid_status(5). Without /proc none is.
+pub(crate) fn is_ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1) & 1 != 0
 }
 
 /// Has a write beyond the limit of setrlimit(2) for files (`ulimit -f`) fail with `EFBIG`, which is

@@ -25,8 +25,8 @@ mod kernel;
 mod kind;
 mod mapping;
 mod netlink;
+mod process;
 mod record;
-mod standard;
 mod trace;
 mod usage;
 
@@ -43,8 +43,8 @@ pub use kernel::{landlock_version, make_ring};
 pub use kind::Kind;
 pub use mapping::{MappedSink, Mapping};
 pub use netlink::{Netlink, leading_u32};
+pub use process::{SAME_REQUEST, cancel_on, was_closed};
 pub use record::{receive_record, send_record};
-pub use standard::was_closed;
 pub use trace::{
     CallInfo, ReceivedSignal, Resume, SignalSet, StartFailure, TraceRequest, TracedProgram,
     spawn_traced, trace, wait_for_any,

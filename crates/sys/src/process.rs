@@ -1,11 +1,16 @@
-//! Which of the standard streams were closed when the program began.
+//! What the process meets: standard streams that were closed when it began, and the signals that
+//! end it.
 //!
-//! Before `main`, the runtime of Rust opens /dev/null in their places, so that no file gets their
-//! numbers. What is written there vanishes without an error, and what is read there is empty.
+//! Before `main`, the runtime of Rust opens /dev/null in place of closed streams, so that no file
+//! gets their numbers. What is written there vanishes without an error, and what is read there is
+//! empty.
 
 use std::ffi::c_int;
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// A bit for each of the first three descriptors.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
@@ -32,3 +37,49 @@ pub fn was_closed(stream: &impl AsFd) -> bool {
     let descriptor = stream.as_fd().as_raw_fd();
     (0..3).contains(&descriptor) && CLOSED.load(Ordering::Relaxed) >> descriptor & 1 == 1
 }
+
+/// Whether a signal has asked the program to end.
+static CANCELLED: AtomicBool = AtomicBool::new(false);
+
+/// When the first such signal came, in milliseconds since the start of the system; 0 before it.
+static CANCELLED_AT: AtomicI64 = AtomicI64::new(0);
+
+/// Has the first of these signals set the flag that is returned, and a later one end the process at
+/// once with exit code 1. What comes within [`SAME_REQUEST`] of the first belongs to it.
+///
+/// # Errors
+///
+/// As sigaction(2).
+pub fn cancel_on(signals: &[c_int]) -> std::io::Result<&'static AtomicBool> {
+    // The first call looks for the vDSO, which a handler must not do.
+    let _ = clock_gettime(ClockId::Boottime);
+    for &signal in signals {
+        // SAFETY: zeroes are valid in all fields: no flags, and an empty mask.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = cancel as extern "C" fn(c_int) as libc::sighandler_t;
+        action.sa_flags = libc::SA_RESTART;
+        // SAFETY: `action` is initialized, and its function only does what a handler may do. Proved
+        // by `cli/tests/commands/interrupts.rs`.
+        if unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) } != 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+    }
+    Ok(&CANCELLED)
+}
+
+/// The handler: it loads and stores atomics, and calls clock_gettime(2) and _exit(2), which
+/// signal-safety(7) allows.
+extern "C" fn cancel(_signal: c_int) {
+    let now = clock_gettime(ClockId::Boottime);
+    let now = now.tv_sec.saturating_mul(1000).saturating_add(now.tv_nsec / 1_000_000).max(1);
+    CANCELLED.store(true, Ordering::Relaxed);
+    let first = CANCELLED_AT.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+    if first.is_err_and(|first| now - first >= SAME_REQUEST.as_millis() as i64) {
+        // SAFETY: it takes any code and does not return.
+        unsafe { libc::_exit(1) }
+    }
+}
+
+/// The time within which several signals are one request: timeout(1) and others signal a process and
+/// then its group, a terminal signals a program and the one that passes signals on to it.
+pub const SAME_REQUEST: Duration = Duration::from_millis(250);

@@ -14,9 +14,14 @@ use crate::rig::{Running, folder, names, skip, traced, underpass, until};
 
 /// Whether a process has a handler for SIGTERM, which is set after those of the others.
 fn catches_interrupts(pid: u32) -> bool {
+    let caught = status(pid, "SigCgt:");
+    caught.is_some_and(|mask| u64::from_str_radix(&mask, 16).unwrap() >> 14 & 1 != 0)
+}
+
+/// The value of a field of proc_pid_status(5).
+fn status(pid: u32, field: &str) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-    caught.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() >> 14 & 1 != 0)
+    status.lines().find_map(|line| line.strip_prefix(field)).map(|value| value.trim().to_owned())
 }
 
 /// Whether every thread of a process sleeps.
@@ -97,6 +102,49 @@ fn a_signal_that_was_ignored_stays_so() {
         running.finish().failed(1, &["interrupted"]);
     }
     assert!(names(folder.path()).is_empty());
+}
+
+#[test]
+fn signals_that_come_together_end_a_command_in_order() {
+    let folder = folder();
+    let mut command = words(&["cp", "/dev/zero", "to"]);
+    command.current_dir(&folder).stderr(Stdio::piped());
+    let running = Running::start(command);
+    until("it catches them", || catches_interrupts(running.child.id()));
+    // As timeout(1) does, which signals a process and then its group.
+    for signal in ["STOP", "TERM", "INT", "HUP", "CONT"] {
+        running.signal(signal);
+    }
+    running.finish().failed(1, &["interrupted"]);
+    assert!(names(folder.path()).is_empty());
+}
+
+#[test]
+fn a_second_signal_ends_a_command_at_once() {
+    let folder = folder();
+    if Command::new("strace").arg("-V").output().is_err() {
+        return skip("strace is missing");
+    }
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("from"), "bytes").unwrap();
+    // As a read of a file does whose server does not answer.
+    let delay = "inject=pread64,preadv2,read:delay_enter=600000000";
+    let source = at("from").to_str().unwrap().to_owned();
+    let options = ["-P", &source, "-e", "trace=pread64,preadv2,read", "-e", delay];
+    let mut command = traced(&at("trace"), &options);
+    command.args(["cp", "--mechanism", "read_write"]).args([at("from"), at("to")]);
+    let running = Running::start(command);
+    until("it reads", || fs::read_to_string(at("trace")).is_ok_and(|text| text.contains("read")));
+    running.signal("TERM");
+    std::thread::sleep(Duration::from_millis(400));
+    running.signal("INT");
+    let pid = running.child.id();
+    until("it has ended", || status(pid, "State:").is_some_and(|state| state.starts_with('Z')));
+    // strace keeps a thread that it delays.
+    let tracer = status(pid, "TracerPid:").unwrap();
+    assert!(Command::new("kill").args(["-s", "KILL", &tracer]).status().unwrap().success());
+    running.finish().failed(1, &[]);
+    assert!(!at("to").exists());
 }
 
 #[test]

@@ -178,7 +178,9 @@ fn sigterm_lets_a_download_end_and_nobody_else_in() {
     let Some(stage) = Stage::new() else { return };
     let server = stage.serve(&[], &["--rate", "16M"]);
     let curl = stage.curl_midway(&server);
+    // As timeout(1) does, which signals a process and then its group.
     server.signal("TERM");
+    server.signal("INT");
     until_closed(&server);
     curl.finish().succeeded();
     assert!(fs::read(&stage.target).unwrap() == noise(LEN));
@@ -193,13 +195,16 @@ fn a_second_signal_ends_it_at_once() {
     let server = stage.serve(&[], &["--rate", "4M"]);
     let curl = stage.curl_midway(&server);
     server.signal("TERM");
-    // Not the same signal twice before the first was looked at.
     until_closed(&server);
+    std::thread::sleep(MOMENT);
     server.signal("TERM");
     let said = server.finish();
     assert!(!curl.finish().status.success(), "{}", said.stderr);
     assert!(said.text().contains("\"complete\":false"), "{}", said.text());
 }
+
+/// Longer than what takes two signals for one.
+const MOMENT: Duration = Duration::from_millis(400);
 
 /// The value of a field of proc_pid_status(5).
 fn status(server: &Running, field: &str) -> String {
@@ -218,8 +223,8 @@ fn a_second_signal_ends_it_though_its_worker_waits_for_the_kernel() {
     until("it waits", || {
         fs::read_to_string(stage.trace()).is_ok_and(|text| text.contains("sendfile("))
     });
-    // Not the same signal twice before the first was looked at.
     server.signal("TERM");
+    std::thread::sleep(MOMENT);
     server.signal("INT");
     until("it has ended", || status(&server, "State:").starts_with('Z'));
     // strace keeps a thread that it delays.
@@ -502,6 +507,28 @@ fn a_change_of_which_only_the_sync_fails_is_not_said_to_be_undone() {
     // The lock has ended with its file.
     fs::write(served.join("deleted"), "again").unwrap();
     assert_eq!(change(&server, "LOCK", "deleted", &["Depth: 0"]).0, "200");
+}
+
+#[test]
+fn a_folder_with_an_entry_that_cannot_be_read_is_not_listed_without_it() {
+    let Some(stage) = Stage::new() else { return };
+    // As of a damaged inode, or a server of files that is gone.
+    let folder = stage.served.path().to_str().unwrap();
+    let strace = ["-P", folder, "-e", "trace=newfstatat", "-e", "inject=newfstatat:error=EIO"];
+    let server = stage.serve(&strace, &["--allow-all"]);
+    for (method, path) in [("GET", "?json"), ("GET", ""), ("GET", "?sort=size"), ("PROPFIND", "")] {
+        let (status, body) = change(&server, method, path, &["Depth: 1"]);
+        assert_eq!(status, "500", "{method} {path}: {body}");
+    }
+    let (status, size) = change(&server, "GET", "?size", &[]);
+    assert!(status == "200" && size.contains("\"complete\":false"), "{status} {size}");
+    // A mirror keeps what it has.
+    let mirror = stage.other.path();
+    fs::write(mirror.join("file"), "yesterday's").unwrap();
+    let mut get = underpass();
+    get.args(["get", "-r", "--update", "--delete", &server.address, "-d"]).arg(mirror);
+    Running::start(get).finish().failed(1, &[]);
+    assert_eq!(fs::read(mirror.join("file")).unwrap(), b"yesterday's");
 }
 
 /// Serves the sites `slow`, synced as `sync` says, and `quick`; a system call about the root of the

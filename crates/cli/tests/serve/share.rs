@@ -175,6 +175,15 @@ fn files_are_taken_until_there_are_enough() {
 }
 
 #[test]
+fn a_share_ends_with_its_terminal() {
+    let here = folder();
+    fs::write(here.path().join("f"), "x").unwrap();
+    let server = share(here.path(), &["f"]);
+    server.signal("HUP");
+    assert_eq!(server.finish().code(), Some(1));
+}
+
+#[test]
 fn the_time_runs_out() {
     let here = folder();
     fs::write(here.path().join("f"), "x").unwrap();

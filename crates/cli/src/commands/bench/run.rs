@@ -20,7 +20,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
         ScenarioArgs::Compare(args) => compare(args),
         ScenarioArgs::Show(args) => show(args),
         scenario => match scenario.benchmark() {
-            Some(benchmark) => measure(benchmark, &signals::cancel_flag()),
+            Some(benchmark) => measure(benchmark, signals::cancel_flag()),
             None => Ok(()),
         },
     }
@@ -61,7 +61,7 @@ fn show(args: &ShowRecordsArgs) -> Result<()> {
     let names = args.records.iter().map(|path| path.file_stem().unwrap_or_default());
     let named: Vec<_> =
         names.map(|name| name.to_string_lossy().into_owned()).zip(records).collect();
-    let cancel = &signals::cancel_flag();
+    let cancel = signals::cancel_flag();
     if let Some(path) = &args.html {
         print::write(path, &bench::page(&named), cancel)?;
     }

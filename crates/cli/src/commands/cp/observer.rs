@@ -3,7 +3,6 @@
 use std::io::{self, BufRead};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use underpass_copy::{CopyObserver, CopyProgress, OpenCall};
@@ -17,7 +16,7 @@ use crate::signals::interruptible;
 pub(super) struct CpObserver<'a> {
     pub(super) meter: &'a ProgressMeter,
     pub(super) show: ShowArgs,
-    pub(super) cancel: &'a Arc<AtomicBool>,
+    pub(super) cancel: &'a AtomicBool,
     /// Whether each thing that is copied is printed.
     pub(super) lists: bool,
 }

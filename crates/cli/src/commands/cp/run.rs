@@ -61,9 +61,9 @@ pub(crate) fn run(args: &CpArgs) -> Result<()> {
         _ => target_path,
     };
     let meter = ProgressMeter::new(show, &short_path(named));
-    let observer = CpObserver { meter: &meter, show, cancel: &cancel, lists: args.verbose };
+    let observer = CpObserver { meter: &meter, show, cancel, lists: args.verbose };
     let started = Instant::now();
-    let outcome = underpass_copy::copy(&options, sources, target, &observer, &cancel);
+    let outcome = underpass_copy::copy(&options, sources, target, &observer, cancel);
     let elapsed_s = started.elapsed().as_secs_f64();
     meter.clear();
     let failed = |error| print::not_begun(Failure::copy(error, show), show, elapsed_s);

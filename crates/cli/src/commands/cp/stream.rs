@@ -67,9 +67,9 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
         return Err(CpError::OutputTwice.into());
     }
     let cancel = signals::cancel_flag();
-    let input = Input::open(from, &cancel).map_err(not_begun)?;
+    let input = Input::open(from, cancel).map_err(not_begun)?;
     let source = input.source()?;
-    if !may_replace(args, &input, path, &cancel)? {
+    if !may_replace(args, &input, path, cancel)? {
         print::not_moved(show, NotMoved::Kept);
         return Ok(());
     }
@@ -78,19 +78,19 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
         (_, true) => OverwriteRule::Always,
         _ => OverwriteRule::IfWritable,
     };
-    let target = create(path, overwrite, options, &cancel).map_err(not_begun)?;
+    let target = create(path, overwrite, options, cancel).map_err(not_begun)?;
     let mut target = if args.sync { target.durable() } else { target };
     let named = if input.has_name() { input.path() } else { target.path() };
     let meter = ProgressMeter::new(show, &output::short_path(named));
     let started = Instant::now();
-    let outcome = copy(args, options, &cancel, &input, &source, &target, &meter);
+    let outcome = copy(args, options, cancel, &input, &source, &target, &meter);
     meter.clear();
     let ends = (source.kind().into(), target.sink()?.kind().into());
     let report = outcome.map_err(|failed| print::stream_failure(failed, show, ends))?;
     let elapsed_s = started.elapsed().as_secs_f64();
     let receipt = Receipt { elapsed_s, ..Receipt::from(&report).between(ends.0, ends.1) };
     let not_ended = |failed| print::not_ended(failed, show, receipt.clone());
-    if target.look_again().map_err(not_ended)? && !may_replace(args, &input, path, &cancel)? {
+    if target.look_again().map_err(not_ended)? && !may_replace(args, &input, path, cancel)? {
         print::not_moved(show, NotMoved::Kept);
         return Ok(());
     }

@@ -47,12 +47,12 @@ pub(crate) fn run(args: &FillArgs) -> Result<()> {
     let tls = args.http.tls(underpass_engine::Policy::Auto)?;
     // From here on there is something to end in order: a signal while a list is awaited ends all.
     let cancel = signals::cancel_flag();
-    let client = args.http.client(&args.node, &tls, &cancel)?;
+    let client = args.http.client(&args.node, &tls, cancel)?;
     let mut node = args.node.clone();
     let folder = format!("{}/.underpass/fill", node.path().trim_end_matches('/'));
     node.set_path(&folder);
     let started = Instant::now();
-    let mut filler = Filler { args, client, node, cancel: &cancel, started, fetched: 0 };
+    let mut filler = Filler { args, client, node, cancel, started, fetched: 0 };
     let mut receipt = FillReceipt::default();
     let mut stop = None;
     for (number, wanted) in files.iter().enumerate() {

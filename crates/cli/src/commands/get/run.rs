@@ -46,7 +46,7 @@ pub(crate) fn run(args: &GetArgs) -> Result<()> {
             if cancel.load(Ordering::Relaxed) {
                 break;
             }
-            failures.record(tree::fetch(args, &item.url, &tls, &cancel));
+            failures.record(tree::fetch(args, &item.url, &tls, cancel));
             left -= 1;
         }
         return failures.finish(left);
@@ -56,9 +56,9 @@ pub(crate) fn run(args: &GetArgs) -> Result<()> {
     let files = GetRun {
         args,
         tls: &tls,
-        cancel: &cancel,
+        cancel,
         rate_limit: Arc::new(RateLimit::new(args.rate.map(|Size(bytes)| bytes))),
-        sums: sums.map_or_else(|| remote_sums(args, &tls, &cancel), |sums| Ok(Some(sums)))?,
+        sums: sums.map_or_else(|| remote_sums(args, &tls, cancel), |sums| Ok(Some(sums)))?,
         parallel,
         taken: TakenNames::default(),
     };

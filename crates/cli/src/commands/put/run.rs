@@ -14,7 +14,7 @@ pub(crate) fn run(args: &PutArgs) -> Result<()> {
     let plan = PutPlan::new(args)?;
     let tls = args.http.tls(args.engine.policy())?;
     let cancel = signals::cancel_flag();
-    let mut uploads = PutRun::new(args, plan.url(), &tls, &cancel)?;
+    let mut uploads = PutRun::new(args, plan.url(), &tls, cancel)?;
     if let Some(step) = plan.only() {
         return uploads.send_alone(step).map_err(|stop| stop.with_receipt(args.show));
     }

@@ -38,18 +38,18 @@ pub(crate) fn run(args: &SendArgs) -> Result<()> {
         // Opening it would wait for a writer.
         return Err(RangeError::NoSize(args.file.clone()).into());
     }
-    let input = Input::open(&args.file, &cancel)?;
+    let input = Input::open(&args.file, cancel)?;
     let (source, skipped) = select(&input, args.range)?;
     let kind = EndKind::from(source.kind());
     let (pin, timeout) = (tls.as_ref().and_then(StreamTls::pin), args.stream.timeout);
     // From its beginning until all is sent, even a SIGKILL resets the connection.
-    let stream = meet(to, listen, pin, timeout, &cancel)?;
+    let stream = meet(to, listen, pin, timeout, cancel)?;
     let congestion = choose_congestion(&stream, &args.stream.congestion)?;
-    let session = tls.map(|tls| tls.handshake(&stream, timeout, &cancel)).transpose()?;
-    let line = Line { stream: &stream, session: session.as_ref(), cancel: &cancel, timeout };
+    let session = tls.map(|tls| tls.handshake(&stream, timeout, cancel)).transpose()?;
+    let line = Line { stream: &stream, session: session.as_ref(), cancel, timeout };
 
     let meter = ProgressMeter::new(show, &output::short_path(input.path()));
-    let options = args.stream.apply(args.movement.options()).cancel(&cancel);
+    let options = args.stream.apply(args.movement.options()).cancel(cancel);
     let options = meter.watch(options);
     let options = match &session {
         Some(session) => options.sink_tls(session),

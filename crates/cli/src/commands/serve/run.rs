@@ -50,7 +50,7 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<ShareGoal>>) -> Res
     access.log = log_file.as_ref().and_then(LogFile::folder).map(Path::to_owned);
     access.sockets = addresses.iter().filter_map(folder_of_socket).collect();
 
-    let signals = keep_signals()?;
+    let signals = keep_signals(share.is_some())?;
     let server = Server::bind(settings, &addresses, inherited)?;
     let reachable = sockets::reachable(&server.addresses());
     let sandbox = Sandbox {

@@ -1,5 +1,5 @@
 //! Signals: SIGTERM, SIGINT and SIGQUIT drain connections, a second one ends at once, SIGUSR1
-//! reopens the log, SIGHUP reads the certificate and the sites again, too.
+//! reopens the log, SIGHUP reads the certificate and the sites again, too, and ends a share.
 
 mod reload;
 
@@ -11,24 +11,29 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::{Handle, Signals};
 use underpass_server::Control;
+use underpass_sys::SAME_REQUEST;
 
 use super::log::LogBuffer;
 use crate::failure::{Failure, Result, plain};
 use crate::output::note;
-use crate::signals::outlive_file_limit;
+use crate::signals::{is_ignored, outlive_file_limit};
 
 pub(crate) use reload::Reload;
 
 /// Keeps signals for [`SignalWatch::start`] from now on. Call this before the server is announced,
 /// because a process that knows of it may send one.
-pub(crate) fn keep_signals() -> Result<Signals> {
+///
+/// A share outlives its terminal if SIGHUP was ignored when it started, as after nohup(1).
+pub(crate) fn keep_signals(is_share: bool) -> Result<Signals> {
     outlive_file_limit();
-    let signals = Signals::new([SIGHUP, SIGUSR1, SIGINT, SIGTERM, SIGQUIT]);
+    let hangup = (!is_share || !is_ignored(SIGHUP)).then_some(SIGHUP);
+    let signals = [SIGUSR1, SIGINT, SIGTERM, SIGQUIT].into_iter().chain(hangup);
+    let signals = Signals::new(signals.collect::<Vec<_>>());
     signals.map_err(|source| Failure::System { action: "waiting for signals", source })
 }
 
@@ -41,7 +46,8 @@ pub(crate) struct SignalWatch {
 
 impl SignalWatch {
     /// Begins to wait for signals, and notifies systemd that the server is ready. `drain` is the
-    /// time that transfers may take to end.
+    /// time that transfers may take to end. SIGHUP ends a share, which has nothing to read again:
+    /// the terminal that shows its URL was closed.
     ///
     /// # Errors
     ///
@@ -56,14 +62,18 @@ impl SignalWatch {
         let handle = signals.handle();
         let reload = reload.map(reload_on_request).transpose()?;
         let thread = thread::Builder::new().spawn(move || {
-            let mut ends = 0;
+            let (mut ends, mut first) = (0, None);
             for signal in signals.forever() {
-                if matches!(signal, SIGHUP | SIGUSR1) {
+                if signal == SIGUSR1 || (signal == SIGHUP && reload.is_some()) {
                     log.iter().for_each(LogBuffer::reopen);
                     if let Some(reload) = reload.as_ref().filter(|_| signal == SIGHUP) {
                         // One that is still to begin reads what this one would.
                         let _ = reload.try_send(());
                     }
+                    continue;
+                }
+                let first = *first.get_or_insert_with(Instant::now);
+                if ends == 1 && first.elapsed() < SAME_REQUEST {
                     continue;
                 }
                 ends += 1;
