@@ -191,10 +191,11 @@ fn above_zero(text: &str, otherwise: &str) -> Result<Size, String> {
     }
 }
 
-/// Parses a time above 0, in the form of [`duration`].
+/// Parses a time of at least a millisecond, in the form of [`duration`].
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err(format!("0 is not a valid time here: {DURATION}")),
+        time if time < MIN_TIME => Err("the time is shorter than 1ms".to_owned()),
         time => Ok(time),
     }
 }
@@ -216,6 +217,9 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let (unit, number) = unit.zip(number).ok_or(DURATION)?;
     Duration::try_from_secs_f64(unit * number).map_err(|_| "the time is too long".to_owned())
 }
+
+/// The shortest time that is waited: what is done several times within one has its own limits.
+const MIN_TIME: Duration = Duration::from_millis(1);
 
 /// The form of a time, for messages.
 const DURATION: &str =
@@ -240,7 +244,22 @@ mod tests {
         }
         assert_eq!(duration("0"), Ok(Duration::ZERO));
         assert_eq!(seconds("99999999999999999999"), Err("the time is too long".to_owned()));
-        for text in ["", "0", "-1", "1h1m", "+1", "5x", "m", "1e3", "inf", "1 2", "0m", "1.2.3"] {
+        for text in [
+            "",
+            "0",
+            "0.5ms",
+            "0.000000001",
+            "-1",
+            "1h1m",
+            "+1",
+            "5x",
+            "m",
+            "1e3",
+            "inf",
+            "1 2",
+            "0m",
+            "1.2.3",
+        ] {
             assert!(seconds(text).is_err(), "{text}");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 #[cfg(feature = "bench")]
 use crate::commands::bench::BenchArgs;
@@ -38,29 +38,29 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve a folder or a file over HTTP or HTTPS
-    Serve(Box<ServeArgs>),
+    Serve(Deferred<ServeArgs>),
     /// Share a file or folder at a URL that expires after a download or a set time
-    Share(ShareArgs),
+    Share(Deferred<ShareArgs>),
     /// Fetch files from an HTTP server
-    Get(Box<GetArgs>),
+    Get(Deferred<GetArgs>),
     /// Upload files to an HTTP server
-    Put(Box<PutArgs>),
+    Put(Deferred<PutArgs>),
     /// Send a file or standard input over one plain TCP or unix stream
-    Send(SendArgs),
+    Send(Deferred<SendArgs>),
     /// Receive one plain TCP or unix stream into a file
-    Recv(RecvArgs),
+    Recv(Deferred<RecvArgs>),
     /// Copy files and folders within this machine
-    Cp(Box<CpArgs>),
+    Cp(Deferred<CpArgs>),
     /// Prefetch the files on a list into a cache node
-    Fill(Box<FillArgs>),
+    Fill(Deferred<FillArgs>),
     /// Measure transfers of this and other programs on this machine
     #[cfg(feature = "bench")]
-    Bench(BenchArgs),
+    Bench(Deferred<BenchArgs>),
     /// Report which mechanisms work on this machine, and how to enable the others
-    Doctor(DoctorArgs),
+    Doctor(Deferred<DoctorArgs>),
     /// Run any program and report how its bytes move
     #[cfg(feature = "explain")]
-    Explain(ExplainArgs),
+    Explain(Deferred<ExplainArgs>),
 }
 
 impl Cli {
@@ -71,7 +71,7 @@ impl Cli {
         match &mut cli.command {
             Some(Command::Serve(args)) => {
                 serve::warn_of_variables();
-                **args = serve::merge_sources(words)?;
+                *args.0 = serve::merge_sources(words)?;
             }
             Some(Command::Get(_) | Command::Put(_) | Command::Fill(_)) => {
                 serve::warn_of_variables_of_requests();
@@ -79,6 +79,40 @@ impl Cli {
             _ => {}
         }
         Ok(cli)
+    }
+}
+
+/// The options of one command, which are only built when the command is used: all of them take
+/// longer than the copy of a small file.
+#[derive(Debug)]
+pub(crate) struct Deferred<T>(pub(crate) Box<T>);
+
+impl<T: Args> Args for Deferred<T> {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        command.defer(|command| {
+            // What is said of the command, not of the type of its options.
+            let about = command.get_about().cloned();
+            let command = with_negative_numbers(T::augment_args(command));
+            command.about(about.unwrap_or_default()).long_about(None::<&str>)
+        })
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<T: FromArgMatches> FromArgMatches for Deferred<T> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Box::from_arg_matches(matches).map(Self)
+    }
+
+    fn from_arg_matches_mut(matches: &mut ArgMatches) -> Result<Self, clap::Error> {
+        Box::from_arg_matches_mut(matches).map(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.update_from_arg_matches(matches)
     }
 }
 

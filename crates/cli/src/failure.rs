@@ -18,6 +18,7 @@ use underpass_sandbox::SandboxError;
 use underpass_server::ServeError;
 
 use crate::args::ShowArgs;
+use crate::foreign_options;
 use underpass_receipt::Receipt;
 
 /// The reason why a command failed.
@@ -289,7 +290,7 @@ fn number_fault(error: &clap::Error) -> Option<(String, String)> {
         IntErrorKind::PosOverflow => "the number is too large",
         IntErrorKind::NegOverflow => "the number is too small",
         IntErrorKind::Zero => "the number must be at least 1",
-        _ => "a whole number is needed, such as 8",
+        _ => "a whole number is needed",
     };
     Some((words, plain.to_owned()))
 }
@@ -345,11 +346,36 @@ pub(crate) fn clap_message(error: &clap::Error) -> String {
         // An option that does not exist is seldom meant as the name of a file.
         .filter(|line| !line.is_empty() && !line.starts_with("tip: to pass '"))
         .filter(|line| is_near || !line.starts_with("tip: a similar"));
-    lines.fold(String::new(), |told, line| match line {
+    let told = lines.fold(String::new(), |told, line| match line {
         line if told.is_empty() => line.to_owned(),
         line if line.starts_with("tip: ") => told + "; " + line,
         line => told + " " + line,
-    })
+    });
+    match foreign_advice(error) {
+        Some(advice) => format!("{told}: {advice}"),
+        None => told,
+    }
+}
+
+/// Returns what to use instead of an option or a command that only other programs have.
+fn foreign_advice(error: &clap::Error) -> Option<&'static str> {
+    let text = |kind| match error.get(kind)? {
+        ContextValue::String(text) => Some(text.clone()),
+        ContextValue::StyledStr(text) => Some(text.to_string()),
+        _ => None,
+    };
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            foreign_options::advice(&text(ContextKind::InvalidSubcommand)?, None)
+        }
+        ErrorKind::UnknownArgument => {
+            let (usage, option) = (text(ContextKind::Usage)?, text(ContextKind::InvalidArg)?);
+            // "Usage: underpass get ..."
+            let command = usage.split_whitespace().nth(2)?;
+            foreign_options::advice(command, Some(&option))
+        }
+        _ => None,
+    }
 }
 
 /// Turns an error of the system into a failure that names the file.

@@ -10,6 +10,7 @@ mod commands;
 mod connection;
 mod ends;
 mod failure;
+mod foreign_options;
 mod open_files;
 mod output;
 mod receipt;
@@ -19,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, Deferred};
 use failure::{Failure, Result};
 
 fn main() -> ExitCode {
@@ -37,23 +38,23 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<ExitCode> {
     let done = match cli.command {
-        Some(Command::Serve(args)) => match args.generate().generate(Cli::command())? {
+        Some(Command::Serve(Deferred(args))) => match args.generate().generate(Cli::command())? {
             true => Ok(()),
             false => commands::serve::run(&args),
         },
-        Some(Command::Share(args)) => commands::serve::share::run(&args),
-        Some(Command::Get(args)) => commands::get::run(&args),
-        Some(Command::Put(args)) => commands::put::run(&args),
-        Some(Command::Send(args)) => commands::send::run(&args),
-        Some(Command::Recv(args)) => commands::recv::run(&args),
-        Some(Command::Cp(args)) => commands::cp::run(&args),
-        Some(Command::Fill(args)) => commands::fill::run(&args),
+        Some(Command::Share(Deferred(args))) => commands::serve::share::run(&args),
+        Some(Command::Get(Deferred(args))) => commands::get::run(&args),
+        Some(Command::Put(Deferred(args))) => commands::put::run(&args),
+        Some(Command::Send(Deferred(args))) => commands::send::run(&args),
+        Some(Command::Recv(Deferred(args))) => commands::recv::run(&args),
+        Some(Command::Cp(Deferred(args))) => commands::cp::run(&args),
+        Some(Command::Fill(Deferred(args))) => commands::fill::run(&args),
         #[cfg(feature = "bench")]
-        Some(Command::Bench(args)) => commands::bench::run(&args),
-        Some(Command::Doctor(args)) => commands::doctor::run(&args),
+        Some(Command::Bench(Deferred(args))) => commands::bench::run(&args),
+        Some(Command::Doctor(Deferred(args))) => commands::doctor::run(&args),
         #[cfg(feature = "explain")]
         // It ends as the program that it runs.
-        Some(Command::Explain(args)) => return commands::explain::run(&args),
+        Some(Command::Explain(Deferred(args))) => return commands::explain::run(&args),
         None => commands::manual::completions::run(&cli.generate, Cli::command()),
     };
     done.map(|()| ExitCode::SUCCESS)

@@ -47,7 +47,7 @@ pub enum UserError {
     #[error("there is no group {0}")]
     UnknownGroup(String),
     /// There is no user of this name.
-    #[error("there is no user {0}")]
+    #[error("there is no user {0} on this machine")]
     UnknownUser(String),
     /// The system's database of groups cannot be read.
     #[error("the groups cannot be read: {0}")]

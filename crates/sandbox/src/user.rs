@@ -150,7 +150,7 @@ mod tests {
     fn a_user_that_does_not_exist_is_refused() {
         assert_eq!(
             "no-such-user".parse::<User>().unwrap_err().to_string(),
-            "there is no user no-such-user"
+            "there is no user no-such-user on this machine"
         );
         assert_eq!(
             "root:no-such".parse::<User>().unwrap_err().to_string(),

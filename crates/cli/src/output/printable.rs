@@ -2,7 +2,7 @@
 //!
 //! Names, reason phrases and header values are chosen by others. A control character in them could
 //! drive the terminal, a line feed could forge a line, and a bidirectional control could reverse
-//! the end of a name. Everything that is printed goes through here; see `output.rs`.
+//! the end of a name. Everything that is printed goes through here; see `lines.rs`.
 
 use underpass_engine::printable::changes_display;
 

@@ -23,7 +23,8 @@ pub(crate) fn explained(receipt: &Receipt, alphabet: Alphabet) -> String {
     }
     line("user space", format!("{} bytes", HumanCount(receipt.user_space_bytes)));
     let waits = HumanCount(receipt.waits);
-    line("calls", format!("{}, waited {waits} times", HumanCount(receipt.calls)));
+    let times = if receipt.waits == 1 { "time" } else { "times" };
+    line("calls", format!("{}, waited {waits} {times}", HumanCount(receipt.calls)));
     let time = Duration::try_from_secs_f64(receipt.elapsed_s).unwrap_or_default();
     line("time", format!("{:.3} s", time.as_secs_f64()));
     costs(receipt.cpu_s, receipt.context_switches, receipt.page_faults, &mut line);

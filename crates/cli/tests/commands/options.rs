@@ -207,3 +207,20 @@ fn an_algorithm_that_was_taken_for_a_url_is_noticed() {
         finished.failed(2, &[&name.to_lowercase(), "--digest-print=ALG"]);
     }
 }
+
+#[test]
+fn options_of_other_programs_lead_to_ours() {
+    for (words, advice) in [
+        (&["get", "-O", "http://h/x"][..], "the file gets the name in the URL"),
+        (&["get", "--limit-rate", "5M", "http://h/x"], "use --rate"),
+        (&["get", "-sSL", "http://h/x"], "use -q"),
+        (&["put", "-T", "f", "http://h/"], "put FILE URL"),
+        (&["serve", "--root", "."], "serve DIR"),
+        (&["upload", "f", "http://h/"], "use put"),
+        (&["serve", "--bind", "8080"], "--port 8080"),
+    ] {
+        let mut command = underpass();
+        command.args(words);
+        Running::start(command).finish().failed(2, &[advice]);
+    }
+}

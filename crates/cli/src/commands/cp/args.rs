@@ -147,7 +147,7 @@ pub(crate) struct CpArgs {
     #[arg(long, value_name = "GLOB", value_parser = pattern())]
     pub(crate) exclude: Vec<ExcludePattern>,
 
-    /// Share the blocks of the originals: auto (where possible), always (or fail) or never
+    /// Share the blocks of the originals: auto (where possible), always (otherwise an error) or never
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true)]
     #[arg(default_value = "auto", default_missing_value = "always", hide_possible_values = true)]
     #[arg(value_parser = Abbreviated::<When>::new())]

@@ -33,6 +33,7 @@ impl GenerateArgs {
     pub(crate) fn generate(&self, mut program: Command) -> Result<bool> {
         let mut text = Vec::new();
         if let Some(shell) = self.completions {
+            program.build();
             program = without_files(program);
             clap_complete::generate(shell, &mut program, "underpass", &mut text);
             text = with_equals_signs(shell, &program, text);

@@ -54,7 +54,11 @@ impl ManualPage<'_> {
 
     fn render(&self, text: &mut dyn Write) -> io::Result<()> {
         let version = format!("underpass {}", env!("CARGO_PKG_VERSION"));
-        let page = Man::new(self.0.clone()).source(version).manual("underpass");
+        // It has no page of its own.
+        let hide_help =
+            |each: Command| if each.get_name() == "help" { each.hide(true) } else { each };
+        let command = self.0.clone().mut_subcommands(hide_help);
+        let page = Man::new(command).source(version).manual("underpass");
         page.render_title(text)?;
         page.render_name_section(text)?;
         self.synopsis().to_writer(text)?;

@@ -18,7 +18,7 @@ pub(super) fn sections(page: &str) -> (ManualEntries, ManualEntries, ManualEntri
         "underpass-fill" => (FILL, FILLED, FILL_FILES),
         "underpass-doctor" => (DOCTOR, FINDINGS, DOCTOR_FILES),
         "underpass-explain" => (EXPLAIN, TRACED, EXPLAIN_FILES),
-        "underpass-bench" => (BENCH, BENCHED, BENCH_FILES),
+        "underpass-bench" => (BENCH, BENCHES, BENCH_FILES),
         "underpass-bench-compare" => (&[], COMPARED, &[]),
         _ => (&[], BENCHED, &[]),
     }
@@ -91,7 +91,7 @@ const PUT: ManualEntries = &[
     ("Upload a file into a folder:", "underpass put disk.img http://host:5000/inbox/"),
     ("Upload a folder:", "underpass put -r photos https://host/inbox/"),
     ("Upload only what has changed in it:", "underpass put -r --update photos https://host/inbox/"),
-    ("Upload standard input:", "underpass put - http://host:5000/inbox/folder.tar"),
+    ("Upload standard input:", "tar -c folder | underpass put - http://host:5000/inbox/folder.tar"),
 ];
 
 const SEND: ManualEntries = &[
@@ -126,7 +126,10 @@ const FILL: ManualEntries = &[
         "Prefetch the popular files of another node at night:",
         "underpass fill --node http://cache2:5000 --manifest popular --rate 150M --between 02:00-06:00",
     ),
-    ("Fetch one file:", "underpass fill --node http://localhost:5000 --manifest - -q"),
+    (
+        "Fetch one file:",
+        "echo /disk.img | underpass fill --node http://localhost:5000 --manifest - -q",
+    ),
 ];
 
 const FILLED: ManualEntries = &[
@@ -188,6 +191,13 @@ const BENCHED: ManualEntries = &[
     ("0", "Everything was measured."),
     ("1", "A measurement failed, or a record cannot be read."),
     ("2", "The command line was wrong, and nothing was done."),
+];
+
+const BENCHES: ManualEntries = &[
+    ("0", "Everything was measured."),
+    ("1", "A measurement failed, or a record cannot be read."),
+    ("2", "The command line was wrong, and nothing was done."),
+    ("3", "compare: something got worse by more than the noise."),
 ];
 
 const COMPARED: ManualEntries = &[
@@ -255,7 +265,7 @@ const FILL_FILES: ManualEntries =
     &[("~/.netrc", "Users and passwords by host; NETRC and --netrc-file name another file.")];
 
 const DOCTOR_FILES: ManualEntries = &[
-    ("underpass-doctor", "A temporary file in the folder of --to, which is removed at the end."),
+    (".underpass-doctor.NUMBER", "A file in the folder of --to that has this name for a moment."),
     ("/proc, /sys", "Read to examine the kernel."),
 ];
 

@@ -73,6 +73,11 @@ fn resolve(
     if host.is_empty() || host.contains([':', '/', ' ']) {
         return Err(unknown(bind));
     }
+    // getaddrinfo(3) takes a number for an IPv4 address.
+    if bind != "0" && bind.bytes().all(|byte| byte.is_ascii_digit()) {
+        let how = format!("it is a port: write --port {bind}, or --bind :{bind} for every address");
+        return Err(Failure::value(format_args!("--bind '{bind}' is not an address"), how));
+    }
     look_up(host, port)
 }
 
