@@ -39,7 +39,9 @@ pub use name::{
     names_folder, shortened,
 };
 pub use names::{for_each_name, names};
-pub use permissions::{KeptOwner, acl_entry, set_mode, take_over, without_acl};
+pub use permissions::{
+    KeptOwner, acl_entry, remove_attribute, set_mode, take_over, take_over_named, without_acl,
+};
 pub use remove::{is_mounted, make_writable, remove_folder};
 
 /// The treatment of a file that already has the name.

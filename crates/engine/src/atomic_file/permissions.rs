@@ -5,12 +5,14 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::fs::{
-    Gid, Mode, Stat, Uid, XattrFlags, fchmod, fchown, fgetxattr, fremovexattr, fsetxattr, fstat,
-    getxattr,
+    Gid, Mode, OFlags, Stat, Uid, XattrFlags, fchmod, fchown, fgetxattr, fremovexattr, fsetxattr,
+    fstat, getxattr, openat,
 };
 use rustix::io::Errno;
+use rustix::path::Arg;
 
 use super::hidden::is_of_stranger;
+use crate::is_file;
 
 /// The owner of a file that replaces another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +23,32 @@ pub enum KeptOwner {
     Own,
 }
 
+/// Does what [`take_over`] does with the file of this name, if there is one: nothing is taken over
+/// of links and devices.
+///
+/// # Errors
+///
+/// As open(2) of the old file and [`take_over`].
+pub fn take_over_named(
+    new: &File,
+    folder: impl AsFd,
+    name: impl Arg + Copy,
+    owner: KeptOwner,
+) -> Result<(), Errno> {
+    let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let open = |how| openat(&folder, name, flags | how, Mode::empty());
+    let old = match open(OFlags::PATH) {
+        Err(Errno::NOENT) => return Ok(()),
+        old => old?,
+    };
+    if !is_file(&fstat(&old)?) {
+        return Ok(());
+    }
+    // Attributes can be read without /proc where the file can.
+    let old = open(OFlags::RDONLY | OFlags::NONBLOCK).unwrap_or(old);
+    take_over(new, old.as_fd(), &folder, owner)
+}
+
 /// Gives a new file the permissions and the ACL of the one that it replaces, as if that had been
 /// written to, and its group where that is allowed. Each is tried by itself. If another group gets
 /// the file, it has no ACL, and the permissions that the group and all others had. Nothing is kept
@@ -29,7 +57,7 @@ pub enum KeptOwner {
 ///
 /// # Errors
 ///
-/// As fstat(2) of either file and fchmod(2) of the new one.
+/// As fstat(2) of either file, and fremovexattr(2) and fchmod(2) of the new one.
 pub fn take_over(
     new: &File,
     old: BorrowedFd<'_>,
@@ -68,11 +96,31 @@ fn of_other_group(mode: u32) -> u32 {
 ///
 /// # Errors
 ///
-/// As fchmod(2).
+/// As fremovexattr(2) and fchmod(2).
 pub fn set_mode(new: &File, mode: u32) -> Result<(), Errno> {
-    // It has none, or the file system has none.
-    let _ = fremovexattr(new, ACL);
-    fchmod(new, Mode::from_raw_mode(mode))
+    remove_attribute(new, ACL)?;
+    match fchmod(new, Mode::from_raw_mode(mode)) {
+        // A file system without permissions may refuse to set even those that all its files have.
+        Err(errno) if fstat(new)?.st_mode & 0o7777 != mode & 0o7777 => Err(errno),
+        _ => Ok(()),
+    }
+}
+
+/// Removes an attribute of a file, which there need not be.
+///
+/// # Errors
+///
+/// As removexattr(2), if the file has the attribute.
+pub fn remove_attribute(file: impl AsFd, name: &CStr) -> Result<(), Errno> {
+    let is_missing = |errno| matches!(errno, Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS);
+    match fremovexattr(&file, name) {
+        // A file system may refuse the call, whether there is one or not.
+        Err(errno) if !is_missing(errno) => match fgetxattr(&file, name, &mut [0_u8; 0]) {
+            Err(found) if is_missing(found) => Ok(()),
+            _ => Err(errno),
+        },
+        _ => Ok(()),
+    }
 }
 
 /// Returns the mode of a copy of this file that does not get its ACL. With an ACL the group bits of
@@ -86,9 +134,9 @@ pub fn without_acl(file: BorrowedFd<'_>, mode: u32) -> u32 {
     let mut acl = [0; MAX_ACL];
     match acl_of(file, &mut acl) {
         Ok(len) => mode & (!0o070 | group_of(&acl[..len.min(acl.len())]) << 3),
-        // An ACL that is too long to be looked at.
-        Err(Errno::RANGE) => mode & !0o070,
-        Err(_) => mode,
+        Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS) => mode,
+        // It cannot be read, or is too long to be looked at.
+        Err(_) => mode & !0o070,
     }
 }
 

@@ -3,7 +3,8 @@
 //! Until the machine is started again or the file system is unmounted, the page cache has every
 //! byte that was written, even if the writing process was killed. After a power cut, or after a
 //! disk was removed, a file can have its size and time but not its bytes. Programs that resume
-//! their work record the mount epoch and compare it later.
+//! their work record the mount epoch and compare it later. They sync what they find, too: the
+//! kernel drops bytes that it could not write back, and reports that once, to the next fsync(2).
 
 use std::fs;
 use std::os::fd::AsFd;

@@ -1,5 +1,4 @@
-//! Drives a transfer to its end by waiting for its ends: the only module in this crate that
-//! waits.
+//! Drives a transfer to its end by waiting for its ends, through `wait`.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
