@@ -172,19 +172,17 @@ fn name(
             .is_ok_and(|stat| !is_of_stranger(&stat, &target.folder))
     };
     if let Some(present) = present.as_ref().filter(is_trusted) {
-        // The new file gets the mode, the group and the ACL of the old one. A file system without
-        // them ignores it.
+        // The new file gets the mode, the group and the ACL of the old one: it must not be open to
+        // more users.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         match openat(&target.folder, &target.name, flags, Mode::empty()) {
             Ok(old) => {
-                let _ = take_over(new_file.file(), old.as_fd(), &target.folder, KeptOwner::Own);
+                take_over(new_file.file(), old.as_fd(), &target.folder, KeptOwner::Own)?;
                 // RFC 4918 9.7.1: and its stored properties.
                 dead_properties::copy(&old, new_file.file());
             }
             // A link, or a file that the server may not read.
-            Err(_) => {
-                let _ = set_mode(new_file.file(), present.mode);
-            }
+            Err(_) => set_mode(new_file.file(), present.mode)?,
         }
     } else if part.is_some() {
         part::permit(target, new_file.file())?;
