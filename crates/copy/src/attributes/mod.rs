@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags, chmod,
-    chownat, fchmod, fchown, fgetxattr, flistxattr, fremovexattr, fsetxattr, fstat, futimens,
-    lgetxattr, llistxattr, lremovexattr, lsetxattr, openat, utimensat,
+    chownat, fchmod, fchown, fgetxattr, flistxattr, fsetxattr, fstat, futimens, lgetxattr,
+    llistxattr, lremovexattr, lsetxattr, openat, utimensat,
 };
 use rustix::io::Errno;
+use underpass_engine::atomic_file::remove_attribute;
 use underpass_engine::hint::Action;
 use underpass_engine::{is_file, mtime};
 
@@ -155,7 +156,8 @@ pub(crate) fn keep(
     }
     if preserve.keeps_mode() && inherited.is_none_or(|inherited| inherited.acl) {
         // The ACL that it got from the folder, or had before; most originals have none.
-        let _ = fremovexattr(to, c"system.posix_acl_access");
+        let removed = remove_attribute(to, c"system.posix_acl_access");
+        missing.record("keeping mode of", removed);
     }
     if preserve.keeps_attributes() {
         let ends = AttrEnds::Open { from, to, mode };
@@ -266,10 +268,10 @@ pub(crate) fn finish_folder(
             mode &= 0o1777;
         }
     }
-    if preserve.keeps_mode() && !is_new {
+    if preserve.keeps_mode() && (!is_new || inherited.acl) {
         // An ACL that the original does not have would grant rights that it does not grant.
         for name in [c"system.posix_acl_default", c"system.posix_acl_access"] {
-            let _ = fremovexattr(to, name);
+            missing.record("keeping mode of", remove_attribute(to, name));
         }
     }
     if preserve.keeps_attributes() {
@@ -387,8 +389,11 @@ fn copy_attributes(
     let (mut few, mut many) = ([0; 512], Vec::new());
     let names = match read(&mut few, &mut many, |names| ends.list(names)) {
         Ok(names) => names,
-        // No attributes on this file system, or none for us: then there are none to be kept.
-        Err(Errno::OPNOTSUPP | Errno::ACCESS | Errno::PERM) => return copied,
+        // No attributes on this file system: then there are none to be kept.
+        Err(Errno::OPNOTSUPP) => return copied,
+        Err(Errno::ACCESS | Errno::PERM) => {
+            return AttrCopy { is_complete: false, lacks_acl: true, ..copied };
+        }
         // Without /proc the attributes of entries that cannot be opened are out of reach.
         Err(Errno::NOENT) if !Path::new("/proc/self/fd").exists() => return copied,
         Err(errno) => {

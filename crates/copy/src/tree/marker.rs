@@ -17,7 +17,8 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, Mode, OFlags, Stat, fchmod, fstat, futimens, openat, statat, unlinkat,
+    AtFlags, CWD, Dir, Mode, OFlags, Stat, fchmod, fstat, futimens, openat, statat, syncfs,
+    unlinkat,
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{is_ours_alone, name_of_hidden};
@@ -43,7 +44,16 @@ pub(crate) fn set(
     let Some(name) = name(source) else { return Ok(false) };
     let epoch = boot.filter(|_| is_own_folder(target)).map(|boot| mount_epoch::of(boot, target));
     if let Some(marker) = open(target, &name) {
-        return Ok(epoch.is_some_and(|epoch| tells(marker, &epoch)));
+        if !epoch.is_some_and(|epoch| tells(marker, &epoch)) {
+            return Ok(false);
+        }
+        // The kernel drops bytes that it could not write back, and says so once.
+        let is_synced = syncfs(target).is_ok();
+        if !is_synced {
+            let flags = OFlags::WRONLY | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            openat(target, &name, flags, Mode::empty())?;
+        }
+        return Ok(is_synced);
     }
     let epoch = epoch.filter(|_| is_empty(target));
     if epoch.is_none() && !always {

@@ -5,8 +5,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::{Mode, Stat, fremovexattr, fstat, mkdirat};
+use rustix::fs::{AtFlags, Mode, Stat, fstat, mkdirat, unlinkat};
 use rustix::io::Errno;
+use underpass_engine::atomic_file::remove_attribute;
 use underpass_engine::hint::Action;
 use underpass_engine::wait::lock;
 use underpass_engine::{FileId, atomic_file};
@@ -228,7 +229,14 @@ impl CopyWorker<'_> {
                 Err(Errno::EXIST) => self.adopt(parent, &hidden, source),
                 made => {
                     made.at(Action::Creating, path)?;
-                    lock_made(parent, &hidden).ok().map(|folder| (folder, DirOrigin::Fresh, false))
+                    match lock_made(parent, &hidden) {
+                        Ok(folder) => Some((folder, DirOrigin::Fresh, false)),
+                        Err(Errno::EXIST) => None,
+                        Err(errno) => {
+                            names.give_back(&parent.target, &hidden);
+                            return Err(errno).at("opening", path);
+                        }
+                    }
                 }
             };
             if let Some((folder, origin, was_there)) = made {
@@ -304,7 +312,10 @@ impl CopyWorker<'_> {
         }
         // The copy is to have exactly the ACLs of the original.
         for name in [c"system.posix_acl_default", c"system.posix_acl_access"] {
-            let _ = fremovexattr(&made.folder, name);
+            // Then it is tried once more at the end.
+            if remove_attribute(&made.folder, name).is_err() {
+                return found;
+            }
         }
         InheritedAttrs { acl: false, ..found }
     }
@@ -377,7 +388,10 @@ fn would_make(parent: &DirPair, target: &CStr) -> std::io::Result<MadeDir> {
 fn lock_made(parent: &DirPair, hidden: &CStr) -> Result<OwnedFd, Errno> {
     let folder = match open_folder(&parent.target, hidden) {
         Err(Errno::NOENT) => return Err(Errno::EXIST),
-        opened => opened?,
+        // It is empty, so it can be removed; if it cannot, the next run does it.
+        opened => opened.inspect_err(|_| {
+            let _ = unlinkat(&parent.target, hidden, AtFlags::REMOVEDIR);
+        })?,
     };
     if !atomic_file::try_lock(&folder, &parent.target, hidden) {
         return Err(Errno::EXIST);

@@ -3,9 +3,9 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use rustix::fs::{FileType, Mode, OFlags, fstat, fsync, openat};
+use rustix::fs::{FileType, fstat, fsync};
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{Existing, KeptOwner, take_over};
+use underpass_engine::atomic_file::{Existing, KeptOwner, take_over_named};
 use underpass_engine::hint::Action;
 use underpass_engine::{Kind, is_file, is_folder};
 
@@ -110,7 +110,9 @@ impl CopyWorker<'_> {
             && !original.is_file()
             && !settings.preserve.keeps_mode()
         {
-            keep_mode(folder, entry, &dest).at("keeping mode of", path)?;
+            let (file, name) = (dest.file(), entry.target());
+            take_over_named(file, &folder.target, name, KeptOwner::Own)
+                .at("keeping mode of", path)?;
         }
         if !settings.attributes_only {
             if !settings.recursive {
@@ -219,15 +221,6 @@ fn end_part(original: &Original<'_>, dest: &mut DestFile<'_>, syncs: bool) -> Re
         epoch_mark::forget(dest.file());
     }
     Ok(())
-}
-
-/// Gives a file with bytes of a device or FIFO the permissions of the file that it replaces.
-fn keep_mode(folder: &DirPair, entry: &SourceEntry, dest: &DestFile<'_>) -> Result<(), Errno> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match openat(&folder.target, entry.target(), flags, Mode::empty()) {
-        Err(Errno::NOENT) => Ok(()),
-        old => take_over(dest.file(), old?.as_fd(), &folder.target, KeptOwner::Own),
-    }
 }
 
 /// Returns whether a file that is written in place is on another file system than its folder.

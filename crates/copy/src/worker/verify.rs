@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 use rustix::fs::{Advice, Mode, OFlags, fadvise, fdatasync, openat};
+use rustix::io::Errno;
 use underpass_engine::hint::Action;
 use underpass_engine::{Error, Report, buffered, next_data};
 
@@ -32,7 +33,7 @@ impl CopyWorker<'_> {
         let folder = original.folder;
         let is_trusted = folder.is_trusted;
         let how = self.context.settings.verify.or((!is_trusted).then_some(Verify::Cache));
-        let checked = how.map_or(Ok(()), |how| self.check_resumed(original, how));
+        let checked = how.map_or(Ok(()), |how| self.check_resumed(original, how, is_trusted));
         match checked {
             Ok(()) => {
                 self.totals.count_resumed(&original.stat);
@@ -73,8 +74,18 @@ impl CopyWorker<'_> {
     }
 
     /// Compares a copy of an earlier run with its original.
-    fn check_resumed(&mut self, original: &Original<'_>, how: Verify) -> Result<()> {
-        self.compare(original, &open_copy(original)?, how)
+    fn check_resumed(
+        &mut self,
+        original: &Original<'_>,
+        how: Verify,
+        is_trusted: bool,
+    ) -> Result<()> {
+        let copy = open_copy(original)?;
+        if !is_trusted && !is_synced(&copy) {
+            let path = || original.folder.target_path(original.entry.target());
+            return Err(Errno::IO).at(Action::Reading, path);
+        }
+        self.compare(original, &copy, how)
     }
 
     /// Returns how many bytes of a part are those of its original.
@@ -194,3 +205,12 @@ fn past_the_cache(copy: &File, buffer: &mut [u8]) -> std::io::Result<Option<File
 
 /// Alignment of addresses, offsets and lengths for O_DIRECT, in bytes.
 const ALIGNMENT: usize = 4096;
+
+/// Writes a file back, and returns whether the disk has what was written to it. It is read from
+/// there then: pages that could not be written back are not on the disk, and look as if they were.
+pub(crate) fn is_synced(file: &File) -> bool {
+    let is_synced = matches!(fdatasync(file), Ok(()) | Err(Errno::INVAL));
+    // Without it the pages are those that were synced, but for an earlier error.
+    let _ = fadvise(file, 0, None, Advice::DontNeed);
+    is_synced
+}

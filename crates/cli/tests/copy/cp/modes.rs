@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use rustix::fs::Mode;
 
-use crate::rig::{Running, folder, skip, underpass};
+use crate::rig::{Running, folder, skip, traced, underpass};
 
 /// The mode of `n` after a command line, which runs in a shell with this umask.
 fn mode(here: &Path, mask: u32, line: &str) -> u32 {
@@ -124,6 +124,30 @@ fn the_mask_of_an_acl_does_not_become_a_right_of_the_group() {
     crate::cp::cp_in(here.path(), &["/dev/null", "s/file"]).succeeded();
     let len = rustix::fs::getxattr(&file, name, &mut value).unwrap();
     assert_eq!(value[..len], acl());
+}
+
+#[test]
+fn an_inherited_acl_that_stays_is_an_error() {
+    let here = folder();
+    let at = |name: &str| here.path().join(name);
+    for folder in ["new", "s"] {
+        fs::create_dir(at(folder)).unwrap();
+    }
+    fs::write(at("s/f"), "secret").unwrap();
+    let name = c"system.posix_acl_default";
+    if rustix::fs::setxattr(at("new"), name, &acl(), rustix::fs::XattrFlags::empty()).is_err() {
+        return skip("the file system has no ACLs");
+    }
+    if Command::new("strace").arg("-V").output().is_err() {
+        return skip("strace is missing");
+    }
+    let inject = ["-e", "trace=fremovexattr", "-e", "inject=fremovexattr:error=EIO"];
+    for words in [&["-p", "s/f", "new"][..], &["-a", "s", "new"]] {
+        let mut command = traced(&at("trace"), &inject);
+        command.arg("cp").args(words).current_dir(here.path());
+        let said = Running::start(command).finish().failed(1, &[]).stderr;
+        assert!(said.contains("keeping mode of") && said.contains("Input/output"), "{said}");
+    }
 }
 
 #[test]
