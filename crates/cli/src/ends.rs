@@ -15,7 +15,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use underpass_engine::atomic_file::{
-    self, AtomicFile, Existing, KeptOwner, check_writes, take_over,
+    self, AtomicFile, Existing, KeptOwner, check_writes, take_over_named,
 };
 use underpass_engine::hint::Action;
 use underpass_engine::{Kind, Sink, Source, is_file, was_closed};
@@ -44,7 +44,7 @@ impl Input {
         let path = PathBuf::from("standard input");
         let file = standard(&io::stdin(), OpenOptions::new().read(true));
         let file = file.with_path("opening", &path)?;
-        let at = seek(&file, SeekFrom::Current(0)).unwrap_or(0);
+        let at = cursor(&file).with_path("looking at", &path)?;
         Ok(Self { file, path, at, shares_cursor: true })
     }
 
@@ -201,7 +201,7 @@ impl OutputTarget {
         }
         // Not O_APPEND: no mechanism but read_write serves such a file.
         match open(path, OpenOptions::new().write(true), cancel) {
-            Ok(file) if fstat(&file).is_ok_and(|stat| is_file(&stat)) => {
+            Ok(file) if is_file(&fstat(&file).with_path("looking at", path)?) => {
                 // Two at once would write to the same place. Any other error is that of a file
                 // system that knows no locks.
                 let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
@@ -236,7 +236,7 @@ impl OutputTarget {
     fn descriptor(path: &Path, number: i32) -> io::Result<Self> {
         let this = pidfd_open(getpid(), PidfdFlags::empty())?;
         let file = File::from(pidfd_getfd(this, number, PidfdGetfdFlags::empty())?);
-        let at = seek(&file, SeekFrom::Current(0)).unwrap_or(0);
+        let at = cursor(&file)?;
         Ok(Self { path: path.to_owned(), place: OpenTarget::Open { file, at } })
     }
 
@@ -244,7 +244,7 @@ impl OutputTarget {
         let path = PathBuf::from("standard output");
         let file = standard(&io::stdout(), OpenOptions::new().write(true));
         let file = file.with_path("opening", &path)?;
-        let at = seek(&file, SeekFrom::Current(0)).unwrap_or(0);
+        let at = cursor(&file).with_path("looking at", &path)?;
         Ok(Self { path, place: OpenTarget::Open { file, at } })
     }
 
@@ -356,6 +356,14 @@ impl OutputTarget {
     }
 }
 
+/// Returns the offset of an open file; 0 for what has no offsets.
+fn cursor(file: &File) -> io::Result<u64> {
+    match seek(file, SeekFrom::Current(0)) {
+        Err(Errno::SPIPE | Errno::INVAL) => Ok(0),
+        at => Ok(at?),
+    }
+}
+
 /// Checks whether a file that was appended to ends where it was appended to last.
 fn check_end(file: &File, end: u64) -> io::Result<()> {
     match file.metadata()?.len() == end {
@@ -366,16 +374,14 @@ fn check_end(file: &File, end: u64) -> io::Result<()> {
 
 /// Gives a new file the permissions of the one that it is to replace.
 fn keep_mode(path: &Path, atomic: &AtomicFile) -> io::Result<()> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match openat(CWD, path, flags, Mode::empty()) {
-        // It is gone by now.
-        Err(Errno::NOENT) => Ok(()),
-        old => {
-            let (old, flags) = (old?, OFlags::PATH | OFlags::CLOEXEC);
-            let folder = openat(CWD, atomic_file::folder_of(path), flags, Mode::empty())?;
-            Ok(take_over(atomic.file(), old.as_fd(), folder, KeptOwner::Own)?)
-        }
-    }
+    let folder = atomic_file::folder_of(path);
+    let folder = openat(CWD, folder, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(take_over_named(
+        atomic.file(),
+        folder,
+        path.file_name().unwrap_or_default(),
+        KeptOwner::Own,
+    )?)
 }
 
 fn may_replace(path: &Path, overwrite: OverwriteRule) -> Result<()> {

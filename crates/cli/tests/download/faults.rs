@@ -1,7 +1,8 @@
 //! `underpass get` when something goes wrong: the kernel declines, the disk is full, the process or
 //! the server is killed. And that no byte of a body enters the program.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -195,6 +196,61 @@ fn a_file_that_could_not_be_synced_on_the_way_gets_no_name() {
         stage.traced(&strace, args).failed(1, &["Input/output"]);
         assert_eq!(names(stage.here.path()), [""; 0], "nothing of it is known to be there");
     }
+}
+
+#[test]
+fn a_part_that_could_not_be_written_back_is_fetched_again() {
+    if !has("strace") {
+        return;
+    }
+    let stage = Stage::new(&["--rate", "32M"]);
+    let running = stage.get(&[], &["-j1"]);
+    until("a part has arrived", || stage.noted() > 1 << 20);
+    running.signal("INT");
+    running.finish().failed(1, &["the same command resumes"]);
+    let strace = ["-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO:when=1"];
+    let got = stage.traced(&strace, &["-j1", "--json"]).succeeded();
+    assert_eq!(got.receipt()["bytes"], LEN, "the kernel may have dropped any of it");
+    stage.has_it();
+}
+
+#[test]
+fn a_private_file_is_not_replaced_by_one_that_all_may_read() {
+    if !has("strace") {
+        return;
+    }
+    let stage = Stage::new(&[]);
+    let target = stage.here.path().join("file");
+    for args in [&["-f"][..], &["-r", "-f"]] {
+        fs::write(&target, "private").unwrap();
+        fs::set_permissions(&target, Permissions::from_mode(0o600)).unwrap();
+        let mut command =
+            traced(&stage.log(), &["-e", "trace=fchmod", "-e", "inject=fchmod:error=EIO"]);
+        let url = if args.len() == 1 { stage.url() } else { stage.server.address.clone() };
+        command.arg("get").args(args).arg(url).current_dir(stage.here.path());
+        Running::start(command).finish().failed(1, &["Input/output"]);
+        assert_eq!(fs::read(&target).unwrap(), b"private", "{args:?}");
+        assert_eq!(fs::metadata(&target).unwrap().mode() & 0o777, 0o600, "{args:?}");
+        for name in names(stage.here.path()).into_iter().filter(|name| name != "file") {
+            let left = stage.here.path().join(name);
+            fs::remove_file(&left).or_else(|_| fs::remove_dir_all(&left)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_log_of_an_earlier_run_that_cannot_be_used_is_an_error() {
+    if !has("strace") {
+        return;
+    }
+    let stage = Stage::new(&[]);
+    let log = stage.here.path().join(".underpass-get.log");
+    fs::write(&log, "another program wrote this\n").unwrap();
+    let inject = ["-e", "trace=pwrite64", "-e", "inject=pwrite64:error=EIO:when=1"];
+    let mut command = traced(&stage.log(), &inject);
+    command.args(["get", "-r", "--update", &stage.server.address]).current_dir(stage.here.path());
+    Running::start(command).finish().failed(1, &["opening", ".underpass-get.log", "Input/output"]);
+    assert!(log.exists());
 }
 
 #[test]

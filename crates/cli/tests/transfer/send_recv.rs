@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::rig::{
-    Running, bytes_by, folder, has, names, noise, noise_file, receiver, run, sender, underpass,
-    until,
+    Running, bytes_by, folder, has, names, noise, noise_file, receiver, run, sender, traced,
+    underpass, until,
 };
 
 const LEN: usize = 5 * (1 << 20) + 4321;
@@ -272,6 +272,22 @@ fn an_append_over_the_limit_of_a_file_is_cut_back() {
     assert_eq!(fs::read(&target).unwrap(), b"first\n");
     // It may have sent everything before.
     sender.finish();
+}
+
+#[test]
+fn an_end_that_cannot_be_found_is_not_the_beginning() {
+    if !has("strace") {
+        return;
+    }
+    let folder = folder();
+    let target = folder.path().join("target");
+    fs::write(&target, "first\n").unwrap();
+    let named = target.to_str().unwrap();
+    let inject = ["-P", named, "-e", "trace=fstat", "-e", "inject=fstat:error=EIO:when=1"];
+    let mut command = traced(&folder.path().join("trace"), &inject);
+    command.args(["recv", "--append", "--listen", "127.0.0.1:0"]).arg(&target);
+    Running::start(command).finish().failed(1, &["target", "Input/output"]);
+    assert_eq!(fs::read(&target).unwrap(), b"first\n");
 }
 
 #[test]
@@ -667,7 +683,7 @@ fn a_reader_may_leave_between_two_looks_at_the_pipe() {
     let file = noise_file(folder.path(), "file", 10_240);
     let delay = "inject=poll,ppoll:delay_enter=100000";
     let strace = ["-e", "trace=poll,ppoll", "-e", delay];
-    let mut command = crate::rig::traced(&folder.path().join("trace"), &strace);
+    let mut command = traced(&folder.path().join("trace"), &strace);
     let mut copy = command.arg("cp").arg(&file).arg("-").spawn().unwrap();
     // The bytes are counted by now, and the next look is at whether the reader is there.
     std::thread::sleep(Duration::from_millis(250));

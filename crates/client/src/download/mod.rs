@@ -33,7 +33,6 @@ pub(crate) use check::{check_range, offered};
 pub use error::{DownloadError, DownloadFailed, DownloadOutcome, PartialInfo};
 pub use name::name_of;
 pub use options::{DownloadEvent, DownloadOptions, Gauge, IfExists, Target};
-pub(crate) use partial_file::keep_mode;
 pub use partial_file::{PARTIAL_ENDS, partial_names};
 pub use rate_limit::RateLimit;
 

@@ -4,18 +4,18 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, Read};
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, Timespec, flock, fstat, futimens,
-    openat, statat, unlinkat,
+    AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, Timespec, flock, futimens, openat,
+    statat, unlinkat,
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{
     AtomicFile, Existing, KeptOwner, MAX_SHORT_NAME, is_of_stranger, only_adds, set_mode,
-    shortened, take_over, try_lock,
+    shortened, take_over_named, try_lock,
 };
 use underpass_engine::hint::Action;
 use underpass_engine::{is_file, is_folder, kept_time, times_of_new};
@@ -177,8 +177,9 @@ impl<'t> TargetName<'t> {
 
     /// Gives a file the permissions of the one that it replaces, and its owner where that is
     /// allowed: a file that other users could not read must not become readable by an update.
-    pub(super) fn keep_mode(&self, file: &File) {
-        keep_mode(self.folder.as_fd(), self.name, file);
+    pub(super) fn keep_mode(&self, file: &File) -> Result<()> {
+        let kept = take_over_named(file, self.folder, self.name, KeptOwner::Old);
+        kept.map_err(DownloadError::local("keeping mode of"))
     }
 
     /// Creates a file that disappears with this process.
@@ -243,6 +244,7 @@ impl<'t> TargetName<'t> {
             return Ok(None);
         }
         known.subject.part = part;
+        known.confirm(atomic.file());
         let journal = Journal::resume(self.folder()?, &self.journal_name(), known);
         let journal = journal.map_err(DownloadError::local("keeping a journal of"))?;
         Ok(Some(PartialFile::Resumable(Box::new(ResumableFile { atomic, journal }))))
@@ -289,8 +291,8 @@ impl<'t> TargetName<'t> {
             let own = atomic.file().metadata().map_err(DownloadError::local("looking at"))?;
             let named = statat(self.folder, &name, AtFlags::SYMLINK_NOFOLLOW);
             if named.is_ok_and(|named| named.st_ino == own.ino()) {
-                // It fails only on file systems without permissions.
-                let _ = limit.map(|mode| set_mode(atomic.file(), mode));
+                let set = limit.map_or(Ok(()), |mode| set_mode(atomic.file(), mode));
+                set.map_err(DownloadError::local("keeping mode of"))?;
                 return Ok(atomic);
             }
         }
@@ -426,21 +428,10 @@ fn journal_name(name: &OsStr) -> OsString {
     name
 }
 
-/// Gives a file the permissions of the one of this name, if there is one, and its owner and its
-/// group where that is allowed.
-pub(crate) fn keep_mode(folder: BorrowedFd<'_>, name: &OsStr, file: &File) {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let Ok(old) = openat(folder, name, flags, Mode::empty()) else { return };
-    if fstat(&old).is_ok_and(|stat| is_file(&stat)) {
-        // It fails only on file systems without permissions.
-        let _ = take_over(file, old.as_fd(), folder, KeptOwner::Old);
-    }
-}
-
 /// Sets the modification time of a file to that of the server's.
-pub(super) fn set_time(file: &File, modified: SystemTime) -> io::Result<()> {
+pub(super) fn set_time(file: &File, modified: SystemTime) -> Result<(), Errno> {
     let since = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
-    Ok(futimens(file, &times_of_new(Timespec::try_from(since).unwrap_or_default()))?)
+    futimens(file, &times_of_new(Timespec::try_from(since).unwrap_or_default()))
 }
 
 /// The ends of the names of partial files and journals.

@@ -228,9 +228,11 @@ impl SegmentScheduler {
         inner.free.is_empty() && inner.workers.iter().all(is_idle)
     }
 
-    /// Checks whether all connections have stopped.
-    pub(super) fn is_empty_of_workers(&self) -> bool {
-        lock(&self.inner).workers.iter().all(|worker| worker.is_gone)
+    /// Waits until all connections have stopped, at most for this time; returns whether they have.
+    pub(super) fn wait_until_empty(&self, time: Duration) -> bool {
+        let has_workers = |inner: &mut SchedulerState| !inner.workers.iter().all(|it| it.is_gone);
+        let waited = self.changed.wait_timeout_while(lock(&self.inner), time, has_workers);
+        !unpoison(waited).1.timed_out()
     }
 
     /// Returns the number of busy connections.

@@ -119,11 +119,10 @@ impl<'c> Workers<'c> {
             } else {
                 self.work(0, Some(first), false);
             }
-            while !self.scheduler.is_empty_of_workers() {
+            while !self.scheduler.wait_until_empty(POLL_INTERVAL) {
                 if self.is_cancelled() {
                     self.end();
                 }
-                std::thread::park_timeout(POLL_INTERVAL);
             }
             drop(stop);
         });

@@ -15,11 +15,11 @@ use std::fs::File;
 use std::io::ErrorKind::{QuotaExceeded, StorageFull};
 use std::io::{self, Read, Write};
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard};
 
-use rustix::fs::{AtFlags, Mode, OFlags, fsync, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, fdatasync, fsync, openat, renameat, unlinkat};
 use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -83,6 +83,23 @@ pub struct JournalContents<S> {
     pub present: Vec<Range<u64>>,
     /// Ranges of these that are known to be on the disk.
     safe: Vec<Range<u64>>,
+}
+
+impl<S> JournalContents<S> {
+    /// Syncs the file of the ranges if they are not all known to be on the disk, and keeps those
+    /// alone that are if it fails: the kernel drops bytes that it could not write back, and a file
+    /// can have zeros in their place.
+    pub fn confirm(&mut self, file: impl AsFd) {
+        if self.present == self.safe {
+            return;
+        }
+        match fdatasync(file) {
+            Ok(()) => self.safe.clone_from(&self.present),
+            // Some file systems cannot sync.
+            Err(Errno::INVAL) => {}
+            Err(_) => self.present.clone_from(&self.safe),
+        }
+    }
 }
 
 impl<S: Clone + Serialize> Journal<S> {

@@ -15,8 +15,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use rustix::fs::{
-    AtFlags, FlockOperation, Mode, OFlags, Stat, Timespec, flock, fstat, futimens, openat, syncfs,
-    unlinkat,
+    AtFlags, FlockOperation, Mode, OFlags, Stat, Timespec, flock, fstat, futimens, openat, statat,
+    syncfs, unlinkat,
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::is_ours;
@@ -55,7 +55,20 @@ impl WriteLog {
     /// made has none.
     pub(super) fn open(folder: &OwnedFd) -> io::Result<Self> {
         let folder = rustix::io::fcntl_dupfd_cloexec(folder, 0)?;
-        let (mut file, is_new) = open_locked(&folder)?;
+        let (file, is_new) = open_locked(&folder)?;
+        let log = Self::begin(folder.try_clone()?, file, is_new);
+        // An earlier version may have left an empty one.
+        let is_empty = || {
+            statat(&folder, WRITE_LOG, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|it| it.st_size == 0)
+        };
+        if log.is_err() && (is_new || is_empty()) {
+            let _ = unlinkat(&folder, WRITE_LOG, AtFlags::empty());
+        }
+        log
+    }
+
+    /// Reads the log, and notes that files are written from now on.
+    fn begin(folder: OwnedFd, mut file: File, is_new: bool) -> io::Result<Self> {
         let epoch = mount_epoch::current(&file).unwrap_or_default();
         let mut periods = Vec::new();
         if !is_new {
@@ -64,7 +77,12 @@ impl WriteLog {
             periods = read(&text, mtime(&fstat(&file)?));
         }
         let mut log = Self { folder, file, epoch, periods, is_new };
-        let is_known = log.periods.last().is_some_and(|last| log.is_own(last));
+        let is_own = |log: &Self| log.periods.last().is_some_and(|last| log.is_own(last));
+        // The kernel drops bytes that it could not write back.
+        if is_own(&log) && syncfs(&log.file).is_err() {
+            doubt(&mut log.periods);
+        }
+        let is_known = is_own(&log);
         if !is_known {
             let since = now(&log.file)?;
             if log.periods.last().is_some_and(|last| last.since > since) {

@@ -331,6 +331,19 @@ fn what_could_not_be_synced_is_fetched_again() {
 }
 
 #[test]
+fn what_an_ended_node_could_not_write_back_is_fetched_again() {
+    if !has("strace") {
+        return;
+    }
+    let (origin, node, bytes) = stored_and_killed();
+    let sent = origin.requests().len();
+    let strace = ["-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO:when=1"];
+    let node = Node::traced_on(node.cache, &strace, &origin.url(), &[]);
+    node.get("/a").is(200, &bytes);
+    assert!(origin.requests().len() > sent, "it may have lost its bytes");
+}
+
+#[test]
 fn a_client_that_has_nothing_yet_notices_no_failing_disk() {
     if !has("strace") {
         return;

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use rustix::io::Errno;
 use underpass_engine::atomic_file::Existing;
 use underpass_engine::hint::Action;
 
@@ -68,11 +69,16 @@ impl Download<'_, '_> {
             PartialFile::Resumable(kept) => (kept.atomic, true),
         };
         if let Some(modified) = self.modified.filter(|_| options.keep_time) {
-            // The bytes are right whatever the time.
-            let _ = set_time(atomic.file(), modified);
+            match set_time(atomic.file(), modified) {
+                // Some file systems take no times: the bytes are right all the same.
+                Err(
+                    Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL,
+                ) => {}
+                set => set.map_err(DownloadError::local("keeping times of"))?,
+            }
         }
         if let (Some(name), true) = (self.name(), self.replaces()) {
-            name.keep_mode(atomic.file());
+            name.keep_mode(atomic.file())?;
         }
         let atomic = if options.durable { atomic.durable() } else { atomic };
         let existing = match self.target {

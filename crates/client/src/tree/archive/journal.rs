@@ -18,7 +18,7 @@ use rustix::fs::{
     AtFlags, FlockOperation, Mode, OFlags, Timespec, flock, fstat, openat, syncfs, unlinkat,
 };
 use rustix::io::Errno;
-use underpass_engine::atomic_file::is_ours;
+use underpass_engine::atomic_file::{is_ours, try_lock};
 use underpass_engine::{is_file, mount_epoch};
 use underpass_protocol::archive::Fingerprint;
 use underpass_protocol::encode_segment;
@@ -60,7 +60,10 @@ impl ArchiveJournal {
             if is_foreign(&file)? || !is_ours(&file, &folder)? {
                 return Err(Errno::EXIST.into());
             }
-            flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+            // Some file systems have no locks.
+            if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+                return Err(Errno::WOULDBLOCK.into());
+            }
             // The process that held the lock may have finished and removed it.
             if fstat(&file)?.st_nlink > 0 {
                 break file;
@@ -69,7 +72,11 @@ impl ArchiveJournal {
         let mut text = Vec::new();
         file.read_to_end(&mut text)?;
         let epoch = epoch_of(&file);
-        let (noted, end) = read(&text, &epoch);
+        // The kernel drops bytes that it could not write back.
+        let (noted, end) = match read(&text, &epoch) {
+            (Some(noted), _) if noted.is_same_epoch && syncfs(&file).is_err() => read(&text, ""),
+            noted => noted,
+        };
         if noted.is_some() {
             file.set_len(end)?;
         }
@@ -191,7 +198,7 @@ pub(super) fn remove_stale(folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> 
     let mut magic = [0; MAGIC.len()];
     let is_journal = file.read_exact_at(&mut magic, 0).is_ok() && magic == *MAGIC.as_bytes();
     let is_own = is_journal && is_ours(&file, folder)?;
-    if is_own && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+    if is_own && try_lock(&file, folder, name) {
         unlinkat(folder, name, AtFlags::empty())?;
     }
     Ok(())

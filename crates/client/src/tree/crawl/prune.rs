@@ -139,7 +139,8 @@ impl Prune {
         let count = found.len() as u64;
         if let Some(max) = tree.options.max_delete.filter(|max| count > *max) {
             return nothing(format!(
-                "the server does not list {count} entries that are here, more than {max}"
+                "the server does not list {count} {} here, more than {max}",
+                if count == 1 { "entry that is" } else { "entries that are" }
             ));
         }
         for (path, is_folder) in found {

@@ -1,17 +1,15 @@
 //! Sets permissions and times of files and folders.
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{Mode, OFlags, Timespec, fchmod, futimens};
 use rustix::io::Errno;
+use underpass_engine::atomic_file::{KeptOwner, take_over_named};
 use underpass_engine::times_of_new;
 use underpass_sys::open_beneath;
 
 use super::{DestFolder, OWNER};
-use crate::download::keep_mode;
 
 impl DestFolder {
     /// Returns why files could not get their permissions or times, if one could not.
@@ -64,10 +62,7 @@ impl DestFolder {
         }
         // Only the owner may set times, and it may have another one then.
         self.set_exact_attributes(file, None, modified)?;
-        self.within(path, |parent, name| {
-            keep_mode(parent.as_fd(), OsStr::from_bytes(name), file);
-            Ok(())
-        })
+        self.within(path, |parent, name| take_over_named(file, parent, name, KeptOwner::Old))
     }
 
     /// Sets permissions and time of a file that was created with other permissions.
@@ -88,7 +83,7 @@ impl DestFolder {
     /// bytes are right all the same.
     pub(super) fn tolerate(&self, set: Result<(), Errno>) -> Result<(), Errno> {
         match set {
-            Err(errno @ (Errno::PERM | Errno::OPNOTSUPP)) => {
+            Err(errno @ (Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS)) => {
                 let _ = self.refused.set(errno);
                 Ok(())
             }

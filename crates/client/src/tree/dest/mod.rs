@@ -81,6 +81,11 @@ pub(super) struct DestFolder {
     last: Mutex<Option<(Vec<u8>, OwnedFd)>>,
 }
 
+/// Returns whether there is nothing of this name.
+fn is_missing(folder: &OwnedFd, name: &str) -> bool {
+    matches!(statat(folder, name, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
+}
+
 impl DestFolder {
     pub(super) fn new(root: OwnedFd, if_exists: ExistingEntry, old: Option<OwnedFd>) -> Self {
         let old = old.map(|old| Box::new(Self::new(old, ExistingEntry::Ours, None)));
@@ -113,7 +118,12 @@ impl DestFolder {
                 return Err(TreeError::Foreign { path: path.join(WRITE_LOG), url: None });
             }
             // Where no file can be made there is none that a broken run could have left.
-            log => log.ok(),
+            Err(_) if is_missing(&root, WRITE_LOG) => None,
+            Err(source) => {
+                let path = path.join(WRITE_LOG);
+                return Err(TreeError::Io { action: "opening".into(), path, source });
+            }
+            Ok(log) => Some(log),
         };
         Ok(Self { log, ..Self::new(root, if_exists, None) })
     }
