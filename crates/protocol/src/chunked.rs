@@ -1,8 +1,8 @@
-//! Finds the end of a chunked request body, a piece at a time (RFC 9112 7.1).
+//! Finds the end of a chunked body, a piece at a time (RFC 9112 7.1).
 //!
-//! A connection can only be used again once the body of its last request has been read to the
-//! end. The framing between chunks is bounded and read strictly: a lenient reader of chunk
-//! extensions is another way to smuggle a request.
+//! A connection can only be used again once the body of its last message has been read to the
+//! end. The framing between chunks is bounded, and that of requests is read strictly: a lenient
+//! reader of chunk extensions is another way to smuggle a request.
 
 use std::ops::Range;
 

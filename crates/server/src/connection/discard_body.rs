@@ -138,11 +138,10 @@ impl UnwantedBody {
     /// it; `None` if the body is malformed or too long.
     fn skip(&mut self, bytes: &[u8]) -> Option<(usize, bool)> {
         match self {
-            Self::Bytes(disconnected) => {
-                let consumed =
-                    usize::try_from(*disconnected).unwrap_or(usize::MAX).min(bytes.len());
-                *disconnected -= consumed as u64;
-                Some((consumed, *disconnected == 0))
+            Self::Bytes(missing) => {
+                let consumed = usize::try_from(*missing).unwrap_or(usize::MAX).min(bytes.len());
+                *missing -= consumed as u64;
+                Some((consumed, *missing == 0))
             }
             Self::Chunks(chunks, allowance) => {
                 let step = chunks.skip(bytes).ok()?;

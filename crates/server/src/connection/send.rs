@@ -1,4 +1,5 @@
-//! Sends one response: the only module of the server that moves bytes, through the engine.
+//! Sends one response: the engine moves its body. `uploads` receives the bodies of requests, and
+//! `changes` copies files.
 
 mod archive;
 mod at_once;

@@ -181,7 +181,7 @@ impl<'a> ActiveUpload<'a> {
 
     /// Waits for the first byte of the body.
     pub(crate) fn first_byte(&mut self) -> Result<()> {
-        if !self.incoming.is_ahead_empty() {
+        if self.incoming.holds_more() {
             return Ok(());
         }
         let socket = self.incoming.stream();
@@ -283,7 +283,7 @@ impl<'a> ActiveUpload<'a> {
     /// Invites a client that waits for it to send its body (RFC 9110 10.1.1).
     pub(crate) fn send_continue(&mut self) -> Result<()> {
         let waits = self.request.expects_continue() && self.framing.is_some();
-        if waits && self.incoming.is_ahead_empty() {
+        if waits && !self.incoming.holds_more() {
             self.send_interim(interim::CONTINUE)?;
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! Receives heads and bodies over a connection without reading a byte more than needed: the
-//! engine moves bodies from the socket into their file inside the kernel.
+//! Receives heads and bodies over a connection: the engine moves bodies from the socket into
+//! their file inside the kernel.
 //!
 //! The end of a head is only known once it has been read. So a head is read a few bytes at a
 //! time, never more than are certain to belong to it. That takes some eighty short calls, which a
@@ -147,12 +147,6 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     /// Returns the longest time without progress, and the flag that cancels.
     pub fn limits(&self) -> (Option<Duration>, Option<&'a AtomicBool>) {
         (self.timeout, self.cancel)
-    }
-
-    /// Returns whether all bytes that were read have been used.
-    #[must_use]
-    pub fn is_ahead_empty(&self) -> bool {
-        self.ahead.is_empty()
     }
 
     /// Sets the longest time without progress.
