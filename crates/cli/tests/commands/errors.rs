@@ -93,7 +93,7 @@ fn wrong_words_are_usage_errors_that_name_them() {
         (["get", "--hedder", "x"], "'--hedder' found; tip: a similar argument exists: '--header'"),
         // Suggestions that would not help are left out.
         (["get", "--integrity", "x"], "unexpected argument '--integrity' found (see"),
-        (["get", "-O", "x"], "unexpected argument '-O' found (see"),
+        (["get", "-Z", "x"], "unexpected argument '-Z' found (see"),
         (["completions", "", ""], "unrecognized subcommand 'completions' (see"),
         (["sned", "a", "b"], "tip: a similar subcommand exists: 'send'"),
         (["put", "http://h/", "x"], "the URL is the last argument"),

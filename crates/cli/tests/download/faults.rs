@@ -220,21 +220,27 @@ fn a_private_file_is_not_replaced_by_one_that_all_may_read() {
         return;
     }
     let stage = Stage::new(&[]);
-    let target = stage.here.path().join("file");
-    for args in [&["-f"][..], &["-r", "-f"]] {
+    fs::create_dir(stage.served.path().join("folder")).unwrap();
+    fs::write(stage.served.path().join("folder/small"), "public").unwrap();
+    let url = format!("{}folder/", stage.server.address);
+    for (error, words) in [
+        ("EIO", ["get", "-f", "-o", "folder/small", &format!("{url}small")]),
+        ("EPERM", ["get", "-f", "-o", "folder/small", &format!("{url}small")]),
+        ("EIO", ["get", "-r", "-f", "--quiet", &url]),
+        ("EPERM", ["get", "-r", "-f", "--quiet", &url]),
+    ] {
+        let folder = stage.here.path().join("folder");
+        let target = folder.join("small");
+        fs::create_dir(&folder).unwrap();
         fs::write(&target, "private").unwrap();
         fs::set_permissions(&target, Permissions::from_mode(0o600)).unwrap();
-        let mut command =
-            traced(&stage.log(), &["-e", "trace=fchmod", "-e", "inject=fchmod:error=EIO"]);
-        let url = if args.len() == 1 { stage.url() } else { stage.server.address.clone() };
-        command.arg("get").args(args).arg(url).current_dir(stage.here.path());
-        Running::start(command).finish().failed(1, &["Input/output"]);
-        assert_eq!(fs::read(&target).unwrap(), b"private", "{args:?}");
-        assert_eq!(fs::metadata(&target).unwrap().mode() & 0o777, 0o600, "{args:?}");
-        for name in names(stage.here.path()).into_iter().filter(|name| name != "file") {
-            let left = stage.here.path().join(name);
-            fs::remove_file(&left).or_else(|_| fs::remove_dir_all(&left)).unwrap();
-        }
+        let inject = format!("inject=fchmod:error={error}");
+        let mut command = traced(&stage.log(), &["-e", "trace=fchmod", "-e", &inject]);
+        command.args(words).current_dir(stage.here.path());
+        Running::start(command).finish().failed(1, &[]);
+        assert_eq!(fs::read(&target).unwrap(), b"private", "{words:?}");
+        assert_eq!(fs::metadata(&target).unwrap().mode() & 0o777, 0o600, "{words:?}");
+        fs::remove_dir_all(&folder).unwrap();
     }
 }
 

@@ -42,11 +42,11 @@ impl Format {
         }
     }
 
-    /// Returns whether a listing shows more of an entry than its name and kind, or passes on no
-    /// more.
+    /// Returns whether a listing needs more of an entry than its name and kind: to show it, or to
+    /// know that it can be read.
     #[must_use]
     pub fn shows_attributes(self) -> bool {
-        !matches!(self, Self::Simple | Self::Multistatus)
+        !matches!(self, Self::Simple)
     }
 
     /// Returns the key in a query that requests this form; `None` if something else requests it:

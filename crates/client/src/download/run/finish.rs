@@ -1,6 +1,8 @@
 //! The end of a download: with its name, with a partial file, or by starting over.
 
+use std::fs::File;
 use std::sync::atomic::Ordering;
+use std::time::SystemTime;
 
 use rustix::io::Errno;
 use underpass_engine::atomic_file::Existing;
@@ -69,13 +71,7 @@ impl Download<'_, '_> {
             PartialFile::Resumable(kept) => (kept.atomic, true),
         };
         if let Some(modified) = self.modified.filter(|_| options.keep_time) {
-            match set_time(atomic.file(), modified) {
-                // Some file systems take no times: the bytes are right all the same.
-                Err(
-                    Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL,
-                ) => {}
-                set => set.map_err(DownloadError::local("keeping times of"))?,
-            }
+            keep_time(atomic.file(), modified)?;
         }
         if let (Some(name), true) = (self.name(), self.replaces()) {
             name.keep_mode(atomic.file())?;
@@ -149,5 +145,14 @@ impl Download<'_, '_> {
             kept,
             tls: self.tls.map(Box::new),
         }
+    }
+}
+
+/// Gives a file the time of the server's. Some file systems take no times, or not this one: the
+/// bytes are right all the same.
+fn keep_time(file: &File, modified: SystemTime) -> Result<()> {
+    match set_time(file, modified) {
+        Err(Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
+        set => set.map_err(DownloadError::local("keeping times of")),
     }
 }
