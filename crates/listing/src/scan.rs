@@ -14,7 +14,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use underpass_protocol::listing::{PageCursor, SortKey};
+use underpass_protocol::listing::{Format, PageCursor, SortKey};
 
 use super::Listing;
 use super::entry::{Attributes, Entries, Entry};
@@ -208,9 +208,13 @@ pub(super) fn complete(
         None if !listing.query.format.shows_attributes() => {
             (found.is_symlink, Attributes::of_kind(found.is_folder))
         }
-        None => match read_attributes(listing, &found.name)? {
-            Some(read) => read,
-            None => return Ok(None),
+        None => match read_attributes(listing, &found.name) {
+            Ok(Some(read)) => read,
+            Ok(None) => return Ok(None),
+            Err(_) if is_shown_unread(listing, found.is_folder) => {
+                (found.is_symlink, Attributes::of_kind(true).timeless())
+            }
+            Err(error) => return Err(error),
         },
     };
     Ok(Some(Entry { name: found.name.as_ref().into(), is_symlink, attributes }))
@@ -249,16 +253,18 @@ impl<'l> EntrySelection<'l> {
         let needs_attributes = self.listing.query.order.key != SortKey::Name;
         Ok(match file_type {
             FileType::Directory | FileType::RegularFile if !needs_attributes => {
-                Some(ScannedEntry {
-                    name: Cow::Borrowed(name),
-                    is_symlink: false,
-                    is_folder: file_type == FileType::Directory,
-                    attributes: None,
-                })
+                Some(unread(name, file_type == FileType::Directory))
             }
             // Some file systems report an unknown type for all their entries.
             FileType::Directory | FileType::RegularFile | FileType::Symlink | FileType::Unknown => {
-                read_attributes(self.listing, name)?.map(|(is_symlink, attributes)| ScannedEntry {
+                let is_folder = file_type == FileType::Directory;
+                let read = match read_attributes(self.listing, name) {
+                    Err(_) if is_shown_unread(self.listing, is_folder) => {
+                        return Ok(Some(unread(name, true)));
+                    }
+                    read => read?,
+                };
+                read.map(|(is_symlink, attributes)| ScannedEntry {
                     name: Cow::Borrowed(name),
                     is_symlink,
                     is_folder: attributes.is_folder(),
@@ -311,6 +317,17 @@ fn read_attributes(listing: &Listing<'_>, name: &[u8]) -> io::Result<Option<(boo
     let shows_time = !attributes.is_folder() || (listing.shows_times)(&listing.path_of(name));
     let attributes = if shows_time { attributes } else { attributes.timeless() };
     Ok(attributes.is_served().then_some((is_symlink, attributes)))
+}
+
+/// Returns an entry of which only the name and the kind are known.
+fn unread(name: &[u8], is_folder: bool) -> ScannedEntry<'_> {
+    ScannedEntry { name: Cow::Borrowed(name), is_symlink: false, is_folder, attributes: None }
+}
+
+/// Returns whether a folder is listed though its attributes cannot be read: on the page for people, who
+/// would find none of the others beside a mount whose server is gone.
+fn is_shown_unread(listing: &Listing<'_>, is_folder: bool) -> bool {
+    is_folder && listing.query.format == Format::Html
 }
 
 /// Returns whether names in a folder can be looked up.

@@ -514,9 +514,24 @@ fn a_folder_with_an_entry_that_cannot_be_read_is_not_listed_without_it() {
     let Some(stage) = Stage::new() else { return };
     // As of a damaged inode, or a server of files that is gone.
     let folder = stage.served.path().to_str().unwrap();
-    let strace = ["-P", folder, "-e", "trace=newfstatat", "-e", "inject=newfstatat:error=EIO"];
+    let mounts = format!("{folder}/mounts");
+    fs::create_dir_all(Path::new(&mounts).join("gone")).unwrap();
+    let inject = ["-e", "trace=newfstatat", "-e", "inject=newfstatat:error=EIO"];
+    let strace = [&["-P", folder, "-P", &mounts][..], &inject].concat();
     let server = stage.serve(&strace, &["--allow-all"]);
-    for (method, path) in [("GET", "?json"), ("GET", ""), ("GET", "?sort=size"), ("PROPFIND", "")] {
+    // People find what is beside a mount whose server is gone.
+    for path in ["mounts/", "mounts/?sort=time"] {
+        let (status, page) = change(&server, "GET", path, &["Accept: text/html"]);
+        assert!(status == "200" && page.contains("href=\"gone/"), "{status} {page}");
+    }
+    for (method, path) in [
+        ("GET", "?json"),
+        ("GET", ""),
+        ("GET", "?sort=size"),
+        ("GET", "mounts/?json"),
+        ("PROPFIND", ""),
+        ("PROPFIND", "mounts/"),
+    ] {
         let (status, body) = change(&server, method, path, &["Depth: 1"]);
         assert_eq!(status, "500", "{method} {path}: {body}");
     }
@@ -526,7 +541,8 @@ fn a_folder_with_an_entry_that_cannot_be_read_is_not_listed_without_it() {
     let mirror = stage.other.path();
     fs::write(mirror.join("file"), "yesterday's").unwrap();
     let mut get = underpass();
-    get.args(["get", "-r", "--update", "--delete", &server.address, "-d"]).arg(mirror);
+    get.args(["get", "-r", "--update", "--delete", "--retries", "0"]);
+    get.arg(&server.address).arg("-d").arg(mirror);
     Running::start(get).finish().failed(1, &[]);
     assert_eq!(fs::read(mirror.join("file")).unwrap(), b"yesterday's");
 }
