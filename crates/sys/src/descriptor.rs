@@ -1,7 +1,7 @@
 //! Requests about one descriptor: its close, shared blocks, the page cache, leases, and a socket's
 //! queues and options.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 
 use rustix::io::Errno;
@@ -153,7 +153,20 @@ pub fn unwritten(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64, Err
 ///
 /// As sync_file_range(2).
 pub fn write_back(file: BorrowedFd<'_>) -> Result<(), Errno> {
-    request(file, Ioctl::WriteBack).map(drop)
+    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+        | libc::SYNC_FILE_RANGE_WRITE
+        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    request(file, Ioctl::WriteBack(flags)).map(drop)
+}
+
+/// Waits for pages of a file that are being written back, and begins with no others
+/// (sync_file_range(2)).
+///
+/// # Errors
+///
+/// As sync_file_range(2): `EIO` or `ENOSPC` if earlier ones could not be written back, once.
+pub fn await_write_back(file: BorrowedFd<'_>) -> Result<(), Errno> {
+    request(file, Ioctl::WriteBack(libc::SYNC_FILE_RANGE_WAIT_BEFORE)).map(drop)
 }
 
 /// Limits the bytes that a socket sends per second (`SO_MAX_PACING_RATE`, socket(7)).
@@ -242,7 +255,7 @@ enum Ioctl<'a> {
     Fcntl(c_int, c_int),
     Queued(SocketQueue, &'a mut c_int),
     SetOption(SocketOption, &'a [u8]),
-    WriteBack,
+    WriteBack(c_uint),
 }
 
 /// A number that a socket tells about its queues, by that of linux/sockios.h.
@@ -282,14 +295,7 @@ fn request(fd: BorrowedFd<'_>, request: Ioctl<'_>) -> Result<c_int, Errno> {
                 let len = value.len() as libc::socklen_t;
                 libc::setsockopt(fd, level, name, value.as_ptr().cast::<c_void>(), len)
             }
-            Ioctl::WriteBack => libc::sync_file_range(
-                fd,
-                0,
-                0,
-                libc::SYNC_FILE_RANGE_WAIT_BEFORE
-                    | libc::SYNC_FILE_RANGE_WRITE
-                    | libc::SYNC_FILE_RANGE_WAIT_AFTER,
-            ),
+            Ioctl::WriteBack(flags) => libc::sync_file_range(fd, 0, 0, flags),
         }
     };
     if result < 0 { Err(last_errno()) } else { Ok(result) }

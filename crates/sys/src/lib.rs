@@ -34,9 +34,9 @@ use rustix::io::Errno;
 
 pub use beneath::open_beneath;
 pub use descriptor::{
-    SocketOption, cached, clear_lease_owner, clone_range, close, has_read_lease, is_at_mark,
-    release_lease, set_option, set_pacing_rate, set_unsent_limit, take_read_lease, unacknowledged,
-    unsent, unwritten, write_back,
+    SocketOption, await_write_back, cached, clear_lease_owner, clone_range, close, has_read_lease,
+    is_at_mark, release_lease, set_option, set_pacing_rate, set_unsent_limit, take_read_lease,
+    unacknowledged, unsent, unwritten, write_back,
 };
 pub use ethtool::{Features, features};
 pub use kernel::{landlock_version, make_ring};

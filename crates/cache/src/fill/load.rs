@@ -25,12 +25,16 @@ pub(crate) fn load(shared: &Arc<Shared>, guard: FetchGuard, wanted: ObjectReques
     let load = || shared.folder.load(digest, object.key.as_str(), origins);
     let loaded = if is_loaded { None } else { load() };
     if let Some(LoadedFile { file, journal, contents }) = loaded {
+        let is_synced = contents.is_synced();
         let present: RangeSet = contents.present.into_iter().collect();
         let mut units = units(digest, contents.subject.size, present.iter());
         units.push(journal_unit(digest, &contents.subject));
         shared.quota.add_existing(digest, &units);
         let file = Arc::new(file.into());
         let version = ObjectVersion::new(file, contents.subject, Some(journal), present);
+        if !is_synced {
+            version.mark_dirty();
+        }
         object.state().current = Some(Arc::new(version));
     }
     let current = {

@@ -324,6 +324,11 @@ impl ObjectVersion {
         lock(&self.journal).is_some()
     }
 
+    /// Has bytes of an earlier process synced with the new ones.
+    pub(crate) fn mark_dirty(&self) {
+        self.is_dirty.store(true, Ordering::Relaxed);
+    }
+
     /// Returns whether the journal lags behind the file.
     pub(crate) fn is_dirty(&self) -> bool {
         self.is_dirty.load(Ordering::Relaxed)

@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use underpass_engine::atomic_file::is_ours;
 use underpass_engine::mount_epoch;
 use underpass_engine::wait::lock;
+use underpass_sys::await_write_back;
 
 pub(crate) use file_id::FileId;
 pub use piece::without;
@@ -90,7 +91,7 @@ impl<S> JournalContents<S> {
     /// alone that are if it fails: the kernel drops bytes that it could not write back, and a file
     /// can have zeros in their place.
     pub fn confirm(&mut self, file: impl AsFd) {
-        if self.present == self.safe {
+        if self.is_synced() {
             return;
         }
         match fdatasync(file) {
@@ -99,6 +100,25 @@ impl<S> JournalContents<S> {
             Err(Errno::INVAL) => {}
             Err(_) => self.present.clone_from(&self.safe),
         }
+    }
+
+    /// Does the same without waiting for what is still to be written back: the caller syncs it
+    /// later.
+    pub fn check(&mut self, file: impl AsFd) {
+        if self.is_synced() {
+            return;
+        }
+        match await_write_back(file.as_fd()) {
+            // Some kernels and file systems lack the call.
+            Ok(()) | Err(Errno::INVAL | Errno::NOSYS | Errno::SPIPE) => {}
+            Err(_) => self.present.clone_from(&self.safe),
+        }
+    }
+
+    /// Returns whether all ranges are known to be on the disk.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.present == self.safe
     }
 }
 

@@ -337,7 +337,7 @@ fn what_an_ended_node_could_not_write_back_is_fetched_again() {
     }
     let (origin, node, bytes) = stored_and_killed();
     let sent = origin.requests().len();
-    let strace = ["-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO:when=1"];
+    let strace = ["-e", "trace=sync_file_range", "-e", "inject=sync_file_range:error=EIO"];
     let node = Node::traced_on(node.cache, &strace, &origin.url(), &[]);
     node.get("/a").is(200, &bytes);
     assert!(origin.requests().len() > sent, "it may have lost its bytes");
