@@ -218,7 +218,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(unit * number).map_err(|_| "the time is too long".to_owned())
 }
 
-/// The shortest time that is waited: what is done several times within one has its own limits.
+/// The resolution of the server's timers.
 const MIN_TIME: Duration = Duration::from_millis(1);
 
 /// The form of a time, for messages.

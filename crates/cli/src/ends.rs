@@ -9,13 +9,13 @@ use std::sync::atomic::AtomicBool;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{
-    Access, CWD, FileType, FlockOperation, Mode, OFlags, SeekFrom, accessat, fcntl_getfl,
-    fcntl_setfl, flock, fstat, ftruncate, openat, seek,
+    Access, CWD, FileType, Mode, OFlags, SeekFrom, accessat, fcntl_getfl, fcntl_setfl, fstat,
+    ftruncate, openat, seek,
 };
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use underpass_engine::atomic_file::{
-    self, AtomicFile, Existing, KeptOwner, check_writes, take_over_named,
+    self, AtomicFile, Existing, KeptOwner, check_writes, lock_file, take_over_named,
 };
 use underpass_engine::hint::Action;
 use underpass_engine::{Kind, Sink, Source, is_file, was_closed};
@@ -202,10 +202,8 @@ impl OutputTarget {
         // Not O_APPEND: no mechanism but read_write serves such a file.
         match open(path, OpenOptions::new().write(true), cancel) {
             Ok(file) if is_file(&fstat(&file).with_path("looking at", path)?) => {
-                // Two at once would write to the same place. Any other error is that of a file
-                // system that knows no locks.
-                let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
-                if locked == Err(Errno::WOULDBLOCK) {
+                // Two at once would write to the same place.
+                if lock_file(&file).is_err() {
                     let path = path.display();
                     return Err(Failure::line(format!(
                         "appending to {path}: another process has locked it (wait until it has finished)"

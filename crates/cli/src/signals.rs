@@ -1,7 +1,6 @@
 //! SIGINT, SIGTERM and SIGHUP end a transfer in order: temporary files are removed, the peer sees
 //! a reset. SIGXFSZ is an error of the write that caused it.
 
-use std::fs;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,22 +19,8 @@ use underpass_sys::cancel_on;
 /// A signal that is ignored when the process starts stays so, as after nohup(1) or for a command in
 /// the background of a script.
 pub(crate) fn cancel_flag() -> &'static AtomicBool {
-    let mut signals = vec![SIGINT, SIGHUP, SIGTERM];
-    signals.retain(|signal| !is_ignored(*signal));
     outlive_file_limit();
-    // It fails only for signals that cannot be caught, which these can.
-    cancel_on(&signals).unwrap_or(&NEVER)
-}
-
-/// The flag of a process that no signal cancels.
-static NEVER: AtomicBool = AtomicBool::new(false);
-
-/// Returns whether a signal is ignored, by proc_pid_status(5). Without /proc none is.
-pub(crate) fn is_ignored(signal: i32) -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    mask >> (signal - 1) & 1 != 0
+    cancel_on(&[SIGINT, SIGHUP, SIGTERM])
 }
 
 /// Has a write beyond the limit of setrlimit(2) for files (`ulimit -f`) fail with `EFBIG`, which is

@@ -308,7 +308,7 @@ fn read_attributes(listing: &Listing<'_>, name: &[u8]) -> io::Result<Option<(boo
     let is_symlink = attributes.file_type == FileType::Symlink;
     let attributes = match is_symlink {
         true => match root.resolve(&listing.path_of(name)) {
-            Err(error) if is_of_mount(&error) => return Err(error),
+            Err(error) if is_io_failure(&error) => return Err(error),
             Err(_) => return Ok(None),
             Ok(target) => target,
         },
@@ -336,7 +336,7 @@ fn may_search(folder: BorrowedFd<'_>) -> bool {
 }
 
 /// Returns whether an error is that of a disk or of a file server that does not answer.
-fn is_of_mount(error: &io::Error) -> bool {
+fn is_io_failure(error: &io::Error) -> bool {
     let failures = [Errno::IO, Errno::STALE, Errno::NOTCONN, Errno::TIMEDOUT, Errno::BADMSG];
     Errno::from_io_error(error).is_some_and(|errno| failures.contains(&errno))
 }

@@ -43,7 +43,7 @@ pub use kernel::{landlock_version, make_ring};
 pub use kind::Kind;
 pub use mapping::{MappedSink, Mapping};
 pub use netlink::{Netlink, leading_u32};
-pub use process::{SAME_REQUEST, cancel_on, was_closed};
+pub use process::{SAME_REQUEST, cancel_on, is_ignored, was_closed};
 pub use record::{receive_record, send_record};
 pub use trace::{
     CallInfo, ReceivedSignal, Resume, SignalSet, StartFailure, TraceRequest, TracedProgram,

@@ -1,5 +1,4 @@
-//! What the process meets: standard streams that were closed when it began, and the signals that
-//! end it.
+//! The state of the process: standard streams that were closed when it began, and signals.
 //!
 //! Before `main`, the runtime of Rust opens /dev/null in place of closed streams, so that no file
 //! gets their numbers. What is written there vanishes without an error, and what is read there is
@@ -44,27 +43,33 @@ static CANCELLED: AtomicBool = AtomicBool::new(false);
 /// When the first such signal came, in milliseconds since the start of the system; 0 before it.
 static CANCELLED_AT: AtomicI64 = AtomicI64::new(0);
 
+/// Returns whether a signal is ignored (sigaction(2)).
+#[must_use]
+pub fn is_ignored(signal: c_int) -> bool {
+    // SAFETY: zeroes are valid in all fields.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: without a new action the call only writes to `action`. Proved by
+    // `cli/tests/commands/interrupts.rs::a_signal_that_was_ignored_stays_so`.
+    let asked = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
+    asked == 0 && action.sa_sigaction == libc::SIG_IGN
+}
+
 /// Has the first of these signals set the flag that is returned, and a later one end the process at
-/// once with exit code 1. What comes within [`SAME_REQUEST`] of the first belongs to it.
-///
-/// # Errors
-///
-/// As sigaction(2).
-pub fn cancel_on(signals: &[c_int]) -> std::io::Result<&'static AtomicBool> {
+/// once with exit code 1. What comes within [`SAME_REQUEST`] of the first belongs to it. Signals that
+/// are ignored, and those that cannot be caught, stay as they are.
+pub fn cancel_on(signals: &[c_int]) -> &'static AtomicBool {
     // The first call looks for the vDSO, which a handler must not do.
     let _ = clock_gettime(ClockId::Boottime);
-    for &signal in signals {
+    for &signal in signals.iter().filter(|signal| !is_ignored(**signal)) {
         // SAFETY: zeroes are valid in all fields: no flags, and an empty mask.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = cancel as extern "C" fn(c_int) as libc::sighandler_t;
         action.sa_flags = libc::SA_RESTART;
         // SAFETY: `action` is initialized, and its function only does what a handler may do. Proved
-        // by `cli/tests/commands/interrupts.rs`.
-        if unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) } != 0 {
-            return Err(std::io::Error::last_os_error());
-        }
+        // by `cli/tests/commands/interrupts.rs::signals_that_come_together_end_a_command_in_order`.
+        unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
     }
-    Ok(&CANCELLED)
+    &CANCELLED
 }
 
 /// The handler: it loads and stores atomics, and calls clock_gettime(2) and _exit(2), which

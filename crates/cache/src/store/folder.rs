@@ -237,7 +237,7 @@ impl CacheFolder {
             let _ = self.remove(digest);
             return None;
         };
-        contents.check(&file);
+        contents.confirm_later(&file);
         discard_unlisted(&file, &contents.present);
         let is_known = contents.subject.origins == origins;
         contents.subject.origins = origins.to_vec();

@@ -6,6 +6,7 @@ use indicatif::{BinaryBytes, HumanCount};
 use underpass_engine::Mechanism;
 
 use super::path_diagram::{self, Alphabet, DiagramFlow, KernelPath, PathDiagram};
+use crate::output::counted;
 use underpass_receipt::{CpuReceipt, DeclineReceipt, FaultsReceipt, Receipt, SwitchesReceipt};
 
 /// Returns the receipt as people read it.
@@ -14,17 +15,15 @@ pub(crate) fn explained(receipt: &Receipt, alphabet: Alphabet) -> String {
     lines.extend(diagram(receipt).draw(alphabet).iter().map(|line| format!("  {line}")));
     let mut line = |name: &str, text: String| lines.push(format!("  {name:<12} {text}"));
     for moved in &receipt.mechanisms {
-        let (bytes, calls) = (HumanCount(moved.bytes), HumanCount(moved.calls));
-        let plural = if moved.calls == 1 { "" } else { "s" };
-        line("moved", format!("{bytes} bytes by {} in {calls} call{plural}", moved.name));
+        let (bytes, calls) = (HumanCount(moved.bytes), counted(moved.calls, "call", "calls"));
+        line("moved", format!("{bytes} bytes by {} in {calls}", moved.name));
     }
     for declined in &receipt.declined {
         line("declined", refusal(declined));
     }
     line("user space", format!("{} bytes", HumanCount(receipt.user_space_bytes)));
-    let waits = HumanCount(receipt.waits);
-    let times = if receipt.waits == 1 { "time" } else { "times" };
-    line("calls", format!("{}, waited {waits} {times}", HumanCount(receipt.calls)));
+    let waits = counted(receipt.waits, "time", "times");
+    line("calls", format!("{}, waited {waits}", HumanCount(receipt.calls)));
     let time = Duration::try_from_secs_f64(receipt.elapsed_s).unwrap_or_default();
     line("time", format!("{:.3} s", time.as_secs_f64()));
     costs(receipt.cpu_s, receipt.context_switches, receipt.page_faults, &mut line);

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::rig::{Running, folder, names, skip, traced, underpass, until};
+use crate::rig::{Running, folder, has, names, traced, underpass, until};
 
 /// Whether a process has a handler for SIGTERM, which is set after those of the others.
 fn catches_interrupts(pid: u32) -> bool {
@@ -63,8 +63,8 @@ fn a_signal_that_arrives_while_its_handler_is_set_is_not_lost() {
         command.args(["cp", "/dev/zero"]).arg(&to);
         command
     };
-    if Command::new("strace").arg("-V").output().is_err() {
-        return skip("strace is missing");
+    if !has("strace") {
+        return;
     }
     // Which call of rt_sigaction(2) sets the handler.
     let mut command = traced(&trace, &["-e", "trace=rt_sigaction"]);
@@ -122,8 +122,8 @@ fn signals_that_come_together_end_a_command_in_order() {
 #[test]
 fn a_second_signal_ends_a_command_at_once() {
     let folder = folder();
-    if Command::new("strace").arg("-V").output().is_err() {
-        return skip("strace is missing");
+    if !has("strace") {
+        return;
     }
     let at = |name: &str| folder.path().join(name);
     fs::write(at("from"), "bytes").unwrap();

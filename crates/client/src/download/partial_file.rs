@@ -9,13 +9,12 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, Timespec, flock, futimens, openat,
-    statat, unlinkat,
+    AtFlags, FileType, Mode, OFlags, Stat, Timespec, futimens, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{
-    AtomicFile, Existing, KeptOwner, MAX_SHORT_NAME, is_of_stranger, only_adds, set_mode,
-    shortened, take_over_named, try_lock,
+    AtomicFile, Existing, KeptOwner, MAX_SHORT_NAME, is_of_stranger, lock_file, only_adds,
+    set_mode, shortened, take_over_named, try_lock,
 };
 use underpass_engine::hint::Action;
 use underpass_engine::{is_file, is_folder, kept_time, times_of_new};
@@ -282,11 +281,7 @@ impl<'t> TargetName<'t> {
             let atomic =
                 AtomicFile::partial(self.folder()?, self.name, &name, mode, Existing::Replace);
             let atomic = atomic.map_err(|error| self.not_opened(&name, error))?;
-            let locked = flock(atomic.file(), FlockOperation::NonBlockingLockExclusive);
-            // Any other error is that of a file system that knows no locks.
-            if locked == Err(Errno::WOULDBLOCK) {
-                return Err(DownloadError::Busy);
-            }
+            lock_file(atomic.file()).map_err(|_| DownloadError::Busy)?;
             // The process that had the lock may have finished: then this is its complete file.
             let own = atomic.file().metadata().map_err(DownloadError::local("looking at"))?;
             let named = statat(self.folder, &name, AtFlags::SYMLINK_NOFOLLOW);

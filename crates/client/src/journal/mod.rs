@@ -104,7 +104,7 @@ impl<S> JournalContents<S> {
 
     /// Does the same without waiting for what is still to be written back: the caller syncs it
     /// later.
-    pub fn check(&mut self, file: impl AsFd) {
+    pub fn confirm_later(&mut self, file: impl AsFd) {
         if self.is_synced() {
             return;
         }

@@ -15,11 +15,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use rustix::fs::{
-    AtFlags, FlockOperation, Mode, OFlags, Stat, Timespec, flock, fstat, futimens, openat, statat,
-    syncfs, unlinkat,
+    AtFlags, Mode, OFlags, Stat, Timespec, fstat, futimens, openat, syncfs, unlinkat,
 };
 use rustix::io::Errno;
-use underpass_engine::atomic_file::is_ours;
+use underpass_engine::atomic_file::{is_ours, lock_file};
 use underpass_engine::{Version, is_file, mount_epoch, mtime, times_of_new};
 
 use super::paths::WRITE_LOG;
@@ -56,12 +55,10 @@ impl WriteLog {
     pub(super) fn open(folder: &OwnedFd) -> io::Result<Self> {
         let folder = rustix::io::fcntl_dupfd_cloexec(folder, 0)?;
         let (file, is_new) = open_locked(&folder)?;
+        // A new one, or one that an earlier version has left.
+        let was_empty = fstat(&file)?.st_size == 0;
         let log = Self::begin(folder.try_clone()?, file, is_new);
-        // An earlier version may have left an empty one.
-        let is_empty = || {
-            statat(&folder, WRITE_LOG, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|it| it.st_size == 0)
-        };
-        if log.is_err() && (is_new || is_empty()) {
+        if log.is_err() && was_empty {
             let _ = unlinkat(&folder, WRITE_LOG, AtFlags::empty());
         }
         log
@@ -171,11 +168,7 @@ fn open_locked(folder: &OwnedFd) -> Result<(File, bool), Errno> {
         if !is_file(&fstat(&file)?) || !is_ours(&file, folder)? {
             return Err(Errno::EXIST);
         }
-        let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
-        // Some file systems have no locks.
-        if locked == Err(Errno::WOULDBLOCK) {
-            return Err(Errno::WOULDBLOCK);
-        }
+        lock_file(&file)?;
         // The process that held the lock may have removed it.
         if fstat(&file)?.st_nlink > 0 {
             return Ok((file, is_new));

@@ -11,9 +11,9 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{FlockOperation, flock, fstat};
-use rustix::io::Errno;
+use rustix::fs::fstat;
 use serde::{Deserialize, Serialize};
+use underpass_engine::atomic_file::lock_file;
 use underpass_engine::mount_epoch;
 
 /// The contents of a journal.
@@ -60,7 +60,7 @@ impl UploadJournal {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        lock(&file)?;
+        lock_file(&file)?;
         if file.metadata()?.nlink() == 0 {
             // The other process has finished between our two calls.
             return Ok(None);
@@ -90,7 +90,8 @@ impl UploadJournal {
         let mut how = OpenOptions::new();
         let file = how.read(true).write(true).create_new(true).mode(0o600).open(path)?;
         let journal = Self { file, path: path.to_owned() };
-        match lock(&journal.file).and_then(|()| journal.write(entry)) {
+        match lock_file(&journal.file).map_err(io::Error::from).and_then(|()| journal.write(entry))
+        {
             Ok(()) => Ok(journal),
             Err(error) => {
                 journal.remove();
@@ -130,14 +131,6 @@ impl UploadJournal {
 fn part(line: &str) -> Option<(usize, String)> {
     let (number, tag) = line.strip_suffix(" .")?.split_once(' ')?;
     Some((number.parse().ok()?, tag.to_owned()))
-}
-
-fn lock(file: &File) -> io::Result<()> {
-    match flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => Err(io::ErrorKind::WouldBlock.into()),
-        // A file system may know no locks: then the server finds out that there are two.
-        _ => Ok(()),
-    }
 }
 
 /// Returns the version of a file, to be compared with that of an earlier upload.

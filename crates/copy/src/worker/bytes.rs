@@ -18,7 +18,7 @@ use crate::options::When;
 use crate::tree::epoch_mark;
 use crate::worker::CopyWorker;
 use crate::worker::original::Original;
-use crate::worker::verify::is_synced;
+use crate::worker::verify::is_on_disk;
 use crate::worker::verify::next_block;
 
 impl CopyWorker<'_> {
@@ -66,7 +66,7 @@ impl CopyWorker<'_> {
             || epoch.as_ref().is_some_and(|epoch| epoch_mark::is_of(dest.file(), epoch));
         let here = match is_trusted {
             // The kernel drops bytes that it could not write back.
-            _ if here > 0 && !is_synced(dest.file()) => 0,
+            _ if here > 0 && !is_on_disk(dest.file()) => 0,
             true => here.saturating_sub(RESUME_OVERLAP),
             // The disk may not have got all of its bytes.
             false if here > 0 => self.same_bytes(original, dest.file())?,

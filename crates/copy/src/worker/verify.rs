@@ -81,7 +81,7 @@ impl CopyWorker<'_> {
         is_trusted: bool,
     ) -> Result<()> {
         let copy = open_copy(original)?;
-        if !is_trusted && !is_synced(&copy) {
+        if !is_trusted && !is_on_disk(&copy) {
             let path = || original.folder.target_path(original.entry.target());
             return Err(Errno::IO).at(Action::Reading, path);
         }
@@ -193,8 +193,7 @@ pub(super) fn next_block(file: &File, at: u64) -> u64 {
 /// Opens the same file to be read from the disk. Where a file system cannot do that, the page cache
 /// of the file is dropped, so that it has to be read again; returns `None` then.
 fn past_the_cache(copy: &File, buffer: &mut [u8]) -> std::io::Result<Option<File>> {
-    fdatasync(copy)?;
-    fadvise(copy, 0, None, Advice::DontNeed)?;
+    drop_cached(copy)?;
     let path = format!("/proc/self/fd/{}", copy.as_raw_fd());
     let flags = OFlags::DIRECT.bits() as i32;
     let direct = File::options().read(true).custom_flags(flags).open(path).ok();
@@ -203,14 +202,18 @@ fn past_the_cache(copy: &File, buffer: &mut [u8]) -> std::io::Result<Option<File
     Ok(direct.filter(|direct| rustix::io::pread(direct, &mut buffer[..first], 0).is_ok()))
 }
 
+/// Returns whether the disk has what was written to a file, which is read from there then: pages that
+/// could not be written back are not on the disk, and look as if they were.
+pub(crate) fn is_on_disk(file: &File) -> bool {
+    // Some file systems cannot sync, and some kernels cannot drop pages.
+    matches!(drop_cached(file), Ok(()) | Err(Errno::INVAL | Errno::NOSYS))
+}
+
+/// Writes a file back, and drops its pages from the page cache.
+fn drop_cached(file: &File) -> std::result::Result<(), Errno> {
+    fdatasync(file)?;
+    fadvise(file, 0, None, Advice::DontNeed)
+}
+
 /// Alignment of addresses, offsets and lengths for O_DIRECT, in bytes.
 const ALIGNMENT: usize = 4096;
-
-/// Writes a file back, and returns whether the disk has what was written to it. It is read from
-/// there then: pages that could not be written back are not on the disk, and look as if they were.
-pub(crate) fn is_synced(file: &File) -> bool {
-    let is_synced = matches!(fdatasync(file), Ok(()) | Err(Errno::INVAL));
-    // Without it the pages are those that were synced, but for an earlier error.
-    let _ = fadvise(file, 0, None, Advice::DontNeed);
-    is_synced
-}

@@ -21,11 +21,24 @@ use super::Existing;
 use super::name::{fingerprint, hidden_name, number_of_hidden};
 use crate::integrity::{FileId, is_file};
 
+/// Locks a file for this process, until its descriptor is closed. On a file system without locks this
+/// always succeeds.
+///
+/// # Errors
+///
+/// `EWOULDBLOCK` if another process has locked it.
+pub fn lock_file(file: impl AsFd) -> Result<(), Errno> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Err(Errno::WOULDBLOCK),
+        _ => Ok(()),
+    }
+}
+
 /// Locks a file or folder with a hidden name for this process, until its descriptor is closed,
 /// and returns whether that succeeded: `false` if another process has locked it, or has meanwhile
 /// removed it or given it its final name. On a file system without locks this always succeeds.
 pub fn try_lock(file: impl AsFd, folder: impl AsFd, hidden: impl Arg) -> bool {
-    if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+    if lock_file(&file).is_err() {
         return false;
     }
     match (fstat(&file), statat(folder, hidden, AtFlags::SYMLINK_NOFOLLOW)) {

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use rustix::fs::Mode;
 
-use crate::rig::{Running, folder, skip, traced, underpass};
+use crate::rig::{Running, folder, has, skip, traced, underpass};
 
 /// The mode of `n` after a command line, which runs in a shell with this umask.
 fn mode(here: &Path, mask: u32, line: &str) -> u32 {
@@ -138,8 +138,8 @@ fn an_inherited_acl_that_stays_is_an_error() {
     if rustix::fs::setxattr(at("new"), name, &acl(), rustix::fs::XattrFlags::empty()).is_err() {
         return skip("the file system has no ACLs");
     }
-    if Command::new("strace").arg("-V").output().is_err() {
-        return skip("strace is missing");
+    if !has("strace") {
+        return;
     }
     let inject = ["-e", "trace=fremovexattr", "-e", "inject=fremovexattr:error=EIO"];
     for words in [&["-p", "s/f", "new"][..], &["-a", "s", "new"]] {

@@ -14,11 +14,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
-use rustix::fs::{
-    AtFlags, FlockOperation, Mode, OFlags, Timespec, flock, fstat, openat, syncfs, unlinkat,
-};
+use rustix::fs::{AtFlags, Mode, OFlags, Timespec, fstat, openat, syncfs, unlinkat};
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{is_ours, try_lock};
+use underpass_engine::atomic_file::{is_ours, lock_file, try_lock};
 use underpass_engine::{is_file, mount_epoch};
 use underpass_protocol::archive::Fingerprint;
 use underpass_protocol::encode_segment;
@@ -60,10 +58,7 @@ impl ArchiveJournal {
             if is_foreign(&file)? || !is_ours(&file, &folder)? {
                 return Err(Errno::EXIST.into());
             }
-            // Some file systems have no locks.
-            if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
-                return Err(Errno::WOULDBLOCK.into());
-            }
+            lock_file(&file)?;
             // The process that held the lock may have finished and removed it.
             if fstat(&file)?.st_nlink > 0 {
                 break file;

@@ -8,9 +8,9 @@ use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, flock, openat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, statat};
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{is_mounted, names};
+use underpass_engine::atomic_file::{is_mounted, lock_file, names};
 use underpass_engine::hint::Action;
 use underpass_engine::wait::lock;
 use underpass_engine::{FileId, is_folder};
@@ -281,9 +281,8 @@ fn is_in_use(folder: &OwnedFd, name: &[u8]) -> bool {
     let name = &name[..name.len() - end.len()];
     PARTIAL_ENDS.iter().any(|end| {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        openat(folder, [name, end].concat(), flags, Mode::empty()).is_ok_and(|file| {
-            flock(file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
-        })
+        openat(folder, [name, end].concat(), flags, Mode::empty())
+            .is_ok_and(|file| lock_file(file).is_err())
     })
 }
 

@@ -81,11 +81,6 @@ pub(super) struct DestFolder {
     last: Mutex<Option<(Vec<u8>, OwnedFd)>>,
 }
 
-/// Returns whether there is nothing of this name.
-fn is_missing(folder: &OwnedFd, name: &str) -> bool {
-    matches!(statat(folder, name, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
-}
-
 impl DestFolder {
     pub(super) fn new(root: OwnedFd, if_exists: ExistingEntry, old: Option<OwnedFd>) -> Self {
         let old = old.map(|old| Box::new(Self::new(old, ExistingEntry::Ours, None)));
@@ -470,6 +465,11 @@ fn create(parent: &OwnedFd, name: &[u8], mode: u32) -> Result<OwnedFd, Errno> {
 /// Returns the errno of an error of std.
 pub(super) fn errno(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+/// Returns whether there is nothing of this name.
+fn is_missing(folder: &OwnedFd, name: &str) -> bool {
+    matches!(statat(folder, name, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
 }
 
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);

@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::{Handle, Signals};
 use underpass_server::Control;
-use underpass_sys::SAME_REQUEST;
+use underpass_sys::{SAME_REQUEST, is_ignored};
 
 use super::log::LogBuffer;
 use crate::failure::{Failure, Result, plain};
 use crate::output::note;
-use crate::signals::{is_ignored, outlive_file_limit};
+use crate::signals::outlive_file_limit;
 
 pub(crate) use reload::Reload;
 

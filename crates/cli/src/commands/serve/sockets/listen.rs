@@ -75,6 +75,7 @@ fn resolve(
     }
     // getaddrinfo(3) takes a number for an IPv4 address.
     if bind != "0" && bind.bytes().all(|byte| byte.is_ascii_digit()) {
+        bind.parse::<u16>().map_err(|_| unknown(bind))?;
         let how = format!("it is a port: write --port {bind}, or --bind :{bind} for every address");
         return Err(Failure::value(format_args!("--bind '{bind}' is not an address"), how));
     }
