@@ -2,7 +2,6 @@
 
 use std::net::Ipv6Addr;
 
-use underpass_transport::tls;
 use url::{ParseError, Url};
 
 use crate::s3::Location;
@@ -14,10 +13,9 @@ use crate::s3::Location;
 /// A few words about what is wrong with it.
 pub fn url(text: &str) -> Result<Url, String> {
     let url = parsed(text)?;
-    match (url.scheme(), tls::MISSING) {
-        ("https", Some(reason)) => Err(reason.to_owned()),
-        ("http" | "https", _) => Ok(url),
-        (scheme, _) => Err(format!("the scheme {scheme} is not supported, only http and https")),
+    match url.scheme() {
+        "http" | "https" => Ok(url),
+        scheme => Err(format!("the scheme {scheme} is not supported, only http and https")),
     }
 }
 
@@ -47,9 +45,10 @@ pub fn url_or_object(text: &str) -> Result<Url, String> {
 ///
 /// A few words about what is wrong with it, without the URL, which may have a password.
 pub fn origin(text: &str) -> Result<Url, String> {
-    match text.contains("://") {
-        true => url_or_object(text),
-        false => Err("write http://HOST/ or https://HOST/".to_owned()),
+    if text.contains("://") {
+        url_or_object(text)
+    } else {
+        Err("write http://HOST/ or https://HOST/".to_owned())
     }
 }
 
@@ -63,10 +62,8 @@ fn parsed(text: &str) -> Result<Url, String> {
     if text.starts_with("unix:") {
         return Err("unix: is an address of recv, send and serve, not a URL".to_owned());
     }
-    let parsed = match text.contains("://") {
-        true => Url::parse(text),
-        false => Url::parse(&format!("http://{text}")),
-    };
+    let parsed =
+        if text.contains("://") { Url::parse(text) } else { Url::parse(&format!("http://{text}")) };
     parsed.map_err(|error| match error {
         ParseError::InvalidIpv6Address if has_zone(text) => {
             "an address with a zone, such as [fe80::1%25eth0], is not supported: use the name of the \
@@ -122,9 +119,10 @@ pub fn field(text: &str) -> Result<(String, String), String> {
         return Err("a name consists of letters, digits and hyphens".to_owned());
     }
     let value = value.trim();
-    match value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
-        true => Err("a value cannot contain line breaks".to_owned()),
-        false => Ok((name.to_owned(), value.to_owned())),
+    if value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
+        Err("a value cannot contain line breaks".to_owned())
+    } else {
+        Ok((name.to_owned(), value.to_owned()))
     }
 }
 
@@ -137,9 +135,10 @@ pub fn field(text: &str) -> Result<(String, String), String> {
 /// bytes that never come, or take a part for the whole.
 pub fn request_field(text: &str) -> Result<(String, String), String> {
     let (name, value) = field(text)?;
-    match OWN_FIELDS.iter().any(|own| name.eq_ignore_ascii_case(own)) {
-        true => Err(format!("{name} is set by the client itself")),
-        false => Ok((name, value)),
+    if OWN_FIELDS.iter().any(|own| name.eq_ignore_ascii_case(own)) {
+        Err(format!("{name} is set by the client itself"))
+    } else {
+        Ok((name, value))
     }
 }
 
@@ -166,9 +165,10 @@ const OWN_FIELDS: [&str; 12] = [
 /// A few words about what is wrong with it. One with a line end is refused, because that would
 /// begin another field.
 pub fn token(text: &str) -> Result<String, String> {
-    match text.bytes().all(|byte| byte.is_ascii_graphic()) && !text.is_empty() {
-        true => Ok(text.to_owned()),
-        false => Err("a token cannot be empty or contain spaces or line breaks".to_owned()),
+    if text.bytes().all(|byte| byte.is_ascii_graphic()) && !text.is_empty() {
+        Ok(text.to_owned())
+    } else {
+        Err("a token cannot be empty or contain spaces or line breaks".to_owned())
     }
 }
 
@@ -193,7 +193,7 @@ mod tests {
     fn a_url_may_lack_its_scheme() {
         let port = |text: &str| url(text).ok().and_then(|url| url.port());
         assert_eq!(port("localhost:8000/a"), Some(8000));
-        assert_eq!(port("https://localhost:8443/"), tls::MISSING.map_or(Some(8443), |_| None));
+        assert_eq!(port("https://localhost:8443/"), Some(8443));
         assert!(url("http://").is_err() && url("ftp://localhost/").is_err());
         for text in ["http:/localhost/", "https:/localhost", "http//localhost/a"] {
             assert_eq!(url(text).err().as_deref(), Some("a URL begins with http:// or https://"));

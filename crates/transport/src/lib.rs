@@ -25,8 +25,6 @@ pub mod digest;
 pub mod incoming;
 mod loopback;
 mod session_facts;
-// Handshakes, and records in the kernel or here; without the feature, types that have no values.
-#[cfg_attr(not(feature = "tls"), path = "without_tls.rs")]
 pub mod tls;
 mod trust;
 

@@ -64,8 +64,7 @@ pub(crate) struct HttpClientArgs {
     #[arg(long, value_name = "N", default_value_t = 10)]
     max_redirects: u32,
 
-    #[cfg_attr(feature = "tls", command(flatten))]
-    #[cfg_attr(not(feature = "tls"), arg(skip))]
+    #[command(flatten)]
     trust: TlsTrustArgs,
 }
 

@@ -11,9 +11,9 @@ mod printable;
 mod rig;
 
 // These describe the whole program.
-#[cfg(all(feature = "bench", feature = "explain", feature = "tls"))]
+#[cfg(all(feature = "bench", feature = "explain"))]
 mod errors;
-#[cfg(all(feature = "bench", feature = "explain", feature = "tls"))]
+#[cfg(all(feature = "bench", feature = "explain"))]
 mod help_in_need;
-#[cfg(all(feature = "bench", feature = "explain", feature = "tls"))]
+#[cfg(all(feature = "bench", feature = "explain"))]
 mod manual;

@@ -15,5 +15,5 @@ mod strangers;
 mod uploads;
 
 // It describes the whole program.
-#[cfg(all(feature = "bench", feature = "explain", feature = "tls"))]
+#[cfg(all(feature = "bench", feature = "explain"))]
 mod cli;

@@ -30,6 +30,3 @@ pub use crate::session_facts::{
     CERTIFICATE_REQUIRED, EncryptedBy, KernelTlsObstacle, SessionFacts,
 };
 pub use crate::trust::{Pin, Trust, UnknownPin};
-
-/// The reason why there is no TLS: never, with the feature `tls`.
-pub const MISSING: Option<&str> = None;

@@ -12,7 +12,6 @@ use clap::Command;
 use clap_mangen::Man;
 use roff::{Roff, bold, roman};
 use underpass_engine::hint::Action;
-use underpass_transport::tls;
 
 use crate::failure::{Result, WithPath};
 use sections::sections;
@@ -97,12 +96,8 @@ impl ManualPage<'_> {
     /// Returns what clap does not know: examples, exit status, files and related pages.
     fn sections(&self) -> Roff {
         let (examples, exit_status, files) = sections(self.name());
-        let needs_tls = |typed: &str| typed.contains("https:") || typed.contains("--tls");
-        let examples =
-            examples.iter().filter(|(_, typed)| tls::MISSING.is_none() || !needs_tls(typed));
-        let mut examples = examples.peekable();
         let mut page = Roff::new();
-        if examples.peek().is_some() {
+        if !examples.is_empty() {
             page.control("SH", ["EXAMPLES"]);
         }
         for (meaning, typed) in examples {

@@ -39,8 +39,7 @@ pub(crate) struct RecvArgs {
     #[command(flatten)]
     pub(super) stream: StreamArgs,
 
-    #[cfg_attr(feature = "tls", command(flatten))]
-    #[cfg_attr(not(feature = "tls"), arg(skip))]
+    #[command(flatten)]
     pub(super) tls: StreamTlsArgs,
 
     #[command(flatten)]

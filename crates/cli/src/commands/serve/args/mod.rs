@@ -38,8 +38,7 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(super) place: PlaceArgs,
 
-    #[cfg_attr(feature = "tls", command(flatten))]
-    #[cfg_attr(not(feature = "tls"), arg(skip))]
+    #[command(flatten)]
     pub(super) tls: TlsArgs,
 
     #[command(flatten)]
@@ -147,8 +146,7 @@ pub(super) struct OriginArgs {
     pub(super) vary_on: Vec<String>,
 
     /// Trust the certificate authorities in this PEM file instead of the system's for origins
-    #[cfg_attr(feature = "tls", arg(long, value_name = "FILE"))]
-    #[cfg_attr(not(feature = "tls"), arg(skip))]
+    #[arg(long, value_name = "FILE")]
     pub(super) origin_cacert: Option<PathBuf>,
 
     #[command(flatten)]

@@ -15,7 +15,6 @@ pub(in super::super) enum OptionsError {
     CacheLater(PathBuf),
     #[error("{} is the cache of another site and cannot be a root", .0.display())]
     CacheServed(PathBuf),
-    #[cfg(feature = "tls")]
     #[error("acme = true orders certificates for the names of the site: give it names")]
     AcmeWithoutNames,
     #[error(
@@ -28,7 +27,6 @@ pub(in super::super) enum OptionsError {
     Descriptors { requested: u32, descriptors: u64, allowed: u64 },
     #[error("the file no longer sets anything: it may be truncated")]
     EmptyConfig,
-    #[cfg(feature = "tls")]
     #[error("the keys of --acme would be served: {} is in {}; give another folder with --acme-state", .folder.display(), .root.display())]
     KeysServed { folder: PathBuf, root: PathBuf },
     #[error(
@@ -41,7 +39,6 @@ pub(in super::super) enum OptionsError {
     MechanismWithoutKernelTls(Mechanism),
     #[error("{option} needs {other}")]
     Needs { option: &'static str, other: &'static str },
-    #[cfg(feature = "tls")]
     #[error("--acme needs a folder for its certificates: give one with --acme-state")]
     NoStateFolder,
     #[error(

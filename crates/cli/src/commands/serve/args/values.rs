@@ -34,18 +34,20 @@ pub(super) fn socket_mode(text: &str) -> Result<u32, String> {
 /// Parses a value of `Cache-Control`.
 pub(super) fn cache_control(text: &str) -> Result<String, String> {
     // RFC 9110, section 5.5: a line end would begin another header.
-    match text.is_empty() || text.chars().any(char::is_control) {
-        false => Ok(text.to_owned()),
-        true => Err("it is not a valid header value".to_owned()),
+    if text.is_empty() || text.chars().any(char::is_control) {
+        Err("it is not a valid header value".to_owned())
+    } else {
+        Ok(text.to_owned())
     }
 }
 
 /// Parses the name of a host, with or without a port.
 pub(super) fn host(text: &str) -> Result<String, String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
-    match text == "*" || (!text.is_empty() && text.chars().all(is_part)) {
-        true => Ok(text.to_owned()),
-        false => Err("write the name of a host such as files.example.org, or *".to_owned()),
+    if text == "*" || (!text.is_empty() && text.chars().all(is_part)) {
+        Ok(text.to_owned())
+    } else {
+        Err("write the name of a host such as files.example.org, or *".to_owned())
     }
 }
 

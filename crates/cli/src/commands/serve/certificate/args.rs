@@ -25,8 +25,7 @@ pub(in crate::commands::serve) struct TlsArgs {
     /// Serve HTTPS with a certificate for this name, which is ordered from an authority by ACME and
     /// renewed in time; can be repeated. The authority must be able to reach port 443 or 80 of the
     /// name; using this option means agreeing to its terms
-    #[cfg_attr(feature = "tls", arg(long, value_name = "NAME", value_parser = underpass_acme::name))]
-    #[cfg_attr(not(feature = "tls"), arg(skip))]
+    #[arg(long, value_name = "NAME", value_parser = underpass_acme::name)]
     pub(in crate::commands::serve) acme: Vec<String>,
 
     /// Give the authority this email address, for messages about certificates

@@ -1,9 +1,5 @@
 //! The certificates of the server: from files, made at the start, or from an authority.
 
-#[cfg(feature = "tls")]
-mod acme;
-#[cfg(not(feature = "tls"))]
-#[path = "without_acme.rs"]
 mod acme;
 pub(super) mod args;
 mod source;

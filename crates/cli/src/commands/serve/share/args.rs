@@ -41,8 +41,7 @@ pub(crate) struct ShareArgs {
     pub(super) qr: When,
 
     /// Use HTTPS, with a certificate created at the start
-    #[cfg_attr(feature = "tls", arg(long))]
-    #[cfg_attr(not(feature = "tls"), arg(skip))]
+    #[arg(long)]
     pub(super) tls: bool,
 
     /// Print the receipt as one JSON object on standard output
