@@ -5,6 +5,7 @@ use std::io;
 use super::Cache;
 use crate::key::CacheKey;
 use crate::shared::CacheStats;
+use crate::store::OBJECT_OVERHEAD;
 
 /// An object in memory.
 #[derive(Clone, Debug)]
@@ -26,6 +27,14 @@ impl Cache {
     #[must_use]
     pub fn counters(&self) -> CacheStats {
         self.shared.counters()
+    }
+
+    /// Returns the bytes of disk space that all objects may take, and those that one of this length
+    /// takes; the first is `None` if nothing limits it.
+    #[must_use]
+    pub fn capacity(&self, len: u64) -> (Option<u64>, u64) {
+        let capacity = self.shared.quota.capacity(&self.shared.folder.objects());
+        (capacity, len.saturating_add(OBJECT_OVERHEAD))
     }
 
     /// Removes an object under the usual spellings of its path; returns whether there was one.

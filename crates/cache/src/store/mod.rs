@@ -9,5 +9,5 @@ mod unit;
 
 pub(crate) use folder::{CacheFolder, LoadedFile, Restored};
 pub(crate) use head::{StoredHead, is_forwarded, is_of_content, millis, stored_fields};
-pub(crate) use quota::{DiskQuota, HeldRoom, QuotaExceeded, Room};
+pub(crate) use quota::{DiskQuota, HeldRoom, OBJECT_OVERHEAD, QuotaExceeded, Room};
 pub(crate) use unit::{EXTENT, MAX_PAGE, StoredUnit, is_divided, journal_unit, units};

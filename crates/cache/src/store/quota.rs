@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rustix::fs::fstatvfs;
+use rustix::fs::{StatVfs, fstatvfs};
 use underpass_engine::wait::lock;
 
 use super::eviction_queue::EvictionQueue;
@@ -193,22 +193,29 @@ impl DiskQuota {
     /// space.
     fn missing(&self, disk: &OwnedFd, bytes: u64) -> MissingSpace {
         let Ok(found) = fstatvfs(disk) else { return MissingSpace { bytes: 0, files: 0 } };
+        let missing = |(free, kept): (u64, u64)| kept.saturating_add(bytes).saturating_sub(free);
+        let bytes = self.free_bytes(&found).map_or(0, missing);
+        let kept_files = match self.keep_free {
+            KeepFree::Bytes(_) => 0,
+            KeepFree::Percent(percent) => found.f_files / 100 * u64::from(percent),
+        };
+        let files = match found.f_files {
+            // Some file systems have as many files as there is room for.
+            0 => 0,
+            _ => kept_files.saturating_sub(found.f_favail),
+        };
+        MissingSpace { bytes, files }
+    }
+
+    /// Returns the free bytes of a file system, and how many of them are left to others; `None` if
+    /// it does not report its size.
+    fn free_bytes(&self, found: &StatVfs) -> Option<(u64, u64)> {
         let (free, all) = (found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize);
         let kept = match self.keep_free {
             KeepFree::Bytes(bytes) => bytes,
             KeepFree::Percent(percent) => all / 100 * u64::from(percent),
         };
-        let kept_files = match self.keep_free {
-            KeepFree::Bytes(_) => 0,
-            KeepFree::Percent(percent) => found.f_files / 100 * u64::from(percent),
-        };
-        // Some file systems do not report their size, or have as many files as there is room for.
-        let bytes = if all == 0 { 0 } else { kept.saturating_add(bytes).saturating_sub(free) };
-        let files = match found.f_files {
-            0 => 0,
-            _ => kept_files.saturating_sub(found.f_favail),
-        };
-        MissingSpace { bytes, files }
+        (all > 0).then_some((free, kept))
     }
 
     /// Releases the room of a fill, and adds the written bytes to units of stored objects.
@@ -253,6 +260,14 @@ impl DiskQuota {
         self.held.load(Ordering::Relaxed)
     }
 
+    /// Returns the disk space that all objects may take; `None` if nothing limits it.
+    pub(crate) fn capacity(&self, disk: &OwnedFd) -> Option<u64> {
+        let used = lock(&self.state).used();
+        let free = fstatvfs(disk).ok().and_then(|found| self.free_bytes(&found));
+        let free = free.map(|(free, kept)| (used + free).saturating_sub(kept));
+        [self.limit, free].into_iter().flatten().min()
+    }
+
     /// Returns what is stored and reserved.
     pub(crate) fn usage(&self) -> QuotaUsage {
         let state = lock(&self.state);
@@ -293,7 +308,7 @@ impl QuotaState {
 }
 
 /// The space for an object besides its bytes: its journal's block, and the rest of its last one.
-const OBJECT_OVERHEAD: u64 = 8 << 10;
+pub(crate) const OBJECT_OVERHEAD: u64 = 8 << 10;
 
 /// The most inodes that are free once an object is evicted.
 const FILES_PER_OBJECT: u64 = 2;

@@ -33,18 +33,20 @@ pub(crate) async fn respond(
 /// Returns whether a client may change the cached objects below a path, which needs the right to
 /// write.
 pub(crate) fn may_change(ctx: &RequestContext<'_>, path: &[u8]) -> bool {
-    match ctx.settings().access.has_users() {
-        true => ctx.user.is_some() && ctx.can(path, Right::Write),
+    if ctx.settings().access.has_users() {
+        ctx.user.is_some() && ctx.can(path, Right::Write)
+    } else {
         // Without users, clients cannot be distinguished.
-        false => ctx.is_from_here(),
+        ctx.is_from_here()
     }
 }
 
 /// Returns the methods allowed for objects of an origin. The user may not be known yet.
 pub(crate) fn methods(ctx: &RequestContext<'_>) -> &'static str {
-    match ctx.settings().access.has_users() || ctx.is_from_here() {
-        true => "GET, HEAD, OPTIONS, PURGE",
-        false => "GET, HEAD, OPTIONS",
+    if ctx.settings().access.has_users() || ctx.is_from_here() {
+        "GET, HEAD, OPTIONS, PURGE"
+    } else {
+        "GET, HEAD, OPTIONS"
     }
 }
 
@@ -111,8 +113,15 @@ async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> R
         Lookup::Entry(entry) if !entry.is_stored() => ctx.error(409, NOT_KEPT),
         Lookup::Entry(entry) => match ctx.peer.while_connected(fetch(&entry, from, to)).await {
             Some(Ok(fetched)) => {
-                let length = entry.len().map_or("null".to_owned(), |len| len.to_string());
-                let text = format!("{{\"length\":{length},\"fetched\":{fetched}}}\n");
+                let (cache, len) = (cache.clone(), entry.len());
+                let look = move || cache.capacity(len.unwrap_or(0));
+                let (capacity, takes) = spawn_blocking(look).await.unwrap_or_default();
+                let number = |it: Option<u64>| it.map_or("null".to_owned(), |it| it.to_string());
+                let (length, capacity) = (number(len), number(capacity));
+                let text = format!(
+                    "{{\"length\":{length},\"fetched\":{fetched},\"takes\":{takes},\
+                     \"capacity\":{capacity}}}\n"
+                );
                 Response::memory(200, "application/json", text.into_bytes(), false)
             }
             Some(Err(error)) => ctx.error(error.kind().status(), &error.to_string()),
@@ -128,10 +137,7 @@ async fn fetch(entry: &CacheEntry, from: u64, to: u64) -> Result<u64, CacheError
         reader.narrow(&(from..to.min(len)));
     }
     // The answer that has just begun to come was begun for this request.
-    let present = match entry.cache.is_new() {
-        true => 0,
-        false => entry.present(&(from..to)),
-    };
+    let present = if entry.cache.is_new() { 0 } else { entry.present(&(from..to)) };
     let mut at = from;
     while at < to {
         let arrived = reader.wait_for(at, to).await?;

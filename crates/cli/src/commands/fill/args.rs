@@ -53,9 +53,10 @@ pub(super) struct DailyWindow {
 impl DailyWindow {
     /// Returns whether a time of the day is in it.
     pub(super) fn has(self, time: Time) -> bool {
-        match self.from < self.to {
-            true => (self.from..self.to).contains(&time),
-            false => time >= self.from || time < self.to,
+        if self.from < self.to {
+            (self.from..self.to).contains(&time)
+        } else {
+            time >= self.from || time < self.to
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The list of files that a node is to have.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
@@ -10,7 +11,7 @@ use crate::ends::{is_dash, standard_input};
 use crate::failure::{Failure, Result, WithPath};
 
 /// A file that a node is to have.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ManifestEntry {
     /// Its path, escaped as in a URL.
     pub(super) path: String,
@@ -18,15 +19,14 @@ pub(super) struct ManifestEntry {
     pub(super) fields: Vec<(String, String)>,
 }
 
-/// Reads a list: the files of a higher priority come first.
+/// Reads a list: the files of a higher priority come first, each once.
 pub(super) fn read(path: &Path) -> Result<Vec<ManifestEntry>> {
     let mut text = String::new();
-    match is_dash(path) {
-        true => {
-            let read = standard_input()?.read_to_string(&mut text).map(drop);
-            read.map_err(|source| Failure::System { action: "reading standard input", source })?;
-        }
-        false => text = fs::read_to_string(path).with_path("reading", path)?,
+    if is_dash(path) {
+        let read = standard_input()?.read_to_string(&mut text).map(drop);
+        read.map_err(|source| Failure::System { action: "reading standard input", source })?;
+    } else {
+        text = fs::read_to_string(path).with_path("reading", path)?
     }
     parse(&text).map_err(|(number, why)| {
         Failure::value(format_args!("--manifest {}: line {number}", path.display()), why)
@@ -64,7 +64,9 @@ fn parse(text: &str) -> std::result::Result<Vec<ManifestEntry>, (usize, &'static
         entries.push((priority, ManifestEntry { path: path.to_owned(), fields: Vec::new() }));
     }
     entries.sort_by_key(|(priority, _)| std::cmp::Reverse(*priority));
-    Ok(entries.into_iter().map(|(_, wanted)| wanted).collect())
+    let mut seen = HashSet::new();
+    let wanted = entries.into_iter().map(|(_, wanted)| wanted);
+    Ok(wanted.filter(|wanted| seen.insert(wanted.clone())).collect())
 }
 
 #[cfg(test)]
@@ -73,7 +75,7 @@ mod tests {
 
     #[test]
     fn higher_priorities_come_first_and_otherwise_the_order_stays() {
-        let text = "# what is popular\n/a\n\n/b%20c 5\n/d\n/e?x=1 7\n";
+        let text = "# what is popular\n/a\n\n/b%20c 5\n/d\n/e?x=1 7\n/a\n";
         let paths =
             |text| parse(text).map(|all| all.into_iter().map(|it| it.path).collect::<Vec<_>>());
         assert_eq!(paths(text), Ok(["/e?x=1", "/b%20c", "/a", "/d"].map(str::to_owned).to_vec()));

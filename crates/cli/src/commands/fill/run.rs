@@ -39,6 +39,11 @@ struct FillReceipt {
 struct NodePiece {
     length: Option<u64>,
     fetched: u64,
+    /// The disk space that the file takes, and that of all files of the node; an older node does
+    /// not say.
+    #[serde(default)]
+    takes: u64,
+    capacity: Option<u64>,
 }
 
 /// Has the node fetch everything on the list.
@@ -52,7 +57,7 @@ pub(crate) fn run(args: &FillArgs) -> Result<()> {
     let folder = format!("{}/.underpass/fill", node.path().trim_end_matches('/'));
     node.set_path(&folder);
     let started = Instant::now();
-    let mut filler = Filler { args, client, node, cancel, started, fetched: 0 };
+    let mut filler = Filler { args, client, node, cancel, started, fetched: 0, taken: 0 };
     let mut receipt = FillReceipt::default();
     let mut stop = None;
     for (number, wanted) in files.iter().enumerate() {
@@ -112,6 +117,8 @@ struct Filler<'a> {
     cancel: &'a AtomicBool,
     started: Instant,
     fetched: u64,
+    /// The disk space that the files of the list take so far.
+    taken: u64,
 }
 
 impl Filler<'_> {
@@ -124,9 +131,20 @@ impl Filler<'_> {
             let piece = self.piece(wanted, at, at + step)?;
             self.fetched += piece.fetched;
             at += step;
-            match piece.length {
-                Some(length) if at >= length => return Ok(length),
-                _ => {}
+            let Some(length) = piece.length else { continue };
+            let taken = self.taken.saturating_add(piece.takes);
+            // From here on, the node would remove what comes first on the list.
+            if let Some(capacity) = piece.capacity.filter(|&capacity| taken > capacity) {
+                let (taken, capacity) = (BinaryBytes(taken), BinaryBytes(capacity));
+                let path = &wanted.path;
+                return Err(FillStop::All(Failure::line(format!(
+                    "the cache of the node holds {capacity}, and the list up to {path} takes \
+                     {taken}: the rest of it was not fetched"
+                ))));
+            }
+            if at >= length {
+                self.taken = taken;
+                return Ok(length);
             }
         }
     }
@@ -152,9 +170,10 @@ impl Filler<'_> {
     }
 
     fn sleep(&self, time: Duration) -> std::result::Result<(), FillStop> {
-        match sleep(time, &[self.cancel]) {
-            true => Ok(()),
-            false => Err(FillStop::All(Failure::line("interrupted"))),
+        if sleep(time, &[self.cancel]) {
+            Ok(())
+        } else {
+            Err(FillStop::All(Failure::line("interrupted")))
         }
     }
 

@@ -196,6 +196,26 @@ fn a_node_is_filled_by_a_list() {
 }
 
 #[test]
+fn a_list_that_is_larger_than_the_cache_of_its_node_is_not_complete() {
+    let origin = origin();
+    let node = Node::new(&origin.url(), &["--cache-size", "10M"]);
+    // Repeated, a path takes no more.
+    let (code, _, said) = fill(&node, "/1\n/2\n/1\n/2\n", &[]);
+    assert_eq!(code, Some(0), "{said}");
+    let (code, receipt, said) = fill(&node, "/1 9\n/2 8\n/3 7\n/4 6\n", &[]);
+    assert_eq!((code, &receipt["files"]), (Some(1), &2.into()), "{receipt}");
+    let error = receipt["error"].as_str().unwrap();
+    for words in ["holds 10.00 MiB", "up to /3", "12.02 MiB", "was not fetched"] {
+        assert!(error.contains(words) && said.contains(words), "{error}: {said}");
+    }
+    // The node decides by the least recent use which of the files it has room for.
+    let sent = origin.sent();
+    let (code, receipt, said) = fill(&node, "/3\n/4\n", &[]);
+    assert_eq!((code, &receipt["files"]), (Some(0), &2.into()), "{said}");
+    assert!(origin.sent() > sent);
+}
+
+#[test]
 fn a_list_has_the_fields_by_which_files_vary() {
     let origin = Origin::new(|request, sending| {
         let body = format!("{} {:?}", request.path, request.field("x-kind"));
