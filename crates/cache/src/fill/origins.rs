@@ -186,7 +186,7 @@ impl Origins {
                     }
                 }
                 Err(error) => {
-                    note(&server.shown, &error.to_string());
+                    note(&server.shown, &reason(&error));
                     // One that is late with a single object is no failure, unless others have it.
                     let is_late = matches!(error, ClientError::Stalled | ClientError::Late);
                     let has_failed = is_unreachable(&error) || (is_late && self.origins.len() > 1);
@@ -228,7 +228,7 @@ impl Origins {
                     return listing.ok_or(CacheErrorKind::TooManyEntries.into());
                 }
                 Err(error) => {
-                    note(&server.shown, &error.to_string());
+                    note(&server.shown, &reason(&error));
                     let has_failed = is_unreachable(&error);
                     let mut failed = FolderFailure::from(error);
                     let wait = has_failed.then(|| server.failed(failed.error.kind()));
@@ -313,6 +313,16 @@ fn is_unreachable(error: &ClientError) -> bool {
         ClientError::Network { action, .. } => *action != NetworkAction::Receiving,
         ClientError::Tls { .. } => true,
         _ => false,
+    }
+}
+
+/// Returns what the operator is told about an error.
+fn reason(error: &ClientError) -> String {
+    match error {
+        ClientError::Tls { error: handshake, .. } if handshake.is_untrusted() => {
+            format!("{error}; --origin-cacert names the authorities to trust")
+        }
+        error => error.to_string(),
     }
 }
 

@@ -28,7 +28,7 @@ pub enum TlsError {
     Unusable {
         /// The file.
         path: PathBuf,
-        /// The fault.
+        /// What is wrong with it.
         fault: Fault,
     },
     /// The system has no authorities.
@@ -158,10 +158,24 @@ impl HandshakeError {
     }
 }
 
+impl HandshakeError {
+    /// Returns whether the certificate could be trusted if the authority was.
+    #[must_use]
+    pub fn is_untrusted(&self) -> bool {
+        matches!(self, Self::Certificate { error: CertificateError::UnknownIssuer, .. })
+    }
+}
+
 impl Hinted for HandshakeError {
     fn hint(&self) -> Option<Hint> {
         Some(Hint::new(match self {
             error if error.is_no_tls() => "is that the port for it?",
+            Self::Certificate { is_self_signed: true, .. } => {
+                "--cacert trusts the certificate, --pin its key"
+            }
+            error if error.is_untrusted() => {
+                "--cacert trusts the certificate of the authority in a file"
+            }
             Self::NotPinned { .. } => {
                 "the server has a new key, or this is another server: ask its administrator"
             }
@@ -177,10 +191,9 @@ fn fmt_untrusted(
     f: &mut fmt::Formatter<'_>,
 ) -> fmt::Result {
     match error {
-        _ if *is_self_signed => f.write_str(
-            "the server's certificate is self-signed and not trusted: name it with \
-             --cacert, or its key with --pin",
-        ),
+        _ if *is_self_signed => {
+            f.write_str("the server's certificate is self-signed and not trusted")
+        }
         CertificateError::ExpiredContext { not_after, .. } => {
             write!(f, "the server's certificate expired on {}", day(*not_after))
         }
@@ -191,8 +204,7 @@ fn fmt_untrusted(
             day(*time)
         ),
         CertificateError::UnknownIssuer => f.write_str(
-            "the server's certificate was issued by an authority that is not trusted here: name \
-             that authority's certificate with --cacert",
+            "the server's certificate was issued by an authority that is not trusted here",
         ),
         CertificateError::NotValidForNameContext { expected, presented } => {
             let names: Vec<_> = presented.iter().map(|name| plain_name(name)).collect();
