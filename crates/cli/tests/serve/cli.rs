@@ -228,6 +228,23 @@ fn the_start_says_where_it_serves_and_how_to_open_it() {
     assert!(open.contains("not confined: --no-sandbox"), "{open}");
     let quiet = end(serve(folder.path(), &["-q"], &[])).stderr;
     assert!(!quiet.contains("confined"), "{quiet}");
+    // The address of a single file has its name, under which clients save it.
+    let file = here.join("a b");
+    fs::write(&file, "bytes").unwrap();
+    let one = end(serve(&file, &["--path-prefix", "p"], &[])).stderr;
+    assert!(one.lines().next().is_some_and(|line| line.ends_with("/p/a%20b")), "{one}");
+}
+
+#[test]
+fn an_option_of_uploads_without_uploads_is_pointed_out() {
+    let folder = folder();
+    let said = |args: &[&str]| end(serve(folder.path(), args, &[])).stderr;
+    for args in [["--upload-limit", "1M"].as_slice(), &["--create-parents"], &["--min-free", "1%"]]
+    {
+        let warning = format!("{} has no effect without --allow-upload", args[0]);
+        assert!(said(args).contains(&warning));
+        assert!(!said(&[args, &["-A"]].concat()).contains("no effect"));
+    }
 }
 
 #[test]

@@ -31,8 +31,8 @@ pub(crate) struct StartupFacts<'a> {
     pub(crate) redirects: &'a [String],
     /// The certificate, if there is TLS.
     pub(crate) certificate: Option<&'a Certificate>,
-    /// The path of the URL below which everything is served.
-    pub(crate) prefix: &'a str,
+    /// The path of the URL of what is served: `/`, `/files/` or `/film.mkv`.
+    pub(crate) url_path: &'a str,
     /// Whether no client needs a password.
     pub(crate) is_open: bool,
     /// Whether every client may change files.
@@ -52,7 +52,7 @@ pub(crate) fn started(served: &StartupFacts<'_>) {
     let what = served.what;
     let scheme = if served.certificate.is_some() { "https" } else { "http" };
     for address in served.addresses {
-        let at = served_at(scheme, address, served.prefix);
+        let at = served_at(scheme, address, served.url_path);
         error_line(&format!("serving {what} at {at}"));
     }
     reachable(scheme, served);
@@ -63,7 +63,7 @@ pub(crate) fn started(served: &StartupFacts<'_>) {
         // Always, for there is no other way to know them.
         error_line(&format!("the certificate is self-signed; SHA-256 {}", made.fingerprint));
         let address =
-            served.addresses.iter().find_map(|address| url(scheme, address, served.prefix));
+            served.addresses.iter().find_map(|address| url(scheme, address, served.url_path));
         let (pin, url) = (made.pin, address.unwrap_or_default());
         error_line(&format!("clients can verify its key: underpass get --pin {pin} {url}"));
         error_line(&format!("                            curl -k --pinnedpubkey {pin} {url}"));
@@ -103,7 +103,7 @@ pub(crate) fn started(served: &StartupFacts<'_>) {
 
 /// Prints the addresses for other devices.
 fn reachable(scheme: &str, served: &StartupFacts<'_>) {
-    let url = |each: &Reachable| format!("{scheme}://{}{}/", each.address, served.prefix);
+    let url = |each: &Reachable| format!("{scheme}://{}{}", each.address, served.url_path);
     for each in served.reachable {
         error_line(&format!("on other devices: {} ({})", url(each), each.interface));
     }
@@ -159,9 +159,6 @@ pub(crate) fn event(event: &ServerEvent, is_quiet: bool) {
         )),
         ServerEvent::Failed { target, reason } => note(&format!("{target}: {reason}")),
         ServerEvent::OriginFailed { target, origin, reason } => {
-            // The reason names the options of clients.
-            let reason = reason.replace(", or its key with --pin", "");
-            let reason = reason.replace("--cacert", "--origin-cacert");
             note(&format!("{target} from {origin}: {reason}"))
         }
         // Each message has its words above; one that has none yet is not for people.
@@ -183,24 +180,24 @@ pub(crate) fn ended(summary: &ServerSummary, time: Duration) {
 }
 
 /// Formats where the server listens: `http://127.0.0.1:5000/files/`, or the path of a socket.
-fn served_at(scheme: &str, address: &str, prefix: &str) -> String {
-    let (Ok(at), Some(url)) = (address.parse::<SocketAddr>(), url(scheme, address, prefix)) else {
+fn served_at(scheme: &str, address: &str, path: &str) -> String {
+    let (Ok(at), Some(url)) = (address.parse::<SocketAddr>(), url(scheme, address, path)) else {
         return address.to_owned();
     };
     if !at.ip().is_unspecified() {
         return url;
     }
-    format!("{scheme}://{at}{prefix}/ (every address, such as {url})")
+    format!("{scheme}://{at}{path} (every address, such as {url})")
 }
 
 /// Returns an address that can be typed at a client; `None` for a socket in the file system.
-fn url(scheme: &str, address: &str, prefix: &str) -> Option<String> {
+fn url(scheme: &str, address: &str, path: &str) -> Option<String> {
     let at = address.parse::<SocketAddr>().ok()?;
     if !at.ip().is_unspecified() {
-        return Some(format!("{scheme}://{at}{prefix}/"));
+        return Some(format!("{scheme}://{at}{path}"));
     }
     let host = uname().nodename().to_string_lossy().into_owned();
-    Some(format!("{scheme}://{host}:{}{prefix}/", at.port()))
+    Some(format!("{scheme}://{host}:{}{path}", at.port()))
 }
 
 /// Returns whether the address can be reached only from this machine.

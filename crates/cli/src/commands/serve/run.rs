@@ -1,12 +1,14 @@
 //! Runs the server until a signal ends it.
 
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use signal_hook::iterator::Signals;
 use underpass_engine::{Integrity, socket};
+use underpass_protocol::encode_segment;
 use underpass_sandbox::{AllowedAccess, AllowedRoot, Sandbox};
 use underpass_server::{Address, Control, Server, Settings, SiteSettings};
 
@@ -43,7 +45,7 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<ShareGoal>>) -> Res
     let allows_anonymous_writes = share.is_none() && sites.iter().any(allows_anonymous_writes);
     let what = what_is_served(args, &sites);
     let misses_local_readers = misses_local_readers(&sites);
-    let prefix = prefix(args, &sites);
+    let url_path = url_path(args, &sites);
     let tls = certificate.as_ref().map(Certificate::credentials);
     let settings = Settings { redirect_http, ..settings_of(args, tls, sites)? };
     let log_file = open_log(args, &settings)?;
@@ -70,7 +72,7 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<ShareGoal>>) -> Res
         prints_qr: args.prints_qr(),
         redirects: &server.redirects(),
         certificate: certificate.as_ref(),
-        prefix: &prefix,
+        url_path: &url_path,
         is_open,
         allows_anonymous_writes,
         confinement: &confinement,
@@ -113,9 +115,10 @@ fn with_messages(serve: impl FnOnce() -> Result<()>) -> Result<()> {
 /// Returns the port that redirects to HTTPS, if there is one. Sockets that other programs have
 /// opened have none by default.
 fn redirect_http(args: &ServeArgs, addresses: &[Address]) -> Result<Option<u16>> {
-    let port = match addresses.is_empty() && args.is_acme() {
-        true => args.tls.redirect_http,
-        false => args.redirect_http(),
+    let port = if addresses.is_empty() && args.is_acme() {
+        args.tls.redirect_http
+    } else {
+        args.redirect_http()
     };
     if port.is_some() && !addresses.iter().any(is_tcp) {
         return Err(OptionsError::RedirectWithoutPort.into());
@@ -183,10 +186,13 @@ fn allows_anonymous_writes(site: &SiteSettings) -> bool {
     (site.changes.upload || site.changes.delete) && site.access.allows_anonymous_writes()
 }
 
-/// Returns the path prefix of the only site; empty if there are several sites.
-fn prefix(args: &ServeArgs, sites: &[SiteSettings]) -> String {
-    let only = sites.first().filter(|_| args.sites.is_empty());
-    only.map(|site| site.path_prefix.clone()).unwrap_or_default()
+/// Returns the path of the URL of what is served: that of a folder ends in a slash, that of a
+/// single file in its name, under which clients save it.
+fn url_path(args: &ServeArgs, sites: &[SiteSettings]) -> String {
+    let Some(site) = sites.first().filter(|_| args.sites.is_empty()) else { return "/".to_owned() };
+    let file = site.root.as_deref().filter(|root| root.is_file()).and_then(Path::file_name);
+    let name = file.map(|name| encode_segment(name.as_bytes())).unwrap_or_default();
+    format!("{}/{name}", site.path_prefix)
 }
 
 /// Opens the log, if there is to be one.

@@ -142,6 +142,20 @@ fn refuse_mechanism(policy: Policy, has_tls: bool) -> Result<()> {
     }
 }
 
+/// Returns an option that needs uploads, if there are none on any site.
+fn lone_upload_option(args: &ServeArgs) -> Option<&'static str> {
+    let sites = || args.each_site().map(|site| changes(&site.changes));
+    if sites().any(|changes| changes.upload) {
+        return None;
+    }
+    sites().find_map(|changes| match changes {
+        Changes { limit: Some(_), .. } => Some("--upload-limit"),
+        Changes { create_parents: true, .. } => Some("--create-parents"),
+        Changes { min_free, .. } if min_free != Changes::default().min_free => Some("--min-free"),
+        _ => None,
+    })
+}
+
 fn changes(args: &ChangeArgs) -> Changes {
     Changes {
         upload: args.allow_upload || args.allow_all,
