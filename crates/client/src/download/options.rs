@@ -168,7 +168,7 @@ pub enum DownloadEvent<'e> {
     SourceDropped {
         /// Its URL.
         url: &'e Url,
-        /// Why.
+        /// The error that ended its use.
         error: &'e DownloadError,
     },
     /// The bytes from several servers do not have the digest: each server is tried alone, one after
@@ -176,6 +176,8 @@ pub enum DownloadEvent<'e> {
     SourcesDisagree,
     /// The file has parts of several servers, which had one entity tag, and no digest was compared.
     OnlyTagsCompared,
+    /// The URL is that of a folder, and what comes is its page.
+    Folder,
     /// The file on the server has changed: the download starts over.
     StartingOver,
     /// The partial file of an earlier run is resumed.

@@ -244,9 +244,12 @@ impl<'j, 'a> Download<'j, 'a> {
             Some(connections) => connections == 1,
             None => is_local && self.mirrors.is_empty(),
         } || matches!(self.target, Target::Stream { .. });
-        let bounded = |range: &Range<u64>| match is_single {
-            true => range.end,
-            false => range.end.min(range.start.saturating_add(FIRST_PIECE)),
+        let bounded = |range: &Range<u64>| {
+            if is_single {
+                range.end
+            } else {
+                range.end.min(range.start.saturating_add(FIRST_PIECE))
+            }
         };
         match (&self.partial, &self.version) {
             (Some(partial), Some(version)) if self.here() > 0 || self.total.is_some() => {
@@ -309,6 +312,10 @@ impl<'j, 'a> Download<'j, 'a> {
             self.has_ranges = has_ranges(response) && self.request_mode == RequestMode::Ranges;
             self.partial = Some(self.place(total)?);
             self.is_on_disk |= matches!(self.partial, Some(PartialFile::Resumable(_)));
+            // Servers redirect the name of a folder to the same with a slash.
+            if answer.url.path().strip_suffix('/') == Some(self.url.path()) {
+                (self.on_event)(&DownloadEvent::Folder);
+            }
         }
         self.gauge.set(self.here(), total);
         self.check_room()
