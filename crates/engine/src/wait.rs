@@ -6,6 +6,7 @@
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LockResult, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -92,8 +93,16 @@ impl<'a> Limits<'a> {
 /// Calls poll(2), forever if there is no timeout, and returns whether an end is ready. A failure
 /// is ignored: the next attempt at the end returns its error.
 pub fn poll(ends: &mut [PollFd<'_>], timeout: Option<Duration>) -> bool {
-    let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-    rustix::event::poll(ends, timeout.as_ref()).is_ok_and(|ready| ready > 0)
+    let limit = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+    match rustix::event::poll(ends, limit.as_ref()) {
+        Ok(ready) => ready > 0,
+        Err(Errno::INTR) => false,
+        // The kernel lacks memory: callers try again, and must not do so in a busy loop.
+        Err(_) => {
+            thread::sleep(timeout.map_or(FAILED_POLL_WAIT, |limit| limit.min(FAILED_POLL_WAIT)));
+            false
+        }
+    }
 }
 
 /// Locks even if another thread has panicked: no thread leaves what it guards half changed.
@@ -130,6 +139,9 @@ impl From<WaitError> for std::io::Error {
     }
 }
 
+/// The time until poll(2) is called again after a failure.
+const FAILED_POLL_WAIT: Duration = Duration::from_millis(10);
+
 /// The interval at which a wait checks its flag.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -143,8 +155,8 @@ mod tests {
     fn a_wait_ends_when_an_end_is_ready() {
         let (reader, mut writer) = std::io::pipe().unwrap();
         let limits = Limits::since(Instant::now(), Some(Duration::from_secs(60)), None);
-        let write = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(20));
+        let write = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(20));
             writer.write_all(b"x").unwrap();
         });
         assert_eq!(limits.until_ready(&reader, PollFlags::IN), Ok(()));
@@ -158,9 +170,9 @@ mod tests {
         assert_eq!(short.until_ready(&reader, PollFlags::IN), Err(WaitError::TimedOut));
         let flag = AtomicBool::new(false);
         let limits = Limits::new(None, Some(&flag));
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             scope.spawn(|| {
-                std::thread::sleep(Duration::from_millis(20));
+                thread::sleep(Duration::from_millis(20));
                 flag.store(true, Ordering::Relaxed);
             });
             assert_eq!(limits.until_ready(&reader, PollFlags::IN), Err(WaitError::Cancelled));
