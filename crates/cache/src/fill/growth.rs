@@ -71,8 +71,8 @@ impl Growth {
             self.is_unread |= !await_reader(version);
         }
         while !self.has_len && at > self.until && self.refused.is_none() {
-            match shared.grow(room, STEP, version.is_stored()) {
-                Ok(()) => self.until += STEP,
+            match shared.grow(room, GROWTH_STEP, version.is_stored()) {
+                Ok(()) => self.until += GROWTH_STEP,
                 Err(error) => self.refused = Some(error.kind()),
             }
         }
@@ -105,7 +105,7 @@ fn await_reader(version: &ObjectVersion) -> bool {
 }
 
 /// The number of bytes that are reserved at a time.
-const STEP: u64 = 256 << 10;
+const GROWTH_STEP: u64 = 256 << 10;
 
 /// A body without readers stops after this time if others wait, or nothing is kept of it.
 const UNREAD_TIME: Duration = Duration::from_secs(1);

@@ -45,14 +45,13 @@ impl RedirectHost {
     /// Returns the ports to which it may lead.
     #[must_use]
     pub fn ports(&self) -> Vec<u16> {
-        self.port.map_or_else(|| USUAL.to_vec(), |port| vec![port])
+        self.port.map_or_else(|| DEFAULT_PORTS.to_vec(), |port| vec![port])
     }
 
     fn includes(&self, url: &Url) -> bool {
         let is_port = url.port_or_known_default().is_some_and(|port| self.ports().contains(&port));
-        let is_host = url.host_str().is_some_and(|host| match self.name.starts_with('.') {
-            true => host.ends_with(&self.name),
-            false => host == self.name,
+        let is_host = url.host_str().is_some_and(|host| {
+            if self.name.starts_with('.') { host.ends_with(&self.name) } else { host == self.name }
         });
         is_port && is_host
     }
@@ -151,7 +150,7 @@ fn embedded(v6: Ipv6Addr) -> Option<Ipv4Addr> {
 }
 
 /// The ports of http and https.
-const USUAL: [u16; 2] = [80, 443];
+const DEFAULT_PORTS: [u16; 2] = [80, 443];
 
 /// The maximum number of redirects of one request.
 const MAX_REDIRECTS: u32 = 5;

@@ -255,9 +255,10 @@ impl Fill {
         let whole_body = self.rest.end == u64::MAX;
         while !self.rest.is_empty() {
             let next = self.rest.start..self.rest.end.min(extent_end(self.rest.start));
-            let framing = match whole_body {
-                true => response.framing,
-                false => BodyFraming::Length(next.end - next.start),
+            let framing = if whole_body {
+                response.framing
+            } else {
+                BodyFraming::Length(next.end - next.start)
             };
             if let Err(error) = self.shared.claim(&mut self.room, &next) {
                 self.rest.end = self.rest.start;

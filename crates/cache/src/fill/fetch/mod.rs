@@ -1,11 +1,12 @@
 //! Fetches an object from the origin, and validates a stored one.
 
+mod create;
+
 use std::cell::Cell;
-use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use underpass_client::Response;
@@ -16,17 +17,16 @@ use underpass_client::s3::is_about_signature;
 use underpass_protocol::caching::may_store;
 use underpass_transport::incoming::BodyFraming;
 
-use super::body::{Fill, relay};
-use super::buffered::BufferedResponse;
-use super::origins::{OriginFailure, OriginResponse};
-use super::redirects::host_of;
-use super::relay::Relay;
-use super::request::{ObjectRequest, file_request, send};
 use crate::error::CacheErrorKind;
+use crate::fill::body::{Fill, relay};
+use crate::fill::buffered::BufferedResponse;
+use crate::fill::origins::{OriginFailure, OriginResponse};
+use crate::fill::redirects::host_of;
+use crate::fill::relay::Relay;
+use crate::fill::request::{ObjectRequest, file_request, send};
 use crate::object::{CachedObject, FetchGuard, FetchOutcome, Replacement};
-use crate::ranges::RangeSet;
-use crate::shared::{Counters, FetchedBody, Shared, is_full};
-use crate::store::{Room, StoredHead, is_of_content, journal_unit, millis, stored_fields};
+use crate::shared::{Counters, FetchedBody, Shared};
+use crate::store::{Room, StoredHead, journal_unit, stored_fields};
 use crate::version::ObjectVersion;
 
 /// Fetches an object from the origin, or validates the stored one. Returns the body that has to be
@@ -327,9 +327,10 @@ impl Fetch<'_> {
         let is_purged = self.object().state().purges != self.purges;
         let is_stored =
             is_complete_at_end && !is_purged && self.may_store(&received.answer.response);
-        let room = match self.wanted.is_relayed {
-            true => None,
-            false => self.shared.room_for(&(start..end), is_stored).ok(),
+        let room = if self.wanted.is_relayed {
+            None
+        } else {
+            self.shared.room_for(&(start..end), is_stored).ok()
         };
         let Some(room) = room else { return self.relay(received, total, start..end) };
         let created = self.create_or_evict(&received.answer.response, total, is_stored);
@@ -421,74 +422,7 @@ impl Fetch<'_> {
         let relay_slot = Arc::new(Mutex::new(Some(for_client)));
         self.guard.finish(FetchOutcome::Relayed(version, status, relay_slot));
     }
-
-    /// Returns the metadata of an object from a response.
-    fn head(&self, response: &Response, size: Option<u64>) -> StoredHead {
-        let mut fields = stored_fields(response);
-        fields.retain(|(name, _)| response.status != 206 || !is_of_content(name));
-        StoredHead {
-            key: self.object().key.as_str().to_owned(),
-            origins: self.shared.origins.names.clone(),
-            body: String::new(),
-            inode: 0,
-            validator: StrongValidator::of(response),
-            size,
-            fields,
-            requested: millis(self.requested),
-            received: millis(SystemTime::now()),
-            epoch: self.epoch(),
-        }
-    }
-
-    /// Creates a version, where necessary after the folder was restored, or others were evicted. The
-    /// files of a stored one stay locked until it has its place.
-    fn create_or_evict(
-        &self,
-        response: &Response,
-        size: Option<u64>,
-        is_stored: bool,
-    ) -> Created<'_> {
-        let create = || self.create(response, size, is_stored);
-        let mut created = match create() {
-            Err(_) if self.shared.restore_folder() => create(),
-            created => created,
-        };
-        for _ in 0..MAX_EVICTED_FOR_FILES {
-            match &created {
-                Err(error) if is_stored && is_full(error) && self.shared.evict(1) => {
-                    created = create();
-                }
-                _ => break,
-            }
-        }
-        created
-    }
-
-    fn create(&self, response: &Response, size: Option<u64>, is_stored: bool) -> Created<'_> {
-        let mut head = self.head(response, size);
-        let digest = self.object().key.digest();
-        let nothing = RangeSet::default();
-        if !is_stored {
-            let file = self.shared.folder.create_unnamed(digest, &mut head)?;
-            return Ok((ObjectVersion::new(Arc::new(file.into()), head, None, nothing), None));
-        }
-        let files = self.object().lock_files();
-        // The new journal has the same name, so the old one must not be written any more.
-        if let Some(before) = self.object().current() {
-            before.detach();
-        }
-        let kept = self.shared.folder.create(digest, head)?;
-        let (file, head) = (Arc::new(kept.file.into()), kept.journal.subject());
-        Ok((ObjectVersion::new(file, head, Some(kept.journal), nothing), Some(files)))
-    }
 }
-
-/// A new version, and the lock of its files if it is stored.
-type Created<'o> = io::Result<(ObjectVersion, Option<MutexGuard<'o, ()>>)>;
-
-/// The maximum number of objects that are evicted for the files of another one, for which there may
-/// be no inodes.
-const MAX_EVICTED_FOR_FILES: u32 = 4;
 
 /// The maximum time that an origin can ask to be left alone while a stale version is used.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
