@@ -234,12 +234,11 @@ impl Acme {
                 // again says more.
                 let is_first = domain.misses == 0;
                 let is_uncounted = error.is_uncounted() || error.is_unknown_account() && is_first;
-                let count = match is_uncounted {
-                    true => &mut domain.misses,
-                    false => {
-                        domain.misses = 0;
-                        &mut domain.refusals
-                    }
+                let count = if is_uncounted {
+                    &mut domain.misses
+                } else {
+                    domain.misses = 0;
+                    &mut domain.refusals
                 };
                 *count += 1;
                 let wait = schedule::wait(*count, is_uncounted, http.take_retry_after());

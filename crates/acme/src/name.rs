@@ -55,9 +55,10 @@ pub fn name(text: &str) -> Result<String, InvalidHostname> {
     let is_label = |label: &str| {
         (1..=63).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-')
     };
-    match host.len() <= 253 && host.split('.').all(is_label) {
-        true => Ok(host.to_owned()),
-        false => Err(InvalidHostname::Malformed),
+    if host.len() <= 253 && host.split('.').all(is_label) {
+        Ok(host.to_owned())
+    } else {
+        Err(InvalidHostname::Malformed)
     }
 }
 

@@ -106,9 +106,10 @@ impl CacheKey {
         }
         let mut out = String::with_capacity(self.text.len() + 16);
         for byte in path.bytes() {
-            match is_delimiter(byte) {
-                true => out.push_str(&encode_segment(&[byte])),
-                false => out.push(char::from(byte)),
+            if is_delimiter(byte) {
+                out.push_str(&encode_segment(&[byte]))
+            } else {
+                out.push(char::from(byte))
             }
         }
         out.push_str(query);

@@ -364,9 +364,10 @@ fn cursor(file: &File) -> io::Result<u64> {
 
 /// Checks whether a file that was appended to ends where it was appended to last.
 fn check_end(file: &File, end: u64) -> io::Result<()> {
-    match file.metadata()?.len() == end {
-        true => Ok(()),
-        false => Err(io::Error::other("another program has written to it during the transfer")),
+    if file.metadata()?.len() == end {
+        Ok(())
+    } else {
+        Err(io::Error::other("another program has written to it during the transfer"))
     }
 }
 
@@ -423,9 +424,10 @@ fn standard(stream: &impl AsFd, how: &OpenOptions) -> io::Result<File> {
 /// Returns standard input, for lists; one that was closed when the program began is an error.
 pub(crate) fn standard_input() -> Result<io::Stdin> {
     let stdin = io::stdin();
-    match was_closed(&stdin) {
-        true => Err(io::Error::from(Errno::BADF)).with_path("opening", "standard input"),
-        false => Ok(stdin),
+    if was_closed(&stdin) {
+        Err(io::Error::from(Errno::BADF)).with_path("opening", "standard input")
+    } else {
+        Ok(stdin)
     }
 }
 

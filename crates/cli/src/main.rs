@@ -38,10 +38,13 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<ExitCode> {
     let done = match cli.command {
-        Some(Command::Serve(Deferred(args))) => match args.generate().generate(Cli::command())? {
-            true => Ok(()),
-            false => commands::serve::run(&args),
-        },
+        Some(Command::Serve(Deferred(args))) => {
+            if args.generate().generate(Cli::command())? {
+                Ok(())
+            } else {
+                commands::serve::run(&args)
+            }
+        }
         Some(Command::Share(Deferred(args))) => commands::serve::share::run(&args),
         Some(Command::Get(Deferred(args))) => commands::get::run(&args),
         Some(Command::Put(Deferred(args))) => commands::put::run(&args),

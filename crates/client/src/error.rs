@@ -101,7 +101,7 @@ pub enum ClientError {
     Tls {
         /// Its address.
         address: String,
-        /// The fault.
+        /// The error of the handshake.
         #[source]
         error: Box<HandshakeError>,
     },
@@ -194,7 +194,7 @@ pub enum InvalidResponse {
     /// `Content-Range` contradicts the request or the rest of the head.
     #[error("{problem} '{value}'")]
     ContentRange {
-        /// The fault.
+        /// What is wrong with the value, up to the value.
         problem: &'static str,
         /// The value of the field.
         value: String,
@@ -210,7 +210,7 @@ pub enum InvalidResponse {
     Redirect {
         /// The value of `Location`.
         location: String,
-        /// The fault.
+        /// The error of the parser.
         source: url::ParseError,
     },
 }

@@ -99,9 +99,10 @@ impl Hinted for TreeFailed {
 
 impl Hinted for UploadFailed {
     fn hint(&self) -> Option<Hint> {
-        match self.is_kept {
-            true => Some(Hint::new("the same command resumes the upload")),
-            false => self.error.hint(),
+        if self.is_kept {
+            Some(Hint::new("the same command resumes the upload"))
+        } else {
+            self.error.hint()
         }
     }
 }

@@ -147,9 +147,10 @@ fn copy_rounds(context: &CopyContext<'_>, mut plan: CopyPlan) -> CopyTotals {
     let sweeps = plan.sweeps;
     let rounds = std::mem::take(&mut plan.rounds);
     let named: Vec<_> = rounds.iter().flatten().map(|entry| entry.target().to_owned()).collect();
-    let folders: Vec<_> = match context.settings.delete {
-        true => rounds.iter().flatten().cloned().collect(),
-        false => Vec::new(),
+    let folders: Vec<_> = if context.settings.delete {
+        rounds.iter().flatten().cloned().collect()
+    } else {
+        Vec::new()
     };
     let is_alone =
         named.len() == 1 && !rounds.iter().flatten().any(|it| it.kind == FileType::Directory);

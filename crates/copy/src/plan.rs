@@ -209,10 +209,7 @@ fn is_link(path: &Path) -> bool {
 
 /// Returns the properties of a source: those of a link itself if the link is copied.
 fn metadata(settings: &Settings<'_>, from: &Path) -> io::Result<fs::Metadata> {
-    match settings.follow.follows_named() {
-        true => fs::metadata(from),
-        false => fs::symlink_metadata(from),
-    }
+    if settings.follow.follows_named() { fs::metadata(from) } else { fs::symlink_metadata(from) }
 }
 
 /// Follows a target that is a link, if bytes are copied: the file that it leads to is replaced, as
@@ -222,9 +219,8 @@ fn followed(settings: &Settings<'_>, from: &Path, target: &Path) -> Result<PathB
     if settings.removes_existing() || settings.link.is_some() {
         return Ok(target.to_owned());
     }
-    let has_bytes = |source: fs::Metadata| match settings.recursive {
-        true => source.is_file(),
-        false => !source.is_symlink() && !source.is_dir(),
+    let has_bytes = |source: fs::Metadata| {
+        if settings.recursive { source.is_file() } else { !source.is_symlink() && !source.is_dir() }
     };
     if is_link && metadata(settings, from).is_ok_and(has_bytes) {
         return atomic_file::follow(target).at("following the link", || target);
@@ -297,11 +293,8 @@ fn look(
     destination: &PlanDest,
     plan: &CopyPlan,
 ) -> Result<Stat> {
-    let found = match settings.follow.follows_named() {
-        true => stat(from),
-        false => rustix::fs::lstat(from),
-    }
-    .at("opening", || from)?;
+    let found = if settings.follow.follows_named() { stat(from) } else { rustix::fs::lstat(from) }
+        .at("opening", || from)?;
     if is_folder(&found) && settings.recursive {
         refuse_inside(&found, from, destination, plan)?;
     }

@@ -103,9 +103,10 @@ impl Patch {
             }
             let props = update.into_elements().filter(|element| element.name.is_dav("prop"));
             for property in props.flat_map(Element::into_elements) {
-                patches.push(match is_set {
-                    true => Self::Set(property),
-                    false => Self::Remove(property.name),
+                patches.push(if is_set {
+                    Self::Set(property)
+                } else {
+                    Self::Remove(property.name)
                 });
             }
         }

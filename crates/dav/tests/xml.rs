@@ -90,9 +90,10 @@ fn what_is_no_propfind_is_refused() {
         (&long, TooLarge),
     ];
     for (body, expected) in cases {
-        let refused = match body.is_empty() {
-            true => Element::parse(b"").map(drop),
-            false => Propfind::parse(body.as_bytes()).map(drop),
+        let refused = if body.is_empty() {
+            Element::parse(b"").map(drop)
+        } else {
+            Propfind::parse(body.as_bytes()).map(drop)
         };
         assert_eq!(refused, Err(*expected), "{body}");
     }

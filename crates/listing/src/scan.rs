@@ -306,13 +306,14 @@ fn read_attributes(listing: &Listing<'_>, name: &[u8]) -> io::Result<Option<(boo
     };
     let attributes = Attributes::from(&stat);
     let is_symlink = attributes.file_type == FileType::Symlink;
-    let attributes = match is_symlink {
-        true => match root.resolve(&listing.path_of(name)) {
+    let attributes = if is_symlink {
+        match root.resolve(&listing.path_of(name)) {
             Err(error) if is_io_failure(&error) => return Err(error),
             Err(_) => return Ok(None),
             Ok(target) => target,
-        },
-        false => attributes,
+        }
+    } else {
+        attributes
     };
     let shows_time = !attributes.is_folder() || (listing.shows_times)(&listing.path_of(name));
     let attributes = if shows_time { attributes } else { attributes.timeless() };

@@ -55,9 +55,10 @@ impl CopyArgs {
         Ok(CopyOptions {
             recursive: self.tree,
             follow: if self.follow_symlinks { Follow::Always } else { Follow::Never },
-            preserve: match self.preserve || self.archive {
-                true => Preserve::ALL,
-                false => Preserve::default(),
+            preserve: if self.preserve || self.archive {
+                Preserve::ALL
+            } else {
+                Preserve::default()
             },
             hard_links: self.archive,
             existing: match (self.no_clobber, self.update) {
@@ -108,10 +109,8 @@ pub(crate) fn copy(
     let observer = PythonObserver::default();
     let callbacks = Callbacks { cancel, progress: progress.as_ref() };
     run_with(py, &callbacks, &|| observer.0.get(), |cancel| {
-        let target = match is_tree {
-            true => CopyTarget::NewName(&target),
-            false => CopyTarget::Either(&target),
-        };
+        let target =
+            if is_tree { CopyTarget::NewName(&target) } else { CopyTarget::Either(&target) };
         transfer(&options, source, target, &observer, cancel)
     })
 }

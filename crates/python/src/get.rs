@@ -207,9 +207,10 @@ fn open_folder(folder: &Path) -> io::Result<OwnedFd> {
 /// Returns the path of the new file: this path, or in it if it is a folder the name that the URL
 /// ends in. A link is followed: the file that it leads to is replaced.
 fn place(path: &Path, url: &Url) -> PyResult<PathBuf> {
-    let path = match path.is_symlink() {
-        true => atomic_file::follow(path).unwrap_or(path.to_owned()),
-        false => path.to_owned(),
+    let path = if path.is_symlink() {
+        atomic_file::follow(path).unwrap_or(path.to_owned())
+    } else {
+        path.to_owned()
     };
     if !path.is_dir() {
         return match fs::metadata(&path) {

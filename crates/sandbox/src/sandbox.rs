@@ -58,9 +58,10 @@ impl<'a> Sandbox<'a> {
         if let Some(user) = self.user {
             user.become_user(self.is_enabled)?;
         }
-        let privileges = match self.is_enabled {
-            true => privileges::drop_capabilities(self.user),
-            false => Privileges::current(self.user),
+        let privileges = if self.is_enabled {
+            privileges::drop_capabilities(self.user)
+        } else {
+            Privileges::current(self.user)
         };
         for root in &self.access.roots {
             access::check_readable(&root.path)?;

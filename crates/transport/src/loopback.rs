@@ -10,11 +10,11 @@ use underpass_engine::socket::has_loopback_peer;
 pub fn limit_loopback_buffer(stream: impl AsFd) {
     if has_loopback_peer(&stream) {
         // If the kernel refuses, more is in flight. It doubles the requested size.
-        let _ = sockopt::set_socket_send_buffer_size(&stream, LITTLE / 2);
-        let _ = sockopt::set_socket_recv_buffer_size(&stream, LITTLE / 2);
+        let _ = sockopt::set_socket_send_buffer_size(&stream, LOOPBACK_BUFFER / 2);
+        let _ = sockopt::set_socket_recv_buffer_size(&stream, LOOPBACK_BUFFER / 2);
     }
 }
 
 /// The bytes of an upload from this machine that one end holds, including the kernel's overhead.
 /// Both ends, the receiver's step of 256 KiB through its pipe, and a packet hold less than 1 MiB.
-const LITTLE: usize = 352 << 10;
+const LOOPBACK_BUFFER: usize = 352 << 10;

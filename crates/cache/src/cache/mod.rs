@@ -47,7 +47,7 @@ pub enum Lookup {
     },
     /// The origin has sent no usable response.
     Failed {
-        /// Why.
+        /// The error of the last attempt.
         error: CacheError,
         /// The wait before the next attempt, if it is known.
         retry_after: Option<Duration>,
@@ -113,9 +113,10 @@ impl Cache {
     /// path means a space to some of them, so that all is escaped.
     #[must_use]
     pub fn key(&self, target: &Target<'_>) -> Option<CacheKey> {
-        match self.has_stores() {
-            true => CacheKey::new(&target.path, target.is_folder, b""),
-            false => CacheKey::of(target),
+        if self.has_stores() {
+            CacheKey::new(&target.path, target.is_folder, b"")
+        } else {
+            CacheKey::of(target)
         }
     }
 

@@ -100,7 +100,7 @@ pub enum CacheEvent<'e> {
         origin: &'e str,
         /// The path that was requested.
         key: &'e str,
-        /// Why.
+        /// A sentence about what went wrong.
         reason: &'e str,
     },
 }
@@ -193,7 +193,7 @@ impl Shared {
             fills: Pool::new("fill", MAX_FILLS, MAX_WAITING),
             validations: Pool::new("validation", MAX_VALIDATIONS, MAX_WAITING),
             relays: Pool::new("relay", MAX_RELAYS, 0),
-            loads: Pool::new("load", LOADS, MAX_WAITING),
+            loads: Pool::new("load", MAX_LOADS, MAX_WAITING),
             saves: Pool::new("save", 1, MAX_WAITING),
             null,
             counters: Counters::default(),
@@ -274,9 +274,10 @@ impl Shared {
     fn release(self: &Arc<Self>, objects: Vec<KeyDigest>) {
         let is_dirty = |digest: &_| self.current(digest).is_some_and(|version| version.is_dirty());
         // If the disk syncs too slowly, they are closed without it: a power failure costs new bytes.
-        let (dirty, clean): (Vec<_>, Vec<_>) = match self.saves.has_waiting() {
-            false => objects.into_iter().partition(is_dirty),
-            true => (Vec::new(), objects),
+        let (dirty, clean): (Vec<_>, Vec<_>) = if self.saves.has_waiting() {
+            (Vec::new(), objects)
+        } else {
+            objects.into_iter().partition(is_dirty)
         };
         for (pool, is_saved, objects) in [(&self.saves, true, dirty), (&self.loads, false, clean)] {
             let (shared, job) = (Arc::downgrade(self), objects.clone());
@@ -317,9 +318,10 @@ impl Shared {
     /// Returns what a stored version may be used for now.
     pub(crate) fn usage(&self, key: &CacheKey, version: &ObjectVersion) -> Use {
         let head = version.head();
-        match self.expiry.covers(&key.escaped(), head.epoch) {
-            true => Use::AfterValidation,
-            false => head.freshness(&self.options.rules).usage(SystemTime::now()),
+        if self.expiry.covers(&key.escaped(), head.epoch) {
+            Use::AfterValidation
+        } else {
+            head.freshness(&self.options.rules).usage(SystemTime::now())
         }
     }
 
@@ -349,9 +351,10 @@ impl Shared {
                 body();
                 drop(permit);
             };
-            match has_version {
-                true => drop(fills.run_for(client, moving)),
-                false => moving(),
+            if has_version {
+                fills.run_for(client, moving);
+            } else {
+                moving();
             }
         });
     }
@@ -493,4 +496,4 @@ fn max_relays(others: usize) -> usize {
 const MAX_WAITING: usize = 1024;
 
 /// The number of threads that open stored objects.
-const LOADS: usize = 4;
+const MAX_LOADS: usize = 4;

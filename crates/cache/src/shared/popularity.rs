@@ -60,10 +60,7 @@ impl Popularity {
 /// Returns the lines by which an object is known in a list; a path has no line break.
 fn name(key: &CacheKey) -> Cow<'_, str> {
     let lines: String = key.fields().map(|(name, value)| format!("\n{name}: {value}")).collect();
-    match lines.is_empty() {
-        true => Cow::Borrowed(key.as_str()),
-        false => Cow::Owned(format!("{key}{lines}")),
-    }
+    if lines.is_empty() { Cow::Borrowed(key.as_str()) } else { Cow::Owned(format!("{key}{lines}")) }
 }
 
 /// The maximum number of paths that are counted.

@@ -352,10 +352,7 @@ fn make_objects(top: &OwnedFd) -> io::Result<()> {
 
 /// Creates a folder unless it is there: the sandbox refuses mkdir(2), which `DirBuilder` calls.
 fn create_folder(path: &Path) -> io::Result<()> {
-    match path.is_dir() {
-        true => Ok(()),
-        false => DirBuilder::new().recursive(true).mode(0o700).create(path),
-    }
+    if path.is_dir() { Ok(()) } else { DirBuilder::new().recursive(true).mode(0o700).create(path) }
 }
 
 /// Is called with a stored object, its units and their bytes.

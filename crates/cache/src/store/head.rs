@@ -128,9 +128,8 @@ pub(crate) fn stored_fields(response: &Response) -> Vec<(String, String)> {
 
 /// Returns a reference that is not UTF-8 with escapes, which means the same.
 fn escaped(reference: &[u8]) -> String {
-    let escape = |byte: &u8| match byte.is_ascii() {
-        true => char::from(*byte).to_string(),
-        false => format!("%{byte:02X}"),
+    let escape = |byte: &u8| {
+        if byte.is_ascii() { char::from(*byte).to_string() } else { format!("%{byte:02X}") }
     };
     reference.iter().map(escape).collect()
 }

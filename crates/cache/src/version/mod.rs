@@ -146,10 +146,11 @@ impl ObjectVersion {
     /// Returns whether a range of the file has to stay, because it is read or filled.
     pub(crate) fn is_pinned(&self, range: &Range<u64>) -> bool {
         let state = lock(&self.state);
-        match state.has_one_fill() {
+        if state.has_one_fill() {
             // No part could be fetched again.
-            true => state.is_busy(),
-            false => state.is_pinned(range),
+            state.is_busy()
+        } else {
+            state.is_pinned(range)
         }
     }
 

@@ -58,9 +58,10 @@ impl StreamTlsArgs {
         policy: Policy,
     ) -> Result<Option<StreamTls>> {
         if !self.tls {
-            return match self.trust.is_given() || self.tls_cert.is_some() {
-                true => Err(StreamError::NotTls.into()),
-                false => Ok(None),
+            return if self.trust.is_given() || self.tls_cert.is_some() {
+                Err(StreamError::NotTls.into())
+            } else {
+                Ok(None)
             };
         }
         match (to, listen) {

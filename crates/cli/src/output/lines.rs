@@ -128,9 +128,10 @@ pub(crate) fn bytes(bytes: &[u8]) {
 /// Calls what prints on standard output, and remembers its failure.
 fn print(write: impl FnOnce() -> std::io::Result<()>) {
     let mut stdout = std::io::stdout();
-    let written = match was_closed(&stdout) {
-        true => Err(Errno::BADF.into()),
-        false => write().and_then(|()| stdout.flush()),
+    let written = if was_closed(&stdout) {
+        Err(Errno::BADF.into())
+    } else {
+        write().and_then(|()| stdout.flush())
     };
     if let Err(error) = written {
         LOST.get_or_init(|| error);

@@ -20,9 +20,10 @@ pub(crate) fn lines(text: &str) -> String {
 fn escaped(text: &str, is_kept: impl Fn(char) -> bool) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
-        match changes_display(letter) && !is_kept(letter) {
-            true => out.extend(letter.escape_default()),
-            false => out.push(letter),
+        if changes_display(letter) && !is_kept(letter) {
+            out.extend(letter.escape_default())
+        } else {
+            out.push(letter)
         }
     }
     out

@@ -109,9 +109,12 @@ fn names_in_listings_and_archives_are_shown_harmlessly() {
     fs::create_dir(place.path().join("x")).unwrap();
     fs::create_dir(place.path().join("x").join(OsStr::from_bytes(NASTY))).unwrap();
     let page = format!("<a href=\"{encoded}\">x</a><a href=\"{encoded}%2F..\">y</a>");
-    let url = serve(move |head| match head.contains("archive=tar") || head.contains("/x/ ") {
-        true => answer("200 OK", &["Content-Type: text/html"], page.as_bytes()),
-        false => answer("200 OK", &[], b"bytes"),
+    let url = serve(move |head| {
+        if head.contains("archive=tar") || head.contains("/x/ ") {
+            answer("200 OK", &["Content-Type: text/html"], page.as_bytes())
+        } else {
+            answer("200 OK", &[], b"bytes")
+        }
     }) + "/x/";
     let words = ["get", "-r", &url, "--retries", "0"].map(OsStr::new);
     let finished = run(place.path(), &words);

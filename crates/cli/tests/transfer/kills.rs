@@ -116,9 +116,10 @@ fn finish(client: Running, again: impl Fn() -> Command) -> crate::rig::Finished 
     let finished = client.finish();
     let words = ["Connection refused", "Connection reset", "without a response"];
     let is_unmet = words.iter().any(|word| finished.stderr.contains(word));
-    match is_unmet && finished.code() == Some(1) {
-        true => Running::start(again()).finish().succeeded(),
-        false => finished.succeeded(),
+    if is_unmet && finished.code() == Some(1) {
+        Running::start(again()).finish().succeeded()
+    } else {
+        finished.succeeded()
     }
 }
 

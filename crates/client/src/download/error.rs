@@ -101,7 +101,7 @@ pub struct DownloadOutcome {
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct DownloadFailed {
-    /// Why.
+    /// The error that ended it.
     #[source]
     pub error: DownloadError,
     /// The bytes moved until then.

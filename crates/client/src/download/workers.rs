@@ -198,10 +198,8 @@ impl<'c> Workers<'c> {
             ..FileRequest::default()
         };
         // Where a redirect led may have been for a while only.
-        let (url, is_trusted) = match has_failed {
-            true => (self.url, true),
-            false => (&self.answered_url, self.is_trusted),
-        };
+        let (url, is_trusted) =
+            if has_failed { (self.url, true) } else { (&self.answered_url, self.is_trusted) };
         let mut answer = execute(client, idle, &request, url, is_trusted)?;
         if answer.response.is_success() && !self.joins(&answer) {
             if self.sources.is_checked {
@@ -301,9 +299,10 @@ impl<'c> Workers<'c> {
             // A chunked body is read to its end, wherever that is, and a digest is that of the
             // whole answer.
             let is_all = is_chunked || !digests.is_empty();
-            let chunk = match is_all && at == piece.start {
-                true => self.scheduler.claim_all(me),
-                false => self.scheduler.claim(me),
+            let chunk = if is_all && at == piece.start {
+                self.scheduler.claim_all(me)
+            } else {
+                self.scheduler.claim(me)
             };
             let Some(chunk) = chunk else { break };
             let mut moved = 0;
@@ -311,9 +310,10 @@ impl<'c> Workers<'c> {
                 self.record_progress(me, number, at + bytes - piece.start, bytes - moved);
                 moved = bytes;
             };
-            let framing = match is_chunked {
-                true => BodyFraming::Chunked,
-                false => BodyFraming::Length(chunk.end - chunk.start),
+            let framing = if is_chunked {
+                BodyFraming::Chunked
+            } else {
+                BodyFraming::Length(chunk.end - chunk.start)
             };
             let receive_options =
                 ReceiveOptions { limit: Some(chunk.end - chunk.start), ..self.receive_options };

@@ -33,7 +33,7 @@ pub enum EnvironmentError {
         name: &'static str,
         /// Its value, without a password.
         value: String,
-        /// The fault.
+        /// What is wrong with it.
         reason: String,
     },
     /// The netrc file cannot be read.

@@ -239,9 +239,10 @@ impl<'a> Connection<'a> {
         let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
         // Credentials are for the server alone.
         let absolute = without_credentials(url);
-        let target = match self.route.is_read_on_the_way() {
-            true => &absolute[..url::Position::AfterQuery],
-            false => path,
+        let target = if self.route.is_read_on_the_way() {
+            &absolute[..url::Position::AfterQuery]
+        } else {
+            path
         };
         line(&[request.method, " ", target, " HTTP/1.1"]);
         let own = |name: &str| {
@@ -383,7 +384,7 @@ impl<'a> Connection<'a> {
 
     /// Reads a body that is dispensable, if it comes soon.
     fn soon(&mut self, framing: BodyFraming, max: usize) -> Result<Vec<u8>, ReceiveError> {
-        let (deadline, soon) = (self.incoming.set_deadline(None), Instant::now() + SOON);
+        let (deadline, soon) = (self.incoming.set_deadline(None), Instant::now() + DISCARD_TIMEOUT);
         self.incoming.set_deadline(Some(deadline.map_or(soon, |deadline| deadline.min(soon))));
         let body = self.incoming.memory(framing, max);
         self.incoming.set_deadline(deadline);
@@ -483,7 +484,7 @@ const MAX_HEAD: usize = 64 << 10;
 pub(crate) const MAX_INTERIM: u32 = 100;
 
 /// The time limit for a body that is dispensable.
-const SOON: Duration = Duration::from_secs(1);
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The maximum size of a body that is read only to keep the connection, in bytes.
 const MAX_UNWANTED: usize = 64 << 10;

@@ -137,7 +137,7 @@ impl<'a> HttpClient<'a> {
         mut idle: Option<Connection<'a>>,
         sent: &AddressedRequest<'_>,
     ) -> Result<(Connection<'a>, Response), ClientError> {
-        for _ in 0..MAX_LESSONS {
+        for _ in 0..MAX_CORRECTIONS {
             let (mut connection, mut response) = self.execute_unsigned(idle.take(), sent)?;
             if !sent.is_trusted || !connection.learn(self, &mut response) {
                 return Ok((connection, response));
@@ -170,7 +170,7 @@ impl<'a> HttpClient<'a> {
 
 /// The maximum number of times that a request to a store is repeated with corrections: its region,
 /// its time, new keys.
-const MAX_LESSONS: u32 = 3;
+const MAX_CORRECTIONS: u32 = 3;
 
 /// Checks whether the file name has the suffix of this coding.
 fn is_named_after(url: &Url, coding: &str) -> bool {

@@ -148,10 +148,11 @@ fn parse(body: &[u8], prefix: &[u8]) -> Result<ListedPage, &'static str> {
         _ => {}
     });
     for (key, entry) in found {
-        let key: Vec<u8> = match is_escaped {
+        let key: Vec<u8> = if is_escaped {
             // A space is sent as + by some.
-            true => percent_decode_str(&key.replace('+', "%20")).collect(),
-            false => key.into_bytes(),
+            percent_decode_str(&key.replace('+', "%20")).collect()
+        } else {
+            key.into_bytes()
         };
         // If it were skipped, a mirror would remove its local copy.
         let name = key.strip_prefix(prefix).filter(|_| !key.is_empty());

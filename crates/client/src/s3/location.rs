@@ -88,9 +88,10 @@ impl Location {
             matches!(&bytes[..], b"." | b"..")
         };
         // What follows the bucket.
-        match is_store(text) && path.split('/').skip(3).any(is_dots) {
-            true => Err(BadLocation::Dots),
-            false => Ok(()),
+        if is_store(text) && path.split('/').skip(3).any(is_dots) {
+            Err(BadLocation::Dots)
+        } else {
+            Ok(())
         }
     }
 

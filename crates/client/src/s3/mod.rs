@@ -121,9 +121,10 @@ pub fn object_url(bucket: &Url, key: &str) -> Result<Url, ClientError> {
     let mut url = bucket.clone();
     // In a URL of http, but not in one of s3, a backslash is another slash.
     url.set_path(&format!("{}{}", bucket.path(), key.replace('\\', "%5C")));
-    match url.path().starts_with(bucket.path()) {
-        true => Ok(url),
-        false => Err(KeysError::InvalidObject(key.to_owned()).into()),
+    if url.path().starts_with(bucket.path()) {
+        Ok(url)
+    } else {
+        Err(KeysError::InvalidObject(key.to_owned()).into())
     }
 }
 

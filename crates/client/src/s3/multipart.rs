@@ -304,9 +304,10 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
             let part = StoredPart { number, len, tag: tag.ok_or_else(what)?, checksum };
             return Ok(Some((part, connection.finish(&response))));
         }
-        match connection.learn(client, &mut response) {
-            true => Ok(None),
-            false => Err(connection.refusal(&response).into()),
+        if connection.learn(client, &mut response) {
+            Ok(None)
+        } else {
+            Err(connection.refusal(&response).into())
         }
     }
 

@@ -74,9 +74,10 @@ impl Signer {
         let Some(expires) = expires.filter(|expires| *expires < SystemTime::now() + EARLY) else {
             return;
         };
-        let guard = match expires <= SystemTime::now() {
-            true => Some(lock(&self.search)),
-            false => self.search.try_lock().ok(),
+        let guard = if expires <= SystemTime::now() {
+            Some(lock(&self.search))
+        } else {
+            self.search.try_lock().ok()
         };
         if guard.is_some() {
             self.search();

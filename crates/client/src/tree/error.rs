@@ -64,7 +64,7 @@ pub struct TreeOutcome {
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct TreeFailed {
-    /// Why.
+    /// The error that ended it.
     #[source]
     pub error: TreeError,
     /// The result until then, which the next run can resume.
@@ -91,7 +91,7 @@ pub enum TreeError {
     Download {
         /// Its path in the folder.
         path: PathBuf,
-        /// Why.
+        /// The error that ended its download.
         source: Box<DownloadError>,
     },
     /// A folder of another user, or an unfinished one of something else, is in the way.
@@ -133,7 +133,7 @@ pub enum TreeError {
     /// Everything was fetched, and nothing was removed.
     #[error("everything was fetched, but nothing was removed: {reason}")]
     NothingRemoved {
-        /// Why.
+        /// The reason, a few words.
         reason: String,
     },
     /// The archive cannot be read.

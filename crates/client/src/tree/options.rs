@@ -131,7 +131,7 @@ pub enum TreeEvent<'e> {
     LeftOut {
         /// Its path, or its URL if it has no path.
         path: &'e [u8],
-        /// Why.
+        /// The reason, a few words.
         reason: &'e str,
     },
     /// A listing has no end, and so may lack something.

@@ -38,7 +38,7 @@ pub struct UploadOutcome {
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct UploadFailed {
-    /// Why.
+    /// The error that ended it.
     #[source]
     pub error: UploadError,
     /// The bytes moved, and how.

@@ -154,9 +154,10 @@ pub(crate) fn version(file: &File) -> io::Result<String> {
 pub(crate) fn version_to_keep(file: &File, version: &str) -> String {
     let changed = fstat(file).ok().and_then(|stat| u64::try_from(stat.st_ctime).ok());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    match changed.is_some_and(|changed| changed + WRITEBACK_SECONDS < now) {
-        true => version.to_owned(),
-        false => version_of_boot(version),
+    if changed.is_some_and(|changed| changed + WRITEBACK_SECONDS < now) {
+        version.to_owned()
+    } else {
+        version_of_boot(version)
     }
 }
 

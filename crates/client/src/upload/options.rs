@@ -78,7 +78,7 @@ pub enum UploadEvent<'e> {
     },
     /// An earlier upload is discarded.
     StartedOver {
-        /// Why.
+        /// The reason, a few words.
         reason: &'e str,
     },
     /// An attempt failed and another follows.
@@ -99,7 +99,7 @@ pub enum UploadEvent<'e> {
     PartsLeft {
         /// The ID of the upload.
         upload: &'e str,
-        /// Why.
+        /// The error of the request to remove them.
         error: &'e ClientError,
     },
 }

@@ -292,9 +292,10 @@ fn a_server_that_refuses_ranges_is_asked_for_the_whole() {
                 }
                 say(stream, &format!("HTTP/1.1 {refusal}\nContent-Length: 0\n\n"))
             });
-            match is_well {
-                true => drop(Client::with(2).gets(&server.url("/"), &bytes)),
-                false => drop(Client::with(2).fails(&server.url("/"), &refusal[..3])),
+            if is_well {
+                drop(Client::with(2).gets(&server.url("/"), &bytes))
+            } else {
+                drop(Client::with(2).fails(&server.url("/"), &refusal[..3]))
             }
             assert_eq!(server.asked().len(), 2, "{refusal}");
         }

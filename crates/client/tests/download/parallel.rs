@@ -137,9 +137,10 @@ fn a_server_that_takes_one_connection_only_is_enough() {
     let open = AtomicUsize::new(0);
     let server = Server::start(move |asked, stream| {
         let is_second = open.fetch_add(1, Ordering::Relaxed) > 0;
-        let outcome = match is_second {
-            true => say(stream, "HTTP/1.1 503 Busy\nContent-Length: 0\n\n"),
-            false => give(asked, stream, &body, TAG),
+        let outcome = if is_second {
+            say(stream, "HTTP/1.1 503 Busy\nContent-Length: 0\n\n")
+        } else {
+            give(asked, stream, &body, TAG)
         };
         open.fetch_sub(1, Ordering::Relaxed);
         outcome

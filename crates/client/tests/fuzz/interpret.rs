@@ -27,9 +27,10 @@ pub(crate) fn check(data: &[u8]) {
     let (from, len, known) = (input.number(), input.number(), input.number());
     let is_set = |bit: u8| flags & (1 << bit) != 0;
     let end = is_set(1).then_some(from.saturating_add(len));
-    let version = match is_set(3) {
-        true => StrongValidator::Date("d".to_owned()),
-        false => StrongValidator::Tag("\"v\"".to_owned()),
+    let version = if is_set(3) {
+        StrongValidator::Date("d".to_owned())
+    } else {
+        StrongValidator::Tag("\"v\"".to_owned())
     };
     let asked = FileRequest {
         range: is_set(0).then_some((from, end)),

@@ -135,12 +135,11 @@ fn a_page_that_answers_everything_has_not_stored_the_file() {
             conn.say(&format!("HTTP/1.1 {head}\r\n\r\n"));
         });
         let outcome = Sample::of(LEN).put(&server.url(&format!("/{name}")));
-        match is_stored {
-            true => assert_eq!(outcome.done().status, 200),
-            false => {
-                let error = outcome.failed().error;
-                assert!(matches!(error, UploadError::NotStored), "{head}: {error}");
-            }
+        if is_stored {
+            assert_eq!(outcome.done().status, 200)
+        } else {
+            let error = outcome.failed().error;
+            assert!(matches!(error, UploadError::NotStored), "{head}: {error}");
         }
     }
 }

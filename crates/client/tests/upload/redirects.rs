@@ -89,13 +89,12 @@ fn another_server_cannot_name_a_url_of_the_first_for_the_upload() {
             assert_eq!(field(&head, "upload-complete"), None, "{head}");
             let location = addresses.recv().unwrap();
             conn.say(&format!("HTTP/1.1 104 x\r\nLocation: http://{location}/precious\r\n\r\n"));
-            match is_refused {
-                true => conn.answer("400 Bad Request", &["Connection: close"]),
-                false => {
-                    conn.say_continue();
-                    conn.take(LEN / 2);
-                    conn.reset();
-                }
+            if is_refused {
+                conn.answer("400 Bad Request", &["Connection: close"])
+            } else {
+                conn.say_continue();
+                conn.take(LEN / 2);
+                conn.reset();
             }
         });
         let url = other.url("/other");

@@ -241,9 +241,10 @@ fn exchange(
     backup: &BackupName,
 ) -> Result<(), Errno> {
     let kept = &backup.name;
-    match backup.is_numbered {
-        true => atomic_file::rename_new(folder, hidden, folder, kept)?,
-        false => renameat(folder, hidden, folder, kept)?,
+    if backup.is_numbered {
+        atomic_file::rename_new(folder, hidden, folder, kept)?
+    } else {
+        renameat(folder, hidden, folder, kept)?
     }
     let swapped = match renameat_with(folder, kept, folder, name, RenameFlags::EXCHANGE) {
         // This file system cannot do that: one after the other.

@@ -48,9 +48,10 @@ impl Parents {
         for (index, name) in names.iter().enumerate() {
             // A path that could be looked up has no zero byte in it.
             let own = CString::new(name.as_bytes()).unwrap_or_default();
-            let path = match index == 0 && is_absolute {
-                true => CString::new([b"/", name.as_bytes()].concat()).unwrap_or_default(),
-                false => own.clone(),
+            let path = if index == 0 && is_absolute {
+                CString::new([b"/", name.as_bytes()].concat()).unwrap_or_default()
+            } else {
+                own.clone()
             };
             let parent = parents.names.entry(own.clone()).or_default();
             parent.path.clone_from(&path);

@@ -270,9 +270,10 @@ pub(crate) fn clear_name(settings: &Settings<'_>, folder: &OwnedFd, name: &CStr)
 
 /// Removes a file, or a folder with everything in it.
 fn remove_any(folder: &OwnedFd, name: &CStr, stat: &Stat) -> Result<(), Errno> {
-    match is_folder(stat) {
-        true => remove_folder(folder, name),
-        false => unlinkat(folder, name, AtFlags::empty()),
+    if is_folder(stat) {
+        remove_folder(folder, name)
+    } else {
+        unlinkat(folder, name, AtFlags::empty())
     }
 }
 
@@ -300,13 +301,12 @@ fn remove(settings: &Settings<'_>, folder: &OwnedFd, hidden: &CStr, name: &CStr)
     }
     let Ok(file) = openat(folder, hidden, LEFTOVER, Mode::empty()) else { return };
     let is_it = fstat(&file).is_ok_and(|it| FileId::of(&it) == FileId::of(&stat));
-    let is_left = match is_folder {
-        true => is_left_folder(settings, &file, folder, hidden),
-        false => {
-            is_same
-                || hidden_names::is_marked(&file, folder, hidden)
-                || hidden_names::is_new_part(&file)
-        }
+    let is_left = if is_folder {
+        is_left_folder(settings, &file, folder, hidden)
+    } else {
+        is_same
+            || hidden_names::is_marked(&file, folder, hidden)
+            || hidden_names::is_new_part(&file)
     };
     if !is_left && !is_folder {
         let hidden = OsStr::from_bytes(hidden.to_bytes());

@@ -114,10 +114,11 @@ impl Mirror<'_, '_> {
         let path = || top.source_path(&entry.name);
         let source = open_source(&top.source, &entry.name, entry.follows).at("opening", path)?;
         let own = FileId::of(&fstat(&source).at("looking at", path)?);
-        match self.context.has_entered(own) {
-            true => Ok(source),
+        if self.context.has_entered(own) {
+            Ok(source)
+        } else {
             // Such as an empty folder on which something was mounted before.
-            false => Err(Errno::STALE).at("reading again", path),
+            Err(Errno::STALE).at("reading again", path)
         }
     }
 
@@ -252,9 +253,10 @@ impl Mirror<'_, '_> {
         }
         // Some file systems that ignore case give out other numbers when memory is short.
         let listed: HashSet<FileId> = found.iter().map(|(_, stat)| FileId::of(stat)).collect();
-        match others.keys().all(|own| listed.contains(own)) {
-            true => Ok(others),
-            false => Err(Errno::STALE).at(Action::ReadingFolder, || at.to.as_path()),
+        if others.keys().all(|own| listed.contains(own)) {
+            Ok(others)
+        } else {
+            Err(Errno::STALE).at(Action::ReadingFolder, || at.to.as_path())
         }
     }
 
@@ -371,9 +373,12 @@ impl Mirror<'_, '_> {
 
     /// Returns whether the options leave an entry out, so that it is not removed either.
     fn is_excluded(&self, below: &[u8], name: &CStr, is_folder: bool) -> bool {
-        self.context.settings.exclude.iter().any(|pattern| match pattern.is_path() {
-            true => pattern.matches(&[below, name.to_bytes()].concat(), is_folder),
-            false => pattern.matches(name.to_bytes(), is_folder),
+        self.context.settings.exclude.iter().any(|pattern| {
+            if pattern.is_path() {
+                pattern.matches(&[below, name.to_bytes()].concat(), is_folder)
+            } else {
+                pattern.matches(name.to_bytes(), is_folder)
+            }
         })
     }
 }

@@ -45,9 +45,10 @@ impl CopyWorker<'_> {
             let _ = fadvise(&original.file, 0, None, Advice::Sequential);
         }
         let keeps_holes = settings.sparse == When::Auto && dest.is_empty() && has_holes;
-        match keeps_holes || done > 0 && settings.sparse != When::Never {
-            true => self.copy_data_ranges(original, dest, done),
-            false => self.copy_from(original, dest, done),
+        if keeps_holes || done > 0 && settings.sparse != When::Never {
+            self.copy_data_ranges(original, dest, done)
+        } else {
+            self.copy_from(original, dest, done)
         }
     }
 

@@ -117,8 +117,5 @@ fn open(top: &OwnedFd, names: &[impl AsRef<CStr>], is_source: bool) -> Result<Ow
 /// Refuses a folder that another process has put in the place of the one that was there.
 fn same(folder: &OwnedFd, wanted: FileId, path: impl Fn() -> PathBuf) -> Result<()> {
     let found = fstat(folder).at("looking at", &path)?;
-    match FileId::of(&found) == wanted {
-        true => Ok(()),
-        false => Err(Errno::STALE).at("going on with", path),
-    }
+    if FileId::of(&found) == wanted { Ok(()) } else { Err(Errno::STALE).at("going on with", path) }
 }

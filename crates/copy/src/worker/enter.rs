@@ -96,10 +96,11 @@ impl CopyWorker<'_> {
             all: AtomicUsize::new(1),
         });
         self.totals.folders += 1;
-        match is_new {
-            true => self.name_made(parent, entry, None),
+        if is_new {
+            self.name_made(parent, entry, None)
+        } else {
             // Another file system may be mounted there.
-            false => self.context.writes_to(&folder),
+            self.context.writes_to(&folder)
         }
         self.push(&folder, listing);
         let defer = if is_put_off { self.defer(&folder, &stat) } else { Ok(()) };
@@ -163,13 +164,12 @@ impl CopyWorker<'_> {
                 settings.preserve.changes_folders() || settings.resume || settings.delete;
             match open_unlisted(&parent.target, target, false, needs_attributes) {
                 Ok(folder) => {
-                    let is_trusted = match is_marked {
+                    let is_trusted = if is_marked {
                         // One that cannot be marked is one whose files are compared.
-                        true => self.mark(&folder, source, false).unwrap_or(false),
-                        false => {
-                            parent.is_trusted
-                                && (parent.is_closed || hidden_names::is_own_folder(&folder))
-                        }
+                        self.mark(&folder, source, false).unwrap_or(false)
+                    } else {
+                        parent.is_trusted
+                            && (parent.is_closed || hidden_names::is_own_folder(&folder))
                     };
                     // In a folder of a killed run, everything is ours.
                     let origin = parent.origin;
@@ -198,13 +198,13 @@ impl CopyWorker<'_> {
             return Ok(MadeDir { folder, origin, is_trusted, hidden: None, was_there });
         }
         let mut made =
-            match parent.origin == DirOrigin::Existing && atomic_file::only_adds(&parent.target) {
+            if parent.origin == DirOrigin::Existing && atomic_file::only_adds(&parent.target) {
                 // It has its name at once, so that the files in it must not have theirs.
-                true => {
-                    let (folder, origin, was_there) = (make()?, DirOrigin::Adopted, false);
-                    MadeDir { folder, origin, is_trusted, hidden: None, was_there }
-                }
-                false => self.make_hidden(parent, target, source)?,
+
+                let (folder, origin, was_there) = (make()?, DirOrigin::Adopted, false);
+                MadeDir { folder, origin, is_trusted, hidden: None, was_there }
+            } else {
+                self.make_hidden(parent, target, source)?
             };
         if is_marked {
             made.is_trusted = self.mark(&made.folder, source, true).at(Action::Creating, path)?;
@@ -292,18 +292,20 @@ impl CopyWorker<'_> {
         let is_free = context.hidden_names.take(&parent.target, name, NameUse::Entry)
             && (parent.origin == DirOrigin::Fresh
                 || merge::clear_name(&context.settings, &parent.target, name));
-        match is_free {
-            true => Ok(()),
-            false => Err(Errno::EXIST).at(Action::Creating, || parent.target_path(name)),
+        if is_free {
+            Ok(())
+        } else {
+            Err(Errno::EXIST).at(Action::Creating, || parent.target_path(name))
         }
     }
 
     /// Returns what entries of a folder inherit from it.
     fn inherited(&self, parent: &DirPair, made: &MadeDir) -> InheritedAttrs {
-        let found = match made.was_there {
-            true => attributes::inherited::inherited(made.folder.as_fd()),
+        let found = if made.was_there {
+            attributes::inherited::inherited(made.folder.as_fd())
+        } else {
             // As the one above.
-            false => parent.inherited,
+            parent.inherited
         };
         let settings = &self.context.settings;
         let is_new = made.origin.is_new() && !settings.dry_run;

@@ -100,11 +100,12 @@ impl CopyWorker<'_> {
             .dest_file(original, modes, verdict, in_place)
             .map_err(|failure| of_twin(folder, entry, failure, false))?;
         let settings = &self.context.settings;
-        let modes = match dest.is_new() {
-            true => modes
+        let modes = if dest.is_new() {
+            modes
                 .of_made(settings, stat, (dest.file().as_fd(), folder.as_fd()), folder.inherited)
-                .at("looking at", path)?,
-            false => modes,
+                .at("looking at", path)?
+        } else {
+            modes
         };
         if verdict == EntryVerdict::Replace
             && !original.is_file()

@@ -108,9 +108,12 @@ impl CopyWorker<'_> {
             }
             if !settings.exclude.is_empty() {
                 let is_folder = kind == FileType::Directory;
-                let is_out = settings.exclude.iter().any(|pattern| match pattern.is_path() {
-                    true => pattern.matches(&path_below(&name), is_folder),
-                    false => pattern.matches(name.to_bytes(), is_folder),
+                let is_out = settings.exclude.iter().any(|pattern| {
+                    if pattern.is_path() {
+                        pattern.matches(&path_below(&name), is_folder)
+                    } else {
+                        pattern.matches(name.to_bytes(), is_folder)
+                    }
                 });
                 if is_out {
                     self.totals.excluded += 1;

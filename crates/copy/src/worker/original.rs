@@ -54,9 +54,10 @@ impl CopyWorker<'_> {
             flags |= OFlags::NONBLOCK;
         }
         let is_direct = self.context.settings.recursive || entry.kind == FileType::RegularFile;
-        let opened = match is_direct {
-            true => openat(&folder.source, &entry.name, flags, Mode::empty()),
-            false => self.open_interruptibly(&folder.source, &entry.name, flags),
+        let opened = if is_direct {
+            openat(&folder.source, &entry.name, flags, Mode::empty())
+        } else {
+            self.open_interruptibly(&folder.source, &entry.name, flags)
         };
         let opened = match opened {
             // The kernel has asked another process to release its lease on the file.

@@ -85,9 +85,10 @@ impl CopyWorker<'_> {
             return Ok(EntryVerdict::Resumed);
         }
         // The time of a copy that an earlier run has left wrong does not make it up to date.
-        let is_kept = match settings.resume && !may_resume {
-            true => settings.existing == ExistingFiles::Keep,
-            false => is_kept(settings, stat, &there, &folder.target),
+        let is_kept = if settings.resume && !may_resume {
+            settings.existing == ExistingFiles::Keep
+        } else {
+            is_kept(settings, stat, &there, &folder.target)
         };
         // An entry in the hidden folder of an earlier run may be a part, and is of no other copy.
         if settings.existing == ExistingFiles::Refuse && folder.origin != DirOrigin::Adopted {

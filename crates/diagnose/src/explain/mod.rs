@@ -93,10 +93,7 @@ pub fn run(words: &[OsString], every_call: bool) -> Result<Explained, ExplainErr
         return Err(ExplainError::NoProc);
     }
     // Calls that another filter refuses, as in containers, do not reach this one.
-    let filter = match every_call || is_filtered() {
-        true => None,
-        false => Filter::new(&calls::watched()),
-    };
+    let filter = if every_call || is_filtered() { None } else { Filter::new(&calls::watched()) };
     // Orphaned processes become children of this one, so that their usage is counted.
     let _ = set_child_subreaper(Some(getpid()));
     let started = Program::start(&words, filter.as_ref()).map_err(ExplainError::starting)?;

@@ -29,14 +29,14 @@ pub struct HostRoute {
 pub(crate) fn route_to(host: IpAddr) -> Result<HostRoute, Errno> {
     let netlink = Netlink::open(None)?;
     let host = host.to_canonical();
-    let answer = netlink.query(RTM_GETROUTE, &route_request(host), ROOM)?;
+    let answer = netlink.query(RTM_GETROUTE, &route_request(host), MAX_ANSWER)?;
     let route = answer.get(ROUTE_HEAD..).ok_or(Errno::BADMSG)?;
     let index = find(route, RTA_OIF).and_then(leading_u32).ok_or(Errno::BADMSG)?;
     let is_local = answer.get(ROUTE_TYPE_AT) == Some(&RTN_LOCAL);
     let gateway = find(route, RTA_GATEWAY).and_then(address);
     let of_route = find(route, RTA_METRICS).and_then(|metrics| find(metrics, RTAX_MTU));
 
-    let answer = netlink.query(RTM_GETLINK, &link_request(index), ROOM)?;
+    let answer = netlink.query(RTM_GETLINK, &link_request(index), MAX_ANSWER)?;
     let link = answer.get(LINK_HEAD..).ok_or(Errno::BADMSG)?;
     let interface = find(link, IFLA_IFNAME).map(text).ok_or(Errno::BADMSG)?;
     let mtu = find(link, IFLA_MTU).and_then(leading_u32).ok_or(Errno::BADMSG)?;
@@ -93,7 +93,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// Room for the whole answer about an interface.
-const ROOM: usize = 32 << 10;
+const MAX_ANSWER: usize = 32 << 10;
 
 /// The type of an attribute, without its flags (`NLA_TYPE_MASK`).
 const ATTRIBUTE: u16 = 0x3fff;

@@ -21,9 +21,10 @@ pub fn ignores_case(folder: impl AsFd, name: &[u8]) -> Option<bool> {
 fn is_found_in_any_case(folder: BorrowedFd<'_>, name: &[u8], own: FileId) -> Option<bool> {
     let text = std::str::from_utf8(name).ok()?;
     let has_ascii = text.contains(|letter: char| letter.is_ascii_alphabetic());
-    let (lower, upper) = match has_ascii {
-        true => (text.to_ascii_lowercase(), text.to_ascii_uppercase()),
-        false => (text.to_lowercase(), text.to_uppercase()),
+    let (lower, upper) = if has_ascii {
+        (text.to_ascii_lowercase(), text.to_ascii_uppercase())
+    } else {
+        (text.to_lowercase(), text.to_uppercase())
     };
     let other = if lower == text { upper } else { lower };
     if other == text {

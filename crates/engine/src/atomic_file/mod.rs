@@ -309,9 +309,10 @@ impl AtomicFile {
 
     fn settle(&mut self, is_synced: bool) -> io::Result<()> {
         let synced = if is_synced { self.file.sync_all() } else { Ok(()) };
-        let settled = match self.has_ended_writes {
-            true => synced,
-            false => synced.and_then(|()| Ok(check_writes(&self.file)?)),
+        let settled = if self.has_ended_writes {
+            synced
+        } else {
+            synced.and_then(|()| Ok(check_writes(&self.file)?))
         };
         settled.inspect_err(|_| self.is_kept = false)
     }

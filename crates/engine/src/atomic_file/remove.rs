@@ -36,13 +36,14 @@ pub fn remove_folder(parent: impl AsFd, name: &CStr) -> Result<(), Errno> {
         if is_folder_in(&top, &name)? {
             let inner = open_to_empty(top.as_fd(), &name)?;
             for below in names(&inner)? {
-                match is_folder_in(&inner, &below)? {
-                    true => match move_up(&inner, &below, &top, &mut moved) {
+                if is_folder_in(&inner, &below)? {
+                    match move_up(&inner, &below, &top, &mut moved) {
                         // A lower layer of overlayfs, or a project with a quota of its own.
                         Err(Errno::XDEV) => remove_folder(&inner, &below)?,
                         new_name => waiting.push(new_name?),
-                    },
-                    false => unlink(&inner, &below, AtFlags::empty())?,
+                    }
+                } else {
+                    unlink(&inner, &below, AtFlags::empty())?
                 }
             }
             unlink(&top, &name, AtFlags::REMOVEDIR)?;

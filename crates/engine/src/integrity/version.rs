@@ -158,9 +158,10 @@ impl Version {
         if !same_contents || self.changed == other.changed || self.links != other.links {
             return !same_contents;
         }
-        match nanoseconds(self) < nanoseconds(other) {
-            true => !explain(self, other),
-            false => !explain(other, self),
+        if nanoseconds(self) < nanoseconds(other) {
+            !explain(self, other)
+        } else {
+            !explain(other, self)
         }
     }
 }

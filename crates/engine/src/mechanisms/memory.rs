@@ -54,9 +54,10 @@ pub(crate) fn step<F: AsFd, S: AsFd>(
         return Ok(Step::Changed);
     }
     let is_file = |segment: &Segment<F>| !matches!(segment, Segment::Bytes(_));
-    let calls = match segments[indices.clone()].iter().any(is_file) {
-        true => &mut meter.calls,
-        false => &mut meter.memory_calls,
+    let calls = if segments[indices.clone()].iter().any(is_file) {
+        &mut meter.calls
+    } else {
+        &mut meter.memory_calls
     };
     *calls += 1;
     match write(sink, tls, bytes, is_followed || indices.end < segments.len()) {

@@ -66,7 +66,7 @@ fn query(request: &[u8], kept: &mut Option<Netlink>) -> Result<u64, Errno> {
         Some(netlink) => netlink,
         None => Netlink::open(Some(netlink::SOCK_DIAG))?,
     };
-    let answer = netlink.query(SOCK_DIAG_BY_FAMILY, request, ROOM);
+    let answer = netlink.query(SOCK_DIAG_BY_FAMILY, request, MAX_ANSWER);
     // Kept only after an answer, so that none is left for the next request. That there is no such
     // socket is one.
     if matches!(answer, Ok(_) | Err(Errno::NOENT)) {
@@ -82,7 +82,7 @@ fn query(request: &[u8], kept: &mut Option<Netlink>) -> Result<u64, Errno> {
 }
 
 /// Room for the whole answer about a socket.
-const ROOM: usize = 1 << 10;
+const MAX_ANSWER: usize = 1 << 10;
 
 /// From linux/sock_diag.h.
 const SOCK_DIAG_BY_FAMILY: u16 = 20;

@@ -117,7 +117,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
                 let report = self.stop();
                 return Err(Error::Stalled { timeout, report });
             }
-            self.wait(wait, Some((timeout - stalled).min(timeout / LOOKS)))?;
+            self.wait(wait, Some((timeout - stalled).min(timeout / CHECKS_PER_TIMEOUT)))?;
         }
     }
 
@@ -298,7 +298,7 @@ fn has_failed(end: &PollFd<'_>, also: PollFlags) -> bool {
 const LISTEN_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The number of checks of progress before a transfer counts as stalled.
-const LOOKS: u32 = 8;
+const CHECKS_PER_TIMEOUT: u32 = 8;
 
 /// The interval of checking whether a writer is at rest.
 const WRITER_INTERVAL: Duration = Duration::from_millis(10);

@@ -76,10 +76,11 @@ pub fn send_with_head(
     let Ok(of_head) = send(&socket, head, SendFlags::NOSIGNAL | SendFlags::MORE) else {
         return Ok(None);
     };
-    let of_file = match of_head == head.len() {
+    let of_file = if of_head == head.len() {
         // Whatever refuses it refuses the transfer too, which reports the reason.
-        true => sendfile(&socket, file, Some(&mut { offset }), len).unwrap_or(0),
-        false => 0,
+        sendfile(&socket, file, Some(&mut { offset }), len).unwrap_or(0)
+    } else {
+        0
     };
     report.count_sent(of_head, of_file, level(version));
     let is_changed =

@@ -46,9 +46,10 @@ impl Call {
             SeccompCondition::new(place, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value).unwrap()
         });
         let conditions: Vec<_> = conditions.collect();
-        let rules = match conditions.is_empty() {
-            true => vec![],
-            false => vec![SeccompRule::new(conditions).unwrap()],
+        let rules = if conditions.is_empty() {
+            vec![]
+        } else {
+            vec![SeccompRule::new(conditions).unwrap()]
         };
         let filter = SeccompFilter::new(
             [(self.number, rules)].into(),

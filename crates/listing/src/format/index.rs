@@ -32,17 +32,15 @@ impl Form for IndexForm<'_> {
         let name = format!("{}{slash}", visible(&entry.name));
         let width = name.chars().count();
         // Columns stay where programs expect them. The link has the whole name.
-        let (shown, mark) = match width > NAME_WIDTH {
-            true => (name.chars().take(NAME_WIDTH - CUT.len()).collect(), CUT),
-            false => (name, ""),
+        let (shown, mark) = if width > NAME_WIDTH {
+            (name.chars().take(NAME_WIDTH - CUT.len()).collect(), CUT)
+        } else {
+            (name, "")
         };
         let shown = html! { (shown) (mark) }.0;
         let padding = NAME_WIDTH.saturating_sub(width);
         let time = autoindex_time(entry.attributes.modified).unwrap_or_default();
-        let size = match is_folder {
-            true => String::from("-"),
-            false => entry.attributes.len.to_string(),
-        };
+        let size = if is_folder { String::from("-") } else { entry.attributes.len.to_string() };
         push(out, &["<a href=\"", &encode(&entry.name), slash, "\">", &shown, "</a>"]);
         push(out, &[&format!("{:padding$} {time:TIME_WIDTH$} {size:>SIZE_WIDTH$}\r\n", "")]);
     }

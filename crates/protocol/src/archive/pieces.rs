@@ -157,7 +157,7 @@ impl ArchivePieces<'_> {
         let (members, start) = (self.layout.members(), self.layout.start(self.layout.members()));
         let len = self.layout.directory().len;
         while !self.range.is_empty() && self.range.start < start + len {
-            if out.len() >= ENOUGH {
+            if out.len() >= MIN_PIECE {
                 return Ok(());
             }
             let (index, at) = self.entry();
@@ -215,7 +215,7 @@ impl Iterator for ArchivePieces<'_> {
 
     fn next(&mut self) -> Option<ArchivePiece> {
         let mut bytes = Vec::new();
-        while !self.range.is_empty() && bytes.len() < ENOUGH {
+        while !self.range.is_empty() && bytes.len() < MIN_PIECE {
             let added = if self.index == self.layout.members() {
                 self.trailer(&mut bytes)
             } else {
@@ -260,4 +260,4 @@ struct NoChecksum(usize);
 
 /// The size from which bytes are returned, though more may follow before the next file: a folder
 /// may have a million links and empty files.
-const ENOUGH: usize = 64 << 10;
+const MIN_PIECE: usize = 64 << 10;

@@ -117,9 +117,10 @@ fn targeted(fields: &FieldList) -> Option<Directives> {
 /// Reads a number of seconds; 0 if it is not a number. One that is too large counts as 2^31 (RFC
 /// 9111 1.2.2).
 pub(super) fn delta_seconds(text: &str) -> u64 {
-    match text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {
-        true => text.parse().unwrap_or(u64::MAX).min(1 << 31),
-        false => 0,
+    if text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {
+        text.parse().unwrap_or(u64::MAX).min(1 << 31)
+    } else {
+        0
     }
 }
 

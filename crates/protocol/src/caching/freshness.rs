@@ -79,13 +79,19 @@ impl Freshness {
         let age = Duration::from_secs(age.map_or(0, |age| delta_seconds(age.trim())));
         let corrected = age.saturating_add(since(received, requested));
         let date = sent_at.unwrap_or(received);
-        let lifetime = lifetime(&directives, fields, date).unwrap_or_else(|| match may_guess {
-            true => rules.fresh.unwrap_or_else(|| guessed(fields, date)),
-            false => Duration::ZERO,
+        let lifetime = lifetime(&directives, fields, date).unwrap_or_else(|| {
+            if may_guess {
+                rules.fresh.unwrap_or_else(|| guessed(fields, date))
+            } else {
+                Duration::ZERO
+            }
         });
-        let grace = |seconds: Option<u64>, default| match directives.forbids_stale() {
-            true => Duration::ZERO,
-            false => seconds.map_or(default, Duration::from_secs),
+        let grace = |seconds: Option<u64>, default| {
+            if directives.forbids_stale() {
+                Duration::ZERO
+            } else {
+                seconds.map_or(default, Duration::from_secs)
+            }
         };
         Self {
             received,

@@ -56,10 +56,7 @@ pub fn may_store(status: u16, fields: &FieldList, vary_on: &[String]) -> Result<
             || name.starts_with("access-control-request-")
             || vary_on.contains(&name)
     };
-    match names.into_iter().all(is_same) {
-        true => Ok(()),
-        false => Err(NotStored::Varies),
-    }
+    if names.into_iter().all(is_same) { Ok(()) } else { Err(NotStored::Varies) }
 }
 
 /// Returns whether a status is one of RFC 9110 that a GET can have, so that its rules are kept.

@@ -117,14 +117,16 @@ pub fn custom_fields(fields: &[(String, String)]) -> Result<Vec<u8>, BadField> {
 pub fn path_field(name: &str, value: &str) -> Result<(), BadField> {
     check_field(name, value)?;
     if name.eq_ignore_ascii_case("content-type") {
-        return match is_media_type(value.trim_ascii()) {
-            true => Ok(()),
-            false => Err(BadField::MediaType(value.to_owned())),
+        return if is_media_type(value.trim_ascii()) {
+            Ok(())
+        } else {
+            Err(BadField::MediaType(value.to_owned()))
         };
     }
-    match OWN_FIELDS.iter().any(|own| own.eq_ignore_ascii_case(name)) {
-        true => Err(BadField::Reserved(name.to_owned())),
-        false => Ok(()),
+    if OWN_FIELDS.iter().any(|own| own.eq_ignore_ascii_case(name)) {
+        Err(BadField::Reserved(name.to_owned()))
+    } else {
+        Ok(())
     }
 }
 

@@ -179,9 +179,10 @@ impl AllowedAccess {
         }
         if let Some(root) = wanted.roots.iter().find(|root| !is_allowed(root)) {
             let path = root.path.display();
-            return Some(match root.changes().is_empty() {
-                true => format!("reading {path}"),
-                false => format!("changes of {path}"),
+            return Some(if root.changes().is_empty() {
+                format!("reading {path}")
+            } else {
+                format!("changes of {path}")
             });
         }
         // The rules are about the folders that were there, whatever has their paths now.
@@ -222,12 +223,11 @@ impl AllowedAccess {
 
 impl fmt::Display for AllowedAccess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.reads_everywhere {
-            true => f.write_str("reading (everywhere, for --allow-symlink)")?,
-            false => {
-                let paths: Vec<_> = self.roots.iter().map(|root| &root.path).collect();
-                write!(f, "reading {}", PathSample(&paths))?;
-            }
+        if self.reads_everywhere {
+            f.write_str("reading (everywhere, for --allow-symlink)")?
+        } else {
+            let paths: Vec<_> = self.roots.iter().map(|root| &root.path).collect();
+            write!(f, "reading {}", PathSample(&paths))?;
         }
         if self.has_caches() {
             let ports: Vec<_> = self.ports.iter().map(u16::to_string).collect();

@@ -150,9 +150,8 @@ impl Layouts {
     /// a transfer of the layout broke off, or is still under way.
     pub(crate) fn get(&self, key: &LayoutKey, is_range: bool) -> Option<Arc<FolderLayout>> {
         let kept = lock(&self.kept);
-        let lifetime = |kept: &CachedLayout| match is_range {
-            true => LIFETIME,
-            false => LIFETIME.min(kept.cost * WALKS_KEPT),
+        let lifetime = |kept: &CachedLayout| {
+            if is_range { LIFETIME } else { LIFETIME.min(kept.cost * WALKS_KEPT) }
         };
         let kept = kept.get(key).filter(|kept| kept.made.elapsed() < lifetime(kept))?;
         let fresh = kept.fresh.as_ref().filter(|fresh| !fresh.is_broken())?;

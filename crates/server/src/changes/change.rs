@@ -258,9 +258,10 @@ impl Change {
     fn hold_names<'s>(&self, site: &'s Site, is_alone: bool) -> Result<NamesGuard<'s>> {
         let is_conditional = self.expected.is_some() || !self.tags.is_empty();
         let names = site.names.hold(is_alone || is_conditional);
-        match self.tags.hold(site) {
-            true => Ok(names),
-            false => Err(ChangeRefusal::new(412, "the conditions of If no longer hold")),
+        if self.tags.hold(site) {
+            Ok(names)
+        } else {
+            Err(ChangeRefusal::new(412, "the conditions of If no longer hold"))
         }
     }
 

@@ -36,10 +36,11 @@ pub(super) fn open_dest(site: &Site, to: &Destination, source: &Stat) -> Result<
     if is_folder && site.root.hides_entry(&to.path, true) {
         return Err(hidden());
     }
-    let (folder, name) = match is_file_to_folder {
+    let (folder, name) = if is_file_to_folder {
         // Nothing is made for it: the folder that it replaces is there, or it is refused.
-        true => existing_parent_of(site, &to.path)?,
-        false => parent_of(site, &to.path)?,
+        existing_parent_of(site, &to.path)?
+    } else {
+        parent_of(site, &to.path)?
     };
     let mut dest = DestEntry { folder, name, existing: None };
     find_existing(site, to, &mut dest, source)?;

@@ -58,10 +58,11 @@ pub(super) fn move_aside(folder: &OwnedFd, current: &CStr, own: &CStr) -> Result
 pub(crate) fn restore(folder: impl AsFd, hidden: &[u8]) -> bool {
     let Some(cut) = name_of_aside(hidden) else { return false };
     let mut noted = [0; MAX_NAME];
-    let whole = match has_mark_of(hidden, cut) {
-        true => Some(cut),
-        false => noted_name(&folder, hidden, &mut noted)
-            .filter(|name| name.starts_with(cut) && !name.contains(&b'/')),
+    let whole = if has_mark_of(hidden, cut) {
+        Some(cut)
+    } else {
+        noted_name(&folder, hidden, &mut noted)
+            .filter(|name| name.starts_with(cut) && !name.contains(&b'/'))
     };
     let own = whole.filter(|name| has_mark_of(hidden, name)).map(OsStr::from_bytes);
     own.is_some_and(|own| rename_new(&folder, OsStr::from_bytes(hidden), &folder, own).is_ok())

@@ -19,7 +19,7 @@ use crate::changes::refusal::{ChangeRefusal, FailedEntry, Result, hidden_inside}
 use crate::changes::tree::{
     for_each_name, kind, open_folder, open_inside, push_inside, stat_entry,
 };
-use crate::digest::settle::TICKS;
+use crate::digest::settle::MAX_CLOCK_TICK;
 
 /// Removes the entry of a name, a folder with everything in it.
 ///
@@ -94,7 +94,7 @@ impl CopiedEntries {
     pub(crate) fn new() -> Self {
         let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let began = Timespec::try_from(began).unwrap_or_default();
-        thread::sleep(TICKS);
+        thread::sleep(MAX_CLOCK_TICK);
         Self { began, noted: Mutex::default(), hasher: RandomState::new() }
     }
 
@@ -163,7 +163,7 @@ fn remove_unless(
             return Err(ChangeRefusal::of_entries(removal.failed));
         }
         // An upload that had begun before has put a file into it.
-        thread::sleep(PAUSE * attempt);
+        thread::sleep(RETRY_PAUSE * attempt);
     }
     Err(Errno::NOTEMPTY.into())
 }
@@ -283,7 +283,7 @@ fn ignore_missing(removed: Result<(), Errno>) -> Result<()> {
 const MAX_ATTEMPTS: u32 = 6;
 
 /// The pause after the second attempt; each further one is longer by it.
-const PAUSE: Duration = Duration::from_millis(2);
+const RETRY_PAUSE: Duration = Duration::from_millis(2);
 
 /// The maximum number of names that are read before their entries are removed.
 const MAX_NAMES: usize = 10_000;

@@ -210,9 +210,10 @@ impl<'a> TreeCopy<'a> {
         let len = version.size();
         let has_holes = u64::try_from(stat.st_blocks).unwrap_or(0) * 512 < len;
         let ranges = || data_ranges(from.as_fd(), 0..len);
-        let needed = match has_holes {
-            true => ranges().try_fold(0, |sum, range| range.map(|(_, len)| sum + len))?,
-            false => len,
+        let needed = if has_holes {
+            ranges().try_fold(0, |sum, range| range.map(|(_, len)| sum + len))?
+        } else {
+            len
         };
         if !(self.has_room)(to.as_fd(), needed) {
             return Err(Errno::NOSPC.into());

@@ -371,7 +371,9 @@ impl<'a> SlowResponse<'a> {
     async fn while_connected<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         loop {
-            match timeout(TICK, self.link.peer.while_connected(work.as_mut())).await {
+            match timeout(CLIENT_CHECK_INTERVAL, self.link.peer.while_connected(work.as_mut()))
+                .await
+            {
                 Ok(Some(outcome)) => return Some(outcome),
                 Ok(None) => {
                     self.fail(SendFailure::Left);
@@ -432,4 +434,4 @@ impl<'a> SlowResponse<'a> {
 }
 
 /// The interval at which a response that waits for something else checks its client.
-const TICK: Duration = Duration::from_millis(500);
+const CLIENT_CHECK_INTERVAL: Duration = Duration::from_millis(500);

@@ -12,14 +12,14 @@ use underpass_engine::{Version, since_1970};
 /// Two writes within one tick of the kernel's clock leave the same times. And a write(2) changes
 /// them before it changes the bytes: seeking for data takes the lock that it holds.
 pub(crate) fn wait_for_writes(file: &OwnedFd, version: &Version) {
-    let until = UNIX_EPOCH + since_1970(version.changed()) + TICKS;
+    let until = UNIX_EPOCH + since_1970(version.changed()) + MAX_CLOCK_TICK;
     if let Ok(left) = until.duration_since(SystemTime::now()) {
         // The wait is bounded in case the clock was set back.
-        thread::sleep(left.min(TICKS));
+        thread::sleep(left.min(MAX_CLOCK_TICK));
     }
     // Seeking at the last byte searches nothing; the result does not matter.
     let _ = seek(file, SeekFrom::Data(version.size().saturating_sub(1)));
 }
 
 /// A time longer than any tick of the kernel's clock.
-pub(crate) const TICKS: Duration = Duration::from_millis(25);
+pub(crate) const MAX_CLOCK_TICK: Duration = Duration::from_millis(25);

@@ -180,7 +180,7 @@ impl MissingRange {
         while at < end && is_wanted() {
             // The calls are short: many kernels are not preempted inside of one, so that a long one
             // would keep the worker from its processor.
-            let rest = usize::try_from(end - at).unwrap_or(usize::MAX).min(CALL);
+            let rest = usize::try_from(end - at).unwrap_or(usize::MAX).min(READ_SIZE);
             match sendfile(null, file.as_fd(), Some(&mut at), rest) {
                 // The file is shorter than it was.
                 Ok(0) => break,
@@ -203,7 +203,7 @@ const MAX_WINDOW: u64 = 32 << 20;
 const DISTRUSTED_PARTS: u8 = 8;
 
 /// The number of bytes brought in by one call: some 0.2 ms of the processor.
-const CALL: usize = 64 << 10;
+const READ_SIZE: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {

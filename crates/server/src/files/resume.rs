@@ -16,7 +16,7 @@ pub(crate) fn plan_resumable(
     facts: &Representation,
 ) -> (ResponsePlan, Option<ResumableDownload>) {
     let request = &ctx.request;
-    if facts.len <= SMALL && !request.has("range") {
+    if facts.len <= MAX_UNTRACKED && !request.has("range") {
         return (plan(request, facts, ctx.now), None);
     }
     let resumptions = &ctx.shared().resumptions;
@@ -37,7 +37,7 @@ pub(crate) fn download(
     len: u64,
     etag: &str,
 ) -> Option<ResumableDownload> {
-    if len <= SMALL {
+    if len <= MAX_UNTRACKED {
         return None;
     }
     ctx.shared().resumptions.download(client(ctx), ctx.site().scope, &ctx.request, etag, len)
@@ -75,4 +75,4 @@ pub(crate) fn end(Link { worker, peer }: Link<'_>, is_whole: bool) {
 }
 
 /// The size up to which a whole file is sent in a call or two, and is hardly ever interrupted.
-const SMALL: u64 = 16 << 10;
+const MAX_UNTRACKED: u64 = 16 << 10;

@@ -355,9 +355,10 @@ fn with_listing<T>(
             // This is called for each entry.
             let_others_run(Work::Entry);
             (*is_partial && !access.may_know(user, inside, is_folder))
-                || match is_store {
-                    true => is_reserved(inside) || site.root.hides_of_origin(inside, is_folder),
-                    false => site.root.hides_reached(inside, is_folder, path, place.as_ref()),
+                || if is_store {
+                    is_reserved(inside) || site.root.hides_of_origin(inside, is_folder)
+                } else {
+                    site.root.hides_reached(inside, is_folder, path, place.as_ref())
                 }
         },
         shows_times: &|inside| !is_partial || access.can(user, inside, Right::Read),

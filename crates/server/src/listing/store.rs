@@ -39,15 +39,17 @@ pub(crate) async fn respond(
     target: &Target<'_>,
 ) -> Response {
     if target.query.has("archive") {
-        return match ctx.is_partial {
-            true => access::denied(ctx),
-            false => ctx.error(501, "folders of an object store cannot be downloaded as archives"),
+        return if ctx.is_partial {
+            access::denied(ctx)
+        } else {
+            ctx.error(501, "folders of an object store cannot be downloaded as archives")
         };
     }
     if !ctx.settings().listing {
-        return match ctx.is_partial {
-            true => access::denied(ctx),
-            false => ctx.error(403, "this folder is not listed"),
+        return if ctx.is_partial {
+            access::denied(ctx)
+        } else {
+            ctx.error(403, "this folder is not listed")
         };
     }
     if has_passed(&ctx.request, cache.id()) {
@@ -90,9 +92,8 @@ async fn readme(
     if what.is_head || !Readme::is_shown(&what.query) {
         return None;
     }
-    let path_of = |name: &[u8]| match target.path.is_empty() {
-        true => name.to_vec(),
-        false => [&*target.path, name].join(&b'/'),
+    let path_of = |name: &[u8]| {
+        if target.path.is_empty() { name.to_vec() } else { [&*target.path, name].join(&b'/') }
     };
     let is_served = |name: &[u8]| {
         let path = path_of(name);

@@ -104,9 +104,10 @@ impl<'a> RequestContext<'a> {
     ///
     /// `EACCES` if it may not.
     pub(crate) fn may_reach(&self, reached: Option<&[u8]>) -> Result<(), Errno> {
-        match reached.is_none_or(|reached| self.can(reached, Right::Read)) {
-            true => Ok(()),
-            false => Err(Errno::ACCESS),
+        if reached.is_none_or(|reached| self.can(reached, Right::Read)) {
+            Ok(())
+        } else {
+            Err(Errno::ACCESS)
         }
     }
 

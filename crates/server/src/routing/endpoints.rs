@@ -152,12 +152,11 @@ impl Endpoint {
             return (PLAIN_TEXT, operate::popular(cache, target, may_see));
         }
         let (rows, counters) = (operate::rows(cache, may_see), cache.counters());
-        match is_json {
-            true => ("application/json", cache_json(&rows)),
-            false => {
-                let page = cache_page(&rows, counters.objects, counters.used_bytes);
-                ("text/html; charset=utf-8", page)
-            }
+        if is_json {
+            ("application/json", cache_json(&rows))
+        } else {
+            let page = cache_page(&rows, counters.objects, counters.used_bytes);
+            ("text/html; charset=utf-8", page)
         }
     }
 }

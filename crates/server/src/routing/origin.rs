@@ -188,10 +188,7 @@ async fn serve(
     let body = cached_body(ctx, &mut plan, reader, len);
     let mut origin_bytes = 0;
     if let Some(body) = &body {
-        origin_bytes = match entry.cache.is_new() {
-            true => u64::MAX,
-            false => body.missing_bytes(entry),
-        };
+        origin_bytes = if entry.cache.is_new() { u64::MAX } else { body.missing_bytes(entry) };
         body.first_byte().await?;
     }
     Ok(response(ctx, path, (entry, len), (plan, media_type), body, origin_bytes))

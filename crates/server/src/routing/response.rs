@@ -363,11 +363,11 @@ pub(crate) fn is_copied(peer: &Peer, policy: Policy, len: u64, body: &PlannedBod
 /// Returns the size up to which a file is sent from one buffer with its head. Data that passes
 /// through user space anyway is encrypted and sent in one call.
 pub(crate) fn small(peer: &Peer) -> usize {
-    if peer.encrypts_here() { SMALL_HERE } else { SMALL }
+    if peer.encrypts_here() { MAX_ENCRYPTED_COPY } else { MAX_COPY }
 }
 
 /// The maximum size of a file that is sent from one buffer with its head.
-const SMALL: usize = 16 << 10;
+const MAX_COPY: usize = 16 << 10;
 
 /// The maximum size of such a file if this process encrypts: four records of TLS.
-const SMALL_HERE: usize = 64 << 10;
+const MAX_ENCRYPTED_COPY: usize = 64 << 10;

@@ -49,9 +49,10 @@ pub(crate) fn respond_at_once(ctx: &mut RequestContext<'_>) -> Option<Response> 
         return None;
     }
     if let Some(cache) = cache {
-        return match is_hidden(ctx, &target, target.is_folder) {
-            true => None,
-            false => origin::respond_at_once(ctx, cache, &target),
+        return if is_hidden(ctx, &target, target.is_folder) {
+            None
+        } else {
+            origin::respond_at_once(ctx, cache, &target)
         };
     }
     let path = ctx.site().root.only(&target.path).unwrap_or(&target.path);
@@ -172,9 +173,10 @@ async fn of_origin(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>)
     }
     let response = origin::respond(ctx, cache, target).await;
     let may_be_folder = response.status == 404 || ctx.is_partial;
-    let redirect = match may_be_folder && !is_hidden(ctx, target, true) {
-        true => store::redirect(ctx, cache, target).await,
-        false => None,
+    let redirect = if may_be_folder && !is_hidden(ctx, target, true) {
+        store::redirect(ctx, cache, target).await
+    } else {
+        None
     };
     redirect.unwrap_or(response)
 }
@@ -194,9 +196,10 @@ async fn path(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
         };
     }
     // A file is compared with its name when it is sent; in the place of a folder it would not be.
-    let found = match target.is_folder {
-        true => find_current(ctx, &target.path).await,
-        false => find(ctx, &target.path).await,
+    let found = if target.is_folder {
+        find_current(ctx, &target.path).await
+    } else {
+        find(ctx, &target.path).await
     };
     match found {
         Ok(ServedEntry::File(_) | ServedEntry::Unsized(_)) if target.is_folder => {

@@ -168,13 +168,14 @@ fn accept_connection(
     let has_header = is_proxy && settings.proxy_protocol;
     let mut presence = ConnectionCount { worker: Rc::clone(worker), id, ticket };
     tokio::task::spawn_local(async move {
-        let refused = match has_header {
+        let refused = if has_header {
             // It is boxed: its memory is free again when the first request comes.
-            true => match Box::pin(attribute(&mut presence, &peer, kind)).await {
+            match Box::pin(attribute(&mut presence, &peer, kind)).await {
                 ControlFlow::Continue(refused) => refused,
                 ControlFlow::Break(()) => return,
-            },
-            false => None,
+            }
+        } else {
+            None
         };
         serve::serve(Link { worker: &presence.worker, peer: &peer }, refused).await;
     });

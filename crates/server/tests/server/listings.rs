@@ -135,10 +135,8 @@ fn listings_are_compressed_for_clients_that_accept_it() {
             let head = site.ask("HEAD", path, &[&field]);
             assert_eq!(head.field("Content-Encoding"), reply.field("Content-Encoding"));
             assert!(head.body.is_empty());
-            let is_whole = match is_gzipped {
-                true => unzipped(&reply) == plain.body,
-                false => reply.body == plain.body,
-            };
+            let is_whole =
+                if is_gzipped { unzipped(&reply) == plain.body } else { reply.body == plain.body };
             assert!(is_whole, "{path} {accepted}");
             if is_gzipped && plain.body.len() > 10_000 {
                 assert!(reply.body.len() < plain.body.len() / 2, "{path} {}", reply.body.len());

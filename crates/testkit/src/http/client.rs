@@ -92,7 +92,7 @@ impl<S: Read + Write> Client<S> {
     ///
     /// # Errors
     ///
-    /// Those of the connection.
+    /// If the connection fails.
     pub fn try_ask(&mut self, verb: &str, path: &str, fields: &[&str]) -> io::Result<Reply> {
         self.stream.write_all(request(verb, path, fields).as_bytes())?;
         self.try_reply(verb != "HEAD")
@@ -107,7 +107,7 @@ impl<S: Read + Write> Client<S> {
     ///
     /// # Errors
     ///
-    /// Those of the connection.
+    /// If the connection fails.
     pub fn try_reply(&mut self, has_body: bool) -> io::Result<Reply> {
         let mut reply = self.head()?;
         if !has_body || matches!(reply.status, 204 | 304) {
@@ -174,7 +174,7 @@ impl<S: Read + Write> Client<S> {
     ///
     /// # Errors
     ///
-    /// Those of the connection.
+    /// If the connection fails.
     pub fn head(&mut self) -> io::Result<Reply> {
         let end = loop {
             if let Some(len) = self.head_len() {
@@ -201,7 +201,7 @@ impl<S: Read + Write> Client<S> {
     ///
     /// # Errors
     ///
-    /// Those of the connection.
+    /// If the connection fails.
     pub fn take(&mut self, len: usize) -> io::Result<Vec<u8>> {
         while self.bytes.len() < len {
             self.read_more()?;
@@ -220,7 +220,7 @@ impl<S: Read + Write> Client<S> {
     ///
     /// # Errors
     ///
-    /// Those of the connection.
+    /// If the connection fails.
     pub fn end(&mut self) -> io::Result<usize> {
         self.stream.read_to_end(&mut self.bytes)
     }
@@ -229,7 +229,7 @@ impl<S: Read + Write> Client<S> {
     ///
     /// # Errors
     ///
-    /// Those of the connection.
+    /// If the connection fails.
     pub fn end_when_ended(&mut self, has_ended: impl FnMut() -> bool) -> io::Result<usize> {
         crate::wait_until("the server has ended", has_ended);
         self.end()

@@ -192,7 +192,7 @@ pub fn close() -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// Those of the connection.
+/// If the connection fails.
 pub fn write_head(stream: &mut impl Write, text: &str) -> io::Result<()> {
     stream.write_all(text.replace('\n', "\r\n").as_bytes())
 }
@@ -202,7 +202,7 @@ pub fn write_head(stream: &mut impl Write, text: &str) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// Those of the connection.
+/// If the connection fails.
 pub fn respond(
     request: &Request,
     stream: &mut impl Write,

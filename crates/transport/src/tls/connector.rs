@@ -42,9 +42,10 @@ impl Connector {
         let wanted = KernelOffer::new(trust.kernel);
         let provider = suites::provider(Some(&wanted));
         let named = trust.authorities.as_deref().map_or(Ok(Vec::new()), read_certificates)?;
-        let believed = match trust.insecure {
-            true => None,
-            false => Some(authorities(trust.authorities.as_deref(), &named, &provider)?),
+        let believed = if trust.insecure {
+            None
+        } else {
+            Some(authorities(trust.authorities.as_deref(), &named, &provider)?)
         };
         let verifier =
             Verifier { believed, named, pins: trust.pins.clone(), provider: Arc::clone(&provider) };

@@ -319,9 +319,10 @@ impl CpArgs {
 
     /// Returns the sources in the form in which they are copied.
     fn sources<'s>(&self, words: &'s [PathBuf]) -> Cow<'s, [PathBuf]> {
-        match self.strip_trailing_slashes {
-            true => words.iter().map(|word| stripped(word)).collect(),
-            false => Cow::Borrowed(words),
+        if self.strip_trailing_slashes {
+            words.iter().map(|word| stripped(word)).collect()
+        } else {
+            Cow::Borrowed(words)
         }
     }
 }

@@ -94,9 +94,10 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
         print::not_moved(show, NotMoved::Kept);
         return Ok(());
     }
-    let kept = match target.is_new() {
-        true => keep_mode_and_times(&input, &target, options.preserve, path),
-        false => Ok(()),
+    let kept = if target.is_new() {
+        keep_mode_and_times(&input, &target, options.preserve, path)
+    } else {
+        Ok(())
     };
     if args.sync && !target.is_new() {
         sync(target.file()).with_path("writing to the disk of", path).map_err(not_ended)?;
@@ -223,9 +224,8 @@ fn refuse_itself(from: &Path, to: &Path) -> Result<()> {
         && here.st_rdev == there.st_rdev;
     let is_one = is_one_device || FileId::of(&here) == FileId::of(&there);
     if is_one && (is_named || matches!(kind, FileType::RegularFile | FileType::BlockDevice)) {
-        let name = |path: &Path, standard: &str| match is_dash(path) {
-            true => standard.to_owned(),
-            false => path.display().to_string(),
+        let name = |path: &Path, standard: &str| {
+            if is_dash(path) { standard.to_owned() } else { path.display().to_string() }
         };
         let (from, to) = (name(from, "standard input"), name(to, "standard output"));
         return Err(CpError::SameFile { from, to }.into());
@@ -254,10 +254,7 @@ fn keep_mode_and_times(
     } else {
         new
     };
-    let moded = match mode == new {
-        true => Ok(()),
-        false => fchmod(to, Mode::from_raw_mode(mode)),
-    };
+    let moded = if mode == new { Ok(()) } else { fchmod(to, Mode::from_raw_mode(mode)) };
     let timed = if preserve.timestamps { futimens(to, &times(&stat)) } else { Ok(()) };
     moded.with_path("keeping mode of", path)?;
     timed.with_path("keeping times of", path)

@@ -78,9 +78,10 @@ fn host(text: &str) -> Result<TrialTarget> {
         Err(_) if is_number || !text.contains(':') => bare.to_owned(),
         Err(error) => return Err(Failure::value(format_args!("--to {text}"), error)),
     };
-    match host.is_empty() {
-        true => Err(Failure::value("--to", "it names neither a host nor a file")),
-        false => Ok(TrialTarget::Host(host)),
+    if host.is_empty() {
+        Err(Failure::value("--to", "it names neither a host nor a file"))
+    } else {
+        Ok(TrialTarget::Host(host))
     }
 }
 

@@ -12,9 +12,10 @@ use crate::output;
 pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
     if let Some(url) = &args.origin {
         let findings = origin::examine(args, url)?;
-        match args.json {
-            true => output::text(&format!("{}\n", print::origin_json(&findings))),
-            false => output::text(&print::text(&findings)),
+        if args.json {
+            output::text(&format!("{}\n", print::origin_json(&findings)))
+        } else {
+            output::text(&print::text(&findings))
         }
         return verdict(&findings);
     }
@@ -22,9 +23,10 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
         return Err(Failure::value("options of stores", "they need --origin s3://BUCKET/"));
     }
     let diagnosis = doctor::examine(args.from.as_deref(), &args.target()?)?;
-    match args.json {
-        true => output::text(&format!("{}\n", print::json(&diagnosis))),
-        false => output::text(&print::text(&diagnosis.findings)),
+    if args.json {
+        output::text(&format!("{}\n", print::json(&diagnosis)))
+    } else {
+        output::text(&print::text(&diagnosis.findings))
     }
     verdict(&diagnosis.findings)
 }
@@ -34,11 +36,9 @@ fn verdict(findings: &[Finding]) -> Result<()> {
     let closed = findings.iter().filter(|finding| finding.state == FindingState::Closed);
     let names: Vec<_> = closed.map(|finding| finding.name).collect();
     let count = output::counted(names.len() as u64, "finding is", "findings are");
-    match names.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::finding(format!(
-            "{count} marked closed: {} (see above)",
-            names.join(", ")
-        ))),
+    if names.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::finding(format!("{count} marked closed: {} (see above)", names.join(", "))))
     }
 }

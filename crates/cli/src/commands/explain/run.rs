@@ -25,9 +25,10 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
         Failure::Failed { line: error.to_string(), hint: error.hint(), exit_code }
     })?;
     let receipt = ProgramReceipt::new(&args.command, &explained);
-    let text = match args.json {
-        true => output::json(&receipt),
-        false => print::text(&receipt, Alphabet::of_locale()),
+    let text = if args.json {
+        output::json(&receipt)
+    } else {
+        print::text(&receipt, Alphabet::of_locale())
     };
     match (file, output) {
         (Some(mut file), Some(path)) => {

@@ -28,9 +28,10 @@ impl Item {
 
 /// Reads a list from a file, or from standard input for `-`.
 pub(super) fn read(path: &Path) -> Result<Vec<Item>> {
-    match is_dash(path) {
-        true => items(standard_input()?, path, MAX_BYTES),
-        false => items(File::open(path).with_path("opening", path)?, path, MAX_BYTES),
+    if is_dash(path) {
+        items(standard_input()?, path, MAX_BYTES)
+    } else {
+        items(File::open(path).with_path("opening", path)?, path, MAX_BYTES)
     }
 }
 
@@ -87,9 +88,10 @@ fn parse_line(items: &mut Vec<Item>, line: &str) -> std::result::Result<(), Stri
 fn relative(name: &str) -> std::result::Result<PathBuf, String> {
     let path = Path::new(name);
     let is_good = path.components().all(|part| matches!(part, Component::Normal(_)));
-    match is_good && !name.is_empty() && !name.ends_with('/') {
-        true => Ok(path.to_owned()),
-        false => Err(format!("out={name} leads out of the folder, or is no file")),
+    if is_good && !name.is_empty() && !name.ends_with('/') {
+        Ok(path.to_owned())
+    } else {
+        Err(format!("out={name} leads out of the folder, or is no file"))
     }
 }
 

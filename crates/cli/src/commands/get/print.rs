@@ -33,9 +33,10 @@ pub(crate) fn file(show: ShowArgs, receipt: &GetReceipt) {
         let verified = receipt.digests().find(|digest| digest.matches == Some(true));
         let verified = verified.map(|digest| format!(", {} is right", digest.algorithm));
         let verified = verified.unwrap_or_default();
-        error_line(&match receipt.was_here {
-            true => format!("{} is here already{verified}", receipt.file),
-            false => format!("{}: {}{verified}", receipt.file, summary(&receipt.receipt)),
+        error_line(&if receipt.was_here {
+            format!("{} is here already{verified}", receipt.file)
+        } else {
+            format!("{}: {}{verified}", receipt.file, summary(&receipt.receipt))
         });
     }
     file_receipt(show, receipt);
@@ -44,9 +45,10 @@ pub(crate) fn file(show: ShowArgs, receipt: &GetReceipt) {
 /// Prints the digests of a file, and its path.
 pub(crate) fn digests(receipt: &GetReceipt) {
     // Other programs need the exact name of the file; a terminal must not interpret it.
-    let file = match std::io::stdout().is_terminal() {
-        true => one_line(&receipt.file),
-        false => receipt.file.clone(),
+    let file = if std::io::stdout().is_terminal() {
+        one_line(&receipt.file)
+    } else {
+        receipt.file.clone()
     };
     for digest in receipt.digests() {
         text(&format!("{}  {file}\n", digest.value));

@@ -86,10 +86,8 @@ fn check(args: &GetArgs, items: &[Item]) -> Result<()> {
         || !args.digest.is_empty()
         || args.digest_print.is_some();
     if is_checked && let Some(path) = args.output.as_deref().filter(|path| is_stream(path)) {
-        let name = match is_dash(path) {
-            true => "standard output".to_owned(),
-            false => path.display().to_string(),
-        };
+        let name =
+            if is_dash(path) { "standard output".to_owned() } else { path.display().to_string() };
         return Err(GetError::DigestOfStream(name).into());
     }
     let is_name =

@@ -28,9 +28,10 @@ impl ChecksumSource {
     ///
     /// The reason why a URL cannot be used.
     pub(super) fn parse(text: &str) -> std::result::Result<Self, String> {
-        match text.contains("://") {
-            true => input::url_or_object(text).map(Self::Url),
-            false => Ok(Self::File(text.into())),
+        if text.contains("://") {
+            input::url_or_object(text).map(Self::Url)
+        } else {
+            Ok(Self::File(text.into()))
         }
     }
 }

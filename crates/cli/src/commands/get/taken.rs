@@ -82,9 +82,10 @@ impl TakenNames {
 impl TakenName {
     /// Returns the failure of another file that would have the same name.
     fn in_the_way(&self, item: &Item, path: &Path, how: &str) -> Failure {
-        let hint = match self.url == item.url {
-            true => "give it the same checksum= each time",
-            false => "name another file with -o, or with out= in a list",
+        let hint = if self.url == item.url {
+            "give it the same checksum= each time"
+        } else {
+            "name another file with -o, or with out= in a list"
         };
         Failure::line(format!(
             "fetching {} to {}: {} {how} ({hint})",

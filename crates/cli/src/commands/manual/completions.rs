@@ -101,9 +101,12 @@ fn with_equals_signs(shell: Shell, program: &Command, text: Vec<u8>) -> Vec<u8> 
                     strict.iter().any(|(_, option)| option.strip_prefix("--") == Some(word))
                 })
             };
-            let lines = script.lines().map(|line| match is_strict(line) {
-                true => line.replacen(" -r", "", 1) + "\n",
-                false => line.to_owned() + "\n",
+            let lines = script.lines().map(|line| {
+                if is_strict(line) {
+                    line.replacen(" -r", "", 1) + "\n"
+                } else {
+                    line.to_owned() + "\n"
+                }
             });
             script = lines.collect();
         }

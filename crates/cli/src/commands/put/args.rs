@@ -91,9 +91,10 @@ pub(crate) fn entity_tag(text: &str) -> Result<String, String> {
         return Err("only a strong entity tag can match".to_owned());
     }
     let opaque = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
-    match opaque.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x7e)) && !opaque.is_empty() {
-        true => Ok(format!("\"{opaque}\"")),
-        false => Err("an entity tag has neither spaces nor quotes inside".to_owned()),
+    if opaque.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x7e)) && !opaque.is_empty() {
+        Ok(format!("\"{opaque}\""))
+    } else {
+        Err("an entity tag has neither spaces nor quotes inside".to_owned())
     }
 }
 

@@ -121,10 +121,11 @@ impl<'s> PutRun<'s> {
         if self.there > 0 && !self.args.show.quiet {
             output::note(&format!("{}: already there: {}", local.path().display(), shown(&url)));
         }
-        match receipt.upload.as_ref().is_some_and(|upload| upload.was_there) {
+        if receipt.upload.as_ref().is_some_and(|upload| upload.was_there) {
             // That was already reported.
-            true => output::print_receipt(self.args.show, &receipt),
-            false => output::finished(self.args.show, &receipt),
+            output::print_receipt(self.args.show, &receipt)
+        } else {
+            output::finished(self.args.show, &receipt)
         }
         Ok(())
     }

@@ -47,9 +47,10 @@ pub(crate) fn run(args: &PutArgs) -> Result<()> {
     uploads.finish();
     let failed = failures.len();
     let Some(last) = failures.pop() else {
-        return match is_cancelled {
-            true => Err(Failure::line("cancelled: not everything was sent")),
-            false => Ok(()),
+        return if is_cancelled {
+            Err(Failure::line("cancelled: not everything was sent"))
+        } else {
+            Ok(())
         };
     };
     if failed == 1 {

@@ -233,8 +233,9 @@ fn refuse_others(args: &ServeArgs) -> Result<()> {
 pub(super) fn url(text: &str) -> Result<Url> {
     let url = input::origin(text).map_err(|why| Failure::value("--origin", why))?;
     // What follows the path of a store's says where the store is.
-    match url.scheme() != "s3" && (url.query().is_some() || url.fragment().is_some()) {
-        true => Err(Failure::value("--origin", "the URL of an origin has no ? and no #")),
-        false => Ok(url),
+    if url.scheme() != "s3" && (url.query().is_some() || url.fragment().is_some()) {
+        Err(Failure::value("--origin", "the URL of an origin has no ? and no #"))
+    } else {
+        Ok(url)
     }
 }

@@ -129,9 +129,12 @@ fn names_that_differ_in_case_only_never_replace_each_other() {
             if is_there {
                 fs::write(target.join("readme"), "old").unwrap();
             }
-            let path = |arg: &&str| match arg.starts_with(['a', 'b']) {
-                true => here.path().join(arg).into_os_string().into_string().unwrap(),
-                false => (*arg).to_owned(),
+            let path = |arg: &&str| {
+                if arg.starts_with(['a', 'b']) {
+                    here.path().join(arg).into_os_string().into_string().unwrap()
+                } else {
+                    (*arg).to_owned()
+                }
             };
             let mut args: Vec<_> = args.iter().map(path).collect();
             args.push(target.to_str().unwrap().to_owned());

@@ -71,9 +71,10 @@ fn a_part_whose_original_is_not_copied_any_more_is_removed() {
         let exclude = format!("--exclude={part}");
         let mut words = vec!["-r", "a", "z"];
         words.extend(resume.then_some("--resume"));
-        match is_excluded {
-            true => words.push(&exclude),
-            false => fs::remove_file(here.path().join("a").join(part)).unwrap(),
+        if is_excluded {
+            words.push(&exclude)
+        } else {
+            fs::remove_file(here.path().join("a").join(part)).unwrap()
         }
         cp_in(here.path(), &words).succeeded();
         let mut rest = vec!["one", "three", "two"];

@@ -399,9 +399,10 @@ fn a_body_goes_on_after_the_pause_that_the_origin_asks_for() {
         _ => {
             // Too early, and the body ends without the rest.
             let at = refused.lock().unwrap().unwrap();
-            match at.elapsed() >= Duration::from_secs(3) {
-                true => object.send(request, sending),
-                false => sending.answer("HTTP/1.1 404 No", b""),
+            if at.elapsed() >= Duration::from_secs(3) {
+                object.send(request, sending)
+            } else {
+                sending.answer("HTTP/1.1 404 No", b"")
             }
         }
     });

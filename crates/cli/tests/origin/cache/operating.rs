@@ -172,9 +172,12 @@ fn what_is_removed_is_gone_after_a_power_cut_too() {
     let is_gone = Arc::new(AtomicBool::new(false));
     let at_origin = Arc::clone(&is_gone);
     let object = Object::new(b"hello".to_vec(), "a").with("Cache-Control: max-age=0");
-    let origin = Origin::new(move |request, sending| match at_origin.load(Ordering::Relaxed) {
-        true => sending.answer("HTTP/1.1 404 No", b""),
-        false => object.send(request, sending),
+    let origin = Origin::new(move |request, sending| {
+        if at_origin.load(Ordering::Relaxed) {
+            sending.answer("HTTP/1.1 404 No", b"")
+        } else {
+            object.send(request, sending)
+        }
     });
     let node = Node::new(&origin.url(), &[]);
     for path in ["/a", "/b", "/c"] {

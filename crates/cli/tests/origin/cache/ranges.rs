@@ -93,9 +93,10 @@ fn a_fill_that_fails_elsewhere_ends_no_other_download() {
     let recovered = Arc::clone(&is_well);
     let origin = Origin::new(move |request, sending| {
         let is_late = request.range(40 * MIB).is_some_and(|range| range.start >= 30 * MIB);
-        match is_late && !recovered.load(Ordering::Relaxed) {
-            true => sending.answer("HTTP/1.1 401 No", b""),
-            false => object.send(request, sending),
+        if is_late && !recovered.load(Ordering::Relaxed) {
+            sending.answer("HTTP/1.1 401 No", b"")
+        } else {
+            object.send(request, sending)
         }
     });
     let node = Node::new(&origin.url(), &[]);
@@ -385,9 +386,10 @@ fn an_origin_that_refuses_everything_for_a_moment_still_has_ranges() {
     let refuses = is_refusing.clone();
     let count = AtomicUsize::new(0);
     let origin = Origin::new(move |request, sending| {
-        match refuses.is_open() && count.fetch_add(1, Ordering::Relaxed) < 2 {
-            true => sending.answer("HTTP/1.1 403 No", b""),
-            false => object.send(request, sending),
+        if refuses.is_open() && count.fetch_add(1, Ordering::Relaxed) < 2 {
+            sending.answer("HTTP/1.1 403 No", b"")
+        } else {
+            object.send(request, sending)
         }
     });
     let node = Node::new(&origin.url(), &[]);

@@ -377,9 +377,10 @@ fn a_folder_whose_contents_are_removed_is_used_again() {
     node.get("/a").is(200, b"hello");
     until_stored(&node, 5);
     for entry in fs::read_dir(node.cache.path()).unwrap().map(Result::unwrap) {
-        match entry.file_type().unwrap().is_dir() {
-            true => fs::remove_dir_all(entry.path()).unwrap(),
-            false => fs::remove_file(entry.path()).unwrap(),
+        if entry.file_type().unwrap().is_dir() {
+            fs::remove_dir_all(entry.path()).unwrap()
+        } else {
+            fs::remove_file(entry.path()).unwrap()
         }
     }
     node.get("/b").is(200, b"hello");

@@ -167,9 +167,10 @@ fn readers_of_an_old_version_get_what_is_on_its_way() {
                 sending.body(bytes);
                 sending.raw(if is_chunked { b"\r\n" } else { b"" });
             };
-            match is_chunked {
-                true => sending.head(&format!("{head}\nTransfer-Encoding: chunked")),
-                false => sending.head(&format!("{head}\nContent-Length: {}", body.len())),
+            if is_chunked {
+                sending.head(&format!("{head}\nTransfer-Encoding: chunked"))
+            } else {
+                sending.head(&format!("{head}\nContent-Length: {}", body.len()))
             }
             send(sending, halves.0);
             if number == 0 {

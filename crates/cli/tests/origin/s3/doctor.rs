@@ -89,9 +89,10 @@ fn another_region_and_another_clock_are_named() {
     let object = Object::new(b"words".to_vec(), "one").with("Date: Sun, 01 Jan 2040 00:00:00 GMT");
     let store = Origin::new(move |request: &Request, sending: &mut Sending| {
         let is_right = request.field("authorization").is_some_and(|it| it.contains("/eu-test-1/"));
-        match is_right {
-            true => object.send(request, sending),
-            false => sending.answer("HTTP/1.1 400 No\nx-amz-bucket-region: eu-test-1", b""),
+        if is_right {
+            object.send(request, sending)
+        } else {
+            sending.answer("HTTP/1.1 400 No\nx-amz-bucket-region: eu-test-1", b"")
         }
     });
     let here = folder();

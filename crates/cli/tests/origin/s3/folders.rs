@@ -138,9 +138,10 @@ fn one_request_lists_a_folder_for_a_crowd_and_for_a_while() {
     let store = Origin::new(move |request: &Request, sending: &mut Sending| {
         assert!(is_listing(request), "{}", request.path);
         held.wait();
-        match request.path.contains("continuation-token=n%26") {
-            true => send(sending, &page(&["b", "c//d", "../up"], &["e/", "/"], None)),
-            false => send(sending, &page(&["a"], &[".underpass/", "f/"], Some("n&amp;"))),
+        if request.path.contains("continuation-token=n%26") {
+            send(sending, &page(&["b", "c//d", "../up"], &["e/", "/"], None))
+        } else {
+            send(sending, &page(&["a"], &[".underpass/", "f/"], Some("n&amp;")))
         }
     });
     let node = before(&store, &[]);

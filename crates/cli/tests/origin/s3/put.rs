@@ -349,9 +349,10 @@ fn a_success_without_a_result_is_believed_only_if_the_object_is_there() {
         fs::write(here.path().join("file"), noise(20 << 20)).unwrap();
         let args = ["put", "file", "s3://bucket/x"];
         let finished = Running::start(command(&origin.url(), here.path(), &args)).finish();
-        match is_there {
-            true => finished.succeeded(),
-            false => finished.failed(1, &["does not say that it has put the parts together"]),
+        if is_there {
+            finished.succeeded()
+        } else {
+            finished.failed(1, &["does not say that it has put the parts together"])
         };
     }
 }

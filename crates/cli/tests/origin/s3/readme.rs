@@ -21,9 +21,10 @@ fn list(files: &[(&str, u64)], sending: &mut Sending) {
 fn store(files: &'static [(&'static str, u64)], text: &str) -> Origin {
     let object = Object::new(text.as_bytes().to_vec(), "a");
     Origin::new(move |request: &Request, sending: &mut Sending| {
-        match request.path.contains("list-type=2") {
-            true => list(files, sending),
-            false => object.send(request, sending),
+        if request.path.contains("list-type=2") {
+            list(files, sending)
+        } else {
+            object.send(request, sending)
         }
     })
 }
@@ -125,17 +126,15 @@ fn a_readme_that_has_changed_is_on_the_next_page() {
     let is_new = Arc::new(AtomicBool::new(false));
     let becomes_new = Arc::clone(&is_new);
     let store = Origin::new(move |request: &Request, sending: &mut Sending| {
-        let (text, tag) = match is_new.load(Ordering::Relaxed) {
-            true => (&b"new words"[..], "b"),
-            false => (&b"old words"[..], "a"),
+        let (text, tag) = if is_new.load(Ordering::Relaxed) {
+            (&b"new words"[..], "b")
+        } else {
+            (&b"old words"[..], "a")
         };
-        match request.path.contains("list-type=2") {
-            true => list(&[("README.txt", 9)], sending),
-            false => {
-                Object::new(text.to_vec(), tag)
-                    .with("Cache-Control: no-cache")
-                    .send(request, sending);
-            }
+        if request.path.contains("list-type=2") {
+            list(&[("README.txt", 9)], sending)
+        } else {
+            Object::new(text.to_vec(), tag).with("Cache-Control: no-cache").send(request, sending);
         }
     });
     let node = before(&store, &[]);

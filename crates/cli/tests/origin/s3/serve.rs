@@ -57,11 +57,10 @@ fn keys_that_are_refused_are_replaced_once() {
     let store = Origin::new(move |request: &Request, sending: &mut Sending| {
         let authorization = request.field("authorization").unwrap_or_default();
         let body = "<Error><Code>AccessDenied</Code><Message>of bucket</Message></Error>";
-        match authorization.contains("Credential=new/") && request.path != "/bucket/sub/denied" {
-            true => object.send(request, sending),
-            false => {
-                sending.answer("HTTP/1.1 403 No\nContent-Type: application/xml", body.as_bytes())
-            }
+        if authorization.contains("Credential=new/") && request.path != "/bucket/sub/denied" {
+            object.send(request, sending)
+        } else {
+            sending.answer("HTTP/1.1 403 No\nContent-Type: application/xml", body.as_bytes())
         }
     });
     let count = Arc::new(AtomicU32::new(0));

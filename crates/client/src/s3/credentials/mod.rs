@@ -36,9 +36,10 @@ impl Keys {
     fn check(&self, place: &'static str) -> Result<(), ClientError> {
         let texts = [Some(&self.id), Some(&self.secret), self.token.as_ref()];
         let is_plain = |text: &String| text.bytes().all(|byte| matches!(byte, 0x21..=0x7e));
-        match texts.into_iter().flatten().all(is_plain) {
-            true => Ok(()),
-            false => Err(KeysError::InvalidKeys { place }.into()),
+        if texts.into_iter().flatten().all(is_plain) {
+            Ok(())
+        } else {
+            Err(KeysError::InvalidKeys { place }.into())
         }
     }
 }

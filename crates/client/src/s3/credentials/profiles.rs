@@ -37,13 +37,14 @@ impl ProfileFiles {
             is_there |= found.is_some();
             settings.extend(found.unwrap_or_default());
         }
-        match is_there || !self.is_named {
-            true => Ok(settings),
-            false => Err(KeysError::ProfileNotFound {
+        if is_there || !self.is_named {
+            Ok(settings)
+        } else {
+            Err(KeysError::ProfileNotFound {
                 profile: self.profile.clone(),
                 credentials: self.credentials.clone().unwrap_or_else(|| "credentials".into()),
                 config: self.config.clone().unwrap_or_else(|| "config".into()),
-            }),
+            })
         }
     }
 

@@ -80,9 +80,10 @@ fn web_identity(
         _ => {}
     });
     keys.token = token;
-    match keys.id.is_empty() || keys.secret.is_empty() {
-        true => Err(KeysError::NoKeys { service: redacted(service) }.into()),
-        false => Ok(keys),
+    if keys.id.is_empty() || keys.secret.is_empty() {
+        Err(KeysError::NoKeys { service: redacted(service) }.into())
+    } else {
+        Ok(keys)
     }
 }
 
@@ -153,9 +154,10 @@ fn secret(file: &Path) -> Result<String, ClientError> {
     let text = std::fs::read_to_string(file)
         .map_err(|source| KeysError::Read { file: file.to_owned(), source })?;
     let token = text.trim();
-    match token.is_empty() || token.contains(|c: char| c.is_control()) {
-        true => Err(KeysError::NoToken(file.to_owned()).into()),
-        false => Ok(token.to_owned()),
+    if token.is_empty() || token.contains(|c: char| c.is_control()) {
+        Err(KeysError::NoToken(file.to_owned()).into())
+    } else {
+        Ok(token.to_owned())
     }
 }
 

@@ -269,9 +269,10 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         if self.folders.insert(facts.path.clone(), facts).is_none() {
             self.folder_bytes += bytes;
         }
-        match self.folder_bytes > MAX_FOLDER_BYTES {
-            true => Err(TreeError::TooManyNames { limit: MAX_FOLDER_BYTES }),
-            false => Ok(()),
+        if self.folder_bytes > MAX_FOLDER_BYTES {
+            Err(TreeError::TooManyNames { limit: MAX_FOLDER_BYTES })
+        } else {
+            Ok(())
         }
     }
 

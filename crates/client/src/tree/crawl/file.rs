@@ -104,9 +104,10 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
             ExistingEntry::Ours | ExistingEntry::Replaced => download::IfExists::Replace,
         };
         let target = Target::Named { folder: &folder, name: OsStr::from_bytes(name), if_exists };
-        let mode = match dest.replaces(path).map_err(failed)? {
-            true => None,
-            false => facts.mode.map(|mode| dest.permissions(mode)),
+        let mode = if dest.replaces(path).map_err(failed)? {
+            None
+        } else {
+            facts.mode.map(|mode| dest.permissions(mode))
         };
         let options = DownloadOptions {
             // The others are at work on other files.
@@ -116,10 +117,8 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
             step: tree.options.step,
             ..DownloadOptions::default()
         };
-        let client = match task.is_trusted {
-            true => tree.client.clone(),
-            false => tree.client.without_credentials(),
-        };
+        let client =
+            if task.is_trusted { tree.client.clone() } else { tree.client.without_credentials() };
         let downloader =
             Downloader::new(client, options).with_rate_limit(Arc::clone(&tree.rate_limit));
         let fetched = dest.name(path, || {
@@ -328,15 +327,14 @@ fn record_version(task: &CrawlTask, file: &File, version: Option<&StrongValidato
 fn other_size(task: &CrawlTask, answer: &OpenResponse<'_>, sent: u64) -> Option<String> {
     let facts = task.entry.facts;
     let listed = facts.size.filter(|listed| *listed != sent)?;
-    let who = match is_elsewhere(&answer.url, &task.entry.url) {
-        true => "a redirect leads to",
-        false => {
-            let is_same = completed(&answer.response, facts).modified == facts.modified;
-            if !is_same || was_just_changed(&answer.response) {
-                return None;
-            }
-            "the server sends"
+    let who = if is_elsewhere(&answer.url, &task.entry.url) {
+        "a redirect leads to"
+    } else {
+        let is_same = completed(&answer.response, facts).modified == facts.modified;
+        if !is_same || was_just_changed(&answer.response) {
+            return None;
         }
+        "the server sends"
     };
     Some(format!("{who} {sent} bytes, but the listing says {listed}"))
 }

@@ -154,10 +154,11 @@ impl CrawlWorker<'_, '_, '_, '_> {
         self.idle = pages.idle;
         let is_empty = listing.entries.is_empty() && listing.refused.is_empty();
         let is_named = *url == self.crawl.tree.url && !folder.is_empty();
-        match is_empty && is_named && !has_own {
+        if is_empty && is_named && !has_own {
             // A store has folders only as beginnings of keys.
-            true => Err(TreeError::NotThere),
-            false => Ok(listing),
+            Err(TreeError::NotThere)
+        } else {
+            Ok(listing)
         }
     }
 }
@@ -173,9 +174,10 @@ fn with_rivals(entries: &[ListingEntry]) -> HashSet<Vec<u8>> {
         let names = partial_names(OsStr::from_bytes(name));
         names.iter().any(|name| rivals.contains([folder, name.as_bytes()].concat().as_slice()))
     };
-    match rivals.is_empty() {
-        true => HashSet::new(),
-        false => entries.iter().filter(has_rival).map(|entry| entry.path.clone()).collect(),
+    if rivals.is_empty() {
+        HashSet::new()
+    } else {
+        entries.iter().filter(has_rival).map(|entry| entry.path.clone()).collect()
     }
 }
 

@@ -444,10 +444,7 @@ pub(super) fn open_root(path: &Path) -> Result<OwnedFd, TreeError> {
 /// folder there.
 fn enter(parent: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
     let folder = open_beneath(parent.as_fd(), name, FOLDER)?;
-    match is_of_stranger(&fstat(&folder)?, parent) {
-        true => Err(Errno::USERS),
-        false => Ok(folder),
-    }
+    if is_of_stranger(&fstat(&folder)?, parent) { Err(Errno::USERS) } else { Ok(folder) }
 }
 
 /// Checks whether an entry is a file of this size and time.

@@ -56,9 +56,10 @@ impl PlacedFiles {
             files.by_id.get(&FileId::of(there)),
             files.by_name.get(&self.hasher.hash_one(fold_case(path))),
         ];
-        match known.into_iter().flatten().any(|known| *known != own) {
-            true => Err(Errno::NOTUNIQ),
-            false => Ok(()),
+        if known.into_iter().flatten().any(|known| *known != own) {
+            Err(Errno::NOTUNIQ)
+        } else {
+            Ok(())
         }
     }
 

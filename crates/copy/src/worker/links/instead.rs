@@ -48,10 +48,7 @@ impl CopyWorker<'_> {
         }
         let make = |name: &CStr| match kind {
             LinkKind::Hard => {
-                let flags = match entry.follows {
-                    true => AtFlags::SYMLINK_FOLLOW,
-                    false => AtFlags::empty(),
-                };
+                let flags = if entry.follows { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
                 linkat(&folder.source, &entry.name, to, name, flags)
             }
             LinkKind::Symbolic => symlinkat(leads.as_os_str().as_bytes(), to, name),

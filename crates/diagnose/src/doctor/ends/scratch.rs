@@ -96,7 +96,7 @@ impl Scratch {
     /// Reads what has arrived at the other end, and returns whether there was anything.
     pub(crate) fn drain(&self, arrived: &mut Vec<u8>) -> io::Result<bool> {
         let before = arrived.len();
-        let mut buffer = vec![0; ROOM];
+        let mut buffer = vec![0; READ_SIZE];
         let mut end: Box<dyn Read + '_> = match self {
             Self::File { .. } => return Ok(false),
             Self::Pipe(reader, _) => Box::new(reader),
@@ -149,4 +149,4 @@ pub(crate) const POLL_INTERVAL: Duration = Duration::from_micros(100);
 pub(crate) const NAME: &str = "underpass-doctor";
 
 /// Bytes read at once.
-const ROOM: usize = 64 << 10;
+const READ_SIZE: usize = 64 << 10;

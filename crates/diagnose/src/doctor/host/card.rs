@@ -93,11 +93,10 @@ fn of_route(route: &std::result::Result<HostRoute, Errno>) -> Finding {
         Ok(HostRoute { interface, kind, gateway, .. }) => {
             let kind = kind.as_ref().map(|kind| format!(" ({kind})")).unwrap_or_default();
             let by = gateway.map(|gateway| format!(" by {gateway}")).unwrap_or_default();
-            let consequence = match kind.is_empty() {
-                true => "the findings below are about this card",
-                false => {
-                    "this is a virtual interface: the findings below are about it, not about the card behind it"
-                }
+            let consequence = if kind.is_empty() {
+                "the findings below are about this card"
+            } else {
+                "this is a virtual interface: the findings below are about it, not about the card behind it"
             };
             Finding::best("route")
                 .finding(format!("over {interface}{kind}{by}"))
@@ -150,9 +149,10 @@ fn gathers(card: &Offloads, at: &str) -> Finding {
     let limited = Finding::limited("card_gathers")
         .finding(finding)
         .consequence("the kernel copies the parts of each packet together for the card");
-    match both.contains(&Offload::Absent) {
-        true => limited.remedy("another card, or another driver, is needed for true zero copy"),
-        false => limited.remedy(format!("as root: ethtool -K {at} sg on tx on")),
+    if both.contains(&Offload::Absent) {
+        limited.remedy("another card, or another driver, is needed for true zero copy")
+    } else {
+        limited.remedy(format!("as root: ethtool -K {at} sg on tx on"))
     }
 }
 
@@ -212,11 +212,10 @@ fn of_congestion(congestion: &std::result::Result<(String, String), Errno>) -> F
     match congestion {
         Ok((used, all)) => {
             let all = if all.is_empty() { String::new() } else { format!(" (of {all})") };
-            let consequence = match streams::paces(used) {
-                true => {
-                    "it paces by a timer, which is slow over loopback: another one is used there"
-                }
-                false => "it does not pace by a timer, so loopback is not slowed",
+            let consequence = if streams::paces(used) {
+                "it paces by a timer, which is slow over loopback: another one is used there"
+            } else {
+                "it does not pace by a timer, so loopback is not slowed"
             };
             Finding::best("congestion").finding(format!("{used}{all}")).consequence(consequence)
         }

@@ -142,14 +142,13 @@ fn of_suites(support: &Support) -> Finding {
             lacks.join(", ")
         )),
     };
-    match lacks.is_empty() {
-        true => found.consequence("the kernel supports every suite that can be negotiated"),
-        false => found
-            .consequence("connections with another suite are encrypted by this program")
-            .remedy(
-                "load the modules of the ciphers (modprobe gcm, modprobe chacha20poly1305), or \
+    if lacks.is_empty() {
+        found.consequence("the kernel supports every suite that can be negotiated")
+    } else {
+        found.consequence("connections with another suite are encrypted by this program").remedy(
+            "load the modules of the ciphers (modprobe gcm, modprobe chacha20poly1305), or \
                  run a newer kernel",
-            ),
+        )
     }
 }
 

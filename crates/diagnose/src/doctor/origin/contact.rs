@@ -103,9 +103,10 @@ impl Contact {
                 .finding("ranges are answered")
                 .consequence("any part can be fetched directly");
         }
-        let finding = match has_ranges(&self.response) {
-            true => "ranges are announced, but not answered",
-            false => "ranges are not answered",
+        let finding = if has_ranges(&self.response) {
+            "ranges are announced, but not answered"
+        } else {
+            "ranges are not answered"
         };
         Finding::limited("ranges")
             .finding(finding)

@@ -21,9 +21,10 @@ pub fn examine_disk(folder: &Path) -> Finding {
     match measure(place) {
         Ok((rate, free, has_holes)) => {
             let (rate, free) = (rate >> 20, free as f64 / (1_u64 << 30) as f64);
-            let (found, holes) = match has_holes {
-                true => (Finding::best(name), "holes"),
-                false => (Finding::limited(name), "no holes"),
+            let (found, holes) = if has_holes {
+                (Finding::best(name), "holes")
+            } else {
+                (Finding::limited(name), "no holes")
             };
             found
                 .finding(format!(

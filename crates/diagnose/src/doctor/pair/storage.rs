@@ -179,11 +179,10 @@ fn unnamed(landed: Result<bool, Errno>, has_proc: bool) -> Finding {
         Err(errno) => Finding::closed(name)
             .finding(format!("a new file cannot be given its name ({})", errno::name(errno)))
             .consequence("copies fail at their end")
-            .remedy(match has_proc {
-                true => {
-                    "let this user create, name and remove files there, and filters allow linkat(2)"
-                }
-                false => "mount /proc: a file without a name gets one through it",
+            .remedy(if has_proc {
+                "let this user create, name and remove files there, and filters allow linkat(2)"
+            } else {
+                "mount /proc: a file without a name gets one through it"
             }),
     }
 }

@@ -47,10 +47,8 @@ fn open_way(trials: &PairTrials) -> Finding {
         .iter()
         .map(|(mechanism, refusal)| format!("{mechanism} was declined: {}", refusal.name()))
         .collect();
-    let refused = match refused.is_empty() {
-        true => String::new(),
-        false => format!(" ({})", refused.join(", ")),
-    };
+    let refused =
+        if refused.is_empty() { String::new() } else { format!(" ({})", refused.join(", ")) };
     let consequence = match crossings {
         0 if report.bytes() == 0 => "there was nothing to move",
         0 => "no byte of the file enters user space",
@@ -103,14 +101,15 @@ fn of(trials: &PairTrials, mechanism: Mechanism, trial: &Trial) -> Finding {
         }
         TrialOutcome::Declined(refusal) => {
             let finding = format!("declined ({})", refusal.name());
-            match declined(trials).iter().any(|(missed, _)| *missed == mechanism) {
-                true => Finding::limited(name)
+            if declined(trials).iter().any(|(missed, _)| *missed == mechanism) {
+                Finding::limited(name)
                     .finding(finding)
                     .consequence("a transfer tries it first, and then the next mechanism")
-                    .remedy(remedy(mechanism, *refusal)),
-                false => Finding::unneeded(name)
+                    .remedy(remedy(mechanism, *refusal))
+            } else {
+                Finding::unneeded(name)
                     .finding(finding)
-                    .consequence("no transfer between these two needs it"),
+                    .consequence("no transfer between these two needs it")
             }
         }
         TrialOutcome::Differs => Finding::closed(name)

@@ -11,7 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 use underpass_dav::xml::Element;
 use underpass_engine::Version;
 
-use crate::digest::settle::TICKS;
+use crate::digest::settle::MAX_CLOCK_TICK;
 use crate::digest::stored;
 
 /// Returns the properties of an open file or folder; none if they cannot be read.
@@ -49,7 +49,7 @@ pub(super) fn store(file: impl AsFd, properties: Vec<Element>) -> Result<(), Err
     let changed = Version::from_stat(&changed).changed();
     if (now.tv_sec, now.tv_nsec) <= (changed.tv_sec, changed.tv_nsec) {
         // Another change within this tick of the kernel's clock would leave the version as it is.
-        thread::sleep(TICKS);
+        thread::sleep(MAX_CLOCK_TICK);
     }
     write(file, &bytes)?;
     // A digest that was stored right before would keep the entity tag as it was.

@@ -84,9 +84,10 @@ impl Describer<'_> {
             quota: (is_folder && (wants(Live::QuotaAvailable) || wants(Live::QuotaUsed)))
                 .then(|| quota(&file))
                 .flatten(),
-            stored: match is_readable && self.request.wants_stored() {
-                true => dead_properties::load(&file),
-                false => Vec::new(),
+            stored: if is_readable && self.request.wants_stored() {
+                dead_properties::load(&file)
+            } else {
+                Vec::new()
             },
         })
     }

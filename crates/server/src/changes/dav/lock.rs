@@ -270,9 +270,10 @@ pub(crate) async fn unlock(ctx: &RequestContext<'_>, target: &Target<'_>) -> Res
     let is_anothers = covering.any(|lock| &*lock.token == token);
     drop(covering);
     drop(table);
-    match is_anothers {
-        true => ctx.error(403, "this is the lock of another user"),
-        false => rule(409, "lock-token-matches-request-uri", &[]),
+    if is_anothers {
+        ctx.error(403, "this is the lock of another user")
+    } else {
+        rule(409, "lock-token-matches-request-uri", &[])
     }
 }
 

@@ -96,11 +96,12 @@ fn change(
         return Err(ChangeRefusal::new(412, "the file was changed meanwhile"));
     }
     // Times can be set whatever is stored.
-    let before = match patches.iter().all(is_time) {
-        true => Vec::new(),
-        false => dead_properties::load_all(&file).map_err(|_| {
+    let before = if patches.iter().all(is_time) {
+        Vec::new()
+    } else {
+        dead_properties::load_all(&file).map_err(|_| {
             ChangeRefusal::new(409, "the stored properties cannot be read, and are not replaced")
-        })?,
+        })?
     };
     let mut change = PropertyChange { stored: before.clone(), ..PropertyChange::default() };
     let mut faults: Vec<_> = patches.iter().map(|patch| change.add(patch).err()).collect();

@@ -31,10 +31,11 @@ impl SlowResponse<'_> {
             let mut at = range.start;
             while at < range.end {
                 let Some(mut end) = self.wait_for_bytes(body, at, range.end).await else { return };
-                if at > range.start && end < range.end && end - at < ENOUGH && !body.is_relayed() {
+                if at > range.start && end < range.end && end - at < MIN_SEND && !body.is_relayed()
+                {
                     // A fill brings 128 KiB at a time, and a crowd that waits for it would be woken
                     // for each of them.
-                    sleep(GATHER).await;
+                    sleep(GATHER_TIME).await;
                     let Some(more) = self.wait_for_bytes(body, at, range.end).await else { return };
                     end = more;
                 }
@@ -92,7 +93,7 @@ impl SlowResponse<'_> {
 }
 
 /// The number of bytes for which a response does not wait any longer.
-const ENOUGH: u64 = 512 << 10;
+const MIN_SEND: u64 = 512 << 10;
 
 /// The longest wait of a response for more bytes, after its first ones.
-const GATHER: Duration = Duration::from_millis(2);
+const GATHER_TIME: Duration = Duration::from_millis(2);

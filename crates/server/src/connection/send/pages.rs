@@ -8,7 +8,7 @@ use std::time::Instant;
 use tokio::time::timeout;
 use underpass_engine::{Integrity, Version};
 
-use super::{SlowResponse, TICK};
+use super::{CLIENT_CHECK_INTERVAL, SlowResponse};
 use crate::files::prefetch::{MissingRange, Residency};
 
 impl SlowResponse<'_> {
@@ -72,7 +72,7 @@ impl SlowResponse<'_> {
     pub(super) async fn while_wanted<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         loop {
-            match timeout(TICK, work.as_mut()).await {
+            match timeout(CLIENT_CHECK_INTERVAL, work.as_mut()).await {
                 Ok(done) => return Some(done),
                 Err(_) if self.should_continue() => {}
                 Err(_) => return None,

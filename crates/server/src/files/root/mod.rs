@@ -117,12 +117,12 @@ impl Root {
         if !is_folder && kind != FileType::RegularFile {
             return Err(fail(Errno::NOTSUP));
         }
-        let (folder, only, is_open) = match is_folder {
-            true => (opened, None, settings.allows_symlinks_outside),
+        let (folder, only, is_open) = if is_folder {
+            (opened, None, settings.allows_symlinks_outside)
+        } else {
             // The path was given by the operator, so its links are followed anywhere.
-            false => {
-                (open_path(atomic_file::folder_of(path)).map_err(fail)?, path.file_name(), true)
-            }
+
+            (open_path(atomic_file::folder_of(path)).map_err(fail)?, path.file_name(), true)
         };
         let (place, only) = (place(&folder, path), only.map(|name| name.as_bytes().to_vec()));
         let is_local = is_local(&folder);

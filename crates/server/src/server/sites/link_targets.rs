@@ -64,9 +64,10 @@ impl LinkTargets<'_> {
             }
             Place::Outside(path) => !root.is_own(path),
         };
-        match is_shown {
-            true => Ok((attributes, matches!(place, Place::Inside(_)))),
-            false => Err(Errno::NOENT),
+        if is_shown {
+            Ok((attributes, matches!(place, Place::Inside(_))))
+        } else {
+            Err(Errno::NOENT)
         }
     }
 }

@@ -13,9 +13,10 @@ impl NamesLock {
     /// Keeps other requests from giving or taking names if `is_alone`, as between the last check of
     /// a conditional request and its change; otherwise only those that have to be alone.
     pub(crate) fn hold(&self, is_alone: bool) -> NamesGuard<'_> {
-        match is_alone {
-            true => NamesGuard::Alone(unpoison(self.0.write())),
-            false => NamesGuard::Together(unpoison(self.0.read())),
+        if is_alone {
+            NamesGuard::Alone(unpoison(self.0.write()))
+        } else {
+            NamesGuard::Together(unpoison(self.0.read()))
         }
     }
 

@@ -60,9 +60,10 @@ impl UploadTarget {
         let path = &upload.path;
         // RFC 4918 9.7.2.
         if (upload.is_folder || path.is_empty()) && !root.is_file() {
-            let detail = match path.is_empty() || root.hides(path) || root.stat(path).is_ok() {
-                true => "a file cannot replace a folder",
-                false => "a name that ends in a slash is a folder: create it with MKCOL",
+            let detail = if path.is_empty() || root.hides(path) || root.stat(path).is_ok() {
+                "a file cannot replace a folder"
+            } else {
+                "a name that ends in a slash is a folder: create it with MKCOL"
             };
             return Err(UploadRefusal::new(405, detail).with("Allow", "GET, HEAD, OPTIONS, MKCOL"));
         }

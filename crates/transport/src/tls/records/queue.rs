@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 
 /// The number of bytes read at once, and the ciphertext of those written at once.
-pub(in crate::tls) const ROOM: usize = BATCH + 1024;
+pub(in crate::tls) const QUEUE_SIZE: usize = BATCH + 1024;
 
 /// The bytes encrypted for one system call: four full records.
 pub(in crate::tls) const BATCH: usize = 64 * 1024;
@@ -56,7 +56,7 @@ impl ByteQueue {
         let wanted = self.len() + min;
         if wanted > self.memory.len() {
             let kept = STORE.with_borrow_mut(Vec::pop).filter(|memory| memory.len() >= wanted);
-            let mut memory = kept.unwrap_or_else(|| vec![0; wanted.max(ROOM)]);
+            let mut memory = kept.unwrap_or_else(|| vec![0; wanted.max(QUEUE_SIZE)]);
             memory[..self.len()].copy_from_slice(self.bytes());
             (self.start, self.end) = (0, self.len());
             put_back(std::mem::replace(&mut self.memory, memory));
@@ -119,7 +119,7 @@ impl Drop for ByteQueue {
 
 /// Keeps memory for the next queue of this thread.
 fn put_back(memory: Vec<u8>) {
-    if memory.len() < ROOM || memory.len() > 2 * ROOM {
+    if memory.len() < QUEUE_SIZE || memory.len() > 2 * QUEUE_SIZE {
         return;
     }
     // The pool is gone when a thread ends.

@@ -11,7 +11,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustls::{AlertDescription, Error};
 
 use super::connection::{Intent, RecordLayer, StepResult};
-use super::queue::{BATCH, ByteQueue, ROOM};
+use super::queue::{BATCH, ByteQueue, QUEUE_SIZE};
 use crate::session_facts::CERTIFICATE_REQUIRED;
 
 /// Room for at least one more record, so that each read makes progress.
@@ -216,7 +216,7 @@ impl UserSpace {
         if self.incoming.len() >= self.connection.max_incoming() {
             return Err(self.give_up(socket, Errno::PROTO));
         }
-        let limit = ROOM - self.incoming.len().min(ROOM - MIN_READ);
+        let limit = QUEUE_SIZE - self.incoming.len().min(QUEUE_SIZE - MIN_READ);
         let max = (wanted + wanted / 64).clamp(MIN_READ, limit);
         let room = self.incoming.room(max);
         match recv(socket, &mut room[..max], RecvFlags::DONTWAIT) {

@@ -66,9 +66,10 @@ fn is_private(ip: IpAddr) -> bool {
 /// Returns the address that packets to the Internet would have. None is sent.
 fn usual_address(bound: SocketAddr) -> Option<IpAddr> {
     // Addresses of documentation, RFC 5737 and RFC 3849.
-    let far: SocketAddr = match bound.is_ipv4() {
-        true => (Ipv4Addr::new(192, 0, 2, 1), 9).into(),
-        false => "[2001:db8::1]:9".parse().ok()?,
+    let far: SocketAddr = if bound.is_ipv4() {
+        (Ipv4Addr::new(192, 0, 2, 1), 9).into()
+    } else {
+        "[2001:db8::1]:9".parse().ok()?
     };
     let socket = UdpSocket::bind(SocketAddr::new(bound.ip(), 0)).ok()?;
     socket.connect(far).ok()?;

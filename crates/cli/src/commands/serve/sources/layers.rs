@@ -326,9 +326,10 @@ fn lines(text: &OsStr) -> Vec<OsString> {
 fn find<'c>(command: &'c Command, entry: &ConfigKey) -> Result<&'c Arg> {
     let wanted = &entry.name;
     if let Some(found) = command.get_arguments().find(|each| name(each) == wanted) {
-        return match is_settable(found) {
-            true => Ok(found),
-            false => Err(Failure::value(&entry.place, OptionsError::OnlyTyped(wanted.clone()))),
+        return if is_settable(found) {
+            Ok(found)
+        } else {
+            Err(Failure::value(&entry.place, OptionsError::OnlyTyped(wanted.clone())))
         };
     }
     let known = command.get_arguments().filter(|each| is_settable(each)).map(name);
