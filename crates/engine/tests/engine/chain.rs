@@ -1,11 +1,6 @@
 //! Chains of many segments: in order, to the byte, in full packets, beyond 4 GiB, and however
 //! little the sink takes at a time.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "rig/ends.rs"]
-mod ends;
-
 use std::fs::File;
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
@@ -13,7 +8,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use ends::{Drain, Supply, To, crossings, file_with, movers, pattern};
+use crate::rig::ends;
+use crate::rig::ends::{Drain, Supply, To, crossings, file_with, movers, pattern};
 use proptest::prelude::*;
 use rustix::fs::{MemfdFlags, memfd_create};
 use underpass_engine::{Chain, Mechanism, Options, Policy, Report, Sink, Source, Transfer};

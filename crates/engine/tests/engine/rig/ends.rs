@@ -1,8 +1,6 @@
 //! The two ends of a transfer, of every kind: a supply that knows which bytes it will give, and a
 //! drain that tells which bytes it got and whether those around them are as they were.
 
-#![allow(dead_code)] // each test file uses its own part
-
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::net::{TcpListener, TcpStream};

@@ -1,16 +1,11 @@
 //! The examples do what they say, for readers who stop half-way for a moment too.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "rig/ends.rs"]
-mod ends;
-
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use ends::pattern;
+use crate::rig::ends::pattern;
 
 /// The kernel takes a part of it before anybody reads, and never the whole.
 const LEN: usize = 24 << 20;

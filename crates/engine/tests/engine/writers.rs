@@ -1,8 +1,6 @@
 //! Files that somebody has open for writing, or keeps a mapping of: the versions that a transfer
 //! compares have to tell each change.
 
-#![allow(clippy::unwrap_used)]
-
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;

@@ -1,8 +1,6 @@
 //! What tests of a transfer need: a folder that goes away, bytes that are never zero, a peer over
 //! TCP whose reader can be held back, and shells that write from another process.
 
-#![allow(dead_code)] // each test file uses its own part
-
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::net::{TcpListener, TcpStream};

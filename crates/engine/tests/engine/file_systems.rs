@@ -1,17 +1,12 @@
 //! Copies within and between real file systems, mounted for the purpose.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "rig/scratch.rs"]
-mod scratch;
-
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use crate::rig::scratch::pattern;
 use rustix::io::Errno;
-use scratch::pattern;
 use underpass_engine::atomic_file::{AtomicFile, Existing};
 use underpass_engine::{
     DeclineReason, Declined, Error, Integrity, Mechanism, Options, Policy, Report, Sink, Source,

@@ -1,7 +1,5 @@
 //! System calls that answer what a test wants, on the thread that asks for it alone.
 
-#![allow(dead_code)] // each test file uses its own part
-
 use std::os::fd::{AsFd, AsRawFd};
 use std::thread;
 use std::time::Duration;

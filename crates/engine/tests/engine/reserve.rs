@@ -1,7 +1,5 @@
 //! Space that is reserved before bytes are copied.
 
-#![allow(clippy::unwrap_used)]
-
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 

@@ -1,11 +1,6 @@
 //! The pipes that splice needs: used again when they are empty, never with bytes inside, and done
 //! without when there are none.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "rig/ends.rs"]
-mod ends;
-
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -13,7 +8,9 @@ use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
-use ends::{Drain, From, Supply, To, file_with, movers, pattern, set_nonblocking, tcp_pair};
+use crate::rig::ends::{
+    Drain, From, Supply, To, file_with, movers, pattern, set_nonblocking, tcp_pair,
+};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 use rustix::process::{Resource, Rlimit, setrlimit};
@@ -144,7 +141,7 @@ fn a_pool_keeps_no_more_than_a_few_pipes() {
 #[test]
 fn without_descriptors_left_splice_is_declined() {
     // The limit is one of the whole process, so this test gets a process of its own.
-    const NAME: &str = "without_descriptors_left_splice_is_declined";
+    const NAME: &str = "pipes::without_descriptors_left_splice_is_declined";
     if std::env::var_os(NAME).is_none() {
         let itself = std::env::current_exe().unwrap();
         let mut command = Command::new(itself);

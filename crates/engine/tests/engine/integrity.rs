@@ -1,10 +1,5 @@
 //! What each integrity level promises, while another process really writes to the file.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "rig/scratch.rs"]
-mod scratch;
-
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -14,8 +9,10 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::rig::scratch::{
+    Held, Scratch, Shell, assert_reset, pattern, shell, tcp_pair, wait_until,
+};
 use rustix::io::Errno;
-use scratch::{Held, Scratch, Shell, assert_reset, pattern, shell, tcp_pair, wait_until};
 use underpass_engine::{
     DeclineReason, Declined, Error, Integrity, Mechanism, Options, Policy, Report, Sink, Source,
     Status, Transfer, Wait,

@@ -3,23 +3,16 @@
 //!
 //! Which of the two is read from `docs/mechanisms.md`, so that its tables are as true as the code.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "rig/ends.rs"]
-mod ends;
-#[path = "rig/injection.rs"]
-mod injection;
-
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use ends::{
+use crate::rig::ends::{
     Drain, From, Supply, To, another_file_system, crossings, file_with, movers, pattern,
     set_nonblocking, temporary_files_can_share_blocks,
 };
-use injection::{Call, advance_a_turn, advance_to_the_end, refusing};
+use crate::rig::injection::{Call, advance_a_turn, advance_to_the_end, refusing};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use underpass_engine::{
@@ -300,7 +293,7 @@ fn documented(mechanism: Mechanism) -> BTreeSet<String> {
     .collect()
 }
 
-const DOCUMENT: &str = include_str!("../../../docs/mechanisms.md");
+const DOCUMENT: &str = include_str!("../../../../docs/mechanisms.md");
 const TESTS: &str = concat!(include_str!("declines.rs"), include_str!("pipes.rs"));
 
 #[test]

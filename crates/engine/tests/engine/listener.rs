@@ -1,15 +1,10 @@
 //! Peers that say something while bytes are sent to them.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "rig/scratch.rs"]
-mod scratch;
-
 use std::fs::File;
 use std::io::{Read, Write};
 use std::thread;
 
-use scratch::{Scratch, assert_reset, pattern, tcp_pair};
+use crate::rig::scratch::{Scratch, assert_reset, pattern, tcp_pair};
 use underpass_engine::{Error, Options, PeerMessage, Sink, Source, Transfer};
 
 const LEN: usize = 16 << 20;

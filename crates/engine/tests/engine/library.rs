@@ -1,10 +1,5 @@
 //! The library as a program meets it: threads, turns, observers, reports and refusals.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "rig/scratch.rs"]
-mod scratch;
-
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::UdpSocket;
@@ -14,8 +9,8 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use crate::rig::scratch::{Scratch, pattern, tcp_pair, wait_until};
 use rustix::io::Errno;
-use scratch::{Scratch, pattern, tcp_pair, wait_until};
 use underpass_engine::{
     Chain, DeclineReason, Error, Integrity, Kind, Mechanism, Options, Policy, Progress, Report,
     Sink, Source, Status, Transfer, Usage, Wait, buffered, processor_time, socket,

@@ -1,10 +1,5 @@
 //! When a transfer takes its last look at the file, and what it holds back until then.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "rig/scratch.rs"]
-mod scratch;
-
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -12,8 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::rig::scratch::{Scratch, pattern, tcp_pair};
 use rustix::fs::{Advice, fadvise};
-use scratch::{Scratch, pattern, tcp_pair};
 use underpass_engine::{
     Chain, Confirm, Error, Integrity, Mechanism, Options, Sink, Source, Status, Tally, Transfer,
     Version, Wait, is_absent, is_resident,

@@ -1,8 +1,6 @@
 //! Layers without cryptography: one that keeps records of its own in user space and does so as
 //! awkwardly as it may, and one that claims that the kernel does it.
 
-#![allow(dead_code)] // each test file uses its own part
-
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Mutex;

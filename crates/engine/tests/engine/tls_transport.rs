@@ -1,15 +1,6 @@
 //! TLS at an end of a transfer, as far as the engine has to do with it: layers without
 //! cryptography stand for the real ones, which `underpass-server` has.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "rig/ends.rs"]
-mod ends;
-#[path = "rig/injection.rs"]
-mod injection;
-#[path = "rig/toys.rs"]
-mod toys;
-
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -18,14 +9,14 @@ use std::os::unix::fs::FileExt;
 use std::thread;
 use std::time::Duration;
 
-use ends::{
+use crate::rig::ends::{
     Drain, From, Supply, To, file_with, movers, pattern, set_nonblocking, small_tcp_pair, tcp_pair,
 };
-use injection::{Call, refusing};
+use crate::rig::injection::{Call, refusing};
+use crate::rig::toys::{KernelToy, Toy, bytes_of, records_of};
 use proptest::prelude::*;
 use rustix::io::Errno;
 use rustix::net::sockopt;
-use toys::{KernelToy, Toy, bytes_of, records_of};
 use underpass_engine::Mechanism::{Mmap, ReadWrite, Sendfile, Splice};
 use underpass_engine::{
     Chain, Confirm, DeclineReason, Declined, Error, Integrity, Mechanism, Options, Policy,

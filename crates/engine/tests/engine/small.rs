@@ -1,7 +1,5 @@
 //! Which files go out from one buffer with the header before them, and which do not.
 
-#![allow(clippy::unwrap_used)]
-
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

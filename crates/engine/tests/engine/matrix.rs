@@ -1,12 +1,9 @@
 //! Every kind of source to every kind of sink, by every mechanism, at the lengths where things
 //! break: the bytes arrive, where they belong, moved by whom the report says.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "rig/ends.rs"]
-mod ends;
-
-use ends::{Drain, From, Supply, To, crossings, movers, temporary_files_can_share_blocks};
+use crate::rig::ends::{
+    Drain, From, Supply, To, crossings, movers, temporary_files_can_share_blocks,
+};
 use underpass_engine::{Error, Mechanism, Options, Policy, Transfer};
 
 const PAGE: usize = 4 << 10;
