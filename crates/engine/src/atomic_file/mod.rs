@@ -12,6 +12,7 @@ mod name;
 mod names;
 mod permissions;
 mod remove;
+mod reserve;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -20,8 +21,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, Stat, fallocate, fstat, fstatfs,
-    fsync, linkat, openat, renameat, renameat_with, statat, unlinkat,
+    AtFlags, CWD, Mode, OFlags, RenameFlags, Stat, fstat, fsync, linkat, openat, renameat,
+    renameat_with, statat, unlinkat,
 };
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use underpass_sys::close;
@@ -43,6 +44,7 @@ pub use permissions::{
     KeptOwner, acl_entry, remove_attribute, set_mode, take_over, take_over_named, without_acl,
 };
 pub use remove::{is_mounted, make_writable, remove_folder};
+pub(crate) use reserve::reserve;
 
 /// The treatment of a file that already has the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -461,24 +463,6 @@ fn is_replaced(file: &File, folder: &OwnedFd, name: &OsStr) -> bool {
     let facts = |stat: &Stat| (stat.st_mode, stat.st_size, mtime(stat));
     FileId::of(&own) != FileId::of(&named) && facts(&own) != facts(&named)
 }
-
-/// Reserves space for `len` bytes from `offset` on, without changing the size of the file. It
-/// succeeds without effect on a file system that cannot reserve, and on btrfs, which does not
-/// compress what is written into reserved space.
-pub(crate) fn reserve(file: impl AsFd, offset: u64, len: u64) -> Result<(), Errno> {
-    #[allow(clippy::unnecessary_cast)] // the type differs by target
-    let is_btrfs = || fstatfs(&file).is_ok_and(|facts| facts.f_type as u32 == BTRFS);
-    if len == 0 || is_btrfs() {
-        return Ok(());
-    }
-    match fallocate(file, FallocateFlags::KEEP_SIZE, offset, len) {
-        Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(errno),
-        _ => Ok(()),
-    }
-}
-
-/// The type of btrfs in statfs(2), as in linux/magic.h.
-const BTRFS: u32 = 0x9123_683e;
 
 /// Reads the umask of the process, which the kernel takes from the permissions of new files; `None`
 /// without `/proc`. umask(2) could only read it by changing it for a moment, which other threads

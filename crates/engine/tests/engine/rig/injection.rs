@@ -39,6 +39,11 @@ impl Call {
         Self { number: libc::SYS_splice, arguments: [Some((2, fd)), None] }
     }
 
+    /// fallocate(2) of this many bytes.
+    pub(crate) fn allocate(len: u32) -> Self {
+        Self { number: libc::SYS_fallocate, arguments: [Some((3, len.into())), None] }
+    }
+
     fn filter(self, errno: u32) -> BpfProgram {
         let conditions = self.arguments.into_iter().flatten().map(|(place, value)| {
             SeccompCondition::new(place, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value).unwrap()
