@@ -42,6 +42,10 @@ pub(super) enum SyscallEffect {
     Ring,
     /// Submits calls that are made later and invisible: io_submit(2).
     Later,
+    /// Copies between the memory of processes: process_vm_readv(2), message queues.
+    BetweenProcesses,
+    /// Lets a socket refer to pages of the program: `SO_ZEROCOPY`.
+    AllowZeroCopy,
     /// Makes the kernel refuse calls from now on: seccomp(2).
     Confine,
     /// mmap(2).
@@ -85,9 +89,10 @@ pub(super) enum MemoryArguments {
     Messages,
 }
 
-/// Returns the call with this number.
-pub(super) fn known(number: i64) -> Option<&'static WatchedCall> {
-    TABLE.iter().find(|known| known.number == number)
+/// Returns the call with this number and these arguments, which may have come without a filter, if
+/// it is watched.
+pub(super) fn find(number: i64, arguments: &[u64; 6]) -> Option<&'static WatchedCall> {
+    TABLE.iter().find(|known| known.number == number && is_watched(known, arguments))
 }
 
 /// Returns the calls for which the kernel stops the program.
@@ -95,8 +100,7 @@ pub(super) fn watched() -> Vec<(i64, CallFilter)> {
     TABLE.iter().map(|known| (known.number, known.watch)).collect()
 }
 
-/// Returns whether the call, which may have come without a filter, is watched.
-pub(super) fn is_watched(known: &WatchedCall, arguments: &[u64; 6]) -> bool {
+fn is_watched(known: &WatchedCall, arguments: &[u64; 6]) -> bool {
     let word = |index: u8| arguments[usize::from(index)] as u32;
     match known.watch {
         CallFilter::Always => true,
@@ -124,6 +128,10 @@ const fn crossing(
     known_as(name, number, SyscallEffect::Cross { direction, memory, flags })
 }
 
+const fn between(name: &'static str, number: libc::c_long) -> WatchedCall {
+    known_as(name, number, SyscallEffect::BetweenProcesses)
+}
+
 const fn request(number: u32, effect: SyscallEffect) -> WatchedCall {
     let watch = CallFilter::If { argument: 1, is: number };
     WatchedCall { name: "ioctl", number: libc::SYS_ioctl, watch, effect }
@@ -144,7 +152,7 @@ const MAP: WatchedCall = WatchedCall {
 use ByteDirection::{In, Out};
 use MemoryArguments::{Buffer, Message, Messages, Vector};
 
-const TABLE: [WatchedCall; 31] = [
+const TABLE: [WatchedCall; 38] = [
     crossing("read", libc::SYS_read, In, Buffer),
     crossing("write", libc::SYS_write, Out, Buffer),
     crossing("pread64", libc::SYS_pread64, In, Buffer),
@@ -171,6 +179,18 @@ const TABLE: [WatchedCall; 31] = [
     known_as("io_uring_setup", libc::SYS_io_uring_setup, SyscallEffect::Ring),
     known_as("io_uring_enter", libc::SYS_io_uring_enter, SyscallEffect::Ring),
     known_as("io_submit", libc::SYS_io_submit, SyscallEffect::Later),
+    between("process_vm_readv", libc::SYS_process_vm_readv),
+    between("process_vm_writev", libc::SYS_process_vm_writev),
+    between("msgsnd", libc::SYS_msgsnd),
+    between("msgrcv", libc::SYS_msgrcv),
+    between("mq_timedsend", libc::SYS_mq_timedsend),
+    between("mq_timedreceive", libc::SYS_mq_timedreceive),
+    WatchedCall {
+        name: "setsockopt",
+        number: libc::SYS_setsockopt,
+        watch: CallFilter::If { argument: 2, is: libc::SO_ZEROCOPY as u32 },
+        effect: SyscallEffect::AllowZeroCopy,
+    },
     MAP,
     known_as("munmap", libc::SYS_munmap, SyscallEffect::Unmap),
     known_as("mremap", libc::SYS_mremap, SyscallEffect::Remap),

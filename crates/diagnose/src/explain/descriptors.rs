@@ -5,10 +5,13 @@
 //! descriptor.
 
 use std::collections::HashMap;
+use std::fs;
 use std::rc::Rc;
 
 use rustix::fs::{AtFlags, CWD, FileType, Statx, StatxFlags, getxattr, readlink, statfs, statx};
 use underpass_engine::EndKind;
+
+use crate::procfs::field;
 
 /// A file, whatever its names are: device, inode number, and the second and nanosecond of its
 /// birth where the file system records it, since numbers are reused.
@@ -35,6 +38,8 @@ pub(super) struct CallEnd {
     pub(super) id: DescriptorId,
     /// The size of a file in bytes.
     pub(super) size: u64,
+    /// Whether it is the end of a pipe that is read from.
+    pub(super) is_read_only: bool,
     /// The name, shared with all other ends that are shown under it.
     pub(super) name: Rc<str>,
 }
@@ -55,7 +60,8 @@ impl Descriptors {
         let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::SIZE | StatxFlags::BTIME;
         let Ok(facts) = statx(CWD, &*path, AtFlags::STATX_DONT_SYNC, wanted) else {
             let id = DescriptorId { device: (0, 0), number: 0, born: (0, 0) };
-            return CallEnd { kind: EndKind::Other, id, size: 0, name: "nothing".into() };
+            let (kind, name) = (EndKind::Other, "nothing".into());
+            return CallEnd { kind, id, size: 0, is_read_only: false, name };
         };
         let id = DescriptorId {
             device: (facts.stx_dev_major, facts.stx_dev_minor),
@@ -64,8 +70,11 @@ impl Descriptors {
         };
         // Everything that is not a file except events and timers shares one number.
         let is_known = !matches!(FileType::from_raw_mode(facts.stx_mode.into()), FileType::Unknown);
+        let size = facts.stx_size;
+        let is_pipe = FileType::from_raw_mode(facts.stx_mode.into()) == FileType::Fifo;
+        let is_read_only = is_pipe && is_read_only(tid, fd);
         if let Some((kind, name)) = self.names.get(&id).filter(|_| is_known) {
-            return CallEnd { kind: *kind, id, size: facts.stx_size, name: name.clone() };
+            return CallEnd { kind: *kind, id, size, is_read_only, name: name.clone() };
         }
         let (kind, name) = self.meet(&path, &facts);
         let name: Rc<str> = name.into();
@@ -73,7 +82,7 @@ impl Descriptors {
             self.names.clear();
         }
         self.names.insert(id, (kind, name.clone()));
-        CallEnd { kind, id, size: facts.stx_size, name }
+        CallEnd { kind, id, size, is_read_only, name }
     }
 
     /// Returns the kind and name of an unknown end.
@@ -110,6 +119,13 @@ impl Descriptors {
             MADE_UP.contains(&magic)
         })
     }
+}
+
+/// Returns whether a descriptor of a thread is open for reading only.
+fn is_read_only(tid: u32, fd: u64) -> bool {
+    let facts = fs::read_to_string(format!("/proc/{tid}/fdinfo/{}", fd as u32));
+    let flags = facts.ok().and_then(|facts| u32::from_str_radix(field(&facts, "flags")?, 8).ok());
+    flags.is_some_and(|flags| flags & libc::O_ACCMODE as u32 == libc::O_RDONLY as u32)
 }
 
 /// Removes the number from the path of a file that was created without a name (`O_TMPFILE` of

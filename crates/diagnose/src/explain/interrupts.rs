@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::trace::{ReceivedSignal, Signals};
 use rustix::process::{Pid, Signal, getpgid, getpgrp, kill_process};
@@ -18,6 +19,8 @@ struct Family {
     parents: BTreeMap<u32, u32>,
     /// The signals that were passed to a process and have not reached it yet.
     passed: Vec<(u32, Signal)>,
+    /// The signals that have reached a process, and when, of the last moments.
+    received: Vec<(u32, i32, Instant)>,
 }
 
 impl ProcessTree {
@@ -28,7 +31,12 @@ impl ProcessTree {
 
     /// Notes that a signal has reached a process.
     pub(super) fn received(&self, process: u32, number: i32) {
-        lock(&self.0).passed.retain(|(pid, signal)| (*pid, signal.as_raw()) != (process, number));
+        let mut family = lock(&self.0);
+        family.passed.retain(|(pid, signal)| (*pid, signal.as_raw()) != (process, number));
+        family.received.retain(|(.., at)| at.elapsed() < SAME_SIGNAL);
+        if family.received.len() < MAX_RECEIVED {
+            family.received.push((process, number, Instant::now()));
+        }
     }
 
     /// Notes that a process has ended. Signals that it was about to end before they reached it go
@@ -61,11 +69,22 @@ impl Family {
             .collect()
     }
 
+    /// Returns whether one of the eldest is in the process group of this process.
+    fn shares_group(&self) -> bool {
+        let group = getpgrp();
+        let of = |pid: &u32| getpgid(Some(Pid::from_raw(i32::try_from(*pid).ok()?)?)).ok();
+        self.eldest().iter().any(|pid| of(pid) == Some(group))
+    }
+
     /// Sends a signal, unless its receiver already has it.
     fn pass(&mut self, process: u32, signal: Signal, is_from_kernel: bool) {
         let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) else { return };
-        // The keys of a terminal signal a whole process group.
-        if is_from_kernel && getpgid(Some(pid)) == Ok(getpgrp()) {
+        // The keys of a terminal signal a whole process group, and so may others: timeout(1) does.
+        let has_got = |(receiver, number, at): &(u32, i32, Instant)| {
+            (*receiver, *number) == (process, signal.as_raw()) && at.elapsed() < SAME_SIGNAL
+        };
+        let shares_group = getpgid(Some(pid)) == Ok(getpgrp());
+        if shares_group && (is_from_kernel || self.received.iter().any(has_got)) {
             return;
         }
         self.passed.push((process, signal));
@@ -84,6 +103,10 @@ pub(super) fn pass_on(family: &ProcessTree) {
     let _ = thread::Builder::new().spawn(move || {
         while let Ok(ReceivedSignal { number, is_from_kernel }) = signals.wait() {
             let Some(signal) = Signal::from_named_raw(number) else { continue };
+            if !is_from_kernel && lock(&family.0).shares_group() {
+                // What was sent to the whole group reaches the program by itself.
+                thread::sleep(SAME_SIGNAL / 2);
+            }
             let mut family = lock(&family.0);
             for pid in family.eldest() {
                 family.pass(pid, signal, is_from_kernel);
@@ -91,6 +114,12 @@ pub(super) fn pass_on(family: &ProcessTree) {
         }
     });
 }
+
+/// Signals of one number within this time are one signal, which was sent to a whole process group.
+const SAME_SIGNAL: Duration = Duration::from_millis(200);
+
+/// The maximum number of received signals that are remembered.
+const MAX_RECEIVED: usize = 1000;
 
 #[cfg(test)]
 mod tests {

@@ -48,6 +48,8 @@ pub struct HiddenCalls {
     pub io_submit_calls: u64,
     /// Calls with the numbers of another architecture, such as those of 32-bit programs.
     pub foreign_calls: u64,
+    /// Calls that copy between the memory of processes: process_vm_readv(2), message queues.
+    pub between_processes_calls: u64,
 }
 
 /// Bytes and calls.
@@ -205,6 +207,9 @@ impl Ledger {
                 *sum = sum.plus(count());
             }
         }
+        if direction == ByteDirection::In && end.kind == EndKind::Pipe {
+            self.taken(end.id, bytes);
+        }
         let end = self.end(end);
         match direction {
             ByteDirection::In => end.read.add(bytes),
@@ -265,6 +270,20 @@ impl Ledger {
         }
     }
 
+    /// Counts what read(2) takes out of a pipe: bytes that splice(2) had put there have moved no
+    /// further.
+    fn taken(&mut self, pipe: DescriptorId, bytes: u64) {
+        let Some(held) = self.held.get_mut(&pipe) else { return };
+        let passed = bytes.min(held.bytes);
+        held.bytes -= passed;
+        let calls = if passed > 0 { std::mem::take(&mut held.calls) } else { 0 };
+        let from = held.from;
+        if calls > 0 || passed > 0 {
+            let sum = self.moves.entry(("splice", from, EndKind::Pipe)).or_default();
+            *sum = sum.plus(Count { bytes: passed, calls, moving_calls: calls });
+        }
+    }
+
     /// Counts bytes that have moved only into a pipe.
     fn rest(&mut self, held: PipeContent) {
         let PipeContent { from, bytes, calls, .. } = held;
@@ -299,10 +318,13 @@ impl Ledger {
         }
     }
 
-    /// Returns the bytes that were delivered: written from memory, or moved inside the kernel.
+    /// Returns the bytes that were delivered: written from memory, read into a mapped file, or moved
+    /// inside the kernel.
     #[must_use]
     pub fn delivered(&self) -> u64 {
-        let written = self.crossings.iter().filter(|((way, ..), _)| *way == ByteDirection::Out);
+        let written = self.crossings.iter().filter(|((direction, _, memory), _)| {
+            *direction == ByteDirection::Out || *memory == MemoryKind::Mapping
+        });
         let written: u64 = written.map(|(_, count)| count.bytes).sum();
         written + self.moves.values().map(|count| count.bytes).sum::<u64>()
     }

@@ -1,6 +1,8 @@
 //! Records system calls in the ledger: their arguments when they begin, their results when they
 //! end.
 
+use std::collections::HashSet;
+
 use rustix::io::Errno;
 use underpass_engine::{EndKind, Mechanism};
 
@@ -8,7 +10,9 @@ use super::calls::{ByteDirection, MemoryArguments, SyscallEffect, WatchedCall};
 use super::descriptors::{CallEnd, DescriptorId, Descriptors};
 use super::ledger::{Endpoints, Ledger, MemoryKind, MemorySplit};
 use super::mappings::Mappings;
-use super::process::{CallSubject, MemoryRange, PendingCall, message_bytes, parts, split, words};
+use super::process::{
+    CallSubject, MemoryRange, PendingCall, message_bytes, parts, room, split, words,
+};
 
 /// Records the start and end of system calls.
 #[derive(Debug, Default)]
@@ -19,6 +23,8 @@ pub(super) struct SyscallObserver {
     /// Whether the program has set up a filter of its own. Calls that it refuses never reach ours
     /// (seccomp(2)), and are visible only if the program stops at every call.
     pub(super) is_confined: bool,
+    /// The sockets that may refer to pages of the program.
+    zero_copy: HashSet<DescriptorId>,
 }
 
 impl SyscallObserver {
@@ -31,9 +37,14 @@ impl SyscallObserver {
         arguments: [u64; 6],
     ) -> Option<PendingCall> {
         let subject = match known.effect {
-            SyscallEffect::Cross { memory, .. } => {
+            SyscallEffect::Cross { memory, flags, .. } => {
                 let end = self.descriptors.end(tid, arguments[0]);
-                CallSubject::Cross(end, parts(tid, mappings, memory, &arguments))
+                // A longer datagram is cut off where its memory ends, and its whole length returned.
+                let is_exact = flags.is_some_and(|index| has(arguments[index], libc::MSG_TRUNC));
+                CallSubject::Cross(end, parts(tid, mappings, memory, &arguments, is_exact))
+            }
+            SyscallEffect::AllowZeroCopy => {
+                CallSubject::Cross(self.descriptors.end(tid, arguments[0]), Vec::new())
             }
             SyscallEffect::Vmsplice => {
                 CallSubject::Cross(self.descriptors.end(tid, arguments[0]), Vec::new())
@@ -58,9 +69,10 @@ impl SyscallObserver {
                 mappings.at(arguments[0])?;
                 CallSubject::Plain
             }
-            SyscallEffect::Ring | SyscallEffect::Later | SyscallEffect::Confine => {
-                CallSubject::Plain
-            }
+            SyscallEffect::Ring
+            | SyscallEffect::Later
+            | SyscallEffect::BetweenProcesses
+            | SyscallEffect::Confine => CallSubject::Plain,
         };
         Some(PendingCall { known, arguments, subject })
     }
@@ -77,6 +89,7 @@ impl SyscallObserver {
             return;
         }
         let PendingCall { known, arguments, subject } = pending;
+        let done = u64::from(result.is_ok());
         match (known.effect, subject) {
             (SyscallEffect::Cross { direction, memory, flags }, CallSubject::Cross(end, parts)) => {
                 let flags = flags.map_or(0, |index| arguments[index]);
@@ -86,9 +99,14 @@ impl SyscallObserver {
                 });
                 self.crossed(known.name, direction, &end, &parts, flags, bytes);
             }
+            (SyscallEffect::Vmsplice, CallSubject::Cross(end, _)) if end.is_read_only => {
+                // Out of a pipe it is a copy.
+                let bytes = split(&[], result.unwrap_or(0));
+                self.ledger.cross(known.name, ByteDirection::In, &end, bytes);
+                self.failed(known.name, (EndKind::Pipe, EndKind::Other), result);
+            }
             (SyscallEffect::Vmsplice, CallSubject::Cross(end, _)) => {
-                // Moved by reference into a pipe. Out of one it would be a copy, for which no
-                // program uses this.
+                // Moved by reference into a pipe.
                 let referenced = result.unwrap_or(0);
                 let split = MemorySplit {
                     referenced,
@@ -118,8 +136,14 @@ impl SyscallObserver {
                     moved_mapping(mappings, address, &arguments);
                 }
             }
-            (SyscallEffect::Ring, _) => self.ledger.hidden.io_uring_calls += 1,
-            (SyscallEffect::Later, _) => self.ledger.hidden.io_submit_calls += 1,
+            (SyscallEffect::AllowZeroCopy, CallSubject::Cross(end, _)) if result.is_ok() => {
+                self.zero_copy.insert(end.id);
+            }
+            (SyscallEffect::Ring, _) => self.ledger.hidden.io_uring_calls += done,
+            (SyscallEffect::Later, _) => self.ledger.hidden.io_submit_calls += done,
+            (SyscallEffect::BetweenProcesses, _) => {
+                self.ledger.hidden.between_processes_calls += done;
+            }
             (SyscallEffect::Confine, _) => self.is_confined |= result.is_ok(),
             _ => {}
         }
@@ -135,14 +159,16 @@ impl SyscallObserver {
         flags: u64,
         result: Result<u64, Errno>,
     ) {
-        let has = |flag: libc::c_int| flags & flag as u64 != 0;
-        let bytes = match direction {
+        let bytes = match (direction, result.unwrap_or(0)) {
             // Counted, and discarded in the kernel.
-            ByteDirection::In if has(libc::MSG_TRUNC) && is_stream(end) => 0,
-            _ => result.unwrap_or(0),
+            (ByteDirection::In, _) if has(flags, libc::MSG_TRUNC) && is_stream(end) => 0,
+            (ByteDirection::In, bytes) if has(flags, libc::MSG_TRUNC) => bytes.min(room(parts)),
+            (_, bytes) => bytes,
         };
+        // Sockets without the option ignore the flag.
+        let is_referenced = has(flags, libc::MSG_ZEROCOPY) && self.zero_copy.contains(&end.id);
         let split = match direction {
-            ByteDirection::Out if has(libc::MSG_ZEROCOPY) => MemorySplit {
+            ByteDirection::Out if is_referenced => MemorySplit {
                 referenced: bytes,
                 tried: MemoryKind::Referenced,
                 ..MemorySplit::default()
@@ -218,6 +244,11 @@ fn moved_mapping(mappings: &mut Mappings, address: u64, arguments: &[u64; 6]) {
     let Some(file) = mappings.at(old) else { return };
     mappings.remove(old, old_len);
     mappings.insert(address, new_len, file);
+}
+
+/// Returns whether the flags of a call have this one.
+fn has(flags: u64, flag: libc::c_int) -> bool {
+    flags & flag as u64 != 0
 }
 
 /// Returns whether the end is a socket without message boundaries.

@@ -66,18 +66,21 @@ pub(super) fn family(tid: u32) -> Option<(u32, u32)> {
 
 /// Returns the parts of memory that the second and third argument of a call name.
 ///
-/// Memory is read only if some of it may be part of a file, or if it is needed to find the parts.
+/// Memory is read only if some of it may be part of a file, or if the lengths matter (`is_exact`).
 pub(super) fn parts(
     tid: u32,
     mappings: &Mappings,
     memory: MemoryArguments,
     arguments: &[u64; 6],
+    is_exact: bool,
 ) -> Vec<MemoryRange> {
     let [_, address, count, ..] = *arguments;
     let part = |address: u64, len: u64| MemoryRange { len, is_mapped: mappings.is_data(address) };
     match memory {
         MemoryArguments::Buffer => vec![part(address, count)],
-        _ if !mappings.has_data() => vec![MemoryRange { len: u64::MAX, is_mapped: false }],
+        _ if !mappings.has_data() && !is_exact => {
+            vec![MemoryRange { len: u64::MAX, is_mapped: false }]
+        }
         MemoryArguments::Vector => vector(tid, address, count, part),
         MemoryArguments::Message => message(tid, address, part),
         MemoryArguments::Messages => {
@@ -126,6 +129,11 @@ pub(super) fn words(tid: u32, address: u64, count: usize) -> Option<Vec<u64>> {
         u64::from_ne_bytes([word[0], word[1], word[2], word[3], word[4], word[5], word[6], word[7]])
     });
     Some(words.collect())
+}
+
+/// Returns the sum of the lengths of some parts.
+pub(super) fn room(parts: &[MemoryRange]) -> u64 {
+    parts.iter().fold(0, |sum, part| sum.saturating_add(part.len))
 }
 
 /// Splits bytes over the parts that they were in, from the first on.

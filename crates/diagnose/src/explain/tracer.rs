@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use crate::trace::{self, CallBoundary, Program, Resume, TraceEvent, TraceStart, TraceStop};
 
-use super::calls::{self, is_watched};
+use super::calls;
 use super::counts::Counts;
 use super::interrupts::ProcessTree;
 use super::observer::SyscallObserver;
@@ -181,11 +181,11 @@ impl<'f> Tracer<'f> {
         }
         match call {
             CallBoundary::Begins { number, arguments } => {
-                let Some(known) = number.map(calls::known) else {
+                let Some(number) = number else {
                     self.observer.ledger.hidden.foreign_calls += 1;
                     return Ok(());
                 };
-                let known = known.filter(|known| is_watched(known, &arguments));
+                let known = calls::find(number, &arguments);
                 thread.pending = known.and_then(|known| {
                     self.observer.begins(tid, &mut process.mappings, known, arguments)
                 });

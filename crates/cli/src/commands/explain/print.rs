@@ -67,6 +67,10 @@ fn moved(receipt: &ProgramReceipt, line: &mut impl FnMut(&str, String)) {
         (hidden.io_uring_calls, "io_uring: its reads and writes are not seen, nor counted here"),
         (hidden.io_submit_calls, "io_submit: its reads and writes are not seen, nor counted here"),
         (hidden.foreign_calls, "another architecture, such as 32 bits: not understood"),
+        (
+            hidden.between_processes_calls,
+            "process_vm_readv and its like: their bytes are not counted here",
+        ),
     ] {
         if calls > 0 {
             line("hidden", format!("{} calls of {what}", HumanCount(calls)));

@@ -1,6 +1,7 @@
 //! How programs begin and end, and what becomes of those who are to be told.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use crate::explain::scene::{Scene, free_port, python};
@@ -115,6 +116,21 @@ fn a_signal_goes_to_the_program_and_the_receipt_is_written() {
         assert_eq!(finished.text(), "ready\ngot it\n");
         assert_eq!(scene.receipt()["exit_code"], 5);
     }
+}
+
+#[test]
+fn a_signal_to_the_whole_group_reaches_the_program_once() {
+    let scene = Scene::new(1);
+    let program = "trap 'echo got it' TERM; touch ready; i=0; \
+                   while test $i -lt 50; do sleep 0.02; i=$((i + 1)); done";
+    let mut command = scene.command(&[], &["sh", "-c", program]);
+    let running = command.process_group(0).spawn().unwrap();
+    until("the program", || scene.path("ready").exists());
+    // As timeout(1) does.
+    let group = format!("-{}", running.id());
+    assert!(Command::new("kill").args(["-s", "TERM", "--", &group]).status().unwrap().success());
+    let output = running.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b"got it\n"[..]));
 }
 
 #[test]
