@@ -385,7 +385,7 @@ impl<'a> CopyContext<'a> {
             if self.settings.sync && !self.sync(folder) {
                 return;
             }
-            let stat = folder.stat.as_ref().filter(|_| self.settings.preserve.timestamps);
+            let stat = folder.stat.as_ref().filter(|_| self.settings.preserve.keeps_times());
             marker::remove(&folder.target, &folder.source, stat);
         }
     }

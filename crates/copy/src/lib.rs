@@ -59,7 +59,7 @@ pub use files::file_system::name as file_system_name;
 pub use observer::{CopyObserver, CopyProgress, OpenCall};
 pub use options::backup::{Backup, BackupControl};
 pub use options::exclude::{ExcludePattern, PatternError};
-pub use options::preserve::{Preserve, PreserveMode, PreserveXattrs};
+pub use options::preserve::{Preserve, PreserveMode, PreserveTimes, PreserveXattrs};
 pub use options::{CopyOptions, ExistingFiles, Follow, LinkKind, Verify, When, default_jobs};
 pub use outcome::{BetweenSystems, CopyOutcome, CopyTotals};
 pub use plan::CopyTarget;

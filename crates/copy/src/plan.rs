@@ -18,7 +18,6 @@ use underpass_engine::{FileId, atomic_file, is_folder};
 use crate::error::{At, CopyError, CopyRefusal, Result};
 use crate::observer::CopyObserver;
 use crate::options::Settings;
-use crate::options::backup::BackupControl;
 use crate::tree::entry::SourceEntry;
 use crate::tree::marker;
 use crate::tree::path_chain::PathChain;
@@ -251,12 +250,6 @@ fn entry(
     let own = FileId::of(&found);
     if named_before.contains(&own) && (kind == FileType::Directory || settings.backup.is_none()) {
         return Ok(None);
-    }
-    let is_numbered =
-        settings.backup.as_ref().is_some_and(|it| it.control == BackupControl::Numbered);
-    if kind != FileType::Directory && !named_before.is_empty() && !is_numbered {
-        let path = destination.folder.join(OsStr::from_bytes(new_name.as_bytes()));
-        return refuse(CopyRefusal::JustMade { from: from.to_owned(), to: path });
     }
     named_before.push(own);
     let round = match new_name.as_bytes() {

@@ -172,7 +172,7 @@ pub(crate) fn keep(
     if is_other && (sets_mode || preserve.keeps_mode()) {
         missing.record("keeping mode of", fchmod(to, Mode::from_raw_mode(mode)));
     }
-    if !preserve.timestamps {
+    if !preserve.keeps_times() {
         return missing;
     }
     match futimens(to, &times(stat)) {
@@ -223,7 +223,7 @@ pub(crate) fn keep_by_name(
         // A change of owner has taken set-user-id away.
         missing.record("keeping mode of", set_mode_of(to, new, mode));
     }
-    if preserve.timestamps {
+    if preserve.keeps_times() {
         missing.record("keeping times of", utimensat(to, new, &times(stat), flags));
     }
     missing
@@ -293,7 +293,7 @@ pub(crate) fn finish_folder(
     if is_new || preserve.keeps_mode() || settings.resume {
         missing.record("keeping mode of", fchmod(to, Mode::from_raw_mode(mode)));
     }
-    if preserve.timestamps && is_whole {
+    if preserve.keeps_times() && is_whole {
         missing.record("keeping times of", futimens(to, &times(stat)));
     }
     FinishedFolder { has_owner, has_attributes, missing }

@@ -10,7 +10,7 @@ pub struct Preserve {
     /// Owner and group, as far as this user may set them.
     pub ownership: bool,
     /// Times of the last access and the last change.
-    pub timestamps: bool,
+    pub timestamps: PreserveTimes,
     /// Extended attributes (xattr(7)) but ACLs and the SELinux context.
     pub xattrs: PreserveXattrs,
     /// The SELinux context.
@@ -25,6 +25,17 @@ pub enum PreserveMode {
     /// Its permissions, as far as the folder they are in allows them.
     Permissions,
     /// All of it, and ACLs.
+    All,
+}
+
+/// Which copies get the times of their originals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PreserveTimes {
+    /// None.
+    Nothing,
+    /// Files, and new folders.
+    New,
+    /// Folders that existed, too.
     All,
 }
 
@@ -58,7 +69,7 @@ impl Preserve {
     pub const ALL: Self = Self {
         mode: PreserveMode::All,
         ownership: true,
-        timestamps: true,
+        timestamps: PreserveTimes::All,
         xattrs: PreserveXattrs::All,
         context: true,
     };
@@ -69,9 +80,19 @@ impl Preserve {
         self.mode == PreserveMode::All
     }
 
+    /// Returns whether files get the times of their originals.
+    #[must_use]
+    pub fn keeps_times(self) -> bool {
+        self.timestamps != PreserveTimes::Nothing
+    }
+
     /// Returns whether existing folders get anything of the folders that are copied to them.
     pub(crate) fn changes_folders(self) -> bool {
-        self.keeps_mode() || self.ownership || self.xattrs.keeps_any() || self.context
+        self.keeps_mode()
+            || self.ownership
+            || self.timestamps == PreserveTimes::All
+            || self.xattrs.keeps_any()
+            || self.context
     }
 
     /// Returns whether any extended attribute is kept.
@@ -98,7 +119,7 @@ impl Default for Preserve {
         Self {
             mode: PreserveMode::Permissions,
             ownership: false,
-            timestamps: true,
+            timestamps: PreserveTimes::New,
             xattrs: PreserveXattrs::Nothing,
             context: false,
         }

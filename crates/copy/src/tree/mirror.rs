@@ -222,7 +222,7 @@ impl Mirror<'_, '_> {
             let _ = fchmod(&at.target, Mode::from_raw_mode(before.st_mode));
         }
         let preserve = self.context.settings.preserve;
-        if has_changed && preserve.timestamps && preserve.changes_folders() {
+        if has_changed && preserve.keeps_times() && preserve.changes_folders() {
             // It has those of its source by now.
             let _ = futimens(&at.target, &times(&before));
         }

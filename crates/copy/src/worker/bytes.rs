@@ -90,6 +90,7 @@ impl CopyWorker<'_> {
         let mut report = Report::default();
         let read = buffered::read_whole(&original.file, promised, &mut self.buffer, &mut report);
         let Some(have) = read.at(Action::Reading, from)? else {
+            self.count(original, &report);
             // Perhaps its size says nothing: the engine knows, and begins at the first byte.
             return self.copy_from(original, dest, 0);
         };

@@ -14,6 +14,7 @@ use crate::context::SYNCING;
 use crate::error::{At, CopyError, CopyRefusal, Result};
 use crate::files::dest_file::DestFile;
 use crate::files::file_system::FUSE;
+use crate::options::ExistingFiles;
 use crate::tree::dir_pair::DirPair;
 use crate::tree::entry::SourceEntry;
 use crate::tree::{epoch_mark, hidden_names};
@@ -44,7 +45,11 @@ impl CopyWorker<'_> {
                 return Ok(());
             }
         }
-        let mut original = self.open(folder, entry)?;
+        let mut original = match self.open(folder, entry) {
+            // One that may not be read is not needed where the existing file stays.
+            Err(_) if self.leaves_unread(folder, entry) => return Ok(()),
+            opened => opened?,
+        };
         let stat = original.stat;
         if is_folder(&stat) {
             return Err(Errno::ISDIR).at(Action::Reading, || folder.source_path(&entry.name));
@@ -80,6 +85,14 @@ impl CopyWorker<'_> {
         }
         self.count_file();
         made
+    }
+
+    /// Returns whether the existing file with the name of an entry stays by the options alone.
+    fn leaves_unread(&mut self, folder: &DirPair, entry: &SourceEntry) -> bool {
+        let settings = &self.context.settings;
+        let may_leave = settings.existing != ExistingFiles::Refuse && !settings.interactive;
+        let Ok(stat) = self.stat(folder, entry) else { return false };
+        may_leave && self.verdict(folder, entry, &stat).is_ok_and(|it| it == EntryVerdict::Leave)
     }
 
     /// Copies bytes and attributes, and gives the copy its name.

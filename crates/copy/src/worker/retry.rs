@@ -3,14 +3,14 @@
 
 use std::fs::File;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustix::fs::{SeekFrom, fstat, seek};
+use rustix::fs::{SeekFrom, Stat, fstat, seek};
 use rustix::io::Errno;
 use underpass_engine::buffered::is_small;
 use underpass_engine::hint::Action;
 use underpass_engine::{
-    Error, Integrity, Kind, Report, Source, Version, WriterCheck, Writers, await_writes,
+    Error, Integrity, Kind, Report, Source, Version, WriterCheck, Writers, await_writes, mtime,
 };
 
 use crate::error::{At, CopyError, Result};
@@ -31,6 +31,7 @@ impl CopyWorker<'_> {
             Err(failure) if is_change(&failure) && rewind(&original.file).is_ok() => {}
             made => return made,
         }
+        self.await_truncation(original);
         self.look_again(original)?;
         self.settle(original)?;
         self.make_file_anyhow(original, verdict)?;
@@ -90,6 +91,19 @@ impl CopyWorker<'_> {
                     return Ok(());
                 }
             }
+        }
+    }
+
+    /// Waits for the end of a truncation, which changes the size first, and the times once the blocks
+    /// are free: otherwise the file would change a second time.
+    fn await_truncation(&self, original: &Original<'_>) {
+        let (before, begun) = (&original.stat, Instant::now());
+        let is_half_way = |now: Stat| now.st_size != before.st_size && mtime(&now) == mtime(before);
+        while fstat(&original.file).is_ok_and(is_half_way)
+            && begun.elapsed() < MAX_TRUNCATION
+            && !self.context.is_over()
+        {
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -178,6 +192,9 @@ fn rewind(file: &File) -> Result<(), Errno> {
 pub(crate) fn is_refused(error: &std::io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::ACCESS | Errno::PERM | Errno::BUSY))
 }
+
+/// The maximum time to wait for the end of a truncation.
+const MAX_TRUNCATION: Duration = Duration::from_secs(5);
 
 /// The interval at which a wait for a writer checks whether the copy was cancelled.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);

@@ -108,13 +108,16 @@ impl CopyWorker<'_> {
             self.totals.kept += 1;
             return Ok(EntryVerdict::Leave);
         }
-        if self.has_made(folder, entry.target(), &there) && !self.keeps_all() {
-            return Err(just_made(folder, entry));
+        let is_ours = self.has_made(folder, entry.target(), &there) && !self.keeps_all();
+        if !is_ours {
+            self.check_replaceable(folder, entry, stat, kind)?;
         }
-        self.check_replaceable(folder, entry, stat, kind)?;
         if folder.origin != DirOrigin::Adopted && !self.context.may_replace(path)? {
             self.totals.kept += 1;
             return Ok(EntryVerdict::Leave);
+        }
+        if is_ours {
+            return Err(just_made(folder, entry));
         }
         Ok(EntryVerdict::Replace)
     }

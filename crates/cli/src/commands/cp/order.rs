@@ -3,7 +3,9 @@
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 
-use underpass_copy::{ExistingFiles, Follow, Preserve, PreserveMode, PreserveXattrs};
+use underpass_copy::{
+    ExistingFiles, Follow, Preserve, PreserveMode, PreserveTimes, PreserveXattrs,
+};
 
 /// The meaning of the options whose order matters: each changes that of those before it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -112,23 +114,19 @@ impl OrderedOptions {
 
     fn keep(&mut self, kept: Preserved, is_kept: bool) {
         let mode = if is_kept { PreserveMode::All } else { PreserveMode::Nothing };
+        let timestamps = if is_kept { PreserveTimes::All } else { PreserveTimes::Nothing };
         let xattrs = if is_kept { PreserveXattrs::All } else { PreserveXattrs::Nothing };
         match kept {
             Preserved::Mode => self.preserve.mode = mode,
             Preserved::Ownership => self.preserve.ownership = is_kept,
-            Preserved::Timestamps => self.preserve.timestamps = is_kept,
+            Preserved::Timestamps => self.preserve.timestamps = timestamps,
             Preserved::Links => self.hard_links = is_kept,
             Preserved::Context => self.preserve.context = is_kept,
             Preserved::Xattr => self.preserve.xattrs = xattrs,
             Preserved::All | Preserved::Usual => {
                 self.hard_links = is_kept;
-                self.preserve = Preserve {
-                    mode,
-                    ownership: is_kept,
-                    timestamps: is_kept,
-                    xattrs,
-                    context: is_kept,
-                };
+                self.preserve =
+                    Preserve { mode, ownership: is_kept, timestamps, xattrs, context: is_kept };
             }
         }
     }

@@ -29,6 +29,25 @@ pub(crate) const CASES: &[Case] = &[
     // What is kept.
     case("--preserve=mode", KEPT, "--preserve=mode f n"),
     case("--preserve=timestamps", KEPT, "--preserve=timestamps f n"),
+    case(
+        "--preserve=timestamps of a folder that exists",
+        "mkdir -p a t/a; touch -d @1000000 a; touch -d @2000000 t/a",
+        "-r --preserve=timestamps a t",
+    ),
+    // Two sources of one name.
+    case("a name that a left out folder has", "mkdir -p a/g b t; echo x >b/g", "a/g b/g t"),
+    case("-n of one name", "mkdir a b t; echo 1 >a/f; echo 2 >b/f", "-n a/f b/f t"),
+    case(
+        "-u of one name",
+        "mkdir a b t; echo 1 >a/f; echo 2 >b/f; touch -d @1000 a/f b/f",
+        "-u a/f b/f t",
+    ),
+    case("-n of what may not be read", "echo x >f; echo y >g; chmod 0 f", "-n f g").by_user(),
+    case("-ln of one name", "mkdir a b t; echo 1 >a/f; echo 2 >b/f", "-ln a/f b/f t"),
+    case("one name", "mkdir a b t; echo 1 >a/f; echo 2 >b/f", "a/f b/f t"),
+    case("one name with a backup", "mkdir a b t; echo 1 >a/f; echo 2 >b/f", "-b a/f b/f t"),
+    case("one name, of which one is there", "mkdir a t; echo 1 >a/f; echo 2 >t/f", "t/f a/f t"),
+    case("-i of one name", "mkdir a b t; echo 1 >a/f; echo 2 >b/f", "-i a/f b/f t").answered("n\n"),
     case("--preserve=mode,timestamps", KEPT, "--preserve=mode,timestamps f n"),
     case("--preserve=mode of set-user-id", "echo x >f; chmod 4755 f", "--preserve=mode f n"),
     case("--preserve=all", LINKED, "-r --preserve=all a n"),
