@@ -68,7 +68,7 @@ impl Exchange {
             is_body_withheld: request.expects_continue(),
             keeps_alive: request.keeps_alive() && !response.is_last() && !peer.is_reserve,
             is_http10: request.minor_version == 0,
-            max_discarded: MAX_DISCARDED,
+            max_discarded: if response.status < 400 { MAX_DISCARDED } else { MAX_REFUSED },
             response,
         };
         exchange.entry.user = ctx.user.take();
@@ -91,6 +91,11 @@ impl Exchange {
         response: Response,
         started: Instant,
     ) -> Self {
+        let mut response = response;
+        // RFC 9110 9.3.2.
+        if bytes.trim_ascii_start().starts_with(b"HEAD ") {
+            response.body = Body::Nothing;
+        }
         let mut exchange = Self {
             site: link.worker.default_site(),
             response,

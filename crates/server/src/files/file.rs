@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use underpass_engine::{Integrity, Mechanism, Policy};
+use underpass_engine::{Integrity, Mechanism, Policy, SMALL_TRANSFER};
 
 use crate::digest::respond as digests;
 use crate::files::lookup::{ServedEntry, find, find_open, forget, is_current};
@@ -186,6 +186,9 @@ impl<'s> FilePlan<'s> {
         let (status, len) = (plan.status, plan.body_len);
         let settings = ctx.settings();
         let is_copied = is_copied(ctx.peer, ctx.shared().settings.policy, len, &plan.body);
+        // The engine copies small parts, too.
+        let has_small_parts =
+            matches!(plan.body, PlannedBody::Multipart(_)) && len <= SMALL_TRANSFER as u64;
         let is_single = ctx.site().root.is_file();
         let part = || response::part(&plan, chosen.len(), &chosen.etag, false);
         let part = if is_single { part() } else { None };
@@ -198,8 +201,9 @@ impl<'s> FilePlan<'s> {
         response.download = download;
         response.part = part;
         add_path_fields(ctx, &mut response, path);
-        response
-            .add_common(ctx.peer, settings, ctx.explains, || expected_mechanism(ctx, is_copied));
+        response.add_common(ctx.peer, settings, ctx.explains, || {
+            expected_mechanism(ctx, is_copied || has_small_parts)
+        });
         add_sandbox(ctx, &mut response, media_type);
         response
     }

@@ -89,6 +89,37 @@ fn a_body_without_bounds_is_not_read_but_the_refusal_arrives() {
     }
 }
 
+/// As the http.client of Python does, and `wget --body-file`.
+#[test]
+fn a_client_that_sends_all_before_it_reads_gets_the_refusal() {
+    let site = site();
+    let body = vec![b'x'; 20 << 20];
+    let length = format!("Content-Length: {}", body.len());
+    for (verb, path, status) in
+        [("PUT", "/a", 405), ("POST", "/b", 405), ("PUT", "/a/../%", 400), ("MKCOL", "/x", 405)]
+    {
+        let mut client = site.connect();
+        client.send(request(verb, path, &[&length]));
+        client.send(&body);
+        assert_eq!(client.reply().status, status, "{verb} {path}");
+    }
+}
+
+#[test]
+fn a_refused_head_request_has_no_body() {
+    let site = site();
+    for (rest, status) in [
+        ("/a HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", 400),
+        ("/a HTTP/2.0\r\nHost: x\r\n\r\n", 505),
+        ("/a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501),
+    ] {
+        let mut client = site.connect();
+        client.send(format!("\r\nHEAD {rest}"));
+        assert_eq!(client.try_reply(false).unwrap().status, status, "{rest}");
+        assert!(client.is_closed(), "{rest}");
+    }
+}
+
 #[test]
 fn chunks_that_are_none_end_the_connection() {
     let site = site();
