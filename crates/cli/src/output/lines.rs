@@ -11,7 +11,7 @@ use indicatif::{BinaryBytes, HumanCount};
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
 use underpass_engine::wait::unpoison;
-use underpass_engine::{Declined, was_closed};
+use underpass_engine::{Declined, Report, was_closed};
 use underpass_transport::tls::Pin;
 
 use super::printable::{self, one_line};
@@ -181,6 +181,14 @@ pub(crate) fn print_receipt(show: ShowArgs, receipt: &Receipt) {
         error_lines(&explained(receipt, Alphabet::of_locale()));
     }
     print_json(show, receipt);
+}
+
+/// Prints the receipt of a transfer that has failed before it began; none if the usage was wrong.
+pub(crate) fn print_no_transfer(show: ShowArgs, failure: &Failure) {
+    if failure.exit_code() == 1 {
+        let error = Some(failure.to_string());
+        print_json(show, &Receipt { error, ..Receipt::from(&Report::default()) });
+    }
 }
 
 /// Formats a summary: `4.00 GiB in 2.13 s (1.88 GiB/s) by copy_file_range`.

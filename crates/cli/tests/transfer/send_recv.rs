@@ -16,6 +16,28 @@ use crate::rig::{
 const LEN: usize = 5 * (1 << 20) + 4321;
 
 #[test]
+fn a_transfer_that_never_begins_has_a_receipt_with_the_error() {
+    let folder = folder();
+    noise_file(folder.path(), "source", 10);
+    let port = underpass_testkit::free_port();
+    let (nobody, url) = (format!("127.0.0.1:{port}"), format!("http://127.0.0.1:{port}/"));
+    for (words, error) in [
+        (["send", "source", &nobody].as_slice(), "Connection refused"),
+        (&["send", "missing", &nobody], "No such file"),
+        (&["recv", &nobody, "target"], "Connection refused"),
+        (&["recv", "--listen", "127.0.0.1:0", "missing/target"], "No such file"),
+        (&["put", "missing", &url], "No such file"),
+    ] {
+        let mut command = underpass();
+        command.args(words).arg("--json").current_dir(folder.path());
+        let receipt = Running::start(command).finish().failed(1, &[error]).receipt();
+        assert!(receipt["error"].as_str().unwrap().contains(error), "{words:?} {receipt}");
+        assert_eq!(receipt["bytes"], 0, "{words:?}");
+    }
+    assert_eq!(names(folder.path()), ["source"]);
+}
+
+#[test]
 fn a_file_arrives_whole_and_both_receipts_say_that_no_byte_surfaced() {
     let folder = folder();
     let source = noise_file(folder.path(), "source", LEN);

@@ -72,8 +72,9 @@ pub(super) struct PutStop {
 impl PutStop {
     /// Prints the receipt, if there is one and it is requested, and returns the failure.
     pub(super) fn with_receipt(self, show: ShowArgs) -> Failure {
-        if let Some(receipt) = &self.receipt {
-            output::print_receipt(show, receipt);
+        match &self.receipt {
+            Some(receipt) => output::print_receipt(show, receipt),
+            None => output::print_no_transfer(show, &self.failure),
         }
         self.failure
     }

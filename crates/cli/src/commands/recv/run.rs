@@ -30,26 +30,33 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
     let listen = args.listen.as_ref();
     let tls = args.tls.choose(from.as_ref(), listen, args.movement.engine.policy())?;
     let cancel = signals::cancel_flag();
-    let mut target = match (args.append, args.force) {
-        _ if is_stdout(path) && show.json => return Err(RecvError::OutputTwice.into()),
-        (true, _) => OutputTarget::append(path, cancel)?,
-        (_, true) => OutputTarget::create(path, OverwriteRule::Always, cancel)?,
-        _ => OutputTarget::create(path, OverwriteRule::Never, cancel)?,
+    if is_stdout(path) && show.json {
+        return Err(RecvError::OutputTwice.into());
+    }
+    let connect = || {
+        let mut target = match (args.append, args.force) {
+            (true, _) => OutputTarget::append(path, cancel)?,
+            (_, true) => OutputTarget::create(path, OverwriteRule::Always, cancel)?,
+            _ => OutputTarget::create(path, OverwriteRule::Never, cancel)?,
+        };
+        target.reserve(args.size.map_or(0, |Size(bytes)| bytes))?;
+        let (pin, timeout) = (tls.as_ref().and_then(StreamTls::pin), args.stream.timeout);
+        // If receiving fails, the sender sees a reset.
+        let stream = meet(from.as_ref(), listen, pin, timeout, cancel)?;
+        unix_reset::expect_confirmation(&stream).map_err(|errno| Failure::Network {
+            action: "receiving from",
+            address: stream.peer(),
+            source: errno.into(),
+        })?;
+        let congestion = choose_congestion(&stream, &args.stream.congestion)?;
+        let session = tls.as_ref().map(|tls| tls.handshake(&stream, timeout, cancel));
+        let session = session.transpose()?;
+        // The sender may have been awaited for long.
+        target.find_end()?;
+        Ok((target, congestion, session, stream))
     };
-    target.reserve(args.size.map_or(0, |Size(bytes)| bytes))?;
-    let (pin, timeout) = (tls.as_ref().and_then(StreamTls::pin), args.stream.timeout);
-    // If receiving fails, the sender sees a reset.
-    let stream = meet(from.as_ref(), listen, pin, timeout, cancel)?;
-    unix_reset::expect_confirmation(&stream).map_err(|errno| Failure::Network {
-        action: "receiving from",
-        address: stream.peer(),
-        source: errno.into(),
-    })?;
-    let congestion = choose_congestion(&stream, &args.stream.congestion)?;
-    let session = tls.map(|tls| tls.handshake(&stream, timeout, cancel)).transpose()?;
-
-    // The sender may have been awaited for long.
-    target.find_end()?;
+    let no_transfer = |failure: &Failure| output::print_no_transfer(show, failure);
+    let (mut target, congestion, session, stream) = connect().inspect_err(no_transfer)?;
     let meter = ProgressMeter::new(show, &output::short_path(target.path()));
     let kind = target.sink()?.kind().into();
     let started = Instant::now();

@@ -38,14 +38,20 @@ pub(crate) fn run(args: &SendArgs) -> Result<()> {
         // Opening it would wait for a writer.
         return Err(RangeError::NoSize(args.file.clone()).into());
     }
-    let input = Input::open(&args.file, cancel)?;
+    let no_transfer = |failure: &Failure| output::print_no_transfer(show, failure);
+    let input = Input::open(&args.file, cancel).inspect_err(no_transfer)?;
     let (source, skipped) = select(&input, args.range)?;
     let kind = EndKind::from(source.kind());
-    let (pin, timeout) = (tls.as_ref().and_then(StreamTls::pin), args.stream.timeout);
-    // From its beginning until all is sent, even a SIGKILL resets the connection.
-    let stream = meet(to, listen, pin, timeout, cancel)?;
-    let congestion = choose_congestion(&stream, &args.stream.congestion)?;
-    let session = tls.map(|tls| tls.handshake(&stream, timeout, cancel)).transpose()?;
+    let timeout = args.stream.timeout;
+    let connect = || {
+        let pin = tls.as_ref().and_then(StreamTls::pin);
+        // From its beginning until all is sent, even a SIGKILL resets the connection.
+        let stream = meet(to, listen, pin, timeout, cancel)?;
+        let congestion = choose_congestion(&stream, &args.stream.congestion)?;
+        let session = tls.as_ref().map(|tls| tls.handshake(&stream, timeout, cancel));
+        Ok((congestion, session.transpose()?, stream))
+    };
+    let (congestion, session, stream) = connect().inspect_err(no_transfer)?;
     let line = Line { stream: &stream, session: session.as_ref(), cancel, timeout };
 
     let meter = ProgressMeter::new(show, &output::short_path(input.path()));
