@@ -19,7 +19,6 @@ use underpass_sys::cancel_on;
 /// A signal that is ignored when the process starts stays so, as after nohup(1) or for a command in
 /// the background of a script.
 pub(crate) fn cancel_flag() -> &'static AtomicBool {
-    outlive_file_limit();
     cancel_on(&[SIGINT, SIGHUP, SIGTERM])
 }
 

@@ -73,6 +73,9 @@ impl Descriptors {
         let size = facts.stx_size;
         let is_pipe = FileType::from_raw_mode(facts.stx_mode.into()) == FileType::Fifo;
         let is_read_only = is_pipe && is_read_only(tid, fd);
+        // Without a time of birth, another file may have got the number meanwhile.
+        let is_file = FileType::from_raw_mode(facts.stx_mode.into()) == FileType::RegularFile;
+        let is_known = is_known && (!is_file || facts.stx_mask & StatxFlags::BTIME.bits() != 0);
         if let Some((kind, name)) = self.names.get(&id).filter(|_| is_known) {
             return CallEnd { kind: *kind, id, size, is_read_only, name: name.clone() };
         }

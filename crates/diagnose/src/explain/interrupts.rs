@@ -97,7 +97,7 @@ impl Family {
 ///
 /// Call this after the program was started, so that it inherits the original signal dispositions.
 pub(super) fn pass_on(family: &ProcessTree) {
-    let signals = Signals::block(&[libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM]);
+    let signals = Signals::block(&PASSED_ON);
     let family = family.clone();
     // This thread waits until the process ends. Without it signals wait for that, too.
     let _ = thread::Builder::new().spawn(move || {
@@ -114,6 +114,17 @@ pub(super) fn pass_on(family: &ProcessTree) {
         }
     });
 }
+
+/// The signals that are passed on: those that would end this process, which others send.
+const PASSED_ON: [libc::c_int; 7] = [
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTERM,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGALRM,
+];
 
 /// Signals of one number within this time are one signal, which was sent to a whole process group.
 const SAME_SIGNAL: Duration = Duration::from_millis(200);

@@ -1,8 +1,6 @@
 //! Records system calls in the ledger: their arguments when they begin, their results when they
 //! end.
 
-use std::collections::HashSet;
-
 use rustix::io::Errno;
 use underpass_engine::{EndKind, Mechanism};
 
@@ -23,8 +21,8 @@ pub(super) struct SyscallObserver {
     /// Whether the program has set up a filter of its own. Calls that it refuses never reach ours
     /// (seccomp(2)), and are visible only if the program stops at every call.
     pub(super) is_confined: bool,
-    /// The sockets that may refer to pages of the program.
-    zero_copy: HashSet<DescriptorId>,
+    /// Whether a socket was allowed to refer to pages of the program.
+    allows_zero_copy: bool,
 }
 
 impl SyscallObserver {
@@ -42,9 +40,6 @@ impl SyscallObserver {
                 // A longer datagram is cut off where its memory ends, and its whole length returned.
                 let is_exact = flags.is_some_and(|index| has(arguments[index], libc::MSG_TRUNC));
                 CallSubject::Cross(end, parts(tid, mappings, memory, &arguments, is_exact))
-            }
-            SyscallEffect::AllowZeroCopy => {
-                CallSubject::Cross(self.descriptors.end(tid, arguments[0]), Vec::new())
             }
             SyscallEffect::Vmsplice => {
                 CallSubject::Cross(self.descriptors.end(tid, arguments[0]), Vec::new())
@@ -72,6 +67,7 @@ impl SyscallObserver {
             SyscallEffect::Ring
             | SyscallEffect::Later
             | SyscallEffect::BetweenProcesses
+            | SyscallEffect::AllowZeroCopy
             | SyscallEffect::Confine => CallSubject::Plain,
         };
         Some(PendingCall { known, arguments, subject })
@@ -136,8 +132,10 @@ impl SyscallObserver {
                     moved_mapping(mappings, address, &arguments);
                 }
             }
-            (SyscallEffect::AllowZeroCopy, CallSubject::Cross(end, _)) if result.is_ok() => {
-                self.zero_copy.insert(end.id);
+            (SyscallEffect::AllowZeroCopy, _) => {
+                // The name of an option means another one at other levels.
+                let is_of_socket = arguments[1] as u32 == libc::SOL_SOCKET as u32;
+                self.allows_zero_copy |= result.is_ok() && is_of_socket;
             }
             (SyscallEffect::Ring, _) => self.ledger.hidden.io_uring_calls += done,
             (SyscallEffect::Later, _) => self.ledger.hidden.io_submit_calls += done,
@@ -165,8 +163,10 @@ impl SyscallObserver {
             (ByteDirection::In, bytes) if has(flags, libc::MSG_TRUNC) => bytes.min(room(parts)),
             (_, bytes) => bytes,
         };
-        // Sockets without the option ignore the flag.
-        let is_referenced = has(flags, libc::MSG_ZEROCOPY) && self.zero_copy.contains(&end.id);
+        // Sockets without the option ignore the flag. Those that are accepted inherit it.
+        let is_referenced = has(flags, libc::MSG_ZEROCOPY)
+            && self.allows_zero_copy
+            && !end.name.starts_with("UNIX");
         let split = match direction {
             ByteDirection::Out if is_referenced => MemorySplit {
                 referenced: bytes,
@@ -253,7 +253,7 @@ fn has(flags: u64, flag: libc::c_int) -> bool {
 
 /// Returns whether the end is a socket without message boundaries.
 fn is_stream(end: &CallEnd) -> bool {
-    end.kind == EndKind::Socket && end.name.starts_with("TCP")
+    end.kind == EndKind::Socket && (end.name.starts_with("TCP") || end.name.starts_with("MPTCP"))
 }
 
 /// Returns whether a call was interrupted, and the kernel restarts it or returns `EINTR` to the

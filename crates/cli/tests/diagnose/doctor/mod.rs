@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::rig::{Finished, Running, folder, names, noise_file, run, underpass};
+use crate::rig::{Finished, Running, folder, limited, names, noise_file, run, underpass};
 
 const STATES: [&str; 4] = ["best", "limited", "closed", "unneeded"];
 
@@ -102,6 +102,17 @@ fn the_file_stays_as_it_is_and_nothing_is_left_behind() {
     assert!(fs::read(&file).unwrap() == bytes);
     assert_eq!((names(&a), names(&b)), (vec!["file".to_owned()], vec![]));
     assert_eq!(names(folder.path()), ["a", "b"]);
+}
+
+#[test]
+fn a_limit_for_files_is_a_finding_and_not_the_end() {
+    let folder = folder();
+    let file = noise_file(folder.path(), "file", 3 << 20);
+    let mut command = limited("-f 8");
+    command.args(["doctor", "--from"]).arg(&file).arg("--to").arg(folder.path());
+    let finished = Running::start(command).finish();
+    assert!(finished.code().is_some(), "no signal ended it: {}", finished.stderr);
+    assert_eq!(names(folder.path()), ["file"]);
 }
 
 #[test]

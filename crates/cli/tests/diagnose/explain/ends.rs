@@ -98,7 +98,7 @@ raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))";
 #[test]
 fn a_signal_goes_to_the_program_and_the_receipt_is_written() {
     let scene = Scene::new(1);
-    for (signal, number) in [("INT", 2), ("TERM", 15), ("HUP", 1), ("QUIT", 3)] {
+    for (signal, number) in [("INT", 2), ("TERM", 15), ("HUP", 1), ("QUIT", 3), ("USR1", 10)] {
         let program = format!(
             "trap 'echo got it; exit 5' {signal}; echo ready; cat source >&2; \
             touch ready.{signal}; while :; do sleep 0.02; done"

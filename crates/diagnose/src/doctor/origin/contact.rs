@@ -103,6 +103,13 @@ impl Contact {
                 .finding("ranges are answered")
                 .consequence("any part can be fetched directly");
         }
+        // It has no first byte (RFC 9110 14.1.2).
+        if self.response.fields.text("content-length") == Some("0") {
+            return Finding::limited("ranges")
+                .finding("the file is empty, so that no range of it can be requested")
+                .consequence("it is not known whether ranges are answered")
+                .remedy("name a file with some bytes");
+        }
         let finding = if has_ranges(&self.response) {
             "ranges are announced, but not answered"
         } else {

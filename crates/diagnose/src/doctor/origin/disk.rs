@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, fallocate, fstatvfs, openat};
+use rustix::io::Errno;
 use underpass_engine::hint::in_words;
 
 use crate::doctor::finding::Finding;
@@ -37,7 +38,10 @@ pub fn examine_disk(folder: &Path) -> Finding {
         Err(error) => Finding::closed(name)
             .finding(format!("{}: {}", place.display(), in_words(&error)))
             .consequence("nothing can be kept there")
-            .remedy("give a folder that this user may write to"),
+            .remedy(match Errno::from_io_error(&error) {
+                Some(Errno::NOSPC | Errno::DQUOT) => "free some space, or give another folder",
+                _ => "give a folder that this user may write to",
+            }),
     }
 }
 

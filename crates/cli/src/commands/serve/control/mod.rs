@@ -21,7 +21,6 @@ use underpass_sys::{SAME_REQUEST, is_ignored};
 use super::log::LogBuffer;
 use crate::failure::{Failure, Result, plain};
 use crate::output::note;
-use crate::signals::outlive_file_limit;
 
 pub(crate) use reload::Reload;
 
@@ -30,7 +29,6 @@ pub(crate) use reload::Reload;
 ///
 /// A share outlives its terminal if SIGHUP was ignored when it started, as after nohup(1).
 pub(crate) fn keep_signals(is_share: bool) -> Result<Signals> {
-    outlive_file_limit();
     let hangup = (!is_share || !is_ignored(SIGHUP)).then_some(SIGHUP);
     let signals = [SIGUSR1, SIGINT, SIGTERM, SIGQUIT].into_iter().chain(hangup);
     let signals = Signals::new(signals.collect::<Vec<_>>());
