@@ -261,7 +261,7 @@ fn calls(record: &Record, sample: &Sample) -> Option<f64> {
     }
     let counted = counted(record, sample.cell, sample.measured.role)?;
     if sample.served.is_none() {
-        return Some(sum(counted, |call| CallDirection::of(&call.name).is_some()) as f64);
+        return Some(sum(counted, moves_bytes) as f64);
     }
     Some(sum(counted, |_| true) as f64 / served_amount(record, counted).unwrap_or(1.0))
 }
@@ -316,11 +316,11 @@ pub(crate) fn requested(sample: &Sample) -> Option<Load> {
 }
 
 /// Returns what was counted of a process in the pass of its own; none if nothing was.
-pub(crate) fn counted(record: &Record, cell: usize, role: Role) -> Option<&Counted> {
+fn counted(record: &Record, cell: usize, role: Role) -> Option<&Counted> {
     record.counted.iter().find(|one| (one.cell, one.role) == (cell, role))
 }
 
-pub(crate) fn sum(counted: &Counted, is_meant: impl Fn(&NamedCall) -> bool) -> u64 {
+fn sum(counted: &Counted, is_meant: impl Fn(&NamedCall) -> bool) -> u64 {
     let meant = counted.calls.iter().filter(|call| is_meant(call));
     meant.fold(0, |sum, call| sum.saturating_add(call.calls))
 }
@@ -365,28 +365,29 @@ impl ServedUnit {
     }
 }
 
-/// Which way a system call moves bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CallDirection {
-    In,
-    Inside,
-    Out,
-}
-
-impl CallDirection {
-    /// Returns the direction of the call with this name; none if it moves no bytes.
-    pub(crate) fn of(name: &str) -> Option<Self> {
-        match name {
-            "read" | "pread64" | "readv" | "preadv" | "preadv2" | "recvfrom" | "recvmsg" => {
-                Some(Self::In)
-            }
-            "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2" | "sendto" | "sendmsg" => {
-                Some(Self::Out)
-            }
-            "sendfile" | "sendfile64" | "splice" | "copy_file_range" => Some(Self::Inside),
-            _ => None,
-        }
-    }
+/// Returns whether the call with this name moves bytes.
+fn moves_bytes(call: &NamedCall) -> bool {
+    matches!(
+        call.name.as_str(),
+        "copy_file_range"
+            | "pread64"
+            | "preadv"
+            | "preadv2"
+            | "pwrite64"
+            | "pwritev"
+            | "pwritev2"
+            | "read"
+            | "readv"
+            | "recvfrom"
+            | "recvmsg"
+            | "sendfile"
+            | "sendfile64"
+            | "sendmsg"
+            | "sendto"
+            | "splice"
+            | "write"
+            | "writev"
+    )
 }
 
 pub(crate) const GIB: f64 = (1 << 30) as f64;

@@ -23,9 +23,9 @@ pub(crate) use contender::Contender;
 pub(crate) use counted::{Counted, MissingContender, NamedCall};
 pub(crate) use description::{Cpu, Description, ExpectedProgram};
 pub(crate) use metric::{
-    CALLS, CPU, CallDirection, FAULTS, LOAD_BUSY, LONGEST, MACHINE, MACHINE_PER_GIB, Metric, P50,
-    P99, PEER_CPU, Preference, RATE, Rank, SERVER_BUSY, SPEED, SWITCHES, THROUGHPUT, TIME,
-    USER_SPACE, counted, metric, served_amount, served_in, sum,
+    CALLS, CPU, FAULTS, LOAD_BUSY, LONGEST, MACHINE, MACHINE_PER_GIB, Metric, P50, P99, PEER_CPU,
+    Preference, RATE, Rank, SERVER_BUSY, SPEED, SWITCHES, THROUGHPUT, TIME, USER_SPACE, metric,
+    served_amount, served_in,
 };
 pub(crate) use receipt::{MechanismReceipt, Receipt};
 pub(crate) use served::{

@@ -75,7 +75,7 @@ pub(crate) fn charts(record: &Record) -> Vec<Chart> {
     let mut charts = Vec::new();
     if record.cells.iter().any(|cell| cell.connections.is_some()) {
         charts.extend(metrics.iter().flat_map(|metric| by_points(record, metric)));
-    } else if sizes.len() > FEW_SIZES {
+    } else if sizes.len() > MAX_ADJACENT_SIZES {
         charts.extend(metrics.iter().map(|metric| over_sizes(record, metric)));
         if let Some(size) = sizes.iter().copied().max().filter(|_| record.has_steps()) {
             charts.extend(metrics.iter().map(|metric| at_sizes(record, metric, &[size])));
@@ -91,10 +91,11 @@ fn over_sizes(record: &Record, metric: &Metric) -> Chart {
     let mut rows = Vec::new();
     for size in record.sizes() {
         let baseline = record.cell(size, record.baseline);
-        rows.extend(baseline.map(|cell| row(record, metric, cell, "baseline")));
+        rows.extend(baseline.map(|cell| row(record, metric, cell)));
         for contender in record.contenders() {
             let best = record.best(size, contender);
-            rows.extend(best.map(|cell| row(record, metric, cell, "best")));
+            let label = contender.label().to_owned();
+            rows.extend(best.map(|cell| ChartRow { label, ..row(record, metric, cell) }));
         }
     }
     let step = if record.has_steps() {
@@ -123,7 +124,7 @@ fn over_points(record: &Record, metric: &Metric, by: XAxis) -> Chart {
     let cells = points.iter().enumerate().filter(|(_, point)| fixed(point) == held);
     let rows = cells.map(|(cell, point)| {
         let at = if by == XAxis::Size { point.0 } else { point.1 };
-        ChartRow { at, ..row(record, metric, cell, "") }
+        ChartRow { at, ..row(record, metric, cell) }
     });
     let (suffix, note) = match by {
         XAxis::Connections => {
@@ -139,33 +140,30 @@ fn over_points(record: &Record, metric: &Metric, by: XAxis) -> Chart {
 /// Returns every variant, at these sizes.
 pub(crate) fn at_sizes(record: &Record, metric: &Metric, sizes: &[u64]) -> Chart {
     let cells = record.cells.iter().enumerate().filter(|(_, cell)| sizes.contains(&cell.size));
-    let rows = cells.map(|(cell, _)| row(record, metric, cell, "")).collect();
+    let rows = cells.map(|(cell, _)| row(record, metric, cell)).collect();
     let at: Vec<_> = sizes.iter().map(|size| record.about.size_label(*size)).collect();
     // Many are named by the headings of their bars.
     let at = match at.len() {
-        1..=FEW_SIZES => format!(", {}", at.join(" and ")),
+        1..=MAX_ADJACENT_SIZES => format!(", {}", at.join(" and ")),
         _ => String::new(),
     };
-    let (name, note) = match record.sizes().len() > FEW_SIZES && record.has_steps() {
-        true => (format!("{}-steps", metric.name), "every step; "),
-        false => (metric.name.to_owned(), ""),
+    let (name, note) = if record.sizes().len() > MAX_ADJACENT_SIZES && record.has_steps() {
+        (format!("{}-steps", metric.name), "every step; ")
+    } else {
+        (metric.name.to_owned(), "")
     };
     let (title, note) =
         (format!("{}{at}", metric.heading(record)), format!("{note}{}", metric.advice()));
     Chart { name, title, note, ..Chart::new(record, metric, ChartKind::Bars, rows) }
 }
 
-fn row(record: &Record, metric: &Metric, index: usize, kind: &str) -> ChartRow {
+fn row(record: &Record, metric: &Metric, index: usize) -> ChartRow {
     let cell = &record.cells[index];
     let value = |sample: &Sample| metric.value(record, sample);
     let is_baseline = cell.variant == record.baseline;
-    let label = match kind {
-        "best" => cell.variant.contender.label().to_owned(),
-        _ => cell.label(),
-    };
     ChartRow {
         at: cell.size,
-        label,
+        label: cell.label(),
         style: if is_baseline { 0 } else { style(record, cell.variant.contender) },
         summary: record.summary_by(index, value),
         ratio: record.ratio_by(index, value),
@@ -277,7 +275,7 @@ impl Axis {
 }
 
 /// The most sizes that are shown as adjacent bars.
-const FEW_SIZES: usize = 2;
+const MAX_ADJACENT_SIZES: usize = 2;
 
 /// The ratio of values from which on they need a logarithmic axis.
 const LINE_FACTOR: f64 = 10.0;

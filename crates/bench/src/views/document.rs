@@ -91,7 +91,7 @@ pub(crate) fn conditions(record: &Record) -> Vec<(&'static str, String)> {
 }
 
 /// The line for a record without warnings.
-pub(crate) const NO_DOUBT: &str = "No caveats.";
+pub(crate) const NO_CAVEATS: &str = "No caveats.";
 
 /// Returns what was run, a line for each contender.
 pub(crate) fn commands(record: &Record) -> Vec<String> {

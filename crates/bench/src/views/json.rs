@@ -33,13 +33,14 @@ impl Record {
             schema: u64,
         }
         let damaged = |error: serde_json::Error| format!("not a record of a bench: {error}");
-        let RecordHead { schema } = serde_json::from_slice(text).map_err(damaged)?;
+        let mut value: Value = serde_json::from_slice(text).map_err(damaged)?;
+        let RecordHead { schema } = RecordHead::deserialize(&value).map_err(damaged)?;
         if schema != SCHEMA {
             let newer = if schema > SCHEMA { "; a newer underpass wrote it" } else { "" };
             return Err(format!("a record of schema {schema}, this program reads {SCHEMA}{newer}"));
         }
-        let mut record: Self = serde_json::from_slice(text).map_err(damaged)?;
-        record = tamed(record).map_err(damaged)?;
+        tame(&mut value);
+        let mut record = Self::deserialize(value).map_err(damaged)?;
         let unknown = || format!("not a record of a bench: no scenario '{}'", record.scenario);
         record.about = scenarios::find(&record.scenario).ok_or_else(unknown)?;
         match record.samples.iter().find(|sample| sample.cell >= record.cells.len()) {
@@ -78,23 +79,14 @@ impl Record {
     }
 }
 
-/// Returns the record with nothing in its texts that could do something to a terminal, or that is
-/// not allowed in XML: the file may come from anywhere.
-fn tamed(record: Record) -> serde_json::Result<Record> {
-    let mut value = serde_json::to_value(&record)?;
-    if tame(&mut value) { serde_json::from_value(value) } else { Ok(record) }
-}
-
-/// Replaces what is not harmless in all texts; returns whether there was any.
-fn tame(value: &mut Value) -> bool {
+/// Replaces in all texts what could do something to a terminal, or is not allowed in XML: the file
+/// may come from anywhere.
+fn tame(value: &mut Value) {
     match value {
-        Value::String(text) if text.contains(is_wild) => {
-            *text = text.replace(is_wild, "\u{fffd}");
-            true
-        }
-        Value::Array(items) => items.iter_mut().map(tame).fold(false, |any, was| any | was),
-        Value::Object(fields) => fields.values_mut().map(tame).fold(false, |any, was| any | was),
-        _ => false,
+        Value::String(text) if text.contains(is_wild) => *text = text.replace(is_wild, "\u{fffd}"),
+        Value::Array(items) => items.iter_mut().for_each(tame),
+        Value::Object(fields) => fields.values_mut().for_each(tame),
+        _ => {}
     }
 }
 

@@ -3,11 +3,11 @@
 
 use maud::{Markup, html};
 
-use super::{Drawing, WIDTH, class, hatching, mark, number, shape, shortened};
+use super::{WIDTH, class, hatching, mark, number, shape, shortened};
 use crate::record::Unit;
 use crate::views::chart::{Axis, Chart, ChartRow};
 
-pub(crate) fn draw(chart: &Chart, id: &str) -> Drawing {
+pub(super) fn draw(chart: &Chart, id: &str) -> (f64, Markup) {
     let axis = chart.axis();
     let sizes = chart.places();
     let mut styles: Vec<_> = chart.rows.iter().map(|row| shape(row.style)).collect();
@@ -31,7 +31,7 @@ pub(crate) fn draw(chart: &Chart, id: &str) -> Drawing {
         (grid(axis, y))
         @for part in parts { (part) }
     };
-    Drawing::of(chart, y + AXIS, body)
+    (y + AXIS, body)
 }
 
 /// Returns a line for each tick, and the texts below that there is room for: on a logarithmic axis
