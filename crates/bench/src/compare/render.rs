@@ -82,11 +82,12 @@ fn summary(comparison: &Comparison) -> String {
         few => format!(", {few} with too few rounds to tell (4 on both sides are enough)"),
     };
     let chance = all as f64 * (1.0 - CONFIDENCE) / 2.0;
-    let chance = match chance >= 0.5 {
-        true => format!(
+    let chance = if chance >= 0.5 {
+        format!(
             "Of {all} comparisons, up to {chance:.0} may differ by chance in either direction.\n"
-        ),
-        false => String::new(),
+        )
+    } else {
+        String::new()
     };
     format!(
         "{} worse, {} better, {} without a difference beyond noise{few}.\n{chance}",

@@ -6,6 +6,26 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use underpass_engine::Mechanism;
 
+/// Has records contain the text of a type.
+macro_rules! as_text {
+    ($type:ty) => {
+        impl From<$type> for String {
+            fn from(value: $type) -> Self {
+                value.to_string()
+            }
+        }
+
+        impl TryFrom<String> for $type {
+            type Error = String;
+
+            fn try_from(text: String) -> Result<Self, String> {
+                text.parse()
+            }
+        }
+    };
+}
+pub(super) use as_text;
+
 /// Declares the contenders, each with its group, its name in records, its name for people, and the
 /// programs that it needs besides this one.
 macro_rules! contenders {
@@ -158,19 +178,7 @@ impl FromStr for Contender {
     }
 }
 
-impl From<Contender> for String {
-    fn from(contender: Contender) -> Self {
-        contender.name().to_owned()
-    }
-}
-
-impl TryFrom<String> for Contender {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
+as_text!(Contender);
 
 #[cfg(test)]
 mod tests {

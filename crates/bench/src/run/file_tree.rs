@@ -208,65 +208,7 @@ const BUFFER: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
-
     use super::*;
-    use crate::run::RunFolder;
-
-    fn digest(path: &Path) -> String {
-        Content::survey(path).unwrap().sha256().unwrap()
-    }
-
-    #[test]
-    fn any_change_is_found_and_holes_are_zeros() {
-        let folder = RunFolder::create(&std::env::temp_dir()).unwrap();
-        let make = |name: &str| {
-            let root = folder.file(name);
-            fs::create_dir_all(root.join("deep")).unwrap();
-            fs::write(root.join("deep/file"), vec![7; 3 << 20]).unwrap();
-            fs::set_permissions(root.join("deep/file"), fs::Permissions::from_mode(0o600)).unwrap();
-            symlink("file", root.join("deep/link")).unwrap();
-            let sparse = File::create(root.join("sparse")).unwrap();
-            sparse.write_all_at(b"end", 9 << 20).unwrap();
-            root
-        };
-        let (one, other) = (make("one"), make("other"));
-        let found = Content::survey(&one).unwrap();
-        assert_eq!((found.files, found.bytes), (2, (12 << 20) + 3));
-        let sha256 = found.sha256().unwrap();
-        found.drop_cached().unwrap();
-        let changes: [fn(&Path); 6] = [
-            |root| fs::rename(root.join("deep/file"), root.join("deep/gile")).unwrap(),
-            |root| {
-                fs::set_permissions(root.join("deep"), fs::Permissions::from_mode(0o711)).unwrap()
-            },
-            |root| fs::remove_file(root.join("deep/link")).unwrap(),
-            |root| fs::create_dir(root.join("more")).unwrap(),
-            |root| {
-                let file = File::options().write(true).open(root.join("deep/file")).unwrap();
-                file.write_all_at(b"8", (2 << 20) + 77).unwrap();
-            },
-            |root| {
-                let file = File::options().write(true).open(root.join("sparse")).unwrap();
-                file.set_len((9 << 20) + 4).unwrap();
-            },
-        ];
-        for change in changes {
-            fs::remove_dir_all(&other).unwrap();
-            make("other");
-            assert_eq!(digest(&other), sha256);
-            change(&other);
-            assert_ne!(digest(&other), sha256);
-        }
-        // A copy without its holes is the same.
-        fs::remove_dir_all(&other).unwrap();
-        make("other");
-        let bytes = fs::read(other.join("sparse")).unwrap();
-        fs::write(other.join("sparse"), bytes).unwrap();
-        assert_eq!(digest(&other), sha256);
-    }
-
-    const TREE: FileTree = FileTree { files: 250, large: 2, large_bytes: 100_000 };
 
     #[test]
     fn small_files_have_all_sizes_between_their_limits() {
@@ -276,48 +218,5 @@ mod tests {
         assert!(mean.abs_diff(u64::midpoint(MIN_SMALL, MAX_SMALL)) < 64, "{mean}");
         let few = sizes.iter().filter(|size| **size < 2 << 10).count();
         assert!((1000..2000).contains(&few), "{few} of 1 to 2 KiB");
-    }
-
-    #[test]
-    fn a_folder_is_found_as_it_was_made_and_differs_by_any_name_size_or_byte() {
-        let folder = RunFolder::create(&std::env::temp_dir()).unwrap();
-        let (one, other) = (folder.file("one"), folder.file("other"));
-        fs::create_dir(&one).unwrap();
-        TREE.create(&one, &mut Noise::new(TREE.large_bytes).unwrap()).unwrap();
-        let grown = Content::survey(&one).unwrap();
-        assert_eq!((grown.files, grown.bytes), (TREE.count(), TREE.bytes()));
-        let sha256 = grown.sha256_of_files().unwrap();
-        assert!(one.join("folder0002/file000249").is_file());
-
-        let copy = || {
-            if other.exists() {
-                fs::remove_dir_all(&other).unwrap();
-            }
-            for name in grown.names.iter().filter(|name| one.join(name).is_file()) {
-                fs::create_dir_all(other.join(name).parent().unwrap()).unwrap();
-                fs::copy(one.join(name), other.join(name)).unwrap();
-            }
-        };
-        copy();
-        assert_eq!(Content::survey(&other).unwrap().sha256_of_files().unwrap(), sha256);
-        let changes: [fn(&Path); 4] = [
-            |file| fs::rename(file, file.with_extension("new")).unwrap(),
-            |file| fs::remove_file(file).unwrap(),
-            |file| {
-                let mut bytes = fs::read(file).unwrap();
-                bytes[1000] ^= 1;
-                fs::write(file, bytes).unwrap();
-            },
-            |file| File::options().append(true).open(file).unwrap().write_all(b"x").unwrap(),
-        ];
-        for change in changes {
-            copy();
-            change(&other.join("folder0001/file000100"));
-            assert_ne!(Content::survey(&other).unwrap().sha256_of_files().unwrap(), sha256);
-        }
-        TREE.lighten(&one).unwrap();
-        let light = Content::survey(&one).unwrap();
-        assert_eq!(light.files, TREE.count());
-        assert_eq!(light.bytes, FileTree { large: 0, ..TREE }.bytes());
     }
 }

@@ -3,15 +3,17 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::files::RunFolder;
+use super::process::{Running, process, until};
 use super::schedule::RunPlan;
 use super::survey::find;
-use crate::error::{BenchError, Result, WithPath};
+use crate::error::{BenchError, Result};
 use crate::record::{Counted, NamedCall, Role};
 
 /// Counts the calls of processes, one of each role, into files in the folder of the run.
@@ -62,17 +64,10 @@ impl CallTracer {
         for process in processes {
             command.args(["-p", &process.to_string()]);
         }
-        let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn();
-        let watch =
-            TracerGuard { child: child.with_path("starting", &self.strace)?, file: file.into() };
-        let deadline = Instant::now() + MAX_WAIT;
-        while !processes.iter().all(|process| is_watched(*process)) {
-            if Instant::now() >= deadline {
-                return Err(failed("strace is not permitted to trace a server"));
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Ok(watch)
+        let watch = TracerGuard { running: Running::start(command, None)?, file: file.into() };
+        let are_watched = || processes.iter().all(|process| is_watched(*process)).then_some(());
+        let failure = || failed("strace is not permitted to trace a server");
+        until(MAX_WAIT, are_watched).ok_or_else(failure).map(|()| watch)
     }
 
     /// Returns the command under strace, with a summary of its calls when it has ended.
@@ -106,51 +101,33 @@ pub(crate) fn traced(tracer: Option<&CallTracer>, command: Command, role: Role) 
 
 /// Returns the summary of a process that has ended; strace may still be writing it.
 fn read(file: &Path) -> Result<Vec<NamedCall>> {
-    let deadline = Instant::now() + MAX_WAIT;
-    loop {
-        let text = fs::read_to_string(file).unwrap_or_default();
-        if let Some(calls) = summary(&text) {
-            // What cannot be removed goes with its folder.
-            let _ = fs::remove_file(file);
-            return Ok(calls);
-        }
-        if Instant::now() >= deadline {
-            return Err(failed("strace wrote no summary"));
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let calls = until(MAX_WAIT, || summary(&fs::read_to_string(file).unwrap_or_default()));
+    // What cannot be removed goes with its folder.
+    let _ = fs::remove_file(file);
+    calls.ok_or_else(|| failed("strace wrote no summary"))
 }
 
-/// A watch over processes that run. They are let go when it is dropped.
+/// A watch over processes that run. They are let go, and continue, when it is dropped.
 #[derive(Debug)]
 pub(crate) struct TracerGuard {
-    child: Child,
+    running: Running,
     file: PathBuf,
 }
 
 impl TracerGuard {
     /// Ends the watch and returns the calls since its start.
-    pub(crate) fn end(mut self) -> Result<Vec<NamedCall>> {
-        kill_process(Pid::from_child(&self.child), Signal::INT)
+    pub(crate) fn end(self) -> Result<Vec<NamedCall>> {
+        kill_process(self.running.pid(), Signal::INT)
             .map_err(|errno| failed(&errno.to_string()))?;
-        self.child.wait().with_path("waiting for", &self.file)?;
+        self.running.finish(None, &AtomicBool::new(false))?;
         read(&self.file)
-    }
-}
-
-impl Drop for TracerGuard {
-    fn drop(&mut self) {
-        // The tracer has ended already, or is not needed any more; the traced process continues.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
 /// Returns whether every thread of a process is watched. A thread that has just ended has no
 /// status.
-fn is_watched(process: Pid) -> bool {
-    let process = procfs::process::Process::new(process.as_raw_nonzero().get());
-    let Ok(tasks) = process.and_then(|process| process.tasks()) else { return false };
+fn is_watched(pid: Pid) -> bool {
+    let Ok(tasks) = process(pid).and_then(|process| process.tasks()) else { return false };
     tasks.flatten().all(|task| task.status().map_or(true, |status| status.tracerpid != 0))
 }
 

@@ -11,8 +11,8 @@ use crate::error::Result;
 use crate::options::{Measure, StepArgs, bytes};
 use crate::programs::{ProgramReport, SocketPrograms};
 use crate::record::{
-    CALLS, CPU, Cell, Contender, Counted, Cpu, Description, ExpectedProgram, FAULTS, Record, Role,
-    SPEED, SWITCHES, Side, TIME, ThreadCost, USER_SPACE, Variant, at_steps, chosen, once,
+    CALLS, CPU, Cell, Contender, Counted, Description, FAULTS, Record, Role, SPEED, SWITCHES, Side,
+    TIME, ThreadCost, USER_SPACE, Variant, at_steps, chosen, once,
 };
 use crate::run::{
     CallTracer, Finished, Measured, Running, SampleEnds, Scenario, Start, Verification,
@@ -37,14 +37,20 @@ pub struct CopyArgs {
 
 /// The arguments of `bench article-copy`.
 #[derive(Debug, Args)]
-#[command(mut_arg("step", |arg| arg.default_value("4K").display_order(0)
-    .help("Copy through a buffer of this many bytes, or ask for as many in one system call")))]
-#[command(mut_arg("mechanism", |arg| arg.default_value("auto,sendfile,read_write").help(
-    "Measure these mechanisms of ours, without fallbacks; auto for the best one, which takes no step")))]
+#[command(mut_arg("step", |arg| arg.default_value("4K").display_order(0).help(STEP_HELP)))]
+#[command(mut_arg("mechanism", |arg| arg.default_value(MECHANISMS).help(MECHANISM_HELP)))]
 pub struct SmallCopyArgs {
     #[command(flatten)]
     copy: CopyArgs,
 }
+
+const STEP_HELP: &str =
+    "Copy through a buffer of this many bytes, or ask for as many in one system call";
+
+const MECHANISMS: &str = "auto,sendfile,read_write";
+
+const MECHANISM_HELP: &str = "Measure these mechanisms of ours, without fallbacks; auto for the \
+    best one, which takes no step";
 
 impl Measure for CopyArgs {
     fn measure(&self, start: Start<'_>) -> Result<Record> {
@@ -176,8 +182,7 @@ impl Copy<'_> {
 pub(super) const COPY: Description = Description {
     name: "copy",
     command: "copy",
-    cpu: Cpu::Process,
-    expected: &[ExpectedProgram::Cp],
+    expected: &["cp"],
     subject: |record| {
         let target = record.environment.target_file_system.as_deref().unwrap_or_default();
         format!("file on {} to file on {target}", record.environment.source_file_system)

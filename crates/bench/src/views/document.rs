@@ -70,7 +70,7 @@ pub(crate) fn reading(record: &Record) -> String {
 }
 
 pub(crate) fn baseline(record: &Record) -> String {
-    let label = record.baseline.label();
+    let label = record.baseline.to_string();
     match record.baseline.contender {
         Contender::Only(_) => format!("traditional {label}"),
         _ => label,
@@ -174,7 +174,7 @@ fn in_full(record: &Record, only: Option<u64>) -> Table {
         line.extend(cell.connections.map(|count| plain(count.to_string())));
         line.extend(cell.load.map(|load| plain(load.name())));
         line.extend((!has_loads).then(|| plain(record.about.size_label(cell.size))));
-        line.push(plain(cell.variant.label()));
+        line.push(plain(cell.variant.to_string()));
         match &cell.declined {
             Some(errno) => line.extend([plain("declined".to_owned()), plain(errno.clone())]),
             None => line.extend(metrics.iter().map(|metric| value(record, index, metric))),
@@ -200,7 +200,8 @@ fn against_each(record: &Record) -> Option<Table> {
         let others = cells().filter(|(_, other)| other.size == cell.size);
         for (other, of) in others.filter(|(_, other)| is_other(other.variant.contender)) {
             let size = record.about.size_label(cell.size);
-            let mut line = [size, cell.variant.label(), of.variant.label()].map(plain).to_vec();
+            let mut line =
+                [size, cell.variant.to_string(), of.variant.to_string()].map(plain).to_vec();
             line.extend(times.iter().map(|metric| {
                 let value = |sample: &Sample| metric.value(record, sample);
                 match record.ratio_between(ours, other, value) {
@@ -271,7 +272,7 @@ pub(crate) fn finding(record: &Record) -> Option<Finding> {
             Some(format!("{} {}", Unit::Times.show(ratio.median), metric.title.to_lowercase()))
         };
         let ratios: Vec<_> = metrics.iter().filter_map(ratio).collect();
-        (!ratios.is_empty()).then(|| (record.cells[cell].variant.label(), ratios.join(", ")))
+        (!ratios.is_empty()).then(|| (record.cells[cell].variant.to_string(), ratios.join(", ")))
     };
     let contenders: Vec<_> = record.contenders().into_iter().filter_map(ratios).collect();
     let at = format!("At {}, compared with {}", record.about.size_label(size), baseline(record));

@@ -22,10 +22,6 @@ pub(super) enum CopyOriginal {
 }
 
 impl CopyOriginal {
-    pub(super) const fn small_files(files: u32) -> Self {
-        Self::FileTree(FileTree { files, large: 0, large_bytes: 0 })
-    }
-
     pub(super) const fn kind(&self) -> OriginalKind {
         match self {
             Self::File(_) => OriginalKind::File,

@@ -13,7 +13,7 @@ use super::super::requests::{REQUESTS, subject};
 use crate::error::{BenchError, Result, plain};
 use crate::load::{
     CACHE, CacheSetup, CountingOrigin, Host, Latencies, LoadConnection, LoadWindow, ResourceUse,
-    ResponseFault, Server, ServerFixture, ServerKind,
+    ResponseFault, Server, ServerFixture, ServerKind, require_status,
 };
 use crate::options::{Measure, Named, ServerArgs, SystemArgs, among, bytes, bytes_from, number};
 use crate::record::{
@@ -174,7 +174,7 @@ impl Origin<'_> {
     /// Asks for ranges of 1 MiB at random, of the cache and of the origin itself.
     fn ranges(&self, host: &Host) -> io::Result<RangesFound> {
         let direct = Host { address: self.origin.address, ..host.clone() };
-        let (mut first, mut direct_first) = (Latencies::new(), Latencies::new());
+        let (mut first, mut direct_first) = (Latencies::default(), Latencies::default());
         let (mut seed, mut origin_bytes) = (1_u64, 0);
         for _ in 0..RANGES {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -219,8 +219,7 @@ impl Origin<'_> {
 }
 
 fn ask(host: &Host, size: u64) -> io::Result<()> {
-    let mut client = LoadConnection::to(host, Ipv4Addr::LOCALHOST)?;
-    client.ask_whole(&host.request(&format!("/{CROWD}")), size, |_| {})
+    host.get(&host.request(&format!("/{CROWD}")), size)
 }
 
 /// Asks for a range; returns when its first bytes have come.
@@ -235,10 +234,7 @@ fn range(host: &Host, start: u64) -> io::Result<Duration> {
     let mut buffer = vec![0; 64 << 10];
     let mut got = stream.read(&mut buffer)?;
     let first = started.elapsed();
-    if !buffer.starts_with(b"HTTP/1.1 206 ") {
-        let status = String::from_utf8_lossy(&buffer[..got.min(40)]).into_owned();
-        return Err(ResponseFault::Status(status).into());
-    }
+    require_status(&buffer[..got], b"HTTP/1.1 206 ")?;
     while (got as u64) < RANGE {
         match stream.read(&mut buffer)? {
             0 => return Err(ResponseFault::End.into()),

@@ -30,13 +30,8 @@ pub(super) struct TcpTransfer<'a> {
     pub(super) seen_congestion: Option<String>,
 }
 
-/// The result of a transfer.
-enum TransferOutcome {
-    /// Sender and receiver have done their work.
-    Moved(Box<[Side; 2]>),
-    /// The kernel declined the required mechanism.
-    Declined(String),
-}
+/// What sender and receiver did, or the kernel's answer by which it declined the required mechanism.
+type TransferOutcome = std::result::Result<[Side; 2], String>;
 
 enum Sender {
     Process(Finished),
@@ -54,8 +49,8 @@ impl Scenario for TcpTransfer<'_> {
         }
         self.ends.reset()?;
         match self.transfer(cell, Some(&self.ends.to()), None)? {
-            TransferOutcome::Declined(errno) => Ok(Verification::Declined(errno)),
-            TransferOutcome::Moved(_) => self.ends.verify(cell.variant),
+            Err(errno) => Ok(Verification::Declined(errno)),
+            Ok(_) => self.ends.verify(cell.variant),
         }
     }
 
@@ -72,7 +67,7 @@ impl Scenario for TcpTransfer<'_> {
                 measure_iperf(programs, &self.link, self.ends.cores, cell.size, cancel)
             }
             _ => {
-                let [sender, receiver] = *self.moved(cell, None)?;
+                let [sender, receiver] = self.moved(cell, None)?;
                 let wall_s = match self.programs {
                     Some(_) => receiver.elapsed_s,
                     None => sender.elapsed_s.max(receiver.elapsed_s),
@@ -110,19 +105,16 @@ impl Scenario for TcpTransfer<'_> {
 
 impl TcpTransfer<'_> {
     /// Moves one file to its target, by a mechanism that the kernel has not declined before.
-    fn moved(&mut self, cell: &Cell, tracer: Option<&CallTracer>) -> Result<Box<[Side; 2]>> {
+    fn moved(&mut self, cell: &Cell, tracer: Option<&CallTracer>) -> Result<[Side; 2]> {
         let target = (self.sink == SinkKind::File).then(|| self.ends.to());
         match target {
             Some(_) => self.ends.reset()?,
             None => self.ends.chill()?,
         }
-        match self.transfer(cell, target.as_deref(), tracer)? {
-            TransferOutcome::Moved(sides) => Ok(sides),
-            TransferOutcome::Declined(errno) => {
-                let ran = format!("declined {errno}, which it did not before");
-                Err(BenchError::other(cell.variant, &ran))
-            }
-        }
+        self.transfer(cell, target.as_deref(), tracer)?.map_err(|errno| {
+            let ran = format!("declined {errno}, which it did not before");
+            BenchError::other(cell.variant, &ran)
+        })
     }
 
     /// Moves one file from a sender to a receiver, which writes it to a file or drops it; counts
@@ -221,7 +213,7 @@ impl TcpTransfer<'_> {
             (Sender::Thread(_), _) => None,
         };
         if let Some(errno) = varied.and_then(|finished| declined(finished, variant.contender)) {
-            return Ok(TransferOutcome::Declined(errno));
+            return Ok(Err(errno));
         }
         if let Sender::Process(finished) = &sender {
             // The side whose peer failed only reports that.
@@ -257,7 +249,7 @@ impl TcpTransfer<'_> {
                 side_of(Role::Receiver, &receipt, receiver)
             }
         };
-        Ok(TransferOutcome::Moved(Box::new([sender, receiver])))
+        Ok(Ok([sender, receiver]))
     }
 }
 
