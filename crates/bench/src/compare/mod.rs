@@ -20,7 +20,7 @@ pub struct Comparison {
     /// The cells that only the old record has, and those that only the new one has.
     pub(super) alone: [Vec<String>; 2],
     /// The differences besides the program.
-    pub(super) doubts: Vec<String>,
+    pub(super) caveats: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -67,8 +67,8 @@ impl Comparison {
         if lines.is_empty() {
             return Err(unlike("they have no cell in common that both have measured".to_owned()));
         }
-        let (alone, doubts) = ([without(old, new), without(new, old)], doubts(old, new));
-        Ok(Self { records, relative, percent, lines, alone, doubts })
+        let (alone, caveats) = ([without(old, new), without(new, old)], caveats(old, new));
+        Ok(Self { records, relative, percent, lines, alone, caveats })
     }
 
     /// Returns the comparison as a table, and what it comes to.
@@ -162,7 +162,7 @@ fn label(record: &Record, cell: usize) -> String {
 }
 
 /// Returns what was different besides the program, so that a difference may not be the program's.
-fn doubts(old: &Record, new: &Record) -> Vec<String> {
+fn caveats(old: &Record, new: &Record) -> Vec<String> {
     let none = || "none".to_owned();
     let facts = |record: &Record| {
         let (at, arguments) = (&record.environment, &record.arguments);

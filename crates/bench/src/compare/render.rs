@@ -2,21 +2,21 @@
 
 use super::interval::CONFIDENCE;
 use super::{Comparison, Difference};
-use crate::record::{Record, Unit, once};
+use crate::record::{Record, Unit, unique};
 use crate::views::{Table, draw};
 
 pub(super) fn render(comparison: &Comparison) -> String {
     let ([old, new], relative) = (&comparison.records, comparison.relative);
     let mut parts = vec![heading(old, new, relative, comparison.percent)];
-    let titles = once(comparison.lines.iter().map(|line| line.metric.heading(new)));
+    let titles = unique(comparison.lines.iter().map(|line| line.metric.heading(new)));
     parts.extend(titles.iter().map(|title| metric(comparison, new, title, relative)));
     parts.push(summary(comparison));
     parts.extend(alone(comparison));
-    if !comparison.doubts.is_empty() {
+    if !comparison.caveats.is_empty() {
         let advice =
             if relative { "" } else { "\n--relative compares the ratios to the baseline instead" };
-        let doubts = comparison.doubts.join("\n- ");
-        parts.push(format!("Caveats:\n- {doubts}{advice}\n"));
+        let caveats = comparison.caveats.join("\n- ");
+        parts.push(format!("Caveats:\n- {caveats}{advice}\n"));
     }
     parts.join("\n")
 }

@@ -168,7 +168,7 @@ impl StreamedFiles {
     }
 
     /// Drops them from the page cache, unless they are to be there.
-    pub(crate) fn chill(&self, fixture: &ServerFixture<'_>) -> Result<()> {
+    pub(crate) fn evict(&self, fixture: &ServerFixture<'_>) -> Result<()> {
         let mut cold = (0..self.count).filter(|_| self.is_cold);
         cold.try_for_each(|index| drop_cached(&fixture.site.file(&Self::name(index))))
     }
@@ -209,7 +209,7 @@ impl Counting<'_> {
     }
 
     /// Counts the calls of the server while a generator sends requests for this time.
-    pub(crate) fn asked_by(
+    pub(crate) fn count_requests(
         &self,
         generator: &mut LoadGenerator<'_>,
         time: Duration,

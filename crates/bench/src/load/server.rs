@@ -19,7 +19,7 @@ use super::server_kind::{BARE_LOOP, FILES, OURS, ServerKind, ServerProgram};
 use super::usage::{ServerUsage, family};
 use crate::error::{BenchError, Result, WithPath, plain};
 use crate::record::ServerMemory;
-use crate::run::{Context, RunFolder, Running, build, find, is_root, tries, until};
+use crate::run::{Context, RunFolder, Running, build, find, is_root, poll_until, retry};
 
 /// A server that answers. Ended when dropped.
 #[derive(Debug)]
@@ -135,10 +135,10 @@ impl<'a> ServedSite<'a> {
         command: impl Fn(&Path, u16) -> Result<Command>,
     ) -> Result<Server> {
         let folder = self.folder.absolute()?;
-        tries(self.context.cancel, || {
+        retry(self.context.cancel, || {
             let address = free_address()?;
             let mut running = Running::start(command(&folder, address.port())?, self.core)?;
-            let answers = until(MAX_WAIT, || match TcpStream::connect(address) {
+            let answers = poll_until(MAX_WAIT, || match TcpStream::connect(address) {
                 Err(_) if !running.has_ended() => None,
                 outcome => Some(outcome.is_ok()),
             });

@@ -37,7 +37,7 @@ pub(crate) use setup::{
 };
 pub(crate) use statistics::{Summary, summarize};
 pub(crate) use unit::{Unit, three_digits};
-pub(crate) use variant::{Step, Variant, at_steps, chosen, once, short_size};
+pub(crate) use variant::{Step, Variant, at_steps, chosen, short_size, unique};
 pub(crate) use warnings::warnings;
 
 /// The version of the record's form; raised when a field changes its name or its meaning.

@@ -1,7 +1,7 @@
 //! Statistics over many samples: medians, extremes, and ratios within a round. These are pure
 //! functions of a record.
 
-use super::{Cell, Contender, Record, Sample, Served, Side, Variant, once};
+use super::{Cell, Contender, Record, Sample, Served, Side, Variant, unique};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Summary {
@@ -102,12 +102,12 @@ impl Record {
     /// Returns every contender besides the baseline, once, in the order of the record.
     pub(crate) fn contenders(&self) -> Vec<Contender> {
         let others = self.cells.iter().filter(|cell| cell.variant != self.baseline);
-        once(others.map(|cell| cell.variant.contender))
+        unique(others.map(|cell| cell.variant.contender))
     }
 
     /// Returns every size, once, in the order of the record.
     pub(crate) fn sizes(&self) -> Vec<u64> {
-        once(self.cells.iter().map(|cell| cell.size))
+        unique(self.cells.iter().map(|cell| cell.size))
     }
 
     /// Returns whether some contender was measured at several steps.

@@ -112,19 +112,19 @@ pub(crate) fn short_size(bytes: u64) -> String {
 /// Returns the contenders that are chosen, each once; none stands for `all`.
 pub(crate) fn chosen(choices: &[Option<Contender>], all: &[Contender]) -> Vec<Contender> {
     let contenders = choices.iter().flat_map(|choice| choice.as_ref().map_or(all, slice::from_ref));
-    once(contenders.copied())
+    unique(contenders.copied())
 }
 
 /// Returns every contender at each step that it can take, each variant once.
 pub(crate) fn at_steps(contenders: &[Contender], steps: &[Step]) -> Vec<Variant> {
-    once(contenders.iter().flat_map(|contender| {
+    unique(contenders.iter().flat_map(|contender| {
         let steps = if contender.has_steps() { steps } else { &[Step::Default] };
         steps.iter().map(|step| Variant::new(*contender, *step))
     }))
 }
 
 /// Returns each value once, in the order in which they come first.
-pub(crate) fn once<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+pub(crate) fn unique<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut found = Vec::new();
     for value in values {
         if !found.contains(&value) {

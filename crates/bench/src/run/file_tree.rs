@@ -51,13 +51,13 @@ impl FileTree {
         self.bytes().saturating_add(self.count().saturating_mul(PAGE))
     }
 
-    /// Returns the same for the files that [`lighten`](Self::lighten) leaves.
-    pub(crate) fn light_room(&self) -> u64 {
+    /// Returns the same for the files that [`truncate_large`](Self::truncate_large) leaves.
+    pub(crate) fn room_without_large(&self) -> u64 {
         Self { large: 0, ..*self }.room()
     }
 
     /// Frees the space of the large files of a folder, but none of its inodes.
-    pub(crate) fn lighten(&self, root: &Path) -> Result<()> {
+    pub(crate) fn truncate_large(&self, root: &Path) -> Result<()> {
         (0..self.large).try_for_each(|index| {
             let path = root.join(large_name(index));
             let file = File::options().write(true).open(&path);

@@ -20,8 +20,8 @@ pub(crate) use file_tree::{Content, FileTree};
 pub(crate) use files::{Noise, RunFolder, digest, drop_cached, hex, largest, sparse};
 pub(crate) use link::Link;
 pub(crate) use process::{
-    CommandWords, Cores, Finished, Running, build, on_core, process, processor_time, run, stay_on,
-    tries, until,
+    CommandWords, Cores, Finished, Running, build, on_core, poll_until, process, processor_time,
+    retry, run, stay_on,
 };
 pub(crate) use schedule::{Measured, RunPlan, Scenario, Verification};
 pub(crate) use survey::{

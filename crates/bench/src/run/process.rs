@@ -294,7 +294,7 @@ pub(crate) fn build(
 }
 
 /// Makes up to three attempts, since another program may take the chosen port first.
-pub(crate) fn tries<T>(cancel: &AtomicBool, attempt: impl Fn() -> Result<T>) -> Result<T> {
+pub(crate) fn retry<T>(cancel: &AtomicBool, attempt: impl Fn() -> Result<T>) -> Result<T> {
     let mut outcome = attempt();
     for _ in 0..2 {
         if outcome.is_err() && !cancel.load(Ordering::Relaxed) {
@@ -317,7 +317,7 @@ fn spawn(mut command: Command, place: Placement<'_>) -> (Instant, io::Result<Chi
 }
 
 /// Tries something every few milliseconds until it gives a result, for at most `limit`.
-pub(crate) fn until<T>(limit: Duration, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+pub(crate) fn poll_until<T>(limit: Duration, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + limit;
     loop {
         let found = attempt();

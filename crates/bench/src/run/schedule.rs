@@ -9,7 +9,7 @@ use super::survey::{busy_seconds, now};
 use crate::error::{BenchError, Result};
 use crate::record::{
     Arguments, Cell, Copies, Counted, Description, Environment, MissingContender, Record, SCHEMA,
-    Sample, Served, Side, Step, Variant, once,
+    Sample, Served, Side, Step, Variant, unique,
 };
 
 /// Something that can be measured one cell at a time: a file of its own for each.
@@ -94,7 +94,7 @@ impl<'a> RunPlan<'a> {
     /// Plans to measure these sizes, by contenders that choose their steps.
     pub(crate) fn new(start: Start<'a>, sizes: &[u64], environment: Environment) -> Self {
         let arguments = Arguments {
-            sizes: once(sizes.iter().copied()),
+            sizes: unique(sizes.iter().copied()),
             steps: vec![Step::Default],
             runs: start.run.runs,
             warmup: start.run.warmup,
@@ -105,7 +105,7 @@ impl<'a> RunPlan<'a> {
     }
 
     /// Notes contenders that are missing, and why.
-    pub(crate) fn lacks(&mut self, names: impl IntoIterator<Item = &'static str>, why: &str) {
+    pub(crate) fn add_missing(&mut self, names: impl IntoIterator<Item = &'static str>, why: &str) {
         let missing = |name: &str| MissingContender { name: name.to_owned(), why: why.to_owned() };
         self.missing.extend(names.into_iter().map(missing));
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::files::RunFolder;
-use super::process::{Running, process, until};
+use super::process::{Running, poll_until, process};
 use super::schedule::RunPlan;
 use super::survey::find;
 use crate::error::{BenchError, Result};
@@ -29,7 +29,7 @@ impl CallTracer {
     pub(crate) fn unless(is_off: bool, folder: &RunFolder, plan: &mut RunPlan<'_>) -> Option<Self> {
         let strace = find("strace").filter(|_| !is_off);
         if strace.is_none() && !is_off {
-            plan.lacks(["strace"], "not installed, so that no system calls were counted");
+            plan.add_missing(["strace"], "not installed, so that no system calls were counted");
         }
         strace.map(|strace| Self { strace, folder: folder.path().to_owned() })
     }
@@ -67,7 +67,7 @@ impl CallTracer {
         let watch = TracerGuard { running: Running::start(command, None)?, file: file.into() };
         let are_watched = || processes.iter().all(|process| is_watched(*process)).then_some(());
         let failure = || failed("strace is not permitted to trace a server");
-        until(MAX_WAIT, are_watched).ok_or_else(failure).map(|()| watch)
+        poll_until(MAX_WAIT, are_watched).ok_or_else(failure).map(|()| watch)
     }
 
     /// Returns the command under strace, with a summary of its calls when it has ended.
@@ -101,7 +101,7 @@ pub(crate) fn traced(tracer: Option<&CallTracer>, command: Command, role: Role) 
 
 /// Returns the summary of a process that has ended; strace may still be writing it.
 fn read(file: &Path) -> Result<Vec<NamedCall>> {
-    let calls = until(MAX_WAIT, || summary(&fs::read_to_string(file).unwrap_or_default()));
+    let calls = poll_until(MAX_WAIT, || summary(&fs::read_to_string(file).unwrap_or_default()));
     // What cannot be removed goes with its folder.
     let _ = fs::remove_file(file);
     calls.ok_or_else(|| failed("strace wrote no summary"))

@@ -12,7 +12,7 @@ use crate::options::{Measure, StepArgs, bytes};
 use crate::programs::{ProgramReport, SocketPrograms};
 use crate::record::{
     CALLS, CPU, Cell, Contender, Counted, Description, FAULTS, Record, Role, SPEED, SWITCHES, Side,
-    TIME, ThreadCost, USER_SPACE, Variant, at_steps, chosen, once,
+    TIME, ThreadCost, USER_SPACE, Variant, at_steps, chosen, unique,
 };
 use crate::run::{
     CallTracer, Finished, Measured, Running, SampleEnds, Scenario, Start, Verification,
@@ -57,7 +57,7 @@ impl Measure for CopyArgs {
         let mut contenders = chosen(&self.steps.mechanism, TO_FILE);
         contenders.extend(find("cp").map(|_| Contender::Cp));
         let at_steps = at_steps(&contenders, &self.steps.step);
-        let variants = once([TRADITIONAL].into_iter().chain(at_steps));
+        let variants = unique([TRADITIONAL].into_iter().chain(at_steps));
         self.measure_variants(start, &COPY, &contenders, variants)
     }
 }
@@ -89,7 +89,7 @@ impl CopyArgs {
         let programs = SocketPrograms::open(&ends.source, contenders)?;
         let cp = find("cp").and_then(|cp| version(&cp));
         if cp.is_none() && about.expected.is_empty() {
-            plan.lacks(["cp"], "not installed");
+            plan.add_missing(["cp"], "not installed");
         }
         plan.missing.extend(programs.missing.iter().cloned());
         variants.retain(|Variant { contender, .. }| {
@@ -97,7 +97,7 @@ impl CopyArgs {
         });
         let baseline = first(&variants)?;
         plan.arguments.mechanisms = match requested {
-            [] => once(variants.iter().map(|variant| variant.contender)),
+            [] => unique(variants.iter().map(|variant| variant.contender)),
             requested => requested.to_vec(),
         };
         plan.arguments.steps.clone_from(step);

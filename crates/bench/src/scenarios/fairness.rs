@@ -92,7 +92,7 @@ impl Scenario for Fairness<'_> {
     }
 
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
-        self.streams.chill(&self.fixture)?;
+        self.streams.evict(&self.fixture)?;
         let work = |server: &Server, host: &Host| self.windows(cell.size, server, host);
         let ((before_s, spent, served), all_cpu_s) =
             self.fixture.with_server(cell.variant.contender, work)?;
@@ -100,12 +100,12 @@ impl Scenario for Fairness<'_> {
     }
 
     fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
-        self.streams.chill(&self.fixture)?;
+        self.streams.evict(&self.fixture)?;
         let work = |counting: &Counting<'_>, host: &Host| {
             let mut generator = self.hot(cell.size, host)?;
             self.join_streams(&mut generator, host)?;
             generator.run_for(self.fixture.warm_up())?;
-            counting.asked_by(&mut generator, self.fixture.time())
+            counting.count_requests(&mut generator, self.fixture.time())
         };
         self.fixture.counted(cell.variant.contender, work)
     }

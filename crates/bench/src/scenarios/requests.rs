@@ -133,7 +133,7 @@ impl Scenario for Requests<'_> {
 
     fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
         self.fixture.counted(cell.variant.contender, |counting, host| {
-            counting.asked_by(&mut self.generator(cell, host)?, self.fixture.time())
+            counting.count_requests(&mut self.generator(cell, host)?, self.fixture.time())
         })
     }
 }

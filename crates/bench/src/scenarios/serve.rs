@@ -98,7 +98,7 @@ impl ServerArgs {
         let tracer = CallTracer::unless(self.system.no_count, &site.folder, &mut plan);
         // If a program is expected and missing, its absent version already causes a warning.
         let missing = missing.into_iter().filter(|name| !about.expected.contains(name));
-        plan.lacks(missing, "not installed");
+        plan.add_missing(missing, "not installed");
         if setting.tls {
             site.encrypt()?;
         }

@@ -148,7 +148,7 @@ fn a_tree_is_found_as_it_was_made_and_as_it_was_lightened() {
     let grown = Content::survey(folder.path()).unwrap();
     assert_eq!((grown.files, grown.bytes), (TREE.count(), TREE.bytes()));
     assert!(folder.file("folder0002/file000249").is_file());
-    TREE.lighten(folder.path()).unwrap();
+    TREE.truncate_large(folder.path()).unwrap();
     let light = Content::survey(folder.path()).unwrap();
     let bytes = FileTree { large: 0, ..TREE }.bytes();
     assert_eq!((light.files, light.bytes), (TREE.count(), bytes));

@@ -42,7 +42,7 @@ impl RunObserver for Silent {
     fn end(&self) {}
 }
 
-fn measure(diary: &mut CallLog, is_cancelled: bool) -> Result<Record> {
+fn measure(log: &mut CallLog, is_cancelled: bool) -> Result<Record> {
     let only = |mechanism| Variant::plain(Contender::Only(mechanism));
     let variants =
         [only(Mechanism::ReadWrite), only(Mechanism::Splice), Variant::plain(Contender::Auto)];
@@ -52,13 +52,13 @@ fn measure(diary: &mut CallLog, is_cancelled: bool) -> Result<Record> {
     let start = Start { context: &context, run: &run };
     let mut plan = RunPlan::new(start, &[1, 2], Environment::default());
     plan.for_sizes(&variants);
-    plan.measure(&Description::NONE, diary, variants[0])
+    plan.measure(&Description::NONE, log, variants[0])
 }
 
 #[test]
 fn cells_are_verified_first_and_then_take_turns_and_the_declined_ones_sit_out() {
-    let mut diary = CallLog::default();
-    let record = measure(&mut diary, false).unwrap();
+    let mut log = CallLog::default();
+    let record = measure(&mut log, false).unwrap();
     let of = |size| {
         let mut lines = vec![
             format!("prepare {size}"),
@@ -72,7 +72,7 @@ fn cells_are_verified_first_and_then_take_turns_and_the_declined_ones_sit_out() 
         }
         lines
     };
-    assert_eq!(diary.0, [of(1), of(2)].concat());
+    assert_eq!(log.0, [of(1), of(2)].concat());
     assert_eq!(record.cells[1].declined.as_deref(), Some("EINVAL"));
     let order: Vec<_> = record.samples.iter().map(|one| (one.cell, one.round)).collect();
     assert_eq!(order, [(2, 1), (0, 1), (2, 2), (0, 2), (5, 1), (3, 1), (5, 2), (3, 2)]);
@@ -80,8 +80,8 @@ fn cells_are_verified_first_and_then_take_turns_and_the_declined_ones_sit_out() 
 
 #[test]
 fn a_signal_ends_the_run_before_the_next_sample() {
-    let mut diary = CallLog::default();
-    let failure = measure(&mut diary, true).unwrap_err();
+    let mut log = CallLog::default();
+    let failure = measure(&mut log, true).unwrap_err();
     assert!(matches!(failure, BenchError::Interrupted));
-    assert_eq!(diary.0, ["prepare 1"]);
+    assert_eq!(log.0, ["prepare 1"]);
 }

@@ -1,7 +1,7 @@
 //! Charts as values, made from a record alone, before they are drawn.
 
 use super::axis::{AxisScale, Base};
-use crate::record::{Contender, Metric, Rank, Record, Sample, Summary, Unit, once, short_size};
+use crate::record::{Contender, Metric, Rank, Record, Sample, Summary, Unit, short_size, unique};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Chart {
@@ -223,12 +223,12 @@ impl Chart {
 
     /// Returns each label once with its style, in the order of the rows.
     pub(crate) fn labels(&self) -> Vec<(&str, usize)> {
-        once(self.rows.iter().map(|row| (row.label.as_str(), row.style)))
+        unique(self.rows.iter().map(|row| (row.label.as_str(), row.style)))
     }
 
     /// Returns each size or number of connections once, in ascending order.
     pub(crate) fn places(&self) -> Vec<u64> {
-        let mut places = once(self.rows.iter().map(|row| row.at));
+        let mut places = unique(self.rows.iter().map(|row| row.at));
         places.sort_unstable();
         places
     }

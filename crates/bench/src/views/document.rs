@@ -41,20 +41,20 @@ pub(crate) fn subject(record: &Record) -> String {
 }
 
 /// Returns the machine, and the programs besides ours.
-pub(crate) fn place(record: &Record) -> String {
+pub(crate) fn machine(record: &Record) -> String {
     let environment = &record.environment;
-    let mut place = vec![
+    let mut parts = vec![
         format!("Linux {} on {}", environment.kernel, environment.machine),
         environment.cpu.clone(),
         format!("{} cores", environment.cores),
         Unit::Bytes.show(environment.memory_bytes as f64),
     ];
     if let Some(used) = &environment.congestion {
-        place.push(format!("{used} (the system's default: {})", environment.congestion_default));
+        parts.push(format!("{used} (the system's default: {})", environment.congestion_default));
     }
     let programs = environment.cp.iter().chain(&environment.nginx).chain(&environment.programs);
-    place.extend(programs.cloned());
-    place.join(", ")
+    parts.extend(programs.cloned());
+    parts.join(", ")
 }
 
 /// Returns how the figures are to be read.
@@ -82,7 +82,7 @@ pub(crate) fn conditions(record: &Record) -> Vec<(&'static str, String)> {
     let loads = record.environment.load_average.map(|load| format!("{load:.2}"));
     vec![
         ("Begun", record.started.clone()),
-        ("Machine", place(record)),
+        ("Machine", machine(record)),
         ("Load before", loads.join(", ")),
         ("Program", format!("underpass {}", record.underpass)),
         ("Compared with", baseline(record)),
@@ -114,7 +114,7 @@ pub(crate) fn tables(record: &Record) -> Vec<Table> {
         tables.extend(times(record).into_iter().map(|metric| by_size(record, metric)));
     }
     tables.push(in_full(record, largest));
-    tables.extend(against_each(record));
+    tables.extend(ratios_to_others(record));
     tables.extend(calls(record));
     tables
 }
@@ -186,7 +186,7 @@ fn in_full(record: &Record, only: Option<u64>) -> Table {
 
 /// Returns our cost as a ratio of each other contender's, in scenarios that move whole files; none
 /// if there is no such pair.
-fn against_each(record: &Record) -> Option<Table> {
+fn ratios_to_others(record: &Record) -> Option<Table> {
     if record.arguments.transfers.is_none() && record.copies.is_none() {
         return None;
     }

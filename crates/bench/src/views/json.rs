@@ -39,7 +39,7 @@ impl Record {
             let newer = if schema > SCHEMA { "; a newer underpass wrote it" } else { "" };
             return Err(format!("a record of schema {schema}, this program reads {SCHEMA}{newer}"));
         }
-        tame(&mut value);
+        sanitize(&mut value);
         let mut record = Self::deserialize(value).map_err(damaged)?;
         let unknown = || format!("not a record of a bench: no scenario '{}'", record.scenario);
         record.about = scenarios::find(&record.scenario).ok_or_else(unknown)?;
@@ -81,16 +81,18 @@ impl Record {
 
 /// Replaces in all texts what could do something to a terminal, or is not allowed in XML: the file
 /// may come from anywhere.
-fn tame(value: &mut Value) {
+fn sanitize(value: &mut Value) {
     match value {
-        Value::String(text) if text.contains(is_wild) => *text = text.replace(is_wild, "\u{fffd}"),
-        Value::Array(items) => items.iter_mut().for_each(tame),
-        Value::Object(fields) => fields.values_mut().for_each(tame),
+        Value::String(text) if text.contains(is_unsafe_to_show) => {
+            *text = text.replace(is_unsafe_to_show, "\u{fffd}")
+        }
+        Value::Array(items) => items.iter_mut().for_each(sanitize),
+        Value::Object(fields) => fields.values_mut().for_each(sanitize),
         _ => {}
     }
 }
 
 /// Returns whether a character changes how others are shown, or is none.
-const fn is_wild(letter: char) -> bool {
+const fn is_unsafe_to_show(letter: char) -> bool {
     changes_display(letter) || matches!(letter, '\u{fffe}' | '\u{ffff}')
 }

@@ -37,11 +37,11 @@ fn one(record: &Record) -> String {
     list("Commands", commands(record));
     let named = conditions(record).into_iter().map(|(name, value)| format!("{name}: {value}"));
     list("Environment", named.collect());
-    let mut doubts = warnings(record);
-    if doubts.is_empty() {
-        doubts.push(NO_CAVEATS.to_owned());
+    let mut caveats = warnings(record);
+    if caveats.is_empty() {
+        caveats.push(NO_CAVEATS.to_owned());
     }
-    list("Caveats", doubts);
+    list("Caveats", caveats);
     text
 }
 

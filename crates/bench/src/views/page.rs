@@ -75,8 +75,8 @@ fn article(index: usize, (name, record): &Named, is_one_of_many: bool) -> Markup
             (charts_of(&id, &at, if has_both { "Every step" } else { "" }))
             (tables_of(record))
             h2 { "Caveats" }
-            @let doubts = warnings(record);
-            @if doubts.is_empty() { p { (NO_CAVEATS) } } @else { ul.notes { @for doubt in doubts { li { (doubt) } } } }
+            @let caveats = warnings(record);
+            @if caveats.is_empty() { p { (NO_CAVEATS) } } @else { ul.notes { @for caveat in caveats { li { (caveat) } } } }
             h2 { "Environment" }
             dl { @for (name, value) in conditions(record) { dt { (name) } dd { (value) } } }
             details {

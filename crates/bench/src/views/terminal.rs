@@ -2,7 +2,7 @@
 //! characters can.
 
 use super::chart::{Chart, ChartRow, at_sizes, by_points};
-use super::document::{NO_CAVEATS, Table, commands, place, reading, subject, tables};
+use super::document::{NO_CAVEATS, Table, commands, machine, reading, subject, tables};
 use super::svg::{shape, shortened};
 use crate::record::{Rank, Record, Unit, warnings};
 
@@ -38,7 +38,7 @@ pub(crate) fn figures(record: &Record) -> String {
         record.about.command,
         record.started,
         subject(record),
-        place(record),
+        machine(record),
         reading(record),
     )];
     parts.extend(tables(record).iter().map(|table| format!("{}\n{}", table.title, draw(table))));
@@ -48,7 +48,7 @@ pub(crate) fn figures(record: &Record) -> String {
     }
     parts.push(match warnings(record).as_slice() {
         [] => format!("{NO_CAVEATS}\n"),
-        doubts => format!("Caveats:\n- {}\n", doubts.join("\n- ")),
+        caveats => format!("Caveats:\n- {}\n", caveats.join("\n- ")),
     });
     parts.join("\n")
 }

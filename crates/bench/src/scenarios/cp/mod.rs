@@ -276,7 +276,7 @@ impl Copying<'_> {
         let is_folder = self.original.is_folder();
         let words = copy(contender, is_folder, is_verified, &from, &self.copy_path());
         self.target.sync()?;
-        self.cool(&from)?;
+        self.evict(&from)?;
         let before = children_s();
         let tracer = self.tracer.as_ref().filter(|_| pass == Pass::Counted);
         let command = traced(tracer, words.command(self.context), Role::Copier);
@@ -287,7 +287,7 @@ impl Copying<'_> {
         Ok((ProcessCost { cpu_s, ..finished.cost }, Content::survey(&self.copy_path())?))
     }
 
-    fn cool(&self, from: &Path) -> Result<()> {
+    fn evict(&self, from: &Path) -> Result<()> {
         match self.chilled {
             None => Ok(()),
             Some(Dropped::AllCaches) => drop_all_caches(),

@@ -28,10 +28,10 @@ use crate::load::{
 use crate::options::{Measure, ServerArgs};
 use crate::record::{
     BadClients, Cell, Description, GoodClient, Hostile, Latency, Record, SERVER_BUSY, Sample,
-    Served, Variant, metric, once,
+    Served, Variant, metric, unique,
 };
 use crate::run::{
-    Measured, Scenario, Start, Verification, allow_open_files, on_core, stay_on, until,
+    Measured, Scenario, Start, Verification, allow_open_files, on_core, poll_until, stay_on,
 };
 
 /// The arguments of `bench hostile`.
@@ -59,7 +59,7 @@ impl Measure for HostileArgs {
         fixture.site.encrypt()?;
         fixture.sha256 = fixture.create_file(SMALL, SMALL_BYTES)?;
         let all = if self.loads.is_empty() { BadClients::value_variants() } else { &self.loads };
-        for kind in once(all.iter().copied()) {
+        for kind in unique(all.iter().copied()) {
             let can = |variant: &&Variant| load(kind).server(variant.contender).is_some();
             let variants = variants.iter().filter(can);
             let cell = |variant| Cell { load: Some(kind), ..Cell::new(SMALL_BYTES, variant) };
@@ -94,7 +94,7 @@ impl Scenario for AttackedServer<'_> {
             kind.ok_or_else(|| BenchError::measuring(cell.variant, "it has no such load"))?;
         let server = self.0.site.start(&kind)?;
         let host = self.0.host(&server);
-        let outcome = self.besiege(&load, &server, &host);
+        let outcome = self.measure_good_client(&load, &server, &host);
         let (spent, bad, hostile) = outcome.map_err(|error| server.failure(&error))?;
         let all_cpu_s = spent.cpu_s() + bad;
         Ok(spent.measured(spent.elapsed_s(), Served::Hostile(hostile), all_cpu_s))
@@ -104,7 +104,7 @@ impl Scenario for AttackedServer<'_> {
 impl AttackedServer<'_> {
     /// Measures the good client alone, among bad ones at a server that does nothing, and among
     /// bad ones at the same server.
-    fn besiege(
+    fn measure_good_client(
         &self,
         load: &BadLoad,
         server: &Server,
@@ -177,7 +177,7 @@ impl AttackedServer<'_> {
                 let _ = set_thread_priority(NICENESS, SLICE);
                 generator.run(load, host, count)
             });
-            until(MAX_ARRIVAL, || generator.has_come.load(Ordering::Relaxed).then_some(()));
+            poll_until(MAX_ARRIVAL, || generator.has_arrived.load(Ordering::Relaxed).then_some(()));
             let done = work();
             generator.is_over.store(true, Ordering::Relaxed);
             (done, bad.join())

@@ -8,7 +8,7 @@ use crate::load::{Class, LoadGenerator, ServerFixture, StreamedFiles, during};
 use crate::options::{Measure, ServerArgs, bytes, number};
 use crate::record::{
     CPU, Cell, Contender, Description, MACHINE_PER_GIB, Record, SERVER_BUSY, SWITCHES, Served,
-    THROUGHPUT, Variant, once,
+    THROUGHPUT, Variant, unique,
 };
 use crate::run::{Measured, Scenario, Start, Verification};
 use crate::scenarios::NGINX;
@@ -45,7 +45,7 @@ impl Measure for ColdArgs {
             connections: Some(connections),
             ..Cell::new(size, variant)
         };
-        let connections = once(self.connections.iter().copied());
+        let connections = unique(self.connections.iter().copied());
         let group = |connections| variants.iter().map(|one| cell(connections, *one)).collect();
         plan.groups = connections.into_iter().map(group).collect();
         let files = StreamedFiles { count: max, size, class: Class::Hot, is_cold: true };
@@ -71,7 +71,7 @@ impl Scenario for Cold<'_> {
     }
 
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
-        self.files.chill(&self.fixture)?;
+        self.files.evict(&self.fixture)?;
         self.fixture.sample(cell.variant.contender, |server, host| {
             let mut generator = LoadGenerator::new(self.fixture.context.cancel)?;
             let count = cell.connections.unwrap_or(1);

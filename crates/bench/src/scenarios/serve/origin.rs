@@ -122,7 +122,7 @@ impl Scenario for Origin<'_> {
         let ((hot, kept), _) =
             self.fixture.with_server(self.setup(contender, self.args.budget), scan)?;
         (found.hot, found.kept) = (hot, (kept, self.args.budget));
-        let plain = |_: &Server, host: &Host| self.everybody(cell.size, host);
+        let plain = |_: &Server, host: &Host| self.request_from_all(cell.size, host);
         let (plain, _) = self.fixture.with_server(Contender::Underpass, plain)?;
         found.plain_s = plain.as_secs_f64();
         Ok(spent.measured(spent.elapsed_s(), Served::Origin(found), all_cpu_s))
@@ -148,19 +148,19 @@ impl Origin<'_> {
         found.direct_s = started.elapsed().as_secs_f64();
         let window = LoadWindow::open(server);
         let (before, usage) = (self.origin.bytes(), server.usage());
-        found.crowd_s = self.everybody(size, host)?.as_secs_f64();
+        found.crowd_s = self.request_from_all(size, host)?.as_secs_f64();
         let filled = server.usage();
         found.crowd_cpu_s = filled.since(&usage).cpu_s;
         found.crowd_origin_bytes = self.origin.bytes() - before;
         self.origin.set_rate(u64::MAX);
-        found.warm_s = self.everybody(size, host)?.as_secs_f64();
+        found.warm_s = self.request_from_all(size, host)?.as_secs_f64();
         found.warm_cpu_s = server.usage().since(&filled).cpu_s;
         found.memory = server.memory();
         Ok(window.close(server))
     }
 
     /// Has all clients ask for the object at once; returns when the last one has it.
-    fn everybody(&self, size: u64, host: &Host) -> io::Result<Duration> {
+    fn request_from_all(&self, size: u64, host: &Host) -> io::Result<Duration> {
         let started = Instant::now();
         std::thread::scope(|scope| {
             let clients: Vec<_> =

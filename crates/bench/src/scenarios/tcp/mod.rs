@@ -16,7 +16,7 @@ use crate::programs::SocketPrograms;
 use crate::record::{
     Arguments, CALLS, CPU, Contender, Description, FAULTS, Metric, NetworkKind, PEER_CPU,
     Receivers, Record, Role, SPEED, SWITCHES, SinkKind, Step, TIME, USER_SPACE, Variant, at_steps,
-    chosen, once,
+    chosen, unique,
 };
 use crate::run::{Link, RunPlan, SampleEnds, Start, file_system};
 
@@ -174,7 +174,8 @@ impl Measure for NetArgs {
             NetworkKind::Veth => Link::open(self.over, &self.congestion)?,
         };
         let contenders = chosen(&self.steps.mechanism, all);
-        let variants = once([baseline].into_iter().chain(at_steps(&contenders, &self.steps.step)));
+        let variants =
+            unique([baseline].into_iter().chain(at_steps(&contenders, &self.steps.step)));
         plan.arguments = Arguments {
             mechanisms: contenders,
             steps: self.steps.step.clone(),
@@ -226,7 +227,7 @@ impl ArticleArgs {
         start: Start<'_>,
     ) -> Result<Record> {
         let ours = at_steps(&chosen(&self.mechanism, TO_SOCKET), &self.step);
-        let mut variants = once(others.into_iter().chain(ours));
+        let mut variants = unique(others.into_iter().chain(ours));
         let SystemArgs { congestion, no_count } = &self.system;
         // The target of the verifying pass is as large as its source. What was found of the system
         // is from before anything of it is set.
@@ -239,7 +240,7 @@ impl ArticleArgs {
         plan.environment.congestion = Some(link.congestion.clone());
         plan.environment.programs.clone_from(&programs.versions);
         plan.arguments = Arguments {
-            mechanisms: once(variants.iter().map(|variant| variant.contender)),
+            mechanisms: unique(variants.iter().map(|variant| variant.contender)),
             steps: self.step.clone(),
             sink: Some(SinkKind::Drop),
             over: self.over,

@@ -62,7 +62,7 @@ impl Scenario for TcpTransfer<'_> {
                 Ok(Measured::new(side.elapsed_s, side, None))
             }
             (Contender::Iperf3, Some(programs)) => {
-                self.ends.chill()?;
+                self.ends.evict()?;
                 let cancel = self.ends.context.cancel;
                 measure_iperf(programs, &self.link, self.ends.cores, cell.size, cancel)
             }
@@ -109,7 +109,7 @@ impl TcpTransfer<'_> {
         let target = (self.sink == SinkKind::File).then(|| self.ends.to());
         match target {
             Some(_) => self.ends.reset()?,
-            None => self.ends.chill()?,
+            None => self.ends.evict()?,
         }
         self.transfer(cell, target.as_deref(), tracer)?.map_err(|errno| {
             let ran = format!("declined {errno}, which it did not before");
@@ -137,7 +137,7 @@ impl TcpTransfer<'_> {
         // One whose sender has failed may never end.
         let limit = (!sender.has_succeeded()).then_some(MAX_WAIT);
         let receiver = receiver.finish(limit, self.ends.context.cancel)?;
-        self.judge(cell, sender, &receiver)
+        self.outcome(cell, sender, &receiver)
     }
 
     /// Returns the command of the receiver of what a contender sends.
@@ -200,7 +200,7 @@ impl TcpTransfer<'_> {
     }
 
     /// Returns what came of a transfer, by what both sides report.
-    fn judge(
+    fn outcome(
         &mut self,
         cell: &Cell,
         sender: Sender,

@@ -163,7 +163,7 @@ impl Measure for TreeArgs {
         // Every contender once to verify it, once to count, and in each round.
         let rounds = u64::from(start.run.runs) + u64::from(start.run.warmup) + 2;
         let downloads = rounds.saturating_mul(programs.contenders.len() as u64);
-        let earlier = tree.light_room().saturating_mul(downloads);
+        let earlier = tree.room_without_large().saturating_mul(downloads);
         let room = tree.room().saturating_mul(2).saturating_add(earlier);
         self.common.measure(start, Payload::Tree(tree), &[tree.bytes()], room, programs)
     }

@@ -156,7 +156,7 @@ impl Transfer<'_> {
     /// Removes the target, of a folder the bytes of its large files.
     fn clear(&self) -> Result<()> {
         match self.payload {
-            Payload::Tree(tree) => tree.lighten(&self.target()),
+            Payload::Tree(tree) => tree.truncate_large(&self.target()),
             _ => self.fixture.site.folder.clear(&self.target()),
         }
     }
