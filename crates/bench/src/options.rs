@@ -23,7 +23,7 @@ pub trait Benchmark {
     fn measure(&self, context: &Context<'_>) -> Result<Record>;
 }
 
-/// A scenario by its own options, besides those that all have.
+/// A scenario with the options that are only its own.
 pub trait Measure {
     /// Measures it.
     ///

@@ -19,7 +19,7 @@ pub struct Comparison {
     pub(super) lines: Vec<ComparedCell>,
     /// The cells that only the old record has, and those that only the new one has.
     pub(super) alone: [Vec<String>; 2],
-    /// The differences besides the program.
+    /// The differences other than the program.
     pub(super) caveats: Vec<String>,
 }
 
@@ -161,7 +161,7 @@ fn label(record: &Record, cell: usize) -> String {
     format!("{size} {}", record.label(cell))
 }
 
-/// Returns what was different besides the program, so that a difference may not be the program's.
+/// Returns what else differed, so that a difference may not be due to the program.
 fn caveats(old: &Record, new: &Record) -> Vec<String> {
     let none = || "none".to_owned();
     let facts = |record: &Record| {

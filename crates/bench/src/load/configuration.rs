@@ -44,10 +44,10 @@ impl Configuration {
 /// The name of the access log in the folder of the run.
 pub(crate) const ACCESS_LOG: &str = "access.log";
 
-/// The files that it has open besides its connections.
+/// The files that it has open in addition to its connections.
 const OPEN_FILES: u32 = 64;
 
-/// The TLS settings besides all others: the certificate of the run. The suites and sessions that
+/// The TLS settings: the certificate of the run. The suites and sessions that
 /// clients offer are the same for every server.
 pub(crate) const TLS: &str = "ssl_certificate certificate.pem; ssl_certificate_key key.pem; \
     ssl_protocols TLSv1.2 TLSv1.3;";

@@ -62,7 +62,7 @@ pub(super) const PIECE: u64 = 1 << 20;
 /// The largest folio that read-ahead makes, less a piece.
 const OVERLAP: u64 = 3 * PIECE;
 
-/// Pieces between the client and what is thrown out. Both sockets' buffers are less, and pages in
+/// Pieces between the client and what is dropped. Both sockets' buffers are less, and pages in
 /// them would stay.
 const BEHIND: u64 = 17;
 

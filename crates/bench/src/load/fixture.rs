@@ -93,8 +93,8 @@ impl ServerFixture<'_> {
         }
     }
 
-    /// Starts a server and lets `work` ask it on the core of the load. Returns besides what was
-    /// spent by both altogether, also outside of any window.
+    /// Starts a server and does `work` on the core of the load. Returns its result, and the
+    /// processor seconds of both, inside and outside of any window.
     pub(crate) fn with_server<T: Send>(
         &self,
         kind: impl Into<ServerKind>,
@@ -257,21 +257,15 @@ impl ResourceUse {
     /// Returns what a sample found, of which the server and its load spent `all_cpu_s`
     /// altogether.
     pub(crate) fn measured(&self, wall_s: f64, served: Served, all_cpu_s: f64) -> Measured {
-        let (server, load) = self.sides();
+        let elapsed_s = self.elapsed_s();
+        let server = Side::process(Role::Server, elapsed_s, self.server);
+        let thread = Some(ThreadCost::of(&Report::default(), self.load));
+        let load = Side { thread, ..Side::new(Role::Client, elapsed_s) };
         Measured {
             served: Some(served),
             besides_cpu_s: all_cpu_s - self.cpu_s(),
             ..Measured::new(wall_s, server, Some(load))
         }
-    }
-
-    fn sides(&self) -> (Side, Side) {
-        let elapsed_s = self.elapsed_s();
-        let load = Some(ThreadCost::of(&Report::default(), self.load));
-        (
-            Side::process(Role::Server, elapsed_s, self.server),
-            Side { thread: load, ..Side::new(Role::Client, elapsed_s) },
-        )
     }
 }
 

@@ -27,7 +27,7 @@ macro_rules! as_text {
 pub(super) use as_text;
 
 /// Declares the contenders, each with its group, its name in records, its name for people, and the
-/// programs that it needs besides this one.
+/// programs that it needs apart from this one.
 macro_rules! contenders {
     ($($variant:ident $group:ident $name:literal $label:literal [$($program:literal),*])*) => {
         /// A program, or a variant of one, that takes part in a measurement.

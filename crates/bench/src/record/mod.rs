@@ -258,7 +258,7 @@ impl Cell {
         format!("{}{load}", self.variant)
     }
 
-    /// Returns what a cell is about besides its variant: size, connections, load.
+    /// Returns what a cell is about apart from its variant: size, connections, load.
     pub(crate) fn point(&self) -> (u64, Option<u32>, Option<BadClients>) {
         (self.size, self.connections, self.load)
     }

@@ -99,7 +99,7 @@ impl Record {
         self.cells.iter().position(|cell| (cell.size, cell.variant) == (size, variant))
     }
 
-    /// Returns every contender besides the baseline, once, in the order of the record.
+    /// Returns every contender other than the baseline, once, in the order of the record.
     pub(crate) fn contenders(&self) -> Vec<Contender> {
         let others = self.cells.iter().filter(|cell| cell.variant != self.baseline);
         unique(others.map(|cell| cell.variant.contender))
@@ -125,7 +125,7 @@ impl Record {
         format!("{}{}", cell.label(), count.unwrap_or_default())
     }
 
-    /// Returns the cell of a contender at the step that takes the least time, besides the
+    /// Returns the cell of a contender at the step that takes the least time, other than the
     /// baseline; a declined one if there is no other.
     pub(crate) fn best(&self, size: u64, contender: Contender) -> Option<usize> {
         let is_candidate = |index: &usize| {

@@ -204,5 +204,5 @@ const PAGE: usize = 4 << 10;
 
 const MEBI: usize = 1 << 20;
 
-/// Bytes left free besides the files of a run.
+/// Bytes left free in addition to the files of a run.
 const SPARE: u64 = 16 << 20;

@@ -7,7 +7,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
 
-use super::process::{Placement, Running, run};
+use super::process::{Placement, Running, run_to_end};
 use super::system::{SystemCongestion, is_root};
 use crate::error::{BenchError, Result, UsageError, WithPath, plain};
 use crate::record::NetworkKind;
@@ -118,7 +118,7 @@ impl Namespace {
         for line in lines {
             let mut command = Command::new("ip");
             command.args(line.split(' '));
-            let finished = run(command, self.place())?;
+            let finished = run_to_end(command, self.place())?;
             if !finished.status.success() {
                 return Err(failed(&format!("ip {line}: {}", finished.stderr.trim())));
             }

@@ -21,7 +21,7 @@ pub(crate) use files::{Noise, RunFolder, digest, drop_cached, hex, largest, spar
 pub(crate) use link::Link;
 pub(crate) use process::{
     CommandWords, Cores, Finished, Running, build, on_core, poll_until, process, processor_time,
-    retry, run, stay_on,
+    retry, run_to_end, stay_on,
 };
 pub(crate) use schedule::{Measured, RunPlan, Scenario, Verification};
 pub(crate) use survey::{

@@ -264,7 +264,10 @@ impl Finished {
 }
 
 /// Runs a command to its end, somewhere.
-pub(crate) fn run<'a>(command: Command, place: impl Into<Placement<'a>>) -> Result<Finished> {
+pub(crate) fn run_to_end<'a>(
+    command: Command,
+    place: impl Into<Placement<'a>>,
+) -> Result<Finished> {
     Running::start(command, place)?.finish(None, &AtomicBool::new(false))
 }
 
@@ -283,7 +286,7 @@ pub(crate) fn build(
         let mut command = Command::new(program);
         // Messages are to be the same everywhere.
         command.args(words.split(' ')).current_dir(folder).env("LC_ALL", "C");
-        let finished = run(command, None)?;
+        let finished = run_to_end(command, None)?;
         if !finished.status.success() {
             let mut lines = finished.stderr.lines();
             let said = lines.find(|line| line.contains("error")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `bench serve requests`: one file, asked for by many connections without a pause; and `bench
+//! `bench serve requests`: one file, requested by many connections without a pause; and `bench
 //! serve handshakes`, in which each connection asks only once.
 
 use std::io;

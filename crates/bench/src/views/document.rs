@@ -40,7 +40,7 @@ pub(crate) fn subject(record: &Record) -> String {
     format!("{}, page cache {cache}", (record.about.subject)(record))
 }
 
-/// Returns the machine, and the programs besides ours.
+/// Returns the machine and the other programs.
 pub(crate) fn machine(record: &Record) -> String {
     let environment = &record.environment;
     let mut parts = vec![

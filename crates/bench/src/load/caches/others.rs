@@ -7,7 +7,7 @@ use std::process::Command;
 use super::CacheSetup;
 use crate::error::{Result, WithPath};
 use crate::record::Contender;
-use crate::run::{find, is_root, run};
+use crate::run::{find, is_root, run_to_end};
 
 impl CacheSetup {
     pub(super) fn nginx(&self, mut command: Command, cache: &Path, port: u16) -> Result<Command> {
@@ -44,7 +44,7 @@ impl CacheSetup {
         };
         let mut preparing = command();
         preparing.arg("-z");
-        run(preparing, None)?.succeeded("squid -z")?;
+        run_to_end(preparing, None)?.succeeded("squid -z")?;
         Ok(command())
     }
 

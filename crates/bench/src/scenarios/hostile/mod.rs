@@ -278,7 +278,7 @@ const SMALL: &str = "small";
 
 const SMALL_BYTES: u64 = 10 << 10;
 
-/// Connections that the server may have besides those of bad clients that keep it busy.
+/// Connections that the server may have in addition to those of bad clients that keep it busy.
 const SPARE_CONNECTIONS: u32 = 64;
 
 /// Files that programs have open for themselves.

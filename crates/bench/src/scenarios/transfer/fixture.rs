@@ -108,14 +108,14 @@ impl ClientFixture<'_> {
         words: impl FnOnce(&str) -> CommandWords,
     ) -> Result<Command> {
         let words = words(&format!("http://{}/", server.address));
-        let command = match contender {
+        Ok(match contender {
             Contender::BareClient => words.given_to(Command::new(self.site.bare_client()?)),
             _ => words.command(self.context),
-        };
-        Ok(isolated(command, self.site.folder.path()))
+        })
     }
 
     fn succeeded(&self, contender: Contender, command: Command) -> Result<Finished> {
+        let command = isolated(command, self.site.folder.path());
         let finished = Running::start(command, None)?.finish(None, self.context.cancel)?;
         finished.succeeded(contender)
     }
