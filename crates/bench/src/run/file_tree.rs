@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use underpass_engine::data_ranges;
 
-use super::files::{Noise, drop_cached, hex};
+use super::files::{Noise, PAGE, drop_cached, hex};
 use crate::error::{Result, WithPath};
 
 /// The description of a folder.
@@ -48,7 +48,7 @@ impl FileTree {
 
     /// Returns about how many bytes the files occupy, with all that belongs to them.
     pub(crate) fn room(&self) -> u64 {
-        self.bytes().saturating_add(self.count().saturating_mul(PAGE))
+        self.bytes().saturating_add(self.count().saturating_mul(PAGE as u64))
     }
 
     /// Returns the same for the files that [`truncate_large`](Self::truncate_large) leaves.
@@ -168,14 +168,14 @@ fn bytes_of(path: &Path, facts: &Metadata, hasher: &mut Sha256) -> io::Result<()
     for extent in data_ranges(file.as_fd(), 0..facts.len()) {
         let (start, len) = extent?;
         // Whole blocks, so that every copy is cut alike.
-        at = at.max(start - start % BLOCK as u64);
-        let end = (start + len).next_multiple_of(BLOCK as u64).min(facts.len());
+        at = at.max(start - start % PAGE as u64);
+        let end = (start + len).next_multiple_of(PAGE as u64).min(facts.len());
         while at < end {
             let part = &mut buffer[..(end - at).min(BUFFER as u64) as usize];
             file.read_exact_at(part, at)?;
-            for (index, block) in part.chunks(BLOCK).enumerate() {
+            for (index, block) in part.chunks(PAGE).enumerate() {
                 if block.iter().any(|byte| *byte != 0) {
-                    hasher.update((at + (index * BLOCK) as u64).to_le_bytes());
+                    hasher.update((at + (index * PAGE) as u64).to_le_bytes());
                     hasher.update(block);
                 }
             }
@@ -201,9 +201,7 @@ const FILES_IN_FOLDER: u32 = 100;
 
 const MIN_SMALL: u64 = 1 << 10;
 const MAX_SMALL: u64 = 16 << 10;
-const PAGE: u64 = 4 << 10;
 
-const BLOCK: usize = 4096;
 const BUFFER: usize = 1 << 20;
 
 #[cfg(test)]

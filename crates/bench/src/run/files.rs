@@ -200,7 +200,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 /// Random bytes that are made quickly, and more of them than any processor's cache of one core.
 const BLOCK: usize = 16 << 20;
 
-const PAGE: usize = 4 << 10;
+/// The length of a page, and of the least that a file takes on the disk.
+pub(crate) const PAGE: usize = 4 << 10;
 
 const MEBI: usize = 1 << 20;
 

@@ -17,7 +17,7 @@ pub(crate) use context::RunArgs;
 pub use context::{Context, RunObserver, Start};
 pub(crate) use ends::SampleEnds;
 pub(crate) use file_tree::{Content, FileTree};
-pub(crate) use files::{Noise, RunFolder, digest, drop_cached, hex, largest, sparse};
+pub(crate) use files::{Noise, PAGE, RunFolder, digest, drop_cached, hex, largest, sparse};
 pub(crate) use link::Link;
 pub(crate) use process::{
     CommandWords, Cores, Finished, Running, build, on_core, poll_until, process, processor_time,

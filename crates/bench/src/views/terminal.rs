@@ -109,9 +109,9 @@ fn section(chart: &Chart, screen: Screen) -> String {
     let mut text = format!("{}, {}\n", chart.title, chart.note);
     let sizes = chart.places();
     let labels = chart.rows.iter().map(|row| row.label.chars().count()).max().unwrap_or(0);
-    for size in &sizes {
+    for (size, place) in &sizes {
         if sizes.len() > 1 {
-            text += &format!("{}\n", chart.by.label(*size));
+            text += &format!("{place}\n");
         }
         let rows: Vec<_> = chart.rows.iter().filter(|row| row.at == *size).collect();
         let max = rows.iter().filter_map(|row| row.summary).map(|all| all.max).fold(0.0, f64::max);

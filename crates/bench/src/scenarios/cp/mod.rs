@@ -21,8 +21,8 @@ use crate::record::{
     Unit, Variant, metric,
 };
 use crate::run::{
-    CallTracer, Content, Context, Cores, FileTree, Measured, Noise, RunFolder, RunPlan, Running,
-    Scenario, Start, Verification, find, survey, traced, version,
+    CallTracer, Content, Context, Cores, FileTree, Measured, Noise, PAGE, RunFolder, RunPlan,
+    Running, Scenario, Start, Verification, find, survey, traced, version,
 };
 
 /// The arguments of `bench cp`.
@@ -112,7 +112,7 @@ impl Measure for CpArgs {
         place.require_space(original.room())?;
         let content = begin(&original, &place)?;
         let passes = u64::from(2 + run.warmup + run.runs) * contenders.len() as u64;
-        let room = content.allocated.max(content.files * PAGE);
+        let room = content.allocated.max(content.files * PAGE as u64);
         target.require_space(room)?;
         // The removal of folders would be paid for by the next copy.
         let has_room = target.require_space(room.saturating_mul(passes)).is_ok();
@@ -343,9 +343,6 @@ fn children_s() -> f64 {
 
 /// Bytes that a copy may take more on the disk than its original.
 const SLACK: u64 = 1 << 20;
-
-/// The length of a page, and of the least that a file takes on the disk.
-const PAGE: u64 = 4 << 10;
 
 const DEFAULT_SIZE: u64 = 4 << 30;
 

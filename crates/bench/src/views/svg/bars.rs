@@ -15,10 +15,9 @@ pub(super) fn draw(chart: &Chart, id: &str) -> (f64, Markup) {
     styles.dedup();
     let mut y = 0.0;
     let mut parts = Vec::new();
-    for size in &sizes {
+    for (size, place) in &sizes {
         if sizes.len() > 1 {
-            parts
-                .push(html! { text.strong x="0" y=(number(y + 13.0)) { (chart.by.label(*size)) } });
+            parts.push(html! { text.strong x="0" y=(number(y + 13.0)) { (place) } });
             y += HEADING;
         }
         for row in chart.rows.iter().filter(|row| row.at == *size) {

@@ -71,8 +71,8 @@ fn values(axis: Axis) -> Markup {
 fn files(chart: &Chart, sizes: &Sizes) -> Markup {
     let mut free = f64::NEG_INFINITY;
     let mut shown = Vec::new();
-    for size in chart.places() {
-        let (x, text) = (sizes.x(size), chart.by.label(size));
+    for (size, text) in chart.places() {
+        let x = sizes.x(size);
         let half = text.chars().count() as f64 * 3.4;
         if x - half > free + 6.0 {
             free = x + half;
