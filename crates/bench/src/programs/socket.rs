@@ -26,14 +26,6 @@ pub(crate) struct SocketPrograms {
 /// The program of a tool, or why there is none.
 type Prepared = std::result::Result<PathBuf, String>;
 
-/// The report of a program of `peers/`.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
-pub(crate) struct ProgramReport {
-    pub(crate) bytes: u64,
-    /// Seconds by its own clock.
-    pub(crate) elapsed_s: f64,
-}
-
 impl SocketPrograms {
     /// Builds what these contenders need in a folder below that of the run.
     pub(crate) fn open(
@@ -165,18 +157,22 @@ impl SocketPrograms {
     }
 }
 
-impl ProgramReport {
-    /// Returns what a process that has succeeded reported, if it moved `size` bytes.
-    pub(crate) fn read(finished: &Finished, what: impl Display, size: u64) -> Result<Self> {
-        let report: Self = serde_json::from_str(&finished.stdout)
-            .map_err(std::io::Error::from)
-            .with_path("reading", "what a peer reports of its work")?;
-        if report.bytes == size {
-            return Ok(report);
-        }
-        let ran = format!("{} bytes instead of {size}", report.bytes);
-        Err(BenchError::other(what, &ran))
+/// Returns the seconds that a program of `peers/` took by its own clock, if it has succeeded and
+/// moved `size` bytes.
+pub(crate) fn reported_seconds(finished: &Finished, what: impl Display, size: u64) -> Result<f64> {
+    #[derive(Deserialize)]
+    struct ProgramReport {
+        bytes: u64,
+        elapsed_s: f64,
     }
+    let report: ProgramReport = serde_json::from_str(&finished.stdout)
+        .map_err(std::io::Error::from)
+        .with_path("reading", "what a peer reports of its work")?;
+    if report.bytes == size {
+        return Ok(report.elapsed_s);
+    }
+    let ran = format!("{} bytes instead of {size}", report.bytes);
+    Err(BenchError::other(what, &ran))
 }
 
 /// A contender that is a program: what runs it, where PROGRAM and FOLDER stand for the program of

@@ -29,7 +29,8 @@ impl Unit {
             Self::Percent => format!("{:.0} %", value * 100.0),
             Self::Times if value > 0.0 && value < 0.005 => "<0.01x".to_owned(),
             Self::Times => format!("{value:.2}x"),
-            Self::Bytes | Self::Seconds if value == 0.0 => format!("0 {}", self.plain()),
+            Self::Bytes if value == 0.0 => "0 B".to_owned(),
+            Self::Seconds if value == 0.0 => "0 s".to_owned(),
             Self::Bytes | Self::Seconds => {
                 let (least, name) = self.part(value);
                 format!("{} {name}", three_digits(value / least))
@@ -58,13 +59,6 @@ impl Unit {
         match self {
             Self::Bytes => *part(&BYTES, value),
             _ => *part(&SECONDS, value),
-        }
-    }
-
-    const fn plain(self) -> &'static str {
-        match self {
-            Self::Bytes => "B",
-            _ => "s",
         }
     }
 }

@@ -9,7 +9,7 @@ use underpass_engine::Mechanism;
 use super::{TRADITIONAL, checked_receipt, declined, first, without};
 use crate::error::Result;
 use crate::options::{Measure, StepArgs, bytes};
-use crate::programs::{ProgramReport, SocketPrograms};
+use crate::programs::{SocketPrograms, reported_seconds};
 use crate::record::{
     CALLS, CPU, Cell, Contender, Counted, Description, FAULTS, Record, Role, SPEED, SWITCHES, Side,
     TIME, ThreadCost, USER_SPACE, Variant, at_steps, chosen, unique,
@@ -136,7 +136,7 @@ impl Scenario for Copy<'_> {
         let (elapsed_s, thread) = match cell.variant.contender {
             Contender::Cp => (wall_s, None),
             other if other.is_peer() => {
-                (ProgramReport::read(&finished, cell.variant, cell.size)?.elapsed_s, None)
+                (reported_seconds(&finished, cell.variant, cell.size)?, None)
             }
             ours => {
                 let receipt = checked_receipt(&finished, cell.size, Some(ours))?;

@@ -7,13 +7,13 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::error::{BenchError, Result, WithPath, plain};
-use crate::programs::{ProgramReport, SocketPrograms, measure_iperf};
+use crate::programs::{SocketPrograms, measure_iperf, reported_seconds};
 use crate::record::{
     Cell, Contender, Counted, Environment, Receipt, Receivers, Role, Side, SinkKind, ThreadCost,
 };
 use crate::run::{
-    CallTracer, Finished, Link, Measured, Running, SampleEnds, Scenario, ThreadRun, Verification,
-    copy_memory, send_bare, traced,
+    CallTracer, Finished, Link, Measured, Running, SampleEnds, Scenario, Verification, copy_memory,
+    send_bare, traced,
 };
 use crate::scenarios::{checked_receipt, declined};
 
@@ -35,7 +35,7 @@ type TransferOutcome = std::result::Result<[Side; 2], String>;
 
 enum Sender {
     Process(Finished),
-    Thread(std::io::Result<ThreadRun>),
+    Thread(std::io::Result<Side>),
 }
 
 impl Scenario for TcpTransfer<'_> {
@@ -58,7 +58,7 @@ impl Scenario for TcpTransfer<'_> {
         match (cell.variant.contender, &self.programs) {
             (Contender::MemoryCopy, _) => {
                 let done = copy_memory(Some(self.ends.cores.first).into(), cell.size);
-                let side = thread_side(done.map_err(|error| failed(cell, &error))?);
+                let side = done.map_err(|error| failed(cell, &error))?;
                 Ok(Measured::new(side.elapsed_s, side, None))
             }
             (Contender::Iperf3, Some(programs)) => {
@@ -229,7 +229,7 @@ impl TcpTransfer<'_> {
         }
         let required = |role| (self.side == role).then_some(variant.contender);
         let sender = match sender {
-            Sender::Thread(done) => thread_side(done.map_err(|error| failed(cell, &error))?),
+            Sender::Thread(done) => done.map_err(|error| failed(cell, &error))?,
             Sender::Process(finished) if variant.contender == Contender::Nc => {
                 Side::process(Role::Sender, finished.cost.wall_s, finished.cost)
             }
@@ -270,13 +270,8 @@ fn side_of(role: Role, receipt: &Receipt, finished: &Finished) -> Side {
 
 /// Returns what a contender's process did, by its own words.
 fn reported(role: Role, finished: &Finished, cell: &Cell) -> Result<Side> {
-    let report = ProgramReport::read(finished, cell.variant, cell.size)?;
-    Ok(Side::process(role, report.elapsed_s, finished.cost))
-}
-
-fn thread_side(done: ThreadRun) -> Side {
-    let elapsed_s = done.elapsed.as_secs_f64();
-    Side { thread: Some(done.spent), ..Side::new(Role::Sender, elapsed_s) }
+    let elapsed_s = reported_seconds(finished, cell.variant, cell.size)?;
+    Ok(Side::process(role, elapsed_s, finished.cost))
 }
 
 fn failed(cell: &Cell, error: &std::io::Error) -> BenchError {
