@@ -27,14 +27,10 @@ impl Record {
     }
 
     fn parse(text: &[u8]) -> std::result::Result<Self, String> {
-        /// The fields that every schema has.
-        #[derive(Deserialize)]
-        struct RecordHead {
-            schema: u64,
-        }
         let damaged = |error: serde_json::Error| format!("not a record of a bench: {error}");
         let mut value: Value = serde_json::from_slice(text).map_err(damaged)?;
-        let RecordHead { schema } = RecordHead::deserialize(&value).map_err(damaged)?;
+        let schema = value.get("schema").and_then(Value::as_u64);
+        let schema = schema.ok_or("not a record of a bench: missing field `schema`")?;
         if schema != SCHEMA {
             let newer = if schema > SCHEMA { "; a newer underpass wrote it" } else { "" };
             return Err(format!("a record of schema {schema}, this program reads {SCHEMA}{newer}"));
