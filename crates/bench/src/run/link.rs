@@ -3,13 +3,12 @@
 //! that hold them, however the bench ends.
 
 use std::fs::{self, File};
-use std::io;
 use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
 
 use super::process::{Placement, Running, run_to_end};
 use super::system::{SystemCongestion, is_root};
-use crate::error::{BenchError, Result, UsageError, WithPath, plain};
+use crate::error::{BenchError, Result, UsageError, WithPath};
 use crate::record::NetworkKind;
 
 /// Where senders and receivers are, and how they reach each other.
@@ -81,8 +80,8 @@ fn pair(congestion: &str) -> Result<[Namespace; 2]> {
     ])?;
     receiver.run(&[&format!("address add {RECEIVER}/30 dev receiver"), "link set receiver up"])?;
     for end in [&sender, &receiver] {
-        let set = || fs::write(CONGESTION, congestion).with_path("writing", CONGESTION);
-        end.within(set).map_err(|error| failed(&plain(&error)))??;
+        let set = end.place().within(|| fs::write(CONGESTION, congestion));
+        set.with_path("writing", CONGESTION)?;
     }
     Ok([sender, receiver])
 }
@@ -103,14 +102,6 @@ impl Namespace {
 
     fn place(&self) -> Placement<'_> {
         Placement { core: None, network: Some(&self.network) }
-    }
-
-    /// Does something within the namespace, on a thread that ends with it.
-    fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
-        std::thread::scope(|scope| {
-            let thread = scope.spawn(|| self.place().enter().map(|()| work()));
-            thread.join().expect("what is done within a namespace does not panic")
-        })
     }
 
     /// Runs `ip` with these words each.
@@ -157,17 +148,15 @@ mod tests {
         }
         let link = Link::open(NetworkKind::Veth, "auto").unwrap();
         let [sender, receiver] = link.ends.as_ref().unwrap();
-        let listener = receiver.within(|| TcpListener::bind((link.host, 0)).unwrap()).unwrap();
+        let listener = receiver.place().within(|| TcpListener::bind((link.host, 0))).unwrap();
         let address = listener.local_addr().unwrap();
         let outside = TcpStream::connect_timeout(&address, std::time::Duration::from_millis(50));
         assert!(outside.is_err(), "{outside:?}");
-        sender
-            .within(|| TcpStream::connect(address).unwrap().write_all(b"bytes").unwrap())
-            .unwrap();
+        sender.place().within(|| TcpStream::connect(address)?.write_all(b"bytes")).unwrap();
         let mut arrived = String::new();
         listener.accept().unwrap().0.read_to_string(&mut arrived).unwrap();
         assert_eq!(arrived, "bytes");
-        let control = sender.within(|| fs::read_to_string(CONGESTION).unwrap()).unwrap();
+        let control = sender.place().within(|| fs::read_to_string(CONGESTION)).unwrap();
         assert_eq!(control.trim(), link.congestion);
         let holders = [sender.holder.pid(), receiver.holder.pid()];
         drop(link);

@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -63,13 +63,7 @@ pub(crate) fn stay_on(core: usize) {
 
 /// Does something on a thread that stays on a core.
 pub(crate) fn on_core<T: Send>(core: usize, work: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| {
-        let working = scope.spawn(|| {
-            stay_on(core);
-            work()
-        });
-        working.join().expect("what the bench does itself does not panic")
-    })
+    Placement::from(Some(core)).within(|| Ok(work())).expect("any thread may run on any core")
 }
 
 /// A program with its arguments, as it is run and as records have it.
@@ -138,8 +132,19 @@ impl From<Option<usize>> for Placement<'_> {
 }
 
 impl Placement<'_> {
+    /// Does something there, on a thread of its own, as the way back may be closed.
+    pub(crate) fn within<T: Send>(
+        self,
+        work: impl FnOnce() -> io::Result<T> + Send,
+    ) -> io::Result<T> {
+        std::thread::scope(|scope| {
+            let working = scope.spawn(|| self.enter().and_then(|()| work()));
+            working.join().expect("what the bench does itself does not panic")
+        })
+    }
+
     /// Moves the calling thread there permanently.
-    pub(crate) fn enter(self) -> io::Result<()> {
+    fn enter(self) -> io::Result<()> {
         if let Some(core) = self.core {
             stay_on(core);
         }
@@ -179,10 +184,8 @@ impl Running {
     ) -> Result<Self> {
         let program = command.get_program().to_owned();
         command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let (started, child) = spawn(command, place.into());
-        let failed =
-            |source| BenchError::Path { action: "starting".into(), path: program.into(), source };
-        let mut child = child.map_err(failed)?;
+        let spawned = place.into().within(|| Ok((Instant::now(), command.spawn()?)));
+        let (started, mut child) = spawned.with_path("starting", program)?;
         let errors = child.stderr.take().map(BufReader::new);
         let errors = errors.expect("standard error is piped");
         Ok(Self { child, errors, said: String::new(), started })
@@ -263,12 +266,17 @@ impl Finished {
     }
 }
 
-/// Runs a command to its end, somewhere.
+/// Runs a command to its end, somewhere, whatever it prints. Its cost is not known.
 pub(crate) fn run_to_end<'a>(
-    command: Command,
+    mut command: Command,
     place: impl Into<Placement<'a>>,
 ) -> Result<Finished> {
-    Running::start(command, place)?.finish(None, &AtomicBool::new(false))
+    let program = command.get_program().to_owned();
+    let output = place.into().within(|| command.stdin(Stdio::null()).output());
+    let Output { status, stdout, stderr } = output.with_path("starting", program)?;
+    let [stdout, stderr] =
+        [stdout, stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    Ok(Finished { status, stdout, stderr, cost: ProcessCost::default() })
 }
 
 /// Writes sources into a folder and builds them there; returns why that is not possible.
@@ -305,18 +313,6 @@ pub(crate) fn retry<T>(cancel: &AtomicBool, attempt: impl Fn() -> Result<T>) -> 
         }
     }
     outcome
-}
-
-/// Starts a process from a thread of its own, of which it inherits cores and network; returns the
-/// time of its start.
-fn spawn(mut command: Command, place: Placement<'_>) -> (Instant, io::Result<Child>) {
-    std::thread::scope(|scope| {
-        let starting = scope.spawn(|| {
-            let entered = place.enter();
-            (Instant::now(), entered.and_then(|()| command.spawn()))
-        });
-        starting.join().expect("starting a process does not panic")
-    })
 }
 
 /// Tries something every few milliseconds until it gives a result, for at most `limit`.

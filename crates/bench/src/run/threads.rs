@@ -21,16 +21,12 @@ fn on_a_thread(
     place: Placement<'_>,
     work: impl FnOnce() -> io::Result<u64> + Send,
 ) -> io::Result<Side> {
-    std::thread::scope(|scope| {
-        let working = scope.spawn(|| {
-            place.enter()?;
-            let (started, usage) = (Instant::now(), Usage::of_this_thread());
-            let calls = work()?;
-            let side = Side::new(Role::Sender, started.elapsed().as_secs_f64());
-            let spent = ThreadCost::of(&Report::default(), Usage::of_this_thread() - usage);
-            Ok(Side { thread: Some(ThreadCost { calls, ..spent }), ..side })
-        });
-        working.join().expect("what the bench does itself does not panic")
+    place.within(|| {
+        let (started, usage) = (Instant::now(), Usage::of_this_thread());
+        let calls = work()?;
+        let side = Side::new(Role::Sender, started.elapsed().as_secs_f64());
+        let spent = ThreadCost::of(&Report::default(), Usage::of_this_thread() - usage);
+        Ok(Side { thread: Some(ThreadCost { calls, ..spent }), ..side })
     })
 }
 
