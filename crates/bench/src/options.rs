@@ -7,7 +7,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, RangedI64ValueParser, T
 use underpass_engine::{Mechanism, Size};
 
 use crate::error::Result;
-use crate::record::{Choice, Contender, Record, Step, short_size};
+use crate::record::{Contender, Record, Step, short_size};
 use crate::run::{Context, RunArgs, Start};
 
 /// A scenario with its options.
@@ -23,7 +23,7 @@ pub trait Benchmark {
     fn measure(&self, context: &Context<'_>) -> Result<Record>;
 }
 
-/// A scenario by its own options, besides those that all have.
+/// A scenario with the options that are only its own.
 pub trait Measure {
     /// Measures it.
     ///
@@ -59,7 +59,7 @@ pub(crate) struct StepArgs {
     /// Measure these mechanisms, without fallbacks; all for those of the scenario
     #[arg(long, value_name = "LIST", default_value = "all", value_delimiter = ',',
         value_parser = mechanisms())]
-    pub(crate) mechanism: Vec<Choice>,
+    pub(crate) mechanism: Vec<Option<Contender>>,
 
     /// Ask for this many bytes in one system call; whole for the whole file, default for the
     /// mechanism's own step
@@ -75,9 +75,10 @@ pub(crate) struct StepArgs {
     pub(crate) to: Option<PathBuf>,
 }
 
-pub(crate) fn mechanisms() -> impl TypedValueParser<Value = Choice> {
+/// Parses the name of a mechanism; none is `all`.
+pub(crate) fn mechanisms() -> impl TypedValueParser<Value = Option<Contender>> {
     let names = ["all", "auto"].into_iter().chain(Mechanism::ALL.map(Mechanism::name));
-    PossibleValuesParser::new(names).try_map(|name| name.parse::<Choice>())
+    PossibleValuesParser::new(names).map(|name| name.parse().ok())
 }
 
 /// The options of scenarios whose contenders leave the settings of the system alone.

@@ -19,8 +19,8 @@ pub struct Comparison {
     pub(super) lines: Vec<ComparedCell>,
     /// The cells that only the old record has, and those that only the new one has.
     pub(super) alone: [Vec<String>; 2],
-    /// The differences besides the program.
-    pub(super) doubts: Vec<String>,
+    /// The differences other than the program.
+    pub(super) caveats: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -67,8 +67,8 @@ impl Comparison {
         if lines.is_empty() {
             return Err(unlike("they have no cell in common that both have measured".to_owned()));
         }
-        let (alone, doubts) = ([without(old, new), without(new, old)], doubts(old, new));
-        Ok(Self { records, relative, percent, lines, alone, doubts })
+        let (alone, caveats) = ([without(old, new), without(new, old)], caveats(old, new));
+        Ok(Self { records, relative, percent, lines, alone, caveats })
     }
 
     /// Returns the comparison as a table, and what it comes to.
@@ -161,8 +161,8 @@ fn label(record: &Record, cell: usize) -> String {
     format!("{size} {}", record.label(cell))
 }
 
-/// Returns what was different besides the program, so that a difference may not be the program's.
-fn doubts(old: &Record, new: &Record) -> Vec<String> {
+/// Returns what else differed, so that a difference may not be due to the program.
+fn caveats(old: &Record, new: &Record) -> Vec<String> {
     let none = || "none".to_owned();
     let facts = |record: &Record| {
         let (at, arguments) = (&record.environment, &record.arguments);

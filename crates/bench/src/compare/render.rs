@@ -2,21 +2,21 @@
 
 use super::interval::CONFIDENCE;
 use super::{Comparison, Difference};
-use crate::record::{Record, Unit, once};
+use crate::record::{Record, Unit, unique};
 use crate::views::{Table, draw};
 
 pub(super) fn render(comparison: &Comparison) -> String {
     let ([old, new], relative) = (&comparison.records, comparison.relative);
     let mut parts = vec![heading(old, new, relative, comparison.percent)];
-    let titles = once(comparison.lines.iter().map(|line| line.metric.heading(new)));
+    let titles = unique(comparison.lines.iter().map(|line| line.metric.heading(new)));
     parts.extend(titles.iter().map(|title| metric(comparison, new, title, relative)));
     parts.push(summary(comparison));
     parts.extend(alone(comparison));
-    if !comparison.doubts.is_empty() {
+    if !comparison.caveats.is_empty() {
         let advice =
             if relative { "" } else { "\n--relative compares the ratios to the baseline instead" };
-        let doubts = comparison.doubts.join("\n- ");
-        parts.push(format!("Caveats:\n- {doubts}{advice}\n"));
+        let caveats = comparison.caveats.join("\n- ");
+        parts.push(format!("Caveats:\n- {caveats}{advice}\n"));
     }
     parts.join("\n")
 }
@@ -82,11 +82,12 @@ fn summary(comparison: &Comparison) -> String {
         few => format!(", {few} with too few rounds to tell (4 on both sides are enough)"),
     };
     let chance = all as f64 * (1.0 - CONFIDENCE) / 2.0;
-    let chance = match chance >= 0.5 {
-        true => format!(
+    let chance = if chance >= 0.5 {
+        format!(
             "Of {all} comparisons, up to {chance:.0} may differ by chance in either direction.\n"
-        ),
-        false => String::new(),
+        )
+    } else {
+        String::new()
     };
     format!(
         "{} worse, {} better, {} without a difference beyond noise{few}.\n{chance}",

@@ -5,6 +5,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketFlags, SocketType, bind, connect, ipproto, socket_with, sockopt,
 };
@@ -26,29 +27,45 @@ impl Host {
     /// Connects from an address of this machine, any port, with a receive buffer of `buffer` bytes
     /// if that is not left to the kernel.
     pub(crate) fn connect(&self, from: Ipv4Addr, buffer: Option<usize>) -> io::Result<TcpStream> {
-        let kind = SocketType::STREAM;
-        let socket =
-            socket_with(AddressFamily::INET, kind, SocketFlags::CLOEXEC, Some(ipproto::TCP))?;
+        let stream = self.begin(from, buffer, SocketFlags::empty())?;
+        stream.set_read_timeout(Some(MAX_WAIT))?;
+        Ok(stream)
+    }
+
+    /// Connects likewise, or begins to if `flags` say that nothing is to block.
+    pub(crate) fn begin(
+        &self,
+        from: Ipv4Addr,
+        buffer: Option<usize>,
+        flags: SocketFlags,
+    ) -> io::Result<TcpStream> {
+        let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
+        let socket = socket_with(family, kind, SocketFlags::CLOEXEC | flags, Some(ipproto::TCP))?;
         // Where it may not be chosen, it is the system's, which is the one that was found.
         let _ = sockopt::set_tcp_congestion(&socket, &self.congestion);
         if let Some(bytes) = buffer {
             sockopt::set_socket_recv_buffer_size(&socket, bytes)?;
         }
+        // Ends with a reset, so that no port waits for a minute after each of many thousands.
+        sockopt::set_socket_linger(&socket, Some(Duration::ZERO))?;
         if from != Ipv4Addr::LOCALHOST {
             bind(&socket, &SocketAddrV4::new(from, 0))?;
         }
-        connect(&socket, &self.address)?;
-        // Ends with a reset, so that no port waits for a minute after each of many thousands.
-        sockopt::set_socket_linger(&socket, Some(Duration::ZERO))?;
-        let stream = TcpStream::from(socket);
-        stream.set_read_timeout(Some(MAX_WAIT))?;
-        Ok(stream)
+        match connect(&socket, &self.address) {
+            Ok(()) | Err(Errno::INPROGRESS) => Ok(socket.into()),
+            Err(errno) => Err(errno.into()),
+        }
     }
 
     pub(crate) fn request(&self, path: &str) -> Vec<u8> {
         let host = self.address;
         format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {AGENT}\r\nAccept: */*\r\n\r\n")
             .into_bytes()
+    }
+
+    /// Sends a request over a new connection, and takes its response, a body of `size` bytes.
+    pub(crate) fn get(&self, request: &[u8], size: u64) -> io::Result<()> {
+        LoadConnection::to(self, Ipv4Addr::LOCALHOST)?.ask_whole(request, size, |_| {})
     }
 
     /// Returns the digest of a file of `size` bytes as it arrives.

@@ -15,10 +15,11 @@ pub(crate) struct Configuration {
 impl Configuration {
     /// Returns the text of a file, of one of the templates below.
     pub(crate) fn render(self, template: &str) -> String {
-        let access_log = match self.log {
+        let access_log = if self.log {
             // Buffered: unbuffered, which is the default, each request costs a write.
-            true => format!("access_log {ACCESS_LOG} combined buffer=64k flush=1s;"),
-            false => "access_log off;".to_owned(),
+            format!("access_log {ACCESS_LOG} combined buffer=64k flush=1s;")
+        } else {
+            "access_log off;".to_owned()
         };
         // Once only a 16th of them is free, it closes those that are idle.
         let connections = self.connections + self.connections / 15 + 1;
@@ -43,10 +44,10 @@ impl Configuration {
 /// The name of the access log in the folder of the run.
 pub(crate) const ACCESS_LOG: &str = "access.log";
 
-/// The files that it has open besides its connections.
+/// The files that it has open in addition to its connections.
 const OPEN_FILES: u32 = 64;
 
-/// The TLS settings besides all others: the certificate of the run. The suites and sessions that
+/// The TLS settings: the certificate of the run. The suites and sessions that
 /// clients offer are the same for every server.
 pub(crate) const TLS: &str = "ssl_certificate certificate.pem; ssl_certificate_key key.pem; \
     ssl_protocols TLSv1.2 TLSv1.3;";
@@ -90,40 +91,29 @@ mod tests {
                 }
             }
         }
-        let lines = lines(QUIET, NGINX);
-        for line in [
-            "listen 127.0.0.1:4711;",
-            "worker_connections 107;",
-            "worker_rlimit_nofile 171;",
-            "access_log off;",
-            "sendfile on;",
-            "tcp_nopush on;",
-        ] {
-            assert!(lines.iter().any(|found| found == line), "{line}");
-        }
-        assert!(!lines.iter().any(|line| line.starts_with("user ")));
-        assert!(!lines.iter().any(|line| line.starts_with("dav_methods")));
     }
 
     #[test]
-    fn uploads_have_no_limit_and_are_moved_to_their_place() {
-        let lines = lines(QUIET, NGINX_DAV);
-        for line in [
-            "listen 127.0.0.1:4711;",
-            "root www;",
-            "dav_methods PUT;",
-            "client_max_body_size 0;",
-            "client_body_temp_path temp_body;",
+    fn a_configuration_says_what_is_wanted_and_no_more() {
+        let logging = Configuration { log: true, is_root: true, ..QUIET };
+        let log = "access_log access.log combined buffer=64k flush=1s;";
+        let quiet = ["listen 127.0.0.1:4711;", "worker_connections 107;", "access_log off;"];
+        let uploads = ["dav_methods PUT;", "client_max_body_size 0;", "root www;"];
+        for (configuration, template, expected) in [
+            (QUIET, NGINX, &quiet[..]),
+            (QUIET, NGINX, &["worker_rlimit_nofile 171;", "sendfile on;", "tcp_nopush on;"]),
+            (QUIET, NGINX_DAV, &uploads),
+            (QUIET, NGINX_DAV, &["client_body_temp_path temp_body;"]),
+            (logging, NGINX, &["user root;", log]),
         ] {
-            assert!(lines.iter().any(|found| found == line), "{line}");
+            let lines = lines(configuration, template);
+            for line in expected {
+                assert!(lines.iter().any(|found| found == line), "{line}");
+            }
         }
-    }
-
-    #[test]
-    fn an_access_log_is_buffered_and_root_stays_root() {
-        let lines = lines(Configuration { log: true, is_root: true, ..QUIET }, NGINX);
-        assert!(lines.iter().any(|line| line == "user root;"));
-        let logs: Vec<_> = lines.iter().filter(|line| line.starts_with("access_log")).collect();
-        assert_eq!(logs, ["access_log access.log combined buffer=64k flush=1s;"]);
+        let quiet = lines(QUIET, NGINX);
+        assert!(!quiet.iter().any(|line| line.starts_with("user ") || line.starts_with("dav_")));
+        let logging = lines(logging, NGINX);
+        assert_eq!(logging.iter().filter(|line| line.starts_with("access_log")).count(), 1);
     }
 }

@@ -6,19 +6,19 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
-use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ClientConfig, ClientConnection, Resumption};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, SignatureScheme};
+use underpass_engine::wait::Limits;
 
 use super::responses::ResponseFault;
-use crate::run::is_ready;
+use crate::error::BenchError;
 
 pub(crate) type Tls = Arc<ClientConfig>;
 
@@ -40,7 +40,7 @@ struct Encrypted {
 
 /// Returns what clients of the bench offer: TLS 1.3, the suite with the least to do first, which
 /// nginx and ours then both take, and no session of an earlier one.
-pub(crate) fn accept_any_certificate() -> io::Result<Tls> {
+pub(crate) fn accept_any_certificate() -> crate::error::Result<Tls> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verifier = Arc::new(AcceptAny(Arc::clone(&provider)));
     let suite = aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
@@ -49,7 +49,7 @@ pub(crate) fn accept_any_certificate() -> io::Result<Tls> {
         CryptoProvider { cipher_suites: vec![suite], kx_groups: groups, ..(*provider).clone() };
     let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(&[&rustls::version::TLS13])
-        .map_err(io::Error::other)?
+        .map_err(|error| BenchError::measuring("TLS of the load", error.to_string()))?
         .dangerous()
         .with_custom_certificate_verifier(verifier)
         .with_no_client_auth();
@@ -113,11 +113,9 @@ impl LoadConnection {
     }
 
     pub(crate) fn wait(&self) -> io::Result<()> {
-        match is_ready(&self.socket, PollFlags::IN, MAX_WAIT) {
-            Ok(false) => Err(ResponseFault::Silence.into()),
-            Ok(true) | Err(Errno::INTR) => Ok(()),
-            Err(errno) => Err(errno.into()),
-        }
+        let limits = Limits::since(Instant::now(), Some(MAX_WAIT), None);
+        let outcome = limits.until_ready(&self.socket, PollFlags::IN);
+        outcome.map_err(|_| ResponseFault::Silence.into())
     }
 
     /// Sends a close_notify, if TLS is used.

@@ -7,21 +7,19 @@ use std::num::NonZeroU64;
 
 use rustix::fs::{Advice, fadvise};
 
-/// Drops from the page cache what a client of a file has read.
+/// Drops from the page cache what a client of a file has read, which begins again at its end.
 #[derive(Debug)]
 pub(crate) struct DropBehind {
     file: File,
     position: FilePosition,
 }
 
-/// Where a client is in a file that begins again at its end.
+/// Where a client is, in bytes and pieces since it first began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FilePosition {
-    /// Pieces of the file; its last bytes that make no piece are never thrown out.
+    /// Pieces of the file; its last bytes that make no piece are never dropped.
     pieces: u64,
-    /// Bytes that it has read, beginning with the first of the first time.
     read: u64,
-    /// Pieces that were thrown out, likewise.
     dropped: u64,
 }
 
@@ -37,7 +35,7 @@ impl DropBehind {
         self.position.read += len;
         while let Some(offset) = self.position.next() {
             // The kernel keeps pages in folios of up to some MiB, and one that reaches over the
-            // end of a range stays: so what lies before is thrown out once more.
+            // end of a range stays: so what lies before is dropped once more.
             let from = offset.saturating_sub(OVERLAP);
             let len = NonZeroU64::new(offset + PIECE - from);
             fadvise(&self.file, from, len, Advice::DontNeed)?;
@@ -47,7 +45,7 @@ impl DropBehind {
 }
 
 impl FilePosition {
-    /// Returns where the next piece begins that is to be thrown out.
+    /// Returns where the next piece begins that is to be dropped.
     fn next(&mut self) -> Option<u64> {
         if self.pieces == 0 || self.dropped + BEHIND > self.read / PIECE {
             return None;
@@ -59,12 +57,12 @@ impl FilePosition {
 }
 
 /// Dropped at once: so little that nothing waits for it.
-const PIECE: u64 = 1 << 20;
+pub(super) const PIECE: u64 = 1 << 20;
 
 /// The largest folio that read-ahead makes, less a piece.
 const OVERLAP: u64 = 3 * PIECE;
 
-/// Pieces between the client and what is thrown out. Both sockets' buffers are less, and pages in
+/// Pieces between the client and what is dropped. Both sockets' buffers are less, and pages in
 /// them would stay.
 const BEHIND: u64 = 17;
 

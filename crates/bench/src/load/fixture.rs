@@ -1,5 +1,6 @@
 //! The common parts of samples of all scenarios with servers.
 
+use std::fs::File;
 use std::io;
 use std::time::Duration;
 
@@ -7,7 +8,8 @@ use underpass_engine::{Report, Usage};
 
 use super::client::Host;
 use super::connection::Tls;
-use super::generator::{Class, LoadGenerator};
+use super::drop_behind::{DropBehind, PIECE};
+use super::generator::{Class, LoadGenerator, RequestSpec};
 use super::server::{ServedSite, Server};
 use super::server_kind::ServerKind;
 use super::usage::ServerUsage;
@@ -17,7 +19,7 @@ use crate::record::{
 };
 use crate::run::{
     CallTracer, Context, Cores, Measured, Noise, SystemCongestion, Verification, allow_open_files,
-    machine_seconds, stay_on,
+    drop_cached, machine_seconds, on_core,
 };
 
 #[derive(Debug)]
@@ -91,8 +93,8 @@ impl ServerFixture<'_> {
         }
     }
 
-    /// Starts a server and lets `work` ask it on the core of the load. Returns besides what was
-    /// spent by both altogether, also outside of any window.
+    /// Starts a server and does `work` on the core of the load. Returns its result, and the
+    /// processor seconds of both, inside and outside of any window.
     pub(crate) fn with_server<T: Send>(
         &self,
         kind: impl Into<ServerKind>,
@@ -101,15 +103,26 @@ impl ServerFixture<'_> {
         let server = self.site.start(&kind.into())?;
         let host = self.host(&server);
         let started = LoadWindow { server: ServerUsage::zero(), load: Usage::default() };
-        let outcome = std::thread::scope(|scope| {
-            let load = scope.spawn(|| {
-                stay_on(self.cores.second);
-                let found = work(&server, &host)?;
-                Ok((found, started.close(&server).cpu_s()))
-            });
-            load.join().expect("the load does not panic")
+        let outcome = on_core(self.cores.second, || {
+            let found = work(&server, &host)?;
+            Ok((found, started.close(&server).cpu_s()))
         });
         outcome.map_err(|error: io::Error| server.failure(&error))
+    }
+
+    /// Starts a server for a sample, whose time is that in which `work` watches it.
+    pub(crate) fn sample(
+        &self,
+        contender: Contender,
+        work: impl FnOnce(&Server, &Host) -> io::Result<(ResourceUse, Served)> + Send,
+    ) -> Result<Measured> {
+        let ((spent, served), all_cpu_s) = self.with_server(contender, work)?;
+        Ok(spent.measured(spent.elapsed_s(), served, all_cpu_s))
+    }
+
+    /// Fails if the run is to end.
+    pub(crate) fn interrupted(&self) -> io::Result<()> {
+        self.context.interrupted().map_err(|_| io::ErrorKind::Interrupted.into())
     }
 
     /// Returns what `work` counts of a server; nothing without a tracer.
@@ -121,6 +134,59 @@ impl ServerFixture<'_> {
         let Some(tracer) = &self.tracer else { return Ok(Vec::new()) };
         let work = |server: &Server, host: &Host| work(&Counting { tracer, server }, host);
         Ok(vec![self.with_server(contender, work)?.0])
+    }
+}
+
+/// Large files, each of which a client of its own streams over and over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StreamedFiles {
+    pub(crate) count: u32,
+    pub(crate) size: u64,
+    pub(crate) class: Class,
+    /// Whether they are kept out of the page cache.
+    pub(crate) is_cold: bool,
+}
+
+impl StreamedFiles {
+    /// Returns the size of files that can be dropped from the page cache in whole pieces.
+    pub(crate) const fn whole(size: u64) -> u64 {
+        size.next_multiple_of(PIECE)
+    }
+
+    pub(crate) fn name(index: u32) -> String {
+        format!("cold-{index}")
+    }
+
+    /// Creates those that are missing. The digest of the last one is kept.
+    pub(crate) fn create(&self, fixture: &mut ServerFixture<'_>) -> Result<()> {
+        for name in (0..self.count).map(Self::name) {
+            if !fixture.site.file(&name).exists() {
+                fixture.sha256 = fixture.create_file(&name, self.size)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops them from the page cache, unless they are to be there.
+    pub(crate) fn evict(&self, fixture: &ServerFixture<'_>) -> Result<()> {
+        let mut cold = (0..self.count).filter(|_| self.is_cold);
+        cold.try_for_each(|index| drop_cached(&fixture.site.file(&Self::name(index))))
+    }
+
+    /// Connects clients of the first `count` files.
+    pub(crate) fn join(
+        &self,
+        count: u32,
+        fixture: &ServerFixture<'_>,
+        generator: &mut LoadGenerator<'_>,
+        host: &Host,
+    ) -> io::Result<()> {
+        for name in (0..count).map(Self::name) {
+            let file = File::open(fixture.site.file(&name))?;
+            let follower = self.is_cold.then(|| DropBehind::new(file, self.size));
+            generator.join(host, &RequestSpec::of(&name, self.size, self.class), follower)?;
+        }
+        Ok(())
     }
 }
 
@@ -143,7 +209,7 @@ impl Counting<'_> {
     }
 
     /// Counts the calls of the server while a generator sends requests for this time.
-    pub(crate) fn asked_by(
+    pub(crate) fn count_requests(
         &self,
         generator: &mut LoadGenerator<'_>,
         time: Duration,
@@ -191,21 +257,15 @@ impl ResourceUse {
     /// Returns what a sample found, of which the server and its load spent `all_cpu_s`
     /// altogether.
     pub(crate) fn measured(&self, wall_s: f64, served: Served, all_cpu_s: f64) -> Measured {
-        let (server, load) = self.sides();
+        let elapsed_s = self.elapsed_s();
+        let server = Side::process(Role::Server, elapsed_s, self.server);
+        let thread = Some(ThreadCost::of(&Report::default(), self.load));
+        let load = Side { thread, ..Side::new(Role::Client, elapsed_s) };
         Measured {
             served: Some(served),
             besides_cpu_s: all_cpu_s - self.cpu_s(),
             ..Measured::new(wall_s, server, Some(load))
         }
-    }
-
-    fn sides(&self) -> (Side, Side) {
-        let elapsed_s = self.elapsed_s();
-        let load = Some(ThreadCost::of(&Report::default(), self.load));
-        (
-            Side::process(Role::Server, elapsed_s, self.server),
-            Side { thread: load, ..Side::new(Role::Client, elapsed_s) },
-        )
     }
 }
 

@@ -71,7 +71,7 @@ struct Requester {
     drop_behind: Option<DropBehind>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct ClassTotals {
     latencies: Latencies,
     bytes: u64,
@@ -82,7 +82,7 @@ impl<'a> LoadGenerator<'a> {
         Ok(Self {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             requesters: Vec::new(),
-            tallies: [ClassTotals::new(), ClassTotals::new()],
+            tallies: Default::default(),
             buffer: vec![0; PIECE],
             dropped: vec![0; DROPPED],
             reconnects: None,
@@ -113,7 +113,7 @@ impl<'a> LoadGenerator<'a> {
     /// Sends requests for this time, and on a busy machine until the server has sent something;
     /// drops earlier counts, but continues with the pending responses.
     pub(crate) fn run_for(&mut self, time: Duration) -> io::Result<()> {
-        self.tallies = [ClassTotals::new(), ClassTotals::new()];
+        self.tallies = Default::default();
         let start = Instant::now();
         let (mut now, mut heard) = (start, start);
         let mut events = Vec::with_capacity(EVENTS);
@@ -182,12 +182,6 @@ impl<'a> LoadGenerator<'a> {
     }
 }
 
-impl ClassTotals {
-    fn new() -> Self {
-        Self { latencies: Latencies::new(), bytes: 0 }
-    }
-}
-
 impl Requester {
     fn ask(&mut self) -> io::Result<()> {
         self.connection.ask(&self.request)
@@ -251,11 +245,13 @@ impl Requester {
 #[derive(Debug)]
 pub(crate) struct Latencies(Histogram<u64>);
 
-impl Latencies {
-    pub(crate) fn new() -> Self {
+impl Default for Latencies {
+    fn default() -> Self {
         Self(Histogram::new(2).expect("two digits are a precision that there is"))
     }
+}
 
+impl Latencies {
     pub(crate) fn add(&mut self, latency: Duration) {
         // It grows as far as memory allows, which no latency of a run comes near.
         let _ = self.0.record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));

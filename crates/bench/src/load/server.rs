@@ -10,8 +10,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
-use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use underpass_engine::wait::Limits;
 
 use super::caches::SquidMemory;
 use super::configuration::{self, Configuration};
@@ -19,7 +19,7 @@ use super::server_kind::{BARE_LOOP, FILES, OURS, ServerKind, ServerProgram};
 use super::usage::{ServerUsage, family};
 use crate::error::{BenchError, Result, WithPath, plain};
 use crate::record::ServerMemory;
-use crate::run::{Context, RunFolder, Running, build, find, is_ready, tries};
+use crate::run::{Context, RunFolder, Running, build, find, is_root, poll_until, retry};
 
 /// A server that answers. Ended when dropped.
 #[derive(Debug)]
@@ -82,24 +82,20 @@ impl<'a> ServedSite<'a> {
 
     /// Starts a server and waits until it answers.
     pub(crate) fn start(&self, kind: &ServerKind) -> Result<Server> {
-        // What the server before has logged is not to be written to the disk now.
-        for log in [configuration::ACCESS_LOG, LOG] {
-            if self.log {
+        if self.log {
+            // What the server before has logged is not to be written to the disk now.
+            for log in [configuration::ACCESS_LOG, LOG] {
                 self.folder.clear(&self.folder.file(log))?;
             }
         }
         match kind {
             ServerKind::Underpass(options) => self.start_underpass(kind, options),
-            ServerKind::Cache(setup) => tries(self.context.cancel, || {
-                let address = free_address()?;
-                let folder = self.folder.absolute()?;
-                let command = setup.command(self.context.program(), &folder, address.port())?;
-                self.answering(kind, command, address)
+            ServerKind::Cache(setup) => self.start_at_port(kind, |folder, port| {
+                setup.command(self.context.program(), folder, port)
             }),
-            // It needs a port in advance, which another program may take first.
-            ServerKind::Other(other, program) => {
-                tries(self.context.cancel, || self.start_other(kind, other, program.as_deref()))
-            }
+            ServerKind::Other(other, program) => self.start_at_port(kind, |folder, port| {
+                self.other(other, program.as_deref(), folder, port)
+            }),
         }
     }
 
@@ -115,9 +111,10 @@ impl<'a> ServedSite<'a> {
             command.arg("--tls-cert").arg(self.folder.file(CERTIFICATE));
             command.arg("--tls-key").arg(self.folder.file(KEY));
         }
-        match self.log {
-            true => command.arg("--log-file").arg(self.folder.file(LOG)),
-            false => command.arg("-q"),
+        if self.log {
+            command.arg("--log-file").arg(self.folder.file(LOG))
+        } else {
+            command.arg("-q")
         };
         let mut running = Running::start(command, self.core)?;
         loop {
@@ -131,48 +128,51 @@ impl<'a> ServedSite<'a> {
         }
     }
 
-    fn start_other(
+    /// Starts a server that needs a port in advance, which another program may take first.
+    fn start_at_port(
         &self,
         kind: &ServerKind,
+        command: impl Fn(&Path, u16) -> Result<Command>,
+    ) -> Result<Server> {
+        let folder = self.folder.absolute()?;
+        retry(self.context.cancel, || {
+            let address = free_address()?;
+            let mut running = Running::start(command(&folder, address.port())?, self.core)?;
+            let answers = poll_until(MAX_WAIT, || match TcpStream::connect(address) {
+                Err(_) if !running.has_ended() => None,
+                outcome => Some(outcome.is_ok()),
+            });
+            match answers {
+                Some(true) => Ok(Server { running, address, kind: kind.clone() }),
+                _ => Err(ended(running, kind)),
+            }
+        })
+    }
+
+    /// Returns the command of a server that others wrote.
+    fn other(
+        &self,
         other: &ServerProgram,
         program: Option<&Path>,
-    ) -> Result<Server> {
-        let address = free_address()?;
-        let mut command = match other {
-            &BARE_LOOP => {
-                let mut command = Command::new(self.built("bare_loop", "serve.c")?);
-                command.current_dir(self.folder.file(FILES));
-                command
-            }
-            _ => self.configured(other, program, address.port())?,
+        folder: &Path,
+        port: u16,
+    ) -> Result<Command> {
+        let mut command = if other == &BARE_LOOP {
+            let mut command = Command::new(self.built("bare_loop", "serve.c")?);
+            command.current_dir(folder.join(FILES));
+            command
+        } else {
+            self.configured(other, program, port)?
         };
-        let folder = self.folder.absolute()?;
         for word in other.words.split(' ') {
             match word {
-                "PORT" => command.arg(address.port().to_string()),
-                "FOLDER" => command.arg(&folder),
+                "PORT" => command.arg(port.to_string()),
+                "FOLDER" => command.arg(folder),
                 FILES => command.arg(folder.join(FILES)),
                 word => command.arg(word),
             };
         }
-        self.answering(kind, command, address)
-    }
-
-    fn answering(
-        &self,
-        kind: &ServerKind,
-        command: Command,
-        address: SocketAddrV4,
-    ) -> Result<Server> {
-        let mut running = Running::start(command, self.core)?;
-        let deadline = Instant::now() + MAX_WAIT;
-        while TcpStream::connect(address).is_err() {
-            if running.has_ended() || Instant::now() >= deadline {
-                return Err(ended(running, kind));
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Ok(Server { running, address, kind: kind.clone() })
+        Ok(command)
     }
 
     /// Returns the program of a server, whose configuration is written if it takes one.
@@ -194,7 +194,7 @@ impl<'a> ServedSite<'a> {
             connections: self.connections.unwrap_or(CONNECTIONS),
             log: self.log,
             tls: self.is_encrypted,
-            is_root: rustix::process::geteuid().is_root(),
+            is_root: is_root(),
             cold: other.cold,
         };
         let path = self.folder.file(CONFIGURATION);
@@ -238,9 +238,10 @@ impl Server {
         if error.kind() == ErrorKind::Interrupted {
             return BenchError::Interrupted;
         }
-        let said = match self.running.has_ended() {
-            true => format!("the server has ended: {}", plain(error)),
-            false => plain(error),
+        let said = if self.running.has_ended() {
+            format!("the server has ended: {}", plain(error))
+        } else {
+            plain(error)
         };
         BenchError::measuring(&self.kind, said)
     }
@@ -259,19 +260,14 @@ impl Drop for Server {
             // Fails if it has ended, which is as good.
             let _ = pidfd_send_signal(master, Signal::TERM);
         }
-        let deadline = Instant::now() + MAX_WAIT;
+        let limits = Limits::since(Instant::now(), Some(MAX_WAIT), None);
         for process in &processes {
-            if !ends_before(process, deadline) {
+            // One that has ended, but has not been waited for yet, is ready too.
+            if limits.until_ready(process, PollFlags::IN).is_err() {
                 let _ = pidfd_send_signal(process, Signal::KILL);
             }
         }
     }
-}
-
-/// Returns whether a process ends in time. One that has, but has not been waited for yet, counts.
-fn ends_before(process: &OwnedFd, deadline: Instant) -> bool {
-    let left = deadline.saturating_duration_since(Instant::now());
-    is_ready(process, PollFlags::IN, left).unwrap_or(false)
 }
 
 /// Returns why a server does not answer, in its own words.

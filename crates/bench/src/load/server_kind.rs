@@ -13,7 +13,7 @@ pub(crate) enum ServerKind {
     /// A server that others wrote, with its program if that is not found by its name.
     Other(&'static ServerProgram, Option<PathBuf>),
     Cache(CacheSetup),
-    /// `underpass serve` with these options besides.
+    /// `underpass serve` with these additional options.
     Underpass(&'static [&'static str]),
 }
 

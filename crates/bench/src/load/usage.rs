@@ -1,35 +1,34 @@
 //! The cost of a running server so far: all of its processes and threads, by their clocks and
 //! from procfs.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use procfs::process::Status;
 use rustix::process::Pid;
 
 use crate::record::{ProcessCost, ServerMemory};
-use crate::run::processor_time;
+use crate::run::{process, processor_time};
 
 /// The usages of a server's processes at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerUsage {
     at: Instant,
     /// Time on a processor by process, of all threads that there are or ever were.
-    processes: BTreeMap<i32, Duration>,
+    processes: HashMap<Pid, Duration>,
     counts: ProcessCost,
 }
 
 impl ServerUsage {
     pub(crate) fn zero() -> Self {
-        Self { at: Instant::now(), processes: BTreeMap::new(), counts: ProcessCost::default() }
+        Self { at: Instant::now(), processes: HashMap::new(), counts: ProcessCost::default() }
     }
 
     pub(crate) fn read(processes: &[Pid]) -> Self {
         let mut usage = Self::zero();
-        for process in processes {
-            let pid = process.as_raw_nonzero().get();
+        for pid in processes {
             // What cannot be read belongs to a thread or process that has ended.
-            if let Ok(proc) = procfs::process::Process::new(pid) {
+            if let Ok(proc) = process(*pid) {
                 let io = proc.io().ok();
                 usage.counts.storage_read_bytes += io.map_or(0, |io| io.read_bytes);
                 usage.counts.storage_written_bytes += io.map_or(0, |io| io.write_bytes);
@@ -41,7 +40,7 @@ impl ServerUsage {
                 }
             }
             // Last, so that what all of this costs is not between the time and the cost.
-            usage.processes.insert(pid, processor_time(*process));
+            usage.processes.insert(*pid, processor_time(*pid));
         }
         usage.at = Instant::now();
         usage
@@ -63,7 +62,7 @@ impl ServerUsage {
 
     /// Returns processor seconds, exact to the nanosecond, without processes that have ended.
     fn cpu_since(&self, earlier: &Self) -> f64 {
-        let spent = |(process, now): (&i32, &Duration)| {
+        let spent = |(process, now): (&Pid, &Duration)| {
             now.saturating_sub(earlier.processes.get(process).copied().unwrap_or_default())
         };
         self.processes.iter().map(spent).sum::<Duration>().as_secs_f64()
@@ -73,10 +72,9 @@ impl ServerUsage {
 impl ServerMemory {
     pub(crate) fn of(processes: &[Pid]) -> Self {
         let mut memory = Self::default();
-        for process in processes {
-            memory.resident_bytes += status(process, |status| status.vmrss);
-            let process = procfs::process::Process::new(process.as_raw_nonzero().get());
-            let rollup = process.and_then(|process| process.smaps_rollup());
+        for pid in processes {
+            memory.resident_bytes += status(*pid, |status| status.vmrss);
+            let rollup = process(*pid).and_then(|process| process.smaps_rollup());
             let map = rollup.ok().and_then(|rollup| rollup.memory_map_rollup.into_iter().next());
             memory.proportional_bytes +=
                 map.and_then(|map| map.extension.map.get("Pss").copied()).unwrap_or(0);
@@ -87,13 +85,12 @@ impl ServerMemory {
 
 /// Returns the most resident memory that these processes have had so far, summed up.
 pub(crate) fn peak(processes: &[Pid]) -> u64 {
-    processes.iter().map(|process| status(process, |status| status.vmhwm)).sum()
+    processes.iter().map(|pid| status(*pid, |status| status.vmhwm)).sum()
 }
 
 /// Returns a field of the status of a process, given in KiB, in bytes.
-fn status(process: &Pid, field: fn(&Status) -> Option<u64>) -> u64 {
-    let process = procfs::process::Process::new(process.as_raw_nonzero().get());
-    let status = process.and_then(|process| process.status()).ok();
+fn status(pid: Pid, field: fn(&Status) -> Option<u64>) -> u64 {
+    let status = process(pid).and_then(|process| process.status()).ok();
     status.as_ref().and_then(field).unwrap_or(0) << 10
 }
 
@@ -111,7 +108,9 @@ mod tests {
     use super::*;
 
     fn usage(processes: &[(i32, u64)]) -> ServerUsage {
-        let processes = processes.iter().map(|(pid, ms)| (*pid, Duration::from_millis(*ms)));
+        let processes = processes
+            .iter()
+            .map(|(pid, ms)| (Pid::from_raw(*pid).unwrap(), Duration::from_millis(*ms)));
         ServerUsage { processes: processes.collect(), ..ServerUsage::zero() }
     }
 
@@ -140,7 +139,7 @@ mod tests {
         assert!(family(me).contains(&sleeping));
         // Both figures are read one after the other, so the process must not grow meanwhile.
         rustix::process::kill_process(sleeping, rustix::process::Signal::STOP).unwrap();
-        let process = procfs::process::Process::new(sleeping.as_raw_nonzero().get()).unwrap();
+        let process = process(sleeping).unwrap();
         while process.stat().unwrap().state != 'T' {
             std::thread::yield_now();
         }

@@ -12,7 +12,7 @@ use super::socket::SocketPrograms;
 use crate::error::{BenchError, Result};
 use crate::load::free_port;
 use crate::record::{Contender, Role, Side};
-use crate::run::{Cores, Finished, Link, Measured, Running, tries};
+use crate::run::{Cores, Finished, Link, Measured, Running, retry};
 
 /// The summary that it prints at the end.
 #[derive(Debug, Deserialize)]
@@ -30,7 +30,7 @@ pub(crate) fn measure(
     cancel: &AtomicBool,
 ) -> Result<Measured> {
     // It needs a port in advance, which another program may take before it does.
-    tries(cancel, || {
+    retry(cancel, || {
         let (host, port) = (link.host.to_string(), free_port()?.to_string());
         let program =
             || programs.plain(Contender::Iperf3).unwrap_or_else(|| Command::new("iperf3"));

@@ -5,4 +5,4 @@ mod iperf;
 mod socket;
 
 pub(crate) use iperf::measure as measure_iperf;
-pub(crate) use socket::{ProgramReport, SocketPrograms};
+pub(crate) use socket::{SocketPrograms, reported_seconds};

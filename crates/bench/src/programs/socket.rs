@@ -10,26 +10,21 @@ use serde::Deserialize;
 
 use crate::error::{BenchError, Result, WithPath};
 use crate::record::{Contender, MissingContender};
-use crate::run::{Finished, RunFolder, build, find};
+use crate::run::{Finished, RunFolder, build, find, first_line};
 
 /// Programs that are ready to be run.
 #[derive(Debug)]
 pub(crate) struct SocketPrograms {
     folder: PathBuf,
-    /// The tools that are ready, each with the program that is run.
-    tools: Vec<(&'static Tool, PathBuf)>,
+    /// The tools of the contenders.
+    tools: Vec<(&'static Tool, Prepared)>,
     /// The versions that the programs, or their compilers, print.
     pub(crate) versions: Vec<String>,
     pub(crate) missing: Vec<MissingContender>,
 }
 
-/// The report of a program of `peers/`.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
-pub(crate) struct ProgramReport {
-    pub(crate) bytes: u64,
-    /// Seconds by its own clock.
-    pub(crate) elapsed_s: f64,
-}
+/// The program of a tool, or why there is none.
+type Prepared = std::result::Result<PathBuf, String>;
 
 impl SocketPrograms {
     /// Builds what these contenders need in a folder below that of the run.
@@ -43,37 +38,36 @@ impl SocketPrograms {
         let folder = fs::canonicalize(&folder).with_path("looking at", &folder)?;
         let mut programs =
             Self { folder, tools: Vec::new(), versions: Vec::new(), missing: Vec::new() };
-        let mut seen: Vec<(&Tool, Option<String>)> = Vec::new();
         for contender in contenders {
             let Some(SocketProgram { tool, .. }) = SocketProgram::of(contender) else { continue };
-            let known = seen.iter().find(|(seen, _)| seen == tool).map(|(_, why)| why.clone());
-            let why = match known {
-                Some(why) => why,
-                None => {
-                    let why = programs.prepare(tool)?;
-                    seen.push((tool, why.clone()));
-                    why
-                }
-            };
-            if let Some(why) = why {
-                programs.missing.push(MissingContender { name: contender.to_string(), why });
+            if programs.tool(tool).is_none() {
+                let prepared = programs.prepare(tool)?;
+                programs.tools.push((tool, prepared));
+            }
+            if let Some(Err(why)) = programs.tool(tool) {
+                let missing = MissingContender { name: contender.to_string(), why: why.clone() };
+                programs.missing.push(missing);
             }
         }
         Ok(programs)
     }
 
-    /// Builds the programs of a tool, or returns why it has none.
-    fn prepare(&mut self, tool: &'static Tool) -> Result<Option<String>> {
+    /// Builds the programs of a tool, and returns the one that is run, or why there is none.
+    fn prepare(&mut self, tool: &Tool) -> Result<Prepared> {
         if let Some(program) = tool.programs.iter().find(|program| find(program).is_none()) {
-            return Ok(Some(format!("{program} is not installed")));
+            return Ok(Err(format!("{program} is not installed")));
         }
-        let failure = build(&self.folder, tool.sources, tool.builds)?;
-        if failure.is_none() {
-            let program = tool.program();
-            self.versions.extend(tool.version(&program));
-            self.tools.push((tool, program));
+        if let Some(why) = build(&self.folder, tool.sources, tool.builds)? {
+            return Ok(Err(why));
         }
-        Ok(failure)
+        let program = tool.program();
+        let version = first_line(&program, tool.version);
+        self.versions.extend(version.map(|line| line.replace('"', "")));
+        Ok(Ok(program))
+    }
+
+    fn tool(&self, tool: &Tool) -> Option<&Prepared> {
+        self.tools.iter().find(|(known, _)| *known == tool).map(|(_, program)| program)
     }
 
     /// Returns whether a contender can be measured. Those that need none of these programs can.
@@ -82,8 +76,7 @@ impl SocketPrograms {
     }
 
     fn program(&self, program: &SocketProgram) -> Option<&Path> {
-        let ready = self.tools.iter().find(|(tool, _)| *tool == program.tool);
-        ready.map(|(_, program)| program.as_path())
+        self.tool(program.tool)?.as_deref().ok()
     }
 
     fn command(&self, program: &SocketProgram, words: &str) -> Option<Command> {
@@ -135,10 +128,12 @@ impl SocketPrograms {
     ) -> Option<Command> {
         let program = SocketProgram::of(contender)?;
         let buffer = program.tool.receives?;
-        let mut command = match program.tool == &C {
-            true => self.command(program, "FOLDER/receive")?,
-            false => self.command(program, &format!("{} receive", program.command))?,
+        let words = if program.tool == &C {
+            "FOLDER/receive".to_owned()
+        } else {
+            format!("{} receive", program.command)
         };
+        let mut command = self.command(program, &words)?;
         command.arg(host.to_string()).arg(file.unwrap_or(Path::new("-"))).arg(buffer);
         Some(command)
     }
@@ -162,18 +157,22 @@ impl SocketPrograms {
     }
 }
 
-impl ProgramReport {
-    /// Returns what a process that has succeeded reported, if it moved `size` bytes.
-    pub(crate) fn read(finished: &Finished, what: impl Display, size: u64) -> Result<Self> {
-        let report: Self = serde_json::from_str(&finished.stdout)
-            .map_err(std::io::Error::from)
-            .with_path("reading", "what a peer reports of its work")?;
-        if report.bytes == size {
-            return Ok(report);
-        }
-        let ran = format!("{} bytes instead of {size}", report.bytes);
-        Err(BenchError::other(what, &ran))
+/// Returns the seconds that a program of `peers/` took by its own clock, if it has succeeded and
+/// moved `size` bytes.
+pub(crate) fn reported_seconds(finished: &Finished, what: impl Display, size: u64) -> Result<f64> {
+    #[derive(Deserialize)]
+    struct ProgramReport {
+        bytes: u64,
+        elapsed_s: f64,
     }
+    let report: ProgramReport = serde_json::from_str(&finished.stdout)
+        .map_err(std::io::Error::from)
+        .with_path("reading", "what a peer reports of its work")?;
+    if report.bytes == size {
+        return Ok(report.elapsed_s);
+    }
+    let ran = format!("{} bytes instead of {size}", report.bytes);
+    Err(BenchError::other(what, &ran))
 }
 
 /// A contender that is a program: what runs it, where PROGRAM and FOLDER stand for the program of
@@ -284,13 +283,5 @@ impl Tool {
             Command::new(&found).args(["-c", "import sys; print(sys.executable)"]).output();
         let path = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
         path.ok().map(PathBuf::from).filter(|path| path.is_file()).unwrap_or(found)
-    }
-
-    /// Returns the version text of its program; none if that does not report one.
-    fn version(&self, program: &Path) -> Option<String> {
-        let output = Command::new(program).arg(self.version).output().ok()?;
-        let text = [output.stdout, output.stderr].concat();
-        let text = String::from_utf8_lossy(&text).replace('"', "");
-        text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
     }
 }

@@ -6,8 +6,28 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use underpass_engine::Mechanism;
 
+/// Has records contain the text of a type.
+macro_rules! as_text {
+    ($type:ty) => {
+        impl From<$type> for String {
+            fn from(value: $type) -> Self {
+                value.to_string()
+            }
+        }
+
+        impl TryFrom<String> for $type {
+            type Error = String;
+
+            fn try_from(text: String) -> Result<Self, String> {
+                text.parse()
+            }
+        }
+    };
+}
+pub(super) use as_text;
+
 /// Declares the contenders, each with its group, its name in records, its name for people, and the
-/// programs that it needs besides this one.
+/// programs that it needs apart from this one.
 macro_rules! contenders {
     ($($variant:ident $group:ident $name:literal $label:literal [$($program:literal),*])*) => {
         /// A program, or a variant of one, that takes part in a measurement.
@@ -158,19 +178,7 @@ impl FromStr for Contender {
     }
 }
 
-impl From<Contender> for String {
-    fn from(contender: Contender) -> Self {
-        contender.name().to_owned()
-    }
-}
-
-impl TryFrom<String> for Contender {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
+as_text!(Contender);
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! Parts of a record besides samples: system calls, which are counted in a separate pass because
+//! Parts of a record other than samples: system calls, which are counted in a separate pass because
 //! counting takes time, and programs that could not be measured.
 
 use serde::{Deserialize, Serialize};

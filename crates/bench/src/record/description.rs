@@ -1,6 +1,6 @@
 //! The description of a scenario for readers of its records.
 
-use super::{Environment, Metric, Record, short_size};
+use super::{Metric, Record, Unit, short_size};
 
 /// A scenario as tables, charts and warnings see it.
 #[derive(Debug)]
@@ -9,12 +9,14 @@ pub(crate) struct Description {
     pub(crate) name: &'static str,
     /// The words of the command after `underpass bench`.
     pub(crate) command: &'static str,
-    /// Whose processor time counts.
-    pub(crate) cpu: Cpu,
+    /// Whether the processor time of the thread that moved the bytes counts, not that of its
+    /// process.
+    pub(crate) by_thread: bool,
     /// The processes that should not share a core, if any.
     pub(crate) cores: Option<&'static str>,
-    /// The programs without which the comparison is not complete.
-    pub(crate) expected: &'static [ExpectedProgram],
+    /// The programs without which the comparison is not complete: cp or nginx, whose versions the
+    /// environment has.
+    pub(crate) expected: &'static [&'static str],
     /// Whether the load has to be faster than the server.
     pub(crate) saturates: bool,
     /// Whether sizes are those of folders, which were not typed.
@@ -27,49 +29,12 @@ pub(crate) struct Description {
     pub(crate) metrics: &'static [&'static Metric],
 }
 
-/// A program whose version the environment has, if it is installed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ExpectedProgram {
-    Cp,
-    Nginx,
-}
-
-impl ExpectedProgram {
-    /// Returns its name.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Cp => "cp",
-            Self::Nginx => "nginx",
-        }
-    }
-
-    /// Returns whether it is not installed.
-    pub(crate) const fn is_absent(self, environment: &Environment) -> bool {
-        match self {
-            Self::Cp => environment.cp.is_none(),
-            Self::Nginx => environment.nginx.is_none(),
-        }
-    }
-}
-
-/// Whose processor time counts on a side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cpu {
-    /// The processor time of the whole process, in scenarios with other programs, of which nothing
-    /// else is known.
-    Process,
-    /// The processor time of the process, or of the thread where the bench itself does the work.
-    ProcessOrThread,
-    /// The processor time of the thread that moved the bytes.
-    Thread,
-}
-
 impl Description {
     /// The description of a record whose scenario was not looked up.
     pub(crate) const NONE: Self = Self {
         name: "",
         command: "",
-        cpu: Cpu::Process,
+        by_thread: false,
         cores: None,
         expected: &[],
         saturates: false,
@@ -81,7 +46,7 @@ impl Description {
 
     /// Returns a size as it was typed; of a folder, as it is.
     pub(crate) fn size_label(&self, size: u64) -> String {
-        if self.whole_folders { super::Unit::Bytes.show(size as f64) } else { short_size(size) }
+        if self.whole_folders { Unit::Bytes.show(size as f64) } else { short_size(size) }
     }
 }
 

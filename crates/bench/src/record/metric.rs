@@ -1,8 +1,7 @@
 //! The metrics of samples: one entry for each, from which tables, charts and comparisons are
 //! made. Those of a single scenario are in its file.
 
-use super::{Counted, Cpu, Load, NamedCall, Record, Role, Sample, Served, Side};
-use super::{TimeOf, Unit};
+use super::{Counted, Load, NamedCall, Record, Role, Sample, Served, Side, Unit};
 
 /// A value that is measured of each sample, or computed from it.
 #[derive(Clone, Copy, Debug)]
@@ -113,18 +112,14 @@ impl Metric {
     }
 
     fn served_unit(&self, record: &Record) -> Option<ServedUnit> {
+        use ServedUnit::{Gib, Response};
         let served = record.samples.iter().find_map(|sample| sample.served.as_ref());
-        let is_cpu = matches!(self.name, "cpu" | "peer-cpu");
         match (served, self.name) {
-            _ if record.arguments.responses.is_some() => Some(ServedUnit::Response),
-            (Some(Served::Requests(_)), "calls" | "cpu" | "peer-cpu" | "switches") => {
-                Some(ServedUnit::Response)
-            }
-            (Some(Served::Scale { .. }), "switches") => Some(ServedUnit::Response),
-            (Some(Served::Scale { .. } | Served::Fairness { .. }), "calls") => {
-                Some(ServedUnit::Gib)
-            }
-            (Some(Served::Scale { .. }) | None, _) if is_cpu => Some(ServedUnit::Gib),
+            _ if record.arguments.responses.is_some() => Some(Response),
+            (Some(Served::Requests(_)), "calls" | "cpu" | "switches") => Some(Response),
+            (Some(Served::Scale { .. }), "switches") => Some(Response),
+            (Some(Served::Scale { .. } | Served::Fairness { .. }), "calls") => Some(Gib),
+            (Some(Served::Scale { .. }) | None, "cpu" | "peer-cpu") => Some(Gib),
             _ => None,
         }
     }
@@ -160,16 +155,16 @@ fn role(record: &Record, whose: SampleSide) -> Option<&'static str> {
 
 /// The time of a scenario without a fixed duration.
 pub(crate) const TIME: Metric = metric! { "time": "Time", "time", Seconds, Finding;
-    |record, sample| sample.served.is_none().then(|| record.time(TimeOf::Wall, sample))
+    |record, sample| sample.served.is_none().then(|| record.each(sample, sample.wall_s))
 };
 
 /// Processor time of the side that is varied.
 pub(crate) const CPU: Metric = metric! { "cpu": "Processor time", "CPU", Seconds, Finding, measured;
-    |record, sample| cost(record, sample, TimeOf::Cpu)
+    |record, sample| cost(record, sample, Some(&sample.measured))
 };
 
 pub(crate) const PEER_CPU: Metric = metric! { "peer-cpu": "Processor time", "CPU", Seconds, Chart, peer;
-    |record, sample| cost(record, sample, TimeOf::PeerCpu)
+    |record, sample| cost(record, sample, sample.peer.as_ref())
 };
 
 pub(crate) const SPEED: Metric = metric! { "speed": "Bytes in a second", "B/s", Bytes, Table, more;
@@ -187,7 +182,7 @@ pub(crate) const SWITCHES: Metric = metric! { "switches": "Context switches", "s
             Some(Served::Requests(load) | Served::Scale { load, .. }) => load.responses as f64,
             Some(_) => return None,
         };
-        Some(switches(record.about.cpu, &sample.measured)? / parts)
+        Some(switches(record.about.by_thread, &sample.measured)? / parts)
     }
 };
 
@@ -261,7 +256,7 @@ fn calls(record: &Record, sample: &Sample) -> Option<f64> {
     }
     let counted = counted(record, sample.cell, sample.measured.role)?;
     if sample.served.is_none() {
-        return Some(sum(counted, |call| CallDirection::of(&call.name).is_some()) as f64);
+        return Some(sum(counted, moves_bytes) as f64);
     }
     Some(sum(counted, |_| true) as f64 / served_amount(record, counted).unwrap_or(1.0))
 }
@@ -272,32 +267,25 @@ fn answered(record: &Record, sample: &Sample) -> Option<f64> {
 }
 
 /// Returns the processor time for each GiB, or for each response.
-fn cost(record: &Record, sample: &Sample, time: TimeOf) -> Option<f64> {
+fn cost(record: &Record, sample: &Sample, side: Option<&Side>) -> Option<f64> {
+    let cpu_s = side.map_or(0.0, |side| record.cpu_s(side));
     match (&sample.served, record.arguments.responses) {
-        (Some(Served::Scale { load, .. }), _) => {
-            Some(time.of(record.about.cpu, sample) / load.bytes as f64 * GIB)
-        }
-        (Some(Served::Requests(_)), _) | (None, Some(_)) => Some(record.time(time, sample)),
+        (Some(Served::Scale { load, .. }), _) => Some(cpu_s / load.bytes as f64 * GIB),
+        (Some(Served::Requests(_)), _) | (None, Some(_)) => Some(record.each(sample, cpu_s)),
         (Some(_), _) => None,
-        (None, None) => {
-            let size = record.cells[sample.cell].size as f64;
-            Some(record.time(time, sample) / size * GIB)
-        }
+        (None, None) => Some(cpu_s / record.cells[sample.cell].size as f64 * GIB),
     }
 }
 
 /// Returns the context switches of the thread that moved the bytes, or of the whole process in
 /// scenarios with other programs, of which nothing else is known.
-fn switches(cpu: Cpu, side: &Side) -> Option<f64> {
-    let (voluntary, involuntary) = match cpu {
-        Cpu::Thread => {
-            let thread = side.thread.as_ref()?;
-            (thread.voluntary_switches, thread.involuntary_switches)
-        }
-        Cpu::Process | Cpu::ProcessOrThread => {
-            let process = side.process?;
-            (process.voluntary_switches, process.involuntary_switches)
-        }
+fn switches(by_thread: bool, side: &Side) -> Option<f64> {
+    let (voluntary, involuntary) = if by_thread {
+        let thread = side.thread.as_ref()?;
+        (thread.voluntary_switches, thread.involuntary_switches)
+    } else {
+        let process = side.process?;
+        (process.voluntary_switches, process.involuntary_switches)
     };
     Some(voluntary.saturating_add(involuntary) as f64)
 }
@@ -308,7 +296,7 @@ fn responses(record: &Record) -> f64 {
 }
 
 /// Returns what the clients of a server got, if requests are what was measured.
-pub(crate) fn requested(sample: &Sample) -> Option<Load> {
+fn requested(sample: &Sample) -> Option<Load> {
     match sample.served? {
         Served::Requests(load) | Served::Scale { load, .. } => Some(load),
         _ => None,
@@ -316,11 +304,11 @@ pub(crate) fn requested(sample: &Sample) -> Option<Load> {
 }
 
 /// Returns what was counted of a process in the pass of its own; none if nothing was.
-pub(crate) fn counted(record: &Record, cell: usize, role: Role) -> Option<&Counted> {
+fn counted(record: &Record, cell: usize, role: Role) -> Option<&Counted> {
     record.counted.iter().find(|one| (one.cell, one.role) == (cell, role))
 }
 
-pub(crate) fn sum(counted: &Counted, is_meant: impl Fn(&NamedCall) -> bool) -> u64 {
+fn sum(counted: &Counted, is_meant: impl Fn(&NamedCall) -> bool) -> u64 {
     let meant = counted.calls.iter().filter(|call| is_meant(call));
     meant.fold(0, |sum, call| sum.saturating_add(call.calls))
 }
@@ -342,10 +330,7 @@ pub(crate) fn served_in(record: &Record) -> ServedUnit {
     let is_by_bytes = |sample: &Sample| {
         matches!(sample.served, Some(Served::Scale { .. } | Served::Fairness { .. }))
     };
-    match record.samples.iter().any(is_by_bytes) {
-        true => ServedUnit::Gib,
-        false => ServedUnit::Response,
-    }
+    if record.samples.iter().any(is_by_bytes) { ServedUnit::Gib } else { ServedUnit::Response }
 }
 
 /// The unit of what was served, for which calls and times are given.
@@ -365,28 +350,29 @@ impl ServedUnit {
     }
 }
 
-/// Which way a system call moves bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CallDirection {
-    In,
-    Inside,
-    Out,
-}
-
-impl CallDirection {
-    /// Returns the direction of the call with this name; none if it moves no bytes.
-    pub(crate) fn of(name: &str) -> Option<Self> {
-        match name {
-            "read" | "pread64" | "readv" | "preadv" | "preadv2" | "recvfrom" | "recvmsg" => {
-                Some(Self::In)
-            }
-            "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2" | "sendto" | "sendmsg" => {
-                Some(Self::Out)
-            }
-            "sendfile" | "sendfile64" | "splice" | "copy_file_range" => Some(Self::Inside),
-            _ => None,
-        }
-    }
+/// Returns whether the call with this name moves bytes.
+fn moves_bytes(call: &NamedCall) -> bool {
+    matches!(
+        call.name.as_str(),
+        "copy_file_range"
+            | "pread64"
+            | "preadv"
+            | "preadv2"
+            | "pwrite64"
+            | "pwritev"
+            | "pwritev2"
+            | "read"
+            | "readv"
+            | "recvfrom"
+            | "recvmsg"
+            | "sendfile"
+            | "sendfile64"
+            | "sendmsg"
+            | "sendto"
+            | "splice"
+            | "write"
+            | "writev"
+    )
 }
 
 pub(crate) const GIB: f64 = (1 << 30) as f64;

@@ -21,11 +21,11 @@ use underpass_engine::{Mechanism, Report, Tally, Usage};
 
 pub(crate) use contender::Contender;
 pub(crate) use counted::{Counted, MissingContender, NamedCall};
-pub(crate) use description::{Cpu, Description, ExpectedProgram};
+pub(crate) use description::Description;
 pub(crate) use metric::{
-    CALLS, CPU, CallDirection, FAULTS, LOAD_BUSY, LONGEST, MACHINE, MACHINE_PER_GIB, Metric, P50,
-    P99, PEER_CPU, Preference, RATE, Rank, SERVER_BUSY, SPEED, SWITCHES, THROUGHPUT, TIME,
-    USER_SPACE, counted, metric, served_amount, served_in, sum,
+    CALLS, CPU, FAULTS, LOAD_BUSY, LONGEST, MACHINE, MACHINE_PER_GIB, Metric, P50, P99, PEER_CPU,
+    Preference, RATE, Rank, SERVER_BUSY, SPEED, SWITCHES, THROUGHPUT, TIME, USER_SPACE, metric,
+    served_amount, served_in,
 };
 pub(crate) use receipt::{MechanismReceipt, Receipt};
 pub(crate) use served::{
@@ -35,9 +35,9 @@ pub(crate) use served::{
 pub(crate) use setup::{
     CommandLine, Copies, Dropped, EarlierCopies, MemoryState, OriginalKind, PinnedSides, Transfers,
 };
-pub(crate) use statistics::{Summary, TimeOf, summarize};
+pub(crate) use statistics::{Summary, summarize};
 pub(crate) use unit::{Unit, three_digits};
-pub(crate) use variant::{Choice, Step, Variant, at_steps, chosen, once, short_size};
+pub(crate) use variant::{Step, Variant, at_steps, chosen, short_size, unique};
 pub(crate) use warnings::warnings;
 
 /// The version of the record's form; raised when a field changes its name or its meaning.
@@ -255,10 +255,10 @@ impl Cell {
     /// Returns its variant, and the bad clients if there are any.
     pub(crate) fn label(&self) -> String {
         let load = self.load.map(|load| format!(", {}", load.name())).unwrap_or_default();
-        format!("{}{load}", self.variant.label())
+        format!("{}{load}", self.variant)
     }
 
-    /// Returns what a cell is about besides its variant: size, connections, load.
+    /// Returns what a cell is about apart from its variant: size, connections, load.
     pub(crate) fn point(&self) -> (u64, Option<u32>, Option<BadClients>) {
         (self.size, self.connections, self.load)
     }
@@ -272,6 +272,16 @@ impl Side {
 
     pub(crate) fn process(role: Role, elapsed_s: f64, process: ProcessCost) -> Self {
         Self { process: Some(process), ..Self::new(role, elapsed_s) }
+    }
+
+    /// Returns the processor time of the process, or of the thread where the bench itself does the
+    /// work.
+    pub(crate) fn cpu_s(&self) -> f64 {
+        self.process.map_or_else(|| self.thread_cpu_s(), |process| process.cpu_s)
+    }
+
+    pub(crate) fn thread_cpu_s(&self) -> f64 {
+        self.thread.as_ref().map_or(0.0, ThreadCost::cpu_s)
     }
 }
 

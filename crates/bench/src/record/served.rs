@@ -98,7 +98,7 @@ pub(crate) struct IdleFound {
     pub(crate) start: ServerMemory,
     /// With idle connections.
     pub(crate) idle: ServerMemory,
-    /// With slow downloads besides.
+    /// With slow downloads as well.
     pub(crate) slow: ServerMemory,
     pub(crate) answers: Latency,
 }

@@ -1,7 +1,7 @@
 //! Statistics over many samples: medians, extremes, and ratios within a round. These are pure
 //! functions of a record.
 
-use super::{Cell, Contender, Cpu, Record, Sample, Served, Side, ThreadCost, Variant, once};
+use super::{Cell, Contender, Record, Sample, Served, Side, Variant, unique};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Summary {
@@ -9,13 +9,6 @@ pub(crate) struct Summary {
     pub(crate) median: f64,
     pub(crate) min: f64,
     pub(crate) max: f64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TimeOf {
-    Wall,
-    Cpu,
-    PeerCpu,
 }
 
 /// Returns the median and range of the values, or `None` if there are none.
@@ -31,46 +24,26 @@ pub(crate) fn summarize(values: impl IntoIterator<Item = f64>) -> Option<Summary
     Some(Summary { median, min, max })
 }
 
-impl TimeOf {
-    pub(crate) fn of(self, whose: Cpu, sample: &Sample) -> f64 {
-        match self {
-            Self::Wall => sample.wall_s,
-            Self::Cpu => cpu(whose, &sample.measured),
-            Self::PeerCpu => sample.peer.as_ref().map_or(0.0, |side| cpu(whose, side)),
-        }
-    }
-}
-
-fn cpu(whose: Cpu, side: &Side) -> f64 {
-    let thread = side.thread.as_ref().map_or(0.0, ThreadCost::cpu_s);
-    match whose {
-        Cpu::Thread => thread,
-        Cpu::Process => side.process.map_or(0.0, |process| process.cpu_s),
-        Cpu::ProcessOrThread => side.process.map_or(thread, |process| process.cpu_s),
-    }
-}
-
 impl Record {
     /// Returns the samples of a cell in the order of the rounds.
     pub(crate) fn samples_of(&self, cell: usize) -> impl Iterator<Item = &Sample> {
         self.samples.iter().filter(move |sample| sample.cell == cell)
     }
 
-    /// Returns the times of a cell in seconds, for one response if it is of responses; none if it
-    /// was not measured.
-    pub(crate) fn summary(&self, cell: usize, time: TimeOf) -> Option<Summary> {
-        self.summary_by(cell, |sample| Some(self.time(time, sample)))
-    }
-
-    /// Returns a time of a sample, for one response if it is of responses.
-    pub(crate) fn time(&self, time: TimeOf, sample: &Sample) -> f64 {
-        let parts = match &sample.served {
+    /// Returns a time of a sample for one response if it is of responses, counted by their bytes.
+    pub(crate) fn each(&self, sample: &Sample, seconds: f64) -> f64 {
+        let responses = match &sample.served {
             Some(Served::Requests(load) | Served::Scale { load, .. }) => {
                 load.bytes as f64 / self.cells[sample.cell].size as f64
             }
             _ => f64::from(self.arguments.responses.unwrap_or(1)),
         };
-        time.of(self.about.cpu, sample) / parts
+        seconds / responses
+    }
+
+    /// Returns the processor seconds of a side that count.
+    pub(crate) fn cpu_s(&self, side: &Side) -> f64 {
+        if self.about.by_thread { side.thread_cpu_s() } else { side.cpu_s() }
     }
 
     /// Summarizes a value of all samples of a cell; none if no sample has it.
@@ -126,15 +99,15 @@ impl Record {
         self.cells.iter().position(|cell| (cell.size, cell.variant) == (size, variant))
     }
 
-    /// Returns every contender besides the baseline, once, in the order of the record.
+    /// Returns every contender other than the baseline, once, in the order of the record.
     pub(crate) fn contenders(&self) -> Vec<Contender> {
         let others = self.cells.iter().filter(|cell| cell.variant != self.baseline);
-        once(others.map(|cell| cell.variant.contender))
+        unique(others.map(|cell| cell.variant.contender))
     }
 
     /// Returns every size, once, in the order of the record.
     pub(crate) fn sizes(&self) -> Vec<u64> {
-        once(self.cells.iter().map(|cell| cell.size))
+        unique(self.cells.iter().map(|cell| cell.size))
     }
 
     /// Returns whether some contender was measured at several steps.
@@ -152,7 +125,7 @@ impl Record {
         format!("{}{}", cell.label(), count.unwrap_or_default())
     }
 
-    /// Returns the cell of a contender at the step that takes the least time, besides the
+    /// Returns the cell of a contender at the step that takes the least time, other than the
     /// baseline; a declined one if there is no other.
     pub(crate) fn best(&self, size: u64, contender: Contender) -> Option<usize> {
         let is_candidate = |index: &usize| {
@@ -162,7 +135,8 @@ impl Record {
                 && cell.variant != self.baseline
         };
         let time = |index: &usize| {
-            self.summary(*index, TimeOf::Wall).map_or(f64::INFINITY, |summary| summary.median)
+            let time = self.median(*index, |sample| Some(self.each(sample, sample.wall_s)));
+            time.unwrap_or(f64::INFINITY)
         };
         (0..self.cells.len())
             .filter(is_candidate)
@@ -178,7 +152,7 @@ impl Record {
             .into_iter()
             .filter_map(|size| {
                 let ratio = self.ratio_by(self.best(size, contender)?, |sample| {
-                    Some(self.time(TimeOf::Cpu, sample))
+                    Some(self.each(sample, self.cpu_s(&sample.measured)))
                 })?;
                 (ratio.median > 0.0).then(|| (size, ratio.median.ln()))
             })

@@ -1,7 +1,7 @@
 //! Reasons to doubt a record, which a reader should see before its tables.
 
 use super::metric::{LOAD_BUSY, SERVER_BUSY};
-use super::{Metric, MissingContender, ProcessCost, Record, Sample, TimeOf};
+use super::{Metric, MissingContender, ProcessCost, Record, Sample};
 
 /// Returns each reason, as a sentence.
 pub(crate) fn warnings(record: &Record) -> Vec<String> {
@@ -28,9 +28,11 @@ pub(crate) fn warnings(record: &Record) -> Vec<String> {
 
 /// Returns the contenders that should have been measured and were not there.
 fn missing(record: &Record) -> Vec<&str> {
-    let environment = &record.environment;
-    let expected = record.about.expected.iter().filter(|program| program.is_absent(environment));
-    let expected = expected.map(|program| program.name());
+    let is_absent = |program: &&str| match *program {
+        "cp" => record.environment.cp.is_none(),
+        _ => record.environment.nginx.is_none(),
+    };
+    let expected = record.about.expected.iter().copied().filter(is_absent);
     let transfers = record.arguments.transfers.iter().flat_map(|transfers| &transfers.missing);
     let copies = record.copies.iter().flat_map(|copies| &copies.missing);
     expected.chain(transfers.chain(copies).map(String::as_str)).collect()
@@ -47,7 +49,7 @@ fn too_short(record: &Record) -> Option<String> {
 
 fn noisy(record: &Record) -> Option<String> {
     let cells = names(record, |index| {
-        let wall = record.summary(index, TimeOf::Wall);
+        let wall = record.summary_by(index, |sample| Some(record.each(sample, sample.wall_s)));
         wall.is_some_and(|wall| wall.min > 0.0 && wall.max / wall.min > MAX_SPREAD)
     })?;
     Some(format!("noisy, the slowest sample over {MAX_SPREAD} times the fastest: {cells}"))
@@ -116,7 +118,7 @@ fn exhausted_load(record: &Record) -> Option<String> {
         let median = |metric: &Metric| {
             record.median(index, |sample| metric.value(record, sample)).unwrap_or(0.0)
         };
-        record.about.saturates && median(&LOAD_BUSY) > EXHAUSTED && median(&SERVER_BUSY) < EXHAUSTED
+        record.about.saturates && median(&LOAD_BUSY) > SATURATED && median(&SERVER_BUSY) < SATURATED
     })?;
     Some(format!("requests per second are limited by the load: {cells}"))
 }
@@ -164,7 +166,7 @@ const MIN_TIME_S: f64 = 0.005;
 const MAX_SPREAD: f64 = 2.0;
 
 /// The part of a core from which on it is used up.
-const EXHAUSTED: f64 = 0.93;
+const SATURATED: f64 = 0.93;
 
 /// Processor seconds of which some ms are a hundredth.
 const MIN_CPU_S: f64 = 0.4;

@@ -63,14 +63,14 @@ impl<'a> SampleEnds<'a> {
     }
 
     /// Drops the source from the page cache, if it is to be cold.
-    pub(crate) fn chill(&self) -> Result<()> {
+    pub(crate) fn evict(&self) -> Result<()> {
         if self.cold { drop_cached(&self.from()) } else { Ok(()) }
     }
 
     /// Removes the target, and drops the source from the page cache if it is to be cold.
     pub(crate) fn reset(&self) -> Result<()> {
         self.target.clear(&self.to())?;
-        self.chill()
+        self.evict()
     }
 
     /// Compares the target with the source, and removes it.

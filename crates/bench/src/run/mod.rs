@@ -17,13 +17,16 @@ pub(crate) use context::RunArgs;
 pub use context::{Context, RunObserver, Start};
 pub(crate) use ends::SampleEnds;
 pub(crate) use file_tree::{Content, FileTree};
-pub(crate) use files::{Noise, RunFolder, digest, drop_cached, hex, largest, sparse};
+pub(crate) use files::{Noise, PAGE, RunFolder, digest, drop_cached, hex, largest, sparse};
 pub(crate) use link::Link;
 pub(crate) use process::{
-    CommandWords, Cores, Finished, Running, build, is_ready, processor_time, stay_on, tries,
+    CommandWords, Cores, Finished, Running, build, on_core, poll_until, process, processor_time,
+    retry, run_to_end, stay_on,
 };
 pub(crate) use schedule::{Measured, RunPlan, Scenario, Verification};
-pub(crate) use survey::{file_system, find, machine_seconds, nginx_version, survey, version};
-pub(crate) use system::{SystemCongestion, allow_open_files, choose_congestion};
-pub(crate) use threads::{ThreadRun, copy_memory, send_bare};
+pub(crate) use survey::{
+    file_system, find, first_line, machine_seconds, nginx_version, survey, version,
+};
+pub(crate) use system::{SystemCongestion, allow_open_files, choose_congestion, is_root};
+pub(crate) use threads::{copy_memory, send_bare};
 pub(crate) use tracer::{CallTracer, traced};

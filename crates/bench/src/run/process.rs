@@ -8,19 +8,21 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::context::Context;
 use crate::error::{BenchError, Result, UsageError, WithPath};
 use crate::record::ProcessCost;
-use procfs::process::Status;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use procfs::ProcResult;
+use procfs::process::{Process, Status};
+use rustix::event::PollFlags;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::thread::{
     CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_getaffinity, sched_setaffinity,
 };
+use underpass_engine::wait::{Limits, WaitError};
 
 /// The two cores of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +59,11 @@ pub(crate) fn stay_on(core: usize) {
     let mut only = CpuSet::new();
     only.set(core);
     let _ = sched_setaffinity(None, &only);
+}
+
+/// Does something on a thread that stays on a core.
+pub(crate) fn on_core<T: Send>(core: usize, work: impl FnOnce() -> T + Send) -> T {
+    Placement::from(Some(core)).within(|| Ok(work())).expect("any thread may run on any core")
 }
 
 /// A program with its arguments, as it is run and as records have it.
@@ -125,8 +132,19 @@ impl From<Option<usize>> for Placement<'_> {
 }
 
 impl Placement<'_> {
+    /// Does something there, on a thread of its own, as the way back may be closed.
+    pub(crate) fn within<T: Send>(
+        self,
+        work: impl FnOnce() -> io::Result<T> + Send,
+    ) -> io::Result<T> {
+        std::thread::scope(|scope| {
+            let working = scope.spawn(|| self.enter().and_then(|()| work()));
+            working.join().expect("what the bench does itself does not panic")
+        })
+    }
+
     /// Moves the calling thread there permanently.
-    pub(crate) fn enter(self) -> io::Result<()> {
+    fn enter(self) -> io::Result<()> {
         if let Some(core) = self.core {
             stay_on(core);
         }
@@ -166,10 +184,8 @@ impl Running {
     ) -> Result<Self> {
         let program = command.get_program().to_owned();
         command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let (started, child) = spawn(command, place.into());
-        let failed =
-            |source| BenchError::Path { action: "starting".into(), path: program.into(), source };
-        let mut child = child.map_err(failed)?;
+        let spawned = place.into().within(|| Ok((Instant::now(), command.spawn()?)));
+        let (started, mut child) = spawned.with_path("starting", program)?;
         let errors = child.stderr.take().map(BufReader::new);
         let errors = errors.expect("standard error is piped");
         Ok(Self { child, errors, said: String::new(), started })
@@ -197,16 +213,15 @@ impl Running {
         limit: Option<Duration>,
         cancel: &AtomicBool,
     ) -> Result<Finished> {
-        let deadline = limit.map(|limit| Instant::now() + limit);
         let pid = self.pid();
         if let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) {
-            while !is_ready(&process, PollFlags::IN, LOOK).unwrap_or(false) {
-                if cancel.load(Ordering::Relaxed) {
-                    return Err(BenchError::Interrupted);
-                }
-                if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                    let _ = self.child.kill();
-                }
+            let limits = Limits::since(Instant::now(), limit, Some(cancel));
+            if limits.until_ready(&process, PollFlags::IN) == Err(WaitError::TimedOut) {
+                let _ = self.child.kill();
+                let _ = Limits::default().until_ready(&process, PollFlags::IN);
+            }
+            if cancel.load(Ordering::Relaxed) {
+                return Err(BenchError::Interrupted);
             }
         }
         let wall = self.started.elapsed();
@@ -217,9 +232,6 @@ impl Running {
             let _ = output.read_to_string(&mut stdout);
         }
         let _ = self.errors.read_to_string(&mut self.said);
-        if cancel.load(Ordering::Relaxed) {
-            return Err(BenchError::Interrupted);
-        }
         Ok(Finished { status, stdout, stderr: std::mem::take(&mut self.said), cost })
     }
 }
@@ -254,6 +266,19 @@ impl Finished {
     }
 }
 
+/// Runs a command to its end, somewhere, whatever it prints. Its cost is not known.
+pub(crate) fn run_to_end<'a>(
+    mut command: Command,
+    place: impl Into<Placement<'a>>,
+) -> Result<Finished> {
+    let program = command.get_program().to_owned();
+    let output = place.into().within(|| command.stdin(Stdio::null()).output());
+    let Output { status, stdout, stderr } = output.with_path("starting", program)?;
+    let [stdout, stderr] =
+        [stdout, stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    Ok(Finished { status, stdout, stderr, cost: ProcessCost::default() })
+}
+
 /// Writes sources into a folder and builds them there; returns why that is not possible.
 pub(crate) fn build(
     folder: &Path,
@@ -268,11 +293,11 @@ pub(crate) fn build(
         let (program, words) = command.split_once(' ').unwrap_or((command, ""));
         let mut command = Command::new(program);
         // Messages are to be the same everywhere.
-        command.args(words.split(' ')).current_dir(folder).env("LC_ALL", "C").stdin(Stdio::null());
-        let output = command.output().with_path("starting", program)?;
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let said = said.lines().find(|line| line.contains("error")).unwrap_or_default();
+        command.args(words.split(' ')).current_dir(folder).env("LC_ALL", "C");
+        let finished = run_to_end(command, None)?;
+        if !finished.status.success() {
+            let mut lines = finished.stderr.lines();
+            let said = lines.find(|line| line.contains("error")).unwrap_or_default();
             return Ok(Some(format!("{program} could not build it: {said}")));
         }
     }
@@ -280,7 +305,7 @@ pub(crate) fn build(
 }
 
 /// Makes up to three attempts, since another program may take the chosen port first.
-pub(crate) fn tries<T>(cancel: &AtomicBool, attempt: impl Fn() -> Result<T>) -> Result<T> {
+pub(crate) fn retry<T>(cancel: &AtomicBool, attempt: impl Fn() -> Result<T>) -> Result<T> {
     let mut outcome = attempt();
     for _ in 0..2 {
         if outcome.is_err() && !cancel.load(Ordering::Relaxed) {
@@ -290,46 +315,22 @@ pub(crate) fn tries<T>(cancel: &AtomicBool, attempt: impl Fn() -> Result<T>) -> 
     outcome
 }
 
-/// Starts a process, which inherits cores and network of the calling thread, and returns the time
-/// of its start.
-fn spawn(mut command: Command, place: Placement<'_>) -> (Instant, io::Result<Child>) {
-    if place.network.is_some() {
-        // A thread of its own, as the way back may be closed.
-        return std::thread::scope(|scope| {
-            let starting = scope.spawn(|| {
-                let entered = place.enter();
-                (Instant::now(), entered.and_then(|()| command.spawn()))
-            });
-            starting.join().expect("starting a process does not panic")
-        });
+/// Tries something every few milliseconds until it gives a result, for at most `limit`.
+pub(crate) fn poll_until<T>(limit: Duration, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+    let deadline = Instant::now() + limit;
+    loop {
+        let found = attempt();
+        if found.is_some() || Instant::now() >= deadline {
+            return found;
+        }
+        std::thread::sleep(Duration::from_millis(5));
     }
-    let before = sched_getaffinity(None);
-    let entered = place.enter();
-    let started = Instant::now();
-    let child = entered.and_then(|()| command.spawn());
-    if let Ok(before) = before {
-        let _ = sched_setaffinity(None, &before);
-    }
-    (started, child)
 }
-
-/// Waits for an event, at most for this time; a process is ready to be read when it has ended.
-pub(crate) fn is_ready(
-    descriptor: impl AsFd,
-    event: PollFlags,
-    time: Duration,
-) -> rustix::io::Result<bool> {
-    let time = Timespec::try_from(time).ok();
-    Ok(poll(&mut [PollFd::new(&descriptor, event)], time.as_ref())? > 0)
-}
-
-/// The interval at which the wait for a process looks whether the run is to end.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// Returns the cost of a process that has ended, which the kernel keeps until its parent has
 /// waited for it.
 fn cost_of(pid: Pid, wall: Duration) -> ProcessCost {
-    let process = procfs::process::Process::new(pid.as_raw_nonzero().get()).ok();
+    let process = process(pid).ok();
     let status = process.as_ref().and_then(|process| process.status().ok());
     let io = process.as_ref().and_then(|process| process.io().ok());
     let switches = |count: fn(&Status) -> Option<u64>| status.as_ref().and_then(count).unwrap_or(0);
@@ -344,6 +345,11 @@ fn cost_of(pid: Pid, wall: Duration) -> ProcessCost {
     }
 }
 
+/// Returns what procfs has of a process.
+pub(crate) fn process(pid: Pid) -> ProcResult<Process> {
+    Process::new(pid.as_raw_nonzero().get())
+}
+
 /// Returns the processor time of all threads of a process, also of those that have ended; zero if
 /// the process is gone.
 pub(crate) fn processor_time(pid: Pid) -> Duration {
@@ -353,10 +359,8 @@ pub(crate) fn processor_time(pid: Pid) -> Duration {
 
 /// Returns the processor seconds of the first thread of this process, exact to the nanosecond.
 pub(crate) fn own_seconds() -> f64 {
-    let text = fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
-    let nanoseconds: u64 =
-        text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0);
-    nanoseconds as f64 / 1e9
+    let schedule = Process::myself().and_then(|process| process.schedstat());
+    schedule.map_or(0.0, |schedule| schedule.sum_exec_runtime as f64 / 1e9)
 }
 
 #[cfg(test)]

@@ -6,10 +6,10 @@ use std::time::Instant;
 use super::context::{Context, Start};
 use super::process::own_seconds;
 use super::survey::{busy_seconds, now};
-use crate::error::Result;
+use crate::error::{BenchError, Result};
 use crate::record::{
     Arguments, Cell, Copies, Counted, Description, Environment, MissingContender, Record, SCHEMA,
-    Sample, Served, Side, Step, ThreadCost, Variant, once,
+    Sample, Served, Side, Step, Variant, unique,
 };
 
 /// Something that can be measured one cell at a time: a file of its own for each.
@@ -50,9 +50,10 @@ impl Verification {
         expected: &str,
         what: impl std::fmt::Display,
     ) -> Result<Self> {
-        match arrived == expected {
-            true => Ok(Self::Arrived(arrived)),
-            false => Err(crate::error::BenchError::differs(what)),
+        if arrived == expected {
+            Ok(Self::Arrived(arrived))
+        } else {
+            Err(BenchError::differs(what))
         }
     }
 }
@@ -93,7 +94,7 @@ impl<'a> RunPlan<'a> {
     /// Plans to measure these sizes, by contenders that choose their steps.
     pub(crate) fn new(start: Start<'a>, sizes: &[u64], environment: Environment) -> Self {
         let arguments = Arguments {
-            sizes: once(sizes.iter().copied()),
+            sizes: unique(sizes.iter().copied()),
             steps: vec![Step::Default],
             runs: start.run.runs,
             warmup: start.run.warmup,
@@ -104,7 +105,7 @@ impl<'a> RunPlan<'a> {
     }
 
     /// Notes contenders that are missing, and why.
-    pub(crate) fn lacks(&mut self, names: impl IntoIterator<Item = &'static str>, why: &str) {
+    pub(crate) fn add_missing(&mut self, names: impl IntoIterator<Item = &'static str>, why: &str) {
         let missing = |name: &str| MissingContender { name: name.to_owned(), why: why.to_owned() };
         self.missing.extend(names.into_iter().map(missing));
     }
@@ -239,103 +240,7 @@ fn sampled(index: usize, measure: impl FnOnce() -> Result<Measured>) -> Result<S
     let watched_s = started.elapsed().as_secs_f64();
     let own = own_seconds() - own;
     let sides = [Some(&measured), peer.as_ref()].into_iter().flatten();
-    let ours = own + besides_cpu_s + sides.map(cpu_of).sum::<f64>();
+    let ours = own + besides_cpu_s + sides.map(Side::cpu_s).sum::<f64>();
     let other_cpu_s = busy_seconds() - busy - ours;
     Ok(Sample { cell: index, round: 0, wall_s, measured, peer, watched_s, other_cpu_s, served })
-}
-
-/// Returns all that a side spent: as a process, or as a thread of the bench.
-fn cpu_of(side: &Side) -> f64 {
-    let thread = side.thread.as_ref().map_or(0.0, ThreadCost::cpu_s);
-    side.process.map_or(thread, |process| process.cpu_s)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicBool;
-
-    use underpass_engine::Mechanism;
-
-    use super::super::context::{RunArgs, RunObserver};
-    use super::*;
-    use crate::error::BenchError;
-    use crate::record::{Contender, Role};
-
-    /// Records its calls; declines splice.
-    #[derive(Default)]
-    struct CallLog(Vec<String>);
-
-    impl Scenario for CallLog {
-        fn prepare(&mut self, cell: &Cell) -> Result<()> {
-            self.0.push(format!("prepare {}", cell.size));
-            Ok(())
-        }
-
-        fn verify(&mut self, cell: &Cell) -> Result<Verification> {
-            self.0.push(format!("verify {} {}", cell.size, cell.variant));
-            Ok(match cell.variant.contender {
-                Contender::Only(Mechanism::Splice) => Verification::Declined("EINVAL".to_owned()),
-                _ => Verification::Arrived("digest".to_owned()),
-            })
-        }
-
-        fn sample(&mut self, cell: &Cell) -> Result<Measured> {
-            self.0.push(format!("measure {} {}", cell.size, cell.variant));
-            Ok(Measured::new(1.0, Side::new(Role::Sender, 1.0), None))
-        }
-    }
-
-    #[derive(Debug)]
-    struct Silent;
-
-    impl RunObserver for Silent {
-        fn begin(&self, _total: u64) {}
-        fn measuring(&self, _what: &str) {}
-        fn advance(&self, _done: u64) {}
-        fn end(&self) {}
-    }
-
-    fn measure(diary: &mut CallLog, is_cancelled: bool) -> Result<Record> {
-        let only = |mechanism| Variant::plain(Contender::Only(mechanism));
-        let variants =
-            [only(Mechanism::ReadWrite), only(Mechanism::Splice), Variant::plain(Contender::Auto)];
-        let cancel = AtomicBool::new(is_cancelled);
-        let context = Context { program: "/".into(), cancel: &cancel, observer: &Silent };
-        let run = RunArgs { runs: 2, warmup: 1, dir: "/".into(), json: None };
-        let start = Start { context: &context, run: &run };
-        let mut plan = RunPlan::new(start, &[1, 2], Environment::default());
-        plan.for_sizes(&variants);
-        plan.measure(&Description::NONE, diary, variants[0])
-    }
-
-    #[test]
-    fn cells_are_verified_first_and_then_take_turns_and_the_declined_ones_sit_out() {
-        let mut diary = CallLog::default();
-        let record = measure(&mut diary, false).unwrap();
-        let of = |size| {
-            let mut lines = vec![
-                format!("prepare {size}"),
-                format!("verify {size} read_write"),
-                format!("verify {size} splice"),
-                format!("verify {size} auto"),
-            ];
-            // Each round begins one further on: at read_write, at splice, at auto.
-            for contender in ["read_write", "auto", "auto", "read_write", "auto", "read_write"] {
-                lines.push(format!("measure {size} {contender}"));
-            }
-            lines
-        };
-        assert_eq!(diary.0, [of(1), of(2)].concat());
-        assert_eq!(record.cells[1].declined.as_deref(), Some("EINVAL"));
-        let order: Vec<_> = record.samples.iter().map(|one| (one.cell, one.round)).collect();
-        assert_eq!(order, [(2, 1), (0, 1), (2, 2), (0, 2), (5, 1), (3, 1), (5, 2), (3, 2)]);
-    }
-
-    #[test]
-    fn a_signal_ends_the_run_before_the_next_sample() {
-        let mut diary = CallLog::default();
-        let failure = measure(&mut diary, true).unwrap_err();
-        assert!(matches!(failure, BenchError::Interrupted));
-        assert_eq!(diary.0, ["prepare 1"]);
-    }
 }

@@ -51,19 +51,23 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
 
 /// Returns the version text of a program, up to the number; none if it does not report one.
 pub(crate) fn version(program: &Path) -> Option<String> {
-    // The option of Varnish is `-V`, and it prints the version to standard error.
-    let is_varnish = program.ends_with("varnishd");
-    let word = if is_varnish { "-V" } else { "--version" };
-    let output = Command::new(program).arg(word).output().ok()?;
-    let said = if is_varnish { output.stderr } else { output.stdout };
-    String::from_utf8_lossy(&said).lines().next().map(short_version)
+    let option = if program.ends_with("varnishd") { "-V" } else { "--version" };
+    first_line(program, option).map(|line| short_version(&line))
 }
 
 /// Returns what nginx calls itself, such as `nginx/1.22.1`; none if there is none.
 pub(crate) fn nginx_version() -> Option<String> {
-    let output = Command::new(find("nginx")?).arg("-v").output().ok()?;
-    let text = String::from_utf8_lossy(&output.stderr);
-    text.split_whitespace().find(|word| word.starts_with("nginx/")).map(str::to_owned)
+    let line = first_line(&find("nginx")?, "-v")?;
+    line.split_whitespace().find(|word| word.starts_with("nginx/")).map(str::to_owned)
+}
+
+/// Returns the first line that a program prints when it is given this option, wherever it prints
+/// it.
+pub(crate) fn first_line(program: &Path, option: &str) -> Option<String> {
+    let output = Command::new(program).arg(option).output().ok()?;
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
 }
 
 /// Returns the words of a line up to the number of the version.

@@ -110,6 +110,10 @@ fn current() -> String {
     fs::read_to_string(DEFAULT).unwrap_or_default().trim().to_owned()
 }
 
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
 /// Lets this process and those that it starts have this many files open.
 pub(crate) fn allow_open_files(needed: u64) -> Result<()> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
@@ -136,10 +140,6 @@ mod tests {
         let failure = SystemCongestion::choose("none").unwrap_err();
         assert!(matches!(failure, BenchError::Usage(UsageError::CongestionControl { .. })));
         assert_eq!(current(), before);
-    }
-
-    fn is_root() -> bool {
-        rustix::process::geteuid().is_root()
     }
 
     #[test]

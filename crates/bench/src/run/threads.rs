@@ -6,36 +6,27 @@ use std::hint::black_box;
 use std::io;
 use std::net::{Shutdown, SocketAddrV4, TcpStream};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::fs::sendfile;
 use rustix::io::Errno;
 use underpass_engine::{Report, Usage};
 
 use super::process::Placement;
-use crate::record::ThreadCost;
+use crate::record::{Role, Side, ThreadCost};
 
-#[derive(Debug)]
-pub(crate) struct ThreadRun {
-    pub(crate) elapsed: Duration,
-    pub(crate) spent: ThreadCost,
-}
-
-/// Does something on a thread in a place, and measures it.
+/// Does something that makes as many system calls as it returns on a thread in a place, and
+/// measures it.
 fn on_a_thread(
     place: Placement<'_>,
     work: impl FnOnce() -> io::Result<u64> + Send,
-) -> io::Result<ThreadRun> {
-    std::thread::scope(|scope| {
-        let working = scope.spawn(|| {
-            place.enter()?;
-            let (started, usage) = (Instant::now(), Usage::of_this_thread());
-            let calls = work()?;
-            let elapsed = started.elapsed();
-            let spent = ThreadCost::of(&Report::default(), Usage::of_this_thread() - usage);
-            Ok(ThreadRun { elapsed, spent: ThreadCost { calls, ..spent } })
-        });
-        working.join().expect("what the bench does itself does not panic")
+) -> io::Result<Side> {
+    place.within(|| {
+        let (started, usage) = (Instant::now(), Usage::of_this_thread());
+        let calls = work()?;
+        let side = Side::new(Role::Sender, started.elapsed().as_secs_f64());
+        let spent = ThreadCost::of(&Report::default(), Usage::of_this_thread() - usage);
+        Ok(Side { thread: Some(ThreadCost { calls, ..spent }), ..side })
     })
 }
 
@@ -45,7 +36,7 @@ pub(crate) fn send_bare(
     path: &Path,
     chunk: u64,
     to: SocketAddrV4,
-) -> io::Result<ThreadRun> {
+) -> io::Result<Side> {
     on_a_thread(place, || {
         let file = File::open(path)?;
         let size = file.metadata()?.len();
@@ -66,7 +57,7 @@ pub(crate) fn send_bare(
 }
 
 /// Copies `size` bytes from memory to memory, more at once than caches hold if there are as many.
-pub(crate) fn copy_memory(place: Placement<'_>, size: u64) -> io::Result<ThreadRun> {
+pub(crate) fn copy_memory(place: Placement<'_>, size: u64) -> io::Result<Side> {
     let len = usize::try_from(size.min(MEMORY)).unwrap_or(usize::MAX);
     let (from, mut to) = (vec![1_u8; len], vec![2_u8; len]);
     on_a_thread(place, || {
@@ -104,7 +95,7 @@ mod tests {
         });
         let file = folder.file("source");
         let done = send_bare(Placement::default(), &file, 30_000, address).unwrap();
-        assert!(done.spent.calls >= 4, "{done:?}");
+        assert!(done.thread.as_ref().unwrap().calls >= 4, "{done:?}");
         assert!(receiving.join().unwrap() == bytes);
         let refused = send_bare(Placement::default(), &file, 30_000, address).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
@@ -113,6 +104,6 @@ mod tests {
     #[test]
     fn memory_is_really_copied() {
         let done = copy_memory(Placement::default(), 64 << 20).unwrap();
-        assert!(done.spent.cpu_s() > 0.0 && done.elapsed > Duration::ZERO, "{done:?}");
+        assert!(done.cpu_s() > 0.0 && done.elapsed_s > 0.0, "{done:?}");
     }
 }

@@ -3,15 +3,17 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::files::RunFolder;
+use super::process::{Running, poll_until, process};
 use super::schedule::RunPlan;
 use super::survey::find;
-use crate::error::{BenchError, Result, WithPath};
+use crate::error::{BenchError, Result};
 use crate::record::{Counted, NamedCall, Role};
 
 /// Counts the calls of processes, one of each role, into files in the folder of the run.
@@ -27,7 +29,7 @@ impl CallTracer {
     pub(crate) fn unless(is_off: bool, folder: &RunFolder, plan: &mut RunPlan<'_>) -> Option<Self> {
         let strace = find("strace").filter(|_| !is_off);
         if strace.is_none() && !is_off {
-            plan.lacks(["strace"], "not installed, so that no system calls were counted");
+            plan.add_missing(["strace"], "not installed, so that no system calls were counted");
         }
         strace.map(|strace| Self { strace, folder: folder.path().to_owned() })
     }
@@ -62,20 +64,14 @@ impl CallTracer {
         for process in processes {
             command.args(["-p", &process.to_string()]);
         }
-        let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn();
-        let watch =
-            TracerGuard { child: child.with_path("starting", &self.strace)?, file: file.into() };
-        let deadline = Instant::now() + MAX_WAIT;
-        while !processes.iter().all(|process| is_watched(*process)) {
-            if Instant::now() >= deadline {
-                return Err(failed("strace is not permitted to trace a server"));
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Ok(watch)
+        let watch = TracerGuard { running: Running::start(command, None)?, file: file.into() };
+        let are_watched = || processes.iter().all(|process| is_watched(*process)).then_some(());
+        let failure = || failed("strace is not permitted to trace a server");
+        poll_until(MAX_WAIT, are_watched).ok_or_else(failure).map(|()| watch)
     }
 
-    /// Returns the command under strace, with a summary of its calls when it has ended.
+    /// Returns the program with its arguments under strace, which writes a summary of its calls when
+    /// it has ended.
     pub(crate) fn watch(&self, command: &Command, role: Role) -> Command {
         let file = self.summary(role);
         let mut watched = Command::new(&self.strace);
@@ -83,15 +79,6 @@ impl CallTracer {
         // one ends the other.
         watched.args(["-D", "-f", "-qq", "-c", "-w", "-o"]).arg(file).arg("--");
         watched.arg(command.get_program()).args(command.get_args());
-        for (name, value) in command.get_envs() {
-            match value {
-                Some(value) => watched.env(name, value),
-                None => watched.env_remove(name),
-            };
-        }
-        if let Some(folder) = command.get_current_dir() {
-            watched.current_dir(folder);
-        }
         watched
     }
 }
@@ -106,51 +93,33 @@ pub(crate) fn traced(tracer: Option<&CallTracer>, command: Command, role: Role) 
 
 /// Returns the summary of a process that has ended; strace may still be writing it.
 fn read(file: &Path) -> Result<Vec<NamedCall>> {
-    let deadline = Instant::now() + MAX_WAIT;
-    loop {
-        let text = fs::read_to_string(file).unwrap_or_default();
-        if let Some(calls) = summary(&text) {
-            // What cannot be removed goes with its folder.
-            let _ = fs::remove_file(file);
-            return Ok(calls);
-        }
-        if Instant::now() >= deadline {
-            return Err(failed("strace wrote no summary"));
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let calls = poll_until(MAX_WAIT, || summary(&fs::read_to_string(file).unwrap_or_default()));
+    // What cannot be removed goes with its folder.
+    let _ = fs::remove_file(file);
+    calls.ok_or_else(|| failed("strace wrote no summary"))
 }
 
-/// A watch over processes that run. They are let go when it is dropped.
+/// A watch over processes that run. They are let go, and continue, when it is dropped.
 #[derive(Debug)]
 pub(crate) struct TracerGuard {
-    child: Child,
+    running: Running,
     file: PathBuf,
 }
 
 impl TracerGuard {
     /// Ends the watch and returns the calls since its start.
-    pub(crate) fn end(mut self) -> Result<Vec<NamedCall>> {
-        kill_process(Pid::from_child(&self.child), Signal::INT)
+    pub(crate) fn end(self) -> Result<Vec<NamedCall>> {
+        kill_process(self.running.pid(), Signal::INT)
             .map_err(|errno| failed(&errno.to_string()))?;
-        self.child.wait().with_path("waiting for", &self.file)?;
+        self.running.finish(None, &AtomicBool::new(false))?;
         read(&self.file)
-    }
-}
-
-impl Drop for TracerGuard {
-    fn drop(&mut self) {
-        // The tracer has ended already, or is not needed any more; the traced process continues.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
 /// Returns whether every thread of a process is watched. A thread that has just ended has no
 /// status.
-fn is_watched(process: Pid) -> bool {
-    let process = procfs::process::Process::new(process.as_raw_nonzero().get());
-    let Ok(tasks) = process.and_then(|process| process.tasks()) else { return false };
+fn is_watched(pid: Pid) -> bool {
+    let Ok(tasks) = process(pid).and_then(|process| process.tasks()) else { return false };
     tasks.flatten().all(|task| task.status().map_or(true, |status| status.tracerpid != 0))
 }
 
@@ -214,17 +183,5 @@ mod tests {
         for end in 0..SUMMARY.len() - 1 {
             assert_eq!(summary(&SUMMARY[..end]), None, "{end}");
         }
-    }
-
-    #[test]
-    fn the_program_is_started_as_it_would_have_been() {
-        let mut command = Command::new("nc");
-        command.args(["-N", "host"]).env("NAME", "value").current_dir("/");
-        let tracer = CallTracer { strace: "strace".into(), folder: "/".into() };
-        let watched = tracer.watch(&command, Role::Sender);
-        let words: Vec<_> = watched.get_args().map(|word| word.to_str().unwrap()).collect();
-        assert_eq!(words[words.len() - 4..], ["--", "nc", "-N", "host"]);
-        assert_eq!(watched.get_envs().count(), 1);
-        assert_eq!(watched.get_current_dir(), Some(Path::new("/")));
     }
 }

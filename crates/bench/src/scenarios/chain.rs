@@ -9,13 +9,15 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use rustix::event::PollFlags;
+use rustix::event::{PollFd, PollFlags};
 use sha2::{Digest, Sha256};
+use underpass_engine::ktls::loopback_pair;
+use underpass_engine::wait::poll;
 use underpass_engine::{
     Chain, Error, Mechanism, Options, Policy, Report, Sink, Source, Status, Transfer, Usage,
 };
@@ -23,11 +25,11 @@ use underpass_engine::{
 use crate::error::{BenchError, Result, WithPath};
 use crate::options::{Measure, bytes, number};
 use crate::record::{
-    CALLS, CPU, Cell, Contender, Cpu, Description, Environment, PEER_CPU, Record, Role, SWITCHES,
-    Side, SinkKind, TIME, ThreadCost, USER_SPACE, Variant, short_size,
+    CALLS, CPU, Cell, Contender, Description, Environment, PEER_CPU, Record, Role, SWITCHES, Side,
+    SinkKind, TIME, ThreadCost, USER_SPACE, Variant, short_size,
 };
 use crate::run::{
-    Measured, SampleEnds, Scenario, Start, Verification, choose_congestion, hex, is_ready, stay_on,
+    Measured, SampleEnds, Scenario, Start, Verification, choose_congestion, hex, on_core, stay_on,
 };
 
 /// The arguments of `bench chain`.
@@ -124,12 +126,8 @@ impl SmallFiles<'_> {
                 stay_on(cores.first);
                 serve(&file, server, variant.contender, responses)
             });
-            let asking = scope.spawn(move || {
-                stay_on(cores.second);
-                ask(client, size, responses, cancel)
-            });
-            let join = "neither thread panics";
-            (serving.join().expect(join), asking.join().expect(join))
+            let requests = on_core(cores.second, || ask(client, size, responses, cancel));
+            (serving.join().expect("the server does not panic"), requests)
         });
         if cancel.load(Ordering::Relaxed) {
             return Err(BenchError::Interrupted);
@@ -152,8 +150,8 @@ impl ChainResult {
         };
         let moved = self.report.by(mechanism).bytes;
         // What a full socket did not take of one buffer goes on by sendfile.
-        let enough = if contender == Contender::OneBuffer { bytes - bytes / 100 } else { bytes };
-        if moved >= enough {
+        let least = if contender == Contender::OneBuffer { bytes - bytes / 100 } else { bytes };
+        if moved >= least {
             return Ok(self);
         }
         let ran = format!("{moved} of {bytes} bytes by {mechanism}");
@@ -163,9 +161,7 @@ impl ChainResult {
 
 /// Opens a connection and returns the server's end, which sends without delay, and the client's.
 fn connection() -> io::Result<(TcpStream, TcpStream)> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let client = TcpStream::connect(listener.local_addr()?)?;
-    let server = listener.accept()?.0;
+    let (client, server) = loopback_pair()?;
     server.set_nodelay(true)?;
     client.set_nodelay(true)?;
     server.set_nonblocking(true)?;
@@ -225,7 +221,7 @@ fn pending(socket: &mut TcpStream) -> io::Result<usize> {
 
 /// Waits for an event, for a second at the most: the caller tries again anyway.
 fn wait_for(socket: &TcpStream, event: PollFlags) {
-    let _ = is_ready(socket, event, Duration::from_secs(1));
+    poll(&mut [PollFd::new(socket, event)], Some(Duration::from_secs(1)));
 }
 
 /// Asks, reads the responses and drops them, again and again; digests the last body.
@@ -238,33 +234,28 @@ fn ask(
     let size = usize::try_from(size).map_err(|_| ErrorKind::FileTooLarge)?;
     let mut response = vec![0; HEADER.len() + size];
     let (before, started) = (Usage::of_this_thread(), Instant::now());
-    let batch = batch(response.len());
+    // Many small ones at once, but not more large ones than fit into the socket's buffer, or the
+    // server would wait.
+    let batch = (AHEAD_BYTES / response.len()).clamp(1, MAX_AHEAD);
+    let mut left = responses as usize;
+    let mut request = |socket: &mut TcpStream| {
+        let count = batch.min(left);
+        left -= count;
+        socket.write_all(&[b'?'; MAX_AHEAD][..count])
+    };
     // Two batches are on their way, so that the server always has one to answer.
-    let mut left = ask_for(&mut socket, batch, responses)?;
-    for done in 0..responses {
+    request(&mut socket)?;
+    for done in 0..responses as usize {
         if done % batch == 0 {
             if cancel.load(Ordering::Relaxed) {
                 return Err(ErrorKind::Interrupted.into());
             }
-            left = ask_for(&mut socket, batch, left)?;
+            request(&mut socket)?;
         }
         socket.read_exact(&mut response)?;
     }
     let (wall, usage) = (started.elapsed(), Usage::of_this_thread() - before);
     Ok((wall, usage, hex(&Sha256::digest(&response[HEADER.len()..]))))
-}
-
-/// Returns how many responses are requested at once: many small ones, but not more large ones than
-/// fit into the socket's buffer, or the server would wait.
-fn batch(response: usize) -> u32 {
-    u32::try_from((AHEAD_BYTES / response).clamp(1, MAX_AHEAD)).unwrap_or(1)
-}
-
-/// Asks for a batch, or for what is left of all; returns what is left afterwards.
-fn ask_for(socket: &mut TcpStream, batch: u32, left: u32) -> io::Result<u32> {
-    let count = batch.min(left);
-    socket.write_all(&[b'?'; MAX_AHEAD][..count as usize])?;
-    Ok(left - count)
 }
 
 /// The most responses requested at once.
@@ -281,7 +272,7 @@ const SENDFILE: Contender = Contender::Only(Mechanism::Sendfile);
 pub(super) const CHAIN: Description = Description {
     name: "chain",
     command: "chain",
-    cpu: Cpu::Thread,
+    by_thread: true,
     cores: Some("sender and receiver"),
     subject: |record| {
         let source = &record.environment.source_file_system;

@@ -9,10 +9,10 @@ use underpass_engine::Mechanism;
 use super::{TRADITIONAL, checked_receipt, declined, first, without};
 use crate::error::Result;
 use crate::options::{Measure, StepArgs, bytes};
-use crate::programs::{ProgramReport, SocketPrograms};
+use crate::programs::{SocketPrograms, reported_seconds};
 use crate::record::{
-    CALLS, CPU, Cell, Contender, Counted, Cpu, Description, ExpectedProgram, FAULTS, Record, Role,
-    SPEED, SWITCHES, Side, TIME, ThreadCost, USER_SPACE, Variant, at_steps, chosen, once,
+    CALLS, CPU, Cell, Contender, Counted, Description, FAULTS, Record, Role, SPEED, SWITCHES, Side,
+    TIME, ThreadCost, USER_SPACE, Variant, at_steps, chosen, unique,
 };
 use crate::run::{
     CallTracer, Finished, Measured, Running, SampleEnds, Scenario, Start, Verification,
@@ -37,21 +37,27 @@ pub struct CopyArgs {
 
 /// The arguments of `bench article-copy`.
 #[derive(Debug, Args)]
-#[command(mut_arg("step", |arg| arg.default_value("4K").display_order(0)
-    .help("Copy through a buffer of this many bytes, or ask for as many in one system call")))]
-#[command(mut_arg("mechanism", |arg| arg.default_value("auto,sendfile,read_write").help(
-    "Measure these mechanisms of ours, without fallbacks; auto for the best one, which takes no step")))]
+#[command(mut_arg("step", |arg| arg.default_value("4K").display_order(0).help(STEP_HELP)))]
+#[command(mut_arg("mechanism", |arg| arg.default_value(MECHANISMS).help(MECHANISM_HELP)))]
 pub struct SmallCopyArgs {
     #[command(flatten)]
     copy: CopyArgs,
 }
+
+const STEP_HELP: &str =
+    "Copy through a buffer of this many bytes, or ask for as many in one system call";
+
+const MECHANISMS: &str = "auto,sendfile,read_write";
+
+const MECHANISM_HELP: &str = "Measure these mechanisms of ours, without fallbacks; auto for the \
+    best one, which takes no step";
 
 impl Measure for CopyArgs {
     fn measure(&self, start: Start<'_>) -> Result<Record> {
         let mut contenders = chosen(&self.steps.mechanism, TO_FILE);
         contenders.extend(find("cp").map(|_| Contender::Cp));
         let at_steps = at_steps(&contenders, &self.steps.step);
-        let variants = once([TRADITIONAL].into_iter().chain(at_steps));
+        let variants = unique([TRADITIONAL].into_iter().chain(at_steps));
         self.measure_variants(start, &COPY, &contenders, variants)
     }
 }
@@ -83,7 +89,7 @@ impl CopyArgs {
         let programs = SocketPrograms::open(&ends.source, contenders)?;
         let cp = find("cp").and_then(|cp| version(&cp));
         if cp.is_none() && about.expected.is_empty() {
-            plan.lacks(["cp"], "not installed");
+            plan.add_missing(["cp"], "not installed");
         }
         plan.missing.extend(programs.missing.iter().cloned());
         variants.retain(|Variant { contender, .. }| {
@@ -91,7 +97,7 @@ impl CopyArgs {
         });
         let baseline = first(&variants)?;
         plan.arguments.mechanisms = match requested {
-            [] => once(variants.iter().map(|variant| variant.contender)),
+            [] => unique(variants.iter().map(|variant| variant.contender)),
             requested => requested.to_vec(),
         };
         plan.arguments.steps.clone_from(step);
@@ -130,7 +136,7 @@ impl Scenario for Copy<'_> {
         let (elapsed_s, thread) = match cell.variant.contender {
             Contender::Cp => (wall_s, None),
             other if other.is_peer() => {
-                (ProgramReport::read(&finished, cell.variant, cell.size)?.elapsed_s, None)
+                (reported_seconds(&finished, cell.variant, cell.size)?, None)
             }
             ours => {
                 let receipt = checked_receipt(&finished, cell.size, Some(ours))?;
@@ -176,8 +182,7 @@ impl Copy<'_> {
 pub(super) const COPY: Description = Description {
     name: "copy",
     command: "copy",
-    cpu: Cpu::Process,
-    expected: &[ExpectedProgram::Cp],
+    expected: &["cp"],
     subject: |record| {
         let target = record.environment.target_file_system.as_deref().unwrap_or_default();
         format!("file on {} to file on {target}", record.environment.source_file_system)

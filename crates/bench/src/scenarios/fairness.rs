@@ -5,7 +5,6 @@
 //! streams have read is dropped from the page cache behind them, so that they may go round and
 //! round, unless all of it is to be there.
 
-use std::fs::File;
 use std::io;
 
 use clap::Args;
@@ -13,15 +12,15 @@ use clap::Args;
 use super::requests::{REQUESTS, connections_of, subject};
 use crate::error::Result;
 use crate::load::{
-    Class, Counting, DropBehind, Host, LoadGenerator, RequestSpec, ResourceUse, Server,
-    ServerFixture, during,
+    Class, Counting, Host, LoadGenerator, RequestSpec, ResourceUse, Server, ServerFixture,
+    StreamedFiles, during,
 };
 use crate::options::{Measure, ServerArgs, bytes, number};
 use crate::record::{
     CALLS, Cell, Counted, Description, LOAD_BUSY, Latency, Load, Record, SERVER_BUSY, Sample,
     Served, Setting, metric, short_size,
 };
-use crate::run::{Measured, Noise, Scenario, Start, Verification, drop_cached};
+use crate::run::{Measured, Noise, Scenario, Start, Verification};
 
 #[derive(Debug, Args)]
 pub(super) struct FairnessArgs {
@@ -51,8 +50,7 @@ pub(super) struct FairnessArgs {
 
 impl Measure for FairnessArgs {
     fn measure(&self, start: Start<'_>) -> Result<Record> {
-        // Whole pieces, as they are dropped from the page cache.
-        let stream_bytes = self.stream_size.next_multiple_of(1 << 20);
+        let stream_bytes = StreamedFiles::whole(self.stream_size);
         let setting = Setting {
             streams: Some(self.streams),
             stream_bytes: Some(stream_bytes),
@@ -65,9 +63,13 @@ impl Measure for FairnessArgs {
         fixture.noise = Noise::new(stream_bytes.max(self.size))?;
         plan.arguments.cold = !self.warm;
         plan.for_sizes(&variants);
-        let (streams, is_warm) = (self.streams, self.warm);
-        let mut scenario = Fairness { fixture, streams, stream_bytes, is_warm };
-        plan.measure(&FAIRNESS, &mut scenario, super::NGINX)
+        let streams = StreamedFiles {
+            count: self.streams,
+            size: stream_bytes,
+            class: Class::Stream,
+            is_cold: !self.warm,
+        };
+        plan.measure(&FAIRNESS, &mut Fairness { fixture, streams }, super::NGINX)
     }
 }
 
@@ -75,16 +77,12 @@ impl Measure for FairnessArgs {
 #[derive(Debug)]
 struct Fairness<'a> {
     fixture: ServerFixture<'a>,
-    streams: u32,
-    stream_bytes: u64,
-    is_warm: bool,
+    streams: StreamedFiles,
 }
 
 impl Scenario for Fairness<'_> {
     fn prepare(&mut self, cell: &Cell) -> Result<()> {
-        for index in 0..self.streams {
-            self.fixture.create_file(&cold(index), self.stream_bytes)?;
-        }
+        self.streams.create(&mut self.fixture)?;
         self.fixture.sha256 = self.fixture.create_file(HOT, cell.size)?;
         Ok(())
     }
@@ -94,7 +92,7 @@ impl Scenario for Fairness<'_> {
     }
 
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
-        self.drop_cached()?;
+        self.streams.evict(&self.fixture)?;
         let work = |server: &Server, host: &Host| self.windows(cell.size, server, host);
         let ((before_s, spent, served), all_cpu_s) =
             self.fixture.with_server(cell.variant.contender, work)?;
@@ -102,26 +100,18 @@ impl Scenario for Fairness<'_> {
     }
 
     fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
-        self.drop_cached()?;
+        self.streams.evict(&self.fixture)?;
         let work = |counting: &Counting<'_>, host: &Host| {
             let mut generator = self.hot(cell.size, host)?;
             self.join_streams(&mut generator, host)?;
             generator.run_for(self.fixture.warm_up())?;
-            counting.asked_by(&mut generator, self.fixture.time())
+            counting.count_requests(&mut generator, self.fixture.time())
         };
         self.fixture.counted(cell.variant.contender, work)
     }
 }
 
 impl Fairness<'_> {
-    /// Drops the large files from the page cache, unless they are to be there.
-    fn drop_cached(&self) -> Result<()> {
-        if self.is_warm {
-            return Ok(());
-        }
-        (0..self.streams).try_for_each(|index| drop_cached(&self.fixture.site.file(&cold(index))))
-    }
-
     fn hot(&self, size: u64, host: &Host) -> io::Result<LoadGenerator<'_>> {
         let mut generator = LoadGenerator::new(self.fixture.context.cancel)?;
         let hot = RequestSpec::of(HOT, size, Class::Hot);
@@ -133,14 +123,7 @@ impl Fairness<'_> {
 
     /// Adds the connections that stream a large file each.
     fn join_streams(&self, generator: &mut LoadGenerator<'_>, host: &Host) -> io::Result<()> {
-        for index in 0..self.streams {
-            let (name, size) = (cold(index), self.stream_bytes);
-            let file = File::open(self.fixture.site.file(&name))?;
-            let follower = (!self.is_warm).then(|| DropBehind::new(file, size));
-            let spec = RequestSpec::of(&name, size, Class::Stream);
-            generator.join(host, &spec, follower)?;
-        }
-        Ok(())
+        self.streams.join(self.streams.count, &self.fixture, generator, host)
     }
 
     /// Returns the seconds before the streams, what was spent while they ran, and what clients saw.
@@ -167,10 +150,6 @@ impl Fairness<'_> {
         generator.run_for(self.fixture.warm_up())?;
         during(generator, server, self.fixture.time())
     }
-}
-
-fn cold(index: u32) -> String {
-    format!("cold-{index}")
 }
 
 const HOT: &str = "hot";

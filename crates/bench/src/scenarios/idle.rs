@@ -2,10 +2,8 @@
 //! downloads that do not go on. What does that cost in memory, and how soon is a new request
 //! answered meanwhile?
 
-use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -13,8 +11,8 @@ use clap::Args;
 use super::requests::{REQUESTS, subject};
 use crate::error::Result;
 use crate::load::{
-    Counting, Host, Latencies, LoadConnection, LoadWindow, ResourceUse, ResponseFault, Server,
-    ServerFixture,
+    Counting, Host, Latencies, LoadConnection, LoadWindow, ResourceUse, Server, ServerFixture,
+    require_status,
 };
 use crate::options::{Measure, ServerArgs, bytes, number};
 use crate::record::{
@@ -71,8 +69,7 @@ impl Scenario for Idle<'_> {
 
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
         let work = |server: &Server, host: &Host| self.connections(server, host);
-        let ((spent, served), all_cpu_s) = self.0.with_server(cell.variant.contender, work)?;
-        Ok(spent.measured(spent.elapsed_s(), served, all_cpu_s))
+        self.0.sample(cell.variant.contender, work)
     }
 
     fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
@@ -88,15 +85,15 @@ impl Idle<'_> {
     fn connections(&self, server: &Server, host: &Host) -> io::Result<(ResourceUse, Served)> {
         let setting = self.0.setting;
         let small = host.request(&format!("/{SMALL}"));
-        let mut sources = Sources::new();
-        LoadConnection::to(host, Ipv4Addr::LOCALHOST)?.ask_whole(&small, SMALL_BYTES, |_| {})?;
+        host.get(&small, SMALL_BYTES)?;
         let window = LoadWindow::open(server);
         let start = server.memory();
 
         let mut idle = Vec::new();
-        for _ in 0..setting.idle.unwrap_or(0) {
-            self.interrupted()?;
-            let mut client = LoadConnection::to(host, sources.next())?;
+        let count = setting.idle.unwrap_or(0);
+        for index in 0..count {
+            self.0.interrupted()?;
+            let mut client = LoadConnection::to(host, source(index))?;
             client.ask_whole(&small, SMALL_BYTES, |_| {})?;
             idle.push(client);
         }
@@ -104,9 +101,9 @@ impl Idle<'_> {
         let with_idle = server.memory();
 
         let mut slow = Vec::new();
-        for _ in 0..setting.slow.unwrap_or(0) {
-            self.interrupted()?;
-            slow.push(begin_download(host, sources.next())?);
+        for index in 0..setting.slow.unwrap_or(0) {
+            self.0.interrupted()?;
+            slow.push(begin_download(host, source(count + index))?);
         }
         std::thread::sleep(SETTLE);
         let with_slow = server.memory();
@@ -120,13 +117,6 @@ impl Idle<'_> {
         drop((idle, slow));
         Ok((spent, Served::Idle(IdleFound { start, idle: with_idle, slow: with_slow, answers })))
     }
-
-    fn interrupted(&self) -> io::Result<()> {
-        match self.0.context.cancel.load(Ordering::Relaxed) {
-            true => Err(io::ErrorKind::Interrupted.into()),
-            false => Ok(()),
-        }
-    }
 }
 
 /// Requests the large file, and stops reading after its first bytes.
@@ -135,55 +125,25 @@ fn begin_download(host: &Host, from: Ipv4Addr) -> io::Result<TcpStream> {
     stream.write_all(&host.request(&format!("/{LARGE}")))?;
     let mut begin = [0; 4 << 10];
     stream.read_exact(&mut begin)?;
-    match begin.starts_with(b"HTTP/1.1 200 ") {
-        true => Ok(stream),
-        false => {
-            let status = begin.split(|byte| *byte == b'\r').next().unwrap_or_default();
-            Err(ResponseFault::Status(String::from_utf8_lossy(status).into_owned()).into())
-        }
-    }
+    require_status(&begin, b"HTTP/1.1 200 ")?;
+    Ok(stream)
 }
 
 /// Measures how soon new connections are answered, one after the other.
 fn answers(host: &Host, request: &[u8]) -> io::Result<Latency> {
-    let mut latencies = Latencies::new();
+    let mut latencies = Latencies::default();
     for _ in 0..ANSWERS {
         let started = Instant::now();
-        LoadConnection::to(host, Ipv4Addr::LOCALHOST)?.ask_whole(request, SMALL_BYTES, |_| {})?;
+        host.get(request, SMALL_BYTES)?;
         latencies.add(started.elapsed());
     }
     latencies.latency().ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
-/// The addresses of loopback from which connections come: another one before the ports of one are
-/// used up.
-#[derive(Debug)]
-struct Sources {
-    used: u32,
-    ports: u32,
-}
-
-impl Sources {
-    fn new() -> Self {
-        let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
-        Self { used: 0, ports: usable_ports(&range.unwrap_or_default()) }
-    }
-
-    fn next(&mut self) -> Ipv4Addr {
-        let address = Ipv4Addr::from_bits(Ipv4Addr::LOCALHOST.to_bits() + self.used / self.ports);
-        self.used += 1;
-        address
-    }
-}
-
-/// Returns half of the range `first last`, because others use ports too and finding the last free
-/// one takes long.
-fn usable_ports(range: &str) -> u32 {
-    let ends: Vec<u32> = range.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    match ends[..] {
-        [first, last] if last > first + 1 => (last - first) / 2,
-        _ => 10_000,
-    }
+/// Returns the address of loopback from which a connection comes: another one before the ports of
+/// one are used up.
+fn source(index: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(Ipv4Addr::LOCALHOST.to_bits() + index / PORTS)
 }
 
 const LARGE: &str = "large";
@@ -194,6 +154,9 @@ const SMALL_BYTES: u64 = 1 << 10;
 
 /// The receive buffer of a slow client, so that the server has to keep what is sent.
 const SLOW_BUFFER: usize = 16 << 10;
+
+/// Ports used of one address: fewer than it has, as other programs use some too.
+const PORTS: u32 = 10_000;
 
 /// New connections whose answers are timed.
 const ANSWERS: u32 = 50;
@@ -250,17 +213,3 @@ pub(super) const IDLE: Description = Description {
     ],
     ..REQUESTS
 };
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn another_address_is_used_before_the_ports_of_one_are_used_up() {
-        assert_eq!(usable_ports("32768\t60999\n"), 14_115);
-        assert_eq!(usable_ports(""), 10_000);
-        let mut sources = Sources { used: 0, ports: 2 };
-        let found: Vec<_> = (0..5).map(|_| sources.next().octets()[3]).collect();
-        assert_eq!(found, [1, 1, 2, 2, 3]);
-    }
-}

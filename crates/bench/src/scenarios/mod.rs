@@ -24,7 +24,7 @@ pub use transfer::{GetArgs, PutArgs, TreeArgs};
 use underpass_engine::Mechanism;
 
 use crate::error::{BenchError, Result, UsageError, WithPath};
-use crate::record::{Contender, Description, Receipt, Step, Variant, once};
+use crate::record::{Contender, Description, Receipt, Step, Variant, unique};
 use crate::run::Finished;
 
 pub(crate) fn find(name: &str) -> Option<&'static Description> {
@@ -67,10 +67,10 @@ fn installed(
     let lacks = |contender: &Contender| {
         contender.programs().iter().copied().filter(|name| !has(name)).collect::<Vec<_>>()
     };
-    let (there, others): (Vec<_>, Vec<_>) = once(requested.iter().copied())
+    let (there, others): (Vec<_>, Vec<_>) = unique(requested.iter().copied())
         .into_iter()
         .partition(|contender| lacks(contender).is_empty());
-    let mut missing = once(others.iter().flat_map(lacks));
+    let mut missing = unique(others.iter().flat_map(lacks));
     missing.sort_unstable();
     match missing.first() {
         Some(program) if there.is_empty() => Err(UsageError::NotInstalled(program).into()),

@@ -1,4 +1,4 @@
-//! `bench serve requests`: one file, asked for by many connections without a pause; and `bench
+//! `bench serve requests`: one file, requested by many connections without a pause; and `bench
 //! serve handshakes`, in which each connection asks only once.
 
 use std::io;
@@ -6,11 +6,11 @@ use std::io;
 use clap::Args;
 
 use crate::error::Result;
-use crate::load::{Class, Host, LoadGenerator, RequestSpec, Server, ServerFixture, during};
+use crate::load::{Class, Host, LoadGenerator, RequestSpec, ServerFixture, during};
 use crate::options::{Measure, ServerArgs, bytes, number};
 use crate::record::{
-    CALLS, CPU, Cell, Counted, Cpu, Description, ExpectedProgram, LOAD_BUSY, LONGEST, MACHINE, P50,
-    P99, RATE, Record, SERVER_BUSY, SWITCHES, Served, Setting, short_size,
+    CALLS, CPU, Cell, Counted, Description, LOAD_BUSY, LONGEST, MACHINE, P50, P99, RATE, Record,
+    SERVER_BUSY, SWITCHES, Served, Setting, short_size,
 };
 use crate::run::{Measured, Scenario, Start, Verification, digest, largest, sparse};
 
@@ -117,7 +117,7 @@ impl Scenario for Requests<'_> {
     }
 
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
-        let work = |server: &Server, host: &Host| {
+        self.fixture.sample(cell.variant.contender, |server, host| {
             let has_memory = self.kind == RequestsKind::WithMemory;
             let start = has_memory.then(|| server.memory());
             let mut generator = self.generator(cell, host)?;
@@ -128,15 +128,12 @@ impl Scenario for Requests<'_> {
                 None => Served::Requests(load),
             };
             Ok((spent, served))
-        };
-        let ((spent, served), all_cpu_s) =
-            self.fixture.with_server(cell.variant.contender, work)?;
-        Ok(spent.measured(spent.elapsed_s(), served, all_cpu_s))
+        })
     }
 
     fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
         self.fixture.counted(cell.variant.contender, |counting, host| {
-            counting.asked_by(&mut self.generator(cell, host)?, self.fixture.time())
+            counting.count_requests(&mut self.generator(cell, host)?, self.fixture.time())
         })
     }
 }
@@ -185,21 +182,24 @@ pub(super) fn connections_of(record: &Record) -> String {
         (asked_for != requested).then(|| format!("at {size} {asked_for}"))
     };
     let fewer: Vec<_> = record.sizes().iter().filter_map(fewer).collect();
-    match fewer.is_empty() {
-        true => format!("{requested} connections"),
-        false => format!("{requested} connections ({})", fewer.join(", ")),
+    if fewer.is_empty() {
+        format!("{requested} connections")
+    } else {
+        format!("{requested} connections ({})", fewer.join(", "))
     }
 }
 
 pub(super) fn subject(record: &Record) -> String {
     let file_system = &record.environment.source_file_system;
-    let logs = match record.arguments.serve.is_some_and(|setting| setting.log) {
-        true => "with access logs (nginx's with buffer=64k flush=1s)",
-        false => "without access logs",
+    let logs = if record.arguments.serve.is_some_and(|setting| setting.log) {
+        "with access logs (nginx's with buffer=64k flush=1s)"
+    } else {
+        "without access logs"
     };
-    let scheme = match record.arguments.serve.is_some_and(|setting| setting.tls) {
-        true => "HTTPS (TLS 1.3, AES-128-GCM, P-256)",
-        false => "HTTP",
+    let scheme = if record.arguments.serve.is_some_and(|setting| setting.tls) {
+        "HTTPS (TLS 1.3, AES-128-GCM, P-256)"
+    } else {
+        "HTTP"
     };
     format!("files on {file_system} by {scheme} on loopback, {logs}")
 }
@@ -207,9 +207,8 @@ pub(super) fn subject(record: &Record) -> String {
 pub(super) const REQUESTS: Description = Description {
     name: "serve",
     command: "serve",
-    cpu: Cpu::Process,
     cores: Some("server and load"),
-    expected: &[ExpectedProgram::Nginx],
+    expected: &["nginx"],
     saturates: true,
     subject,
     caption: |record| {

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::options::{Measure, ServerArgs, bytes, number};
 use crate::record::{
     CALLS, CPU, Cell, Description, LOAD_BUSY, P50, P99, Record, SERVER_BUSY, SWITCHES, Served,
-    THROUGHPUT, metric, once, short_size,
+    THROUGHPUT, metric, short_size, unique,
 };
 use crate::run::Start;
 
@@ -44,7 +44,7 @@ pub struct ScaleArgs {
 
 impl Measure for ScaleArgs {
     fn measure(&self, start: Start<'_>) -> Result<Record> {
-        let sizes = once(self.sizes.iter().chain([&self.size]).copied());
+        let sizes = unique(self.sizes.iter().chain([&self.size]).copied());
         let mut setting = self.server.setting(self.at);
         let has_sparse = sizes.iter().any(|size| *size >= self.sparse_from);
         setting.sparse_from = has_sparse.then_some(self.sparse_from);
@@ -56,7 +56,7 @@ impl Measure for ScaleArgs {
         fixture.allow(max, max)?;
         let by_connections = self.connections.iter().map(|connections| (self.size, *connections));
         let by_size = self.sizes.iter().map(|size| (*size, self.at));
-        let points = once(by_connections.chain(by_size));
+        let points = unique(by_connections.chain(by_size));
         let at = |(size, connections)| {
             let cell =
                 move |variant| Cell { connections: Some(connections), ..Cell::new(size, variant) };

@@ -10,7 +10,7 @@ use super::fairness::FairnessArgs;
 use super::idle::IdleArgs;
 use super::installed;
 use super::requests::{HandshakesArgs, RequestsArgs};
-use crate::error::{BenchError, Result, plain};
+use crate::error::Result;
 use crate::load::{ServedSite, ServerFixture, accept_any_certificate};
 use crate::options::{Benchmark, Run, ServerArgs};
 use crate::record::{Description, Role, Setting, Variant};
@@ -97,19 +97,17 @@ impl ServerArgs {
         (plan.arguments.side, plan.arguments.serve) = (Role::Server, Some(setting));
         let tracer = CallTracer::unless(self.system.no_count, &site.folder, &mut plan);
         // If a program is expected and missing, its absent version already causes a warning.
-        let is_expected = |name: &str| about.expected.iter().any(|program| program.name() == name);
-        let missing = missing.into_iter().filter(|name| !is_expected(name));
-        plan.lacks(missing, "not installed");
+        let missing = missing.into_iter().filter(|name| !about.expected.contains(name));
+        plan.add_missing(missing, "not installed");
         if setting.tls {
             site.encrypt()?;
         }
-        let tls = setting.tls.then(accept_any_certificate).transpose();
         let fixture = ServerFixture {
             site,
             noise: Noise::new(largest(sizes))?,
             setting,
             congestion,
-            tls: tls.map_err(|error| BenchError::measuring("TLS of the load", plain(&error)))?,
+            tls: setting.tls.then(accept_any_certificate).transpose()?,
             cores,
             tracer,
             context,

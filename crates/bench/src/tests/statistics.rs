@@ -1,7 +1,7 @@
 //! Medians, ratios and crossovers of records.
 
 use super::records::{chain_record, net_record};
-use crate::record::{Contender, Sample, Summary, TimeOf, summarize};
+use crate::record::{Contender, Sample, Summary, summarize};
 
 #[test]
 fn the_median_is_the_middle_or_the_mean_of_two() {
@@ -21,7 +21,7 @@ fn ratios_are_taken_within_a_round() {
     let sendfile = record.best(1 << 20, Contender::Only(underpass_engine::Mechanism::Sendfile));
     let ratio = record.ratio_by(sendfile.unwrap(), |sample: &Sample| Some(sample.wall_s)).unwrap();
     assert_eq!((ratio.min, ratio.max), (0.25, 0.25));
-    let wall = record.summary(sendfile.unwrap(), TimeOf::Wall).unwrap();
+    let wall = record.summary_by(sendfile.unwrap(), |sample| Some(sample.wall_s)).unwrap();
     assert_eq!((wall.min, wall.max), (0.025, 0.05));
 }
 

@@ -1,15 +1,11 @@
 //! Tests of the drawings and texts of records.
 
-use underpass_engine::Mechanism;
-
 use super::records::{
     chain_record, cp_record, fairness_record, get_record, idle_record, net_record, put_record,
     requests_record, tree_record,
 };
-use crate::record::{Contender, Counted, MechanismReceipt, NamedCall, Rank, Role, Variant};
-use crate::views::{
-    Path, PathFlow, Screen, Table, calls, charts, draw, figures, markdown, path, text,
-};
+use crate::record::{Counted, NamedCall, Rank, Role};
+use crate::views::{Screen, Table, calls, charts, draw, figures, markdown, text};
 
 const PLAIN: Screen = Screen { width: 80, is_unicode: true, has_colors: false };
 
@@ -168,61 +164,4 @@ fn calls_of_a_server_are_told_for_what_it_served() {
     assert_eq!(value, Some(2.5));
     let heading = metric.map(|metric| metric.heading(&record));
     assert_eq!(heading.as_deref(), Some("System calls of the server for each response"));
-}
-
-/// Returns the path of a mechanism that moved a MiB, from its receipt.
-fn moved(mechanism: Mechanism) -> Path {
-    let mut record = net_record();
-    let name = mechanism.name().to_owned();
-    for sample in &mut record.samples {
-        let moved = MechanismReceipt { name: name.clone(), bytes: 1 << 20, calls: 16 };
-        sample.measured.thread.as_mut().unwrap().mechanisms = vec![moved];
-    }
-    path(&record, 0).unwrap()
-}
-
-/// Returns the way of a program of which only calls were counted.
-fn called(peer: Contender, calls: &[(&str, u64)]) -> Option<Path> {
-    let mut record = net_record();
-    record.cells[0].variant = Variant::plain(peer);
-    record.samples.iter_mut().for_each(|sample| sample.measured.thread = None);
-    let call = |(name, calls): &(&str, u64)| NamedCall {
-        name: (*name).to_owned(),
-        calls: *calls,
-        errors: 0,
-        seconds: 0.0,
-    };
-    let calls = calls.iter().map(call).collect();
-    record.counted.push(Counted::new(Role::Sender, calls).of(0));
-    path(&record, 0)
-}
-
-#[test]
-fn bytes_surface_only_by_mechanisms_that_copy_them() {
-    let bytes = |flow: &Option<PathFlow>| flow.as_ref().and_then(|flow| flow.bytes);
-    let whole = Some(1 << 20);
-    for (mechanism, up, down, inside) in [
-        (Mechanism::ReadWrite, whole, whole, None),
-        (Mechanism::Mmap, None, whole, None),
-        (Mechanism::Sendfile, None, None, whole),
-        (Mechanism::Splice, None, None, whole),
-    ] {
-        let path = moved(mechanism);
-        let found = (bytes(&path.up), bytes(&path.down), bytes(&path.inside));
-        assert_eq!(found, (up, down, inside), "{mechanism}");
-        assert_eq!(path.mapped, mechanism == Mechanism::Mmap);
-    }
-}
-
-#[test]
-fn what_a_program_reads_for_itself_is_not_what_it_moves() {
-    let sendfile = called(Contender::CSendfile, &[("sendfile", 1), ("read", 3), ("write", 1)]);
-    let sendfile = sendfile.unwrap();
-    assert!(!sendfile.surfaces() && sendfile.inside.is_some(), "{sendfile:?}");
-    let copied = called(Contender::CReadWrite, &[("read", 260), ("pread64", 2), ("write", 256)]);
-    let copied = copied.unwrap();
-    assert_eq!(copied.up.unwrap().names, ["read"]);
-    let mapped = called(Contender::CMmap, &[("read", 3), ("write", 4), ("mmap", 20)]).unwrap();
-    assert!(mapped.mapped && mapped.up.is_none() && mapped.down.is_some(), "{mapped:?}");
-    assert!(called(Contender::Nc, &[("mmap", 20), ("close", 3)]).is_none());
 }

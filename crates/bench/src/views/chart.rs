@@ -1,7 +1,7 @@
 //! Charts as values, made from a record alone, before they are drawn.
 
 use super::axis::{AxisScale, Base};
-use crate::record::{Contender, Metric, Rank, Record, Sample, Summary, Unit, once, short_size};
+use crate::record::{Contender, Metric, Rank, Record, Sample, Summary, Unit, short_size, unique};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Chart {
@@ -11,7 +11,6 @@ pub(crate) struct Chart {
     pub(crate) note: String,
     pub(crate) unit: Unit,
     pub(crate) form: ChartKind,
-    pub(crate) by: XAxis,
     /// Its rows, in the order of the record.
     pub(crate) rows: Vec<ChartRow>,
 }
@@ -24,30 +23,12 @@ pub(crate) enum ChartKind {
     Lines,
 }
 
-/// The quantity along which the rows of a chart are ordered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum XAxis {
-    Connections,
-    Size,
-    /// The size of the folder, which was not typed.
-    Whole,
-}
-
-impl XAxis {
-    /// Returns what a row is of: a size, or a number of connections.
-    pub(crate) fn label(self, at: u64) -> String {
-        match self {
-            Self::Connections => Unit::Count.show(at as f64),
-            Self::Size => short_size(at),
-            Self::Whole => Unit::Bytes.show(at as f64),
-        }
-    }
-}
-
 #[derive(Clone, Debug)]
 pub(crate) struct ChartRow {
     /// The size of the file, or the number of connections.
     pub(crate) at: u64,
+    /// The same as text.
+    pub(crate) place: String,
     pub(crate) label: String,
     /// The number of its colour and shape: 0 is the baseline's.
     pub(crate) style: usize,
@@ -75,7 +56,7 @@ pub(crate) fn charts(record: &Record) -> Vec<Chart> {
     let mut charts = Vec::new();
     if record.cells.iter().any(|cell| cell.connections.is_some()) {
         charts.extend(metrics.iter().flat_map(|metric| by_points(record, metric)));
-    } else if sizes.len() > FEW_SIZES {
+    } else if sizes.len() > MAX_ADJACENT_SIZES {
         charts.extend(metrics.iter().map(|metric| over_sizes(record, metric)));
         if let Some(size) = sizes.iter().copied().max().filter(|_| record.has_steps()) {
             charts.extend(metrics.iter().map(|metric| at_sizes(record, metric, &[size])));
@@ -91,10 +72,11 @@ fn over_sizes(record: &Record, metric: &Metric) -> Chart {
     let mut rows = Vec::new();
     for size in record.sizes() {
         let baseline = record.cell(size, record.baseline);
-        rows.extend(baseline.map(|cell| row(record, metric, cell, "baseline")));
+        rows.extend(baseline.map(|cell| row(record, metric, cell)));
         for contender in record.contenders() {
             let best = record.best(size, contender);
-            rows.extend(best.map(|cell| row(record, metric, cell, "best")));
+            let label = contender.label().to_owned();
+            rows.extend(best.map(|cell| ChartRow { label, ..row(record, metric, cell) }));
         }
     }
     let step = if record.has_steps() {
@@ -108,64 +90,66 @@ fn over_sizes(record: &Record, metric: &Metric) -> Chart {
 
 /// Returns a metric by the number of connections, and by the size.
 pub(crate) fn by_points(record: &Record, metric: &Metric) -> [Chart; 2] {
-    [XAxis::Connections, XAxis::Size].map(|by| over_points(record, metric, by))
+    [true, false].map(|by_connections| over_points(record, metric, by_connections))
 }
 
 /// Returns every contender by the number of connections at the size that has most of them, or by
 /// the size at the number of connections that has most sizes.
-fn over_points(record: &Record, metric: &Metric, by: XAxis) -> Chart {
-    let points =
-        record.cells.iter().map(|cell| (cell.size, u64::from(cell.connections.unwrap_or(1))));
-    let points: Vec<_> = points.collect();
-    let fixed = |point: &(u64, u64)| if by == XAxis::Size { point.1 } else { point.0 };
-    let count = |value: u64| points.iter().filter(|point| fixed(point) == value).count();
-    let held = points.iter().map(fixed).max_by_key(|value| (count(*value), *value)).unwrap_or(0);
-    let cells = points.iter().enumerate().filter(|(_, point)| fixed(point) == held);
-    let rows = cells.map(|(cell, point)| {
-        let at = if by == XAxis::Size { point.0 } else { point.1 };
-        ChartRow { at, ..row(record, metric, cell, "") }
+fn over_points(record: &Record, metric: &Metric, by_connections: bool) -> Chart {
+    let points = record.cells.iter().map(|cell| {
+        let connections = u64::from(cell.connections.unwrap_or(1));
+        if by_connections { (connections, cell.size) } else { (cell.size, connections) }
     });
-    let (suffix, note) = match by {
-        XAxis::Connections => {
-            ("connections", format!("by connections, each with a file of {}", short_size(held)))
-        }
-        _ => ("sizes", format!("by the size of the file, {held} connections")),
+    let points: Vec<_> = points.collect();
+    let fixed = || points.iter().map(|(_, fixed)| *fixed);
+    let count = |value: u64| fixed().filter(|fixed| *fixed == value).count();
+    let held = fixed().max_by_key(|value| (count(*value), *value)).unwrap_or(0);
+    let cells = points.iter().enumerate().filter(|(_, (_, fixed))| *fixed == held);
+    let text = |at: u64| if by_connections { Unit::Count.show(at as f64) } else { short_size(at) };
+    let row = |(cell, (at, _)): (usize, &(u64, u64))| ChartRow {
+        at: *at,
+        place: text(*at),
+        ..row(record, metric, cell)
     };
-    let (name, note) =
-        (format!("{}-{suffix}", metric.name), format!("{note}; {}", metric.advice()));
-    Chart { name, note, by, ..Chart::new(record, metric, ChartKind::Lines, rows.collect()) }
+    let rows = cells.map(row).collect();
+    let (suffix, note) = if by_connections {
+        ("connections", format!("by connections, each with a file of {}", short_size(held)))
+    } else {
+        ("sizes", format!("by the size of the file, {held} connections"))
+    };
+    let name = format!("{}-{suffix}", metric.name);
+    let note = format!("{note}; {}", metric.advice());
+    Chart { name, note, ..Chart::new(record, metric, ChartKind::Lines, rows) }
 }
 
 /// Returns every variant, at these sizes.
 pub(crate) fn at_sizes(record: &Record, metric: &Metric, sizes: &[u64]) -> Chart {
     let cells = record.cells.iter().enumerate().filter(|(_, cell)| sizes.contains(&cell.size));
-    let rows = cells.map(|(cell, _)| row(record, metric, cell, "")).collect();
+    let rows = cells.map(|(cell, _)| row(record, metric, cell)).collect();
     let at: Vec<_> = sizes.iter().map(|size| record.about.size_label(*size)).collect();
     // Many are named by the headings of their bars.
     let at = match at.len() {
-        1..=FEW_SIZES => format!(", {}", at.join(" and ")),
+        1..=MAX_ADJACENT_SIZES => format!(", {}", at.join(" and ")),
         _ => String::new(),
     };
-    let (name, note) = match record.sizes().len() > FEW_SIZES && record.has_steps() {
-        true => (format!("{}-steps", metric.name), "every step; "),
-        false => (metric.name.to_owned(), ""),
+    let (name, note) = if record.sizes().len() > MAX_ADJACENT_SIZES && record.has_steps() {
+        (format!("{}-steps", metric.name), "every step; ")
+    } else {
+        (metric.name.to_owned(), "")
     };
     let (title, note) =
         (format!("{}{at}", metric.heading(record)), format!("{note}{}", metric.advice()));
     Chart { name, title, note, ..Chart::new(record, metric, ChartKind::Bars, rows) }
 }
 
-fn row(record: &Record, metric: &Metric, index: usize, kind: &str) -> ChartRow {
+fn row(record: &Record, metric: &Metric, index: usize) -> ChartRow {
     let cell = &record.cells[index];
     let value = |sample: &Sample| metric.value(record, sample);
     let is_baseline = cell.variant == record.baseline;
-    let label = match kind {
-        "best" => cell.variant.contender.label().to_owned(),
-        _ => cell.label(),
-    };
     ChartRow {
         at: cell.size,
-        label,
+        place: record.about.size_label(cell.size),
+        label: cell.label(),
         style: if is_baseline { 0 } else { style(record, cell.variant.contender) },
         summary: record.summary_by(index, value),
         ratio: record.ratio_by(index, value),
@@ -199,7 +183,6 @@ impl Chart {
             note: metric.advice().to_owned(),
             unit: metric.unit,
             form,
-            by: if record.about.whole_folders { XAxis::Whole } else { XAxis::Size },
             rows,
         }
     }
@@ -225,12 +208,12 @@ impl Chart {
 
     /// Returns each label once with its style, in the order of the rows.
     pub(crate) fn labels(&self) -> Vec<(&str, usize)> {
-        once(self.rows.iter().map(|row| (row.label.as_str(), row.style)))
+        unique(self.rows.iter().map(|row| (row.label.as_str(), row.style)))
     }
 
-    /// Returns each size or number of connections once, in ascending order.
-    pub(crate) fn places(&self) -> Vec<u64> {
-        let mut places = once(self.rows.iter().map(|row| row.at));
+    /// Returns each size or number of connections once, with its text, in ascending order.
+    pub(crate) fn places(&self) -> Vec<(u64, &str)> {
+        let mut places = unique(self.rows.iter().map(|row| (row.at, row.place.as_str())));
         places.sort_unstable();
         places
     }
@@ -238,7 +221,7 @@ impl Chart {
     /// Returns what it shows, for readers that cannot see it: at the largest place, each label
     /// with its value.
     pub(crate) fn sentence(&self) -> String {
-        let Some(at) = self.places().into_iter().max() else {
+        let Some((at, place)) = self.places().into_iter().max() else {
             return "Nothing was measured.".to_owned();
         };
         let said = self.rows.iter().filter(|row| row.at == at).map(|row| {
@@ -255,7 +238,7 @@ impl Chart {
             }
         });
         let said: Vec<_> = said.collect();
-        format!("At {}: {}.", self.by.label(at), said.join(", "))
+        format!("At {place}: {}.", said.join(", "))
     }
 }
 
@@ -277,7 +260,7 @@ impl Axis {
 }
 
 /// The most sizes that are shown as adjacent bars.
-const FEW_SIZES: usize = 2;
+const MAX_ADJACENT_SIZES: usize = 2;
 
 /// The ratio of values from which on they need a logarithmic axis.
 const LINE_FACTOR: f64 = 10.0;

@@ -40,21 +40,21 @@ pub(crate) fn subject(record: &Record) -> String {
     format!("{}, page cache {cache}", (record.about.subject)(record))
 }
 
-/// Returns the machine, and the programs besides ours.
-pub(crate) fn place(record: &Record) -> String {
+/// Returns the machine and the other programs.
+pub(crate) fn machine(record: &Record) -> String {
     let environment = &record.environment;
-    let mut place = vec![
+    let mut parts = vec![
         format!("Linux {} on {}", environment.kernel, environment.machine),
         environment.cpu.clone(),
         format!("{} cores", environment.cores),
         Unit::Bytes.show(environment.memory_bytes as f64),
     ];
     if let Some(used) = &environment.congestion {
-        place.push(format!("{used} (the system's default: {})", environment.congestion_default));
+        parts.push(format!("{used} (the system's default: {})", environment.congestion_default));
     }
     let programs = environment.cp.iter().chain(&environment.nginx).chain(&environment.programs);
-    place.extend(programs.cloned());
-    place.join(", ")
+    parts.extend(programs.cloned());
+    parts.join(", ")
 }
 
 /// Returns how the figures are to be read.
@@ -70,7 +70,7 @@ pub(crate) fn reading(record: &Record) -> String {
 }
 
 pub(crate) fn baseline(record: &Record) -> String {
-    let label = record.baseline.label();
+    let label = record.baseline.to_string();
     match record.baseline.contender {
         Contender::Only(_) => format!("traditional {label}"),
         _ => label,
@@ -82,7 +82,7 @@ pub(crate) fn conditions(record: &Record) -> Vec<(&'static str, String)> {
     let loads = record.environment.load_average.map(|load| format!("{load:.2}"));
     vec![
         ("Begun", record.started.clone()),
-        ("Machine", place(record)),
+        ("Machine", machine(record)),
         ("Load before", loads.join(", ")),
         ("Program", format!("underpass {}", record.underpass)),
         ("Compared with", baseline(record)),
@@ -91,7 +91,7 @@ pub(crate) fn conditions(record: &Record) -> Vec<(&'static str, String)> {
 }
 
 /// The line for a record without warnings.
-pub(crate) const NO_DOUBT: &str = "No caveats.";
+pub(crate) const NO_CAVEATS: &str = "No caveats.";
 
 /// Returns what was run, a line for each contender.
 pub(crate) fn commands(record: &Record) -> Vec<String> {
@@ -114,7 +114,7 @@ pub(crate) fn tables(record: &Record) -> Vec<Table> {
         tables.extend(times(record).into_iter().map(|metric| by_size(record, metric)));
     }
     tables.push(in_full(record, largest));
-    tables.extend(against_each(record));
+    tables.extend(ratios_to_others(record));
     tables.extend(calls(record));
     tables
 }
@@ -174,7 +174,7 @@ fn in_full(record: &Record, only: Option<u64>) -> Table {
         line.extend(cell.connections.map(|count| plain(count.to_string())));
         line.extend(cell.load.map(|load| plain(load.name())));
         line.extend((!has_loads).then(|| plain(record.about.size_label(cell.size))));
-        line.push(plain(cell.variant.label()));
+        line.push(plain(cell.variant.to_string()));
         match &cell.declined {
             Some(errno) => line.extend([plain("declined".to_owned()), plain(errno.clone())]),
             None => line.extend(metrics.iter().map(|metric| value(record, index, metric))),
@@ -186,7 +186,7 @@ fn in_full(record: &Record, only: Option<u64>) -> Table {
 
 /// Returns our cost as a ratio of each other contender's, in scenarios that move whole files; none
 /// if there is no such pair.
-fn against_each(record: &Record) -> Option<Table> {
+fn ratios_to_others(record: &Record) -> Option<Table> {
     if record.arguments.transfers.is_none() && record.copies.is_none() {
         return None;
     }
@@ -200,7 +200,8 @@ fn against_each(record: &Record) -> Option<Table> {
         let others = cells().filter(|(_, other)| other.size == cell.size);
         for (other, of) in others.filter(|(_, other)| is_other(other.variant.contender)) {
             let size = record.about.size_label(cell.size);
-            let mut line = [size, cell.variant.label(), of.variant.label()].map(plain).to_vec();
+            let mut line =
+                [size, cell.variant.to_string(), of.variant.to_string()].map(plain).to_vec();
             line.extend(times.iter().map(|metric| {
                 let value = |sample: &Sample| metric.value(record, sample);
                 match record.ratio_between(ours, other, value) {
@@ -271,7 +272,7 @@ pub(crate) fn finding(record: &Record) -> Option<Finding> {
             Some(format!("{} {}", Unit::Times.show(ratio.median), metric.title.to_lowercase()))
         };
         let ratios: Vec<_> = metrics.iter().filter_map(ratio).collect();
-        (!ratios.is_empty()).then(|| (record.cells[cell].variant.label(), ratios.join(", ")))
+        (!ratios.is_empty()).then(|| (record.cells[cell].variant.to_string(), ratios.join(", ")))
     };
     let contenders: Vec<_> = record.contenders().into_iter().filter_map(ratios).collect();
     let at = format!("At {}, compared with {}", record.about.size_label(size), baseline(record));

@@ -27,19 +27,16 @@ impl Record {
     }
 
     fn parse(text: &[u8]) -> std::result::Result<Self, String> {
-        /// The fields that every schema has.
-        #[derive(Deserialize)]
-        struct RecordHead {
-            schema: u64,
-        }
         let damaged = |error: serde_json::Error| format!("not a record of a bench: {error}");
-        let RecordHead { schema } = serde_json::from_slice(text).map_err(damaged)?;
+        let mut value: Value = serde_json::from_slice(text).map_err(damaged)?;
+        let schema = value.get("schema").and_then(Value::as_u64);
+        let schema = schema.ok_or("not a record of a bench: missing field `schema`")?;
         if schema != SCHEMA {
             let newer = if schema > SCHEMA { "; a newer underpass wrote it" } else { "" };
             return Err(format!("a record of schema {schema}, this program reads {SCHEMA}{newer}"));
         }
-        let mut record: Self = serde_json::from_slice(text).map_err(damaged)?;
-        record = tamed(record).map_err(damaged)?;
+        sanitize(&mut value);
+        let mut record = Self::deserialize(value).map_err(damaged)?;
         let unknown = || format!("not a record of a bench: no scenario '{}'", record.scenario);
         record.about = scenarios::find(&record.scenario).ok_or_else(unknown)?;
         match record.samples.iter().find(|sample| sample.cell >= record.cells.len()) {
@@ -78,27 +75,20 @@ impl Record {
     }
 }
 
-/// Returns the record with nothing in its texts that could do something to a terminal, or that is
-/// not allowed in XML: the file may come from anywhere.
-fn tamed(record: Record) -> serde_json::Result<Record> {
-    let mut value = serde_json::to_value(&record)?;
-    if tame(&mut value) { serde_json::from_value(value) } else { Ok(record) }
-}
-
-/// Replaces what is not harmless in all texts; returns whether there was any.
-fn tame(value: &mut Value) -> bool {
+/// Replaces in all texts what could do something to a terminal, or is not allowed in XML: the file
+/// may come from anywhere.
+fn sanitize(value: &mut Value) {
     match value {
-        Value::String(text) if text.contains(is_wild) => {
-            *text = text.replace(is_wild, "\u{fffd}");
-            true
+        Value::String(text) if text.contains(is_unsafe_to_show) => {
+            *text = text.replace(is_unsafe_to_show, "\u{fffd}")
         }
-        Value::Array(items) => items.iter_mut().map(tame).fold(false, |any, was| any | was),
-        Value::Object(fields) => fields.values_mut().map(tame).fold(false, |any, was| any | was),
-        _ => false,
+        Value::Array(items) => items.iter_mut().for_each(sanitize),
+        Value::Object(fields) => fields.values_mut().for_each(sanitize),
+        _ => {}
     }
 }
 
 /// Returns whether a character changes how others are shown, or is none.
-const fn is_wild(letter: char) -> bool {
+const fn is_unsafe_to_show(letter: char) -> bool {
     changes_display(letter) || matches!(letter, '\u{fffe}' | '\u{ffff}')
 }

@@ -4,9 +4,8 @@ use std::fmt::Write as _;
 
 use super::Named;
 use super::document::{
-    NO_DOUBT, Table, commands, conditions, finding, heading, reading, subject, tables,
+    NO_CAVEATS, Table, commands, conditions, finding, heading, reading, subject, tables,
 };
-use super::path::{paths, uncounted};
 use crate::record::{Record, warnings};
 
 /// Returns the text of these records.
@@ -36,19 +35,13 @@ fn one(record: &Record) -> String {
         }
     };
     list("Commands", commands(record));
-    let mut paths: Vec<_> =
-        paths(record).iter().map(|path| format!("{}: {}", path.title, path.sentence())).collect();
-    let uncounted = uncounted(record);
-    paths
-        .extend((!uncounted.is_empty()).then(|| format!("Not counted: {}.", uncounted.join(", "))));
-    list("Data path", paths);
     let named = conditions(record).into_iter().map(|(name, value)| format!("{name}: {value}"));
     list("Environment", named.collect());
-    let mut doubts = warnings(record);
-    if doubts.is_empty() {
-        doubts.push(NO_DOUBT.to_owned());
+    let mut caveats = warnings(record);
+    if caveats.is_empty() {
+        caveats.push(NO_CAVEATS.to_owned());
     }
-    list("Caveats", doubts);
+    list("Caveats", caveats);
     text
 }
 
@@ -59,9 +52,12 @@ fn rows(table: &Table) -> String {
     let rule = |index| if index < table.words { "---" } else { "--:" }.to_owned();
     text += &line((0..table.headings.len()).map(rule).collect());
     for cells in &table.lines {
-        let cell = |[value, below]: &[String; 2]| match below.is_empty() {
-            true => escaped(value),
-            false => format!("{}<br>{}", escaped(value), escaped(below)),
+        let cell = |[value, below]: &[String; 2]| {
+            if below.is_empty() {
+                escaped(value)
+            } else {
+                format!("{}<br>{}", escaped(value), escaped(below))
+            }
         };
         text += &line(cells.iter().map(cell).collect());
     }

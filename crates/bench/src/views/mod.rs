@@ -1,8 +1,8 @@
 //! Views of records: tables and bars on a terminal, Markdown, a page, charts as files. Each is
 //! drawn from records alone, and the same records give the same bytes.
 //!
-//! `document` has the tables and the words of all of them, `chart` and `path` have the drawings
-//! as values; `lines`, `bars` and `figure` draw them as `svg`.
+//! `document` has the tables and the words of all of them, `chart` has the charts as values, and
+//! `svg` draws them.
 
 mod axis;
 mod chart;
@@ -10,7 +10,6 @@ mod document;
 mod json;
 mod markdown;
 mod page;
-mod path;
 mod svg;
 mod terminal;
 
@@ -19,8 +18,6 @@ pub(crate) use document::Table;
 pub(crate) use document::calls;
 pub use markdown::markdown;
 pub use page::page;
-#[cfg(test)]
-pub(crate) use path::{Path, PathFlow, path};
 pub(crate) use terminal::draw;
 #[cfg(test)]
 pub(crate) use terminal::figures;
@@ -31,14 +28,9 @@ use crate::record::Record;
 /// The name of a file without folders and ending, and its record.
 pub(crate) type Named = (String, Record);
 
-/// Returns every chart and every data path of a record: the name of a file for each, and its text.
+/// Returns every chart of a record: the name of a file for each, and its text.
 #[must_use]
 pub fn charts(name: &str, record: &Record) -> Vec<(String, String)> {
-    let file = |part: &str, drawing: &svg::Drawing| {
-        (format!("{name}-{part}.svg"), svg::file(part, drawing))
-    };
-    let charts = chart::charts(record);
-    let charts = charts.iter().map(|chart| file(&chart.name, &svg::draw(chart, &chart.name)));
-    let paths = path::paths(record);
-    charts.chain(paths.iter().map(|path| file(&path.name, &svg::path_diagram(path)))).collect()
+    let charts = chart::charts(record).into_iter();
+    charts.map(|chart| (format!("{name}-{}.svg", chart.name), svg::file(&chart))).collect()
 }

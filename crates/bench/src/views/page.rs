@@ -5,10 +5,9 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::Named;
 use super::chart::{Chart, ChartKind, charts};
 use super::document::{
-    NO_DOUBT, Table, commands, conditions, finding, heading, reading, subject, tables,
+    NO_CAVEATS, Table, commands, conditions, finding, heading, reading, subject, tables,
 };
-use super::path::{paths, uncounted};
-use super::svg::{self, STYLE, SvgTarget};
+use super::svg::{self, STYLE};
 use super::terminal::figures;
 use crate::record::{Record, warnings};
 
@@ -75,10 +74,9 @@ fn article(index: usize, (name, record): &Named, is_one_of_many: bool) -> Markup
             (charts_of(&id, &over, if has_both { "By the size of the file" } else { "" }))
             (charts_of(&id, &at, if has_both { "Every step" } else { "" }))
             (tables_of(record))
-            (paths_of(&id, record))
             h2 { "Caveats" }
-            @let doubts = warnings(record);
-            @if doubts.is_empty() { p { (NO_DOUBT) } } @else { ul.notes { @for doubt in doubts { li { (doubt) } } } }
+            @let caveats = warnings(record);
+            @if caveats.is_empty() { p { (NO_CAVEATS) } } @else { ul.notes { @for caveat in caveats { li { (caveat) } } } }
             h2 { "Environment" }
             dl { @for (name, value) in conditions(record) { dt { (name) } dd { (value) } } }
             details {
@@ -98,7 +96,7 @@ fn charts_of(id: &str, charts: &[Chart], heading: &str) -> Markup {
                     @let id = format!("{id}-{}", chart.name);
                     figure {
                         figcaption { h3 { (chart.title) } p { (sentence_case(&chart.note)) } }
-                        (svg::draw(chart, &id).element(&id, SvgTarget::Page))
+                        (svg::element(chart, &id))
                     }
                 }
             }
@@ -142,33 +140,6 @@ fn tables_of(record: &Record) -> Markup {
         @if !commands.is_empty() {
             h2 { "Commands" }
             ul { @for command in commands { li { code { (command) } } } }
-        }
-    }
-}
-
-/// Returns the data paths, and the contenders of which none is known.
-fn paths_of(id: &str, record: &Record) -> Markup {
-    let (paths, uncounted) = (paths(record), uncounted(record));
-    html! {
-        @if !paths.is_empty() {
-            h2 { "Data path" }
-            p.quiet {
-                "Counted in one sample each, that of middle time, at the largest size. Orange passes \
-                 through the memory of the program, green stays in the kernel, blue is shared and \
-                 not moved; broken lines carried nothing."
-            }
-            div.grid {
-                @for (index, path) in paths.iter().enumerate() {
-                    @let id = format!("{id}-p{index}");
-                    figure {
-                        figcaption { h3 { (path.title) } }
-                        (svg::path_diagram(path).element(&id, SvgTarget::Page))
-                    }
-                }
-            }
-        }
-        @if !uncounted.is_empty() {
-            p class="quiet uncounted" { "No way is drawn of " (uncounted.join(", ")) ": the record does not count what they did with the bytes." }
         }
     }
 }

@@ -2,7 +2,7 @@
 //! characters can.
 
 use super::chart::{Chart, ChartRow, at_sizes, by_points};
-use super::document::{NO_DOUBT, Table, commands, place, reading, subject, tables};
+use super::document::{NO_CAVEATS, Table, commands, machine, reading, subject, tables};
 use super::svg::{shape, shortened};
 use crate::record::{Rank, Record, Unit, warnings};
 
@@ -23,9 +23,10 @@ pub fn text(record: &Record, screen: Screen) -> String {
     let parts = [figures(record), bars(record, screen)];
     let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     let text = parts.join("\n");
-    match screen.is_unicode {
-        true => text,
-        false => text.replace('–', "-").replace('µ', "u").replace('…', "."),
+    if screen.is_unicode {
+        text
+    } else {
+        text.replace('–', "-").replace('µ', "u").replace('…', ".")
     }
 }
 
@@ -37,7 +38,7 @@ pub(crate) fn figures(record: &Record) -> String {
         record.about.command,
         record.started,
         subject(record),
-        place(record),
+        machine(record),
         reading(record),
     )];
     parts.extend(tables(record).iter().map(|table| format!("{}\n{}", table.title, draw(table))));
@@ -46,8 +47,8 @@ pub(crate) fn figures(record: &Record) -> String {
         parts.push(format!("Commands\n{}\n", commands.join("\n")));
     }
     parts.push(match warnings(record).as_slice() {
-        [] => format!("{NO_DOUBT}\n"),
-        doubts => format!("Caveats:\n- {}\n", doubts.join("\n- ")),
+        [] => format!("{NO_CAVEATS}\n"),
+        caveats => format!("Caveats:\n- {}\n", caveats.join("\n- ")),
     });
     parts.join("\n")
 }
@@ -71,9 +72,12 @@ pub(crate) fn draw(table: &Table) -> String {
     for line in &lines {
         let cells = line.iter().zip(&widths).enumerate();
         let cells: Vec<_> = cells
-            .map(|(column, (cell, width))| match column < table.words {
-                true => format!("{cell:<width$}"),
-                false => format!("{cell:>width$}"),
+            .map(|(column, (cell, width))| {
+                if column < table.words {
+                    format!("{cell:<width$}")
+                } else {
+                    format!("{cell:>width$}")
+                }
             })
             .collect();
         text.push_str(cells.join(GAP).trim_end());
@@ -92,9 +96,10 @@ fn bars(record: &Record, screen: Screen) -> String {
     };
     let metrics = record.metrics(Rank::Main).into_iter();
     let has_points = record.cells.iter().any(|cell| cell.connections.is_some());
-    let charts: Vec<_> = match has_points {
-        true => metrics.flat_map(|metric| by_points(record, metric)).collect(),
-        false => metrics.map(|metric| at_sizes(record, metric, &sizes)).collect(),
+    let charts: Vec<_> = if has_points {
+        metrics.flat_map(|metric| by_points(record, metric)).collect()
+    } else {
+        metrics.map(|metric| at_sizes(record, metric, &sizes)).collect()
     };
     let charts: Vec<_> = charts.iter().map(|chart| section(chart, screen)).collect();
     charts.join("\n")
@@ -104,9 +109,9 @@ fn section(chart: &Chart, screen: Screen) -> String {
     let mut text = format!("{}, {}\n", chart.title, chart.note);
     let sizes = chart.places();
     let labels = chart.rows.iter().map(|row| row.label.chars().count()).max().unwrap_or(0);
-    for size in &sizes {
+    for (size, place) in &sizes {
         if sizes.len() > 1 {
-            text += &format!("{}\n", chart.by.label(*size));
+            text += &format!("{place}\n");
         }
         let rows: Vec<_> = chart.rows.iter().filter(|row| row.at == *size).collect();
         let max = rows.iter().filter_map(|row| row.summary).map(|all| all.max).fold(0.0, f64::max);
@@ -135,9 +140,10 @@ fn line(row: &ChartRow, chart: &Chart, max: f64, labels: usize, screen: Screen) 
     let room = screen.width.saturating_sub(head.chars().count()).max(MIN_BAR);
     let share = |value: f64| if max > 0.0 { (value / max).clamp(0.0, 1.0) } else { 0.0 };
     let bar = bar(share(summary.median), share(summary.max), room, screen.is_unicode);
-    match screen.has_colors {
-        true => format!("{head}\x1b[{}m{bar}\x1b[0m", COLORS[shape(row.style)]),
-        false => format!("{head}{bar}"),
+    if screen.has_colors {
+        format!("{head}\x1b[{}m{bar}\x1b[0m", COLORS[shape(row.style)])
+    } else {
+        format!("{head}{bar}")
     }
 }
 

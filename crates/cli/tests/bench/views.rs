@@ -106,7 +106,7 @@ fn every_committed_record_has_all_views_and_each_is_the_same_every_time() {
     assert!(one_files == other_files, "two views of the same records differ");
     assert_well_formed(one.path());
     let page = fs::read_to_string(path(one.path(), "report.html")).unwrap();
-    for words in ["bench net", "bench serve fairness", "Data path", "viewport"] {
+    for words in ["bench net", "bench serve fairness", "Caveats", "viewport"] {
         assert!(page.contains(words), "{words}");
     }
     for wrong in ["NaN", ">inf", "http-equiv", "url(http"] {

@@ -1,5 +1,5 @@
 //! The origin of caches: a server inside the bench that counts what it sends, and sends no faster
-//! than it is told.
+//! than it may.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};

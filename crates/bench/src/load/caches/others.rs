@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use super::CacheSetup;
-use crate::error::{BenchError, Result, WithPath};
+use crate::error::{Result, WithPath};
 use crate::record::Contender;
-use crate::run::find;
+use crate::run::{find, is_root, run_to_end};
 
 impl CacheSetup {
     pub(super) fn nginx(&self, mut command: Command, cache: &Path, port: u16) -> Result<Command> {
@@ -42,12 +42,9 @@ impl CacheSetup {
             command.current_dir(cache);
             command
         };
-        let output = command().arg("-z").stdin(Stdio::null()).output();
-        let fail = |why: &str| BenchError::measuring("squid -z", why);
-        let output = output.map_err(|error| fail(&error.to_string()))?;
-        if !output.status.success() {
-            return Err(fail(String::from_utf8_lossy(&output.stderr).trim()));
-        }
+        let mut preparing = command();
+        preparing.arg("-z");
+        run_to_end(preparing, None)?.succeeded("squid -z")?;
         Ok(command())
     }
 
@@ -118,10 +115,6 @@ fn squid_service() -> String {
 pub(super) fn program(contender: Contender) -> std::path::PathBuf {
     let name = contender.programs().first().copied().unwrap_or_default();
     find(name).unwrap_or_else(|| name.into())
-}
-
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
 }
 
 fn write(cache: &Path, name: &str, text: &str) -> Result<std::path::PathBuf> {

@@ -16,13 +16,13 @@ use super::installed;
 use crate::error::{BenchError, Result, WithPath};
 use crate::options::{Measure, Named, among, bytes, number};
 use crate::record::{
-    CALLS, CPU, Cell, CommandLine, Contender, Copies, Counted, Cpu, Description, Dropped,
-    EarlierCopies, Environment, Metric, OriginalKind, ProcessCost, Record, Role, SPEED, SWITCHES,
-    Side, TIME, Unit, Variant, metric,
+    CALLS, CPU, Cell, CommandLine, Contender, Copies, Counted, Description, Dropped, EarlierCopies,
+    Environment, Metric, OriginalKind, ProcessCost, Record, Role, SPEED, SWITCHES, Side, TIME,
+    Unit, Variant, metric,
 };
 use crate::run::{
-    CallTracer, Content, Context, Cores, Measured, Noise, RunFolder, RunPlan, Running, Scenario,
-    Start, Verification, find, survey, traced, version,
+    CallTracer, Content, Context, Cores, FileTree, Measured, Noise, PAGE, RunFolder, RunPlan,
+    Running, Scenario, Start, Verification, find, survey, traced, version,
 };
 
 /// The arguments of `bench cp`.
@@ -83,7 +83,9 @@ const COPIERS: &[Named] = &[
 impl CpArgs {
     fn original(&self) -> CopyOriginal {
         match (self.files, &self.tree, self.sparse) {
-            (Some(files), _, _) => CopyOriginal::small_files(files),
+            (Some(files), _, _) => {
+                CopyOriginal::FileTree(FileTree { files, large: 0, large_bytes: 0 })
+            }
             (_, Some(folder), _) => CopyOriginal::Folder(folder.clone()),
             (_, _, Some(len)) => CopyOriginal::Sparse { len, data: self.data.min(len) },
             _ => CopyOriginal::File(self.sizes.iter().copied().max().unwrap_or(DEFAULT_SIZE)),
@@ -110,13 +112,14 @@ impl Measure for CpArgs {
         place.require_space(original.room())?;
         let content = begin(&original, &place)?;
         let passes = u64::from(2 + run.warmup + run.runs) * contenders.len() as u64;
-        let room = content.allocated.max(content.files * PAGE);
+        let room = content.allocated.max(content.files * PAGE as u64);
         target.require_space(room)?;
         // The removal of folders would be paid for by the next copy.
         let has_room = target.require_space(room.saturating_mul(passes)).is_ok();
-        let earlier = match original.is_folder() && has_room {
-            true => EarlierCopies::Stay,
-            false => EarlierCopies::Removed,
+        let earlier = if original.is_folder() && has_room {
+            EarlierCopies::Stay
+        } else {
+            EarlierCopies::Removed
         };
         let chilled = self.cold.then(|| match drop_all_caches() {
             Ok(()) => Dropped::AllCaches,
@@ -215,21 +218,20 @@ impl Scenario for Copying<'_> {
     fn verify(&mut self, cell: &Cell) -> Result<Verification> {
         let contender = cell.variant.contender;
         let is_dense = is_dense(contender);
-        self.copy(contender, Pass::Verified)?;
-        let copy = Content::survey(&self.copy_path())?;
+        let (_, copy) = self.copy(contender, Pass::Verified)?;
         let sha256 = copy.sha256()?;
         let may_take = self.content.allocated.saturating_add(SLACK);
         let has_holes = !contender.is_ours() || is_dense || copy.allocated <= may_take;
         self.clear(&copy)?;
-        match sha256 == self.sha256[usize::from(is_dense)] && has_holes {
-            true => Ok(Verification::Arrived(sha256)),
-            false => Err(BenchError::differs(contender)),
+        if sha256 == self.sha256[usize::from(is_dense)] && has_holes {
+            Ok(Verification::Arrived(sha256))
+        } else {
+            Err(BenchError::differs(contender))
         }
     }
 
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
-        let cost = self.copy(cell.variant.contender, Pass::Timed)?;
-        let copy = Content::survey(&self.copy_path())?;
+        let (cost, copy) = self.copy(cell.variant.contender, Pass::Timed)?;
         self.clear(&copy)?;
         let is_whole = (copy.files, copy.bytes) == (self.content.files, self.content.bytes);
         if !is_whole && !is_dense(cell.variant.contender) {
@@ -242,8 +244,7 @@ impl Scenario for Copying<'_> {
 
     fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
         let Some(tracer) = self.tracer.clone() else { return Ok(Vec::new()) };
-        self.copy(cell.variant.contender, Pass::Counted)?;
-        let copy = Content::survey(&self.copy_path())?;
+        let (_, copy) = self.copy(cell.variant.contender, Pass::Counted)?;
         self.clear(&copy)?;
         Ok(vec![tracer.tally(Role::Copier)?])
     }
@@ -261,11 +262,13 @@ impl Copying<'_> {
         self.target.file(&format!("copy{}", self.turn))
     }
 
-    fn copy(&mut self, contender: Contender, pass: Pass) -> Result<ProcessCost> {
+    /// Copies the original, and returns what that cost and what came of it.
+    fn copy(&mut self, contender: Contender, pass: Pass) -> Result<(ProcessCost, Content)> {
         self.turn += 1;
-        let from = match is_dense(contender) {
-            true => CopyOriginal::dense_path(&self.place),
-            false => self.original.path(&self.place),
+        let from = if is_dense(contender) {
+            CopyOriginal::dense_path(&self.place)
+        } else {
+            self.original.path(&self.place)
         };
         // That would read all zeros of the holes, twice; the digest knows them.
         let has_holes = matches!(self.original, CopyOriginal::Sparse { .. });
@@ -273,7 +276,7 @@ impl Copying<'_> {
         let is_folder = self.original.is_folder();
         let words = copy(contender, is_folder, is_verified, &from, &self.copy_path());
         self.target.sync()?;
-        self.cool(&from)?;
+        self.evict(&from)?;
         let before = children_s();
         let tracer = self.tracer.as_ref().filter(|_| pass == Pass::Counted);
         let command = traced(tracer, words.command(self.context), Role::Copier);
@@ -281,10 +284,10 @@ impl Copying<'_> {
         let finished = finished.succeeded(contender)?;
         // Its own children's time is only in this account, which is kept in steps of 10 ms.
         let cpu_s = finished.cost.cpu_s.max(children_s() - before);
-        Ok(ProcessCost { cpu_s, ..finished.cost })
+        Ok((ProcessCost { cpu_s, ..finished.cost }, Content::survey(&self.copy_path())?))
     }
 
-    fn cool(&self, from: &Path) -> Result<()> {
+    fn evict(&self, from: &Path) -> Result<()> {
         match self.chilled {
             None => Ok(()),
             Some(Dropped::AllCaches) => drop_all_caches(),
@@ -302,9 +305,10 @@ impl Copying<'_> {
             return copy.drop_cached();
         }
         let path = self.copy_path();
-        let removed = match self.original.is_folder() {
-            true => fs::remove_dir_all(&path),
-            false => fs::remove_file(&path),
+        let removed = if self.original.is_folder() {
+            fs::remove_dir_all(&path)
+        } else {
+            fs::remove_file(&path)
         };
         removed.with_path("removing", path)?;
         self.target.sync()
@@ -339,9 +343,6 @@ fn children_s() -> f64 {
 
 /// Bytes that a copy may take more on the disk than its original.
 const SLACK: u64 = 1 << 20;
-
-/// The length of a page, and of the least that a file takes on the disk.
-const PAGE: u64 = 4 << 10;
 
 const DEFAULT_SIZE: u64 = 4 << 30;
 
@@ -387,7 +388,6 @@ fn caption(record: &Record) -> String {
 pub(super) const CP: Description = Description {
     name: "cp",
     command: "cp",
-    cpu: Cpu::Process,
     whole_folders: true,
     subject,
     caption,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Result, WithPath};
 use crate::record::OriginalKind;
-use crate::run::{FileTree, Noise, RunFolder};
+use crate::run::{FileTree, Noise, PAGE, RunFolder};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CopyOriginal {
@@ -22,10 +22,6 @@ pub(super) enum CopyOriginal {
 }
 
 impl CopyOriginal {
-    pub(super) const fn small_files(files: u32) -> Self {
-        Self::FileTree(FileTree { files, large: 0, large_bytes: 0 })
-    }
-
     pub(super) const fn kind(&self) -> OriginalKind {
         match self {
             Self::File(_) => OriginalKind::File,
@@ -86,7 +82,8 @@ fn spread(from: &Path, to: &Path, len: u64, data: u64) -> std::io::Result<()> {
     to.set_len(len)?;
     let pieces = data.div_ceil(PIECE).max(1);
     // At whole pages, so that no hole has a byte of data in its block.
-    let distance = (len / pieces / PAGE * PAGE).max(PIECE);
+    let share = len / pieces;
+    let distance = (share - share % PAGE as u64).max(PIECE);
     let mut buffer = vec![0; PIECE as usize];
     for piece in 0..pieces {
         let at = piece * PIECE;
@@ -98,7 +95,6 @@ fn spread(from: &Path, to: &Path, len: u64, data: u64) -> std::io::Result<()> {
 }
 
 const PIECE: u64 = 1 << 20;
-const PAGE: u64 = 4 << 10;
 
 #[cfg(test)]
 mod tests {

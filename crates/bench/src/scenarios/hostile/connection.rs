@@ -1,13 +1,10 @@
 //! A connection of a bad client.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
-use std::time::Duration;
+use std::net::{Ipv4Addr, TcpStream};
 
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvFlags, SocketFlags, SocketType, bind, connect, recv, socket_with, sockopt,
-};
+use rustix::net::{RecvFlags, SocketFlags, recv};
 
 use crate::load::{Host, LoadConnection};
 
@@ -27,19 +24,11 @@ pub(super) struct BadConnection {
 impl BadConnection {
     /// Begins to connect, from an address of its own share of loopback.
     pub(super) fn begin(host: &Host, index: usize) -> io::Result<Self> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
-        // What is not read stays with the server.
-        sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER)?;
-        // Ends with a reset, so that no port waits for a minute.
-        sockopt::set_socket_linger(&socket, Some(Duration::ZERO))?;
         let last = u8::try_from(1 + index % ADDRESSES).unwrap_or(1);
-        bind(&socket, &SocketAddrV4::new(Ipv4Addr::new(127, 0, 1, last), 0))?;
-        match connect(&socket, &host.address) {
-            Ok(()) | Err(Errno::INPROGRESS) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        Ok(Self { stream: socket.into(), index, turns: 0, sent: 0, tls: None })
+        let from = Ipv4Addr::new(127, 0, 1, last);
+        // What is not read stays with the server.
+        let stream = host.begin(from, Some(RECEIVE_BUFFER), SocketFlags::NONBLOCK)?;
+        Ok(Self { stream, index, turns: 0, sent: 0, tls: None })
     }
 
     /// Sends the rest of these bytes as far as the socket accepts them; returns whether all were

@@ -17,7 +17,7 @@ pub(super) struct BadGenerator {
     /// Becomes true when they are to end.
     pub(super) is_over: AtomicBool,
     /// Whether each of them has had its first turn.
-    pub(super) has_come: AtomicBool,
+    pub(super) has_arrived: AtomicBool,
     pub(super) open: AtomicU32,
     pub(super) begun: AtomicU64,
 }
@@ -36,7 +36,7 @@ impl BadGenerator {
             }
             self.turn(load, host, index, &mut connections[index]);
             if turn + 1 == u64::from(count) {
-                self.has_come.store(true, Ordering::Relaxed);
+                self.has_arrived.store(true, Ordering::Relaxed);
             }
             if turn % BATCH == 0 {
                 // New connections come faster than the turns of the load.

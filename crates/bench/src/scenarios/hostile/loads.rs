@@ -106,7 +106,7 @@ pub(super) fn load(kind: BadClients) -> BadLoad {
         BadClients::Ranges => {
             BadLoad { turn: |connection, _| connection.ask_again(&RANGES), ..large }
         }
-        BadClients::Handshakes => BadLoad { is_encrypted: true, turn: shake_hands, ..plain },
+        BadClients::Handshakes => BadLoad { is_encrypted: true, turn: handshake, ..plain },
         BadClients::Passwords => BadLoad {
             ours: PASSWORD,
             nginx: None,
@@ -140,7 +140,7 @@ fn reset(connection: &mut BadConnection, host: &Host) -> io::Result<()> {
     }
 }
 
-fn shake_hands(connection: &mut BadConnection, host: &Host) -> io::Result<()> {
+fn handshake(connection: &mut BadConnection, host: &Host) -> io::Result<()> {
     let Some(tls) = &mut connection.tls else {
         let mut tls = LoadConnection::new(connection.stream.try_clone()?, host.tls.as_ref())?;
         match tls.ask(&host.request("/small")) {

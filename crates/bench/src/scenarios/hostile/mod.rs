@@ -23,15 +23,16 @@ use self::loads::{BadLoad, load};
 use super::requests::{REQUESTS, subject};
 use crate::error::{BenchError, Result};
 use crate::load::{
-    Host, Latencies, LoadConnection, LoadWindow, ResourceUse, Server, ServerFixture,
-    accept_any_certificate, peak,
+    Host, Latencies, LoadWindow, ResourceUse, Server, ServerFixture, accept_any_certificate, peak,
 };
 use crate::options::{Measure, ServerArgs};
 use crate::record::{
     BadClients, Cell, Description, GoodClient, Hostile, Latency, Record, SERVER_BUSY, Sample,
-    Served, Variant, metric, once,
+    Served, Variant, metric, unique,
 };
-use crate::run::{Measured, Scenario, Start, Verification, allow_open_files, stay_on};
+use crate::run::{
+    Measured, Scenario, Start, Verification, allow_open_files, on_core, poll_until, stay_on,
+};
 
 /// The arguments of `bench hostile`.
 #[derive(Debug, Args)]
@@ -58,7 +59,7 @@ impl Measure for HostileArgs {
         fixture.site.encrypt()?;
         fixture.sha256 = fixture.create_file(SMALL, SMALL_BYTES)?;
         let all = if self.loads.is_empty() { BadClients::value_variants() } else { &self.loads };
-        for kind in once(all.iter().copied()) {
+        for kind in unique(all.iter().copied()) {
             let can = |variant: &&Variant| load(kind).server(variant.contender).is_some();
             let variants = variants.iter().filter(can);
             let cell = |variant| Cell { load: Some(kind), ..Cell::new(SMALL_BYTES, variant) };
@@ -87,14 +88,13 @@ impl Scenario for AttackedServer<'_> {
         let spare = if load.fills_server { 0 } else { SPARE_CONNECTIONS };
         self.0.site.connections = Some(self.0.setting.connections + spare);
         self.0.site.is_encrypted = load.is_encrypted;
-        let tls = load.is_encrypted.then(accept_any_certificate).transpose();
-        self.0.tls = tls.map_err(|error| BenchError::measuring("TLS", error.to_string()))?;
+        self.0.tls = load.is_encrypted.then(accept_any_certificate).transpose()?;
         let kind = load.server(cell.variant.contender);
         let kind =
             kind.ok_or_else(|| BenchError::measuring(cell.variant, "it has no such load"))?;
         let server = self.0.site.start(&kind)?;
         let host = self.0.host(&server);
-        let outcome = self.besiege(&load, &server, &host);
+        let outcome = self.measure_good_client(&load, &server, &host);
         let (spent, bad, hostile) = outcome.map_err(|error| server.failure(&error))?;
         let all_cpu_s = spent.cpu_s() + bad;
         Ok(spent.measured(spent.elapsed_s(), Served::Hostile(hostile), all_cpu_s))
@@ -104,7 +104,7 @@ impl Scenario for AttackedServer<'_> {
 impl AttackedServer<'_> {
     /// Measures the good client alone, among bad ones at a server that does nothing, and among
     /// bad ones at the same server.
-    fn besiege(
+    fn measure_good_client(
         &self,
         load: &BadLoad,
         server: &Server,
@@ -113,30 +113,22 @@ impl AttackedServer<'_> {
         let time = self.0.time();
         let request = load.good_request(host, &format!("/{SMALL}"));
         let ask = |time| self.ask(host, &request, time);
-        std::thread::scope(|scope| {
-            let measuring = scope.spawn(|| {
-                stay_on(self.0.cores.second);
-                ask(WARM_UP)?;
-                let alone = ask(time)?;
-                let (floor, unanswered, _) = self.beside_nothing(load, host, || ask(time))?;
-                let start_bytes = server.memory().resident_bytes;
-                let work = || {
-                    let window = LoadWindow::open(server);
-                    let beside = ask(time);
-                    (beside, window.close(server), peak(&server.processes()))
-                };
-                let ((beside, spent, peak_bytes), bad, generator) =
-                    self.beside(load, host, work)?;
-                let (open, begun) = (
-                    generator.open.load(Ordering::Relaxed),
-                    generator.begun.load(Ordering::Relaxed),
-                );
-                let (floor, beside) = (Some(floor?), beside?);
-                let hostile =
-                    Hostile { alone, beside, floor, open, begun, start_bytes, peak_bytes };
-                Ok((spent, bad + unanswered, hostile))
-            });
-            measuring.join().map_err(|_| io::Error::other("the good client panicked"))?
+        on_core(self.0.cores.second, || {
+            ask(WARM_UP)?;
+            let alone = ask(time)?;
+            let (floor, unanswered, _) = self.beside_nothing(load, host, || ask(time))?;
+            let start_bytes = server.memory().resident_bytes;
+            let work = || {
+                let window = LoadWindow::open(server);
+                let beside = ask(time);
+                (beside, window.close(server), peak(&server.processes()))
+            };
+            let ((beside, spent, peak_bytes), bad, generator) = self.beside(load, host, work)?;
+            let (open, begun) =
+                (generator.open.load(Ordering::Relaxed), generator.begun.load(Ordering::Relaxed));
+            let (floor, beside) = (Some(floor?), beside?);
+            let hostile = Hostile { alone, beside, floor, open, begun, start_bytes, peak_bytes };
+            Ok((spent, bad + unanswered, hostile))
         })
     }
 
@@ -185,10 +177,7 @@ impl AttackedServer<'_> {
                 let _ = set_thread_priority(NICENESS, SLICE);
                 generator.run(load, host, count)
             });
-            let begun = Instant::now();
-            while !generator.has_come.load(Ordering::Relaxed) && begun.elapsed() < MAX_ARRIVAL {
-                std::thread::sleep(Duration::from_millis(10));
-            }
+            poll_until(MAX_ARRIVAL, || generator.has_arrived.load(Ordering::Relaxed).then_some(()));
             let done = work();
             generator.is_over.store(true, Ordering::Relaxed);
             (done, bad.join())
@@ -200,17 +189,13 @@ impl AttackedServer<'_> {
     /// Asks for a small file for `time`, each time on a new connection, and returns what came of
     /// it. A request that takes longer is waited for.
     fn ask(&self, host: &Host, request: &[u8], time: Duration) -> io::Result<GoodClient> {
-        let mut latencies = Latencies::new();
+        let mut latencies = Latencies::default();
         let mut failed = 0;
         let begun = Instant::now();
         while begun.elapsed() < time {
-            if self.0.context.cancel.load(Ordering::Relaxed) {
-                return Err(io::ErrorKind::Interrupted.into());
-            }
+            self.0.interrupted()?;
             let asked = Instant::now();
-            let outcome = LoadConnection::to(host, Ipv4Addr::LOCALHOST)
-                .and_then(|mut client| client.ask_whole(request, SMALL_BYTES, |_| {}));
-            match outcome {
+            match host.get(request, SMALL_BYTES) {
                 Ok(()) => latencies.add(asked.elapsed()),
                 Err(_) => failed += 1,
             }
@@ -293,7 +278,7 @@ const SMALL: &str = "small";
 
 const SMALL_BYTES: u64 = 10 << 10;
 
-/// Connections that the server may have besides those of bad clients that keep it busy.
+/// Connections that the server may have in addition to those of bad clients that keep it busy.
 const SPARE_CONNECTIONS: u32 = 64;
 
 /// Files that programs have open for themselves.

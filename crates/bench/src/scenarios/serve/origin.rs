@@ -13,7 +13,7 @@ use super::super::requests::{REQUESTS, subject};
 use crate::error::{BenchError, Result, plain};
 use crate::load::{
     CACHE, CacheSetup, CountingOrigin, Host, Latencies, LoadConnection, LoadWindow, ResourceUse,
-    ResponseFault, Server, ServerFixture, ServerKind,
+    ResponseFault, Server, ServerFixture, ServerKind, require_status,
 };
 use crate::options::{Measure, Named, ServerArgs, SystemArgs, among, bytes, bytes_from, number};
 use crate::record::{
@@ -122,7 +122,7 @@ impl Scenario for Origin<'_> {
         let ((hot, kept), _) =
             self.fixture.with_server(self.setup(contender, self.args.budget), scan)?;
         (found.hot, found.kept) = (hot, (kept, self.args.budget));
-        let plain = |_: &Server, host: &Host| self.everybody(cell.size, host);
+        let plain = |_: &Server, host: &Host| self.request_from_all(cell.size, host);
         let (plain, _) = self.fixture.with_server(Contender::Underpass, plain)?;
         found.plain_s = plain.as_secs_f64();
         Ok(spent.measured(spent.elapsed_s(), Served::Origin(found), all_cpu_s))
@@ -148,19 +148,19 @@ impl Origin<'_> {
         found.direct_s = started.elapsed().as_secs_f64();
         let window = LoadWindow::open(server);
         let (before, usage) = (self.origin.bytes(), server.usage());
-        found.crowd_s = self.everybody(size, host)?.as_secs_f64();
+        found.crowd_s = self.request_from_all(size, host)?.as_secs_f64();
         let filled = server.usage();
         found.crowd_cpu_s = filled.since(&usage).cpu_s;
         found.crowd_origin_bytes = self.origin.bytes() - before;
         self.origin.set_rate(u64::MAX);
-        found.warm_s = self.everybody(size, host)?.as_secs_f64();
+        found.warm_s = self.request_from_all(size, host)?.as_secs_f64();
         found.warm_cpu_s = server.usage().since(&filled).cpu_s;
         found.memory = server.memory();
         Ok(window.close(server))
     }
 
     /// Has all clients ask for the object at once; returns when the last one has it.
-    fn everybody(&self, size: u64, host: &Host) -> io::Result<Duration> {
+    fn request_from_all(&self, size: u64, host: &Host) -> io::Result<Duration> {
         let started = Instant::now();
         std::thread::scope(|scope| {
             let clients: Vec<_> =
@@ -174,7 +174,7 @@ impl Origin<'_> {
     /// Asks for ranges of 1 MiB at random, of the cache and of the origin itself.
     fn ranges(&self, host: &Host) -> io::Result<RangesFound> {
         let direct = Host { address: self.origin.address, ..host.clone() };
-        let (mut first, mut direct_first) = (Latencies::new(), Latencies::new());
+        let (mut first, mut direct_first) = (Latencies::default(), Latencies::default());
         let (mut seed, mut origin_bytes) = (1_u64, 0);
         for _ in 0..RANGES {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -219,8 +219,7 @@ impl Origin<'_> {
 }
 
 fn ask(host: &Host, size: u64) -> io::Result<()> {
-    let mut client = LoadConnection::to(host, Ipv4Addr::LOCALHOST)?;
-    client.ask_whole(&host.request(&format!("/{CROWD}")), size, |_| {})
+    host.get(&host.request(&format!("/{CROWD}")), size)
 }
 
 /// Asks for a range; returns when its first bytes have come.
@@ -235,10 +234,7 @@ fn range(host: &Host, start: u64) -> io::Result<Duration> {
     let mut buffer = vec![0; 64 << 10];
     let mut got = stream.read(&mut buffer)?;
     let first = started.elapsed();
-    if !buffer.starts_with(b"HTTP/1.1 206 ") {
-        let status = String::from_utf8_lossy(&buffer[..got.min(40)]).into_owned();
-        return Err(ResponseFault::Status(status).into());
-    }
+    require_status(&buffer[..got], b"HTTP/1.1 206 ")?;
     while (got as u64) < RANGE {
         match stream.read(&mut buffer)? {
             0 => return Err(ResponseFault::End.into()),

@@ -14,9 +14,9 @@ use crate::error::Result;
 use crate::options::{Measure, StepArgs, SystemArgs, bytes, mechanisms};
 use crate::programs::SocketPrograms;
 use crate::record::{
-    Arguments, CALLS, CPU, Choice, Contender, Cpu, Description, FAULTS, Metric, NetworkKind,
-    PEER_CPU, Receivers, Record, Role, SPEED, SWITCHES, SinkKind, Step, TIME, USER_SPACE, Variant,
-    at_steps, chosen, once,
+    Arguments, CALLS, CPU, Contender, Description, FAULTS, Metric, NetworkKind, PEER_CPU,
+    Receivers, Record, Role, SPEED, SWITCHES, SinkKind, Step, TIME, USER_SPACE, Variant, at_steps,
+    chosen, unique,
 };
 use crate::run::{Link, RunPlan, SampleEnds, Start, file_system};
 
@@ -64,40 +64,53 @@ enum SideArg {
 /// The arguments of `bench article-table`.
 #[derive(Debug, Args)]
 #[command(mut_arg("sizes", |arg| arg.default_value("7M,21M,63M,98M,200M,350M,700M,1G")))]
-#[command(mut_arg("step", |arg| arg.default_value("default")
-    .help("Ask for this many bytes in one system call of ours")))]
-#[command(mut_arg("mechanism", |arg| arg.default_value("auto")
-    .help("Measure these mechanisms of ours, without fallbacks; auto for the best one")))]
-#[command(mut_arg("peer", |arg| arg
-    .default_value("java_stream,java_transfer_to,c_read_write,c_sendfile")))]
+#[command(mut_arg("step", |arg| arg.default_value("default").help(TABLE_STEP_HELP)))]
+#[command(mut_arg("mechanism", |arg| arg.default_value("auto").help(TABLE_MECHANISM_HELP)))]
+#[command(mut_arg("peer", |arg| arg.default_value(TABLE_PEERS)))]
 pub struct TableArgs {
     #[command(flatten)]
     article: ArticleArgs,
 }
 
+const TABLE_STEP_HELP: &str = "Ask for this many bytes in one system call of ours";
+
+const TABLE_MECHANISM_HELP: &str =
+    "Measure these mechanisms of ours, without fallbacks; auto for the best one";
+
+const TABLE_PEERS: &str = "java_stream,java_transfer_to,c_read_write,c_sendfile";
+
 /// The arguments of `bench article-chunks`.
 #[derive(Debug, Args)]
-#[command(mut_arg("step", |arg| arg.default_value("4096,65535,1M,whole")
-    .help("Ask for this many bytes in one system call; whole for the whole file")))]
+#[command(mut_arg("step", |arg| arg.default_value("4096,65535,1M,whole").help(CHUNKS_STEP_HELP)))]
 #[command(mut_arg("mechanism", |arg| arg.default_value("auto,sendfile")))]
-#[command(mut_arg("peer", |arg| arg.default_value(
-    "python_sendall,python_sendfile,c_read_write,c_mmap,c_mmap_lease,c_sendfile")))]
+#[command(mut_arg("peer", |arg| arg.default_value(CHUNKS_PEERS)))]
 pub struct ChunksArgs {
     #[command(flatten)]
     article: ArticleArgs,
 }
 
+const CHUNKS_STEP_HELP: &str =
+    "Ask for this many bytes in one system call; whole for the whole file";
+
+const CHUNKS_PEERS: &str =
+    "python_sendall,python_sendfile,c_read_write,c_mmap,c_mmap_lease,c_sendfile";
+
 /// The arguments of `bench limit`.
 #[derive(Debug, Args)]
-#[command(mut_arg("step", |arg| arg.default_value("64K,256K,1M,whole")
-    .help("Ask for this many bytes in one system call of the bare loop and of our mechanisms")))]
+#[command(mut_arg("step", |arg| arg.default_value("64K,256K,1M,whole").help(LIMIT_STEP_HELP)))]
 #[command(mut_arg("mechanism", |arg| arg.default_value("auto")))]
-#[command(mut_arg("peer", |arg| arg.default_value("c_sendfile,iperf3,nc,memory_copy")
-    .help("Measure these programs besides ours and the bare loop")))]
+#[command(mut_arg("peer", |arg| arg.default_value(LIMIT_PEERS).help(LIMIT_PEERS_HELP)))]
 pub struct LimitArgs {
     #[command(flatten)]
     article: ArticleArgs,
 }
+
+const LIMIT_STEP_HELP: &str =
+    "Ask for this many bytes in one system call of the bare loop and of our mechanisms";
+
+const LIMIT_PEERS: &str = "c_sendfile,iperf3,nc,memory_copy";
+
+const LIMIT_PEERS_HELP: &str = "Measure these programs besides ours and the bare loop";
 
 /// The options shared by the scenarios of the articles with connections; each has its own defaults.
 #[derive(Debug, Args)]
@@ -113,7 +126,7 @@ struct ArticleArgs {
     /// Measure these mechanisms of ours, without fallbacks; auto for the best one, which takes no
     /// step
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = mechanisms())]
-    mechanism: Vec<Choice>,
+    mechanism: Vec<Option<Contender>>,
 
     /// Measure these programs besides ours
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = peer)]
@@ -161,7 +174,8 @@ impl Measure for NetArgs {
             NetworkKind::Veth => Link::open(self.over, &self.congestion)?,
         };
         let contenders = chosen(&self.steps.mechanism, all);
-        let variants = once([baseline].into_iter().chain(at_steps(&contenders, &self.steps.step)));
+        let variants =
+            unique([baseline].into_iter().chain(at_steps(&contenders, &self.steps.step)));
         plan.arguments = Arguments {
             mechanisms: contenders,
             steps: self.steps.step.clone(),
@@ -213,7 +227,7 @@ impl ArticleArgs {
         start: Start<'_>,
     ) -> Result<Record> {
         let ours = at_steps(&chosen(&self.mechanism, TO_SOCKET), &self.step);
-        let mut variants = once(others.into_iter().chain(ours));
+        let mut variants = unique(others.into_iter().chain(ours));
         let SystemArgs { congestion, no_count } = &self.system;
         // The target of the verifying pass is as large as its source. What was found of the system
         // is from before anything of it is set.
@@ -226,7 +240,7 @@ impl ArticleArgs {
         plan.environment.congestion = Some(link.congestion.clone());
         plan.environment.programs.clone_from(&programs.versions);
         plan.arguments = Arguments {
-            mechanisms: once(variants.iter().map(|variant| variant.contender)),
+            mechanisms: unique(variants.iter().map(|variant| variant.contender)),
             steps: self.step.clone(),
             sink: Some(SinkKind::Drop),
             over: self.over,
@@ -277,7 +291,7 @@ const METRICS: &[&Metric] =
 pub(super) const NET: Description = Description {
     name: "net",
     command: "net",
-    cpu: Cpu::Thread,
+    by_thread: true,
     cores: Some("sender and receiver"),
     subject,
     caption: |_| "Time of sender or receiver, whichever took longer".to_owned(),
@@ -288,7 +302,7 @@ pub(super) const NET: Description = Description {
 pub(super) const TABLE: Description = Description {
     name: "article_table",
     command: "article-table",
-    cpu: Cpu::ProcessOrThread,
+    by_thread: false,
     caption: |_| "Time by the clock of the receiver".to_owned(),
     ..NET
 };

@@ -7,13 +7,13 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::error::{BenchError, Result, WithPath, plain};
-use crate::programs::{ProgramReport, SocketPrograms, measure_iperf};
+use crate::programs::{SocketPrograms, measure_iperf, reported_seconds};
 use crate::record::{
     Cell, Contender, Counted, Environment, Receipt, Receivers, Role, Side, SinkKind, ThreadCost,
 };
 use crate::run::{
-    CallTracer, Finished, Link, Measured, Running, SampleEnds, Scenario, ThreadRun, Verification,
-    copy_memory, send_bare, traced,
+    CallTracer, Finished, Link, Measured, Running, SampleEnds, Scenario, Verification, copy_memory,
+    send_bare, traced,
 };
 use crate::scenarios::{checked_receipt, declined};
 
@@ -30,17 +30,12 @@ pub(super) struct TcpTransfer<'a> {
     pub(super) seen_congestion: Option<String>,
 }
 
-/// The result of a transfer.
-enum TransferOutcome {
-    /// Sender and receiver have done their work.
-    Moved(Box<[Side; 2]>),
-    /// The kernel declined the required mechanism.
-    Declined(String),
-}
+/// What sender and receiver did, or the kernel's answer by which it declined the required mechanism.
+type TransferOutcome = std::result::Result<[Side; 2], String>;
 
 enum Sender {
     Process(Finished),
-    Thread(std::io::Result<ThreadRun>),
+    Thread(std::io::Result<Side>),
 }
 
 impl Scenario for TcpTransfer<'_> {
@@ -54,8 +49,8 @@ impl Scenario for TcpTransfer<'_> {
         }
         self.ends.reset()?;
         match self.transfer(cell, Some(&self.ends.to()), None)? {
-            TransferOutcome::Declined(errno) => Ok(Verification::Declined(errno)),
-            TransferOutcome::Moved(_) => self.ends.verify(cell.variant),
+            Err(errno) => Ok(Verification::Declined(errno)),
+            Ok(_) => self.ends.verify(cell.variant),
         }
     }
 
@@ -63,16 +58,16 @@ impl Scenario for TcpTransfer<'_> {
         match (cell.variant.contender, &self.programs) {
             (Contender::MemoryCopy, _) => {
                 let done = copy_memory(Some(self.ends.cores.first).into(), cell.size);
-                let side = thread_side(done.map_err(|error| failed(cell, &error))?);
+                let side = done.map_err(|error| failed(cell, &error))?;
                 Ok(Measured::new(side.elapsed_s, side, None))
             }
             (Contender::Iperf3, Some(programs)) => {
-                self.ends.chill()?;
+                self.ends.evict()?;
                 let cancel = self.ends.context.cancel;
                 measure_iperf(programs, &self.link, self.ends.cores, cell.size, cancel)
             }
             _ => {
-                let [sender, receiver] = *self.moved(cell, None)?;
+                let [sender, receiver] = self.moved(cell, None)?;
                 let wall_s = match self.programs {
                     Some(_) => receiver.elapsed_s,
                     None => sender.elapsed_s.max(receiver.elapsed_s),
@@ -110,19 +105,16 @@ impl Scenario for TcpTransfer<'_> {
 
 impl TcpTransfer<'_> {
     /// Moves one file to its target, by a mechanism that the kernel has not declined before.
-    fn moved(&mut self, cell: &Cell, tracer: Option<&CallTracer>) -> Result<Box<[Side; 2]>> {
+    fn moved(&mut self, cell: &Cell, tracer: Option<&CallTracer>) -> Result<[Side; 2]> {
         let target = (self.sink == SinkKind::File).then(|| self.ends.to());
         match target {
             Some(_) => self.ends.reset()?,
-            None => self.ends.chill()?,
+            None => self.ends.evict()?,
         }
-        match self.transfer(cell, target.as_deref(), tracer)? {
-            TransferOutcome::Moved(sides) => Ok(sides),
-            TransferOutcome::Declined(errno) => {
-                let ran = format!("declined {errno}, which it did not before");
-                Err(BenchError::other(cell.variant, &ran))
-            }
-        }
+        self.transfer(cell, target.as_deref(), tracer)?.map_err(|errno| {
+            let ran = format!("declined {errno}, which it did not before");
+            BenchError::other(cell.variant, &ran)
+        })
     }
 
     /// Moves one file from a sender to a receiver, which writes it to a file or drops it; counts
@@ -145,7 +137,7 @@ impl TcpTransfer<'_> {
         // One whose sender has failed may never end.
         let limit = (!sender.has_succeeded()).then_some(MAX_WAIT);
         let receiver = receiver.finish(limit, self.ends.context.cancel)?;
-        self.judge(cell, sender, &receiver)
+        self.outcome(cell, sender, &receiver)
     }
 
     /// Returns the command of the receiver of what a contender sends.
@@ -208,7 +200,7 @@ impl TcpTransfer<'_> {
     }
 
     /// Returns what came of a transfer, by what both sides report.
-    fn judge(
+    fn outcome(
         &mut self,
         cell: &Cell,
         sender: Sender,
@@ -221,7 +213,7 @@ impl TcpTransfer<'_> {
             (Sender::Thread(_), _) => None,
         };
         if let Some(errno) = varied.and_then(|finished| declined(finished, variant.contender)) {
-            return Ok(TransferOutcome::Declined(errno));
+            return Ok(Err(errno));
         }
         if let Sender::Process(finished) = &sender {
             // The side whose peer failed only reports that.
@@ -237,7 +229,7 @@ impl TcpTransfer<'_> {
         }
         let required = |role| (self.side == role).then_some(variant.contender);
         let sender = match sender {
-            Sender::Thread(done) => thread_side(done.map_err(|error| failed(cell, &error))?),
+            Sender::Thread(done) => done.map_err(|error| failed(cell, &error))?,
             Sender::Process(finished) if variant.contender == Contender::Nc => {
                 Side::process(Role::Sender, finished.cost.wall_s, finished.cost)
             }
@@ -257,7 +249,7 @@ impl TcpTransfer<'_> {
                 side_of(Role::Receiver, &receipt, receiver)
             }
         };
-        Ok(TransferOutcome::Moved(Box::new([sender, receiver])))
+        Ok(Ok([sender, receiver]))
     }
 }
 
@@ -278,13 +270,8 @@ fn side_of(role: Role, receipt: &Receipt, finished: &Finished) -> Side {
 
 /// Returns what a contender's process did, by its own words.
 fn reported(role: Role, finished: &Finished, cell: &Cell) -> Result<Side> {
-    let report = ProgramReport::read(finished, cell.variant, cell.size)?;
-    Ok(Side::process(role, report.elapsed_s, finished.cost))
-}
-
-fn thread_side(done: ThreadRun) -> Side {
-    let elapsed_s = done.elapsed.as_secs_f64();
-    Side { thread: Some(done.spent), ..Side::new(Role::Sender, elapsed_s) }
+    let elapsed_s = reported_seconds(finished, cell.variant, cell.size)?;
+    Ok(Side::process(role, elapsed_s, finished.cost))
 }
 
 fn failed(cell: &Cell, error: &std::io::Error) -> BenchError {

@@ -3,11 +3,11 @@
 
 use maud::{Markup, html};
 
-use super::{Drawing, WIDTH, class, hatching, mark, number, shape, shortened};
+use super::{WIDTH, class, hatching, mark, number, shape, shortened};
 use crate::record::Unit;
 use crate::views::chart::{Axis, Chart, ChartRow};
 
-pub(crate) fn draw(chart: &Chart, id: &str) -> Drawing {
+pub(super) fn draw(chart: &Chart, id: &str) -> (f64, Markup) {
     let axis = chart.axis();
     let sizes = chart.places();
     let mut styles: Vec<_> = chart.rows.iter().map(|row| shape(row.style)).collect();
@@ -15,10 +15,9 @@ pub(crate) fn draw(chart: &Chart, id: &str) -> Drawing {
     styles.dedup();
     let mut y = 0.0;
     let mut parts = Vec::new();
-    for size in &sizes {
+    for (size, place) in &sizes {
         if sizes.len() > 1 {
-            parts
-                .push(html! { text.strong x="0" y=(number(y + 13.0)) { (chart.by.label(*size)) } });
+            parts.push(html! { text.strong x="0" y=(number(y + 13.0)) { (place) } });
             y += HEADING;
         }
         for row in chart.rows.iter().filter(|row| row.at == *size) {
@@ -31,7 +30,7 @@ pub(crate) fn draw(chart: &Chart, id: &str) -> Drawing {
         (grid(axis, y))
         @for part in parts { (part) }
     };
-    Drawing::of(chart, y + AXIS, body)
+    (y + AXIS, body)
 }
 
 /// Returns a line for each tick, and the texts below that there is room for: on a logarithmic axis

@@ -3,7 +3,7 @@
 
 use maud::{Markup, html};
 
-use super::{Drawing, WIDTH, class, mark, number, shortened};
+use super::{WIDTH, class, mark, number, shortened};
 use crate::views::chart::{Axis, Chart, ChartRow};
 
 /// The sizes of a chart along its lower edge, each multiple as long as the next.
@@ -30,7 +30,7 @@ impl Sizes {
 }
 
 /// Returns the chart, and under it what its lines are.
-pub(crate) fn draw(chart: &Chart) -> Drawing {
+pub(super) fn draw(chart: &Chart) -> (f64, Markup) {
     let (axis, sizes, labels) = (chart.axis(), Sizes::of(chart), chart.labels());
     let count = labels.len();
     let body = html! {
@@ -48,7 +48,7 @@ pub(crate) fn draw(chart: &Chart) -> Drawing {
             text x=(number(x + 24.0)) y=(number(y)) { (shortened(label, 20)) }
         }
     };
-    Drawing::of(chart, LEGEND + count.div_ceil(2) as f64 * LINE - 8.0, body)
+    (LEGEND + count.div_ceil(2) as f64 * LINE - 8.0, body)
 }
 
 fn of<'a>(chart: &'a Chart, label: &str) -> Vec<&'a ChartRow> {
@@ -71,8 +71,8 @@ fn values(axis: Axis) -> Markup {
 fn files(chart: &Chart, sizes: &Sizes) -> Markup {
     let mut free = f64::NEG_INFINITY;
     let mut shown = Vec::new();
-    for size in chart.places() {
-        let (x, text) = (sizes.x(size), chart.by.label(size));
+    for (size, text) in chart.places() {
+        let x = sizes.x(size);
         let half = text.chars().count() as f64 * 3.4;
         if x - half > free + 6.0 {
             free = x + half;

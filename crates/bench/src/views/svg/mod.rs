@@ -2,78 +2,74 @@
 //! every text is escaped; each element is closed, so that they are XML as well.
 
 mod bars;
-mod figure;
 mod lines;
 
-use maud::{Markup, PreEscaped, Render, html};
+use maud::{Markup, PreEscaped, html};
 
 use super::chart::{Chart, ChartKind};
-pub(super) use figure::draw as path_diagram;
 
-/// Colours and lines of every drawing. No variables: not every program that shows SVG has them.
+/// Colours and lines of every chart. No variables: not every program that shows SVG has them.
 pub(crate) const STYLE: &str = include_str!("chart.css");
 
-/// The width of a drawing: that of a small phone, so that letters have the same size there.
-pub(crate) const WIDTH: f64 = 360.0;
+/// The width of a chart: that of a small phone, so that letters have the same size there.
+const WIDTH: f64 = 360.0;
 
-/// The place where a drawing is going to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SvgTarget {
-    /// In a page, which has the style and the caption.
-    Page,
-    /// In a separate file.
-    File,
-}
-
-/// A drawing and its description.
-#[derive(Debug)]
-pub(crate) struct Drawing {
-    pub(crate) title: String,
-    pub(crate) note: String,
-    /// The description, for readers that cannot see it.
-    pub(crate) description: String,
-    pub(crate) height: f64,
-    pub(crate) body: Markup,
-}
-
-impl Drawing {
-    /// Draws a chart by its body, which is so high.
-    fn of(chart: &Chart, height: f64, body: Markup) -> Self {
-        let (title, note) = (chart.title.clone(), chart.note.clone());
-        Self { title, note, description: chart.sentence(), height, body }
-    }
-
-    /// Returns the drawing as one element. `id` is unique in the page.
-    pub(crate) fn element(&self, id: &str, within: SvgTarget) -> Markup {
-        let is_file = within == SvgTarget::File;
-        let lines = if is_file { wrapped(&self.title, TITLE_LETTERS) } else { Vec::new() };
-        let above = if is_file { lines.len() as f64 * 18.0 + 40.0 } else { 0.0 };
-        let margin = if is_file { MARGIN } else { 0.0 };
-        let (left, wide, height) = (-margin, WIDTH + 2.0 * margin, self.height + above + margin);
-        let xmlns = is_file.then_some("http://www.w3.org/2000/svg");
-        let [width, tall] = [wide, height].map(|length| is_file.then(|| number(length)));
-        html! {
-            svg.chart xmlns=[xmlns] width=[width] height=[tall]
-                viewBox=(format!("{} {} {} {}", number(left), number(-above), number(wide), number(height)))
-                role="img" aria-labelledby=(format!("{id}-title {id}-desc")) {
-                title id=(format!("{id}-title")) { (self.title) }
-                desc id=(format!("{id}-desc")) { (self.description) }
-                @if is_file {
-                    style { (PreEscaped(STYLE)) }
-                    rect.ground x=(number(left)) y=(number(-above)) width=(number(wide)) height=(number(height)) rx="8" {}
-                    @for (line, text) in lines.iter().enumerate() {
-                        text.title x="0" y=(number(line as f64 * 18.0 + 25.0 - above)) { (text) }
-                    }
-                    text.quiet x="0" y=(number(-13.0)) { (shortened(&self.note, NOTE_LETTERS)) }
-                }
-                (self.body)
-            }
+/// Returns a chart as an element of a page, which has the style and the caption. `id` is unique in
+/// the page.
+pub(crate) fn element(chart: &Chart, id: &str) -> Markup {
+    let (height, body) = draw(chart, id);
+    html! {
+        svg.chart viewBox=(format!("0 0 {} {}", number(WIDTH), number(height)))
+            role="img" aria-labelledby=(format!("{id}-title {id}-desc")) {
+            (description(chart, id))
+            (body)
         }
     }
 }
 
+/// Returns a chart as a file of its own.
+pub(crate) fn file(chart: &Chart) -> String {
+    let id = &chart.name;
+    let (height, body) = draw(chart, id);
+    let lines = wrapped(&chart.title, TITLE_LETTERS);
+    let above = lines.len() as f64 * 18.0 + 40.0;
+    let [left, top, width, height] =
+        [-MARGIN, -above, WIDTH + 2.0 * MARGIN, height + above + MARGIN].map(number);
+    let svg = html! {
+        svg.chart xmlns="http://www.w3.org/2000/svg" width=(width) height=(height)
+            viewBox=(format!("{left} {top} {width} {height}"))
+            role="img" aria-labelledby=(format!("{id}-title {id}-desc")) {
+            (description(chart, id))
+            style { (PreEscaped(STYLE)) }
+            rect.ground x=(left) y=(top) width=(width) height=(height) rx="8" {}
+            @for (line, text) in lines.iter().enumerate() {
+                text.title x="0" y=(number(line as f64 * 18.0 + 25.0 - above)) { (text) }
+            }
+            text.quiet x="0" y="-13" { (shortened(&chart.note, NOTE_LETTERS)) }
+            (body)
+        }
+    };
+    svg.into_string() + "\n"
+}
+
+/// Returns the name of a chart, and what it shows for readers that cannot see it.
+fn description(chart: &Chart, id: &str) -> Markup {
+    html! {
+        title id=(format!("{id}-title")) { (chart.title) }
+        desc id=(format!("{id}-desc")) { (chart.sentence()) }
+    }
+}
+
+/// Draws what is below the caption, and returns its height.
+fn draw(chart: &Chart, id: &str) -> (f64, Markup) {
+    match chart.form {
+        ChartKind::Bars => bars::draw(chart, id),
+        ChartKind::Lines => lines::draw(chart),
+    }
+}
+
 /// Formats a coordinate: a tenth of a pixel is enough.
-pub(crate) fn number(value: f64) -> String {
+fn number(value: f64) -> String {
     let text = format!("{value:.1}");
     match text.strip_suffix(".0") {
         Some("-0") => "0".to_owned(),
@@ -82,7 +78,7 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
-pub(crate) fn class(style: usize) -> String {
+fn class(style: usize) -> String {
     format!("c{}", shape(style))
 }
 
@@ -92,7 +88,7 @@ pub(crate) const fn shape(style: usize) -> usize {
 }
 
 /// Draws the mark of a line at a place: every style has its own.
-pub(crate) fn mark(style: usize, x: f64, y: f64) -> Markup {
+fn mark(style: usize, x: f64, y: f64) -> Markup {
     let points: &[f64] = match shape(style) {
         1 => &[],
         0 => &[-3.6, -3.6, 3.6, -3.6, 3.6, 3.6, -3.6, 3.6],
@@ -116,7 +112,7 @@ pub(crate) fn mark(style: usize, x: f64, y: f64) -> Markup {
 }
 
 /// Returns the hatching of bars: every look has another one. `id` is that of the drawing.
-pub(crate) fn hatching(id: &str, style: usize) -> Markup {
+fn hatching(id: &str, style: usize) -> Markup {
     let lines = match shape(style) {
         0 => "M-2,8L8,-2M4,14L14,4",
         2 => "M-2,-2L14,14M-2,10L2,14M10,-2L14,2",
@@ -151,7 +147,7 @@ pub(crate) fn shortened(text: &str, letters: usize) -> String {
 }
 
 /// Returns a text in lines of this many letters, broken between words.
-pub(crate) fn wrapped(text: &str, letters: usize) -> Vec<String> {
+fn wrapped(text: &str, letters: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match lines.last_mut() {
@@ -164,19 +160,6 @@ pub(crate) fn wrapped(text: &str, letters: usize) -> Vec<String> {
     }
     lines.truncate(3);
     lines
-}
-
-pub(super) fn draw(chart: &Chart, id: &str) -> Drawing {
-    match chart.form {
-        ChartKind::Bars => bars::draw(chart, id),
-        ChartKind::Lines => lines::draw(chart),
-    }
-}
-
-pub(crate) fn file(id: &str, drawing: &Drawing) -> String {
-    let mut text = drawing.element(id, SvgTarget::File).render().into_string();
-    text.push('\n');
-    text
 }
 
 /// Colours, marks and hatchings.
