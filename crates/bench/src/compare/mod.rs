@@ -126,8 +126,10 @@ fn lines(
         })
     };
     // Calls are counted once, so that nothing is known of their spread.
-    let metrics = new.metrics(Rank::Main).into_iter();
-    metrics.filter(|metric| metric.name != CALLS.name).filter_map(line).collect()
+    let main = new.metrics(Rank::Main);
+    // Some scenarios have no metric that stands for all.
+    let metrics = if main.is_empty() { new.metrics(Rank::Chart) } else { main };
+    metrics.into_iter().filter(|metric| metric.name != CALLS.name).filter_map(line).collect()
 }
 
 /// Returns the values of a cell, or their ratios to the baseline of the same round.
