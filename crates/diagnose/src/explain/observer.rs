@@ -95,23 +95,8 @@ impl SyscallObserver {
                 });
                 self.crossed(known.name, direction, &end, &parts, flags, bytes);
             }
-            (SyscallEffect::Vmsplice, CallSubject::Cross(end, _)) if end.is_read_only => {
-                // Out of a pipe it is a copy.
-                let bytes = split(&[], result.unwrap_or(0));
-                self.ledger.cross(known.name, ByteDirection::In, &end, bytes);
-                self.failed(known.name, (EndKind::Pipe, EndKind::Other), result);
-            }
             (SyscallEffect::Vmsplice, CallSubject::Cross(end, _)) => {
-                // Moved by reference into a pipe.
-                let referenced = result.unwrap_or(0);
-                let split = MemorySplit {
-                    referenced,
-                    tried: MemoryKind::Referenced,
-                    ..MemorySplit::default()
-                };
-                self.ledger.cross(known.name, ByteDirection::Out, &end, split);
-                let ends = (EndKind::Other, EndKind::Pipe);
-                self.failed(known.name, ends, result);
+                self.vmspliced(known.name, &end, result);
             }
             (effect, CallSubject::Move { from, to, whole }) => {
                 let is_clone = matches!(effect, SyscallEffect::Clone | SyscallEffect::CloneRange);
@@ -145,6 +130,20 @@ impl SyscallObserver {
             (SyscallEffect::Confine, _) => self.is_confined |= result.is_ok(),
             _ => {}
         }
+    }
+
+    /// Counts a call of vmsplice(2): into a pipe it moves by reference, out of one it copies.
+    fn vmspliced(&mut self, name: &'static str, end: &CallEnd, result: Result<u64, Errno>) {
+        let bytes = result.unwrap_or(0);
+        let (direction, ends, split) = if end.is_read_only {
+            (ByteDirection::In, (EndKind::Pipe, EndKind::Other), split(&[], bytes))
+        } else {
+            let tried = MemoryKind::Referenced;
+            let split = MemorySplit { referenced: bytes, tried, ..MemorySplit::default() };
+            (ByteDirection::Out, (EndKind::Other, EndKind::Pipe), split)
+        };
+        self.ledger.cross(name, direction, end, split);
+        self.failed(name, ends, result);
     }
 
     /// Counts a call that has copied between the kernel and memory.
