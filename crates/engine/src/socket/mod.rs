@@ -3,6 +3,8 @@
 pub(crate) mod peer;
 pub(crate) mod tls_transport;
 
+pub use peer::owner_of_peer;
+
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;

@@ -5,10 +5,11 @@
 //! A write to the file still changes what the peer is going to read.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionread};
+use rustix::net::sockopt::socket_peercred;
 use rustix::net::{getpeername, getsockname, netlink};
 use underpass_sys::{Netlink, leading_u32};
 
@@ -32,7 +33,22 @@ pub(crate) fn has_left_pipe(pipe: BorrowedFd<'_>) -> bool {
 /// socket that asks is opened if there is none, and kept for the next request.
 pub(crate) fn unread_by_tcp_peer(socket: BorrowedFd<'_>, netlink: &mut Option<Netlink>) -> u64 {
     let Some((ours, theirs)) = addresses(socket) else { return 0 };
-    query(&request(theirs, ours), netlink).unwrap_or(0)
+    let answer = query(&request(theirs, ours), netlink);
+    answer.ok().and_then(|answer| number_at(&answer, UNREAD_AT)).map_or(0, u64::from)
+}
+
+/// Returns the user whose program has the other end of a connection within this machine and this
+/// network namespace; `None` if there is no such program, or the kernel does not tell.
+#[must_use]
+pub fn owner_of_peer(socket: impl AsFd) -> Option<u32> {
+    let socket = socket.as_fd();
+    let Some((ours, theirs)) = addresses(socket) else {
+        return Some(socket_peercred(socket).ok()?.uid.as_raw());
+    };
+    let answer = query(&request(theirs, ours), &mut None).ok()?;
+    // What no program has any more counts as root's.
+    number_at(&answer, INODE_AT).filter(|inode| *inode != 0)?;
+    number_at(&answer, OWNER_AT)
 }
 
 /// Returns both ends of a connection over IP.
@@ -60,8 +76,8 @@ fn request(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
     request
 }
 
-/// Returns the unread bytes of the socket that the request names.
-fn query(request: &[u8], kept: &mut Option<Netlink>) -> Result<u64, Errno> {
+/// Returns what the kernel says of the socket that the request names: `inet_diag_msg`.
+fn query(request: &[u8], kept: &mut Option<Netlink>) -> Result<Vec<u8>, Errno> {
     let netlink = match kept.take() {
         Some(netlink) => netlink,
         None => Netlink::open(Some(netlink::SOCK_DIAG))?,
@@ -78,7 +94,11 @@ fn query(request: &[u8], kept: &mut Option<Netlink>) -> Result<u64, Errno> {
     if answer.get(STATE_AT) == Some(&LISTEN) {
         return Err(Errno::NOENT);
     }
-    answer.get(UNREAD_AT..).and_then(leading_u32).map(u64::from).ok_or(Errno::BADMSG)
+    Ok(answer)
+}
+
+fn number_at(answer: &[u8], at: usize) -> Option<u32> {
+    answer.get(at..).and_then(leading_u32)
 }
 
 /// Room for the whole answer about a socket.
@@ -93,6 +113,12 @@ const STATE_AT: usize = 1;
 /// `idiag_rqueue` of `inet_diag_msg`.
 const UNREAD_AT: usize = 56;
 
+/// `idiag_uid` of `inet_diag_msg`.
+const OWNER_AT: usize = 64;
+
+/// `idiag_inode` of `inet_diag_msg`.
+const INODE_AT: usize = 68;
+
 /// `TCP_LISTEN` of netinet/tcp.h.
 const LISTEN: u8 = 10;
 
@@ -100,7 +126,7 @@ const LISTEN: u8 = 10;
 mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
-    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
 
     use super::*;
 
@@ -119,9 +145,22 @@ mod tests {
             assert!(netlink.is_some(), "{address}");
             assert_eq!(unread_by_tcp_peer(sender.as_fd(), &mut netlink), 600, "{address}");
             let nowhere = request("127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap());
-            assert_eq!(query(&nowhere, &mut netlink), Err(Errno::NOENT));
+            assert_eq!(query(&nowhere, &mut netlink).err(), Some(Errno::NOENT));
             assert_eq!(unread_by_tcp_peer(sender.as_fd(), &mut netlink), 600, "{address}");
         }
+    }
+
+    #[test]
+    fn the_owner_of_a_peer_is_known_while_a_program_has_it() {
+        let own = rustix::process::geteuid().as_raw();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let server = listener.accept().unwrap().0;
+        assert_eq!(owner_of_peer(&server), Some(own));
+        drop(client);
+        assert_eq!(owner_of_peer(&server), None);
+        let (one, _other) = UnixStream::pair().unwrap();
+        assert_eq!(owner_of_peer(&one), Some(own));
     }
 
     #[test]

@@ -136,15 +136,17 @@ impl<'a> RequestContext<'a> {
         response
     }
 
-    /// Returns whether the client is on this machine, and the request is none that a proxy here has
-    /// forwarded, as far as that can be told: many proxies add no field, but speak HTTP/1.0, or
-    /// pass on a name that is neither one of this machine nor of the site.
-    pub(crate) fn is_from_here(&self) -> bool {
+    /// Returns whether the client is a program on this machine of root or of the user of this server,
+    /// and the request is none that a proxy has forwarded, as far as that can be told: some add no
+    /// field, but speak HTTP/1.0, pass on a name that is neither one of this machine nor of the
+    /// site, or have a user of their own, as nginx does.
+    pub(crate) fn is_from_operator(&self) -> bool {
         let request = &self.request;
         let is_known = self.peer.is_unix() || self.selection.is_named;
         let is_direct = is_known || request.authority().is_some_and(is_loopback);
         let is_forwarded = || FORWARDED.iter().any(|name| request.has(name));
-        self.peer.is_from_here() && request.minor_version > 0 && is_direct && !is_forwarded()
+        let may_be = self.peer.is_from_here() && request.minor_version > 0 && is_direct;
+        may_be && !is_forwarded() && self.peer.is_of_operator()
     }
 
     /// Returns the error that requests a name and a password.

@@ -64,15 +64,14 @@ impl Endpoint {
     /// Returns the refusal for a client that may not see the endpoint; `None` if it may.
     ///
     /// If the rules name users, the client must be one of them. Otherwise clients cannot be told
-    /// apart, and only this machine may see the transfers of all.
+    /// apart, and only the operator may see the transfers of all.
     fn refusal(self, ctx: &RequestContext<'_>) -> Option<Response> {
         if ctx.settings().access.has_users() {
             return ctx.user.is_none().then(|| ctx.challenge());
         }
-        let is_private =
-            matches!(self, Self::Transfers | Self::Cache | Self::Popular) && !ctx.is_from_here();
-        is_private
-            .then(|| ctx.error(403, "without --auth, only clients on this machine may see this"))
+        let is_private = matches!(self, Self::Transfers | Self::Cache | Self::Popular)
+            && !ctx.is_from_operator();
+        is_private.then(|| ctx.error(403, NOT_OPERATOR))
     }
 
     /// Returns the response of the endpoint.
@@ -160,6 +159,10 @@ impl Endpoint {
         }
     }
 }
+
+/// The refusal of an endpoint that names clients and files.
+const NOT_OPERATOR: &str =
+    "without --auth, only programs of root or of the server's user may see this, on its machine";
 
 /// Returns the metrics of certificates. The one for clients that ask for no name has none.
 fn certificates(credentials: &Credentials) -> String {

@@ -37,13 +37,13 @@ pub(crate) fn may_change(ctx: &RequestContext<'_>, path: &[u8]) -> bool {
         ctx.user.is_some() && ctx.can(path, Right::Write)
     } else {
         // Without users, clients cannot be distinguished.
-        ctx.is_from_here()
+        ctx.is_from_operator()
     }
 }
 
 /// Returns the methods allowed for objects of an origin. The user may not be known yet.
 pub(crate) fn methods(ctx: &RequestContext<'_>) -> &'static str {
-    if ctx.settings().access.has_users() || ctx.is_from_here() {
+    if ctx.settings().access.has_users() || ctx.is_from_operator() {
         "GET, HEAD, OPTIONS, PURGE"
     } else {
         "GET, HEAD, OPTIONS"

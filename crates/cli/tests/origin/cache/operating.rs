@@ -1,6 +1,7 @@
 //! What operators do with a node: fill it, declare parts of it stale, and look at it.
 
 use std::fs;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,6 +10,7 @@ use serde_json::Value;
 use crate::node::{Node, until_stored};
 use crate::rig::{folder, has, noise, until};
 use crate::scripted_origin::{Gate, Object, Origin};
+use underpass_testkit::{is_root, skip};
 
 fn hello() -> Origin {
     let object = Object::new(b"hello".to_vec(), "a");
@@ -161,6 +163,34 @@ fn a_node_shows_what_it_has_and_what_is_popular() {
     for path in ["/.underpass/popular", "/.underpass/cache"] {
         assert_eq!(node.ask("GET", path, &[forwarded]).status, 403, "{path}");
     }
+}
+
+/// A proxy on this machine may add nothing to what it forwards; its user is another one.
+#[test]
+fn without_users_only_programs_of_the_operator_may_operate_a_node() {
+    if !is_root() || !has("curl") || !has("setpriv") {
+        return skip("there is no root, curl or setpriv");
+    }
+    let origin = hello();
+    let node = Node::new(&origin.url(), &[]);
+    let ask = |user: &str, words: &[&str], path: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", user, "--regid", user, "--clear-groups", "curl", "-sS", "-o"]);
+        command.args(["/dev/null", "-w", "%{http_code}"]).args(words);
+        command.arg(format!("http://{}{path}", node.address()));
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    node.get("/a").is(200, b"hello");
+    for (words, path) in [
+        (&[][..], "/.underpass/popular"),
+        (&[], "/.underpass/transfers"),
+        (&["-X", "PURGE"], "/a"),
+        (&["-X", "POST"], "/.underpass/expire?prefix=/"),
+    ] {
+        assert_eq!(ask("65534", words, path), "403", "{words:?} {path}");
+        assert_eq!(ask("0", words, path), "200", "{words:?} {path}");
+    }
+    assert_eq!(ask("65534", &[], "/a"), "200");
 }
 
 /// The disk syncs the folder of what is removed before anybody learns that it is gone.

@@ -18,6 +18,7 @@ use std::time::Instant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, getsockname, recv};
+use rustix::process::geteuid;
 use tokio::io::Interest;
 use underpass_engine::{Mechanism, Policy, TlsTransport, socket};
 
@@ -276,6 +277,13 @@ impl Peer {
     /// Returns whether it comes from this machine.
     pub(crate) fn is_from_here(&self) -> bool {
         self.address().is_none_or(|from| from.ip().to_canonical().is_loopback())
+    }
+
+    /// Returns whether the program at the other end, on this machine, is run by root or by the user
+    /// of this server. It asks the kernel, which waits for nothing.
+    pub(crate) fn is_of_operator(&self) -> bool {
+        let owner = socket::owner_of_peer(&self.socket);
+        owner.is_some_and(|owner| owner == 0 || owner == geteuid().as_raw())
     }
 
     /// Appends the address in the form of the logs.
