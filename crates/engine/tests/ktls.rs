@@ -1,5 +1,8 @@
 //! TLS in the kernel, over connections within this process. Where the kernel has none, the tests
 //! that need it say so and prove nothing; `rig/` runs this very program on kernels that have.
+
+#![allow(clippy::unwrap_used)]
+
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;

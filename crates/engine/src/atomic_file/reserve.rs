@@ -25,16 +25,17 @@ pub(crate) fn reserve(file: impl AsFd, offset: u64, len: u64) -> Result<(), Errn
     };
     // ext4 allocates all that is left before it fails: other programs would find the disk full for
     // a moment. What cannot reserve at all may say anything of its room.
-    if len > PROBE && lacks_room(&file, len) && reserve(PROBE)? {
+    if len > PROBE && lacks_room(&file, offset, len) && reserve(PROBE)? {
         return Err(Errno::NOSPC);
     }
     reserve(len).map(drop)
 }
 
-/// Returns whether the file system has no room for a file of this length, less what the file has.
-fn lacks_room(file: impl AsFd, len: u64) -> bool {
+/// Returns whether the file system has no room for a range of a file, less what the file may have of
+/// it already.
+fn lacks_room(file: impl AsFd, offset: u64, len: u64) -> bool {
     let (Ok(room), Ok(stat)) = (fstatvfs(&file), fstat(&file)) else { return false };
-    let own = u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
+    let own = (u64::try_from(stat.st_blocks).unwrap_or(0) * 512).saturating_sub(offset);
     let free = if geteuid().is_root() { room.f_bfree } else { room.f_bavail };
     // Some file systems do not report their size.
     room.f_blocks > 0 && len.saturating_sub(own) > free.saturating_mul(room.f_frsize)

@@ -10,7 +10,6 @@ mod examples;
 mod file_systems;
 mod integrity;
 mod interrupted;
-mod ktls;
 mod library;
 mod listener;
 mod matrix;
