@@ -98,7 +98,11 @@ impl CopyWorker<'_> {
     /// are free: otherwise the file would change a second time.
     fn await_truncation(&self, original: &Original<'_>) {
         let (before, begun) = (&original.stat, Instant::now());
-        let is_half_way = |now: Stat| now.st_size != before.st_size && mtime(&now) == mtime(before);
+        let ctime = |stat: &Stat| (stat.st_ctime, stat.st_ctime_nsec);
+        let is_half_way = |now: Stat| {
+            let has_times = mtime(&now) == mtime(before) && ctime(&now) == ctime(before);
+            now.st_size < before.st_size && has_times
+        };
         while fstat(&original.file).is_ok_and(is_half_way)
             && begun.elapsed() < MAX_TRUNCATION
             && !self.context.is_over()

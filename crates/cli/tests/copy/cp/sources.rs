@@ -242,3 +242,21 @@ fn streams_that_are_not_copied_have_receipts() {
     let refused = cp_in(here.path(), &["--json", "--update=none-fail", "-", "there"]);
     assert!(refused.receipt()["error"].as_str().unwrap().contains("there"));
 }
+
+#[test]
+fn a_dry_run_refuses_a_second_source_of_a_name_as_the_copy_does() {
+    let here = folder();
+    for name in ["a", "b", "t"] {
+        fs::create_dir(here.path().join(name)).unwrap();
+    }
+    for name in ["a/f", "b/f"] {
+        fs::write(here.path().join(name), name).unwrap();
+    }
+    for words in [["--dry-run", "a/f", "b/f", "t"].as_slice(), &["a/f", "b/f", "t"]] {
+        let mut command = underpass();
+        command.arg("cp").args(words).current_dir(here.path());
+        let finished = Running::start(command).finish();
+        finished.failed(1, &["b/f would replace t/f, which this command has just created"]);
+    }
+    assert_eq!(fs::read_to_string(here.path().join("t/f")).unwrap(), "a/f");
+}
