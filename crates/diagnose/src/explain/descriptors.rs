@@ -38,8 +38,6 @@ pub(super) struct CallEnd {
     pub(super) id: DescriptorId,
     /// The size of a file in bytes.
     pub(super) size: u64,
-    /// Whether it is the end of a pipe that is read from.
-    pub(super) is_read_only: bool,
     /// The name, shared with all other ends that are shown under it.
     pub(super) name: Rc<str>,
 }
@@ -60,8 +58,7 @@ impl Descriptors {
         let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::SIZE | StatxFlags::BTIME;
         let Ok(facts) = statx(CWD, &*path, AtFlags::STATX_DONT_SYNC, wanted) else {
             let id = DescriptorId { device: (0, 0), number: 0, born: (0, 0) };
-            let (kind, name) = (EndKind::Other, "nothing".into());
-            return CallEnd { kind, id, size: 0, is_read_only: false, name };
+            return CallEnd { kind: EndKind::Other, id, size: 0, name: "nothing".into() };
         };
         let id = DescriptorId {
             device: (facts.stx_dev_major, facts.stx_dev_minor),
@@ -71,13 +68,11 @@ impl Descriptors {
         // Everything that is not a file except events and timers shares one number.
         let is_known = !matches!(FileType::from_raw_mode(facts.stx_mode.into()), FileType::Unknown);
         let size = facts.stx_size;
-        let is_pipe = FileType::from_raw_mode(facts.stx_mode.into()) == FileType::Fifo;
-        let is_read_only = is_pipe && is_read_only(tid, fd);
         // Without a time of birth, another file may have got the number meanwhile.
         let is_file = FileType::from_raw_mode(facts.stx_mode.into()) == FileType::RegularFile;
         let is_known = is_known && (!is_file || facts.stx_mask & StatxFlags::BTIME.bits() != 0);
         if let Some((kind, name)) = self.names.get(&id).filter(|_| is_known) {
-            return CallEnd { kind: *kind, id, size, is_read_only, name: name.clone() };
+            return CallEnd { kind: *kind, id, size, name: name.clone() };
         }
         let (kind, name) = self.meet(&path, &facts);
         let name: Rc<str> = name.into();
@@ -85,7 +80,7 @@ impl Descriptors {
             self.names.clear();
         }
         self.names.insert(id, (kind, name.clone()));
-        CallEnd { kind, id, size, is_read_only, name }
+        CallEnd { kind, id, size, name }
     }
 
     /// Returns the kind and name of an unknown end.
@@ -125,7 +120,7 @@ impl Descriptors {
 }
 
 /// Returns whether a descriptor of a thread is open for reading only.
-fn is_read_only(tid: u32, fd: u64) -> bool {
+pub(super) fn is_read_only(tid: u32, fd: u64) -> bool {
     let facts = fs::read_to_string(format!("/proc/{tid}/fdinfo/{}", fd as u32));
     let flags = facts.ok().and_then(|facts| u32::from_str_radix(field(&facts, "flags")?, 8).ok());
     flags.is_some_and(|flags| flags & libc::O_ACCMODE as u32 == libc::O_RDONLY as u32)

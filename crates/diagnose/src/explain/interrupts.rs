@@ -32,9 +32,13 @@ impl ProcessTree {
     /// Notes that a signal has reached a process.
     pub(super) fn received(&self, process: u32, number: i32) {
         let mut family = lock(&self.0);
-        family.passed.retain(|(pid, signal)| (*pid, signal.as_raw()) != (process, number));
+        let is_it = |(pid, signal): &(u32, Signal)| (*pid, signal.as_raw()) == (process, number);
+        let was_passed = family.passed.iter().any(is_it);
+        family.passed.retain(|passed| !is_it(passed));
         family.received.retain(|(.., at)| at.elapsed() < SAME_SIGNAL);
-        if family.received.len() < MAX_RECEIVED {
+        // Others may send any number of signals that are not passed on.
+        let may_be_passed = PASSED_ON.contains(&number) && !was_passed;
+        if may_be_passed && family.received.len() < MAX_RECEIVED {
             family.received.push((process, number, Instant::now()));
         }
     }
@@ -79,7 +83,7 @@ impl Family {
     /// Sends a signal, unless its receiver already has it.
     fn pass(&mut self, process: u32, signal: Signal, is_from_kernel: bool) {
         let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) else { return };
-        // The keys of a terminal signal a whole process group, and so may others: timeout(1) does.
+        // The keys of a terminal signal a whole process group, and so do others, such as timeout(1).
         let has_got = |(receiver, number, at): &(u32, i32, Instant)| {
             (*receiver, *number) == (process, signal.as_raw()) && at.elapsed() < SAME_SIGNAL
         };
@@ -103,9 +107,11 @@ pub(super) fn pass_on(family: &ProcessTree) {
     let _ = thread::Builder::new().spawn(move || {
         while let Ok(ReceivedSignal { number, is_from_kernel }) = signals.wait() {
             let Some(signal) = Signal::from_named_raw(number) else { continue };
+            // An alarm of alarm(2) comes from the kernel, too, but to this process alone.
+            let is_from_kernel = is_from_kernel && number != libc::SIGALRM;
             if !is_from_kernel && lock(&family.0).shares_group() {
                 // What was sent to the whole group reaches the program by itself.
-                thread::sleep(SAME_SIGNAL / 2);
+                thread::sleep(SAME_SIGNAL / 4);
             }
             let mut family = lock(&family.0);
             for pid in family.eldest() {
@@ -115,7 +121,7 @@ pub(super) fn pass_on(family: &ProcessTree) {
     });
 }
 
-/// The signals that are passed on: those that would end this process, which others send.
+/// The signals that are passed on: they would end this process, and are meant for the program.
 const PASSED_ON: [libc::c_int; 7] = [
     libc::SIGHUP,
     libc::SIGINT,

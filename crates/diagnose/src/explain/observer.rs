@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use underpass_engine::{EndKind, Mechanism};
 
 use super::calls::{ByteDirection, MemoryArguments, SyscallEffect, WatchedCall};
-use super::descriptors::{CallEnd, DescriptorId, Descriptors};
+use super::descriptors::{CallEnd, DescriptorId, Descriptors, is_read_only};
 use super::ledger::{Endpoints, Ledger, MemoryKind, MemorySplit};
 use super::mappings::Mappings;
 use super::process::{
@@ -21,7 +21,8 @@ pub(super) struct SyscallObserver {
     /// Whether the program has set up a filter of its own. Calls that it refuses never reach ours
     /// (seccomp(2)), and are visible only if the program stops at every call.
     pub(super) is_confined: bool,
-    /// Whether a socket was allowed to refer to pages of the program.
+    /// Whether any socket was allowed to refer to pages of the program; hardly one program has both
+    /// kinds of sockets.
     allows_zero_copy: bool,
 }
 
@@ -90,13 +91,15 @@ impl SyscallObserver {
             (SyscallEffect::Cross { direction, memory, flags }, CallSubject::Cross(end, parts)) => {
                 let flags = flags.map_or(0, |index| arguments[index]);
                 let bytes = result.map(|result| match memory {
-                    MemoryArguments::Messages => message_bytes(tid, arguments[1], result),
+                    MemoryArguments::Messages => {
+                        message_bytes(tid, arguments[1], result, has(flags, libc::MSG_TRUNC))
+                    }
                     _ => result,
                 });
                 self.crossed(known.name, direction, &end, &parts, flags, bytes);
             }
             (SyscallEffect::Vmsplice, CallSubject::Cross(end, _)) => {
-                self.vmspliced(known.name, &end, result);
+                self.vmspliced(known.name, &end, is_read_only(tid, arguments[0]), result);
             }
             (effect, CallSubject::Move { from, to, whole }) => {
                 let is_clone = matches!(effect, SyscallEffect::Clone | SyscallEffect::CloneRange);
@@ -133,9 +136,15 @@ impl SyscallObserver {
     }
 
     /// Counts a call of vmsplice(2): into a pipe it moves by reference, out of one it copies.
-    fn vmspliced(&mut self, name: &'static str, end: &CallEnd, result: Result<u64, Errno>) {
+    fn vmspliced(
+        &mut self,
+        name: &'static str,
+        end: &CallEnd,
+        is_read_only: bool,
+        result: Result<u64, Errno>,
+    ) {
         let bytes = result.unwrap_or(0);
-        let (direction, ends, split) = if end.is_read_only {
+        let (direction, ends, split) = if is_read_only {
             (ByteDirection::In, (EndKind::Pipe, EndKind::Other), split(&[], bytes))
         } else {
             let tried = MemoryKind::Referenced;

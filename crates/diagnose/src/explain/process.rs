@@ -110,12 +110,16 @@ fn message(tid: u32, address: u64, part: impl Fn(u64, u64) -> MemoryRange) -> Ve
     }
 }
 
-/// Returns the sum of the lengths of messages that recvmmsg(2) or sendmmsg(2) has moved.
-pub(super) fn message_bytes(tid: u32, address: u64, count: u64) -> u64 {
+/// Returns the sum of the lengths of messages that recvmmsg(2) or sendmmsg(2) has moved. With
+/// `is_cut` the kernel returns the whole length of one that was cut off.
+pub(super) fn message_bytes(tid: u32, address: u64, count: u64, is_cut: bool) -> u64 {
+    let part = |_, len| MemoryRange { len, is_mapped: false };
     let lengths = (0..count.min(MAX_PARTS)).filter_map(|index| {
-        let length = words(tid, address + index * MMSGHDR + MSGHDR, 1)?;
+        let header = address + index * MMSGHDR;
+        let length = words(tid, header + MSGHDR, 1)?;
         // An unsigned int, followed by padding.
-        Some(length.first()? & 0xffff_ffff)
+        let length = length.first()? & 0xffff_ffff;
+        Some(if is_cut { length.min(room(&message(tid, header, part))) } else { length })
     });
     lengths.sum()
 }
