@@ -262,7 +262,11 @@ impl DiskQuota {
 
     /// Returns the disk space that all objects may take; `None` if nothing limits it.
     pub(crate) fn capacity(&self, disk: &OwnedFd) -> Option<u64> {
-        let used = lock(&self.state).used();
+        // What running fills have written is neither free nor counted as theirs yet.
+        let used = {
+            let state = lock(&self.state);
+            state.used() + state.written
+        };
         let free = fstatvfs(disk).ok().and_then(|found| self.free_bytes(&found));
         let free = free.map(|(free, kept)| (used + free).saturating_sub(kept));
         [self.limit, free].into_iter().flatten().min()
@@ -328,6 +332,32 @@ mod tests {
     use std::thread;
 
     use super::*;
+
+    #[test]
+    fn the_capacity_is_that_of_the_disk_or_of_the_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = OwnedFd::from(std::fs::File::open(folder.path()).unwrap());
+        let free = || {
+            let found = fstatvfs(&disk).unwrap();
+            found.f_bavail * found.f_frsize
+        };
+        // Others may write meanwhile.
+        let is_near = |capacity: Option<u64>, expected: u64| {
+            capacity.is_some_and(|capacity| capacity.abs_diff(expected) < 4 << 30)
+        };
+        let quota = DiskQuota::new(None, KeepFree::Bytes(0));
+        assert!(is_near(quota.capacity(&disk), free()));
+        let unit = StoredUnit::whole(&KeyDigest::default());
+        quota.add_existing(&unit.digest, &[(unit, 1 << 40)]);
+        assert!(is_near(quota.capacity(&disk), free() + (1 << 40)));
+        let mut room = Room { reserved: 1 << 41, ..Room::default() };
+        quota.wrote(&mut room, 1 << 41);
+        assert!(is_near(quota.capacity(&disk), free() + (1 << 40) + (1 << 41)), "of a fill");
+        let quota = DiskQuota::new(Some(7), KeepFree::Bytes(0));
+        assert_eq!(quota.capacity(&disk), Some(7));
+        let quota = DiskQuota::new(None, KeepFree::Bytes(u64::MAX));
+        assert_eq!(quota.capacity(&disk), Some(0));
+    }
 
     #[test]
     fn the_room_of_a_body_comes_back_while_room_is_made() {
