@@ -155,8 +155,8 @@ impl UnwantedBody {
 /// The maximum number of bytes of a body that are discarded to keep the connection.
 pub(crate) const MAX_DISCARDED: u64 = 1 << 20;
 
-/// The maximum number of bytes of a refused upload that are discarded, so that a client that sends
-/// all of it before it reads gets the response.
+/// The maximum number of bytes that are discarded after a refusal, so that a client that sends all of
+/// a body before it reads gets the response.
 pub(crate) const MAX_REFUSED: u64 = 64 << 20;
 
 /// The interval at which a lingering connection is checked for unread data at the client.

@@ -88,10 +88,11 @@ impl Exchange {
     pub(crate) fn rejected(
         link: Link<'_>,
         bytes: &[u8],
-        response: Response,
+        mut response: Response,
         started: Instant,
     ) -> Self {
-        let mut response = response;
+        // What is refused for lack of room must not go on taking it.
+        let is_busy = response.status == 503;
         // RFC 9110 9.3.2.
         if bytes.trim_ascii_start().starts_with(b"HEAD ") {
             response.body = Body::Nothing;
@@ -106,7 +107,7 @@ impl Exchange {
             is_body_withheld: false,
             keeps_alive: false,
             is_http10: false,
-            max_discarded: MAX_DISCARDED,
+            max_discarded: if is_busy { MAX_DISCARDED } else { MAX_REFUSED },
         };
         exchange.note_response();
         exchange

@@ -95,11 +95,15 @@ fn a_client_that_sends_all_before_it_reads_gets_the_refusal() {
     let site = site();
     let body = vec![b'x'; 20 << 20];
     let length = format!("Content-Length: {}", body.len());
-    for (verb, path, status) in
-        [("PUT", "/a", 405), ("POST", "/b", 405), ("PUT", "/a/../%", 400), ("MKCOL", "/x", 405)]
-    {
+    for (verb, path, field, status) in [
+        ("PUT", "/a", "X: y", 405),
+        ("POST", "/b", "X: y", 405),
+        ("PUT", "/a/../%", "X: y", 400),
+        ("MKCOL", "/x", "X: y", 405),
+        ("PUT", "/a", "Host: another", 400),
+    ] {
         let mut client = site.connect();
-        client.send(request(verb, path, &[&length]));
+        client.send(request(verb, path, &[&length, field]));
         client.send(&body);
         assert_eq!(client.reply().status, status, "{verb} {path}");
     }

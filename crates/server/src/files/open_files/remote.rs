@@ -34,7 +34,7 @@ impl RemoteFiles {
     pub(crate) fn keep_file(&self, device: u64, file: &Arc<OwnedFd>) {
         let mut state = lock(&self.0);
         state.open.push((device, Arc::clone(file)));
-        let are_many = state.open.len() >= MAX_UNUSED;
+        let are_many = state.open.len() >= CLOSE_UNUSED_FROM;
         drop(state);
         if are_many {
             self.close_unused();
@@ -69,4 +69,4 @@ impl RemoteFiles {
 }
 
 /// The number of files from which unused ones are closed with the next that is opened.
-const MAX_UNUSED: usize = 128;
+const CLOSE_UNUSED_FROM: usize = 128;

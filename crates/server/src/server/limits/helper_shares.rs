@@ -53,7 +53,7 @@ impl HelperShares {
     /// Returns the places of a client.
     fn of(&self, client: ClientNet) -> Arc<Semaphore> {
         let mut clients = self.clients.borrow_mut();
-        if clients.len() >= MAX_KNOWN_CLIENTS && !clients.contains_key(&client) {
+        if clients.len() >= FORGET_IDLE_FROM && !clients.contains_key(&client) {
             // Each permit, and each request that waits for one, holds a reference to the semaphore.
             clients.retain(|_, places| Arc::strong_count(places) > 1);
         }
@@ -74,7 +74,7 @@ fn begin<T: Send + 'static>(
 }
 
 /// The number of clients from which those without work are forgotten.
-const MAX_KNOWN_CLIENTS: usize = 256;
+const FORGET_IDLE_FROM: usize = 256;
 
 #[cfg(test)]
 mod tests {
