@@ -63,7 +63,7 @@ pub(crate) fn stay_on(core: usize) {
 
 /// Does something on a thread that stays on a core.
 pub(crate) fn on_core<T: Send>(core: usize, work: impl FnOnce() -> T + Send) -> T {
-    Placement::from(Some(core)).within(|| Ok(work())).expect("any thread may run on any core")
+    Placement::from(Some(core)).within(|| Ok(work())).expect("a core alone cannot fail")
 }
 
 /// A program with its arguments, as it is run and as records have it.

@@ -65,6 +65,8 @@ pub(crate) fn nginx_version() -> Option<String> {
 /// it.
 pub(crate) fn first_line(program: &Path, option: &str) -> Option<String> {
     let output = Command::new(program).arg(option).output().ok()?;
+    // Otherwise it would be its complaint about the option.
+    output.status.success().then_some(())?;
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
     text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)

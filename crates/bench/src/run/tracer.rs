@@ -73,6 +73,8 @@ impl CallTracer {
     /// Returns the program with its arguments under strace, which writes a summary of its calls when
     /// it has ended.
     pub(crate) fn watch(&self, command: &Command, role: Role) -> Command {
+        // They would be lost.
+        debug_assert!(command.get_envs().next().is_none() && command.get_current_dir().is_none());
         let file = self.summary(role);
         let mut watched = Command::new(&self.strace);
         // The program is the child, and strace its tracer from elsewhere, so that ending the
