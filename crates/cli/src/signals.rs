@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
-use underpass_sys::cancel_on;
+use underpass_sys::{cancel_on, is_ignored};
 
 /// Returns a flag that the first SIGINT, SIGTERM or SIGHUP sets; a later one ends the process at
 /// once.
@@ -25,8 +25,11 @@ pub(crate) fn cancel_flag() -> &'static AtomicBool {
 /// Has a write beyond the limit of setrlimit(2) for files (`ulimit -f`) fail with `EFBIG`, which is
 /// cleaned up after, instead of ending the process by SIGXFSZ.
 pub(crate) fn outlive_file_limit() {
-    // It fails only for signals that cannot be caught, which this one can.
-    let _ = flag::register(SIGXFSZ, Arc::default());
+    // One that is ignored has that effect already, also in programs that this one starts.
+    if !is_ignored(SIGXFSZ) {
+        // It fails only for signals that cannot be caught, which this one can.
+        let _ = flag::register(SIGXFSZ, Arc::default());
+    }
 }
 
 /// Runs a system call that may wait for another process, such as open(2) of a FIFO or connect(2),

@@ -480,3 +480,20 @@ fn nobody_at_the_address_is_told_at_once() {
         assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
     }
 }
+
+#[test]
+fn a_folder_is_pointed_out() {
+    let (site, here) = (folder(), folder());
+    fs::create_dir(site.path().join("sub")).unwrap();
+    fs::write(site.path().join("sub/file"), "bytes").unwrap();
+    let server = serve(site.path(), &[]);
+    let said = |path: &str, args: &[&str]| {
+        let url = format!("{}{path}", server.address);
+        get(here.path(), &[&["-f", &url], args].concat()).succeeded().stderr
+    };
+    let words = "may be the page of a folder: -r fetches its files";
+    assert!(said("sub", &[]).contains(words));
+    for (path, args) in [("sub", &["-q"][..]), ("sub/", &[]), ("sub/file", &[])] {
+        assert!(!said(path, args).contains(words), "{path}");
+    }
+}

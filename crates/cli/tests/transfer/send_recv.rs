@@ -24,6 +24,8 @@ fn a_transfer_that_never_begins_has_a_receipt_with_the_error() {
     for (words, error) in [
         (["send", "source", &nobody].as_slice(), "Connection refused"),
         (&["send", "missing", &nobody], "No such file"),
+        (&["send", ".", &nobody], "Is a directory"),
+        (&["send", "source", &nobody, "--tls", "--cacert", "missing"], "missing"),
         (&["recv", &nobody, "target"], "Connection refused"),
         (&["recv", "--listen", "127.0.0.1:0", "missing/target"], "No such file"),
         (&["put", "missing", &url], "No such file"),

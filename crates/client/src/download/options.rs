@@ -176,7 +176,7 @@ pub enum DownloadEvent<'e> {
     SourcesDisagree,
     /// The file has parts of several servers, which had one entity tag, and no digest was compared.
     OnlyTagsCompared,
-    /// The URL is that of a folder, and what comes is its page.
+    /// The URL may be that of a folder, and what comes its page.
     Folder,
     /// The file on the server has changed: the download starts over.
     StartingOver,

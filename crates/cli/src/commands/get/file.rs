@@ -170,7 +170,9 @@ fn report(show: ShowArgs, event: &DownloadEvent<'_>) {
         DownloadEvent::OnlyTagsCompared => output::note(
             "parts of several servers were combined by their ETag alone (give a digest with --digest or --check)",
         ),
-        DownloadEvent::Folder => output::note("this is the page of a folder: -r fetches its files"),
+        DownloadEvent::Folder => {
+            output::note("this may be the page of a folder: -r fetches its files")
+        }
         DownloadEvent::StartingOver => {
             output::note("the file on the server has changed: starting over")
         }

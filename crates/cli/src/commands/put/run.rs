@@ -11,10 +11,11 @@ use crate::signals;
 
 /// Uploads every named file and folder.
 pub(crate) fn run(args: &PutArgs) -> Result<()> {
-    let plan = PutPlan::new(args)?;
-    let tls = args.http.tls(args.engine.policy())?;
+    let no_transfer = |failure: &Failure| output::print_no_transfer(args.show, failure);
+    let plan = PutPlan::new(args).inspect_err(no_transfer)?;
+    let tls = args.http.tls(args.engine.policy()).inspect_err(no_transfer)?;
     let cancel = signals::cancel_flag();
-    let mut uploads = PutRun::new(args, plan.url(), &tls, cancel)?;
+    let mut uploads = PutRun::new(args, plan.url(), &tls, cancel).inspect_err(no_transfer)?;
     if let Some(step) = plan.only() {
         return uploads.send_alone(step).map_err(|stop| stop.with_receipt(args.show));
     }

@@ -28,7 +28,9 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
     check_congestion(&args.stream.congestion)?;
     let show = args.movement.show;
     let listen = args.listen.as_ref();
-    let tls = args.tls.choose(from.as_ref(), listen, args.movement.engine.policy())?;
+    let no_transfer = |failure: &Failure| output::print_no_transfer(show, failure);
+    let policy = args.movement.engine.policy();
+    let tls = args.tls.choose(from.as_ref(), listen, policy).inspect_err(no_transfer)?;
     let cancel = signals::cancel_flag();
     if is_stdout(path) && show.json {
         return Err(RecvError::OutputTwice.into());
@@ -55,7 +57,6 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
         target.find_end()?;
         Ok((target, congestion, session, stream))
     };
-    let no_transfer = |failure: &Failure| output::print_no_transfer(show, failure);
     let (mut target, congestion, session, stream) = connect().inspect_err(no_transfer)?;
     let meter = ProgressMeter::new(show, &output::short_path(target.path()));
     let kind = target.sink()?.kind().into();

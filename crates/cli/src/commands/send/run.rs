@@ -31,16 +31,17 @@ pub(crate) fn run(args: &SendArgs) -> Result<()> {
     let show = args.movement.show;
     check_congestion(&args.stream.congestion)?;
     let (to, listen) = (args.to.as_ref(), args.listen.as_ref());
-    let tls = args.tls.choose(to, listen, args.movement.engine.policy())?;
+    let no_transfer = |failure: &Failure| output::print_no_transfer(show, failure);
+    let policy = args.movement.engine.policy();
+    let tls = args.tls.choose(to, listen, policy).inspect_err(no_transfer)?;
     let cancel = signals::cancel_flag();
     let is_fifo = || std::fs::metadata(&args.file).is_ok_and(|it| it.file_type().is_fifo());
     if args.range.is_some() && !is_dash(&args.file) && is_fifo() {
         // Opening it would wait for a writer.
         return Err(RangeError::NoSize(args.file.clone()).into());
     }
-    let no_transfer = |failure: &Failure| output::print_no_transfer(show, failure);
     let input = Input::open(&args.file, cancel).inspect_err(no_transfer)?;
-    let (source, skipped) = select(&input, args.range)?;
+    let (source, skipped) = select(&input, args.range).inspect_err(no_transfer)?;
     let kind = EndKind::from(source.kind());
     let timeout = args.stream.timeout;
     let connect = || {

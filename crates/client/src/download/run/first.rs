@@ -312,8 +312,10 @@ impl<'j, 'a> Download<'j, 'a> {
             self.has_ranges = has_ranges(response) && self.request_mode == RequestMode::Ranges;
             self.partial = Some(self.place(total)?);
             self.is_on_disk |= matches!(self.partial, Some(PartialFile::Resumable(_)));
-            // Servers redirect the name of a folder to the same with a slash.
-            if answer.url.path().strip_suffix('/') == Some(self.url.path()) {
+            // Servers redirect the name of a folder to the same with a slash, and send its page.
+            let is_page =
+                response.fields.text("content-type").is_some_and(|it| it.starts_with("text/"));
+            if is_page && answer.url.path().strip_suffix('/') == Some(self.url.path()) {
                 (self.on_event)(&DownloadEvent::Folder);
             }
         }

@@ -142,8 +142,9 @@ fn refuse_mechanism(policy: Policy, has_tls: bool) -> Result<()> {
     }
 }
 
-/// Returns an option that needs uploads, if there are none on any site.
-fn lone_upload_option(args: &ServeArgs) -> Option<&'static str> {
+/// Returns an option that has no effect: it needs uploads, and there are none on any site. Where some
+/// sites have them, others may have the option of the whole server.
+fn useless_upload_option(args: &ServeArgs) -> Option<&'static str> {
     let sites = || args.each_site().map(|site| changes(&site.changes));
     if sites().any(|changes| changes.upload) {
         return None;

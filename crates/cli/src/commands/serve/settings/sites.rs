@@ -15,7 +15,7 @@ use underpass_transport::tls::Identity;
 use super::super::args::{OptionsError, ServeArgs, SiteArgs};
 use super::super::certificate::{Certificate, KeyFiles, default_files, folders};
 use super::super::origin::CacheOfOrigin;
-use super::{limits, lone_upload_option, responses, site_settings};
+use super::{limits, responses, site_settings, useless_upload_option};
 use crate::failure::{Failure, Result, WithPath};
 use crate::open_files;
 
@@ -86,8 +86,9 @@ impl OpenSites {
         }
         let rules: Vec<_> = args.each_site().map(|site| &site.access.auth).collect();
         self.access.retain(|known, _| rules.contains(&known));
-        let lone = lone_upload_option(args);
-        let warning = lone.map(|option| format!("{option} has no effect without --allow-upload"));
+        let useless = useless_upload_option(args);
+        let warning =
+            useless.map(|option| format!("{option} has no effect without --allow-upload"));
         opened.notes.extend(warning);
         opened.folders.sort_unstable();
         opened.folders.dedup();
