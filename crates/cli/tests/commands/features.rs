@@ -1,6 +1,6 @@
 //! What the program lacks when it is built without one of its features, and says about it.
 //!
-//! `scripts/features` runs all of these tests with a program that has no features, which
+//! `UNDERPASS_FULL=1 scripts/features` runs these tests with a program that has no features, which
 //! `UNDERPASS_WITHOUT_FEATURES` names: the libraries of the tests need not be compiled for it.
 
 use std::env;
