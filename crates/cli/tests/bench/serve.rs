@@ -211,7 +211,7 @@ fn underpass_is_measured_with_streams_and_with_very_many_connections() {
         return;
     }
     let folder = folder();
-    let once = ["--server", "underpass", "--runs", "1", "--warmup", "0", "--seconds", "0.3"];
+    let once = ["--server", "underpass", "--runs", "1", "--warmup", "0", "--seconds", "1"];
     let streams = ["serve", "fairness", "--streams", "2", "--stream-size", "40M"];
     let (_, record) = bench(folder.path(), &[&streams[..], &once].concat());
     let found = &samples(&record)[0]["served"]["fairness"];

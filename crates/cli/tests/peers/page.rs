@@ -108,7 +108,8 @@ fn an_upload_goes_on_after_the_network_the_page_and_patience_were_lost() {
     let toggle = "#uploads li button";
     browser.click(toggle);
     browser.wait(&format!("{state} === 'paused'"));
-    relay.allow(2 << 20);
+    // What was on its way when it was paused is sent once more.
+    relay.allow(3 << 20);
     browser.click(toggle);
     browser.wait(&format!("{state} === 'running'"));
     has_sent(4 << 20);
