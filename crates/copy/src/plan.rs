@@ -17,7 +17,6 @@ use underpass_engine::{FileId, atomic_file, is_folder};
 
 use crate::error::{At, CopyError, CopyRefusal, Result};
 use crate::observer::CopyObserver;
-use crate::options::backup::BackupControl;
 use crate::options::{ExistingFiles, Settings};
 use crate::tree::entry::SourceEntry;
 use crate::tree::marker;
@@ -249,13 +248,12 @@ fn entry(
     let new_name = c_string(&new_name)?;
     let named_before = named.entry(new_name.clone()).or_default();
     let own = FileId::of(&found);
-    let keeps_all =
-        settings.backup.as_ref().is_some_and(|it| it.control == BackupControl::Numbered);
     if named_before.contains(&own) && (kind == FileType::Directory || settings.backup.is_none()) {
         return Ok(None);
     }
     let is_decided_now = settings.dry_run && settings.existing == ExistingFiles::Replace;
-    if is_decided_now && kind != FileType::Directory && !named_before.is_empty() && !keeps_all {
+    let is_second = kind != FileType::Directory && !named_before.is_empty();
+    if is_decided_now && is_second && !settings.keeps_all() {
         // Nothing is made that would show it later.
         let to = destination.folder.join(OsStr::from_bytes(new_name.as_bytes()));
         return refuse(CopyRefusal::JustMade { from: from.to_owned(), to });

@@ -23,7 +23,7 @@ use underpass_engine::{is_file, mtime};
 use crate::attributes::inherited::InheritedAttrs;
 use crate::error::CopyError;
 use crate::options::Settings;
-use crate::options::preserve::{Preserve, PreserveMode, PreserveTimes};
+use crate::options::preserve::{Preserve, PreserveMode};
 use crate::outcome::CopyTotals;
 
 /// The modes of a new file: the one that it is made with, and the one that it gets when it is
@@ -293,12 +293,7 @@ pub(crate) fn finish_folder(
     if is_new || preserve.keeps_mode() || settings.resume {
         missing.record("keeping mode of", fchmod(to, Mode::from_raw_mode(mode)));
     }
-    let keeps_times = match preserve.timestamps {
-        PreserveTimes::Nothing => false,
-        PreserveTimes::New => is_new || settings.resume,
-        PreserveTimes::All => true,
-    };
-    if keeps_times && is_whole {
+    if preserve.keeps_times_of_folder(is_new || settings.resume) && is_whole {
         missing.record("keeping times of", futimens(to, &times(stat)));
     }
     FinishedFolder { has_owner, has_attributes, missing }

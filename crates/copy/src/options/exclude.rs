@@ -17,6 +17,23 @@ pub struct ExcludePattern {
     is_folder: bool,
 }
 
+/// Returns whether one of the patterns matches an entry of this name, whose path below the source
+/// `path` returns.
+pub(crate) fn is_excluded(
+    patterns: &[ExcludePattern],
+    name: &[u8],
+    path: impl Fn() -> Vec<u8>,
+    is_folder: bool,
+) -> bool {
+    patterns.iter().any(|pattern| {
+        if pattern.is_path {
+            pattern.matches(&path(), is_folder)
+        } else {
+            pattern.matches(name, is_folder)
+        }
+    })
+}
+
 impl ExcludePattern {
     /// Compiles a pattern. `*.o` matches names, `build/*.o` and `/build` paths below a source, and
     /// `build/` folders alone. `*` and `?` stand for anything but a slash, `**` for anything,
@@ -52,11 +69,6 @@ impl ExcludePattern {
     pub fn matches_path(&self, path: &[u8], is_folder: bool) -> bool {
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         self.matches(if self.is_path { path } else { name }, is_folder)
-    }
-
-    /// Returns whether it is compared with a path, and not with a name.
-    pub(crate) fn is_path(&self) -> bool {
-        self.is_path
     }
 
     /// Returns whether it matches this name, or path below a source.
@@ -109,7 +121,7 @@ mod tests {
         assert!(pattern("?").matches(b"\xff", false));
         assert!(!pattern("build/").matches(b"build", false));
         assert!(pattern("build/").matches(b"build", true));
-        assert!(!pattern("build/").is_path() && pattern("/build").is_path());
+        assert!(!pattern("build/").is_path && pattern("/build").is_path);
     }
 
     #[test]

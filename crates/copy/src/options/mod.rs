@@ -11,7 +11,7 @@ use rustix::process::{getegid, geteuid};
 use underpass_engine::{Integrity, Mechanism, Options, Policy, atomic_file};
 
 use crate::files::replace::Backups;
-use crate::options::backup::Backup;
+use crate::options::backup::{Backup, BackupControl};
 use crate::options::exclude::ExcludePattern;
 use crate::options::preserve::{Preserve, PreserveMode};
 
@@ -211,6 +211,11 @@ impl CopyOptions {
     /// Returns whether any entry with the name of a copy is put aside or removed.
     pub(crate) fn removes_existing(&self) -> bool {
         self.remove_destination || self.backup.is_some()
+    }
+
+    /// Returns whether each file that is replaced gets a backup of its own.
+    pub(crate) fn keeps_all(&self) -> bool {
+        self.backup.as_ref().is_some_and(|backup| backup.control == BackupControl::Numbered)
     }
 
     /// Returns whether files may be copied through a buffer if that costs least.

@@ -86,6 +86,15 @@ impl Preserve {
         self.timestamps != PreserveTimes::Nothing
     }
 
+    /// Returns whether a folder gets the times of its original.
+    pub(crate) fn keeps_times_of_folder(self, is_new: bool) -> bool {
+        match self.timestamps {
+            PreserveTimes::Nothing => false,
+            PreserveTimes::New => is_new,
+            PreserveTimes::All => true,
+        }
+    }
+
     /// Returns whether existing folders get anything of the folders that are copied to them.
     pub(crate) fn changes_folders(self) -> bool {
         self.keeps_mode()

@@ -21,6 +21,7 @@ use crate::context::CopyContext;
 use crate::error::{At, CopyError, CopyRefusal, Result};
 use crate::files::folder::{open_folder, open_source};
 use crate::options::Follow;
+use crate::options::exclude::is_excluded;
 use crate::tree::dir_pair::DirPair;
 use crate::tree::entry::SourceEntry;
 use crate::tree::marker;
@@ -373,13 +374,9 @@ impl Mirror<'_, '_> {
 
     /// Returns whether the options leave an entry out, so that it is not removed either.
     fn is_excluded(&self, below: &[u8], name: &CStr, is_folder: bool) -> bool {
-        self.context.settings.exclude.iter().any(|pattern| {
-            if pattern.is_path() {
-                pattern.matches(&[below, name.to_bytes()].concat(), is_folder)
-            } else {
-                pattern.matches(name.to_bytes(), is_folder)
-            }
-        })
+        let name = name.to_bytes();
+        let path = || [below, name].concat();
+        is_excluded(&self.context.settings.exclude, name, path, is_folder)
     }
 }
 

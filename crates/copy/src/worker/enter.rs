@@ -200,7 +200,6 @@ impl CopyWorker<'_> {
         let mut made =
             if parent.origin == DirOrigin::Existing && atomic_file::only_adds(&parent.target) {
                 // It has its name at once, so that the files in it must not have theirs.
-
                 let (folder, origin, was_there) = (make()?, DirOrigin::Adopted, false);
                 MadeDir { folder, origin, is_trusted, hidden: None, was_there }
             } else {

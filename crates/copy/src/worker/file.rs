@@ -14,7 +14,6 @@ use crate::context::SYNCING;
 use crate::error::{At, CopyError, CopyRefusal, Result};
 use crate::files::dest_file::DestFile;
 use crate::files::file_system::FUSE;
-use crate::options::ExistingFiles;
 use crate::tree::dir_pair::DirPair;
 use crate::tree::entry::SourceEntry;
 use crate::tree::{epoch_mark, hidden_names};
@@ -36,18 +35,13 @@ impl CopyWorker<'_> {
         entry: &SourceEntry,
         may_link: bool,
     ) -> Result<()> {
-        if entry.kind == FileType::Fifo {
-            // To open it is to wait for a writer.
-            let stat = self.stat(folder, entry)?;
-            if !self.context.settings.interactive
-                && self.verdict(folder, entry, &stat)? == EntryVerdict::Leave
-            {
-                return Ok(());
-            }
+        // To open it is to wait for a writer.
+        if entry.kind == FileType::Fifo && self.is_left_unread(folder, entry)? {
+            return Ok(());
         }
         let mut original = match self.open(folder, entry) {
             // One that may not be read is not needed where the existing file stays.
-            Err(_) if self.leaves_unread(folder, entry) => return Ok(()),
+            Err(_) if self.is_left_unread(folder, entry).unwrap_or(false) => return Ok(()),
             opened => opened?,
         };
         let stat = original.stat;
@@ -88,11 +82,10 @@ impl CopyWorker<'_> {
     }
 
     /// Returns whether the existing file with the name of an entry stays by the options alone.
-    fn leaves_unread(&mut self, folder: &DirPair, entry: &SourceEntry) -> bool {
-        let settings = &self.context.settings;
-        let may_leave = settings.existing != ExistingFiles::Refuse && !settings.interactive;
-        let Ok(stat) = self.stat(folder, entry) else { return false };
-        may_leave && self.verdict(folder, entry, &stat).is_ok_and(|it| it == EntryVerdict::Leave)
+    fn is_left_unread(&mut self, folder: &DirPair, entry: &SourceEntry) -> Result<bool> {
+        let stat = self.stat(folder, entry)?;
+        Ok(!self.context.settings.interactive
+            && self.verdict(folder, entry, &stat)? == EntryVerdict::Leave)
     }
 
     /// Copies bytes and attributes, and gives the copy its name.

@@ -10,6 +10,7 @@ use underpass_engine::hint::Action;
 
 use crate::error::{At, Result};
 use crate::options::Follow;
+use crate::options::exclude::is_excluded;
 use crate::tree::dir_pair::DirPair;
 use crate::tree::entry::{ListedNames, SourceEntry};
 use crate::tree::task::FolderTask;
@@ -108,14 +109,8 @@ impl CopyWorker<'_> {
             }
             if !settings.exclude.is_empty() {
                 let is_folder = kind == FileType::Directory;
-                let is_out = settings.exclude.iter().any(|pattern| {
-                    if pattern.is_path() {
-                        pattern.matches(&path_below(&name), is_folder)
-                    } else {
-                        pattern.matches(name.to_bytes(), is_folder)
-                    }
-                });
-                if is_out {
+                let path = || path_below(&name);
+                if is_excluded(&settings.exclude, name.to_bytes(), path, is_folder) {
                     self.totals.excluded += 1;
                     continue;
                 }

@@ -108,7 +108,8 @@ impl CopyWorker<'_> {
             self.totals.kept += 1;
             return Ok(EntryVerdict::Leave);
         }
-        let is_ours = self.has_made(folder, entry.target(), &there) && !self.keeps_all();
+        let is_ours =
+            self.has_made(folder, entry.target(), &there) && !self.context.settings.keeps_all();
         if !is_ours {
             self.check_replaceable(folder, entry, stat, kind)?;
         }
@@ -263,7 +264,7 @@ impl CopyWorker<'_> {
         };
         if verdict == EntryVerdict::Replace
             && look().is_ok_and(|there| is_ours(&there))
-            && !self.keeps_all()
+            && !self.context.settings.keeps_all()
         {
             return Err(just_made(folder, entry));
         }
@@ -295,12 +296,6 @@ impl CopyWorker<'_> {
         let existing = self.context.settings.existing;
         matches!(existing, ExistingFiles::Keep | ExistingFiles::Refuse)
             && folder.origin != DirOrigin::Adopted
-    }
-
-    /// Returns whether each file that is replaced gets a separate backup.
-    pub(crate) fn keeps_all(&self) -> bool {
-        let backup = self.context.settings.backup.as_ref();
-        backup.is_some_and(|it| it.control == BackupControl::Numbered)
     }
 }
 
