@@ -73,22 +73,14 @@ impl Family {
             .collect()
     }
 
-    /// Returns whether one of the eldest is in the process group of this process.
-    fn shares_group(&self) -> bool {
-        let group = getpgrp();
-        let of = |pid: &u32| getpgid(Some(Pid::from_raw(i32::try_from(*pid).ok()?)?)).ok();
-        self.eldest().iter().any(|pid| of(pid) == Some(group))
-    }
-
     /// Sends a signal, unless its receiver already has it.
     fn pass(&mut self, process: u32, signal: Signal, is_from_kernel: bool) {
-        let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) else { return };
+        let Some(pid) = pid(process) else { return };
         // The keys of a terminal signal a whole process group, and so do others, such as timeout(1).
         let has_got = |(receiver, number, at): &(u32, i32, Instant)| {
             (*receiver, *number) == (process, signal.as_raw()) && at.elapsed() < SAME_SIGNAL
         };
-        let shares_group = getpgid(Some(pid)) == Ok(getpgrp());
-        if shares_group && (is_from_kernel || self.received.iter().any(has_got)) {
+        if (is_from_kernel || self.received.iter().any(has_got)) && shares_group(process) {
             return;
         }
         self.passed.push((process, signal));
@@ -109,7 +101,8 @@ pub(super) fn pass_on(family: &ProcessTree) {
             let Some(signal) = Signal::from_named_raw(number) else { continue };
             // An alarm of alarm(2) comes from the kernel, too, but to this process alone.
             let is_from_kernel = is_from_kernel && number != libc::SIGALRM;
-            if !is_from_kernel && lock(&family.0).shares_group() {
+            let mut eldest = lock(&family.0).eldest().into_iter();
+            if !is_from_kernel && eldest.any(shares_group) {
                 // What was sent to the whole group reaches the program by itself.
                 thread::sleep(SAME_SIGNAL / 4);
             }
@@ -119,6 +112,15 @@ pub(super) fn pass_on(family: &ProcessTree) {
             }
         }
     });
+}
+
+/// Returns whether a process is in the process group of this one.
+fn shares_group(process: u32) -> bool {
+    pid(process).is_some_and(|pid| getpgid(Some(pid)) == Ok(getpgrp()))
+}
+
+fn pid(process: u32) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(process).ok()?)
 }
 
 /// The signals that are passed on: they would end this process, and are meant for the program.

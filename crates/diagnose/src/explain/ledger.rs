@@ -275,10 +275,9 @@ impl Ledger {
     fn taken(&mut self, pipe: DescriptorId, bytes: u64) {
         let Some(held) = self.held.get_mut(&pipe) else { return };
         let passed = bytes.min(held.bytes);
-        held.bytes -= passed;
-        let calls = if passed > 0 { std::mem::take(&mut held.calls) } else { 0 };
-        let from = held.from;
-        if calls > 0 || passed > 0 {
+        if passed > 0 {
+            held.bytes -= passed;
+            let (from, calls) = (held.from, std::mem::take(&mut held.calls));
             let sum = self.moves.entry(("splice", from, EndKind::Pipe)).or_default();
             *sum = sum.plus(Count { bytes: passed, calls, moving_calls: calls });
         }
@@ -354,6 +353,13 @@ pub(super) struct MemorySplit {
     pub(super) referenced: u64,
     /// The kind of memory of a call that moved nothing.
     pub(super) tried: MemoryKind,
+}
+
+impl MemorySplit {
+    /// Returns the split of bytes that the kernel only refers to.
+    pub(super) fn of_referenced(bytes: u64) -> Self {
+        Self { referenced: bytes, tried: MemoryKind::Referenced, ..Self::default() }
+    }
 }
 
 /// The most names that are counted separately.

@@ -6,7 +6,7 @@ use underpass_engine::{EndKind, Mechanism};
 
 use super::calls::{ByteDirection, MemoryArguments, SyscallEffect, WatchedCall};
 use super::descriptors::{CallEnd, DescriptorId, Descriptors, is_read_only};
-use super::ledger::{Endpoints, Ledger, MemoryKind, MemorySplit};
+use super::ledger::{Endpoints, Ledger, MemorySplit};
 use super::mappings::Mappings;
 use super::process::{
     CallSubject, MemoryRange, PendingCall, message_bytes, parts, room, split, words,
@@ -147,8 +147,7 @@ impl SyscallObserver {
         let (direction, ends, split) = if is_read_only {
             (ByteDirection::In, (EndKind::Pipe, EndKind::Other), split(&[], bytes))
         } else {
-            let tried = MemoryKind::Referenced;
-            let split = MemorySplit { referenced: bytes, tried, ..MemorySplit::default() };
+            let split = MemorySplit::of_referenced(bytes);
             (ByteDirection::Out, (EndKind::Other, EndKind::Pipe), split)
         };
         self.ledger.cross(name, direction, end, split);
@@ -176,11 +175,7 @@ impl SyscallObserver {
             && self.allows_zero_copy
             && !end.name.starts_with("UNIX");
         let split = match direction {
-            ByteDirection::Out if is_referenced => MemorySplit {
-                referenced: bytes,
-                tried: MemoryKind::Referenced,
-                ..MemorySplit::default()
-            },
+            ByteDirection::Out if is_referenced => MemorySplit::of_referenced(bytes),
             _ => split(parts, bytes),
         };
         let ends = match direction {
