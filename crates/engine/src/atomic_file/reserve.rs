@@ -19,16 +19,16 @@ pub(crate) fn reserve(file: impl AsFd, offset: u64, len: u64) -> Result<(), Errn
     if len == 0 || is_btrfs() {
         return Ok(());
     }
-    let reserve = |len| match fallocate(&file, FallocateFlags::KEEP_SIZE, offset, len) {
+    let allocate = |len| match fallocate(&file, FallocateFlags::KEEP_SIZE, offset, len) {
         Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(errno),
-        reserved => Ok(reserved.is_ok()),
+        allocated => Ok(allocated.is_ok()),
     };
     // ext4 allocates all that is left before it fails: other programs would find the disk full for
     // a moment. What cannot reserve at all may say anything of its room.
-    if len > PROBE && lacks_room(&file, offset, len) && reserve(PROBE)? {
+    if len > PROBE && lacks_room(&file, offset, len) && allocate(PROBE)? {
         return Err(Errno::NOSPC);
     }
-    reserve(len).map(drop)
+    allocate(len).map(drop)
 }
 
 /// Returns whether the file system has no room for a range of a file, less what the file may have of
@@ -41,7 +41,7 @@ fn lacks_room(file: impl AsFd, offset: u64, len: u64) -> bool {
     room.f_blocks > 0 && len.saturating_sub(own) > free.saturating_mul(room.f_frsize)
 }
 
-/// The number of bytes that tell whether a file system reserves at all.
+/// The number of bytes that are reserved to find out whether the file system reserves at all.
 const PROBE: u64 = 4 << 10;
 
 /// The type of btrfs in statfs(2), as in linux/magic.h.

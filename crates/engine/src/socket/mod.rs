@@ -3,8 +3,6 @@
 pub(crate) mod peer;
 pub(crate) mod tls_transport;
 
-pub use peer::owner_of_peer;
-
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -13,6 +11,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{SocketType, netlink, sockopt};
 use underpass_sys::Netlink;
+
+pub use peer::owner_of_peer;
 
 /// Makes closing the socket, by whatever means, reset the connection instead of ending it well.
 ///

@@ -1,4 +1,4 @@
-//! Bytes that a peer on this machine has received but not read yet.
+//! The peer on this machine: bytes that it has received but not read yet, and its user.
 //!
 //! Between two programs of one machine bytes do not travel: the pages of a file wait by reference
 //! in the pipe, or in the receive queue of the peer's socket, although TCP has acknowledged them.
