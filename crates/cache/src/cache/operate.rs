@@ -29,12 +29,17 @@ impl Cache {
         self.shared.counters()
     }
 
-    /// Returns the bytes of disk space that all objects may take, and those that one of this length
-    /// takes; the first is `None` if nothing limits it.
+    /// Returns the bytes of disk space that all objects may take; `None` if nothing limits them.
+    /// Waits for the disk.
     #[must_use]
-    pub fn capacity(&self, len: u64) -> (Option<u64>, u64) {
-        let capacity = self.shared.quota.capacity(&self.shared.folder.objects());
-        (capacity, len.saturating_add(OBJECT_OVERHEAD))
+    pub fn capacity(&self) -> Option<u64> {
+        self.shared.quota.capacity(&self.shared.folder.objects())
+    }
+
+    /// Returns the bytes of disk space that an object of this length takes.
+    #[must_use]
+    pub const fn space_of(len: u64) -> u64 {
+        len.saturating_add(OBJECT_OVERHEAD)
     }
 
     /// Removes an object under the usual spellings of its path; returns whether there was one.

@@ -162,7 +162,7 @@ impl Endpoint {
 
 /// The refusal of an endpoint that names clients and files.
 const NOT_OPERATOR: &str =
-    "without --auth, only programs of root or of the server's user may see this, on its machine";
+    "without --auth, only root and the server's user may see this, on the same machine";
 
 /// Returns the metrics of certificates. The one for clients that ask for no name has none.
 fn certificates(credentials: &Credentials) -> String {

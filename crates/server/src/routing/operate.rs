@@ -114,8 +114,8 @@ async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> R
         Lookup::Entry(entry) => match ctx.peer.while_connected(fetch(&entry, from, to)).await {
             Some(Ok(fetched)) => {
                 let (cache, len) = (cache.clone(), entry.len());
-                let look = move || cache.capacity(len.unwrap_or(0));
-                let (capacity, takes) = spawn_blocking(look).await.unwrap_or_default();
+                let capacity = spawn_blocking(move || cache.capacity()).await.unwrap_or_default();
+                let takes = Cache::space_of(len.unwrap_or(0));
                 let number = |it: Option<u64>| it.map_or("null".to_owned(), |it| it.to_string());
                 let (length, capacity) = (number(len), number(capacity));
                 let text = format!(
