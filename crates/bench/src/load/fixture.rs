@@ -157,7 +157,7 @@ impl StreamedFiles {
         format!("cold-{index}")
     }
 
-    /// Creates those that are missing. The digest of the last one is kept, if it was.
+    /// Creates those that are missing, and keeps the digest of the last one that it creates.
     pub(crate) fn create(&self, fixture: &mut ServerFixture<'_>) -> Result<()> {
         for name in (0..self.count).map(Self::name) {
             if !fixture.site.file(&name).exists() {

@@ -121,7 +121,6 @@ impl Root {
             (opened, None, settings.allows_symlinks_outside)
         } else {
             // The path was given by the operator, so its links are followed anywhere.
-
             (open_path(atomic_file::folder_of(path)).map_err(fail)?, path.file_name(), true)
         };
         let (place, only) = (place(&folder, path), only.map(|name| name.as_bytes().to_vec()));

@@ -74,11 +74,14 @@ fn keys(
     let key = |(key, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
         let place = format!("{file}, line {}", line(text, key.span().start));
         let key: &str = AsRef::<str>::as_ref(key.get_ref());
-        let values = values(value.get_ref()).ok_or_else(|| if has_tables(value.get_ref()) { format!(
-                "{place}: there is no table {key}: options have none, those of a site have [[site]]"
-            ) } else {
-                format!("{place}: {key} is neither a string, a number, true, false nor a list")
-            })?;
+        let values = values(value.get_ref()).ok_or_else(|| {
+            let why = if has_tables(value.get_ref()) {
+                format!("there is no table {key}: options have none, those of a site have [[site]]")
+            } else {
+                format!("{key} is neither a string, a number, true, false nor a list")
+            };
+            format!("{place}: {why}")
+        })?;
         Ok(ConfigKey { place, name: key.replace('_', "-"), values })
     };
     let mut pairs: Vec<_> = table.iter().collect();
