@@ -173,9 +173,7 @@ impl Hinted for HandshakeError {
             Self::Certificate { is_self_signed: true, .. } => {
                 "--cacert trusts the certificate, --pin its key"
             }
-            error if error.is_untrusted() => {
-                "--cacert trusts the certificate of the authority in a file"
-            }
+            error if error.is_untrusted() => "--cacert FILE trusts the authorities in that file",
             Self::NotPinned { .. } => {
                 "the server has a new key, or this is another server: ask its administrator"
             }
