@@ -56,8 +56,12 @@ async fn run_handshake(
     peer.socket.ready(READABLE).await.map_err(HandshakeError::Io)?;
     let mut stepping = HandshakeRunner::new(credentials.acceptor(), peer)?;
     loop {
+        let began = Instant::now();
+        peer.begins_handshake_step();
         let turn = worker.handshakes.acquire().await;
-        let interest = match worker.turns.run(stepping.step(peer)).await? {
+        let progress = worker.turns.run(stepping.step(peer)).await;
+        peer.ends_handshake_step(began.elapsed());
+        let interest = match progress? {
             HandshakeProgress::Done(session) => return Ok(session),
             HandshakeProgress::Reads => READABLE,
             HandshakeProgress::Writes => Interest::WRITABLE,

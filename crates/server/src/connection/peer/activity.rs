@@ -3,8 +3,10 @@
 /// The activity of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Activity {
-    /// It is in the TLS handshake.
+    /// It waits for the client's part of the TLS handshake.
     Handshaking,
+    /// A step of the TLS handshake waits for its turn, or runs.
+    HandshakeStep,
     /// It waits for the next request.
     Idle,
     /// It reads a request that is not complete.

@@ -12,7 +12,9 @@ use super::activity::{Activity, CloseReason};
 impl Peer {
     /// Closes it if it made no progress for as long as `timeout`.
     ///
-    /// A request has to be complete by then; a response only has to make progress. A slow client
+    /// A request has to be complete by then; a response only has to make progress. What a
+    /// handshake waits for this server does not count: else one that is busy would drop clients
+    /// whose work it has half done. A slow client
     /// makes room in a large buffer rarely but reads from it steadily, so acknowledgements count,
     /// too.
     pub(crate) fn expire(&self, mut timeout: Duration, now: Instant) {
@@ -20,7 +22,7 @@ impl Peer {
             return;
         }
         match self.activity.get() {
-            Activity::Waiting | Activity::Receiving => return,
+            Activity::Waiting | Activity::Receiving | Activity::HandshakeStep => return,
             Activity::Sending => {
                 let seen = self.written.get().wrapping_add(self.acknowledged());
                 if self.slow().seen.replace(seen) != seen {
@@ -95,7 +97,10 @@ impl Peer {
                 let is_answered = self.is_reserve && self.session().is_none();
                 if is_answered { Shutdown::Read } else { Shutdown::Both }
             }
-            Activity::Handshaking | Activity::Waiting | Activity::Receiving => Shutdown::Both,
+            Activity::Handshaking
+            | Activity::HandshakeStep
+            | Activity::Waiting
+            | Activity::Receiving => Shutdown::Both,
         };
         // This wakes the task that waits for the socket.
         let _ = shutdown(&self.socket, how);
@@ -110,7 +115,7 @@ impl Peer {
     }
 }
 
-/// The maximum duration of a handshake.
+/// The maximum time that a handshake waits for its client.
 const MAX_HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
 /// The maximum time for a request to come, without its body, and for the first request of a

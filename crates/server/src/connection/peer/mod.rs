@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -222,6 +222,16 @@ impl Peer {
         self.since.set(now);
     }
 
+    /// Notes that a step of the handshake waits for its turn.
+    pub(crate) fn begins_handshake_step(&self) {
+        self.activity.set(Activity::HandshakeStep);
+    }
+
+    /// Notes that a step of the handshake is done, which took this long with its wait.
+    pub(crate) fn ends_handshake_step(&self, took: Duration) {
+        self.set_activity(Activity::Handshaking, self.since.get() + took);
+    }
+
     /// Notes that the first bytes of a request have come. The first request of a connection is
     /// timed from the moment at which it could have been sent.
     pub(crate) fn begins_request(&self, now: Instant) {
@@ -241,7 +251,7 @@ impl Peer {
     pub(crate) fn idle_since(&self) -> Option<Instant> {
         let is_idle = matches!(
             self.activity.get(),
-            Activity::Handshaking | Activity::Idle | Activity::Reading
+            Activity::Handshaking | Activity::HandshakeStep | Activity::Idle | Activity::Reading
         );
         (is_idle && self.closed.get().is_none() && !self.is_reserve).then(|| self.since.get())
     }
