@@ -71,7 +71,7 @@ class Server:
         headers: Optional[Mapping[str, str]] = None,
         cors: bool = False,
         workers: Optional[int] = None,
-        timeout: float = 60.0,
+        timeout: float = 75.0,
         drain: float = 25.0,
         integrity: str = "detect",
     ) -> None:

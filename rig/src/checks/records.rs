@@ -10,7 +10,7 @@ use crate::place::Place;
 use crate::program::Server;
 use crate::{Outcome, Result, disguise, pattern, terms};
 
-/// How soon a connection has to end after garbage, emulated as it is: well before the 60 s after
+/// How soon a connection has to end after garbage, emulated as it is: well before the 75 s after
 /// which a server ends one on which nothing comes.
 const AT_ONCE: Duration = Duration::from_secs(25);
 

@@ -222,8 +222,8 @@ impl Mirror<'_, '_> {
         if has_changed && fstat(&at.target).is_ok_and(|now| now.st_mode != before.st_mode) {
             let _ = fchmod(&at.target, Mode::from_raw_mode(before.st_mode));
         }
-        let preserve = self.context.settings.preserve;
-        if has_changed && preserve.keeps_times() && preserve.changes_folders() {
+        let settings = self.context.settings;
+        if has_changed && settings.preserve.keeps_times_of_folder(settings.resume) {
             // It has those of its source by now.
             let _ = futimens(&at.target, &times(&before));
         }

@@ -78,7 +78,7 @@ impl Settings {
             workers: 1,
             max_connections: 1024,
             max_connections_per_address: None,
-            timeout: Duration::from_secs(60),
+            timeout: Duration::from_secs(75),
             rate: None,
             drops_behind: false,
             policy: Policy::Auto,

@@ -358,7 +358,7 @@ pub(super) struct LimitArgs {
     pub(super) drop_behind: bool,
 
     /// Close a connection on which nothing has moved for this time
-    #[arg(long, value_name = "TIME", default_value = "60", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", default_value = "75", value_parser = seconds)]
     pub(super) timeout: Duration,
 
     /// After SIGTERM, wait this long for running transfers
