@@ -15,7 +15,8 @@ use crate::last_errno;
 /// As close(2): those of earlier writes, which network file systems and FUSE may report only here.
 pub fn close(descriptor: OwnedFd) -> Result<(), Errno> {
     // SAFETY: the descriptor is owned, and nothing uses it afterwards, whatever the answer is.
-    // Test: `a_file_that_is_refused_at_the_close_gets_no_name` of the program.
+    // Proved by
+    // `cli/tests/transfer/fuse/mod.rs::a_file_that_is_refused_at_the_close_gets_no_name`.
     let closed = unsafe { libc::close(descriptor.into_raw_fd()) };
     if closed == 0 { Ok(()) } else { Err(last_errno()) }
 }
@@ -272,10 +273,12 @@ fn request(fd: BorrowedFd<'_>, request: Ioctl<'_>) -> Result<c_int, Errno> {
     // SAFETY: each arm pairs a request with the type that the kernel reads or writes for it, and
     // the kernel keeps no address. The commands of fcntl used here (F_SETLEASE, F_GETLEASE,
     // F_SETSIG, F_SETOWN) take no pointer, and neither does the value of any SocketOption. Proved
-    // by `tests/file_systems.rs` (FICLONERANGE), `tests/library.rs` (SIOCOUTQ,
-    // SO_MAX_PACING_RATE), `tests/pipes.rs` (SIOCATMARK), `tests/confirm.rs` (cachestat, SIOCOUTQNSD), `tests/integrity.rs`
-    // (fcntl), `tests/writers.rs` (sync_file_range, whose arguments are numbers) and
-    // `tests/ktls.rs` (the options of TLS).
+    // by `engine/tests/engine/file_systems.rs` (FICLONERANGE),
+    // `engine/tests/engine/library.rs` (SIOCOUTQ, SO_MAX_PACING_RATE),
+    // `engine/tests/engine/pipes.rs` (SIOCATMARK), `engine/tests/engine/confirm.rs` (cachestat,
+    // SIOCOUTQNSD), `engine/tests/engine/integrity.rs` (fcntl), `engine/tests/engine/writers.rs`
+    // (sync_file_range, whose arguments are numbers) and `engine/tests/ktls.rs` (the options of
+    // TLS).
     let result = unsafe {
         match request {
             Ioctl::CacheStat(range, counts) => libc::syscall(

@@ -63,7 +63,7 @@ fn query(socket: BorrowedFd<'_>, interface: &str, words: &mut [u32]) -> Result<(
     // are borrowed exclusively until the call returns. Only `features` calls this: each of its
     // questions has room for the longest answer, which for names is the number of features that
     // the kernel knows, a constant of it far below `MAX_FEATURES`. Proved by the tests of
-    // diagnose's `probe::card`.
+    // `diagnose/src/probe/card.rs`.
     let result = unsafe {
         libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, std::ptr::from_mut(&mut request))
     };

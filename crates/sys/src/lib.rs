@@ -1,8 +1,8 @@
 //! The system calls that rustix leaves out or cannot make safe, each with types around it.
 //!
 //! This is the only crate of the workspace with unsafe code. Every function that it offers is safe
-//! to call with any argument, and every unsafe block names the test that proves it; where no crate
-//! is named, the test is one of the engine's.
+//! to call with any argument, and every unsafe block names the test that proves it, by its file below
+//! `crates/`.
 //!
 //! ```
 //! use rustix::fs::OFlags;

@@ -27,7 +27,7 @@ impl Mapping {
     pub fn new(fd: BorrowedFd<'_>, offset: u64, len: usize) -> Result<Self, Errno> {
         let offset = libc::off_t::try_from(offset).map_err(|_| Errno::OVERFLOW)?;
         // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
-        // Proved by `tests/matrix.rs`, which sends by mmap from every kind of source.
+        // Proved by `engine/tests/engine/matrix.rs`, which sends by mmap from every kind of source.
         let address = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -66,7 +66,7 @@ impl Mapping {
         let address = std::ptr::with_exposed_provenance::<c_void>(self.address + start);
         // SAFETY: the range was just checked to lie inside the mapping, which lives as long as
         // `self`. Only the kernel reads it, and it answers EFAULT where the file has no page any
-        // more. Proved by `tests/interrupted.rs::source_truncated_while_mapped`.
+        // more. Proved by `engine/tests/engine/interrupted.rs::source_truncated_while_mapped`.
         let written = unsafe {
             match to {
                 MappedSink::Offset(at) => libc::pwrite64(fd, address, len, at.cast_signed()),
@@ -82,7 +82,7 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: address and length are those of the mapping made in `new`, which no reference
         // points into and which is not used again. Proved by
-        // `tests/interrupted.rs::mappings_do_not_pile_up`.
+        // `engine/tests/engine/interrupted.rs::mappings_do_not_pile_up`.
         unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(self.address), self.len) };
     }
 }

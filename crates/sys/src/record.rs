@@ -59,7 +59,7 @@ fn exchange(
     // slice that `bytes` borrows until the end of this function, exclusively if the kernel writes
     // to it, and to `control`, which is aligned and has room for the one header with its byte. They
     // are written here, or read only once the kernel says that it has filled them in. Proved by
-    // `tests/ktls.rs::an_alert_is_distinguished_from_data`.
+    // `engine/tests/ktls.rs::an_alert_is_distinguished_from_data`.
     let (kind, result) = unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &raw mut part;

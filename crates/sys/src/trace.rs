@@ -68,7 +68,7 @@ pub fn trace(tid: u32, request: TraceRequest<'_>) -> Result<(), Errno> {
     let nothing = std::ptr::null_mut::<c_void>();
     // SAFETY: the requests that carry numbers take no address, and the one that fills a structure
     // is given its size and has it to itself for the call. What happens to another process touches
-    // no memory of this one. Proved by diagnose's `tests/trace.rs`.
+    // no memory of this one. Proved by `diagnose/tests/trace.rs`.
     let result = unsafe {
         match request {
             TraceRequest::Seize(options) => {
@@ -98,8 +98,8 @@ pub fn wait_for_any() -> Result<(u32, c_int), Errno> {
     loop {
         let mut status = 0;
         let flags = libc::__WALL | libc::__WNOTHREAD;
-        // SAFETY: the kernel fills in the one number it is given. Proved by diagnose's
-        // `tests/trace.rs`.
+        // SAFETY: the kernel fills in the one number it is given. Proved by
+        // `diagnose/tests/trace.rs`.
         let tid = unsafe { libc::wait4(-1, &raw mut status, flags, std::ptr::null_mut()) };
         match u32::try_from(tid) {
             Ok(tid) => return Ok((tid, status)),
@@ -151,7 +151,7 @@ pub fn spawn_traced(program: &TracedProgram<'_>) -> Result<u32, Errno> {
     let mut words: Vec<*const c_char> = program.words.iter().map(|word| word.as_ptr()).collect();
     words.push(std::ptr::null());
     // SAFETY: the child does nothing but `become_program`, which neither allocates nor takes a lock
-    // that another thread could have held. Proved by diagnose's `tests/trace.rs`.
+    // that another thread could have held. Proved by `diagnose/tests/trace.rs`.
     match unsafe { libc::fork() } {
         0 => become_program(program, &words),
         child => u32::try_from(child).map_err(|_| last_errno()),
@@ -165,13 +165,13 @@ fn become_program(program: &TracedProgram<'_>, words: &[*const c_char]) -> ! {
         let message = [what as u8, number[0], number[1], number[2], number[3]];
         let fd = program.report.as_raw_fd();
         // SAFETY: the message is its own; there is no way to report a failure of it. Proved by
-        // diagnose's `what_cannot_be_started_says_why`.
+        // `diagnose/tests/trace.rs::what_cannot_be_started_says_why`.
         unsafe { libc::write(fd, message.as_ptr().cast(), message.len()) };
     };
     let mut byte = 0_u8;
     // SAFETY: only calls that are safe in a child of fork(2), with addresses of what the parent has
     // made ready before: `words` ends with a null pointer and its strings outlive this child's
-    // borrow of them, the filter is copied by the kernel. Proved by diagnose's `tests/trace.rs`.
+    // borrow of them, the filter is copied by the kernel. Proved by `diagnose/tests/trace.rs`.
     unsafe {
         // Rust ignores SIGPIPE for itself, and an ignored signal stays ignored in the next
         // program.
@@ -199,7 +199,7 @@ fn install(filter: &[libc::sock_filter]) -> Result<(), Errno> {
     };
     let seccomp = || {
         // SAFETY: the kernel copies the program, whose length was just taken from it. Proved by
-        // diagnose's `tests/trace.rs`.
+        // `diagnose/tests/trace.rs`.
         let result = unsafe {
             libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program)
         };
@@ -209,7 +209,7 @@ fn install(filter: &[libc::sock_filter]) -> Result<(), Errno> {
         // Without the privilege it takes a promise, which costs nothing: a process traced without
         // it gets no privileges from set-user-id programs anyway.
         Err(Errno::ACCESS) => {
-            // SAFETY: this command takes numbers alone. Proved by diagnose's `tests/trace.rs`,
+            // SAFETY: this command takes numbers alone. Proved by `diagnose/tests/trace.rs`,
             // where the tests run without privileges.
             unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
             seccomp()
@@ -237,7 +237,7 @@ impl SignalSet {
     pub fn new(signals: &[c_int]) -> Self {
         let mut set = std::mem::MaybeUninit::uninit();
         // SAFETY: sigemptyset(3) makes it a set, and sigaddset(3) refuses numbers that are none.
-        // Proved by `tests/diagnose/explain/ends.rs` of the program.
+        // Proved by `cli/tests/diagnose/explain/ends.rs`.
         unsafe {
             libc::sigemptyset(set.as_mut_ptr());
             for signal in signals {
@@ -249,7 +249,7 @@ impl SignalSet {
 
     /// Blocks the signals of the set for the calling thread, and for those that it will start.
     pub fn block(&self) {
-        // SAFETY: it is a set. Proved by `tests/diagnose/explain/ends.rs` of the program.
+        // SAFETY: it is a set. Proved by `cli/tests/diagnose/explain/ends.rs`.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const self.0, std::ptr::null_mut()) };
     }
 
@@ -263,7 +263,7 @@ impl SignalSet {
         loop {
             let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
             // SAFETY: the kernel fills the structure; a zeroed one is valid too. Proved by
-            // `tests/diagnose/explain/ends.rs` of the program.
+            // `cli/tests/diagnose/explain/ends.rs`.
             let (number, info) = unsafe {
                 let number = libc::sigwaitinfo(&raw const self.0, info.as_mut_ptr());
                 (number, info.assume_init())

@@ -60,7 +60,7 @@ pub fn processor_time(pid: u32) -> Result<Duration, Errno> {
     let mut clock: libc::clockid_t = 0;
     let mut spent = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: both functions fill in the one structure that they are given, which outlives them.
-    // Proved by `tests/library.rs::the_time_of_a_process_has_all_of_its_threads_in_it`.
+    // Proved by `engine/tests/engine/library.rs::the_time_of_a_process_has_all_of_its_threads_in_it`.
     let (found, read) = unsafe {
         let found = libc::clock_getcpuclockid(pid, &raw mut clock);
         (found, if found == 0 { libc::clock_gettime(clock, &raw mut spent) } else { 0 })
@@ -111,7 +111,7 @@ fn usage(whose: c_int) -> Usage {
     let mut raw = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel fills the structure; a zeroed one is valid too, so that a failure, which
     // getrusage(2) has none of for these arguments, would read as no usage. Proved by
-    // `tests/library.rs::usage_grows_with_work`.
+    // `engine/tests/engine/library.rs::usage_grows_with_work`.
     let raw = unsafe {
         libc::getrusage(whose, raw.as_mut_ptr());
         raw.assume_init()
