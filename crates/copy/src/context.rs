@@ -208,14 +208,14 @@ impl<'a> CopyContext<'a> {
     }
 
     /// Remembers a source that is a folder, if other entries of its target are to be removed.
-    pub(crate) fn enters(&self, source: FileId) {
+    pub(crate) fn note_source_folder(&self, source: FileId) {
         if self.settings.delete {
             lock(&self.entered).push(source);
         }
     }
 
     /// Remembers a path below a source where another file system begins, which has this device.
-    pub(crate) fn enters_mount(&self, below: Vec<u8>, device: u64) {
+    pub(crate) fn note_mount(&self, below: Vec<u8>, device: u64) {
         lock(&self.mounts).push((below, device));
     }
 
@@ -238,18 +238,18 @@ impl<'a> CopyContext<'a> {
 
     /// Records an entry that could not be copied. The copy goes on, unless all of the rest would
     /// fail in the same way.
-    pub(crate) fn problem(&self, failure: CopyError) {
+    pub(crate) fn record_failure(&self, failure: CopyError) {
         let sole_folder = self.sole_folder.get().and_then(Option::as_ref);
         let folder = sole_folder.or_else(|| self.target.get().map(|top| &top.target));
         if folder.is_some_and(|folder| failure.fails_all(folder)) {
             self.is_over.store(true, Ordering::Relaxed);
         }
-        self.lacks(failure);
+        self.record_problem(failure);
     }
 
     /// Records that something could not be copied, or that a copy lacks something. The rest goes
     /// on.
-    pub(crate) fn lacks(&self, failure: CopyError) {
+    pub(crate) fn record_problem(&self, failure: CopyError) {
         let is_target = matches!(failure, CopyError::Refused(CopyRefusal::IsTarget { .. }));
         if self.settings.stop_early && !is_target {
             self.is_over.store(true, Ordering::Relaxed);
@@ -264,7 +264,7 @@ impl<'a> CopyContext<'a> {
     /// Returns the outcome, with what all threads have done.
     pub(crate) fn outcome(self, mut totals: CopyTotals) -> CopyOutcome {
         if self.skipped.load(Ordering::Relaxed) && lock(&self.problems).count == 0 {
-            self.problem(CopyError::Cancelled);
+            self.record_failure(CopyError::Cancelled);
         }
         let problems = unpoison(self.problems.into_inner());
         totals.without_owner += self.without_owner.into_inner();
@@ -282,7 +282,7 @@ impl<'a> CopyContext<'a> {
     /// Opens the file system of a folder for [`sync`](Self::sync), before anything is written to
     /// it: syncfs(2) reports an error to the descriptors that were open when it occurred, and to
     /// one that was opened later only if it was not reported yet.
-    pub(crate) fn writes_to(&self, folder: &DirPair) {
+    pub(crate) fn open_for_sync(&self, folder: &DirPair) {
         if !self.settings.sync || self.settings.dry_run || folder.system == FUSE {
             return;
         }
@@ -296,7 +296,7 @@ impl<'a> CopyContext<'a> {
             Ok(())
         });
         if let Err(failure) = opened.at(SYNCING, path) {
-            self.problem(failure);
+            self.record_failure(failure);
         }
     }
 
@@ -306,7 +306,7 @@ impl<'a> CopyContext<'a> {
         for (_, written, path) in &*lock(&self.written) {
             if let Err(failure) = syncfs(written).at(SYNCING, || path.clone()) {
                 is_synced = false;
-                self.problem(failure);
+                self.record_failure(failure);
             }
         }
         is_synced
@@ -317,7 +317,7 @@ impl<'a> CopyContext<'a> {
     fn sync_names(&self, folder: &DirPair) -> bool {
         let synced = open_folder(folder.as_fd(), c".").and_then(fsync);
         let synced = synced.at(SYNCING, || folder.target_path(c""));
-        synced.map_err(|failure| self.problem(failure)).is_ok()
+        synced.map_err(|failure| self.record_failure(failure)).is_ok()
     }
 
     /// Records the end of a task that a folder waited for. After the last of its own entries
@@ -361,13 +361,14 @@ impl<'a> CopyContext<'a> {
             folder.target.as_fd(),
             folder.origin.is_new(),
             folder.inherited,
-            (&stat, !self.is_cut_short()),
+            &stat,
+            !self.is_cut_short(),
         );
         let (has_owner, has_attributes) = (finished.has_owner, finished.has_attributes);
         self.without_owner.fetch_add(u64::from(!has_owner), Ordering::Relaxed);
         self.without_attributes.fetch_add(u64::from(!has_attributes), Ordering::Relaxed);
         if let Some(failure) = finished.missing.failure(|| folder.target_path(c"")) {
-            self.lacks(failure);
+            self.record_problem(failure);
         }
     }
 
@@ -397,7 +398,7 @@ impl<'a> CopyContext<'a> {
             let merged = self
                 .merge_into(folder, parent, &mut problems)
                 .and_then(|()| unlinkat(&parent.target, hidden, AtFlags::REMOVEDIR));
-            problems.into_iter().for_each(|problem| self.problem(problem));
+            problems.into_iter().for_each(|problem| self.record_failure(problem));
             merged.map(|()| true)
         });
     }
@@ -476,7 +477,7 @@ impl<'a> CopyContext<'a> {
                 *hidden = None;
             }
             Ok(false) => {}
-            Err(failure) => self.problem(failure),
+            Err(failure) => self.record_failure(failure),
         }
     }
 }

@@ -209,7 +209,7 @@ fn work(context: &CopyContext<'_>, jobs: usize, totals: &mut CopyTotals) {
         for worker in workers {
             match worker.join() {
                 Ok(did) => totals.add(&did),
-                Err(_) => context.problem(CopyError::Panicked),
+                Err(_) => context.record_failure(CopyError::Panicked),
             }
         }
     });
@@ -241,9 +241,9 @@ fn begin(context: &CopyContext<'_>, plan: CopyPlan, is_alone: bool) -> Arc<DirPa
         context.progress.expected.store(len, Ordering::Relaxed);
     }
     for failure in plan.problems {
-        context.problem(failure);
+        context.record_failure(failure);
     }
-    context.writes_to(&top);
+    context.open_for_sync(&top);
     top
 }
 

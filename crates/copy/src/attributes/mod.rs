@@ -3,6 +3,7 @@
 //! capabilities, and every change sets the times.
 
 pub(crate) mod inherited;
+pub(crate) mod named;
 pub mod permissions;
 pub(crate) mod resumed;
 
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags, chmod,
     chownat, fchmod, fchown, fgetxattr, flistxattr, fsetxattr, fstat, futimens, lgetxattr,
-    llistxattr, lremovexattr, lsetxattr, openat, utimensat,
+    llistxattr, lsetxattr, openat, utimensat,
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::remove_attribute;
@@ -21,6 +22,7 @@ use underpass_engine::hint::Action;
 use underpass_engine::{is_file, mtime};
 
 use crate::attributes::inherited::InheritedAttrs;
+use crate::attributes::named::{NamedAt, remove_attribute_of};
 use crate::error::CopyError;
 use crate::options::Settings;
 use crate::options::preserve::{Preserve, PreserveMode};
@@ -31,15 +33,15 @@ use crate::outcome::CopyTotals;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileModes {
     /// The mode that it is made with.
-    pub(crate) first: u32,
+    pub(crate) initial: u32,
     /// The mode that it gets in the end.
     mode: u32,
     /// The mode that it gets in the end without the ACL of its original.
     without_acl: u32,
     /// Whether its owner or group has to be changed.
-    is_foreign: bool,
+    needs_chown: bool,
     /// Whether its mode has to be set again in the end.
-    is_other: bool,
+    needs_chmod: bool,
 }
 
 impl FileModes {
@@ -60,46 +62,47 @@ impl FileModes {
         let sticky = if keeps_all { 0 } else { 0o1000 };
         let without_acl = without_acl & !mask & !sticky;
         let mode = if keeps_all { settings.mode(stat.st_mode) } else { without_acl };
-        let is_foreign = settings.preserve.ownership
+        let needs_chown = settings.preserve.ownership
             && (inherited.group || (stat.st_uid, stat.st_gid) != settings.owner);
-        let is_other = is_foreign || mode & 0o6000 != 0 || (keeps_all && inherited.acl);
+        let needs_chmod = needs_chown || mode & 0o6000 != 0 || (keeps_all && inherited.acl);
         // Until it has its owner, no other user may open it.
-        let first = without_acl & if is_foreign { 0o700 } else { 0o1777 };
-        let is_other = is_other || first & settings.process_umask != 0;
-        Self { first, mode, without_acl, is_foreign, is_other }
+        let initial = without_acl & if needs_chown { 0o700 } else { 0o1777 };
+        let needs_chmod = needs_chmod || initial & settings.process_umask != 0;
+        Self { initial, mode, without_acl, needs_chown, needs_chmod }
     }
 
     /// Takes account of the properties that a new file got in a folder: another owner where the
     /// file system chooses it, as with the mount option `grpid`, or another mode if it is a part.
-    pub(crate) fn of_made(
+    pub(crate) fn adjusted_to(
         mut self,
         settings: &Settings<'_>,
         stat: &Stat,
-        (made, folder): (BorrowedFd<'_>, BorrowedFd<'_>),
+        made: BorrowedFd<'_>,
+        folder: BorrowedFd<'_>,
         inherited: InheritedAttrs,
     ) -> Result<Self, Errno> {
-        if !settings.resume && (!settings.preserve.ownership || self.is_foreign) {
+        if !settings.resume && (!settings.preserve.ownership || self.needs_chown) {
             return Ok(self);
         }
         let there = fstat(made)?;
         let has_owner = (there.st_uid, there.st_gid) == (stat.st_uid, stat.st_gid);
         if settings.preserve.ownership && !has_owner {
-            (self.is_foreign, self.is_other) = (true, true);
-            self.first &= 0o700;
+            (self.needs_chown, self.needs_chmod) = (true, true);
+            self.initial &= 0o700;
         }
         let mode = there.st_mode & 0o7777;
         if settings.resume && !inherited.acl {
-            self.is_other |= mode != self.first & !settings.process_umask;
+            self.needs_chmod |= mode != self.initial & !settings.process_umask;
         } else if settings.resume && !settings.preserve.keeps_mode() {
             // The kernel did not apply the ACL to all of the mode: a part is made with less.
             self.mode &= permissions::inherited_by(folder);
-            self.is_other |= mode != self.mode;
+            self.needs_chmod |= mode != self.mode;
         }
         // The owner has to go on with a part.
-        let first = self.first | 0o600;
-        if mode & !first != 0 {
+        let allowed = self.initial | 0o600;
+        if mode & !allowed != 0 {
             // A mode that cannot be set now cannot be set in the end either.
-            let _ = fchmod(made, Mode::from_raw_mode(mode & first));
+            let _ = fchmod(made, Mode::from_raw_mode(mode & allowed));
         }
         Ok(self)
     }
@@ -134,19 +137,19 @@ impl MissingAttrs {
 /// from its folder; `None` for a file that was there before, which keeps its mode.
 pub(crate) fn keep(
     settings: &Settings<'_>,
-    ends: (BorrowedFd<'_>, BorrowedFd<'_>),
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
     stat: &Stat,
     modes: FileModes,
     inherited: Option<InheritedAttrs>,
     totals: &mut CopyTotals,
 ) -> MissingAttrs {
-    let (from, to) = ends;
     let mut missing = MissingAttrs::default();
     let is_new = inherited.is_some();
-    let (mut mode, mut is_other) = (modes.mode, modes.is_other || !is_new);
+    let (mut mode, mut needs_chmod) = (modes.mode, modes.needs_chmod || !is_new);
     let preserve = settings.preserve;
     if preserve.ownership
-        && (modes.is_foreign || !is_new)
+        && (modes.needs_chown || !is_new)
         && !give_owner(stat, settings.may_give_files_away(), &mut missing, |uid, gid| {
             fchown(to, uid, gid)
         })
@@ -166,10 +169,10 @@ pub(crate) fn keep(
         if copied.lacks_acl {
             mode &= modes.without_acl;
         }
-        is_other |= copied.was_opened;
+        needs_chmod |= copied.was_opened;
     }
     let sets_mode = is_new || settings.attributes_only && preserve.mode != PreserveMode::Nothing;
-    if is_other && (sets_mode || preserve.keeps_mode()) {
+    if needs_chmod && (sets_mode || preserve.keeps_mode()) {
         missing.record("keeping mode of", fchmod(to, Mode::from_raw_mode(mode)));
     }
     if !preserve.keeps_times() {
@@ -186,10 +189,8 @@ pub(crate) fn keep(
 /// Does the same as [`keep`] for entries that cannot be opened: links, devices, FIFOs and sockets.
 pub(crate) fn keep_by_name(
     settings: &Settings<'_>,
-    from: BorrowedFd<'_>,
-    old: &CStr,
-    to: BorrowedFd<'_>,
-    new: &CStr,
+    original: NamedAt<'_>,
+    copy: NamedAt<'_>,
     stat: &Stat,
     totals: &mut CopyTotals,
 ) -> MissingAttrs {
@@ -199,40 +200,41 @@ pub(crate) fn keep_by_name(
     let mut mode = settings.mode(stat.st_mode);
     if preserve.ownership {
         let may_give = settings.may_give_files_away();
-        let is_owned =
-            give_owner(stat, may_give, &mut missing, |uid, gid| chownat(to, new, uid, gid, flags));
+        let is_owned = give_owner(stat, may_give, &mut missing, |uid, gid| {
+            chownat(copy.folder, copy.name, uid, gid, flags)
+        });
         totals.without_owner += u64::from(!is_owned);
         mode &= if is_owned { 0o7777 } else { 0o1777 };
     }
-    let (old_path, new_path) = (path(from, old), path(to, new));
+    let (from, to) = (original.path(), copy.path());
     let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
     let keeps_mode = preserve.keeps_mode() && !is_link;
     if keeps_mode {
         // The ACL that it got from the folder.
-        let _ = lremovexattr(&new_path, c"system.posix_acl_access");
+        missing.record("keeping mode of", remove_attribute_of(&to, c"system.posix_acl_access"));
     }
     if preserve.keeps_attributes() {
-        let ends = AttrEnds::Named { from: &old_path, to: &new_path };
+        let ends = AttrEnds::Named { from: &from, to: &to };
         let copied = copy_attributes(preserve, &ends, &mut missing);
         totals.without_attributes += u64::from(!copied.is_complete);
         if keeps_mode && copied.lacks_acl {
-            mode &= permissions::without_acl_by_name(from, old, mode);
+            mode &= permissions::without_acl_by_name(original, mode);
         }
     }
     if keeps_mode {
         // A change of owner has taken set-user-id away.
-        missing.record("keeping mode of", set_mode_of(to, new, mode));
+        missing.record("keeping mode of", set_mode_of(copy, mode));
     }
     if preserve.keeps_times() {
-        missing.record("keeping times of", utimensat(to, new, &times(stat), flags));
+        missing.record("keeping times of", utimensat(copy.folder, copy.name, &times(stat), flags));
     }
     missing
 }
 
 /// Sets the mode of an entry that cannot be opened, and never that of the target of a link.
-fn set_mode_of(folder: BorrowedFd<'_>, name: &CStr, mode: u32) -> Result<(), Errno> {
+fn set_mode_of(entry: NamedAt<'_>, mode: u32) -> Result<(), Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let found = openat(folder, name, flags, Mode::empty())?;
+    let found = openat(entry.folder, entry.name, flags, Mode::empty())?;
     if fstat(&found)?.st_mode & 0o7777 == mode & 0o7777 {
         return Ok(());
     }
@@ -254,7 +256,8 @@ pub(crate) fn finish_folder(
     to: BorrowedFd<'_>,
     is_new: bool,
     inherited: InheritedAttrs,
-    (stat, is_whole): (&Stat, bool),
+    stat: &Stat,
+    is_whole: bool,
 ) -> FinishedFolder {
     let mut missing = MissingAttrs::default();
     let without_acl = settings.mode(permissions::without_acl(from, stat.st_mode));
@@ -461,17 +464,6 @@ fn read<'b>(
         }
         Err(errno) => Err(errno),
     }
-}
-
-/// Returns a path to a name in an open folder, for calls that take no descriptor. It leads there
-/// even if the folder is moved.
-fn path(folder: BorrowedFd<'_>, name: &CStr) -> PathBuf {
-    use std::os::unix::ffi::OsStrExt;
-    let name = std::ffi::OsStr::from_bytes(name.to_bytes());
-    if Path::new(name).is_absolute() {
-        return PathBuf::from(name);
-    }
-    PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name)
 }
 
 /// Returns the times of a file, for futimens(2).

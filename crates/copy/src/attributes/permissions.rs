@@ -1,6 +1,5 @@
 //! Permissions of new files, with regard to ACLs.
 
-use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{Mode, OFlags, openat};
@@ -9,11 +8,12 @@ use underpass_engine::atomic_file::acl_entry;
 pub use underpass_engine::atomic_file::without_acl;
 
 use crate::attributes::inherited::default_acl;
+use crate::attributes::named::NamedAt;
 
 /// Does the same as [`without_acl`] for entries that cannot be opened: devices, FIFOs and sockets.
-pub(crate) fn without_acl_by_name(folder: BorrowedFd<'_>, name: &CStr, mode: u32) -> u32 {
+pub(crate) fn without_acl_by_name(entry: NamedAt<'_>, mode: u32) -> u32 {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match openat(folder, name, flags, Mode::empty()) {
+    match openat(entry.folder, entry.name, flags, Mode::empty()) {
         Ok(file) => without_acl(file.as_fd(), mode),
         Err(_) => mode & !0o070,
     }

@@ -6,7 +6,8 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
-use crate::attributes::{AttrEnds, path, read};
+use crate::attributes::named::NamedAt;
+use crate::attributes::{AttrEnds, read};
 use crate::options::Settings;
 use crate::options::preserve::Preserve;
 
@@ -29,10 +30,10 @@ pub(crate) fn has_attributes(preserve: Preserve, from: BorrowedFd<'_>, to: Borro
 /// Returns whether a copy that cannot be opened has them: a link, device, FIFO or socket.
 pub(crate) fn has_attributes_by_name(
     preserve: Preserve,
-    (from, old): (BorrowedFd<'_>, &CStr),
-    (to, new): (BorrowedFd<'_>, &CStr),
+    original: NamedAt<'_>,
+    copy: NamedAt<'_>,
 ) -> bool {
-    let (from, to) = (&*path(from, old), &*path(to, new));
+    let (from, to) = (&*original.path(), &*copy.path());
     has_all(preserve, &AttrEnds::Named { from, to }, &AttrEnds::Named { from: to, to: from })
 }
 

@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
 
@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use underpass_engine::FileId;
 use underpass_engine::wait::{lock, unpoison};
 
+use crate::attributes::named::NamedAt;
 use crate::files::replace::{Backups, place};
 use crate::options::Follow;
 use crate::tree::dir_pair::{DirOrigin, DirPair};
@@ -221,10 +222,11 @@ impl CopyLocation {
         backups: Option<&Backups<'_>>,
     ) -> Result<Option<Option<CString>>, Errno> {
         if let Some(mine) = self.folder.upgrade() {
-            return link((mine.target.as_fd(), &self.name), folder, name, is_new, backups);
+            let existing = NamedAt { folder: mine.target.as_fd(), name: &self.name };
+            return link(existing, folder, name, is_new, backups);
         }
         let found = open_named(|| self.open())?;
-        link((found.as_fd(), &self.name), folder, name, is_new, backups)
+        link(NamedAt { folder: found.as_fd(), name: &self.name }, folder, name, is_new, backups)
     }
 
     /// Opens the folder, one name after the other.
@@ -241,19 +243,19 @@ impl CopyLocation {
 /// Makes a hard link. Another file that has the name is replaced in one step, unless nothing was to
 /// have it.
 fn link(
-    (from, old): (BorrowedFd<'_>, &CStr),
+    existing: NamedAt<'_>,
     folder: &DirPair,
     new: &CStr,
     is_new: bool,
     backups: Option<&Backups<'_>>,
 ) -> Result<Option<Option<CString>>, Errno> {
     let to = &folder.target;
-    let make = |name: &CStr| linkat(from, old, to, name, AtFlags::empty());
+    let make = |name: &CStr| linkat(existing.folder, existing.name, to, name, AtFlags::empty());
     match place(to.as_fd(), new, true, backups, make) {
         Err(Errno::EXIST) if folder.origin != DirOrigin::Fresh => {}
         linked => return linked.map(|((), kept)| Some(kept)),
     }
-    let there = statat(from, old, AtFlags::SYMLINK_NOFOLLOW)?;
+    let there = statat(existing.folder, existing.name, AtFlags::SYMLINK_NOFOLLOW)?;
     let here = statat(to, new, AtFlags::SYMLINK_NOFOLLOW)?;
     if FileId::of(&here) == FileId::of(&there) {
         // An earlier run has linked them.

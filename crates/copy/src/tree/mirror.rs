@@ -34,7 +34,7 @@ pub(crate) fn mirror(context: &CopyContext<'_>, top: &DirPair, entries: &[Source
     for deletes in [false, true] {
         mirror.deletes = deletes;
         if let Err(failure) = mirror.all(top, entries) {
-            context.problem(failure);
+            context.record_failure(failure);
             break;
         }
     }
@@ -200,7 +200,7 @@ impl Mirror<'_, '_> {
                 if self.deletes {
                     let (to, below) = (join(&at.to, &name), longer(&at.below, &name));
                     let removed = self.remove(&at.target, &name, &to, &below, at.depth + 1);
-                    has_changed |= removed.map_err(|it| self.context.problem(it)).is_ok();
+                    has_changed |= removed.map_err(|it| self.context.record_failure(it)).is_ok();
                 }
                 continue;
             };
@@ -222,7 +222,7 @@ impl Mirror<'_, '_> {
         if has_changed && fstat(&at.target).is_ok_and(|now| now.st_mode != before.st_mode) {
             let _ = fchmod(&at.target, Mode::from_raw_mode(before.st_mode));
         }
-        let settings = self.context.settings;
+        let settings = &self.context.settings;
         if has_changed && settings.preserve.keeps_times_of_folder(settings.resume) {
             // It has those of its source by now.
             let _ = futimens(&at.target, &times(&before));

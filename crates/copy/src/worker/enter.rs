@@ -100,7 +100,7 @@ impl CopyWorker<'_> {
             self.name_made(parent, entry, None)
         } else {
             // Another file system may be mounted there.
-            self.context.writes_to(&folder)
+            self.context.open_for_sync(&folder)
         }
         self.push(&folder, listing);
         let defer = if is_put_off { self.defer(&folder, &stat) } else { Ok(()) };
@@ -115,9 +115,9 @@ impl CopyWorker<'_> {
             return;
         }
         if parent.is_top() {
-            self.context.enters(FileId::of(stat));
+            self.context.note_source_folder(FileId::of(stat));
         } else if fstat(&parent.source).is_ok_and(|above| above.st_dev != stat.st_dev) {
-            self.context.enters_mount(parent.path_below(&entry.name), stat.st_dev);
+            self.context.note_mount(parent.path_below(&entry.name), stat.st_dev);
         }
     }
 

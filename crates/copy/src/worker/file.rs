@@ -108,7 +108,7 @@ impl CopyWorker<'_> {
         let settings = &self.context.settings;
         let modes = if dest.is_new() {
             modes
-                .of_made(settings, stat, (dest.file().as_fd(), folder.as_fd()), folder.inherited)
+                .adjusted_to(settings, stat, dest.file().as_fd(), folder.as_fd(), folder.inherited)
                 .at("looking at", path)?
         } else {
             modes
@@ -138,9 +138,10 @@ impl CopyWorker<'_> {
         if settings.resume && original.len() >= MIN_PARTIAL_LEN {
             end_part(original, &mut dest, syncs).at(SYNCING, path)?;
         }
-        let ends = (original.file.as_fd(), dest.file().as_fd());
+        let (from, to) = (original.file.as_fd(), dest.file().as_fd());
         let inherited = dest.is_new().then_some(folder.inherited);
-        let missing = attributes::keep(settings, ends, stat, modes, inherited, &mut self.totals);
+        let totals = &mut self.totals;
+        let missing = attributes::keep(settings, from, to, stat, modes, inherited, totals);
         if syncs {
             fsync(dest.file()).at(SYNCING, path)?;
         }
@@ -151,7 +152,7 @@ impl CopyWorker<'_> {
             self.name_removed(folder, entry);
         }
         if let Some(failure) = missing.failure(path) {
-            self.context.lacks(failure);
+            self.context.record_problem(failure);
         }
         self.totals.files += 1;
         self.totals.between(original.system, original.folder.system).files += 1;
@@ -170,7 +171,7 @@ impl CopyWorker<'_> {
         let (folder, name) = (original.folder, original.entry.target());
         let settings = &self.context.settings;
         let path = || folder.target_path(name);
-        let mode = modes.first;
+        let mode = modes.initial;
         let existing = match verdict {
             EntryVerdict::Replace => Existing::Replace,
             _ => Existing::Keep,

@@ -96,7 +96,7 @@ impl<'a> CopyWorker<'a> {
     /// Does something, and records why it failed, if it did.
     pub(crate) fn attempt(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) {
         if let Err(failure) = work(self) {
-            self.context.problem(failure);
+            self.context.record_failure(failure);
         }
     }
 

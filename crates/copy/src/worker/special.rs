@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use underpass_engine::hint::Action;
 use underpass_engine::is_file;
 
+use crate::attributes::named::NamedAt;
 use crate::attributes::resumed::{has_attributes_by_name, has_owner_and_mode};
 use crate::attributes::{self, permissions};
 use crate::error::{At, Result};
@@ -52,7 +53,7 @@ impl CopyWorker<'_> {
         let umask = settings.process_umask;
         // It gets its ACL later.
         let mode =
-            permissions::without_acl_by_name(folder.source.as_fd(), &entry.name, stat.st_mode);
+            permissions::without_acl_by_name(named(folder, entry, entry.target()).0, stat.st_mode);
         let mode = settings.mode(mode);
         let mode = Mode::from_raw_mode(mode & 0o7777);
         let made = self.make_special(folder, entry, stat, may_link, |folder, name| {
@@ -105,16 +106,16 @@ impl CopyWorker<'_> {
         }
         let settings = &self.context.settings;
         let Some(there) = self.target_stat(folder, entry)? else { return Ok(()) };
-        let (from, to, new) = (folder.source.as_fd(), folder.target.as_fd(), entry.target());
+        let (original, copy) = named(folder, entry, entry.target());
         if has_owner_and_mode(settings, stat, &there)
-            && has_attributes_by_name(settings.preserve, (from, &entry.name), (to, new))
+            && has_attributes_by_name(settings.preserve, original, copy)
         {
             return Ok(());
         }
         let totals = &mut self.totals;
-        let missing = attributes::keep_by_name(settings, from, &entry.name, to, new, stat, totals);
-        if let Some(failure) = missing.failure(|| folder.target_path(new)) {
-            self.context.lacks(failure);
+        let missing = attributes::keep_by_name(settings, original, copy, stat, totals);
+        if let Some(failure) = missing.failure(|| folder.target_path(entry.target())) {
+            self.context.record_problem(failure);
         }
         Ok(())
     }
@@ -129,15 +130,14 @@ impl CopyWorker<'_> {
     ) -> Result<()> {
         let target = entry.target();
         let path = || folder.target_path(target);
-        let (from, to) = (folder.source.as_fd(), folder.target.as_fd());
+        let to = folder.target.as_fd();
         let context = self.context;
         let mut totals = CopyTotals::default();
         let make = |name: &std::ffi::CStr| {
             make(folder, name)?;
             let settings = &context.settings;
-            let missing =
-                attributes::keep_by_name(settings, from, &entry.name, to, name, stat, &mut totals);
-            Ok(missing)
+            let (original, copy) = named(folder, entry, name);
+            Ok(attributes::keep_by_name(settings, original, copy, stat, &mut totals))
         };
         let made = self.name_once(folder, entry, verdict, || {
             let is_new = verdict != EntryVerdict::Replace;
@@ -149,9 +149,19 @@ impl CopyWorker<'_> {
             self.name_removed(folder, entry);
         }
         if let Some(failure) = missing.failure(path) {
-            context.lacks(failure);
+            context.record_problem(failure);
         }
         self.name_made(folder, entry, backup.as_deref());
         Ok(())
     }
+}
+
+/// Returns an entry of a source, and its copy that has this name.
+fn named<'a>(
+    folder: &'a DirPair,
+    entry: &'a SourceEntry,
+    copy: &'a std::ffi::CStr,
+) -> (NamedAt<'a>, NamedAt<'a>) {
+    let original = NamedAt { folder: folder.source.as_fd(), name: &entry.name };
+    (original, NamedAt { folder: folder.target.as_fd(), name: copy })
 }

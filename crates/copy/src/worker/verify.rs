@@ -61,14 +61,14 @@ impl CopyWorker<'_> {
             return Ok(());
         }
         let copy = open_copy(original)?;
-        let ends = (original.file.as_fd(), copy.as_fd());
-        if has_mode && has_attributes(settings.preserve, ends.0, ends.1) {
+        let (from, to) = (original.file.as_fd(), copy.as_fd());
+        if has_mode && has_attributes(settings.preserve, from, to) {
             return Ok(());
         }
-        let modes = FileModes::new(settings, original.file.as_fd(), stat, folder.inherited);
-        let missing = attributes::keep(settings, ends, stat, modes, None, &mut self.totals);
+        let modes = FileModes::new(settings, from, stat, folder.inherited);
+        let missing = attributes::keep(settings, from, to, stat, modes, None, &mut self.totals);
         if let Some(failure) = missing.failure(|| folder.target_path(original.entry.target())) {
-            self.context.lacks(failure);
+            self.context.record_problem(failure);
         }
         Ok(())
     }

@@ -144,7 +144,7 @@ impl CopyWorker<'_> {
             match self.link_to(&location, &folder, &entry, stat, is_new) {
                 Ok(true) => {}
                 Ok(false) => self.attempt(|worker| worker.copy_unlinked(&folder, &entry)),
-                Err(failure) => self.context.problem(failure),
+                Err(failure) => self.context.record_failure(failure),
             }
             self.context.release(&folder, true);
         }

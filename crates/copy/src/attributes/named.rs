@@ -1,0 +1,41 @@
+//! Entries that cannot be opened: links, devices, FIFOs and sockets.
+
+use std::ffi::{CStr, OsStr};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{lgetxattr, lremovexattr};
+use rustix::io::Errno;
+
+/// An entry that cannot be opened, by its name in an open folder.
+#[derive(Clone, Copy)]
+pub(crate) struct NamedAt<'a> {
+    pub(crate) folder: BorrowedFd<'a>,
+    pub(crate) name: &'a CStr,
+}
+
+impl NamedAt<'_> {
+    /// Returns a path for calls that take no descriptor. It leads there even if the folder is moved.
+    pub(super) fn path(self) -> PathBuf {
+        let name = OsStr::from_bytes(self.name.to_bytes());
+        if Path::new(name).is_absolute() {
+            return PathBuf::from(name);
+        }
+        PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd())).join(name)
+    }
+}
+
+/// Removes an attribute of an entry, which there need not be, as
+/// [`remove_attribute`](underpass_engine::atomic_file::remove_attribute) does.
+pub(super) fn remove_attribute_of(path: &Path, name: &CStr) -> Result<(), Errno> {
+    let is_missing = |errno| matches!(errno, Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS);
+    match lremovexattr(path, name) {
+        // A file system may refuse the call, whether there is one or not.
+        Err(errno) if !is_missing(errno) => match lgetxattr(path, name, &mut [0_u8; 0]) {
+            Err(found) if is_missing(found) => Ok(()),
+            _ => Err(errno),
+        },
+        _ => Ok(()),
+    }
+}
