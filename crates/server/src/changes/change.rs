@@ -142,10 +142,10 @@ impl Change {
             dest.give(is_folder, &folder, &name)
         };
         let (aside, report) = match given {
-            Err(refusal) if refusal == Errno::XDEV.into() => {
+            Err(refusal) if refusal.is_by(Errno::XDEV) => {
                 move_across(self, site, &folder, &name, &stat, (&mut dest, to))?
             }
-            Err(refusal) if refusal == Errno::INVAL.into() => {
+            Err(refusal) if refusal.is_by(Errno::INVAL) => {
                 return Err(ChangeRefusal::new(
                     403,
                     "a folder cannot be moved or copied into itself",

@@ -10,7 +10,7 @@ use underpass_engine::FileId;
 use underpass_engine::atomic_file::rename_new;
 
 use crate::changes::hidden_name::{hidden_name, move_aside};
-use crate::changes::refusal::{ChangeRefusal, Result, hidden_inside};
+use crate::changes::refusal::{ChangeRefusal, RefusalCause, Result};
 use crate::changes::removal;
 use crate::changes::tree;
 use underpass_protocol::upload::is_partial_name;
@@ -95,14 +95,14 @@ impl DestEntry {
         let folder = &self.folder;
         let remove = |aside: CString| {
             removal::remove_visible(folder.as_fd(), &aside, is_hidden).inspect_err(|refusal| {
-                if refusal.detail == hidden_inside().detail {
+                if refusal.cause == RefusalCause::HiddenEntries {
                     let _ = move_aside(folder, &aside, &self.name);
                 }
             })
         };
         let removed = match aside.map(remove) {
             // An upload into it has not ended. Its part is removed with stale uploads.
-            Some(Err(refusal)) if refusal == Errno::NOTEMPTY.into() => Ok(()),
+            Some(Err(refusal)) if refusal.is_by(Errno::NOTEMPTY) => Ok(()),
             removed => removed.unwrap_or(Ok(())),
         };
         // The new entry has the name by now. Parts of the old one may be gone.
@@ -151,7 +151,7 @@ pub(crate) fn remove_checked(
         // the rest without the right to.
         Err(_) => {
             // Parts that an upload has put into it since are removed with stale uploads.
-            if refusal != Errno::NOTEMPTY.into() {
+            if !refusal.is_by(Errno::NOTEMPTY) {
                 let _ = move_aside(parent, &aside, name);
             }
             refusal.adding("; its name was taken meanwhile, so what remains has a hidden name")
@@ -170,6 +170,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
 
+    use crate::changes::refusal::hidden_inside;
     use rustix::fs::{CWD, Mode, OFlags, inotify, openat};
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 

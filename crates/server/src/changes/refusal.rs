@@ -19,12 +19,13 @@ pub(crate) struct FailedEntry {
     pub(crate) is_folder: bool,
     pub(crate) status: u16,
     pub(crate) detail: Cow<'static, str>,
+    pub(super) cause: RefusalCause,
 }
 
 impl FailedEntry {
     pub(crate) fn new(path: &[u8], is_folder: bool, refusal: ChangeRefusal) -> Self {
-        let ChangeRefusal { status, detail, .. } = refusal;
-        Self { path: path.to_vec(), is_folder, status, detail }
+        let ChangeRefusal { status, detail, cause, .. } = refusal;
+        Self { path: path.to_vec(), is_folder, status, detail, cause }
     }
 
     /// Returns the path that a client may learn, and whether it is that of a folder: for an entry
@@ -41,9 +42,23 @@ impl FailedEntry {
     }
 }
 
+/// What the steps of a change do about a refusal depends on this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RefusalCause {
+    /// The error of a system call.
+    Errno(Errno),
+    /// A folder contains hidden entries.
+    HiddenEntries,
+    /// An entry was changed while it was copied, and is still there.
+    ChangedOriginal,
+    /// Anything else.
+    Other,
+}
+
 /// Returns the refusal of the removal or move of a folder with hidden entries.
 pub(super) fn hidden_inside() -> ChangeRefusal {
-    ChangeRefusal::new(403, "the folder contains hidden entries")
+    let refusal = ChangeRefusal::new(403, "the folder contains hidden entries");
+    ChangeRefusal { cause: RefusalCause::HiddenEntries, ..refusal }
 }
 
 /// The reason why a change was not made, or not to its end.
@@ -51,6 +66,7 @@ pub(super) fn hidden_inside() -> ChangeRefusal {
 pub(crate) struct ChangeRefusal {
     pub(crate) status: u16,
     pub(crate) detail: Cow<'static, str>,
+    pub(super) cause: RefusalCause,
     /// Whether the names have changed all the same, and only what follows failed.
     pub(crate) is_made: bool,
     /// The entries that failed, if it was some in a folder (RFC 4918 9.6.1, 9.8.3).
@@ -59,7 +75,8 @@ pub(crate) struct ChangeRefusal {
 
 impl ChangeRefusal {
     pub(crate) fn new(status: u16, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, detail: detail.into(), is_made: false, failed: Vec::new() }
+        let (detail, cause) = (detail.into(), RefusalCause::Other);
+        Self { status, detail, cause, is_made: false, failed: Vec::new() }
     }
 
     /// Creates the response to a change that was made, but not without this flaw.
@@ -73,6 +90,11 @@ impl ChangeRefusal {
         let first = failed.first().map(|first| (first.status, first.detail.clone()));
         let (status, detail) = first.unwrap_or((500, Cow::Borrowed("")));
         Self { failed, ..Self::new(status, detail) }
+    }
+
+    /// Returns whether the system refused it with this error.
+    pub(super) fn is_by(&self, errno: Errno) -> bool {
+        self.cause == RefusalCause::Errno(errno)
     }
 
     /// Returns it with the path of the folder before those of entries in it; an empty path is that
@@ -113,7 +135,7 @@ impl ChangeRefusal {
 
     /// Creates the refusal to change an entry that was replaced since it was checked.
     pub(crate) fn replaced() -> Self {
-        Errno::ISDIR.into()
+        Self::new(409, TAKEN)
     }
 
     /// Creates the refusal for an error at the destination of a write, which need not exist yet: if
@@ -138,7 +160,7 @@ impl From<Errno> for ChangeRefusal {
             Errno::EXIST => (412, "this name is already taken"),
             Errno::NOTEMPTY => (409, "another program is writing into the folder; try again"),
             // There was a file when it was checked.
-            Errno::ISDIR => (409, "the name was taken meanwhile; try again"),
+            Errno::ISDIR => (409, TAKEN),
             Errno::BUSY => (409, "it is in use as a mount point"),
             Errno::NAMETOOLONG => (400, "the name is too long for the file system"),
             Errno::NOSPC => (507, "no space is left"),
@@ -147,9 +169,13 @@ impl From<Errno> for ChangeRefusal {
             Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => {
                 (503, "the server is too busy; try again soon")
             }
-            _ => return Self::new(500, format!("the system says: {}", io::Error::from(errno))),
+            _ => (500, ""),
         };
-        Self::new(status, detail)
+        let detail = match status {
+            500 => format!("the system says: {}", io::Error::from(errno)).into(),
+            _ => Cow::Borrowed(detail),
+        };
+        Self { cause: RefusalCause::Errno(errno), ..Self::new(status, detail) }
     }
 }
 
@@ -181,3 +207,5 @@ impl From<Error> for ChangeRefusal {
         }
     }
 }
+
+const TAKEN: &str = "the name was taken meanwhile; try again";

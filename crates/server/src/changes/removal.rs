@@ -15,7 +15,7 @@ use underpass_engine::{FileId, Version};
 use underpass_sys::open_beneath;
 
 use crate::changes::hidden_name::is_open_leftover;
-use crate::changes::refusal::{ChangeRefusal, FailedEntry, Result, hidden_inside};
+use crate::changes::refusal::{ChangeRefusal, FailedEntry, RefusalCause, Result, hidden_inside};
 use crate::changes::tree::{
     for_each_name, kind, open_folder, open_inside, push_inside, stat_entry,
 };
@@ -58,7 +58,7 @@ pub(crate) fn remove_visible(
         return removed;
     }
     let mut failed = removed.map_or_else(|refusal| refusal.failed, |()| Vec::new());
-    for entry in failed.iter_mut().filter(|entry| entry.detail == KEPT) {
+    for entry in failed.iter_mut().filter(|entry| entry.cause == RefusalCause::ChangedOriginal) {
         // The client must not learn the name.
         let folder = entry.path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
         *entry = FailedEntry::new(&entry.path[..folder], true, hidden_inside());
@@ -230,7 +230,7 @@ impl Removal<'_> {
         let (removed, is_folder) = match stat_entry(folder, &name) {
             Ok(Some(stat)) if (self.keeps)(inside, &stat) => {
                 let is_folder = kind(&stat) == FileType::Directory;
-                (Err(ChangeRefusal::new(409, KEPT)), is_folder)
+                (Err(changed_original()), is_folder)
             }
             Ok(Some(stat)) if kind(&stat) == FileType::Directory => {
                 folders.push(name);
@@ -271,6 +271,12 @@ impl Removal<'_> {
     }
 }
 
+/// Returns the refusal to remove an entry whose copy is not of its present version.
+fn changed_original() -> ChangeRefusal {
+    let refusal = ChangeRefusal::new(409, "it was changed while it was copied, and is still there");
+    ChangeRefusal { cause: RefusalCause::ChangedOriginal, ..refusal }
+}
+
 /// Treats an entry that is gone already as removed.
 fn ignore_missing(removed: Result<(), Errno>) -> Result<()> {
     match removed {
@@ -290,8 +296,6 @@ const MAX_NAMES: usize = 10_000;
 
 /// The maximum number of failed entries that a response lists.
 const MAX_FAILED: usize = 100;
-
-const KEPT: &str = "it was changed while it was copied, and is still there";
 
 #[cfg(test)]
 mod tests {
