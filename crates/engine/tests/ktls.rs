@@ -236,7 +236,7 @@ fn a_file_passes_through_the_kernel_alone() {
         let file = file_with(&bytes);
         let sender = thread::spawn(move || {
             let glue = Glue::default();
-            let options = Options::default().sink_tls(&glue).small(0).timeout(PATIENCE);
+            let options = Options::default().sink_tls(&glue).max_small(0).timeout(PATIENCE);
             let chain = Chain::new().bytes(&b"head"[..]).source(Source::of(&file).unwrap());
             let sink = Sink::of(&near).unwrap();
             let report = Transfer::new(chain, sink).options(options).run().unwrap();
@@ -321,7 +321,7 @@ fn a_header_and_its_file_are_one_record() {
     let file = file_with(&pattern(5_000));
     let chain = Chain::new().bytes(pattern(100)).source(Source::of(&file).unwrap());
     let glue = Glue::default();
-    let options = Options::default().sink_tls(&glue).small(0);
+    let options = Options::default().sink_tls(&glue).max_small(0);
     let report = Transfer::new(chain, Sink::of(&near).unwrap()).options(options).run().unwrap();
     assert_eq!(movers(&report), [Sendfile]);
     let mut header = [0; 5];

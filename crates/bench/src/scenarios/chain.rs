@@ -198,7 +198,7 @@ fn serve(
 /// Returns the options of the engine that force a contender.
 fn options<'a>(contender: Contender) -> Options<'a> {
     match contender {
-        Contender::OneBuffer => Options::default().small(usize::MAX),
+        Contender::OneBuffer => Options::default().max_small(usize::MAX),
         Contender::Only(mechanism) => Options::default().policy(Policy::Require(mechanism)),
         _ => Options::default(),
     }

@@ -322,7 +322,7 @@ fn a_cache_has_no_wrong_byte_after_a_power_cut_while_parts_leave() {
         let mounted = Mount::new(&on("image"), &disk).unwrap();
         let node = Node::at(&cache, &origin.url(), &BUDGET);
         // Two extents that are on the disk for certain.
-        node.range("/a", &format!("0-{}", 2 * EXTENT - 1)).is(206, &bytes[..2 * EXTENT]);
+        node.range("/a", &format!("0-{}", 2 * EXTENT - 1)).assert_is(206, &bytes[..2 * EXTENT]);
         until("bytes that are synced", || has_synced(&cache));
         moment = moment.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let is_over = AtomicBool::new(false);
@@ -357,7 +357,7 @@ fn a_cache_has_no_wrong_byte_after_a_power_cut_while_parts_leave() {
         until("room", || used(&cache) < 142 << 20);
         for start in (0..bytes.len()).step_by(4 << 20) {
             let end = (start + (4 << 20)).min(bytes.len());
-            node.range("/a", &format!("{start}-{}", end - 1)).is(206, &bytes[start..end]);
+            node.range("/a", &format!("{start}-{}", end - 1)).assert_is(206, &bytes[start..end]);
         }
         assert!(used(&cache) < 142 << 20, "{}", used(&cache));
         fetched += origin.sent() - before;

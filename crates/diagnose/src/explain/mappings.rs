@@ -27,7 +27,7 @@ impl Mappings {
     }
 
     /// Notes that a file is a program or library.
-    pub(super) fn is_code(&mut self, file: DescriptorId) {
+    pub(super) fn mark_code(&mut self, file: DescriptorId) {
         self.code.insert(file);
     }
 
@@ -119,7 +119,7 @@ mod tests {
         let mut mappings = Mappings::default();
         mappings.insert(PAGE * 16, PAGE, file(1));
         assert!(mappings.is_data(PAGE * 16) && mappings.has_data());
-        mappings.is_code(file(1));
+        mappings.mark_code(file(1));
         assert!(!mappings.is_data(PAGE * 16) && !mappings.has_data());
         assert_eq!(mappings.at(PAGE * 16), Some(file(1)));
     }

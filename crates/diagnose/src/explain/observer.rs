@@ -228,7 +228,7 @@ impl SyscallObserver {
         mappings.insert(address, len, file);
         *self.ledger.mapped.entry(file).or_default() += len;
         if protection & libc::PROT_EXEC as u64 != 0 {
-            mappings.is_code(file);
+            mappings.mark_code(file);
             self.ledger.code.insert(file);
         }
     }

@@ -331,7 +331,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         let is_free = (self.options.policy == Policy::Auto || is_read)
             && self.sink.kind == Kind::Socket
             && self.options.integrity != Integrity::Snapshot;
-        let small = if is_free { self.options.small.unwrap_or(SMALL_TRANSFER) } else { 0 };
+        let small = if is_free { self.options.max_small.unwrap_or(SMALL_TRANSFER) } else { 0 };
         let mut meter = StepMeter::default();
         let front = memory::ChainHead {
             segments: &self.chain.segments[..self.visible_memory()],

@@ -32,7 +32,7 @@ use crate::transfer::capabilities::Capabilities;
 pub struct Options<'a> {
     pub(crate) policy: Policy,
     pub(crate) step: Option<usize>,
-    pub(crate) small: Option<usize>,
+    pub(crate) max_small: Option<usize>,
     pub(crate) integrity: Integrity,
     pub(crate) confirm: Confirm,
     pub(crate) turn: TurnLimit,
@@ -76,8 +76,8 @@ impl<'a> Options<'a> {
     /// header before it, instead of [`SMALL_TRANSFER`](crate::SMALL_TRANSFER); 0 for none. It
     /// applies only with [`Policy::Auto`].
     #[must_use]
-    pub fn small(mut self, bytes: usize) -> Self {
-        self.small = Some(bytes);
+    pub fn max_small(mut self, bytes: usize) -> Self {
+        self.max_small = Some(bytes);
         self
     }
 

@@ -39,7 +39,7 @@ fn the_limit_of_one_buffer_can_be_set_and_is_kept_to_the_byte() {
         (Some(usize::MAX), 256 << 10, Mechanism::ReadWrite),
     ] {
         let options = match limit {
-            Some(limit) => Options::default().small(limit),
+            Some(limit) => Options::default().max_small(limit),
             None => Options::default(),
         };
         let report = send(len, options);
@@ -57,6 +57,7 @@ fn the_limit_of_one_buffer_can_be_set_and_is_kept_to_the_byte() {
 
 #[test]
 fn a_required_mechanism_is_not_replaced_by_one_buffer() {
-    let options = Options::default().small(usize::MAX).policy(Policy::Require(Mechanism::Sendfile));
+    let options =
+        Options::default().max_small(usize::MAX).policy(Policy::Require(Mechanism::Sendfile));
     assert_eq!(send(100, options).by(Mechanism::Sendfile).bytes, 100);
 }

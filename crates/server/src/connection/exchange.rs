@@ -66,7 +66,7 @@ impl Exchange {
             now: ctx.now,
             unread: Some(body),
             is_body_withheld: request.expects_continue(),
-            keeps_alive: request.keeps_alive() && !response.is_last() && !peer.is_reserve,
+            keeps_alive: request.keeps_alive() && !response.is_last() && !peer.is_for_health,
             is_http10: request.minor_version == 0,
             max_discarded: if response.status < 400 { MAX_DISCARDED } else { MAX_REFUSED },
             response,

@@ -57,10 +57,10 @@ async fn run_handshake(
     let mut stepping = HandshakeRunner::new(credentials.acceptor(), peer)?;
     loop {
         let began = Instant::now();
-        peer.begins_handshake_step();
+        peer.begin_handshake_step();
         let turn = worker.handshakes.acquire().await;
         let progress = worker.turns.run(stepping.step(peer)).await;
-        peer.ends_handshake_step(began.elapsed());
+        peer.end_handshake_step(began.elapsed());
         let interest = match progress? {
             HandshakeProgress::Done(session) => return Ok(session),
             HandshakeProgress::Reads => READABLE,
@@ -72,7 +72,7 @@ async fn run_handshake(
         }
         // This comes before any other wait: the runtime may learn of readiness meanwhile.
         if !stepping.is_ready_now(interest) {
-            peer.socket.is_not_ready(interest);
+            peer.socket.clear_ready(interest);
         }
         drop(turn);
         peer.socket.ready(interest).await.map_err(HandshakeError::Io)?;

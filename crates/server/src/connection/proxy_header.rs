@@ -44,7 +44,7 @@ pub(crate) async fn read(peer: &Peer) -> Result<ProxiedClient, ProxyHeaderError>
             Ok((1.., _)) => {}
             Err(Errno::INTR) => continue,
             Err(Errno::AGAIN) => {
-                peer.socket.is_not_ready(READABLE);
+                peer.socket.clear_ready(READABLE);
                 continue;
             }
             Ok(_) | Err(_) => return Err(ProxyHeaderError::Ended(bytes)),

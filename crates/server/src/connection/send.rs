@@ -393,7 +393,7 @@ impl<'a> SlowResponse<'a> {
             Status::Waiting(Wait::Sink) => {
                 // If that fails, the next step fails too and returns the reason.
                 let _ = self.link.peer.writable().await;
-                self.link.peer.has_read();
+                self.link.peer.note_read();
             }
             Status::Waiting(Wait::Acknowledgement | Wait::Source | Wait::Writer) => {
                 let since = *self.waiting_since.get_or_insert_with(Instant::now);

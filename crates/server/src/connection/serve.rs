@@ -1,6 +1,7 @@
 //! Serves one connection: reads requests, has them answered, and sends the responses in their
 //! order.
 
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::time::Instant;
 
 use tokio::time::sleep;
@@ -141,7 +142,7 @@ impl<'a> Connection<'a> {
             if next.is_some() {
                 return next;
             }
-            self.link.peer.begins_request(Instant::now());
+            self.link.peer.begin_request(Instant::now());
         }
         loop {
             if self.link.worker.is_draining() && self.buffer.is_empty() && self.link.peer.is_done()
@@ -157,47 +158,50 @@ impl<'a> Connection<'a> {
             }
             let next = self.read(self.started);
             drop(turn);
-            if let Some(next) = next {
-                return next.ok();
+            if let Break(next) = next {
+                return next;
             }
             if !self.buffer.is_empty() && self.link.peer.activity() == Activity::Idle {
-                self.link.peer.begins_request(now);
+                self.link.peer.begin_request(now);
             }
         }
     }
 
-    /// Reads available bytes; `None` if a request is not complete, an error if nothing more comes.
-    fn read(&mut self, started: Instant) -> Option<Result<Next<'a>, ()>> {
+    /// Reads available bytes; returns whether a request is complete with them. A break without one
+    /// means that nothing more comes.
+    fn read(&mut self, started: Instant) -> ControlFlow<Option<Next<'a>>> {
         // Most requests come whole, and are answered in the buffer of the worker: a waiting
         // connection needs none.
         let mut scratch = self.link.worker.scratch.borrow_mut();
         let read = match self.link.peer.read(&mut scratch) {
-            Ok(Some(0)) => return Some(self.input_ended(started).ok_or(())),
+            Ok(Some(0)) => return Break(self.input_ended(started)),
             Ok(Some(read)) => &scratch[..read],
-            Ok(None) => return None,
-            Err(_) => return Some(Err(())),
+            Ok(None) => return Continue(()),
+            Err(_) => return Break(None),
         };
         self.is_costly = is_costly(read.len());
         if access_entry::write_arrived_before_next(self.link).is_break() {
-            return Some(Err(()));
+            return Break(None);
         }
         if self.buffer.is_empty() {
             let Some((next, len)) = self.parse_next(read, started) else {
                 self.buffer = read.to_vec();
-                return None;
+                return Continue(());
             };
             self.keep_unread(read[len..].to_vec());
-            return Some(Ok(next));
+            return Break(Some(next));
         }
         let mut bytes = std::mem::take(&mut self.buffer);
         bytes.reserve_exact(read.len().next_multiple_of(GROWTH));
         bytes.extend_from_slice(read);
-        if request::may_be_over(&bytes, read.len()) {
-            return self.parse_buffered(bytes, started).map(Ok);
-        }
-        let next = self.wait_for_more(&bytes, started);
-        self.buffer = bytes;
-        next.map(|(next, _)| Ok(next))
+        let next = if request::may_be_over(&bytes, read.len()) {
+            self.parse_buffered(bytes, started)
+        } else {
+            let refused = self.wait_for_more(&bytes, started);
+            self.buffer = bytes;
+            refused.map(|(next, _)| next)
+        };
+        next.map_or(Continue(()), |next| Break(Some(next)))
     }
 
     /// Handles all bytes that were read, and keeps those after the request at the front.
@@ -234,23 +238,23 @@ impl<'a> Connection<'a> {
             Err(fault) => return Some(self.malformed(bytes, &fault, started)),
         };
         let Link { worker, peer } = self.link;
-        peer.has_requested();
+        peer.note_request();
         if peer.identify(&request, &worker.shared.settings.trusted_proxies).is_err() {
             return Some((self.reject(bytes, 400, CONTRADICTION, started), bytes.len()));
         }
         let selection = worker.select(peer, &request);
-        if peer.is_reserve && !endpoints::is_health(&selection.site.site.settings, &request) {
+        if peer.is_for_health && !endpoints::is_health(&selection.site.site.settings, &request) {
             return Some((self.refuse_connection(&bytes[..len], started), len));
         }
         // Without room for the following bytes the connection ends; the client may send them again.
-        let has_room = self.holds(bytes.len() - len);
+        let has_room = self.try_hold(bytes.len() - len);
         if body == BodyLength::None
             && let Some(next) = self.respond_at_once(request, &selection, started, has_room)
         {
             return Some((next, if has_room { len } else { bytes.len() }));
         }
         let pending = PendingRequest::new(&request, selection, body, started);
-        if !self.holds(bytes.len() - len + pending.request.memory()) {
+        if !self.try_hold(bytes.len() - len + pending.request.memory()) {
             return Some(self.refuse_large(bytes, started));
         }
         Some((Next::Answer(Box::new(pending)), len))
@@ -341,7 +345,7 @@ impl<'a> Connection<'a> {
         let response = router::respond(&mut ctx).await;
         self.buffer = ctx.ahead.take();
         // The amount is less than before, so there is room for it.
-        let _ = self.holds(self.buffer.len());
+        let _ = self.try_hold(self.buffer.len());
         Exchange::new(&mut ctx, response, pending.body)
     }
 
@@ -406,12 +410,12 @@ impl<'a> Connection<'a> {
 
     /// Waits for the rest of a request, if there is room for the bytes so far.
     fn wait_for_more(&mut self, bytes: &[u8], started: Instant) -> Option<(Next<'a>, usize)> {
-        (!self.holds(bytes.len())).then(|| self.refuse_large(bytes, started))
+        (!self.try_hold(bytes.len())).then(|| self.refuse_large(bytes, started))
     }
 
     /// Notes the number of bytes of requests that are held until more come or a response is known;
     /// returns whether that many are allowed.
-    fn holds(&self, bytes: usize) -> bool {
+    fn try_hold(&self, bytes: usize) -> bool {
         let encrypted = self.link.peer.session().map_or(0, |session| session.kept());
         let Link { worker, peer } = self.link;
         worker.shared.requests.hold(&peer.requests, peer.address(), bytes + encrypted)
@@ -428,20 +432,17 @@ impl<'a> Connection<'a> {
     /// Waits until few enough responses are unread that one more can be kept for the log; returns
     /// false if the client does not go on reading.
     async fn entries_have_room(&self) -> bool {
-        let since = Instant::now();
-        let mut then = access_entry::write_arrived(self.link, false);
-        while then.is_continue()
-            && !access_entry::has_room(self.link)
-            && !self.link.worker.is_draining()
-        {
-            if self.link.peer.activity() != Activity::Sending {
-                self.link.peer.set_activity(Activity::Sending, since);
+        let (link, since) = (self.link, Instant::now());
+        let mut then = access_entry::write_arrived(link, false);
+        while then.is_continue() && !access_entry::has_room(link) && !link.worker.is_draining() {
+            if link.peer.activity() != Activity::Sending {
+                link.peer.set_activity(Activity::Sending, since);
             }
             sleep(poll_interval(since)).await;
-            if self.link.peer.is_expired() {
+            if link.peer.is_expired() {
                 return false;
             }
-            then = access_entry::write_arrived(self.link, false);
+            then = access_entry::write_arrived(link, false);
         }
         then.is_continue()
     }
@@ -458,7 +459,7 @@ impl<'a> Connection<'a> {
 
     /// Creates the last response of a connection, to a request of which little is known.
     fn reject(&self, bytes: &[u8], status: u16, detail: &str, started: Instant) -> Next<'a> {
-        self.link.peer.has_requested();
+        self.link.peer.note_request();
         let response = Response::error(status, detail);
         Next::Reject(Box::new(Exchange::rejected(self.link, bytes, response, started)))
     }
@@ -468,15 +469,14 @@ impl<'a> Connection<'a> {
         self.link.worker.metrics().connection_refused();
         let mut response = Response::error(503, TOO_MANY_DETAIL).unlogged();
         response.add_field("Retry-After", RETRY_LATER);
-        let exchange = Exchange::rejected(self.link, bytes, response, started);
-        Next::Reject(Box::new(exchange))
+        Next::Reject(Box::new(Exchange::rejected(self.link, bytes, response, started)))
     }
 
     /// Ends a connection over which nothing more comes: at once, or with an error if a request was
     /// begun and took too long.
     fn input_ended(&mut self, started: Instant) -> Option<Next<'a>> {
         let bytes = std::mem::take(&mut self.buffer);
-        if self.link.peer.is_reserve && self.link.peer.is_expired() {
+        if self.link.peer.is_for_health && self.link.peer.is_expired() {
             return Some(self.refuse_connection(&bytes, started));
         }
         (!bytes.is_empty() && self.link.peer.is_expired())

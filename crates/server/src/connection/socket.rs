@@ -43,7 +43,7 @@ impl Socket {
 
     /// Clears the readiness after an attempt without result, so that the runtime waits for the
     /// kernel to report it again.
-    pub(crate) fn is_not_ready(&self, interest: Interest) {
+    pub(crate) fn clear_ready(&self, interest: Interest) {
         let not_ready = || io::Result::<()>::Err(io::ErrorKind::WouldBlock.into());
         // Each has its own call: of several in one call the runtime clears none.
         for part in [Interest::READABLE, Interest::WRITABLE, Interest::ERROR] {

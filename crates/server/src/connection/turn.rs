@@ -10,7 +10,7 @@ use underpass_engine::{Chain, Confirm, Error, Integrity, Options, Sink, Status, 
 use crate::connection::Link;
 use crate::connection::peer::Activity;
 use crate::connection::socket::Socket;
-use crate::routing::response::small;
+use crate::routing::response::max_copied;
 use crate::server::limits::turn_queue::TurnPermit;
 use crate::server::settings::Settings;
 use crate::server::worker::Worker;
@@ -32,7 +32,7 @@ pub(crate) fn transfer<'a>(
         .policy(peer.policy(settings.policy))
         .integrity(integrity)
         .confirm(confirm)
-        .small(small(peer))
+        .max_small(max_copied(peer))
         .capabilities(&worker.capabilities)
         .pipes(&worker.pipes);
     let options = match settings.step {

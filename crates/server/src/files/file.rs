@@ -7,7 +7,6 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use rustix::io::Errno;
 use underpass_engine::{Integrity, Mechanism, Policy, SMALL_TRANSFER};
 
 use crate::digest::respond as digests;
@@ -80,8 +79,8 @@ pub(crate) async fn respond(
             Err(errno) => return ctx.refused(errno),
         };
     }
-    // The file is written to faster than it can be checked.
-    ctx.refused(Errno::AGAIN)
+    // It changes faster than it can be checked.
+    ctx.busy(503, "the file is being written to; try again soon")
 }
 
 /// Returns whether the response is the unmodified file, with the fields that all such requests get.
@@ -94,7 +93,9 @@ fn is_usual(ctx: &RequestContext<'_>, served: &ServedFile) -> bool {
 /// Answers a usual request with the fields of an earlier response for the same version.
 fn again(ctx: &RequestContext<'_>, served: &ServedFile, fields: &Arc<[u8]>) -> Response {
     let len = served.len();
-    let body = file_body(ctx, served, PlannedBody::Whole, len);
+    let content = PlannedBody::Whole;
+    let is_copied = is_copied(ctx.peer, ctx.shared().settings.policy, len, &content);
+    let body = file_body(ctx, served, content, len, is_copied);
     let mut response = Response::new(200, Vec::new(), Body::File(body), Some(len));
     response.rendered = Some(Arc::clone(fields));
     response.download = resume::download(ctx, len, &served.etag);
@@ -107,9 +108,9 @@ fn file_body(
     served: &ServedFile,
     content: PlannedBody,
     len: u64,
+    is_copied: bool,
 ) -> FileBody {
     let settings = ctx.settings();
-    let is_copied = is_copied(ctx.peer, ctx.shared().settings.policy, len, &content);
     let mut body = FileBody::new(served, content, len);
     body.is_guarded = is_copied && settings.integrity == Integrity::Detect;
     body.is_copied = is_copied && settings.integrity <= Integrity::Detect;
@@ -190,12 +191,12 @@ impl<'s> FilePlan<'s> {
         let has_small_parts =
             matches!(plan.body, PlannedBody::Multipart(_)) && len <= SMALL_TRANSFER as u64;
         let is_single = ctx.site().root.is_file();
-        let part = || response::part(&plan, chosen.len(), &chosen.etag, false);
+        let part = || response::body_part(&plan, chosen.len(), &chosen.etag, false);
         let part = if is_single { part() } else { None };
         let body = match plan.body {
             PlannedBody::Nothing => Body::Nothing,
             PlannedBody::Message(text) => Body::Memory(text.into_bytes().into()),
-            content => Body::File(file_body(ctx, chosen, content, len)),
+            content => Body::File(file_body(ctx, chosen, content, len, is_copied)),
         };
         let mut response = Response::new(status, plan.fields, body, Some(len));
         response.download = download;

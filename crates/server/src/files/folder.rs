@@ -301,7 +301,7 @@ fn send_archive(
         is_download: true,
     };
     let (plan, download) = resume::plan_resumable(ctx, &facts);
-    let sent = response::part(&plan, layout.len(), &etag, true);
+    let sent = response::body_part(&plan, layout.len(), &etag, true);
     let body = match plan.body {
         PlannedBody::Nothing => Body::Nothing,
         PlannedBody::Message(text) => Body::Memory(text.into_bytes().into()),

@@ -64,7 +64,7 @@ pub(crate) struct Response {
 }
 
 /// Returns which part of a file or archive, of `whole` bytes with this entity tag, a body is.
-pub(crate) fn part(
+pub(crate) fn body_part(
     plan: &ResponsePlan,
     whole: u64,
     etag: &str,
@@ -357,12 +357,12 @@ fn has_field(lines: &[u8], name: &[u8]) -> bool {
 /// Returns whether a file's bytes are sent from one buffer with the head.
 pub(crate) fn is_copied(peer: &Peer, policy: Policy, len: u64, body: &PlannedBody) -> bool {
     let is_one = matches!(body, PlannedBody::Whole | PlannedBody::Range(_));
-    is_one && len <= small(peer) as u64 && policy == Policy::Auto
+    is_one && len <= max_copied(peer) as u64 && policy == Policy::Auto
 }
 
 /// Returns the size up to which a file is sent from one buffer with its head. Data that passes
 /// through user space anyway is encrypted and sent in one call.
-pub(crate) fn small(peer: &Peer) -> usize {
+pub(crate) fn max_copied(peer: &Peer) -> usize {
     if peer.encrypts_here() { MAX_ENCRYPTED_COPY } else { MAX_COPY }
 }
 

@@ -127,17 +127,16 @@ fn redirected(ctx: &RequestContext<'_>, target: &Target<'_>) -> Option<Response>
 
 /// Answers an authorized request.
 async fn route(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
-    if let Some(cache) = &ctx.settings().cache
-        && !is_reserved(&target.path)
-    {
-        return of_origin(ctx, cache, target).await;
+    let is_reserved = is_reserved(&target.path);
+    if let Some(cache) = &ctx.settings().cache {
+        if !is_reserved {
+            return of_origin(ctx, cache, target).await;
+        }
+        if ctx.request.verb == "POST" {
+            return operate::respond(ctx, cache, target).await;
+        }
     }
-    if let Some(cache) = &ctx.settings().cache
-        && ctx.request.verb == "POST"
-    {
-        return operate::respond(ctx, cache, target).await;
-    }
-    if ctx.request.method == Method::Propfind && !is_reserved(&target.path) {
+    if ctx.request.method == Method::Propfind && !is_reserved {
         return propfind::respond(ctx, target).await;
     }
     if ctx.is_partial {
@@ -150,7 +149,7 @@ async fn route(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     if method == Method::Other {
         return changes::refuse(ctx);
     }
-    if is_reserved(&target.path) {
+    if is_reserved {
         return match endpoints::find(ctx.settings(), target) {
             _ if method.changes() => ctx.error(403, ""),
             Some(endpoint) => endpoint.respond(ctx, target),

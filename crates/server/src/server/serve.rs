@@ -163,7 +163,7 @@ fn accept_connection(
     }
     metrics.connection_opened();
     worker.turns.record_short(Instant::now());
-    let peer = Rc::new(Peer::new(socket, address, kind, ticket.is_reserve()));
+    let peer = Rc::new(Peer::new(socket, address, kind, ticket.is_for_health()));
     let id = worker.add_peer(&peer);
     let has_header = is_proxy && settings.proxy_protocol;
     let mut presence = ConnectionCount { worker: Rc::clone(worker), id, ticket };

@@ -64,7 +64,7 @@ fn without_the_shortcut_for_small_files_each_byte_of_a_file_goes_by_sendfile() {
     let layout = Arc::new(layout_of(root.path()));
     let len = layout.len();
     let body = ArchiveRange::new(layout, Arc::new(opened(root.path())), 0..len);
-    let (_, report) = sent(body, || Options::default().small(0));
+    let (_, report) = sent(body, || Options::default().max_small(0));
     assert_eq!(by(&report, Mechanism::Sendfile), 100_001);
 }
 

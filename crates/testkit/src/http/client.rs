@@ -307,7 +307,7 @@ impl Reply {
 
     /// Checks the status, the body and the end.
     #[track_caller]
-    pub fn is(&self, status: u16, body: &[u8]) {
+    pub fn assert_is(&self, status: u16, body: &[u8]) {
         assert_eq!((self.status, self.end), (status, End::Closed), "{}", self.head);
         assert!(self.body == body, "{} bytes are not the {} expected", self.body.len(), body.len());
     }

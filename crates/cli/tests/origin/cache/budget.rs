@@ -24,7 +24,7 @@ fn old_objects_make_room_for_new_ones() {
     let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &["--cache-size", "8M"]);
     for number in 0..40 {
-        node.get(&format!("/{number}")).is(200, &object.bytes);
+        node.get(&format!("/{number}")).assert_is(200, &object.bytes);
         let used = used(&node);
         assert!(used < 9 * MIB as u64, "{used}");
     }
@@ -34,7 +34,7 @@ fn old_objects_make_room_for_new_ones() {
     // After a start it counts what it finds, and has less room.
     let node = node.again(&origin.url(), &["--cache-size", "4M"]);
     until("a count of what is there", || matches!(node.metric("objects"), 1..=3));
-    node.get("/new").is(200, &object.bytes);
+    node.get("/new").assert_is(200, &object.bytes);
     assert!(used(&node) < 5 * MIB as u64);
 }
 
@@ -44,7 +44,7 @@ fn long_fields_count_as_room() {
     let object = Object::new(b"hello".to_vec(), "a").with(&lines.replace("789", &"9".repeat(1000)));
     let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &["--cache-size", "8M"]);
-    (0..300).for_each(|number| node.get(&format!("/{number}")).is(200, b"hello"));
+    (0..300).for_each(|number| node.get(&format!("/{number}")).assert_is(200, b"hello"));
     let folders = 2 * MIB as u64;
     assert!(used(&node) < 8 * MIB as u64 + folders, "{}", used(&node));
     let node = node.again(&origin.url(), &["--cache-size", "4M"]);
@@ -56,14 +56,14 @@ fn a_smaller_budget_holds_from_the_start_on() {
     let object = Object::new(noise(MIB), "a");
     let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &["--cache-size", "40M"]);
-    (0..30).for_each(|number| node.get(&format!("/{number}")).is(200, &object.bytes));
+    (0..30).for_each(|number| node.get(&format!("/{number}")).assert_is(200, &object.bytes));
     until("all of them", || node.metric("used_bytes") >= 30 * MIB as u64);
     let node = node.again(&origin.url(), &["--cache-size", "8M"]);
     // Without a request.
     until("room", || used(&node) < 9 * MIB as u64);
     let requests = origin.requests().len();
     assert_eq!(requests, 30);
-    (0..30).for_each(|number| node.get(&format!("/{number}")).is(200, &object.bytes));
+    (0..30).for_each(|number| node.get(&format!("/{number}")).assert_is(200, &object.bytes));
     assert!(used(&node) < 9 * MIB as u64, "{}", used(&node));
 }
 
@@ -74,12 +74,12 @@ fn what_is_used_often_stays_when_everything_is_asked_for_once() {
     let node = Node::new(&origin.url(), &["--cache-size", "10M"]);
     let hot = || (0..20).map(|number| format!("/hot/{number}"));
     for _ in 0..3 {
-        hot().for_each(|path| node.get(&path).is(200, &object.bytes));
+        hot().for_each(|path| node.get(&path).assert_is(200, &object.bytes));
     }
     for number in 0..150 {
-        node.get(&format!("/scan/{number}")).is(200, &object.bytes);
+        node.get(&format!("/scan/{number}")).assert_is(200, &object.bytes);
         if number % 10 == 0 {
-            hot().for_each(|path| node.get(&path).is(200, &object.bytes));
+            hot().for_each(|path| node.get(&path).assert_is(200, &object.bytes));
         }
     }
     let requests = origin.requests();
@@ -93,18 +93,18 @@ fn what_does_not_fit_is_passed_on_past_the_disk() {
     let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &["--cache-size", "1M"]);
     let whole = node.get("/a");
-    whole.is(200, &object.bytes);
+    whole.assert_is(200, &object.bytes);
     assert!(whole.cache().starts_with("underpass; fwd=uri-miss; fwd-status=200; "), "{whole:?}");
     assert!(whole.cache().ends_with("; stored=?0; detail=no-room"), "{}", whole.cache());
     assert_eq!(origin.sent(), 4 * MIB as u64);
     // A part for which there is room is kept, and the rest of the whole is not.
-    node.range("/b", "5-99").is(206, &object.bytes[5..100]);
+    node.range("/b", "5-99").assert_is(206, &object.bytes[5..100]);
     until("a part in the cache", || node.metric("used_bytes") == MIB as u64);
     let part = node.range("/b", &format!("{}-{}", 2 * MIB + 5, 3 * MIB));
-    part.is(206, &object.bytes[2 * MIB + 5..=3 * MIB]);
+    part.assert_is(206, &object.bytes[2 * MIB + 5..=3 * MIB]);
     assert!(part.cache().contains("; fwd=partial; "), "{}", part.cache());
     assert!(part.cache().ends_with("; stored=?0; detail=no-room"), "{}", part.cache());
-    node.get("/b").is(200, &object.bytes);
+    node.get("/b").assert_is(200, &object.bytes);
     let several = node.range("/c", &format!("0-9,{}-{}", MIB, 2 * MIB));
     assert_eq!((several.status, several.end), (206, End::Closed));
     assert!(used(&node) < 2 * MIB as u64);
@@ -132,7 +132,7 @@ fn one_network_does_not_take_all_relays() {
     clients.push(client("2", 0));
     clients[16].read_head();
     gate.open();
-    clients.into_iter().for_each(|client| client.finish().is(200, &object.bytes));
+    clients.into_iter().for_each(|client| client.finish().assert_is(200, &object.bytes));
 }
 
 #[test]
@@ -153,10 +153,10 @@ fn what_has_no_version_or_no_length_is_passed_on_as_well() {
     });
     let Some(disk) = Mounted::new(FileSystem::Tmpfs, 1) else { return };
     let node = Node::on(tempfile::tempdir_in(disk.root()).unwrap(), &origin.url(), &[]);
-    node.get("/plain").is(200, &bytes);
+    node.get("/plain").assert_is(200, &bytes);
     fs::write(disk.root().join("other"), vec![1; MIB / 2]).unwrap();
     let node = node.again(&origin.url(), &["--cache-free", "99%"]);
-    node.get("/chunks").is(200, &bytes);
+    node.get("/chunks").assert_is(200, &bytes);
     assert_eq!(node.range("/chunks", "0-9").status, 507);
     assert_eq!(node.metric("relayed_bytes_total"), 2 * MIB as u64);
     drop(node);
@@ -184,7 +184,7 @@ fn a_body_without_a_length_has_the_room_of_others_and_is_passed_on_beyond_it() {
     assert!(used(&node) < 3 * MIB as u64, "{}", used(&node));
     until("room", || node.metric("reserved_bytes") == 0);
     let whole = node.get("/a");
-    whole.is(200, &vec![b'x'; 8 * MIB]);
+    whole.assert_is(200, &vec![b'x'; 8 * MIB]);
     assert!(whole.cache().ends_with("; stored=?0; detail=no-room"), "{}", whole.cache());
     assert_eq!(node.metric("objects"), 0);
 }
@@ -199,7 +199,7 @@ fn a_body_without_a_length_has_all_of_the_disk() {
     });
     let node = Node::on(tempfile::tempdir_in(disk.root()).unwrap(), &origin.url(), &[]);
     (0..5).for_each(|number| assert_eq!(node.get(&format!("/{number}")).status, 200));
-    node.get("/chunks").is(200, &vec![b'x'; 20 * MIB]);
+    node.get("/chunks").assert_is(200, &vec![b'x'; 20 * MIB]);
     until_stored(&node, 25 * MIB as u64);
     assert_eq!(node.metric("evicted_total"), 0);
     drop(node);
@@ -214,8 +214,8 @@ fn nothing_makes_room_for_a_body_without_a_length_that_is_not_kept() {
         _ => object.send(request, sending),
     });
     let node = Node::new(&origin.url(), &["--cache-size", "24M"]);
-    (0..20).for_each(|number| node.get(&format!("/{number}")).is(200, &small_bytes));
-    node.get("/private").is(200, &vec![b'x'; 16 * MIB]);
+    (0..20).for_each(|number| node.get(&format!("/{number}")).assert_is(200, &small_bytes));
+    node.get("/private").assert_is(200, &vec![b'x'; 16 * MIB]);
     assert_eq!(node.metric("evicted_total"), 0);
     until("room", || node.metric("reserved_bytes") == 0);
 }
@@ -233,7 +233,7 @@ fn bodies_that_are_not_kept_take_no_more_than_the_room_of_the_cache() {
     });
     for (number, client) in clients.into_iter().enumerate() {
         let reply = client.finish();
-        reply.is(200, &object.bytes);
+        reply.assert_is(200, &object.bytes);
         assert_eq!(reply.cache().ends_with("detail=no-room"), number == 2, "{}", reply.cache());
     }
     until("room", || node.metric("reserved_bytes") == 0);
@@ -249,14 +249,14 @@ fn nothing_makes_room_for_ranges_that_are_not_kept() {
         _ => small.send(request, sending),
     });
     let node = Node::new(&origin.url(), &["--cache-size", "24M"]);
-    (0..20).for_each(|number| node.get(&format!("/{number}")).is(200, &small_bytes));
+    (0..20).for_each(|number| node.get(&format!("/{number}")).assert_is(200, &small_bytes));
     let clients = [0, 1, 2].map(|_| {
         let mut client = node.client("GET", "/private", &[&format!("Range: bytes={MIB}-")]);
         client.read_body(2 * MIB);
         client
     });
     assert!(node.metric("reserved_bytes") <= 24 * MIB as u64);
-    clients.into_iter().for_each(|client| client.finish().is(206, &bytes[MIB..]));
+    clients.into_iter().for_each(|client| client.finish().assert_is(206, &bytes[MIB..]));
     assert_eq!(node.metric("evicted_total"), 0);
     until("room", || node.metric("reserved_bytes") == 0);
 }
@@ -272,10 +272,10 @@ fn old_objects_make_room_where_there_are_no_inodes() {
     let cache = tempfile::tempdir_in(disk.root()).unwrap();
     let node = Node::on(cache, &origin.url(), &["--cache-free", "1M"]);
     for number in 0..40 {
-        node.get(&format!("/{number}")).is(200, b"hello");
+        node.get(&format!("/{number}")).assert_is(200, b"hello");
     }
     let requests = origin.requests().len();
-    node.get("/39").is(200, b"hello");
+    node.get("/39").assert_is(200, b"hello");
     assert_eq!((origin.requests().len(), node.metric("evicted_total") > 0), (requests, true));
 }
 
@@ -321,7 +321,7 @@ fn objects_without_bytes_take_room_too() {
     let origin = Origin::new(move |request, sending| empty.send(request, sending));
     let node = Node::new(&origin.url(), &["--cache-size", "1M"]);
     for number in 0..300 {
-        node.get(&format!("/a?{number}")).is(200, b"");
+        node.get(&format!("/a?{number}")).assert_is(200, b"");
     }
     let objects = node.metric("objects");
     assert!((100..=129).contains(&objects), "{objects}");
@@ -336,13 +336,13 @@ fn a_relay_is_as_slow_as_its_client_and_no_other() {
     let mut slow = node.client("GET", "/a", &[]);
     slow.read_body(1);
     for _ in 0..3 {
-        node.get("/a").is(200, &object.bytes);
+        node.get("/a").assert_is(200, &object.bytes);
     }
     // A client that leaves ends its relay.
     let mut left = node.client("GET", "/a", &[]);
     left.read_body(1);
     drop(left);
-    slow.finish().is(200, &object.bytes);
+    slow.finish().assert_is(200, &object.bytes);
 }
 
 #[test]
@@ -356,7 +356,7 @@ fn relays_are_a_bounded_number() {
     assert_eq!(refused.status, 503, "{}", refused.head);
     assert_eq!(refused.field("retry-after"), Some("1"));
     gate.open();
-    clients.into_iter().for_each(|client| client.finish().is(200, &object.bytes));
+    clients.into_iter().for_each(|client| client.finish().assert_is(200, &object.bytes));
 }
 
 /// A disk of 8 MiB that others fill up, and an object of 6 MiB of which 2 MiB have come.
@@ -368,20 +368,20 @@ fn objects_stay_where_they_would_not_make_room() {
     let cache = tempfile::tempdir_in(disk.root()).unwrap();
     let node = Node::on(cache, &origin.url(), &["--cache-free", "6M"]);
     for path in ["/1", "/2"] {
-        node.get(path).is(200, &object.bytes);
+        node.get(path).assert_is(200, &object.bytes);
     }
     until_stored(&node, 2 * MIB as u64);
     // Less than both of them and the new one would make free.
     let other = disk.root().join("other");
     fs::write(&other, vec![1; 12 * MIB]).unwrap();
-    node.get("/3").is(200, &object.bytes);
+    node.get("/3").assert_is(200, &object.bytes);
     assert_eq!((node.metric("evicted_total"), node.metric("objects")), (0, 2));
     let requests = origin.requests().len();
-    node.get("/1").is(200, &object.bytes);
+    node.get("/1").assert_is(200, &object.bytes);
     assert_eq!(origin.requests().len(), requests);
     // One of them is enough now.
     fs::write(&other, vec![1; 15 * MIB / 2]).unwrap();
-    node.get("/4").is(200, &object.bytes);
+    node.get("/4").assert_is(200, &object.bytes);
     until("another object", || node.metric("evicted_total") == 1);
     drop(node);
 }
@@ -417,11 +417,11 @@ fn a_disk_that_fills_up_is_made_room_on_or_passed_by() {
         let filled = if has_another { 5 * MIB / 4 } else { 4 * MIB };
         fs::write(disk.root().join("other"), vec![1; filled]).unwrap();
         gate.open();
-        client.finish().is(200, &bytes);
+        client.finish().assert_is(200, &bytes);
         assert_eq!(node.metric("evicted_total"), u64::from(has_another));
         assert_eq!(node.metric("relayed_bytes_total") > 0, !has_another);
         // What is there is there.
-        node.get("/a").is(200, &bytes);
+        node.get("/a").assert_is(200, &bytes);
         let log = node.log();
         let log: Vec<_> = log.iter().filter(|line| line["target"] == "/a").collect();
         assert!(log.iter().all(|line| line["user_space_bytes"] == 0), "{log:?}");
@@ -452,16 +452,16 @@ fn stay_on_a_read_only_disk(cache_size: &str, (number, len): (usize, usize), oth
     let cache = tempfile::tempdir_in(disk.root()).unwrap();
     let node = Node::on(cache, &origin.url(), &["--cache-size", cache_size]);
     let paths = || (0..number).map(|number| format!("/{number}"));
-    paths().for_each(|path| node.get(&path).is(200, &kept_bytes));
+    paths().for_each(|path| node.get(&path).assert_is(200, &kept_bytes));
     until_stored(&node, (number * len) as u64);
     // As the kernel does after an error of the disk.
     let aborted = Command::new("mount").args(["-o", "remount,abort"]).arg(disk.root()).status();
     if !aborted.unwrap().success() || fs::write(disk.root().join("x"), "x").is_ok() {
         return skip("this kernel does not make a file system read-only that is in use");
     }
-    node.get("/other").is(200, &other_bytes);
+    node.get("/other").assert_is(200, &other_bytes);
     origin.end();
-    paths().for_each(|path| node.get(&path).is(200, &kept_bytes));
+    paths().for_each(|path| node.get(&path).assert_is(200, &kept_bytes));
     node.server.signal("TERM");
     let said = node.server.finish().stderr;
     assert!(said.contains("nothing new is stored"), "{said}");

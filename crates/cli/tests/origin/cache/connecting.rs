@@ -54,7 +54,7 @@ fn an_origin_that_hangs_is_left_alone_while_another_one_answers() {
     let other = Origin::of(&object);
     let node = Node::new(&hanging.url(), &["--timeout", "1", "--origin", &other.url()]);
     for number in 0..4 {
-        node.get(&format!("/{number}")).is(200, b"hello");
+        node.get(&format!("/{number}")).assert_is(200, b"hello");
     }
     assert!(hanging.requests().len() < 4, "{:#?}", hanging.requests());
     gate.open();
@@ -124,7 +124,7 @@ fn what_is_here_is_served_while_the_certificate_of_the_origin_is_wrong() {
     let trusted = trusted.to_str().unwrap();
     let args = ["--origin-cacert", trusted, "--fresh", "0", "--stale-if-error", "1d"];
     let node = Node::on(cache, &good.address, &args);
-    node.get("/a").is(200, &bytes);
+    node.get("/a").assert_is(200, &bytes);
     until_stored(&node, 5);
     let port = good.address.rsplit(':').next().unwrap().trim_end_matches('/').to_owned();
     drop(good);
@@ -136,7 +136,7 @@ fn what_is_here_is_served_while_the_certificate_of_the_origin_is_wrong() {
     command.arg(files.path());
     let _bad = Running::listening(command);
     let stale = node.get("/a");
-    stale.is(200, &bytes);
+    stale.assert_is(200, &bytes);
     assert!(stale.cache().contains("detail=origin-tls"), "{}", stale.cache());
     assert_eq!(node.get("/b").status, 502);
 }

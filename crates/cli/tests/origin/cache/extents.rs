@@ -31,7 +31,7 @@ fn bytes(mebibytes: usize) -> Vec<u8> {
 
 fn check(node: &Node, bytes: &[u8], range: Range<usize>) -> bool {
     let reply = node.range("/a", &format!("{}-{}", range.start, range.end - 1));
-    reply.is(206, &bytes[range]);
+    reply.assert_is(206, &bytes[range]);
     reply.cache().starts_with("underpass; hit")
 }
 
@@ -114,7 +114,7 @@ fn what_a_slow_client_still_has_to_get_does_not_leave() {
     }
     assert!(node.metric("evicted_total") >= 3);
     for client in clients.chain([first]) {
-        client.finish().is(206, &bytes[read.clone()]);
+        client.finish().assert_is(206, &bytes[read.clone()]);
     }
 }
 
@@ -224,7 +224,7 @@ fn room_is_made_as_bytes_come_and_none_for_what_is_not_stored() {
     for (path, is_begun) in [("/public", false), ("/public", true), ("/private", false)] {
         let node = Node::new(&origin.url(), &["--cache-size", "300M"]);
         let others = || (0..100).map(|number| format!("/{number}"));
-        others().for_each(|path| node.get(&path).is(200, &small_bytes));
+        others().for_each(|path| node.get(&path).assert_is(200, &small_bytes));
         if is_begun {
             assert_eq!(node.range(path, "0-9").status, 206);
         }
@@ -252,10 +252,10 @@ fn an_object_larger_than_the_room_takes_that_of_no_other() {
     for (size, is_kept) in [("80M", false), ("125M", true)] {
         let node = Node::new(&origin.url(), &["--cache-size", size]);
         let others = || (0..10).map(|number| format!("/{number}"));
-        others().for_each(|path| node.get(&path).is(200, &small_bytes));
+        others().for_each(|path| node.get(&path).assert_is(200, &small_bytes));
         let before = origin.requests().len();
         for _ in 0..3 {
-            node.get("/a").is(200, &bytes);
+            node.get("/a").assert_is(200, &bytes);
         }
         assert_eq!(origin.requests().len() - before, if is_kept { 1 } else { 3 });
         others().for_each(|path| {
@@ -274,7 +274,7 @@ fn what_a_fill_has_written_counts_once() {
     let all = Arc::clone(&object.bytes);
     let origin = Origin::new(move |request, sending| object.send(request, sending));
     let node = Node::on(tempfile::tempdir_in(disk.root()).unwrap(), &origin.url(), &[]);
-    node.get("/a").is(200, &all);
+    node.get("/a").assert_is(200, &all);
     until("all of it", || node.metric("used_bytes") == 200 * MIB as u64);
 }
 
@@ -288,12 +288,12 @@ fn a_part_of_a_large_object_leaves_a_disk_without_any_room() {
         _ => large.send(request, sending),
     });
     let node = Node::on(tempfile::tempdir_in(disk.root()).unwrap(), &origin.url(), &[]);
-    node.get("/a").is(200, &large_bytes);
+    node.get("/a").assert_is(200, &large_bytes);
     until("all of it", || node.metric("used_bytes") == 200 * MIB as u64);
     // Another program takes the rest, to the last page.
     let mut other = fs::File::create(disk.root().join("other")).unwrap();
     io::copy(&mut io::repeat(1), &mut other).unwrap_err();
-    node.get("/b").is(200, &small_bytes);
+    node.get("/b").assert_is(200, &small_bytes);
     let used = node.metric("used_bytes");
     assert!(used >= 128 * MIB as u64, "{used}");
     for start in [0, 70 * MIB, 140 * MIB] {

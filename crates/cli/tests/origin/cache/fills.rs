@@ -20,7 +20,7 @@ fn the_second_client_gets_the_bytes_from_the_disk_and_both_from_the_kernel() {
     let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &[]);
     let first = node.get("/a/b%20c?d=e");
-    first.is(200, &object.bytes);
+    first.assert_is(200, &object.bytes);
     assert!(
         first.cache().starts_with("underpass; fwd=uri-miss; fwd-status=200; ttl="),
         "{first:?}"
@@ -31,13 +31,13 @@ fn the_second_client_gets_the_bytes_from_the_disk_and_both_from_the_kernel() {
     assert_eq!(first.field("cache-control"), Some("max-age=1000"));
     until_stored(&node, LEN as u64);
     let second = node.get("/a/b%20c?d=e");
-    second.is(200, &object.bytes);
+    second.assert_is(200, &object.bytes);
     assert!(second.cache().starts_with("underpass; hit; ttl="), "{}", second.cache());
     assert!(second.field("age").is_some());
     let head = node.ask("HEAD", "/a/b%20c?d=e", &[]);
     assert_eq!(head.field("content-length"), Some(&*LEN.to_string()));
-    node.ask("GET", "/a/b%20c?d=e", &["If-None-Match: \"a\""]).is(304, b"");
-    node.range("/a/b%20c?d=e", "-5").is(206, &object.bytes[LEN - 5..]);
+    node.ask("GET", "/a/b%20c?d=e", &["If-None-Match: \"a\""]).assert_is(304, b"");
+    node.range("/a/b%20c?d=e", "-5").assert_is(206, &object.bytes[LEN - 5..]);
     let requests = origin.requests();
     assert_eq!(requests.len(), 1, "{requests:?}");
     assert_eq!(requests[0].path, "/a/b%20c?d=e");
@@ -102,7 +102,7 @@ fn a_client_without_a_place_resets_no_other_one() {
     let node = Node::new(&origin.url(), &["--trusted-proxy", "127.0.0.1"]);
     let (greedy, other) = ("X-Forwarded-For: 192.0.2.1", "X-Forwarded-For: 192.0.2.2");
     // Something in the middle, so that the whole has two holes.
-    node.range("/a", "4194304-4194304").is(206, &bytes[4 << 20..=4 << 20]);
+    node.range("/a", "4194304-4194304").assert_is(206, &bytes[4 << 20..=4 << 20]);
     let stalled = |number: usize| node.client("GET", &format!("/stalled/{number}"), &[greedy]);
     let _stalled: Vec<_> = (0..80).map(stalled).collect();
     let popular = || node.get("/.underpass/popular").body;
@@ -115,7 +115,7 @@ fn a_client_without_a_place_resets_no_other_one() {
     let refused = node.ask("GET", "/a", &[greedy, "Range: bytes=16777216-16777216"]);
     assert_eq!(refused.status, 503);
     gate.open();
-    reader.finish().is(200, &bytes);
+    reader.finish().assert_is(200, &bytes);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn a_download_waits_for_a_place_in_the_middle() {
     let node = Node::new(&origin.url(), &["--trusted-proxy", "127.0.0.1"]);
     // More than sockets take at once: the client comes to what is missing when it reads on.
     let begin = 20 << 20;
-    node.range("/a", &format!("0-{}", begin - 1)).is(206, &bytes[..begin]);
+    node.range("/a", &format!("0-{}", begin - 1)).assert_is(206, &bytes[..begin]);
     let client = |path: &str| node.client("GET", path, &["X-Forwarded-For: 192.0.2.1"]);
     let mut reader = client("/a");
     reader.read_body(1);
@@ -136,7 +136,7 @@ fn a_download_waits_for_a_place_in_the_middle() {
     reader.read_body(begin);
     assert_eq!(client("/other").finish().status, 503);
     gate.open();
-    reader.finish().is(200, &bytes);
+    reader.finish().assert_is(200, &bytes);
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn clients_get_what_has_come_and_one_request_serves_them_all() {
     // The origin has sent a half, and each client gets it before the other one is sent.
     clients.iter_mut().for_each(|client| client.read_body(LEN / 2));
     gate.open();
-    clients.into_iter().for_each(|client| client.finish().is(200, &object.bytes));
+    clients.into_iter().for_each(|client| client.finish().assert_is(200, &object.bytes));
     assert_eq!(origin.requests().len(), 1);
     assert_eq!(origin.sent(), LEN as u64);
 }
@@ -161,10 +161,10 @@ fn neither_a_slow_client_nor_one_that_leaves_holds_up_a_fill() {
     let mut slow = node.client("GET", "/a", &[]);
     slow.read_body(1);
     until_stored(&node, object.bytes.len() as u64);
-    slow.finish().is(200, &object.bytes);
+    slow.finish().assert_is(200, &object.bytes);
     drop(node.client("GET", "/b", &[]));
     until_stored(&node, 2 * object.bytes.len() as u64);
-    node.get("/b").is(200, &object.bytes);
+    node.get("/b").assert_is(200, &object.bytes);
     assert_eq!(origin.requests().len(), 2);
 }
 
@@ -185,7 +185,7 @@ fn slow_fills_that_nobody_reads_hold_up_nobody() {
         }
     });
     let node = Node::new(&origin.url(), &[]);
-    node.get("/small").is(200, b"small");
+    node.get("/small").assert_is(200, b"small");
     until_stored(&node, 5);
     let slow = |number| node.client("GET", &format!("/slow/{number}"), &[]);
     let mut readers: Vec<_> = (0..64).map(slow).collect();
@@ -193,7 +193,7 @@ fn slow_fills_that_nobody_reads_hold_up_nobody() {
     // While they are read, what is here is validated all the same.
     assert!(node.get("/small").cache().contains("fwd-status=304"));
     drop(readers);
-    node.get("/new").is(200, b"small");
+    node.get("/new").assert_is(200, b"small");
     is_over.store(true, Ordering::Relaxed);
 }
 
@@ -246,21 +246,21 @@ fn a_body_of_unknown_length_is_passed_on_as_it_comes() {
     client.read_body(LEN / 3);
     // Its length is not needed for its head, nor by a client that does not know chunks.
     let head = node.ask("HEAD", "/a", &[]);
-    head.is(200, b"");
+    head.assert_is(200, b"");
     assert_eq!((head.field("etag"), head.field("content-length")), (Some("\"a\""), None));
     let mut old = node.old_client("/a");
     old.read_body(LEN / 3);
     gate.open();
-    client.finish().is(200, &bytes);
+    client.finish().assert_is(200, &bytes);
     let old = old.finish();
-    old.is(200, &bytes);
+    old.assert_is(200, &bytes);
     assert_eq!(old.field("transfer-encoding"), None);
     // Now the length is known, and a range has an answer.
     until_stored(&node, LEN as u64);
     let again = node.get("/a");
-    again.is(200, &bytes);
+    again.assert_is(200, &bytes);
     assert_eq!(again.field("content-length"), Some(&*LEN.to_string()));
-    node.range("/a", "5-9").is(206, &bytes[5..10]);
+    node.range("/a", "5-9").assert_is(206, &bytes[5..10]);
     assert_eq!(origin.requests().len(), 1);
 }
 
@@ -276,7 +276,7 @@ fn a_body_that_breaks_off_is_resumed_by_its_version() {
         sending.body(&body[..body.len().min(LEN / 3)]);
     });
     let node = Node::new(&origin.url(), &[]);
-    node.get("/a").is(200, &bytes);
+    node.get("/a").assert_is(200, &bytes);
     let requests = origin.requests();
     assert!(requests.len() >= 3, "{requests:?}");
     assert!(
@@ -300,7 +300,7 @@ fn a_coded_body_that_breaks_off_is_resumed_too() {
     let node = Node::new(&origin.url(), &[]);
     for _ in 0..2 {
         let reply = node.get("/a");
-        reply.is(200, &bytes);
+        reply.assert_is(200, &bytes);
         assert_eq!(reply.field("content-encoding"), Some("gzip"));
     }
     assert_eq!(origin.requests().len(), 2);
@@ -341,7 +341,7 @@ fn many_objects_are_filled_at_once() {
             let node = &node;
             scope.spawn(move || {
                 let path = format!("/{number}");
-                node.get(&path).is(200, path.repeat(100_000).as_bytes());
+                node.get(&path).assert_is(200, path.repeat(100_000).as_bytes());
             });
         }
     });
@@ -371,8 +371,8 @@ fn a_fill_over_tls_is_checked_and_every_byte_arrives() {
         command
     });
     let node = Node::new(&origin.address, &["--origin-cacert", &certificate]);
-    node.get("/a").is(200, &noise(LEN));
-    node.range("/a", "-99").is(206, &noise(LEN)[LEN - 99..]);
+    node.get("/a").assert_is(200, &noise(LEN));
+    node.range("/a", "-99").assert_is(206, &noise(LEN)[LEN - 99..]);
     node.server.signal("TERM");
     let said = node.server.finish().stderr;
     let line = said.lines().find(|line| line.starts_with("filled /a: ")).unwrap();
@@ -396,16 +396,16 @@ fn a_tier_is_another_node() {
     gate.open();
     for client in clients {
         let reply = client.finish();
-        reply.is(200, &object.bytes);
+        reply.assert_is(200, &object.bytes);
         assert_eq!(reply.field("etag"), Some("\"a\""));
         assert!(reply.field("age").is_some());
     }
-    nodes[0].range("/a", "5-99").is(206, &object.bytes[5..100]);
+    nodes[0].range("/a", "5-99").assert_is(206, &object.bytes[5..100]);
     assert_eq!((origin.requests().len(), origin.sent()), (1, object.bytes.len() as u64));
     assert!(origin.requests()[0].field("cdn-loop").unwrap().split(", ").count() == 2);
     // A parent that is gone is no reason to forget; another one goes on where the first was.
     drop(parent);
-    nodes[1].get("/a").is(200, &object.bytes);
+    nodes[1].get("/a").assert_is(200, &object.bytes);
 }
 
 #[test]
@@ -418,7 +418,7 @@ fn a_parent_that_dies_in_the_middle_is_gone_on_after() {
     client.read_body(LEN);
     drop(one);
     gate.open();
-    client.finish().is(200, &object.bytes);
+    client.finish().assert_is(200, &object.bytes);
 }
 
 #[test]

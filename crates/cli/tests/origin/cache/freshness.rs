@@ -19,12 +19,12 @@ fn what_is_stale_is_validated_and_sent_once() {
     let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &[]);
     let first = node.get("/a");
-    first.is(200, b"hello");
+    first.assert_is(200, b"hello");
     assert_eq!(first.field("content-language"), Some("en"));
     assert_eq!(first.field("x-other"), Some("1"));
     until_stored(&node, 5);
     let second = node.get("/a");
-    second.is(200, b"hello");
+    second.assert_is(200, b"hello");
     assert!(second.cache().contains("fwd=stale; fwd-status=304"), "{}", second.cache());
     let requests = origin.requests();
     assert_eq!(requests.len(), 2);
@@ -44,7 +44,7 @@ fn an_answer_that_has_the_same_version_again_changes_nothing() {
         let node = Node::new(&origin.url(), &[]);
         for count in 1..4 {
             let reply = node.get("/a");
-            reply.is(200, b"hello");
+            reply.assert_is(200, b"hello");
             assert_eq!(reply.cache().contains("fwd=stale; fwd-status=200"), count > 1, "{reply:?}");
             until_stored(&node, 5);
             assert_eq!(origin.requests().len(), count);
@@ -73,8 +73,8 @@ fn an_answer_with_another_weak_tag_is_another_version() {
             sending.body(if is_chunked { b"\r\n0\r\n\r\n" } else { b"" });
         });
         let node = Node::new(&origin.url(), &[]);
-        node.get("/a").is(200, b"hello");
-        node.get("/a").is(200, b"world");
+        node.get("/a").assert_is(200, b"hello");
+        node.get("/a").assert_is(200, b"world");
         assert_eq!(node.metric("changed_total"), 1, "{framing}");
     }
 }
@@ -90,10 +90,10 @@ fn an_answer_that_has_the_same_version_again_has_the_fields_from_then_on() {
         sending.answer(&format!("HTTP/1.1 200 OK\nETag: \"a\"\n{lines}"), b"hello");
     });
     let node = Node::new(&origin.url(), &[]);
-    node.get("/a").is(200, b"hello");
+    node.get("/a").assert_is(200, b"hello");
     until_stored(&node, 5);
     let again = node.get("/a");
-    again.is(200, b"hello");
+    again.assert_is(200, b"hello");
     assert_eq!(node.metric("changed_total"), 0);
     assert_eq!(again.field("x-other"), Some("1"));
     for withdrawn in ["content-disposition", "cache-control"] {
@@ -121,8 +121,8 @@ fn the_same_version_in_chunks_is_not_another_one() {
         })
         .collect();
     gate.open();
-    clients.drain(..).for_each(|client| client.finish().is(200, b"hello world"));
-    node.get("/a").is(200, b"hello world");
+    clients.drain(..).for_each(|client| client.finish().assert_is(200, b"hello world"));
+    node.get("/a").assert_is(200, b"hello world");
     assert_eq!((origin.requests().len(), node.metric("changed_total")), (4, 0));
 }
 
@@ -157,7 +157,7 @@ fn an_answer_without_an_age_is_new() {
     assert!(age(&node.get("/a")) >= 5000);
     until_stored(&node, 5);
     let second = node.get("/a");
-    second.is(200, b"hello");
+    second.assert_is(200, b"hello");
     assert!(age(&second) < 1000, "{}", second.head);
     assert!(node.get("/a").cache().contains("hit"));
     assert_eq!(origin.requests().len(), 2);
@@ -169,9 +169,9 @@ fn what_does_not_say_how_long_it_is_fresh_is_so_for_the_time_given() {
         let object = object("Content-Type: text/plain");
         let origin = Origin::of(&object);
         let node = Node::new(&origin.url(), args);
-        node.get("/a").is(200, b"hello");
+        node.get("/a").assert_is(200, b"hello");
         until_stored(&node, 5);
-        node.get("/a").is(200, b"hello");
+        node.get("/a").assert_is(200, b"hello");
         assert_eq!(origin.requests().len(), expected);
     }
 }
@@ -181,16 +181,16 @@ fn a_stale_object_is_served_while_it_is_validated() {
     let object = object("Cache-Control: max-age=0, stale-while-revalidate=1000");
     let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &[]);
-    node.get("/a").is(200, b"hello");
+    node.get("/a").assert_is(200, b"hello");
     until_stored(&node, 5);
     let second = node.get("/a");
-    second.is(200, b"hello");
+    second.assert_is(200, b"hello");
     assert!(second.cache().ends_with("detail=revalidating"), "{}", second.cache());
     until("a validation", || origin.requests().len() == 2);
     // A file that is not open yet is no exception, even if the origin is gone.
     origin.end();
     let third = node.again(&origin.url(), &[]).get("/a");
-    third.is(200, b"hello");
+    third.assert_is(200, b"hello");
     assert!(third.cache().ends_with("detail=revalidating"), "{}", third.cache());
 }
 
@@ -218,7 +218,7 @@ fn an_object_that_is_gone_is_removed() {
         _ => sending.answer("HTTP/1.1 410 Gone", b""),
     });
     let node = Node::new(&origin.url(), &["--stale-if-error", "1d"]);
-    node.get("/a").is(200, b"hello");
+    node.get("/a").assert_is(200, b"hello");
     until_stored(&node, 5);
     assert_eq!(node.get("/a").status, 410);
     assert_eq!(node.metric("used_bytes"), 0);
@@ -237,7 +237,7 @@ fn what_is_for_one_client_is_passed_on_and_not_stored() {
         let node = Node::new(&origin.url(), &[]);
         for _ in 0..2 {
             let reply = node.get("/a");
-            reply.is(200, b"hello");
+            reply.assert_is(200, b"hello");
             assert!(!reply.cache().contains("stored"), "{}", reply.cache());
             assert_eq!(reply.field("set-cookie"), None);
         }
@@ -251,12 +251,12 @@ fn an_origin_that_is_gone_is_no_reason_to_forget() {
     let object = object("Cache-Control: max-age=0");
     let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &["--stale-if-error", "1d"]);
-    node.get("/a").is(200, b"hello");
+    node.get("/a").assert_is(200, b"hello");
     until_stored(&node, 5);
     origin.end();
     for _ in 0..2 {
         let stale = node.get("/a");
-        stale.is(200, b"hello");
+        stale.assert_is(200, b"hello");
         assert!(stale.cache().contains("detail=origin-"), "{}", stale.cache());
     }
     let other = node.get("/b");
@@ -284,14 +284,14 @@ fn a_version_that_breaks_off_does_not_replace_a_whole_one_while_the_origin_fails
             }
         });
         let node = Node::new(&origin.url(), &["--stale-if-error", "1d", "--timeout", "2"]);
-        node.get("/a").is(200, b"hello");
+        node.get("/a").assert_is(200, b"hello");
         until("a fill that has ended", || node.metric("reserved_bytes") == 0);
         // If it has nothing yet, it gets the old one.
         let first = node.get("/a");
         assert!(first.end == End::Reset || first.body == b"hello", "{}", first.head);
         for _ in 0..2 {
             let stale = node.get("/a");
-            stale.is(200, b"hello");
+            stale.assert_is(200, b"hello");
             assert!(stale.cache().contains("detail=origin-cut-off"), "{}", stale.cache());
         }
         assert_eq!(files(node.cache.path(), ".json").len(), 0, "{framing}");
@@ -310,7 +310,7 @@ fn what_must_not_be_used_stale_is_not() {
     let object = object("Cache-Control: max-age=0, must-revalidate");
     let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &["--stale-if-error", "1d"]);
-    node.get("/a").is(200, b"hello");
+    node.get("/a").assert_is(200, b"hello");
     until_stored(&node, 5);
     origin.end();
     assert_eq!(node.get("/a").status, 504);
@@ -345,16 +345,16 @@ fn an_origin_that_asks_for_a_pause_gets_one_while_a_stale_version_is_used() {
             None => object.send(request, sending),
         });
         let node = Node::new(&origin.url(), &["--stale-if-error", "1d"]);
-        node.get("/a").is(200, b"hello");
+        node.get("/a").assert_is(200, b"hello");
         until_stored(&node, 5);
         for _ in 0..3 {
             let stale = node.get("/a");
-            stale.is(200, b"hello");
+            stale.assert_is(200, b"hello");
             assert!(stale.cache().contains("detail=origin-failed"), "{}", stale.cache());
         }
         assert_eq!(origin.requests().len(), 1 + asked_again, "{line}");
         // Other files are asked for all the same, and what must be validated is.
-        node.get("/b").is(200, b"hello");
+        node.get("/b").assert_is(200, b"hello");
         assert_eq!(node.ask("POST", "/.underpass/expire?prefix=/a", &[]).status, 200);
         assert_eq!(node.get("/a").status, 429);
     }
@@ -368,7 +368,7 @@ fn too_many_requests_are_passed_on_with_and_without_a_time() {
         });
         let node = Node::new(&origin.url(), &[]);
         let reply = node.get("/a");
-        reply.is(429, b"slower");
+        reply.assert_is(429, b"slower");
         let (name, value) = line.split_once(": ").unwrap();
         assert_eq!(reply.field(name), Some(value));
         assert_eq!(reply.field("retry-after").is_some(), name != "X");
@@ -407,7 +407,7 @@ fn a_body_goes_on_after_the_pause_that_the_origin_asks_for() {
         }
     });
     let node = Node::new(&origin.url(), &[]);
-    node.get("/a").is(200, &bytes);
+    node.get("/a").assert_is(200, &bytes);
     assert_eq!(origin.requests().len(), 3);
 }
 
@@ -421,7 +421,7 @@ fn the_next_origin_answers_for_one_that_fails() {
     let (second, third) = (broken.url(), good.url());
     let node = Node::new(&gone.url(), &["--origin", &second, "--origin", &third]);
     for path in ["/a", "/b", "/c"] {
-        node.get(path).is(200, b"hello");
+        node.get(path).assert_is(200, b"hello");
     }
     // A status may be about one object, so it is asked for the others too.
     assert_eq!(broken.requests().len(), 3);
@@ -440,7 +440,7 @@ fn an_object_that_fails_does_not_stop_the_others() {
     for number in 0..5 {
         assert_eq!(node.get("/broken").status, 500);
         assert_eq!(node.get("/cut").status, 504);
-        node.get(&format!("/{number}")).is(200, b"hello");
+        node.get(&format!("/{number}")).assert_is(200, b"hello");
     }
 }
 
@@ -453,7 +453,7 @@ fn fields_of_the_origin_are_passed_on_but_for_those_of_its_connection_and_host()
     let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &["--header", "X-Own: mine"]);
     let reply = node.get("/a");
-    reply.is(200, b"hello");
+    reply.assert_is(200, b"hello");
     assert_eq!(reply.field("x-any"), Some("1"));
     for name in ["x-hop", "strict-transport-security", "x-amz-id-2", "keep-alive"] {
         assert_eq!(reply.field(name), None, "{name}");
@@ -473,12 +473,12 @@ fn a_crowd_is_answered_by_one_validation() {
     let count = Arc::new(AtomicUsize::new(0));
     let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &[]);
-    node.get("/a").is(200, b"hello");
+    node.get("/a").assert_is(200, b"hello");
     until_stored(&node, 5);
     std::thread::scope(|scope| {
         for _ in 0..20 {
             scope.spawn(|| {
-                node.get("/a").is(200, b"hello");
+                node.get("/a").assert_is(200, b"hello");
                 count.fetch_add(1, Ordering::Relaxed);
             });
         }

@@ -27,29 +27,29 @@ fn what_is_declared_stale_is_validated_even_after_a_restart() {
     let origin = hello();
     let node = Node::new(&origin.url(), &[]);
     for path in ["/a/1", "/a/2", "/b/1"] {
-        node.get(path).is(200, b"hello");
+        node.get(path).assert_is(200, b"hello");
     }
     until_stored(&node, 15);
     assert_eq!(post(&node, "/.underpass/expire?prefix=/a/", &[]), 200);
     assert_eq!(origin.requests().len(), 3);
     let first = node.get("/a/1");
-    first.is(200, b"hello");
+    first.assert_is(200, b"hello");
     assert!(first.cache().contains("fwd=stale; fwd-status=304"), "{}", first.cache());
     assert_eq!(node.get("/a/1").cache().split("; ttl").next(), Some("underpass; hit"));
-    node.get("/b/1").is(200, b"hello");
+    node.get("/b/1").assert_is(200, b"hello");
     assert_eq!(origin.requests().len(), 4);
     let node = node.again(&origin.url(), &[]);
-    node.get("/a/1").is(200, b"hello");
-    node.get("/b/1").is(200, b"hello");
+    node.get("/a/1").assert_is(200, b"hello");
+    node.get("/b/1").assert_is(200, b"hello");
     assert_eq!(origin.requests().len(), 4);
-    node.get("/a/2").is(200, b"hello");
+    node.get("/a/2").assert_is(200, b"hello");
     assert_eq!(origin.requests().len(), 5);
     // It is a path as in URLs.
-    node.get("/c++/1").is(200, b"hello");
-    node.get("/c++/1").is(200, b"hello");
+    node.get("/c++/1").assert_is(200, b"hello");
+    node.get("/c++/1").assert_is(200, b"hello");
     assert_eq!(origin.requests().len(), 6);
     assert_eq!(post(&node, "/.underpass/expire?prefix=/c++/", &[]), 200);
-    node.get("/c++/1").is(200, b"hello");
+    node.get("/c++/1").assert_is(200, b"hello");
     assert_eq!(origin.requests().len(), 7);
     assert_eq!(post(&node, "/.underpass/expire?prefix=nowhere", &[]), 400);
     // Not for pages of other sites, and not from elsewhere.
@@ -66,7 +66,7 @@ fn a_purge_removes_a_file_however_its_path_is_written() {
     let node = Node::new(&origin.url(), &["--vary-on", "X-Kind"]);
     let spellings = ["/a(b)&c", "/a%28b%29%26c", "/a(b)%26c"];
     for purged in spellings {
-        spellings.iter().for_each(|path| node.get(path).is(200, b"hello"));
+        spellings.iter().for_each(|path| node.get(path).assert_is(200, b"hello"));
         assert_eq!(node.ask("PURGE", purged, &[]).status, 200);
         for path in spellings {
             let reply = node.ask("HEAD", path, &[]);
@@ -82,9 +82,9 @@ fn errors_are_declared_stale_too() {
     let origin = Origin::new(|_, sending| sending.answer("HTTP/1.1 404 No", b"words"));
     // They would be believed for ten seconds; on a slow machine that passes.
     let node = Node::new(&origin.url(), &[]);
-    node.get("/a").is(404, b"words");
+    node.get("/a").assert_is(404, b"words");
     assert_eq!(post(&node, "/.underpass/expire?prefix=/a", &[]), 200);
-    node.get("/a").is(404, b"words");
+    node.get("/a").assert_is(404, b"words");
     assert_eq!(origin.requests().len(), 2);
 }
 
@@ -122,7 +122,7 @@ fn a_range_is_filled_without_being_sent() {
     fill("");
     let filled = fill("");
     assert_eq!((&filled["fetched"], origin.sent()), (&0.into(), 5 << 20), "{filled}");
-    node.get("/a%20b").is(200, &bytes);
+    node.get("/a%20b").assert_is(200, &bytes);
     assert_eq!(origin.sent(), 5 << 20);
     assert_eq!(post(&node, "/.underpass/fill?path=/none", &[]), 404);
     assert_eq!(post(&node, "/.underpass/fill?path=/a%2520b&from=x", &[]), 400);
@@ -136,8 +136,8 @@ fn what_is_filled_is_what_clients_with_the_same_fields_get() {
     assert_eq!(post(&node, "/.underpass/fill?path=/a", &[]), 200);
     assert_eq!(post(&node, "/.underpass/fill?path=/a", &["X-Kind: one"]), 200);
     assert_eq!(origin.requests().len(), 2);
-    node.get("/a").is(200, b"hello");
-    node.ask("GET", "/a", &["X-Kind: one"]).is(200, b"hello");
+    node.get("/a").assert_is(200, b"hello");
+    node.ask("GET", "/a", &["X-Kind: one"]).assert_is(200, b"hello");
     assert_eq!(origin.requests().len(), 2);
 }
 
@@ -146,7 +146,7 @@ fn a_node_shows_what_it_has_and_what_is_popular() {
     let origin = hello();
     let node = Node::new(&origin.url(), &[]);
     for path in ["/often", "/often", "/once"] {
-        node.get(path).is(200, b"hello");
+        node.get(path).assert_is(200, b"hello");
     }
     assert_eq!(node.get("/.underpass/popular").body, b"/often 2\n/once 1\n");
     assert_eq!(node.get("/.underpass/popular?n=1").body, b"/often 2\n");
@@ -180,7 +180,7 @@ fn without_users_only_programs_of_the_operator_may_operate_a_node() {
         command.arg(format!("http://{}{path}", node.address()));
         String::from_utf8(command.output().unwrap().stdout).unwrap()
     };
-    node.get("/a").is(200, b"hello");
+    node.get("/a").assert_is(200, b"hello");
     for (words, path) in [
         (&[][..], "/.underpass/popular"),
         (&[], "/.underpass/transfers"),
@@ -211,7 +211,7 @@ fn what_is_removed_is_gone_after_a_power_cut_too() {
     });
     let node = Node::new(&origin.url(), &[]);
     for path in ["/a", "/b", "/c"] {
-        node.get(path).is(200, b"hello");
+        node.get(path).assert_is(200, b"hello");
     }
     until_stored(&node, 15);
     let stop = |mut node: Node| {
@@ -226,17 +226,17 @@ fn what_is_removed_is_gone_after_a_power_cut_too() {
     let synced = || fs::read_to_string(&trace).unwrap().matches("/objects/").count();
     assert_eq!((node.ask("PURGE", "/a", &[]).status, synced()), (200, 1));
     is_gone.store(true, Ordering::Relaxed);
-    node.get("/b").is(404, b"");
+    node.get("/b").assert_is(404, b"");
     assert_eq!(synced(), 2);
     // What is not here costs nothing.
-    node.get("/none").is(404, b"");
+    node.get("/none").assert_is(404, b"");
     assert_eq!(synced(), 2);
     let strace = ["-e", "trace=fsync", "-e", "inject=fsync:error=EIO"];
     let node = Node::traced_on(stop(node), &strace, &origin.url(), &[]);
     let reply = node.ask("PURGE", "/c", &[]);
     let text = String::from_utf8(reply.body).unwrap();
     assert!(reply.status == 500 && text.contains("removing it from the disk failed"), "{text}");
-    node.get("/c").is(404, b"");
+    node.get("/c").assert_is(404, b"");
 }
 
 #[test]
@@ -258,10 +258,10 @@ fn what_is_purged_while_it_is_fetched_is_not_stored() {
         assert_eq!(node.ask("PURGE", "/a", &[]).status, 404);
         // The next request does not wait for what was purged.
         let now = status[..3].parse().unwrap();
-        node.get("/a").is(now, b"new");
+        node.get("/a").assert_is(now, b"new");
         gate.open();
-        old.finish().is(now, b"old");
-        node.get("/a").is(now, b"new");
+        old.finish().assert_is(now, b"old");
+        node.get("/a").assert_is(now, b"new");
         assert_eq!(origin.requests().len(), 2, "{status}");
     }
 }

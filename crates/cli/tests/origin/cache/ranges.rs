@@ -18,17 +18,17 @@ fn a_range_is_fetched_in_whole_mib_and_the_rest_later() {
     let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &[]);
     let part = node.range("/a", &format!("{}-{}", 5 * MIB + 7, 5 * MIB + 99));
-    part.is(206, &object.bytes[5 * MIB + 7..5 * MIB + 100]);
+    part.assert_is(206, &object.bytes[5 * MIB + 7..5 * MIB + 100]);
     assert_eq!(part.field("content-range"), Some("bytes 5242887-5242979/10485760"));
     until_stored(&node, MIB as u64);
     assert_eq!(origin.sent(), MIB as u64);
     // The same and its neighbours are here.
     node.range("/a", &format!("{}-{}", 5 * MIB, 6 * MIB - 1))
-        .is(206, &object.bytes[5 * MIB..6 * MIB]);
+        .assert_is(206, &object.bytes[5 * MIB..6 * MIB]);
     assert_eq!(origin.requests().len(), 1);
-    node.range("/a", "-3").is(206, &object.bytes[10 * MIB - 3..]);
+    node.range("/a", "-3").assert_is(206, &object.bytes[10 * MIB - 3..]);
     node.range("/a", "0-0,9999999-9999999");
-    node.get("/a").is(200, &object.bytes);
+    node.get("/a").assert_is(200, &object.bytes);
     until_stored(&node, 10 * MIB as u64);
     assert_eq!(origin.sent(), 10 * MIB as u64, "{:#?}", origin.requests());
     let requests = origin.requests();
@@ -68,9 +68,9 @@ fn a_range_far_ahead_of_a_fill_does_not_wait_for_it() {
     let node = Node::new(&origin.url(), &[]);
     let mut whole = node.client("GET", "/a", &[]);
     whole.read_body(MIB);
-    node.range("/a", &format!("{}-", 15 * MIB)).is(206, &object.bytes[15 * MIB..]);
+    node.range("/a", &format!("{}-", 15 * MIB)).assert_is(206, &object.bytes[15 * MIB..]);
     gate.open();
-    whole.finish().is(200, &object.bytes);
+    whole.finish().assert_is(200, &object.bytes);
 }
 
 #[test]
@@ -80,9 +80,9 @@ fn a_range_near_a_slow_fill_does_not_wait_for_it() {
     let node = Node::new(&origin.url(), &["--timeout", "10"]);
     let mut whole = node.client("GET", "/a", &[]);
     whole.read_body(1000);
-    node.range("/a", "4194304-4194399").is(206, &object.bytes[4 * MIB..4 * MIB + 96]);
+    node.range("/a", "4194304-4194399").assert_is(206, &object.bytes[4 * MIB..4 * MIB + 96]);
     gate.open();
-    whole.finish().is(200, &object.bytes);
+    whole.finish().assert_is(200, &object.bytes);
 }
 
 #[test]
@@ -102,12 +102,12 @@ fn a_fill_that_fails_elsewhere_ends_no_other_download() {
     let node = Node::new(&origin.url(), &[]);
     // More than sockets take at once: the client below does not come to what is missing.
     let begin = 20 * MIB;
-    node.range("/a", &format!("0-{}", begin - 1)).is(206, &bytes[..begin]);
+    node.range("/a", &format!("0-{}", begin - 1)).assert_is(206, &bytes[..begin]);
     let mut slow = node.client("GET", "/a", &[]);
     slow.read_body(1);
     assert_eq!(node.range("/a", &format!("{}-", 30 * MIB)).status, 502);
     is_well.store(true, Ordering::Relaxed);
-    slow.finish().is(200, &bytes);
+    slow.finish().assert_is(200, &bytes);
 }
 
 /// What a client has left behind is on its way slowly.
@@ -156,7 +156,7 @@ fn many_clients_at_different_places_are_answered_at_once() {
         .collect();
     gate.open();
     for (number, client) in clients.into_iter().enumerate() {
-        client.finish().is(206, &bytes[range(number)]);
+        client.finish().assert_is(206, &bytes[range(number)]);
     }
 }
 
@@ -178,7 +178,7 @@ fn an_origin_without_ranges_is_read_from_the_start_once() {
     let mut first = node.client("GET", "/a", &["Range: bytes=0-9"]);
     first.read_body(10);
     gate.open();
-    tail.finish().is(206, &bytes[11 * MIB..]);
+    tail.finish().assert_is(206, &bytes[11 * MIB..]);
     until_stored(&node, 12 * MIB as u64);
     assert_eq!((origin.requests().len(), origin.sent()), (1, 12 * MIB as u64));
 }
@@ -192,8 +192,8 @@ fn an_empty_object_and_ranges_beyond_the_end_have_their_answers() {
         _ => small.send(request, sending),
     });
     let node = Node::new(&origin.url(), &[]);
-    node.range("/empty", "0-9").is(200, b"");
-    node.get("/empty").is(200, b"");
+    node.range("/empty", "0-9").assert_is(200, b"");
+    node.get("/empty").assert_is(200, b"");
     let beyond = node.range("/small", "5000000-");
     assert_eq!(beyond.status, 416);
     assert_eq!(beyond.field("content-range"), Some("bytes */100"));
@@ -215,11 +215,12 @@ fn ranges_at_random_are_slices_of_the_object() {
             let end = (start + 1 + next(3 * MIB)).min(object.bytes.len());
             let (node, bytes) = (&node, &object.bytes);
             scope.spawn(move || {
-                node.range("/a", &format!("{start}-{}", end - 1)).is(206, &bytes[start..end]);
+                node.range("/a", &format!("{start}-{}", end - 1))
+                    .assert_is(206, &bytes[start..end]);
             });
         }
     });
-    node.get("/a").is(200, &object.bytes);
+    node.get("/a").assert_is(200, &object.bytes);
 }
 
 #[test]
@@ -233,7 +234,7 @@ fn hits_are_whole_for_a_client_that_reads_late() {
         let origin = Origin::of(&object);
         // What a response costs is measured for the log in JSON, by a transfer.
         let node = Node::new(&origin.url(), &["--log-format", format]);
-        node.get("/a").is(200, &object.bytes);
+        node.get("/a").assert_is(200, &object.bytes);
         until_stored(&node, len as u64);
         let mut client = Client::new(node.server.connect());
         for round in 0..ROUNDS {
@@ -290,8 +291,8 @@ fn an_origin_that_sends_half_of_each_range_is_asked_for_the_rest() {
     });
     for size in ["1K", "100M"] {
         let node = Node::new(&origin.url(), &["--cache-size", size]);
-        node.range("/a", "1000000-1999999").is(206, &bytes[1_000_000..2_000_000]);
-        node.range("/a", "100-").is(206, &bytes[100..]);
+        node.range("/a", "1000000-1999999").assert_is(206, &bytes[1_000_000..2_000_000]);
+        node.range("/a", "100-").assert_is(206, &bytes[100..]);
         assert!(node.log().iter().all(|line| line["complete"] == true));
     }
 }
@@ -318,8 +319,8 @@ fn only_a_part_waits_for_the_end_of_what_does_not_say_its_length() {
     client.read_body(5);
     let part = node.client("GET", "/part", &["Range: bytes=5-", "If-Range: \"a\""]);
     gate.open();
-    client.finish().is(200, b"helloworld");
-    part.finish().is(206, b"world");
+    client.finish().assert_is(200, b"helloworld");
+    part.finish().assert_is(206, b"world");
 }
 
 #[test]
@@ -356,24 +357,24 @@ fn parts_of_an_object_in_a_coding_are_combined_if_they_have_the_same() {
     // What a client learns first of an object does not depend on what is in the cache.
     for _ in 0..2 {
         let head = node.ask("HEAD", "/a", &[]);
-        head.is(200, b"");
+        head.assert_is(200, b"");
         assert_eq!(head.field("content-encoding"), Some("gzip"));
         assert_eq!(head.field("content-length"), Some(&*bytes.len().to_string()));
     }
     let part = node.range("/a", &format!("{}-", 2 * MIB));
-    part.is(206, &bytes[2 * MIB..]);
+    part.assert_is(206, &bytes[2 * MIB..]);
     assert_eq!(part.field("content-encoding"), Some("gzip"));
     // The coding is of the object, not of the parts around it.
     let several = node.range("/a", "0-9,20-29");
-    several.is(200, &bytes);
+    several.assert_is(200, &bytes);
     assert_eq!(several.field("content-encoding"), Some("gzip"));
     assert_eq!(node.ask("PURGE", "/a", &[]).status, 200);
-    node.range("/a", "0-9").is(206, &bytes[..10]);
+    node.range("/a", "0-9").assert_is(206, &bytes[..10]);
     until_stored(&node, MIB as u64);
     // The same bytes are in another coding now: none of them are added to those that are here.
     is_other.store(true, Ordering::Relaxed);
     let part = node.range("/a", &format!("{}-", 2 * MIB));
-    part.is(206, &bytes[2 * MIB..]);
+    part.assert_is(206, &bytes[2 * MIB..]);
     assert_eq!(part.field("content-encoding"), Some("br"));
     assert_eq!(node.get("/a").field("content-encoding"), Some("br"));
 }
@@ -393,9 +394,9 @@ fn an_origin_that_refuses_everything_for_a_moment_still_has_ranges() {
         }
     });
     let node = Node::new(&origin.url(), &[]);
-    node.range("/a", "0-9").is(206, &bytes[..10]);
+    node.range("/a", "0-9").assert_is(206, &bytes[..10]);
     is_refusing.open();
     assert_eq!(node.range("/a", &format!("{0}-{0}", 6 * MIB)).status, 502);
-    node.range("/a", &format!("{0}-{0}", 11 * MIB)).is(206, &bytes[11 * MIB..=11 * MIB]);
+    node.range("/a", &format!("{0}-{0}", 11 * MIB)).assert_is(206, &bytes[11 * MIB..=11 * MIB]);
     assert_eq!(origin.sent(), 2 * MIB as u64);
 }

@@ -22,9 +22,9 @@ fn redirects_to_a_named_host_are_followed_without_secrets() {
     let args = ["--origin-redirect", &store.address, "--vary-on", "X-Kind"];
     let node = Node::new(&origin.url_with_password(), &args);
     let reply = node.ask("GET", "/a", &["X-Kind: one", "Range: bytes=0-9"]);
-    reply.is(206, &bytes[..10]);
-    node.ask("GET", "/a", &["X-Kind: one"]).is(200, &bytes);
-    node.ask("GET", "/a", &["X-Kind: one"]).is(200, &bytes);
+    reply.assert_is(206, &bytes[..10]);
+    node.ask("GET", "/a", &["X-Kind: one"]).assert_is(200, &bytes);
+    node.ask("GET", "/a", &["X-Kind: one"]).assert_is(200, &bytes);
     assert!(origin.requests().iter().all(|request| request.field("authorization").is_some()));
     assert!(origin.requests().iter().all(|request| request.field("x-kind") == Some("one")));
     let requests = store.requests();
@@ -76,6 +76,6 @@ fn the_next_origin_is_asked_if_a_redirect_fails() {
     let next = Origin::of(&Object::new(b"hello".to_vec(), "a"));
     for (origin, rule) in [(&first, &gone.address), (&circle, &circle.address)] {
         let node = Node::new(&origin.url(), &["--origin", &next.url(), "--origin-redirect", rule]);
-        node.get("/a").is(200, b"hello");
+        node.get("/a").assert_is(200, b"hello");
     }
 }

@@ -19,15 +19,15 @@ fn what_the_origin_says_instead_of_an_object_is_passed_on() {
         b"<p>no such file",
     );
     let first = node.get("/a");
-    first.is(404, b"<p>no such file");
+    first.assert_is(404, b"<p>no such file");
     assert_eq!(first.field("content-type"), Some("text/html"));
     assert_eq!(first.field("x-any"), Some("1"));
     assert_eq!(first.field("set-cookie"), None);
     let head = node.ask("HEAD", "/b", &[]);
-    head.is(404, b"");
+    head.assert_is(404, b"");
     assert_eq!(head.field("content-length"), Some("15"));
     // A cookie is for one client, so this is not for the next one.
-    node.get("/a").is(404, b"<p>no such file");
+    node.get("/a").assert_is(404, b"<p>no such file");
     assert_eq!(origin.requests().len(), 3);
 }
 
@@ -47,7 +47,7 @@ fn any_final_status_is_passed_on_and_believed_as_long_as_it_says() {
         let (origin, node) = node(head, b"words");
         let status = head[9..12].parse().unwrap();
         for _ in 0..2 {
-            node.get("/a").is(status, b"words");
+            node.get("/a").assert_is(status, b"words");
         }
         assert_eq!(origin.requests().len(), count, "{head}");
         assert_eq!(node.metric("objects"), 0, "{head}");
@@ -65,7 +65,7 @@ fn a_response_without_content_ends_where_its_head_does() {
         });
         let node = Node::new(&origin.url(), &[]);
         let reply = node.get("/a");
-        reply.is(status[..3].parse().unwrap(), b"");
+        reply.assert_is(status[..3].parse().unwrap(), b"");
         assert_eq!((reply.field("x-any"), reply.field("content-length")), (Some("1"), len));
         // As a fill it is a failure that is told.
         let filled = node.ask("POST", "/.underpass/fill?path=/a", &[]);
@@ -135,17 +135,17 @@ fn objects_vary_by_the_fields_that_are_passed_on() {
     });
     let node = Node::new(&origin.url(), &["--vary-on", "X-Kind"]);
     for _ in 0..2 {
-        node.get("/a").is(200, b"none");
-        node.ask("GET", "/a", &["X-Kind: one", "Cookie: x"]).is(200, b"one");
-        node.ask("GET", "/a", &["X-Kind: one", "X-Kind:two"]).is(200, b"one, two");
-        node.ask("GET", "/a", &["X-Kind: one,  two"]).is(200, b"one, two");
+        node.get("/a").assert_is(200, b"none");
+        node.ask("GET", "/a", &["X-Kind: one", "Cookie: x"]).assert_is(200, b"one");
+        node.ask("GET", "/a", &["X-Kind: one", "X-Kind:two"]).assert_is(200, b"one, two");
+        node.ask("GET", "/a", &["X-Kind: one,  two"]).assert_is(200, b"one, two");
     }
     assert_eq!(origin.requests().len(), 3);
     assert!(origin.requests().iter().all(|request| request.field("cookie").is_none()));
     assert_eq!(node.ask("GET", "/a", &[&format!("X-Kind: {}", "x".repeat(2000))]).status, 431);
     assert_eq!(node.ask("PURGE", "/a", &["X-Kind: one"]).status, 200);
-    node.get("/a").is(200, b"none");
-    node.ask("GET", "/a", &["X-Kind: one"]).is(200, b"one");
+    node.get("/a").assert_is(200, b"none");
+    node.ask("GET", "/a", &["X-Kind: one"]).assert_is(200, b"one");
     assert_eq!(origin.requests().len(), 4);
 }
 
@@ -164,9 +164,9 @@ fn a_304_brings_fields_that_are_not_about_the_bytes() {
     }
     });
     let node = Node::new(&origin.url(), &[]);
-    node.get("/a").is(200, b"hello");
+    node.get("/a").assert_is(200, b"hello");
     let second = node.get("/a");
-    second.is(200, b"hello");
+    second.assert_is(200, b"hello");
     for (name, value) in [
         ("content-type", "text/new"),
         ("content-md5", "old"),
@@ -189,7 +189,7 @@ fn a_length_that_becomes_known_meanwhile_changes_no_framing() {
         for client in 0..4 {
             scope.spawn(move || {
                 (0..100).for_each(|number| {
-                    node.get(&format!("/{client}/{number}")).is(200, b"hello");
+                    node.get(&format!("/{client}/{number}")).assert_is(200, b"hello");
                 });
             });
         }

@@ -34,16 +34,16 @@ fn a_killed_node_goes_on_where_it_was() {
     // The gate stays closed: the node that asks is gone before the rest can be sent.
     let (origin, _gate) = Origin::holding(&object, LEN / 2, is_held);
     let node = Node::new(&origin.url(), &[]);
-    node.get("/a").is(200, &object.bytes);
+    node.get("/a").assert_is(200, &object.bytes);
     until_stored(&node, LEN as u64);
     node.client("GET", "/b", &[]).read_body(LEN / 2);
     let before = origin.sent();
     let node = node.again(&origin.url(), &[]);
     let whole = node.get("/a");
-    whole.is(200, &object.bytes);
+    whole.assert_is(200, &object.bytes);
     assert!(whole.cache().starts_with("underpass; hit"), "{}", whole.cache());
     assert_eq!(origin.sent(), before, "{:#?}", origin.requests());
-    node.get("/b").is(200, &object.bytes);
+    node.get("/b").assert_is(200, &object.bytes);
     // What had come is not fetched again, but for what the journal did not note yet.
     let fetched = origin.sent() - before;
     assert!(fetched <= (LEN / 2 + (2 << 20)) as u64, "{fetched}");
@@ -54,7 +54,7 @@ fn stored(len: usize) -> (Origin, Node, Arc<Vec<u8>>) {
     let object = Object::new(noise(len), "a");
     let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &[]);
-    node.get("/a").is(200, &object.bytes);
+    node.get("/a").assert_is(200, &object.bytes);
     until_stored(&node, len as u64);
     (origin, node, object.bytes)
 }
@@ -92,7 +92,7 @@ fn after_a_power_cut_only_what_is_on_the_disk_counts() {
     };
     fs::write(body, vec![0; LEN]).unwrap();
     let node = Node::on(node.cache, &origin.url(), &[]);
-    node.get("/a").is(200, &bytes);
+    node.get("/a").assert_is(200, &bytes);
 }
 
 #[test]
@@ -103,20 +103,20 @@ fn files_of_an_origin_that_is_no_longer_given_are_not_used() {
     };
     let (one, other) = (origin_of(1), origin_of(2));
     let node = Node::new(&one.url(), &[]);
-    node.get("/whole").is(200, &[1; LEN]);
-    node.range("/part", "0-9").is(206, &[1; 10]);
+    node.get("/whole").assert_is(200, &[1; LEN]);
+    node.range("/part", "0-9").assert_is(206, &[1; 10]);
     until_stored(&node, (LEN + MIB) as u64);
     // Both have the same version, as two servers with times as their tags can have.
     let node = node.again(&other.url(), &[]);
     for path in ["/whole", "/part"] {
-        node.get(path).is(200, &[2; LEN]);
+        node.get(path).assert_is(200, &[2; LEN]);
     }
     until_stored(&node, 2 * LEN as u64);
     // Further origins have the same files, in whatever order they are given.
     let requests = (one.requests().len(), other.requests().len());
     let node = node.again(&one.url(), &["--origin", &other.url()]);
     for path in ["/whole", "/part"] {
-        node.get(path).is(200, &[2; LEN]);
+        node.get(path).assert_is(200, &[2; LEN]);
     }
     assert_eq!((one.requests().len(), other.requests().len()), requests);
 }
@@ -139,7 +139,7 @@ fn a_damaged_file_is_fetched_again() {
             fs::File::options().write(true).open(path).unwrap().set_len(1000).unwrap();
         }
     }
-    node.again(&origin.url(), &[]).get("/a").is(200, &bytes);
+    node.again(&origin.url(), &[]).get("/a").assert_is(200, &bytes);
     assert_eq!(origin.requests().len(), 2);
 }
 
@@ -147,7 +147,7 @@ fn a_damaged_file_is_fetched_again() {
 fn a_file_that_is_truncated_while_it_is_open_is_fetched_again() {
     for (len, rest) in [(LEN, 1000), (LEN, 0), (5000, 1000), (5000, 0)] {
         let (origin, node, bytes) = stored(len);
-        node.get("/a").is(200, &bytes);
+        node.get("/a").assert_is(200, &bytes);
         for path in files(node.cache.path(), "") {
             if path.extension().unwrap() != "json" {
                 fs::File::options().write(true).open(path).unwrap().set_len(rest).unwrap();
@@ -157,8 +157,8 @@ fn a_file_that_is_truncated_while_it_is_open_is_fetched_again() {
         assert!(
             bytes.starts_with(&reply.body) && (reply.end == End::Reset || reply.body == *bytes)
         );
-        node.get("/a").is(200, &bytes);
-        node.get("/a").is(200, &bytes);
+        node.get("/a").assert_is(200, &bytes);
+        node.get("/a").assert_is(200, &bytes);
         assert_eq!((node.metric("damaged_total"), origin.requests().len()), (1, 2), "{len} {rest}");
     }
 }
@@ -180,7 +180,7 @@ fn a_folder_is_for_one_process_and_for_nothing_else() {
     assert_eq!(fs::read_dir(other.path()).unwrap().count(), 1);
     fs::write(other.path().join("format"), "").unwrap();
     start(other.path()).failed(2, &["--cache", "is not a cache folder"]);
-    node.get("/a").is(200, b"hello");
+    node.get("/a").assert_is(200, b"hello");
 }
 
 /// So it was found after a power cut when the format was not synced before the objects.
@@ -190,7 +190,7 @@ fn a_cache_whose_format_is_empty_keeps_its_objects() {
     let format = node.cache.path().join("format");
     fs::write(&format, "").unwrap();
     let node = node.again(&origin.url(), &[]);
-    node.get("/a").is(200, &bytes);
+    node.get("/a").assert_is(200, &bytes);
     assert_eq!(origin.requests().len(), 1);
     assert!(fs::read_to_string(format).unwrap().starts_with("underpass cache"));
 }
@@ -201,7 +201,7 @@ fn what_is_stored_is_read_without_writing() {
     let journal = files(node.cache.path(), ".json").remove(0);
     let before = fs::metadata(&journal).unwrap().ino();
     let node = Node::on(node.cache, &origin.url(), &[]);
-    node.get("/a").is(200, &bytes);
+    node.get("/a").assert_is(200, &bytes);
     assert_eq!((fs::metadata(&journal).unwrap().ino(), origin.requests().len()), (before, 1));
 }
 
@@ -219,7 +219,7 @@ fn what_comes_from_the_future_is_validated() {
     fs::write(journal, text).unwrap();
     let node = Node::on(node.cache, &origin.url(), &[]);
     let reply = node.get("/a");
-    reply.is(200, &bytes);
+    reply.assert_is(200, &bytes);
     assert!(reply.cache().starts_with("underpass; fwd=stale; fwd-status=304"), "{}", reply.cache());
     assert!(reply.field("age").unwrap().parse::<u64>().unwrap() < 1000, "{}", reply.head);
     assert_eq!(origin.sent(), LEN as u64);
@@ -271,7 +271,7 @@ fn nodes_killed_in_the_middle_of_fills_keep_no_wrong_byte() {
         node = node.again(&origin.url(), &[]);
     }
     for path in (0..=kills).map(|number| format!("/{number}")) {
-        node.get(&path).is(200, bytes_of(&all, &path));
+        node.get(&path).assert_is(200, bytes_of(&all, &path));
     }
     let (sent, all) = (origin.sent() >> 20, (u64::from(kills) + 1) * (LEN as u64 >> 20));
     println!("{kills} kills: {broken} bodies cut, {whole} whole; {sent} MiB sent for {all} MiB");
@@ -307,7 +307,7 @@ fn is_fetched_again(errno: &str) {
         node.metric("read_only") == 1
     });
     let relayed = node.get("/a");
-    relayed.is(200, &object.bytes);
+    relayed.assert_is(200, &object.bytes);
     assert!(relayed.cache().ends_with("; stored=?0; detail=no-room"), "{}", relayed.cache());
     assert_eq!(node.metric("damaged_total"), 3);
 }
@@ -321,13 +321,13 @@ fn what_could_not_be_synced_is_fetched_again() {
     let origin = Origin::of(&object);
     let strace = ["-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO:when=1"];
     let node = Node::traced_on(folder(), &strace, &origin.url(), &[]);
-    node.get("/a").is(200, &object.bytes);
+    node.get("/a").assert_is(200, &object.bytes);
     let sent = origin.requests().len();
     until("a sync that fails", || node.metric("damaged_total") == 1);
-    node.get("/a").is(200, &object.bytes);
+    node.get("/a").assert_is(200, &object.bytes);
     assert!(origin.requests().len() > sent, "it may have lost its bytes");
     until_stored(&node, LEN as u64);
-    node.get("/a").is(200, &object.bytes);
+    node.get("/a").assert_is(200, &object.bytes);
 }
 
 #[test]
@@ -339,7 +339,7 @@ fn what_an_ended_node_could_not_write_back_is_fetched_again() {
     let sent = origin.requests().len();
     let strace = ["-e", "trace=sync_file_range", "-e", "inject=sync_file_range:error=EIO"];
     let node = Node::traced_on(node.cache, &strace, &origin.url(), &[]);
-    node.get("/a").is(200, &bytes);
+    node.get("/a").assert_is(200, &bytes);
     assert!(origin.requests().len() > sent, "it may have lost its bytes");
 }
 
@@ -362,10 +362,10 @@ fn a_client_that_has_nothing_yet_notices_no_failing_disk() {
     if reply.end == End::Reset {
         return skip("this file system keeps its files in memory");
     }
-    reply.is(200, &bytes);
+    reply.assert_is(200, &bytes);
     assert_eq!((node.metric("damaged_total"), origin.requests().len()), (1, 2));
     until_stored(&node, LEN as u64);
-    node.get("/a").is(200, &bytes);
+    node.get("/a").assert_is(200, &bytes);
     assert_eq!(origin.requests().len(), 2);
 }
 
@@ -374,7 +374,7 @@ fn a_folder_whose_contents_are_removed_is_used_again() {
     let object = Object::new(b"hello".to_vec(), "a");
     let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &[]);
-    node.get("/a").is(200, b"hello");
+    node.get("/a").assert_is(200, b"hello");
     until_stored(&node, 5);
     for entry in fs::read_dir(node.cache.path()).unwrap().map(Result::unwrap) {
         if entry.file_type().unwrap().is_dir() {
@@ -383,9 +383,9 @@ fn a_folder_whose_contents_are_removed_is_used_again() {
             fs::remove_file(entry.path()).unwrap()
         }
     }
-    node.get("/b").is(200, b"hello");
+    node.get("/b").assert_is(200, b"hello");
     until_stored(&node, 5);
-    node.get("/a").is(200, b"hello");
+    node.get("/a").assert_is(200, b"hello");
     until_stored(&node, 10);
     assert!(node.get("/a").cache().starts_with("underpass; hit"));
     // It is locked again, and found again.
@@ -395,8 +395,8 @@ fn a_folder_whose_contents_are_removed_is_used_again() {
     Running::start(other).finish().failed(1, &["another process"]);
     let requests = origin.requests().len();
     let node = node.again(&origin.url(), &[]);
-    node.get("/a").is(200, b"hello");
-    node.get("/b").is(200, b"hello");
+    node.get("/a").assert_is(200, b"hello");
+    node.get("/b").assert_is(200, b"hello");
     assert_eq!(origin.requests().len(), requests);
 }
 
@@ -407,7 +407,7 @@ fn a_disk_that_has_become_read_only_is_reported_once() {
     let object = object.with("Cache-Control: max-age=1000");
     let origin = Origin::of(&object);
     let node = Node::on(tempfile::tempdir_in(disk.root()).unwrap(), &origin.url(), &[]);
-    node.get("/a").is(200, b"hello");
+    node.get("/a").assert_is(200, b"hello");
     until_stored(&node, 5);
     // As the kernel does after an error of the disk.
     let aborted = Command::new("mount").args(["-o", "remount,abort"]).arg(disk.root()).status();
@@ -415,7 +415,7 @@ fn a_disk_that_has_become_read_only_is_reported_once() {
         return skip("this kernel does not make a file system read-only that is in use");
     }
     for path in ["/a", "/b", "/c", "/d"] {
-        node.get(path).is(200, b"hello");
+        node.get(path).assert_is(200, b"hello");
     }
     assert!(node.get("/a").cache().starts_with("underpass; hit"));
     node.server.signal("TERM");
@@ -431,13 +431,13 @@ fn what_is_whole_is_served_from_a_disk_that_others_have_filled() {
     let origin = Origin::of(&object);
     let cache = tempfile::tempdir_in(disk.root()).unwrap();
     let node = Node::on(cache, &origin.url(), &[]);
-    node.get("/a").is(200, &object.bytes);
+    node.get("/a").assert_is(200, &object.bytes);
     until_stored(&node, LEN as u64);
     let mut filler = fs::File::create(disk.root().join("filler")).unwrap();
     while filler.write_all(&[0; 4096]).is_ok() {}
     origin.end();
     let reply = node.again(&origin.url(), &[]).get("/a");
-    reply.is(200, &object.bytes);
+    reply.assert_is(200, &object.bytes);
     assert!(reply.cache().starts_with("underpass; hit"), "{}", reply.cache());
 }
 
@@ -446,11 +446,11 @@ fn a_folder_that_is_removed_is_reported_once() {
     let object = Object::new(b"hello".to_vec(), "a");
     let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &[]);
-    node.get("/a").is(200, b"hello");
+    node.get("/a").assert_is(200, b"hello");
     until_stored(&node, 5);
     fs::remove_dir_all(node.cache.path()).unwrap();
     for path in ["/b", "/c", "/d"] {
-        node.get(path).is(200, b"hello");
+        node.get(path).assert_is(200, b"hello");
     }
     node.server.signal("TERM");
     let said = node.server.finish().stderr;
@@ -472,7 +472,7 @@ fn an_expiry_while_a_file_is_opened_holds_up_nobody() {
     assert_eq!(expired.status, 200);
     // It joins no request from before, and the file is opened only once.
     let after = node.client("GET", "/a", &[]);
-    before.finish().is(200, &bytes);
-    after.finish().is(200, &bytes);
-    node.get("/a").is(200, &bytes);
+    before.finish().assert_is(200, &bytes);
+    after.finish().assert_is(200, &bytes);
+    node.get("/a").assert_is(200, &bytes);
 }

@@ -183,7 +183,7 @@ fn a_node_is_filled_by_a_list() {
     assert_eq!(receipt["bytes"], (2 * LEN) as u64);
     assert_eq!(receipt["fetched_bytes"], (2 * LEN) as u64);
     assert!(said.contains("1 of 2: /1, 4.00 MiB"), "{said}");
-    node.get("/2").is(200, &contents("/2"));
+    node.get("/2").assert_is(200, &contents("/2"));
     assert_eq!(origin.sent(), 2 * LEN as u64);
     // What is here is not fetched again, and what is popular here is a list for another node.
     let list = String::from_utf8(node.get("/.underpass/popular").body).unwrap();
@@ -236,7 +236,7 @@ fn a_list_has_the_fields_by_which_files_vary() {
         ("/a", &["X-Kind: four"], "Some(\"four\")"),
         ("/b", &["X-Kind: four"], "Some(\"four\")"),
     ] {
-        node.ask("GET", path, fields).is(200, format!("{path} {kind}").as_bytes());
+        node.ask("GET", path, fields).assert_is(200, format!("{path} {kind}").as_bytes());
     }
     assert_eq!(origin.requests().len(), 5);
     let here = folder();
@@ -272,7 +272,7 @@ fn what_is_popular_with_its_fields_is_a_list_for_another_node() {
     assert_eq!((code, &receipt["files"]), (Some(0), &4.into()), "{said}");
     let before = origin.requests().len();
     for ((path, fields), body) in requests.into_iter().zip(&bodies) {
-        other.ask("GET", path, fields).is(200, body);
+        other.ask("GET", path, fields).assert_is(200, body);
     }
     assert_eq!(origin.requests().len(), before, "{list}");
 }
@@ -332,7 +332,7 @@ fn a_node_with_few_descriptors_serves_any_number_of_objects() {
     let node = Node::limited("-n 1024", &origin.url());
     for number in 0..600 {
         let path = format!("/{number}");
-        node.get(&path).is(200, path.as_bytes());
+        node.get(&path).assert_is(200, path.as_bytes());
     }
     let open = fs::read_dir(format!("/proc/{}/fd", node.server.child.id())).unwrap().count();
     assert!(open < 400, "{open} descriptors");

@@ -39,10 +39,10 @@ fn what_a_304_declares_private_is_not_served_to_others() {
             }
         });
         let node = Node::new(&origin.url(), &[]);
-        node.get("/a").is(200, b"for 0");
+        node.get("/a").assert_is(200, b"for 0");
         until_stored(&node, 5);
-        node.get("/a").is(200, b"for 2");
-        node.get("/a").is(200, b"for 3");
+        node.get("/a").assert_is(200, b"for 2");
+        node.get("/a").assert_is(200, b"for 3");
         assert_eq!(node.metric("objects"), 0, "{forbidden}");
     }
 }
@@ -67,11 +67,11 @@ fn a_hole_is_not_filled_with_what_is_private_by_now() {
             object.clone().with(lines).send(request, sending);
         });
         let node = Node::new(&origin.url(), &[]);
-        node.range("/a", "0-9").is(206, &bytes[..10]);
+        node.range("/a", "0-9").assert_is(206, &bytes[..10]);
         until_stored(&node, MIB as u64);
         for count in [3, 4] {
             let reply = node.range("/a", &format!("{}-{}", 2 * MIB, 2 * MIB + 9));
-            reply.is(206, &bytes[2 * MIB..2 * MIB + 10]);
+            reply.assert_is(206, &bytes[2 * MIB..2 * MIB + 10]);
             assert!(!reply.cache().contains("hit"), "{forbidden}: {}", reply.cache());
             assert_eq!(origin.requests().len(), count, "{forbidden}");
         }
@@ -100,7 +100,7 @@ fn what_forbids_to_share_counts_although_it_is_malformed() {
         let node = Node::new(&origin.url(), &[]);
         for expected in [b"for 0", b"for 1"] {
             let reply = node.get("/a");
-            reply.is(200, expected);
+            reply.assert_is(200, expected);
             let text = String::from_utf8_lossy(forbidden);
             assert!(!reply.cache().contains("stored"), "{text}: {}", reply.cache());
         }
@@ -132,7 +132,7 @@ fn an_answer_for_one_client_is_not_given_to_those_that_wait() {
         let mut bodies: Vec<_> = clients.into_iter().map(|client| client.finish()).collect();
         bodies.sort_by(|one, other| one.body.cmp(&other.body));
         for (number, reply) in bodies.iter().enumerate() {
-            reply.is(status, format!("for {number}").as_bytes());
+            reply.assert_is(status, format!("for {number}").as_bytes());
         }
     }
 }

@@ -49,14 +49,14 @@ fn nothing_waits_for_a_disk_that_syncs() {
     client.read_body(LEN / 2);
     until("a sync", || fs::read_to_string(&trace).unwrap().contains("fdatasync"));
     gate.open();
-    client.finish().is(200, &old_bytes);
+    client.finish().assert_is(200, &old_bytes);
     is_changed.store(true, Ordering::Relaxed);
-    node.get("/a").is(200, &new_bytes);
+    node.get("/a").assert_is(200, &new_bytes);
     until_stored(&node, LEN as u64 / 2);
     end_tracer(&node);
     let node = node.again(&origin.url(), &[]);
     let kept = node.get("/a");
-    kept.is(200, &new_bytes);
+    kept.assert_is(200, &new_bytes);
     assert!(kept.cache().starts_with("underpass; hit"), "{}", kept.cache());
 }
 
@@ -67,7 +67,7 @@ fn neither_new_objects_nor_stored_ones_wait_for_those_that_leave_memory() {
     }
     let origin = Origin::of(&Object::new(b"hello".to_vec(), "a"));
     let node = Node::new(&origin.url(), &[]);
-    node.get("/kept").is(200, b"hello");
+    node.get("/kept").assert_is(200, b"hello");
     until_stored(&node, 5);
     // With 1024 descriptors, 64 objects are in memory.
     let few = r#"ulimit -n 1024 && exec "$0" "$@""#;
@@ -78,10 +78,10 @@ fn neither_new_objects_nor_stored_ones_wait_for_those_that_leave_memory() {
     let node = Node::traced_on(cache, &strace, &origin.url(), &[]);
     // Once more, also those that are being synced.
     for number in (0..200).chain(0..200) {
-        node.get(&format!("/{number}")).is(200, b"hello");
+        node.get(&format!("/{number}")).assert_is(200, b"hello");
     }
     let kept = node.get("/kept");
-    kept.is(200, b"hello");
+    kept.assert_is(200, b"hello");
     assert!(kept.cache().starts_with("underpass; hit"), "{}", kept.cache());
     end_tracer(&node);
 }
@@ -93,14 +93,14 @@ fn a_validation_does_not_wait_for_a_disk_that_syncs() {
     }
     let origin = Origin::of(&Object::new(b"hello".to_vec(), "a").with("Cache-Control: no-cache"));
     let node = Node::new(&origin.url(), &[]);
-    node.get("/a").is(200, b"hello");
+    node.get("/a").assert_is(200, b"hello");
     until_stored(&node, 5);
     let Node { cache, mut server } = node;
     server.child.kill().unwrap();
     server.child.wait().unwrap();
     let strace = ["-e", "trace=fdatasync", "-e", ENDLESS];
     let node = Node::traced_on(cache, &strace, &origin.url(), &[]);
-    node.get("/a").is(200, b"hello");
+    node.get("/a").assert_is(200, b"hello");
     let validations =
         origin.requests().iter().filter(|request| request.field("if-none-match").is_some()).count();
     assert_eq!(validations, 1);

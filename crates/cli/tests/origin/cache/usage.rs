@@ -49,11 +49,11 @@ fn rules_hold_before_anything_is_looked_up() {
     }
     assert!(origin.requests().is_empty());
     let open = node.get("/open/a");
-    open.is(200, b"hello");
+    open.assert_is(200, b"hello");
     assert_eq!(open.field("content-security-policy"), Some("sandbox"));
     // Not a field of the client reaches the origin.
     let name = "Authorization: Basic YTpi"; // a:b
-    node.ask("GET", "/a", &[name, "Cookie: x", "X-Forwarded-Host: y"]).is(200, b"hello");
+    node.ask("GET", "/a", &[name, "Cookie: x", "X-Forwarded-Host: y"]).assert_is(200, b"hello");
     let requests = origin.requests();
     for name in ["authorization", "cookie", "x-forwarded-host"] {
         assert_eq!(requests[1].field(name), None, "{name}");
@@ -92,13 +92,13 @@ fn a_purged_object_is_fetched_again() {
     let object = Object::new(b"hello".to_vec(), "a");
     let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &[]);
-    node.get("/a").is(200, b"hello");
+    node.get("/a").assert_is(200, b"hello");
     until_stored(&node, 5);
-    node.get("/a").is(200, b"hello");
+    node.get("/a").assert_is(200, b"hello");
     assert_eq!(origin.requests().len(), 1);
     assert_eq!(node.ask("PURGE", "/a", &["X-Forwarded-For: 1.2.3.4"]).status, 403);
     assert_eq!(node.ask("PURGE", "/a", &[]).status, 200);
-    node.get("/a").is(200, b"hello");
+    node.get("/a").assert_is(200, b"hello");
     assert_eq!(origin.requests().len(), 2);
 }
 

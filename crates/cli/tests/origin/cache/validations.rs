@@ -28,17 +28,17 @@ fn new_versions_that_come_slowly_hold_up_no_validation() {
     });
     let node = Node::new(&origin.url(), &[]);
     let paths: Vec<_> = (0..16).map(|number| format!("/{number}")).collect();
-    paths.iter().for_each(|path| node.get(path).is(200, b"old"));
-    node.get("/same").is(200, b"old");
+    paths.iter().for_each(|path| node.get(path).assert_is(200, b"old"));
+    node.get("/same").assert_is(200, b"old");
     until_stored(&node, 17 * 3);
     is_changed.store(true, Ordering::Relaxed);
     let mut clients: Vec<_> = paths.iter().map(|path| node.client("GET", path, &[])).collect();
     clients.iter_mut().for_each(Client::read_head);
     let same = node.get("/same");
-    same.is(200, b"old");
+    same.assert_is(200, b"old");
     assert!(same.cache().contains("fwd=stale; fwd-status=304"), "{}", same.cache());
     gate.open();
-    clients.into_iter().for_each(|client| client.finish().is(200, &bytes));
+    clients.into_iter().for_each(|client| client.finish().assert_is(200, &bytes));
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn a_request_after_an_expiry_does_not_join_a_validation_before_it() {
             _ => new.send(request, sending),
         });
     let node = Node::new(&origin.url(), &[]);
-    node.get("/a").is(200, b"old");
+    node.get("/a").assert_is(200, b"old");
     until_stored(&node, 3);
     let before = node.client("GET", "/a", &[]);
     until("a validation", || origin.requests().len() == 2);
@@ -68,10 +68,10 @@ fn a_request_after_an_expiry_does_not_join_a_validation_before_it() {
         origin.requests().len() == 3 || node.metric("collapsed_total") == 1
     });
     gate.open();
-    after.finish().is(200, b"new");
-    before.finish().is(200, b"old");
+    after.finish().assert_is(200, b"new");
+    before.finish().assert_is(200, b"old");
     let kept = node.get("/a");
-    kept.is(200, b"new");
+    kept.assert_is(200, b"new");
     assert!(kept.cache().contains("hit"), "{}", kept.cache());
 }
 
@@ -81,7 +81,7 @@ fn a_date_of_the_future_is_no_other_one_with_each_answer() {
     let origin = Origin::of(&Object::new(b"hello".to_vec(), "a").with(lines));
     let node = Node::new(&origin.url(), &[]);
     let reply = node.get("/a");
-    reply.is(200, b"hello");
+    reply.assert_is(200, b"hello");
     assert_eq!(reply.field("last-modified"), None);
 }
 
@@ -101,11 +101,11 @@ fn an_answer_from_before_a_purge_removes_nothing() {
     let before = node.client("GET", "/a", &[]);
     until("a request", || origin.requests().len() == 1);
     node.ask("PURGE", "/a", &[]);
-    node.get("/a").is(200, b"hello");
+    node.get("/a").assert_is(200, b"hello");
     until_stored(&node, 5);
     gate.open();
     assert_eq!(before.finish().status, 404);
-    node.get("/a").is(200, b"hello");
+    node.get("/a").assert_is(200, b"hello");
     assert_eq!(origin.requests().len(), 2);
 }
 
@@ -122,12 +122,12 @@ fn a_version_that_may_be_used_stale_stays_until_another_one_is_whole() {
             _ => sending.closes = true,
         });
     let node = Node::new(&origin.url(), &["--stale-if-error", "1d"]);
-    node.get("/a").is(200, b"old");
+    node.get("/a").assert_is(200, b"old");
     until_stored(&node, 3);
     // Nobody reads it.
     assert_eq!(node.ask("HEAD", "/a", &[]).field("etag"), Some("\"b\""));
     until("the end of the fill", || node.metric("reserved_bytes") == 0);
-    node.get("/a").is(200, &bytes);
+    node.get("/a").assert_is(200, &bytes);
 }
 
 #[test]
@@ -142,10 +142,10 @@ fn a_client_gets_the_old_version_if_nothing_comes_of_the_new_one() {
         sending.closes = true;
     });
     let node = Node::new(&origin.url(), &["--stale-if-error", "1d"]);
-    node.get("/a").is(200, b"hello");
+    node.get("/a").assert_is(200, b"hello");
     until("a fill that has ended", || node.metric("reserved_bytes") == 0);
     let stale = node.get("/a");
-    stale.is(200, b"hello");
+    stale.assert_is(200, b"hello");
     assert!(stale.cache().contains("detail=origin-cut-off"), "{}", stale.cache());
 }
 

@@ -43,7 +43,7 @@ fn a_new_version_resets_those_in_the_middle_and_serves_those_who_come() {
     assert_eq!(changed, 1);
     // What comes then is of the new version alone.
     let next = node.range("/a", "0-99");
-    next.is(206, &new_bytes[..100]);
+    next.assert_is(206, &new_bytes[..100]);
     assert_eq!(next.field("etag"), Some("\"new\""));
 }
 
@@ -65,12 +65,12 @@ fn a_hole_is_never_filled_with_another_version() {
             new.send(&request, sending);
         });
         let node = Node::new(&origin.url(), &[]);
-        node.range("/a", "0-99").is(206, &old_bytes[..100]);
+        node.range("/a", "0-99").assert_is(206, &old_bytes[..100]);
         until_stored(&node, MIB as u64);
         // Nothing was sent of it, so the client gets the new version.
         let reply = node.range("/a", &format!("{}-", 2 * MIB));
-        reply.is(206, &new_bytes[2 * MIB..]);
-        node.range("/a", "0-99").is(206, &new_bytes[..100]);
+        reply.assert_is(206, &new_bytes[2 * MIB..]);
+        node.range("/a", "0-99").assert_is(206, &new_bytes[..100]);
     }
 }
 
@@ -90,11 +90,11 @@ fn a_hole_is_never_filled_with_what_has_no_tag() {
         sending.body(body);
     });
     let node = Node::new(&origin.url(), &[]);
-    node.range("/a", "0-99").is(206, &old_bytes[..100]);
+    node.range("/a", "0-99").assert_is(206, &old_bytes[..100]);
     until_stored(&node, MIB as u64);
     let reply = node.range("/a", &format!("{}-", 2 * MIB));
     assert_ne!(reply.field("etag"), Some("\"old\""), "{}", reply.head);
-    reply.is(206, &new_bytes[2 * MIB..]);
+    reply.assert_is(206, &new_bytes[2 * MIB..]);
 }
 
 #[test]
@@ -120,10 +120,10 @@ fn a_hole_is_never_filled_with_what_has_another_weak_tag() {
         sending.answer(&head, &bytes[start..end]);
     });
     let node = Node::new(&origin.url(), &[]);
-    node.range("/a", "0-99").is(206, &old_bytes[..100]);
+    node.range("/a", "0-99").assert_is(206, &old_bytes[..100]);
     until_stored(&node, MIB as u64);
-    node.range("/a", &format!("{}-", 2 * MIB)).is(206, &new_bytes[2 * MIB..]);
-    node.range("/a", "0-99").is(206, &new_bytes[..100]);
+    node.range("/a", &format!("{}-", 2 * MIB)).assert_is(206, &new_bytes[2 * MIB..]);
+    node.range("/a", "0-99").assert_is(206, &new_bytes[..100]);
 }
 
 #[test]
@@ -141,8 +141,8 @@ fn readers_of_an_old_version_keep_what_is_there() {
     slow.read_body(1);
     until_stored(&node, 4 * MIB as u64);
     *current.lock().unwrap() = new;
-    node.get("/a").is(200, &new_bytes);
-    slow.finish().is(200, &old_bytes);
+    node.get("/a").assert_is(200, &new_bytes);
+    slow.finish().assert_is(200, &old_bytes);
 }
 
 #[test]
@@ -183,10 +183,10 @@ fn readers_of_an_old_version_get_what_is_on_its_way() {
         let mut first = node.client("GET", "/a", &[]);
         first.read_body(MIB);
         assert_eq!(node.ask("HEAD", "/a", &[]).status, 200, "{lines}");
-        node.range("/a", "0-9").is(206, &[2; 10]);
-        node.get("/a").is(200, &[3; 4 * MIB]);
+        node.range("/a", "0-9").assert_is(206, &[2; 10]);
+        node.get("/a").assert_is(200, &[3; 4 * MIB]);
         gate.open();
-        first.finish().is(200, &[0; 4 * MIB]);
+        first.finish().assert_is(200, &[0; 4 * MIB]);
         assert_eq!(count.load(Ordering::Relaxed), 4, "{lines}");
     }
 }
@@ -224,8 +224,8 @@ fn parts_of_an_object_without_a_version_are_of_one_answer() {
         opened[0]["readers"] == 2
     });
     gate.open();
-    part.finish().is(206, &vec![0; 5 * MIB]);
-    whole.finish().is(200, &vec![0; len]);
+    part.finish().assert_is(206, &vec![0; 5 * MIB]);
+    whole.finish().assert_is(200, &vec![0; len]);
 }
 
 #[test]
@@ -327,7 +327,7 @@ fn a_body_that_cannot_go_on_is_reset_and_the_next_client_gets_the_new_version() 
         let reply = node.get("/a");
         assert_eq!((reply.status, reply.end), (200, End::Reset), "{status}");
         assert!(reply.body.len() <= MIB && old_bytes.starts_with(&reply.body), "{status}");
-        node.get("/a").is(200, &new_bytes);
+        node.get("/a").assert_is(200, &new_bytes);
     }
 }
 
@@ -360,11 +360,11 @@ fn tags_that_are_no_utf_8_tell_versions_apart() {
             sending.body(&vec![u8::try_from(number).unwrap(); part.len()]);
         });
         let node = Node::new(&origin.url(), &[]);
-        node.range("/part", "0-9").is(206, &[1; 10]);
-        node.get("/whole").is(200, &vec![1; len]);
+        node.range("/part", "0-9").assert_is(206, &[1; 10]);
+        node.get("/whole").assert_is(200, &vec![1; len]);
         version.store(2, Ordering::Relaxed);
         for path in ["/part", "/whole"] {
-            node.get(path).is(200, &vec![2; len]);
+            node.get(path).assert_is(200, &vec![2; len]);
         }
     }
 }

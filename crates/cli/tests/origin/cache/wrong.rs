@@ -52,10 +52,10 @@ fn where_ranges_have_no_usable_answer_the_whole_is_requested() {
         let node = Node::new(&origin.url(), &[]);
         let first = node.ask("HEAD", "/a", &[]);
         assert_eq!((first.status, first.field("content-length")), (200, Some("4194304")), "{head}");
-        node.range("/a", "3000000-3000099").is(206, &bytes[3_000_000..3_000_100]);
+        node.range("/a", "3000000-3000099").assert_is(206, &bytes[3_000_000..3_000_100]);
         assert_eq!(node.ask("PURGE", "/a", &[]).status, 200);
-        node.get("/a").is(200, &bytes);
-        node.get("/a").is(200, &bytes);
+        node.get("/a").assert_is(200, &bytes);
+        node.get("/a").assert_is(200, &bytes);
         let paths = origin.requests();
         let ranges = paths.iter().filter(|request| request.field("range").is_some()).count();
         assert_eq!((paths.len(), ranges), (5, 2), "{head}");
@@ -76,7 +76,7 @@ fn parts_without_a_version_are_not_combined() {
             None => sending.answer(&format!("HTTP/1.1 200 OK\n{tag}"), &all),
         });
         let node = Node::new(&origin.url(), &[]);
-        node.range("/a", "2000000-2000099").is(206, &bytes[2_000_000..2_000_100]);
+        node.range("/a", "2000000-2000099").assert_is(206, &bytes[2_000_000..2_000_100]);
     }
 }
 
@@ -176,7 +176,7 @@ fn chunks_that_are_none_are_no_end_of_a_body() {
         sending.head("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\nCache-Control: max-age=9");
         sending.body(b"5;a=b; c=\"d\"\r\nhello\r\n0\r\nX: y\r\n\r\n");
     });
-    Node::new(&origin.url(), &[]).get("/a").is(200, b"hello");
+    Node::new(&origin.url(), &[]).get("/a").assert_is(200, b"hello");
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn requests_that_come_back_end() {
     let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &[]);
     let before = "underpass-0123456789abcdef";
-    node.ask("GET", "/a", &[&format!("CDN-Loop: {before}; x=1")]).is(200, b"hello");
+    node.ask("GET", "/a", &[&format!("CDN-Loop: {before}; x=1")]).assert_is(200, b"hello");
     let passed = origin.requests()[0].field("cdn-loop").unwrap().to_owned();
     assert!(passed.starts_with(&format!("{before}, underpass-")), "{passed}");
     assert_eq!(node.ask("GET", "/b", &[&format!("CDN-Loop: {passed}")]).status, 508);
@@ -205,9 +205,9 @@ fn no_client_makes_the_next_cache_refuse_what_is_fetched_for_all() {
         ("/c", vec!["underpass-0123456789abcdef"; 36].join(", "), 18),
     ] {
         let line = format!("CDN-Loop: {passed}");
-        node.ask("GET", path, &[&line, "Range: bytes=0-9"]).is(206, &object.bytes[..10]);
+        node.ask("GET", path, &[&line, "Range: bytes=0-9"]).assert_is(206, &object.bytes[..10]);
         // What begins a fill for all is no other request.
-        node.ask("GET", path, &[&line]).is(200, &object.bytes);
+        node.ask("GET", path, &[&line]).assert_is(200, &object.bytes);
         for request in origin.requests().iter().filter(|request| request.path == path) {
             let list = request.field("cdn-loop").unwrap();
             assert_eq!(list.matches("underpass-").count(), names, "{list}");
@@ -298,7 +298,7 @@ fn the_origin_sees_the_path_as_the_client_has_written_it() {
         ("/a+b", "/a+b"),
         ("/%61%20b%7e", "/a%20b~"),
     ] {
-        node.get(path).is(200, seen.as_bytes());
+        node.get(path).assert_is(200, seen.as_bytes());
         let again = node.get(path);
         assert!(again.cache().starts_with("underpass; hit"), "{}", again.cache());
     }

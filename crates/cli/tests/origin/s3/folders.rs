@@ -116,7 +116,7 @@ fn listings_have_rights_and_what_is_hidden_stays_so() {
     let node = serve(&["--no-listing"]);
     assert_eq!(node.get("/").status, 403);
     assert_eq!(node.get("/open").status, 404);
-    node.get("/open/x").is(200, b"words");
+    node.get("/open/x").assert_is(200, b"words");
     let node = serve(&["--hide", "*.tmp", "--hide", "build/"]);
     assert_eq!(body(&node, "/?simple"), "open/\nshut/\n");
     assert_eq!(body(&node, "/open/?simple"), "x\n");
@@ -128,7 +128,7 @@ fn listings_have_rights_and_what_is_hidden_stays_so() {
     assert_eq!(body(&node, "/open/?simple"), "build/\nx\n");
     assert_eq!(node.get("/shut/").status, 401);
     let all = node.ask("GET", "/?simple", &["Authorization: Basic YTpi"]);
-    all.is(200, b"open/\nshut/\nnotes.tmp\n");
+    all.assert_is(200, b"open/\nshut/\nnotes.tmp\n");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn one_request_lists_a_folder_for_a_crowd_and_for_a_while() {
     body(&node, "/?simple");
     assert_eq!(store.requests().len(), at_start + 4);
     node.ask("POST", "/.underpass/expire?prefix=/", &[])
-        .is(200, b"stale: validated before it is used again\n");
+        .assert_is(200, b"stale: validated before it is used again\n");
     body(&node, "/?simple");
     assert_eq!(store.requests().len(), at_start + 6);
     let never = before(&store, &["--fresh", "0"]);
@@ -246,10 +246,10 @@ fn a_listing_outlives_its_store_if_it_may() {
     }
     store.end();
     let reply = kept.get("/?simple");
-    reply.is(200, b"a\n");
+    reply.assert_is(200, b"a\n");
     assert!(reply.cache().contains("hit") && reply.cache().contains("origin-unreachable"));
     assert_eq!(dropped.get("/?simple").status, 504);
     assert_eq!(count.load(Ordering::Relaxed), 2);
     // The origin is left alone for a while now.
-    kept.get("/?simple").is(200, b"a\n");
+    kept.get("/?simple").assert_is(200, b"a\n");
 }

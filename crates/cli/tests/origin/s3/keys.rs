@@ -185,7 +185,7 @@ fn keys_are_renewed_before_a_request_is_refused_and_are_never_printed() {
     let mut command = bare(here.path(), &["serve", "--origin", "s3://bucket"]);
     command.env("AWS_ENDPOINT_URL_S3", store.url());
     let node = crate::s3::serve::node(from_service(command), folder());
-    node.get("/x").is(200, &noise(1000));
+    node.get("/x").assert_is(200, &noise(1000));
     // The first question is whether the bucket is there.
     assert_eq!((store.requests().len(), count.load(Ordering::Relaxed)), (3, 2));
     node.server.signal("TERM");

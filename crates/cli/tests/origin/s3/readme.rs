@@ -51,7 +51,7 @@ fn the_page_of_a_folder_has_its_readme() {
         assert!(text.contains("A <em>title</em></h1>"), "{text}");
     }
     assert_eq!(requests(&store), ["/bucket/sub/README.md"]);
-    node.get("/README.md").is(200, b"# A *title*");
+    node.get("/README.md").assert_is(200, b"# A *title*");
     assert_eq!(requests(&store).len(), 1, "it is in the cache");
 }
 

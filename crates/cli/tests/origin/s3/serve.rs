@@ -36,11 +36,11 @@ fn objects_of_a_store_are_kept_and_served() {
     store.run(here.path(), &["put", "a b", "s3://bucket/sub/"]).succeeded();
     let node = node(store.command(here.path(), &["serve", "--origin", ADDRESS]), folder());
     for _ in 0..2 {
-        node.get("/a%20b").is(200, &bytes);
+        node.get("/a%20b").assert_is(200, &bytes);
     }
-    node.range("/a%20b", "1000-1999").is(206, &bytes[1000..2000]);
+    node.range("/a%20b", "1000-1999").assert_is(206, &bytes[1000..2000]);
     // A query would be another request to the store.
-    node.get("/a%20b?acl").is(200, &bytes);
+    node.get("/a%20b?acl").assert_is(200, &bytes);
     assert_eq!(node.metric("origin_bytes_total"), 5 << 20);
     // Nor is it the page of the store.
     assert!(!String::from_utf8_lossy(&node.get("/?list-type=2").body).contains("ListBucket"));
@@ -75,7 +75,7 @@ fn keys_that_are_refused_are_replaced_once() {
     command.env("AWS_ENDPOINT_URL_S3", store.url());
     command.env("AWS_CONTAINER_CREDENTIALS_FULL_URI", service.url());
     let node = node(command, folder());
-    node.get("/x").is(200, &noise(1000));
+    node.get("/x").assert_is(200, &noise(1000));
     assert_eq!(count.load(Ordering::Relaxed), 2);
     let reply = node.get("/denied");
     assert_eq!(reply.status, 502);

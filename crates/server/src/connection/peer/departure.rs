@@ -32,14 +32,14 @@ impl Peer {
         while self.readable().await.is_ok() {
             if let Some(session) = self.session() {
                 match session.peek(self.socket.as_fd()) {
-                    None => self.socket.is_not_ready(READABLE),
+                    None => self.socket.clear_ready(READABLE),
                     Some(true) => std::future::pending().await,
                     Some(false) => return,
                 }
                 continue;
             }
             match recv(&self.socket, &mut [0], RecvFlags::PEEK) {
-                Err(Errno::AGAIN) => self.socket.is_not_ready(Interest::READABLE),
+                Err(Errno::AGAIN) => self.socket.clear_ready(Interest::READABLE),
                 Err(Errno::INTR) => {}
                 Ok((1, _)) => std::future::pending().await,
                 Ok(_) | Err(_) => return,

@@ -35,7 +35,7 @@ impl Peer {
             Activity::Idle if !self.has_requested.get() => timeout = timeout.min(MAX_REQUEST_TIME),
             Activity::Idle | Activity::Discarding => {}
         }
-        if self.is_reserve {
+        if self.is_for_health {
             timeout = timeout.min(MAX_RESERVE_TIME);
         }
         if now.duration_since(self.since.get()) >= timeout {
@@ -94,7 +94,7 @@ impl Peer {
             Activity::Idle => {
                 self.send_close_notify();
                 // The response is that there are too many connections.
-                let is_answered = self.is_reserve && self.session().is_none();
+                let is_answered = self.is_for_health && self.session().is_none();
                 if is_answered { Shutdown::Read } else { Shutdown::Both }
             }
             Activity::Handshaking

@@ -47,7 +47,7 @@ pub(crate) struct Peer {
     /// The kind of the listener that accepted it.
     pub(crate) listener: ListenerKind,
     /// Whether it is one of the reserve: only the health check is answered.
-    pub(crate) is_reserve: bool,
+    pub(crate) is_for_health: bool,
     /// The TLS session over the socket, after the handshake.
     session: OnceCell<Arc<Session>>,
     activity: Cell<Activity>,
@@ -98,14 +98,14 @@ impl Peer {
         socket: Socket,
         address: Option<SocketAddr>,
         listener: ListenerKind,
-        is_reserve: bool,
+        is_for_health: bool,
     ) -> Self {
         Self {
             socket,
             origin: Cell::new(address),
             forwarded: OnceCell::new(),
             listener,
-            is_reserve,
+            is_for_health,
             session: OnceCell::new(),
             activity: Cell::new(Activity::Idle),
             since: Cell::new(Instant::now()),
@@ -223,18 +223,18 @@ impl Peer {
     }
 
     /// Notes that a step of the handshake waits for its turn.
-    pub(crate) fn begins_handshake_step(&self) {
+    pub(crate) fn begin_handshake_step(&self) {
         self.activity.set(Activity::HandshakeStep);
     }
 
     /// Notes that a step of the handshake is done, which took this long with its wait.
-    pub(crate) fn ends_handshake_step(&self, took: Duration) {
+    pub(crate) fn end_handshake_step(&self, took: Duration) {
         self.set_activity(Activity::Handshaking, self.since.get() + took);
     }
 
     /// Notes that the first bytes of a request have come. The first request of a connection is
     /// timed from the moment at which it could have been sent.
-    pub(crate) fn begins_request(&self, now: Instant) {
+    pub(crate) fn begin_request(&self, now: Instant) {
         self.set_activity(
             Activity::Reading,
             if self.has_requested.get() { now } else { self.since.get() },
@@ -242,7 +242,7 @@ impl Peer {
     }
 
     /// Notes that a request has been read to its end.
-    pub(crate) fn has_requested(&self) {
+    pub(crate) fn note_request(&self) {
         self.has_requested.set(true);
     }
 
@@ -253,7 +253,7 @@ impl Peer {
             self.activity.get(),
             Activity::Handshaking | Activity::HandshakeStep | Activity::Idle | Activity::Reading
         );
-        (is_idle && self.closed.get().is_none() && !self.is_reserve).then(|| self.since.get())
+        (is_idle && self.closed.get().is_none() && !self.is_for_health).then(|| self.since.get())
     }
 
     /// Closes it to make room for another connection, unless a client that has sent a request
@@ -386,12 +386,12 @@ impl Peer {
             Ok((read, _)) => {
                 if read < len {
                     // A short read shows that there is no more, without another call.
-                    self.socket.is_not_ready(Interest::READABLE);
+                    self.socket.clear_ready(Interest::READABLE);
                 }
                 Ok(Some(read))
             }
             Err(Errno::AGAIN) => {
-                self.socket.is_not_ready(Interest::READABLE);
+                self.socket.clear_ready(Interest::READABLE);
                 Ok(None)
             }
             Err(Errno::INTR) => Ok(None),
@@ -408,7 +408,7 @@ impl Peer {
             // A short read may be one record of several.
             Ok(read) => Ok(Some(read)),
             Err(Errno::AGAIN) => {
-                self.socket.is_not_ready(READABLE);
+                self.socket.clear_ready(READABLE);
                 Ok(None)
             }
             Err(Errno::INTR) => Ok(None),
@@ -424,7 +424,7 @@ impl Peer {
 
     /// Notes that the client reads its responses: from now on the socket takes as much as its
     /// buffer holds, which needs fewer turns.
-    pub(crate) fn has_read(&self) {
+    pub(crate) fn note_read(&self) {
         if !self.has_read.replace(true) {
             // A unix socket has no such limit.
             let _ = socket::limit_unsent(&self.socket, None);
@@ -433,7 +433,7 @@ impl Peer {
 
     /// Waits until the socket takes more, after it refused to, or the response is given up.
     pub(crate) async fn writable(&self) -> io::Result<()> {
-        self.socket.is_not_ready(Interest::WRITABLE);
+        self.socket.clear_ready(Interest::WRITABLE);
         let mut ready = pin!(self.socket.ready(Interest::WRITABLE));
         poll_fn(|context| {
             if self.is_given_up.get() {

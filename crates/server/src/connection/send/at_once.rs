@@ -9,7 +9,7 @@ use underpass_engine::{
 use crate::connection::Link;
 use crate::connection::turn::{SHORT_TURN, logs_cost};
 use crate::routing::cached::CachedBody;
-use crate::routing::response::{FileBody, small};
+use crate::routing::response::{FileBody, max_copied};
 use crate::server::worker::Worker;
 
 /// Sends a file behind its head, and removes from both what was sent. `None` if the usual way has
@@ -37,7 +37,7 @@ pub(super) fn send_cached(
 ) -> Result<Option<Report>, Error> {
     let Some(part) = body.simple_part(SHORT_TURN as u64) else { return Ok(None) };
     let is_copied =
-        part.len <= small(link.peer) && link.worker.shared.settings.policy == Policy::Auto;
+        part.len <= max_copied(link.peer) && link.worker.shared.settings.policy == Policy::Auto;
     let sent = send_part(link, head, &part, Integrity::Fast, is_copied)?;
     let Some((report, sent)) = sent else { return Ok(None) };
     body.skip(sent);

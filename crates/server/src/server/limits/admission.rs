@@ -35,7 +35,7 @@ pub(crate) struct Ticket {
 
 impl Ticket {
     /// Returns whether it is a place of the reserve.
-    pub(crate) fn is_reserve(&self) -> bool {
+    pub(crate) fn is_for_health(&self) -> bool {
         self.reserve.is_some()
     }
 }
@@ -106,7 +106,9 @@ impl Admission {
         address: SocketAddr,
         make_room: impl Fn(Option<ClientNet>) -> bool,
     ) -> bool {
-        let Some(limit) = self.address_limit.filter(|_| !ticket.is_reserve()) else { return true };
+        let Some(limit) = self.address_limit.filter(|_| !ticket.is_for_health()) else {
+            return true;
+        };
         let network = ClientNet::of(Some(address));
         let is_counted = self.count(network, limit)
             || (make_room(Some(network)) && self.count(network, limit.saturating_add(CLOSING)));
@@ -187,13 +189,13 @@ mod tests {
     fn places_are_given_out_once_and_come_back() {
         let admission = admission(2, None, 1);
         let mut tickets: Vec<_> = (0..3).filter_map(|_| admission.enter(None, |_| false)).collect();
-        let are_reserve: Vec<_> = tickets.iter().map(|ticket| ticket.is_reserve()).collect();
+        let are_reserve: Vec<_> = tickets.iter().map(|ticket| ticket.is_for_health()).collect();
         assert_eq!(are_reserve, [false, false, true]);
         assert!(admission.enter(None, |_| false).is_none());
-        assert!(admission.enter(None, |_| true).is_some_and(|ticket| !ticket.is_reserve()));
+        assert!(admission.enter(None, |_| true).is_some_and(|ticket| !ticket.is_for_health()));
         let reserve = tickets.pop();
         reserve.iter().for_each(|ticket| admission.leave(ticket));
-        assert!(admission.enter(None, |_| false).is_some_and(|ticket| ticket.is_reserve()));
+        assert!(admission.enter(None, |_| false).is_some_and(|ticket| ticket.is_for_health()));
     }
 
     #[test]
@@ -217,12 +219,12 @@ mod tests {
         let admission = admission(100, Some(2), 4);
         let one = address("192.0.2.1");
         let mut tickets: Vec<_> = (0..4).filter_map(|_| admission.enter(one, |_| false)).collect();
-        let are_reserve: Vec<_> = tickets.iter().map(|ticket| ticket.is_reserve()).collect();
+        let are_reserve: Vec<_> = tickets.iter().map(|ticket| ticket.is_for_health()).collect();
         assert_eq!(are_reserve, [false, false, true]);
         tickets.extend(admission.enter(address("192.0.2.2"), |_| false));
-        assert!(tickets.pop().is_some_and(|ticket| !ticket.is_reserve()));
+        assert!(tickets.pop().is_some_and(|ticket| !ticket.is_for_health()));
         tickets.pop().iter().for_each(|ticket| admission.leave(ticket));
-        assert!(admission.enter(one, |_| false).is_some_and(|ticket| ticket.is_reserve()));
+        assert!(admission.enter(one, |_| false).is_some_and(|ticket| ticket.is_for_health()));
     }
 
     #[test]

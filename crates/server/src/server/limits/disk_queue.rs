@@ -131,7 +131,7 @@ impl DiskQueue {
     fn next(&self, last: Option<ClientNet>) -> Option<(ClientNet, DiskJob)> {
         let mut state = lock(&self.state);
         if let Some(client) = last {
-            state.has_done(client);
+            state.finish(client);
         }
         let at = state.turn_below(self.share());
         let QueueState { waiting, turns, count, threads, running } = &mut *state;
@@ -162,7 +162,7 @@ impl QueueState {
     }
 
     /// Notes that a job of a client has ended.
-    fn has_done(&mut self, client: ClientNet) {
+    fn finish(&mut self, client: ClientNet) {
         match self.running_of(client) {
             0 | 1 => drop(self.running.remove(&client)),
             more => drop(self.running.insert(client, more - 1)),
