@@ -14,7 +14,7 @@ use crate::error::{AcmeError, Result};
 use crate::http::{Http, block_on};
 use crate::names::{Names, NamesControl};
 use crate::order::{Challenge, order};
-use crate::schedule;
+use crate::schedule::{self, FailureKind};
 use crate::state::StateFolder;
 
 /// The certificates to get, and where from.
@@ -101,7 +101,7 @@ struct Domain {
     /// The number of times since the last success that the authority has refused.
     refusals: u32,
     /// The number of other failures in a row.
-    misses: u32,
+    uncounted: u32,
 }
 
 impl Acme {
@@ -136,8 +136,8 @@ impl Acme {
         self.state.top()
     }
 
-    /// Returns the folders that this process has created, for they must belong to the user whom it
-    /// becomes.
+    /// Returns the folders that this process has created. They must belong to the user that it
+    /// changes to.
     #[must_use]
     pub fn created(&self) -> &[PathBuf] {
         self.state.created()
@@ -225,23 +225,23 @@ impl Acme {
         let name = &domain.name;
         match outcome {
             Ok(is_from_other) => {
-                (domain.refusals, domain.misses) = (0, 0);
+                (domain.refusals, domain.uncounted) = (0, 0);
                 let until = domain.until.unwrap_or(SystemTime::UNIX_EPOCH);
                 on_event(&AcmeEvent::Obtained { name, until, is_from_other });
             }
             Err(error) => {
                 // Without an account the authority has not looked at the order. That there is none
                 // again says more.
-                let is_first = domain.misses == 0;
+                let is_first = domain.uncounted == 0;
                 let is_uncounted = error.is_uncounted() || error.is_unknown_account() && is_first;
-                let count = if is_uncounted {
-                    &mut domain.misses
+                let (kind, count) = if is_uncounted {
+                    (FailureKind::Uncounted, &mut domain.uncounted)
                 } else {
-                    domain.misses = 0;
-                    &mut domain.refusals
+                    domain.uncounted = 0;
+                    (FailureKind::Refused, &mut domain.refusals)
                 };
                 *count += 1;
-                let wait = schedule::wait(*count, is_uncounted, http.take_retry_after());
+                let wait = schedule::wait(*count, kind, http.take_retry_after());
                 domain.not_before = Instant::now() + wait;
                 on_event(&AcmeEvent::Failed { name, error: &error, wait, until: domain.until });
                 if error.is_unknown_account() {
@@ -386,7 +386,15 @@ impl Domain {
     fn new(name: String) -> Self {
         let due = SystemTime::UNIX_EPOCH;
         let pause = Duration::ZERO;
-        Self { name, until: None, due, pause, not_before: Instant::now(), refusals: 0, misses: 0 }
+        Self {
+            name,
+            until: None,
+            due,
+            pause,
+            not_before: Instant::now(),
+            refusals: 0,
+            uncounted: 0,
+        }
     }
 
     /// Returns the time until the next attempt.

@@ -16,11 +16,21 @@ pub(crate) fn lifetime(validity: &Range<SystemTime>) -> Duration {
     validity.end.duration_since(validity.start).unwrap_or_default()
 }
 
-/// Returns how long to wait after this number of failures in a row. An authority that has refused
-/// is asked rarely, because it counts failures; one that could not be reached has counted no
-/// failure.
-pub(crate) fn wait(failures: u32, is_uncounted: bool, retry_after: Option<Duration>) -> Duration {
-    let (first, max) = if is_uncounted { UNREACHABLE } else { REFUSED };
+/// Why no certificate came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FailureKind {
+    /// The authority has refused. It is asked rarely, because it counts failures.
+    Refused,
+    /// The authority has counted no failure, as if it could not be reached.
+    Uncounted,
+}
+
+/// Returns how long to wait after this number of failures in a row.
+pub(crate) fn wait(failures: u32, kind: FailureKind, retry_after: Option<Duration>) -> Duration {
+    let (first, max) = match kind {
+        FailureKind::Refused => REFUSED,
+        FailureKind::Uncounted => UNCOUNTED,
+    };
     let wait = first.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1))).min(max);
     let wait = wait.mul_f64(1.0 + random() / 5.0);
     wait.max(retry_after.unwrap_or_default().min(MAX_RETRY_AFTER))
@@ -36,8 +46,8 @@ fn random() -> f64 {
 /// which is what Let's Encrypt allows.
 const REFUSED: (Duration, Duration) = (Duration::from_secs(300), Duration::from_secs(6 * 3600));
 
-/// The first and the longest wait if the authority could not be reached.
-const UNREACHABLE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(3600));
+/// The first and the longest wait if the authority has counted no failure.
+const UNCOUNTED: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(3600));
 
 /// The longest wait that an authority can ask for.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 3600);
@@ -59,16 +69,16 @@ mod tests {
     #[test]
     fn waits_grow_up_to_a_bound_and_heed_the_authority() {
         let seconds = Duration::from_secs;
-        for (failures, is_uncounted, retry_after, expected) in [
-            (1, false, None, seconds(300)),
-            (2, false, None, seconds(600)),
-            (99, false, None, seconds(6 * 3600)),
-            (1, true, None, seconds(5)),
-            (99, true, None, seconds(3600)),
-            (1, true, Some(seconds(4000)), seconds(4000)),
-            (1, false, Some(Duration::MAX), seconds(24 * 3600)),
+        for (failures, kind, retry_after, expected) in [
+            (1, FailureKind::Refused, None, seconds(300)),
+            (2, FailureKind::Refused, None, seconds(600)),
+            (99, FailureKind::Refused, None, seconds(6 * 3600)),
+            (1, FailureKind::Uncounted, None, seconds(5)),
+            (99, FailureKind::Uncounted, None, seconds(3600)),
+            (1, FailureKind::Uncounted, Some(seconds(4000)), seconds(4000)),
+            (1, FailureKind::Refused, Some(Duration::MAX), seconds(24 * 3600)),
         ] {
-            let wait = wait(failures, is_uncounted, retry_after);
+            let wait = wait(failures, kind, retry_after);
             assert!((expected..=expected.mul_f64(1.2)).contains(&wait), "{wait:?}");
         }
     }

@@ -65,7 +65,7 @@ pub(crate) enum Command {
 
 impl Cli {
     /// Parses the command line; for a server also the options of the environment and of a file.
-    pub(crate) fn understand(words: &[OsString]) -> Result<Self, Failure> {
+    pub(crate) fn parse_words(words: &[OsString]) -> Result<Self, Failure> {
         let command = with_negative_numbers(Self::command());
         let mut cli = Self::from_arg_matches(&command.try_get_matches_from(words)?)?;
         match &mut cli.command {

@@ -25,7 +25,7 @@ use failure::{Failure, Result};
 
 fn main() -> ExitCode {
     signals::outlive_file_limit();
-    let done = match Cli::understand(&std::env::args_os().collect::<Vec<_>>()).and_then(run) {
+    let done = match Cli::parse_words(&std::env::args_os().collect::<Vec<_>>()).and_then(run) {
         // Findings are of no use unless they were printed.
         Err(found) if found.exit_code() == Failure::FOUND => output::all_printed().and(Err(found)),
         Err(failure) => Err(failure),

@@ -80,7 +80,7 @@ pub trait CopyObserver: Sync {
         true
     }
 
-    /// Runs `open`, which may wait for another process as long as that likes, for a FIFO waits for
+    /// Runs `open`, which may wait indefinitely for another process, as open(2) of a FIFO waits for
     /// its writer. A program that can be interrupted runs it on another thread.
     ///
     /// # Errors

@@ -229,7 +229,7 @@ fn a_level_that_cannot_be_held_while_zeros_are_looked_for_is_reported() {
         let outcome = run(here.path(), ("a/f", "n"), &options, false).unwrap();
         let report = outcome.totals.report();
         assert_eq!(report.integrity(), Integrity::Detect);
-        let declined: Vec<_> = report.declined().iter().map(|it| (it.what, it.refusal)).collect();
+        let declined: Vec<_> = report.declined().iter().map(|it| (it.what, it.reason)).collect();
         assert_eq!(declined, [(Declined::Integrity(integrity), DeclineReason::Excluded)]);
     }
 }

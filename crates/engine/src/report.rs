@@ -23,7 +23,7 @@ pub struct Decline {
     /// The mechanism or level that was declined.
     pub what: Declined,
     /// The kernel's answer, or why it was not asked.
-    pub refusal: DeclineReason,
+    pub reason: DeclineReason,
     /// The number of bytes that the sink had when it was first declined.
     pub at: u64,
     /// The number of times it was declined with the same answer: at most one for each segment.
@@ -35,10 +35,10 @@ impl Decline {
     #[must_use]
     pub fn meaning(&self) -> Option<&'static str> {
         match self.what {
-            Declined::Mechanism(mechanism) => self.refusal.meaning().or_else(|| {
-                crate::error::errno_help::errno_help(mechanism.name(), &self.refusal.name())
+            Declined::Mechanism(mechanism) => self.reason.meaning().or_else(|| {
+                crate::error::errno_help::errno_help(mechanism.name(), &self.reason.name())
             }),
-            Declined::Integrity(level) => Some(level.reason(self.refusal)),
+            Declined::Integrity(level) => Some(level.meaning(self.reason)),
         }
     }
 }
@@ -220,15 +220,15 @@ impl Report {
     /// Records that the caller has moved the bytes by itself, which cannot be done under `level`:
     /// it compares the versions of the file instead.
     pub fn weaken(&mut self, level: Integrity) {
-        let (what, refusal) = (Declined::Integrity(level), DeclineReason::Excluded);
-        self.add_decline(Decline { what, refusal, at: self.bytes(), times: 1 });
+        let (what, reason) = (Declined::Integrity(level), DeclineReason::Excluded);
+        self.add_decline(Decline { what, reason, at: self.bytes(), times: 1 });
         self.integrity = Some(Integrity::Detect);
     }
 
     /// Records a decline; a repeated one is only counted, so that the list stays short.
     pub(crate) fn add_decline(&mut self, decline: Decline) {
         let same =
-            |known: &&mut Decline| known.what == decline.what && known.refusal == decline.refusal;
+            |known: &&mut Decline| known.what == decline.what && known.reason == decline.reason;
         match self.declined.iter_mut().find(same) {
             Some(known) => known.times += decline.times,
             None => self.declined.push(decline),

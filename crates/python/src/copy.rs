@@ -143,7 +143,7 @@ fn transfer(
             let last = last.map(|error| format!(", the last one: {error}")).unwrap_or_default();
             let line = format!("{count} items were not copied{last}");
             receipt.receipt.error = Some(line.clone());
-            Outcome::failed_often(&receipt, line)
+            Outcome::incomplete(&receipt, line)
         }
     }
 }

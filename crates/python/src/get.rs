@@ -162,7 +162,7 @@ pub(crate) fn get_tree(
                 }
                 let line = format!("{} lacks {} entries", path.display(), done.left_out);
                 receipt.receipt.error = Some(line.clone());
-                Outcome::failed_often(&receipt, line)
+                Outcome::incomplete(&receipt, line)
             }
             Err(failed) => {
                 let mut receipt = TreeReceipt::new(&url, &path, &failed.done, started.elapsed());

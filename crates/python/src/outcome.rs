@@ -40,7 +40,7 @@ impl Outcome {
     }
 
     /// Creates the outcome of a transfer that failed for several reasons.
-    pub(crate) fn failed_often(receipt: &impl Serialize, line: String) -> Self {
+    pub(crate) fn incomplete(receipt: &impl Serialize, line: String) -> Self {
         Self { failure: Some((line, None)), ..Self::of(receipt) }
     }
 

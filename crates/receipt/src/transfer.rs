@@ -185,7 +185,7 @@ impl From<&Report> for Receipt {
                 .map(|decline| DeclineReceipt {
                     what: Some(decline.what),
                     mechanism: decline.what.name().to_owned(),
-                    errno: decline.refusal.name().into_owned(),
+                    errno: decline.reason.name().into_owned(),
                     at: decline.at,
                     times: decline.times,
                     reason: decline.meaning().map(ToOwned::to_owned),

@@ -14,9 +14,8 @@ pub(crate) struct Description {
     pub(crate) by_thread: bool,
     /// The processes that should not share a core, if any.
     pub(crate) cores: Option<&'static str>,
-    /// The programs without which the comparison is not complete: cp or nginx, whose versions the
-    /// environment has.
-    pub(crate) expected: &'static [&'static str],
+    /// The program without which the comparison is not complete, if any.
+    pub(crate) expected: Option<ExpectedProgram>,
     /// Whether the load has to be faster than the server.
     pub(crate) saturates: bool,
     /// Whether sizes are those of folders, which were not typed.
@@ -29,6 +28,25 @@ pub(crate) struct Description {
     pub(crate) metrics: &'static [&'static Metric],
 }
 
+/// A program whose version the environment of a record has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExpectedProgram {
+    /// cp(1) of GNU coreutils.
+    Cp,
+    /// nginx.
+    Nginx,
+}
+
+impl ExpectedProgram {
+    /// Returns its name as a contender.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Cp => "cp",
+            Self::Nginx => "nginx",
+        }
+    }
+}
+
 impl Description {
     /// The description of a record whose scenario was not looked up.
     pub(crate) const NONE: Self = Self {
@@ -36,7 +54,7 @@ impl Description {
         command: "",
         by_thread: false,
         cores: None,
-        expected: &[],
+        expected: None,
         saturates: false,
         whole_folders: false,
         subject: |_| String::new(),

@@ -1,7 +1,7 @@
 //! Reasons to doubt a record, which a reader should see before its tables.
 
 use super::metric::{LOAD_BUSY, SERVER_BUSY};
-use super::{Metric, MissingContender, ProcessCost, Record, Sample};
+use super::{ExpectedProgram, Metric, MissingContender, ProcessCost, Record, Sample};
 
 /// Returns each reason, as a sentence.
 pub(crate) fn warnings(record: &Record) -> Vec<String> {
@@ -28,14 +28,14 @@ pub(crate) fn warnings(record: &Record) -> Vec<String> {
 
 /// Returns the contenders that should have been measured and were not there.
 fn missing(record: &Record) -> Vec<&str> {
-    let is_absent = |program: &&str| match *program {
-        "cp" => record.environment.cp.is_none(),
-        _ => record.environment.nginx.is_none(),
+    let is_absent = |program: &ExpectedProgram| match program {
+        ExpectedProgram::Cp => record.environment.cp.is_none(),
+        ExpectedProgram::Nginx => record.environment.nginx.is_none(),
     };
-    let expected = record.about.expected.iter().copied().filter(is_absent);
+    let expected = record.about.expected.filter(is_absent).map(ExpectedProgram::name);
     let transfers = record.arguments.transfers.iter().flat_map(|transfers| &transfers.missing);
     let copies = record.copies.iter().flat_map(|copies| &copies.missing);
-    expected.chain(transfers.chain(copies).map(String::as_str)).collect()
+    expected.into_iter().chain(transfers.chain(copies).map(String::as_str)).collect()
 }
 
 /// Names cells whose samples end before a process is well under way.
@@ -77,14 +77,14 @@ fn one_core(record: &Record) -> Option<String> {
     is_shared.then(|| format!("{both} shared one core"))
 }
 
-/// Returns whether the connections were held back by their congestion control.
+/// Warns if congestion control held the connections back.
 fn paced(record: &Record) -> Option<String> {
     let name = record.environment.congestion.as_ref()?;
     name.starts_with("bbr")
         .then(|| format!("{name} paces: on loopback that costs more than moving the bytes"))
 }
 
-/// Returns whether the source was not where it should have been.
+/// Warns if the source was read from disk in a warm run, or from memory in a cold one.
 fn page_cache(record: &Record) -> Option<String> {
     let reads = |process: &ProcessCost| process.storage_read_bytes as f64;
     let (mut read, mut size) = (0.0, 0.0);
@@ -103,11 +103,11 @@ fn page_cache(record: &Record) -> Option<String> {
     let percent = read / size * 100.0;
     match record.arguments.cold {
         true if percent < 90.0 => Some(format!(
-            "only {percent:.0} % of the source came from the disk, so that it was not cold"
+            "only {percent:.0} % of the source came from the disk, so it was not cold"
         )),
-        false if percent > 5.0 => Some(format!(
-            "{percent:.0} % of the source came from the disk, so that it was not warm"
-        )),
+        false if percent > 5.0 => {
+            Some(format!("{percent:.0} % of the source came from the disk, so it was not warm"))
+        }
         _ => None,
     }
 }

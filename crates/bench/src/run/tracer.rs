@@ -29,7 +29,7 @@ impl CallTracer {
     pub(crate) fn unless(is_off: bool, folder: &RunFolder, plan: &mut RunPlan<'_>) -> Option<Self> {
         let strace = find("strace").filter(|_| !is_off);
         if strace.is_none() && !is_off {
-            plan.add_missing(["strace"], "not installed, so that no system calls were counted");
+            plan.add_missing(["strace"], "not installed, so no system calls were counted");
         }
         strace.map(|strace| Self { strace, folder: folder.path().to_owned() })
     }

@@ -6,13 +6,13 @@ use std::process::Command;
 use clap::Args;
 use underpass_engine::Mechanism;
 
-use super::{TRADITIONAL, checked_receipt, declined, first, without};
+use super::{TRADITIONAL, checked_receipt, declined, first, variants_at};
 use crate::error::Result;
 use crate::options::{Measure, StepArgs, bytes};
 use crate::programs::{SocketPrograms, reported_seconds};
 use crate::record::{
-    CALLS, CPU, Cell, Contender, Counted, Description, FAULTS, Record, Role, SPEED, SWITCHES, Side,
-    TIME, ThreadCost, USER_SPACE, Variant, at_steps, chosen, unique,
+    CALLS, CPU, Cell, Contender, Counted, Description, ExpectedProgram, FAULTS, Record, Role,
+    SPEED, SWITCHES, Side, TIME, ThreadCost, USER_SPACE, Variant, at_steps, chosen, unique,
 };
 use crate::run::{
     CallTracer, Finished, Measured, Running, SampleEnds, Scenario, Start, Verification,
@@ -66,7 +66,7 @@ impl Measure for SmallCopyArgs {
     fn measure(&self, start: Start<'_>) -> Result<Record> {
         let StepArgs { mechanism, step, .. } = &self.copy.steps;
         let others = [Contender::CReadWrite, Contender::CSendfile];
-        let others = others.into_iter().flat_map(|it| without(it, step));
+        let others = others.into_iter().flat_map(|it| variants_at(it, step));
         let ours = at_steps(&chosen(mechanism, TO_FILE), step);
         let variants = others.chain(ours).chain([Variant::plain(Contender::Cp)]).collect();
         self.copy.measure_variants(start, &ARTICLE_COPY, &[], variants)
@@ -88,7 +88,7 @@ impl CopyArgs {
         let contenders = variants.iter().map(|variant| variant.contender);
         let programs = SocketPrograms::open(&ends.source, contenders)?;
         let cp = find("cp").and_then(|cp| version(&cp));
-        if cp.is_none() && about.expected.is_empty() {
+        if cp.is_none() && about.expected.is_none() {
             plan.add_missing(["cp"], "not installed");
         }
         plan.missing.extend(programs.missing.iter().cloned());
@@ -182,7 +182,7 @@ impl Copy<'_> {
 pub(super) const COPY: Description = Description {
     name: "copy",
     command: "copy",
-    expected: &["cp"],
+    expected: Some(ExpectedProgram::Cp),
     subject: |record| {
         let target = record.environment.target_file_system.as_deref().unwrap_or_default();
         format!("file on {} to file on {target}", record.environment.source_file_system)
@@ -193,7 +193,7 @@ pub(super) const COPY: Description = Description {
 };
 
 pub(super) const ARTICLE_COPY: Description =
-    Description { name: "article_copy", command: "article-copy", expected: &[], ..COPY };
+    Description { name: "article_copy", command: "article-copy", expected: None, ..COPY };
 
 const TO_FILE: &[Contender] = &[
     Contender::Auto,

@@ -83,7 +83,7 @@ fn first(variants: &[Variant]) -> Result<Variant> {
 }
 
 /// Returns a contender at all steps that it can take: none takes a buffer as large as the file.
-fn without(contender: Contender, steps: &[Step]) -> Vec<Variant> {
+fn variants_at(contender: Contender, steps: &[Step]) -> Vec<Variant> {
     use Contender::{CReadWrite, JavaStream, PythonSendall};
     if !contender.has_steps() {
         return vec![Variant::plain(contender)];

@@ -71,7 +71,7 @@ impl Measure for ScaleArgs {
 pub(super) const SCALE: Description = Description {
     name: "scale",
     command: "scale",
-    expected: &[],
+    expected: None,
     saturates: false,
     subject,
     caption: |record| {

@@ -97,7 +97,8 @@ impl ServerArgs {
         (plan.arguments.side, plan.arguments.serve) = (Role::Server, Some(setting));
         let tracer = CallTracer::unless(self.system.no_count, &site.folder, &mut plan);
         // If a program is expected and missing, its absent version already causes a warning.
-        let missing = missing.into_iter().filter(|name| !about.expected.contains(name));
+        let missing =
+            missing.into_iter().filter(|name| about.expected.is_none_or(|it| it.name() != *name));
         plan.add_missing(missing, "not installed");
         if setting.tls {
             site.encrypt()?;

@@ -268,7 +268,7 @@ fn what_is_not_installed_is_named_in_the_record_and_all_else_is_measured() {
         .map(|one| format!("{}: {}", text(&one["name"]), text(&one["why"])))
         .collect();
     let expected = [
-        "strace: not installed, so that no system calls were counted",
+        "strace: not installed, so no system calls were counted",
         "java_stream: javac is not installed",
         "java_transfer_to: javac is not installed",
         "c_read_write: cc could not build it: ",

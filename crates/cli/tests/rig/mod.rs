@@ -86,7 +86,7 @@ impl Finished {
         self
     }
 
-    /// Failed with this code and one line that says all of `words`.
+    /// Failed with this code, and its last line says all of `words`.
     #[track_caller]
     pub fn failed(self, code: i32, words: &[&str]) -> Self {
         assert_eq!(self.code(), Some(code), "{}", self.stderr);

@@ -501,7 +501,7 @@ fn signals_end_both_sides_in_order() {
 }
 
 #[test]
-fn a_size_is_a_promise() {
+fn recv_size_refuses_shorter_and_longer_streams() {
     let folder = folder();
     let source = noise_file(folder.path(), "source", 10_000);
     for (size, code, words) in [

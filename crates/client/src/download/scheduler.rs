@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_moves_nothing_is_cut_off_and_its_bite_taken() {
+    fn a_stalled_connection_is_cut_off_and_its_part_reassigned() {
         let scheduler = SegmentScheduler::new(vec![0..2 * MIB], 2);
         let cuts = cuts(2);
         scheduler.assign(0, &(0..MIB));

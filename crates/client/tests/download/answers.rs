@@ -41,7 +41,7 @@ fn every_framing_of_a_body_is_understood() {
 }
 
 #[test]
-fn an_empty_file_is_one() {
+fn an_empty_file_is_downloaded_with_any_number_of_connections() {
     let bytes = noise(0);
     let server = Server::of(&bytes);
     // With several connections a part is asked for, which an empty file does not have.

@@ -33,7 +33,7 @@ pub(crate) fn mirror(context: &CopyContext<'_>, top: &DirPair, entries: &[Source
     let mut mirror = Mirror { context, deletes: false, removed: 0 };
     for deletes in [false, true] {
         mirror.deletes = deletes;
-        if let Err(failure) = mirror.all(top, entries) {
+        if let Err(failure) = mirror.mirror_targets(top, entries) {
             context.record_failure(failure);
             break;
         }
@@ -70,7 +70,7 @@ struct TargetLevel<'e> {
 
 impl Mirror<'_, '_> {
     /// Looks at all targets that are folders.
-    fn all(&mut self, top: &DirPair, entries: &[SourceEntry]) -> Result<()> {
+    fn mirror_targets(&mut self, top: &DirPair, entries: &[SourceEntry]) -> Result<()> {
         let mut targets = BTreeMap::<FileId, TargetLevel>::new();
         for entry in entries.iter().filter(|entry| entry.kind == FileType::Directory) {
             let to = top.target_path(entry.target());

@@ -181,7 +181,7 @@ pub(super) struct Endpoints<'a> {
 
 impl Ledger {
     /// Counts a call that copies between the kernel and memory.
-    pub(super) fn cross(
+    pub(super) fn count_crossing(
         &mut self,
         name: &'static str,
         direction: ByteDirection,
@@ -208,7 +208,7 @@ impl Ledger {
             }
         }
         if direction == ByteDirection::In && end.kind == EndKind::Pipe {
-            self.taken(end.id, bytes);
+            self.count_read_from_pipe(end.id, bytes);
         }
         let end = self.end(end);
         match direction {
@@ -228,7 +228,7 @@ impl Ledger {
         self.by_call.entry(name).or_default().add(bytes);
         self.end(ends.from).moved_from.add(bytes);
         self.end(ends.to).moved_to.add(bytes);
-        if mechanism != "splice" {
+        if mechanism != SPLICE {
             let key = (mechanism, ends.from.kind, ends.to.kind);
             return self.moves.entry(key).or_default().add(bytes);
         }
@@ -236,7 +236,7 @@ impl Ledger {
             let fresh = PipeContent { from: ends.from.kind, to: None, bytes: 0, calls: 0 };
             let mut held = self.held.get(&ends.to.id).copied().unwrap_or(fresh);
             if held.from != ends.from.kind {
-                self.rest(held);
+                self.count_left_in_pipe(held);
                 held = fresh;
             }
             held.bytes += bytes;
@@ -260,37 +260,37 @@ impl Ledger {
             held.bytes -= passed;
         }
         let whole = Count { bytes: passed, calls: before + 1, moving_calls: u64::from(bytes > 0) };
-        let sum = self.moves.entry(("splice", from, ends.to.kind)).or_default();
+        let sum = self.moves.entry((SPLICE, from, ends.to.kind)).or_default();
         *sum = sum.plus(whole);
         if bytes > passed {
             // Another call has put these bytes there.
             let other = Count { bytes: bytes - passed, calls: 0, moving_calls: 0 };
-            let sum = self.moves.entry(("splice", EndKind::Pipe, ends.to.kind)).or_default();
+            let sum = self.moves.entry((SPLICE, EndKind::Pipe, ends.to.kind)).or_default();
             *sum = sum.plus(other);
         }
     }
 
     /// Counts what read(2) takes out of a pipe: bytes that splice(2) had put there have moved no
     /// further.
-    fn taken(&mut self, pipe: DescriptorId, bytes: u64) {
+    fn count_read_from_pipe(&mut self, pipe: DescriptorId, bytes: u64) {
         let Some(held) = self.held.get_mut(&pipe) else { return };
         let passed = bytes.min(held.bytes);
         if passed > 0 {
             held.bytes -= passed;
             let (from, calls) = (held.from, std::mem::take(&mut held.calls));
-            let sum = self.moves.entry(("splice", from, EndKind::Pipe)).or_default();
+            let sum = self.moves.entry((SPLICE, from, EndKind::Pipe)).or_default();
             *sum = sum.plus(Count { bytes: passed, calls, moving_calls: calls });
         }
     }
 
     /// Counts bytes that have moved only into a pipe.
-    fn rest(&mut self, held: PipeContent) {
+    fn count_left_in_pipe(&mut self, held: PipeContent) {
         let PipeContent { from, bytes, calls, .. } = held;
         let moving_calls = if bytes > 0 { calls } else { 0 };
         // A last call that finds the end of the source belongs to those that have moved the rest.
         let to = held.to.filter(|_| bytes == 0).unwrap_or(EndKind::Pipe);
         if calls > 0 {
-            let sum = self.moves.entry(("splice", from, to)).or_default();
+            let sum = self.moves.entry((SPLICE, from, to)).or_default();
             *sum = sum.plus(Count { bytes, calls, moving_calls });
         }
     }
@@ -298,7 +298,7 @@ impl Ledger {
     /// Counts what is still in pipes at the end.
     pub(super) fn count_rest(&mut self) {
         for held in std::mem::take(&mut self.held).into_values() {
-            self.rest(held);
+            self.count_left_in_pipe(held);
         }
     }
 
@@ -362,6 +362,9 @@ impl MemorySplit {
     }
 }
 
+/// The mechanism whose moves go through pipes.
+const SPLICE: &str = "splice";
+
 /// The most names that are counted separately.
 const MAX_ENDS: usize = 10_000;
 
@@ -370,7 +373,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_decline_is_what_it_is_to_the_engine() {
+    fn declines_match_the_tables_of_the_engine() {
         let is_decline = |what, errno| {
             let (from, to) = (EndKind::File, EndKind::File);
             RefusalCount { what, errno, from, to, at: 0, times: 1 }.is_decline()

@@ -150,7 +150,7 @@ impl SyscallObserver {
             let split = MemorySplit::of_referenced(bytes);
             (ByteDirection::Out, (EndKind::Other, EndKind::Pipe), split)
         };
-        self.ledger.cross(name, direction, end, split);
+        self.ledger.count_crossing(name, direction, end, split);
         self.failed(name, ends, result);
     }
 
@@ -183,7 +183,7 @@ impl SyscallObserver {
             ByteDirection::Out => (EndKind::Other, end.kind),
         };
         self.failed(name, ends, result);
-        self.ledger.cross(name, direction, end, split);
+        self.ledger.count_crossing(name, direction, end, split);
     }
 
     /// Notes an error, if the result is one.

@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_group_is_not_the_mask() {
+    fn group_rights_come_from_the_group_entry_not_the_acl_mask() {
         let entry = |tag: u16, may: u16| {
             [tag.to_le_bytes(), may.to_le_bytes(), [0xff; 2], [0xff; 2]].concat()
         };

@@ -39,7 +39,7 @@ pub enum Error {
         /// The mechanism that the policy requires.
         mechanism: Mechanism,
         /// The kernel's answer.
-        refusal: DeclineReason,
+        reason: DeclineReason,
         /// The report of what was done until then.
         report: Box<Report>,
     },
@@ -48,7 +48,7 @@ pub enum Error {
         /// The requested level.
         level: Integrity,
         /// The kernel's answer.
-        refusal: DeclineReason,
+        reason: DeclineReason,
         /// The report of what was done until then.
         report: Box<Report>,
     },
@@ -125,16 +125,12 @@ impl fmt::Display for Error {
         match self {
             Self::Answered { .. } => write!(f, "the peer closed its end after {moved} bytes"),
             Self::Cancelled { .. } => write!(f, "interrupted after {moved} bytes"),
-            Self::Declined { mechanism, refusal, .. } => {
-                write!(
-                    f,
-                    "{mechanism} is not available between these two ends ({})",
-                    refusal.name()
-                )
+            Self::Declined { mechanism, reason, .. } => {
+                write!(f, "{mechanism} is not available between these two ends ({})", reason.name())
             }
-            Self::IntegrityDeclined { level, refusal, .. } => {
-                let reason = level.reason(*refusal);
-                write!(f, "integrity level {level} is refused ({}: {reason})", refusal.name())
+            Self::IntegrityDeclined { level, reason, .. } => {
+                let meaning = level.meaning(*reason);
+                write!(f, "integrity level {level} is refused ({}: {meaning})", reason.name())
             }
             Self::Io { mechanism: Some(mechanism), source, .. } => {
                 write!(f, "{mechanism} failed after {moved} bytes: {}", Plain(source))

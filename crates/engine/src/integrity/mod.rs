@@ -64,10 +64,10 @@ impl Integrity {
         }
     }
 
-    /// Returns an explanation of a refusal of this level.
+    /// Returns what it means that this level was declined.
     #[must_use]
-    pub fn reason(self, refusal: DeclineReason) -> &'static str {
-        let errno = match refusal {
+    pub fn meaning(self, reason: DeclineReason) -> &'static str {
+        let errno = match reason {
             DeclineReason::Errno(errno) => errno,
             DeclineReason::Excluded => return "the program has to read the file itself",
             _ => return "nothing was cloned",

@@ -1,4 +1,5 @@
-//! The mechanisms, one module each: a system call, its table of refusals, and nothing else.
+//! The mechanisms, one module each: a system call and the errors by which the kernel declines it;
+//! and what they share: the steps, the choice among them, memory and pipes.
 
 pub(crate) mod copy_file_range;
 pub(crate) mod mechanism;

@@ -135,9 +135,9 @@ impl Splice {
         errno: Errno,
         meter: &mut StepMeter,
     ) -> Result<Step, Errno> {
-        let refusal = DeclineReason::Errno(errno);
+        let reason = DeclineReason::Errno(errno);
         if self.held == 0 {
-            return Ok(Step::Declined(refusal));
+            return Ok(Step::Declined(reason));
         }
         let pipe = self.pipe.as_ref().ok_or(Errno::BADF)?;
         if self.rescued == self.rescue.len() {
@@ -155,7 +155,7 @@ impl Splice {
                 self.held -= bytes;
                 meter.user_space_bytes += bytes as u64;
                 let bytes = NonZeroUsize::new(bytes).ok_or(Errno::IO)?;
-                Ok(Step::Copied(bytes, refusal))
+                Ok(Step::Copied(bytes, reason))
             }
             Err(Errno::AGAIN) => Ok(Step::NotReady(Wait::Sink)),
             Err(errno) => Err(errno),

@@ -166,13 +166,13 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
                     self.moved(bytes.get(), mechanism)?;
                     turn = turn.saturating_sub(bytes.get() as u64);
                 }
-                Ok((Step::Copied(bytes, refusal), mechanism)) => {
+                Ok((Step::Copied(bytes, reason), mechanism)) => {
                     self.moved(bytes.get(), Mechanism::ReadWrite)?;
                     turn = turn.saturating_sub(bytes.get() as u64);
                     // No further step would show that these bytes were not of the promised
                     // version.
                     if self.is_segment_done() {
-                        self.fall_back(mechanism, refusal)?;
+                        self.fall_back(mechanism, reason)?;
                     }
                 }
                 Ok((Step::Changed, _)) => return Err(self.changed(Integrity::Detect)),
@@ -187,7 +187,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
                     let is_held = wait == Wait::Source && !self.is_flushed()?;
                     return Ok(Status::Waiting(if is_held { Wait::Sink } else { wait }));
                 }
-                Ok((Step::Declined(refusal), mechanism)) => self.fall_back(mechanism, refusal)?,
+                Ok((Step::Declined(reason), mechanism)) => self.fall_back(mechanism, reason)?,
                 // A signal: the caller may want to check the transfer.
                 Err(Errno::INTR) => return Ok(Status::Yielded),
                 Err(Errno::PIPE) if self.holds_nothing() && self.may_be_complete() => {
@@ -417,15 +417,15 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
     }
 
     /// Continues with the next candidate at the byte where this one declined.
-    fn fall_back(&mut self, mechanism: Mechanism, refusal: DeclineReason) -> Result<(), Error> {
-        if refusal == DeclineReason::Errno(Errno::NOSYS)
+    fn fall_back(&mut self, mechanism: Mechanism, reason: DeclineReason) -> Result<(), Error> {
+        if reason == DeclineReason::Errno(Errno::NOSYS)
             && let Some(capabilities) = self.options.capabilities
         {
             capabilities.set_missing(mechanism);
         }
         let at = self.report.bytes();
         let what = Declined::Mechanism(mechanism);
-        self.report.add_decline(Decline { what, refusal, at, times: 1 });
+        self.report.add_decline(Decline { what, reason, at, times: 1 });
         if let Some(active) = self.active.take() {
             active.release(self.options.pool());
         }
@@ -437,7 +437,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         };
         let Some(next) = next else {
             let report = self.stop();
-            return Err(Error::Declined { mechanism, refusal, report });
+            return Err(Error::Declined { mechanism, reason, report });
         };
         self.active = Some(Active::new(next));
         Ok(())

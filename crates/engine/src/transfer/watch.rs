@@ -38,8 +38,8 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
             }
             let guard = match Guard::new(strongest, file, source.version) {
                 Err(errno) if strongest > Integrity::Detect => {
-                    let refusal = DeclineReason::Errno(errno);
-                    Self::weaken(&self.options, &mut self.report, refusal)?;
+                    let reason = DeclineReason::Errno(errno);
+                    Self::weaken(&self.options, &mut self.report, reason)?;
                     Guard::new(Integrity::Detect, file, source.version)
                 }
                 guard => guard,
@@ -62,15 +62,15 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     fn weaken(
         options: &Options<'_>,
         report: &mut Report,
-        refusal: DeclineReason,
+        reason: DeclineReason,
     ) -> Result<(), Error> {
         let level = options.integrity;
         if let Policy::Require(_) = options.policy {
             let report = Box::new(report.clone());
-            return Err(Error::IntegrityDeclined { level, refusal, report });
+            return Err(Error::IntegrityDeclined { level, reason, report });
         }
         let what = Declined::Integrity(level);
-        report.add_decline(Decline { what, refusal, at: 0, times: 1 });
+        report.add_decline(Decline { what, reason, at: 0, times: 1 });
         report.integrity = Some(Integrity::Detect);
         Ok(())
     }

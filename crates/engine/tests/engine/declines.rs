@@ -116,7 +116,7 @@ impl Case {
             Ok(()) => {
                 let what = Declined::Mechanism(self.mechanism);
                 let refusal = refusal(errno);
-                let is_it = |decline: &&Decline| decline.what == what && decline.refusal == refusal;
+                let is_it = |decline: &&Decline| decline.what == what && decline.reason == refusal;
                 let decline = report.declined().iter().find(is_it).expect(&case);
                 // What a pipe of ours held by then is copied, and counted as that.
                 let held = decline.at.saturating_sub(before);
@@ -247,15 +247,15 @@ fn bytes_in_the_pipe_are_copied_when_the_sink_refuses_them() {
 }
 
 #[test]
-fn every_answer_to_a_wish_for_a_pipe_declines_splice() {
+fn every_errno_of_pipe2_declines_splice() {
     for answer in 1..=HIGHEST_ERRNO {
         let supply = Supply::new(From::Unix, LEN);
         let drain = Drain::new(To::File);
         let transfer = Transfer::new(supply.source(), drain.sink());
         let report = refusing(Call::MAKE_PIPE, answer, || transfer.run()).unwrap();
         let what = Declined::Mechanism(Mechanism::Splice);
-        let refusal = refusal(answer);
-        assert_eq!(report.declined(), [Decline { what, refusal, at: 0, times: 1 }]);
+        let reason = refusal(answer);
+        assert_eq!(report.declined(), [Decline { what, reason, at: 0, times: 1 }]);
         assert_eq!(movers(&report), [Mechanism::ReadWrite]);
         assert!(drain.finish(LEN).unwrap() == supply.bytes);
     }
@@ -466,10 +466,10 @@ fn files_of_two_file_systems_are_sent_instead_of_copied() {
     let sink = tempfile::tempfile_in(elsewhere).unwrap();
     let report =
         Transfer::new(Source::of(&source).unwrap(), Sink::of(&sink).unwrap()).run().unwrap();
-    let refusal = DeclineReason::Errno(Errno::XDEV);
+    let reason = DeclineReason::Errno(Errno::XDEV);
     let expected = [Mechanism::Reflink, Mechanism::CopyFileRange].map(|mechanism| Decline {
         what: Declined::Mechanism(mechanism),
-        refusal,
+        reason,
         at: 0,
         times: 1,
     });
@@ -488,7 +488,7 @@ fn a_file_system_that_cannot_share_blocks_says_so() {
     let report =
         Transfer::new(Source::of(&source).unwrap(), Sink::of(&sink).unwrap()).run().unwrap();
     assert_eq!(report.declined()[0].what, Declined::Mechanism(Mechanism::Reflink));
-    assert_eq!(report.declined()[0].refusal, DeclineReason::Errno(Errno::OPNOTSUPP));
+    assert_eq!(report.declined()[0].reason, DeclineReason::Errno(Errno::OPNOTSUPP));
     assert_eq!(movers(&report), [Mechanism::CopyFileRange]);
 }
 
@@ -519,10 +519,10 @@ fn procfs_declines_what_needs_a_size() {
         let drain = Drain::new(To::File);
         let options = Options::default().policy(Policy::Prefer(mechanism));
         let report = Transfer::new(supply.source(), drain.sink()).options(options).run().unwrap();
-        let Decline { what, refusal, .. } = report.declined()[0];
+        let Decline { what, reason, .. } = report.declined()[0];
         assert_eq!(what, Declined::Mechanism(mechanism));
         let is_asked = mechanism == Mechanism::CopyFileRange;
-        assert_eq!(refusal == DeclineReason::UnsuitableEnds, !is_asked, "{mechanism}");
+        assert_eq!(reason == DeclineReason::UnsuitableEnds, !is_asked, "{mechanism}");
         assert_eq!(movers(&report), [Mechanism::Sendfile], "{mechanism}");
         assert!(drain.finish(supply.bytes.len()).unwrap() == supply.bytes);
     }

@@ -36,7 +36,7 @@ fn copy(from: &Path, to: &Path, options: Options<'_>) -> Result<Report, Error> {
 
 /// The declines of a report, as name and errno.
 fn declines(report: &Report) -> Vec<(&'static str, DeclineReason)> {
-    report.declined().iter().map(|decline| (decline.what.name(), decline.refusal)).collect()
+    report.declined().iter().map(|decline| (decline.what.name(), decline.reason)).collect()
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn each_file_system_copies_in_the_cheapest_way_it_has() {
         assert_eq!(required.is_ok(), shares_blocks(kind), "{kind:?}");
         if let Err(error) = required {
             let errno = DeclineReason::Errno(Errno::OPNOTSUPP);
-            assert!(matches!(error, Error::Declined { refusal, .. } if refusal == errno));
+            assert!(matches!(error, Error::Declined { reason, .. } if reason == errno));
         }
     }
 }
@@ -148,7 +148,7 @@ fn a_snapshot_is_taken_where_blocks_can_be_shared() {
         assert_eq!(report.integrity(), Integrity::Detect, "{kind:?}");
         let decline = report.declined()[0];
         assert_eq!(decline.what, Declined::Integrity(Integrity::Snapshot), "{kind:?}");
-        assert_eq!(decline.refusal, DeclineReason::Errno(Errno::OPNOTSUPP), "{kind:?}");
+        assert_eq!(decline.reason, DeclineReason::Errno(Errno::OPNOTSUPP), "{kind:?}");
     }
 }
 

@@ -308,14 +308,14 @@ fn assert_lease_refused(file: &File, errno: Errno) {
     let decline = report.declined()[0];
     assert_eq!(decline.what, Declined::Integrity(Integrity::Lease));
     assert_eq!(decline.what.name(), "lease");
-    assert_eq!(decline.refusal, DeclineReason::Errno(errno));
+    assert_eq!(decline.reason, DeclineReason::Errno(errno));
     assert_eq!((decline.at, decline.times), (0, 1));
     assert_eq!(report.integrity(), Integrity::Detect);
 
     let error = send(Policy::Require(Mechanism::ReadWrite)).unwrap_err();
     assert_eq!(error.bytes(), 0);
-    let Error::IntegrityDeclined { level, refusal, .. } = error else { panic!("{error:?}") };
-    assert_eq!((level, refusal), (Integrity::Lease, DeclineReason::Errno(errno)));
+    let Error::IntegrityDeclined { level, reason, .. } = error else { panic!("{error:?}") };
+    assert_eq!((level, reason), (Integrity::Lease, DeclineReason::Errno(errno)));
 }
 
 #[test]
@@ -384,7 +384,7 @@ fn a_file_system_that_cannot_share_blocks_has_its_files_watched_instead() {
         assert_eq!(error.report().integrity(), Integrity::Detect);
         let decline = error.report().declined()[0];
         assert_eq!(decline.what, Declined::Integrity(Integrity::Snapshot));
-        assert_eq!(decline.refusal, DeclineReason::Errno(Errno::OPNOTSUPP), "{kind:?}");
+        assert_eq!(decline.reason, DeclineReason::Errno(Errno::OPNOTSUPP), "{kind:?}");
     }
 }
 

@@ -220,7 +220,7 @@ fn reports_add_up() {
     assert_eq!(sum.usage(), Some(first.usage().unwrap() + second.usage().unwrap()));
     let [decline] = sum.declined() else { panic!("{:?}", sum.declined()) };
     assert_eq!((decline.what.name(), decline.at, decline.times), ("sendfile", 0, 2));
-    assert_eq!(decline.refusal, DeclineReason::Errno(Errno::INVAL));
+    assert_eq!(decline.reason, DeclineReason::Errno(Errno::INVAL));
 
     let mut later = Report::default();
     let header = Chain::<File>::new().bytes(&b"header"[..]);
@@ -421,7 +421,7 @@ fn each_error_says_what_happened_and_how_far_it_came() {
         (
             Error::Declined {
                 mechanism: Mechanism::Reflink,
-                refusal: errno(Errno::XDEV),
+                reason: errno(Errno::XDEV),
                 report: report(),
             },
             "reflink is not available between these two ends (EXDEV)",
@@ -429,7 +429,7 @@ fn each_error_says_what_happened_and_how_far_it_came() {
         (
             Error::IntegrityDeclined {
                 level: Integrity::Lease,
-                refusal: errno(Errno::AGAIN),
+                reason: errno(Errno::AGAIN),
                 report: report(),
             },
             "integrity level lease is refused (EAGAIN: a program has the file open for writing)",

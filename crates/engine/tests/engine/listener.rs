@@ -19,7 +19,7 @@ fn talkative(mut peer: std::net::TcpStream) -> std::io::Result<Vec<u8>> {
 }
 
 #[test]
-fn a_word_that_is_heard_does_not_stop_what_goes_on() {
+fn a_listener_that_continues_does_not_end_the_transfer() {
     let scratch = Scratch::new();
     let source = File::open(scratch.file("source", LEN)).unwrap();
     let (sender, peer) = tcp_pair();

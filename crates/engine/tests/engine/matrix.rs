@@ -1,5 +1,5 @@
 //! Every kind of source to every kind of sink, by every mechanism, at the lengths where things
-//! break: the bytes arrive, where they belong, moved by whom the report says.
+//! break: the bytes arrive, where they belong, by the mechanism that the report names.
 
 use crate::rig::ends::{
     Drain, From, Supply, To, crossings, movers, temporary_files_can_share_blocks,
@@ -14,7 +14,8 @@ const PIPE: usize = 64 << 10;
 const LENGTHS: [usize; 9] =
     [0, 1, PAGE - 1, PAGE, PAGE + 1, PIPE, PIPE + 1, 3 * STEP + 7, (1 << 20) + 1];
 
-/// Who can move bytes between two ends on Linux 6.18, by the kernel's own table of operations.
+/// The mechanisms that can move bytes between two ends on Linux 6.18, by the kernel's own table of
+/// operations.
 ///
 /// Without reflink, which depends on the file system and has its tests in `file_systems.rs`.
 fn is_offered(mechanism: Mechanism, from: From, to: To) -> bool {
@@ -35,7 +36,7 @@ fn is_offered(mechanism: Mechanism, from: From, to: To) -> bool {
     }
 }
 
-/// Who moves the bytes when nobody says how.
+/// The mechanism that `Policy::Auto` uses.
 fn automatic(from: From, to: To) -> Mechanism {
     match (from, to) {
         (_, To::Append) => Mechanism::ReadWrite,

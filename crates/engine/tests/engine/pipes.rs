@@ -110,7 +110,7 @@ fn an_urgent_byte_of_tcp_does_not_end_a_stream() {
         let drain = Drain::new(to);
         let report = Transfer::new(source, drain.sink()).run().unwrap();
         assert_eq!(report.by(Mechanism::Splice).bytes, 50_000, "{to:?} {is_closed}");
-        assert_eq!(report.declined()[0].refusal, DeclineReason::Nothing);
+        assert_eq!(report.declined()[0].reason, DeclineReason::Nothing);
         assert!(drain.finish(100_000).unwrap() == bytes, "{to:?} {is_closed}");
     }
 }
@@ -167,7 +167,7 @@ fn without_descriptors_left_splice_is_declined() {
     feeder.join().unwrap();
     let declined = report.declined()[0];
     assert_eq!(declined.what, Declined::Mechanism(Mechanism::Splice));
-    assert_eq!(declined.refusal, DeclineReason::Errno(Errno::MFILE));
+    assert_eq!(declined.reason, DeclineReason::Errno(Errno::MFILE));
     assert_eq!(movers(&report), [Mechanism::ReadWrite]);
     let mut got = Vec::new();
     std::io::Seek::rewind(&mut sink).unwrap();

@@ -68,11 +68,11 @@ fn what_the_kernel_cannot_encrypt_is_read_and_written() {
     let drain = Drain::new(To::Tcp);
     let chain = Chain::new().bytes(&b"head"[..]).source(file.source()).source(file.source());
     let report = Transfer::new(chain, drain.sink()).options(to(&tls)).run().unwrap();
-    let declined: Vec<_> = report.declined().iter().map(|d| (d.what, d.refusal, d.times)).collect();
+    let declined: Vec<_> = report.declined().iter().map(|d| (d.what, d.reason, d.times)).collect();
     let by_all = [Sendfile, Splice, Mmap]
         .map(|mechanism| (Declined::Mechanism(mechanism), DeclineReason::UserSpaceTls, 2));
     assert_eq!(declined, by_all);
-    assert_eq!(report.declined()[0].refusal.name(), "user_space_tls");
+    assert_eq!(report.declined()[0].reason.name(), "user_space_tls");
     assert_eq!(movers(&report), [ReadWrite]);
     assert_eq!(report.user_space_bytes(), 4 * 300_000);
     assert_eq!(report.by(Sendfile).calls + report.by(Splice).calls + report.by(Mmap).calls, 0);
@@ -87,10 +87,10 @@ fn a_required_mechanism_is_declined_before_anything_is_sent() {
         let drain = Drain::new(To::Tcp);
         let options = to(&tls).policy(Policy::Require(mechanism));
         let outcome = Transfer::new(file.source(), drain.sink()).options(options).run();
-        let Err(Error::Declined { mechanism: by, refusal, report }) = outcome else {
+        let Err(Error::Declined { mechanism: by, reason, report }) = outcome else {
             panic!("{outcome:?}")
         };
-        assert_eq!((by, refusal), (mechanism, DeclineReason::UserSpaceTls));
+        assert_eq!((by, reason), (mechanism, DeclineReason::UserSpaceTls));
         assert_eq!((report.bytes(), report.calls()), (0, 0));
         assert_eq!(drain.finish(0).unwrap(), []);
     }

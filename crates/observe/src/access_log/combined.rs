@@ -61,7 +61,7 @@ pub(super) fn push_protocol(out: &mut Vec<u8>, entry: &AccessEntry) {
 
 /// Appends the names of the mechanisms in the order of their first use.
 pub(super) fn push_mechanisms(out: &mut Vec<u8>, entry: &AccessEntry) {
-    escape::push_joined(out, &entry.mechanisms, b"+", |out, (name, _)| {
-        out.extend_from_slice(name.as_bytes());
+    escape::push_joined(out, &entry.mechanisms, b"+", |out, (mechanism, _)| {
+        out.extend_from_slice(mechanism.name().as_bytes());
     });
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::metrics::SiteCounts;
-use underpass_engine::{Report, Tally, Usage};
+use underpass_engine::{Mechanism, Report, Tally, Usage};
 
 /// The log entry of one request, from its first byte to the last of the response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,8 +46,9 @@ pub struct AccessEntry {
     pub acknowledged: u64,
     /// Whether the whole response was sent, and acknowledged as far as that is known.
     pub is_complete: bool,
-    /// The bytes and calls of each mechanism that moved a part of the body, by its name.
-    pub mechanisms: Vec<(&'static str, Tally)>,
+    /// The bytes and calls of each mechanism that moved a part of the body, in the order of their
+    /// first use.
+    pub mechanisms: Vec<(Mechanism, Tally)>,
     /// The number of system calls that moved bytes or tried to, including those for the head.
     pub calls: u64,
     /// The bytes of files copied between user and kernel space, in either direction.
@@ -65,7 +66,8 @@ pub struct AccessEntry {
     pub origin_bytes: u64,
     /// The time that the response waited for the origin.
     pub waited: Duration,
-    /// The failure, if there was one: `changed`, `reset`, `shrank`, `timeout`.
+    /// The failure, if there was one, in one word: `changed`, `reset`, `shrank`, `timeout`, `failed`
+    /// or that of an error of the cache.
     pub failure: Option<&'static str>,
     /// The `Referer` field; empty if there was none.
     pub referer: Vec<u8>,
@@ -220,17 +222,16 @@ impl AccessEntry {
     /// this for each.
     pub fn record(&mut self, report: &Report) {
         for (mechanism, tally) in report.mechanisms() {
-            let name = mechanism.name();
-            match self.mechanisms.iter_mut().find(|(known, _)| *known == name) {
+            match self.mechanisms.iter_mut().find(|(known, _)| *known == mechanism) {
                 Some((_, sum)) => {
                     sum.bytes += tally.bytes;
                     sum.calls += tally.calls;
                 }
-                None => self.mechanisms.push((name, tally)),
+                None => self.mechanisms.push((mechanism, tally)),
             }
         }
         for decline in report.declined() {
-            let (what, answer, at) = (decline.what.name(), decline.refusal.name(), decline.at);
+            let (what, answer, at) = (decline.what.name(), decline.reason.name(), decline.at);
             let meaning = decline.meaning().map(|meaning| format!(": {meaning}"));
             self.declined.push(format!("{what} {answer} at {at}{}", meaning.unwrap_or_default()));
         }

@@ -72,9 +72,9 @@ fn tls(out: &mut Vec<u8>, entry: &AccessEntry) {
 fn mechanisms(out: &mut Vec<u8>, entry: &AccessEntry) {
     let by_mechanism = |out: &mut Vec<u8>, value: fn(&Tally) -> u64| {
         out.push(b'{');
-        for (index, (name, tally)) in entry.mechanisms.iter().enumerate() {
+        for (index, (mechanism, tally)) in entry.mechanisms.iter().enumerate() {
             out.extend_from_slice(if index > 0 { b",\"" } else { b"\"" });
-            escape::push_json(out, name.as_bytes());
+            escape::push_json(out, mechanism.name().as_bytes());
             out.extend_from_slice(b"\":");
             escape::push_number(out, value(tally));
         }

@@ -188,8 +188,8 @@ fn push_tls(out: &mut Vec<u8>, entry: &AccessEntry, part: fn(&Secured) -> &'stat
 
 /// Appends the bytes and calls of each mechanism, `sendfile:1048576/3`, or `-`.
 fn push_moved(out: &mut Vec<u8>, entry: &AccessEntry) {
-    escape::push_joined(out, &entry.mechanisms, b"+", |out, (name, tally)| {
-        out.extend_from_slice(name.as_bytes());
+    escape::push_joined(out, &entry.mechanisms, b"+", |out, (mechanism, tally)| {
+        out.extend_from_slice(mechanism.name().as_bytes());
         out.push(b':');
         escape::push_number(out, tally.bytes);
         out.push(b'/');

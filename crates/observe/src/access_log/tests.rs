@@ -26,8 +26,8 @@ fn exchange() -> AccessEntry {
         acknowledged: 1_048_576,
         is_complete: true,
         mechanisms: vec![
-            ("sendfile", Tally { bytes: 4096, calls: 1 }),
-            ("read_write", Tally { bytes: 1_044_480, calls: 32 }),
+            (Mechanism::Sendfile, Tally { bytes: 4096, calls: 1 }),
+            (Mechanism::ReadWrite, Tally { bytes: 1_044_480, calls: 32 }),
         ],
         calls: 35,
         user_space_bytes: 2_088_960,
@@ -64,7 +64,7 @@ fn combined_line_begins_as_everywhere_and_ends_with_the_truth() {
 }
 
 #[test]
-fn what_is_missing_is_a_dash() {
+fn missing_fields_are_logged_as_a_dash() {
     let exchange =
         AccessEntry { verb: "HEAD".into(), target: b"/".into(), ..AccessEntry::default() };
     assert_eq!(
@@ -276,8 +276,8 @@ fn reports_of_several_transfers_add_up() {
         let options = Options::default().policy(Policy::Require(Mechanism::ReadWrite));
         exchange.record(&Transfer::new(source, sink).options(options).run().unwrap());
         let logged: Vec<_> =
-            exchange.mechanisms.iter().map(|(name, tally)| (*name, tally.bytes)).collect();
-        assert_eq!(logged, [("read_write", bytes)]);
+            exchange.mechanisms.iter().map(|(it, tally)| (*it, tally.bytes)).collect();
+        assert_eq!(logged, [(Mechanism::ReadWrite, bytes)]);
     }
     file.rewind().unwrap();
     let (source, sink) = (Source::of(&file).unwrap(), Sink::of(&end).unwrap());

@@ -243,7 +243,7 @@ impl WorkerMetrics {
         recorded.declines.resize(report.declined().len(), 0);
         for (decline, before) in report.declined().iter().zip(&mut recorded.declines) {
             for _ in *before..decline.times {
-                self.declines.count(decline.what.name(), decline.refusal.name().into_owned());
+                self.declines.count(decline.what.name(), decline.reason.name().into_owned());
             }
             *before = decline.times;
         }

@@ -1,8 +1,8 @@
 //! Decides the response to a request for an existing file: a pure function, (request, facts) →
 //! plan.
 //!
-//! The facts come from one open descriptor, as the bytes do later. The function reads nothing,
-//! not even the clock, so that every row of the standard can be a row of a test.
+//! The facts about the file come from one open descriptor, as the bytes do later. The function reads
+//! nothing, not even the clock, so that every row of the standard can be a row of a test.
 
 use std::ops::Range;
 use std::time::SystemTime;
@@ -72,16 +72,16 @@ pub enum PlannedBody {
 
 /// Decides the response to a GET or HEAD for this file at this moment.
 #[must_use]
-pub fn plan(request: &Request, facts: &Representation, now: SystemTime) -> ResponsePlan {
-    let current = validators(facts);
+pub fn plan(request: &Request, file: &Representation, now: SystemTime) -> ResponsePlan {
+    let current = validators(file);
     let plan = match conditional::evaluate(request, Some(current)) {
-        PreconditionResult::Fails => failed(facts),
-        PreconditionResult::NotModified => return not_modified(facts, now),
-        PreconditionResult::Holds => match wanted(request, facts, current, now) {
-            RangeAnswer::Whole => whole(facts, now),
-            RangeAnswer::Part(range) => part(facts, range, now),
-            RangeAnswer::Parts(ranges) => parts(facts, &ranges, now),
-            RangeAnswer::Unsatisfiable => unsatisfiable(facts),
+        PreconditionResult::Fails => failed(file),
+        PreconditionResult::NotModified => return not_modified(file, now),
+        PreconditionResult::Holds => match wanted(request, file, current, now) {
+            RangeAnswer::Whole => whole(file, now),
+            RangeAnswer::Part(range) => part(file, range, now),
+            RangeAnswer::Parts(ranges) => parts(file, &ranges, now),
+            RangeAnswer::Unsatisfiable => unsatisfiable(file),
         },
     };
     match request.method {
@@ -98,129 +98,129 @@ pub fn plan(request: &Request, facts: &Representation, now: SystemTime) -> Respo
 /// has, and appends the rest. Where the new version is the shorter one, curl and wget take 416,
 /// and wget also 200, for a sign that they have everything. An error they all report.
 #[must_use]
-pub fn plan_conflict(request: &Request, facts: &Representation, now: SystemTime) -> ResponsePlan {
-    let current = validators(facts);
+pub fn plan_conflict(request: &Request, file: &Representation, now: SystemTime) -> ResponsePlan {
+    let current = validators(file);
     match conditional::evaluate(request, Some(current)) {
-        PreconditionResult::Fails => failed(facts),
-        PreconditionResult::NotModified => not_modified(facts, now),
+        PreconditionResult::Fails => failed(file),
+        PreconditionResult::NotModified => not_modified(file, now),
         // 15.5.10: the user might be able to resolve it, so the answer says how.
-        PreconditionResult::Holds => message(409, Vec::new(), facts, REPLACED),
+        PreconditionResult::Holds => message(409, Vec::new(), file, REPLACED),
     }
 }
 
-fn validators<'a>(facts: &Representation<'a>) -> Validators<'a> {
-    Validators { etag: facts.etag, modified: facts.modified, changed: facts.changed }
+fn validators<'a>(file: &Representation<'a>) -> Validators<'a> {
+    Validators { etag: file.etag, modified: file.modified, changed: file.changed }
 }
 
 /// Returns the requested bytes.
 fn wanted(
     request: &Request,
-    facts: &Representation,
+    file: &Representation,
     current: Validators,
     now: SystemTime,
 ) -> RangeAnswer {
-    // A file and its packed form mostly have the same date, which so does not tell them apart.
-    let current = Validators { modified: current.modified.filter(|_| !facts.varies), ..current };
+    // A file and its packed form usually have the same date, so it does not tell them apart.
+    let current = Validators { modified: current.modified.filter(|_| !file.varies), ..current };
     // RFC 9110 14.2: other methods have no ranges. 13.2.2 step 5: If-Range comes last.
     if request.method != Method::Get || !conditional::range_applies(request, current, now) {
         return RangeAnswer::Whole;
     }
-    match range::of_request(request, facts.len) {
+    match range::of_request(request, file.len) {
         // 8.4: the coding would be said of the multipart body, and belongs to what is inside it.
-        RangeAnswer::Parts(_) if facts.coding.is_some() || facts.is_coded => RangeAnswer::Whole,
+        RangeAnswer::Parts(_) if file.coding.is_some() || file.is_coded => RangeAnswer::Whole,
         answer => answer,
     }
 }
 
 /// Plans a 200 with the whole file.
-fn whole(facts: &Representation, now: SystemTime) -> ResponsePlan {
+fn whole(file: &Representation, now: SystemTime) -> ResponsePlan {
     let mut fields = Vec::with_capacity(FIELDS_CAPACITY);
-    push_field(&mut fields, "Content-Type", facts.media_type.as_bytes());
-    push_number_field(&mut fields, "Content-Length", facts.len);
-    push_representation(&mut fields, facts, now);
-    let body = if facts.len == 0 { PlannedBody::Nothing } else { PlannedBody::Whole };
-    ResponsePlan { status: 200, fields, body, body_len: facts.len }
+    push_field(&mut fields, "Content-Type", file.media_type.as_bytes());
+    push_number_field(&mut fields, "Content-Length", file.len);
+    push_representation(&mut fields, file, now);
+    let body = if file.len == 0 { PlannedBody::Nothing } else { PlannedBody::Whole };
+    ResponsePlan { status: 200, fields, body, body_len: file.len }
 }
 
 /// Plans a 206 with one part (RFC 9110 15.3.7.1).
-fn part(facts: &Representation, range: Range<u64>, now: SystemTime) -> ResponsePlan {
+fn part(file: &Representation, range: Range<u64>, now: SystemTime) -> ResponsePlan {
     let mut fields = Vec::with_capacity(FIELDS_CAPACITY);
     let body_len = range.end - range.start;
-    push_field(&mut fields, "Content-Type", facts.media_type.as_bytes());
+    push_field(&mut fields, "Content-Type", file.media_type.as_bytes());
     push_number_field(&mut fields, "Content-Length", body_len);
-    push_content_range(&mut fields, &range, facts.len);
-    push_representation(&mut fields, facts, now);
+    push_content_range(&mut fields, &range, file.len);
+    push_representation(&mut fields, file, now);
     ResponsePlan { status: 206, fields, body: PlannedBody::Range(range), body_len }
 }
 
 /// Plans a 206 with several parts: no `Content-Range` but those of the parts (RFC 9110 15.3.7.2).
-fn parts(facts: &Representation, ranges: &[Range<u64>], now: SystemTime) -> ResponsePlan {
+fn parts(file: &Representation, ranges: &[Range<u64>], now: SystemTime) -> ResponsePlan {
     let mut fields = Vec::with_capacity(FIELDS_CAPACITY);
-    let multipart = Multipart::new(ranges, facts.len, facts.media_type, facts.etag);
+    let multipart = Multipart::new(ranges, file.len, file.media_type, file.etag);
     let body_len = multipart.len();
     push_field(&mut fields, "Content-Type", multipart.media_type().as_bytes());
     push_number_field(&mut fields, "Content-Length", body_len);
-    push_representation(&mut fields, facts, now);
+    push_representation(&mut fields, file, now);
     ResponsePlan { status: 206, fields, body: PlannedBody::Multipart(multipart), body_len }
 }
 
 /// Plans a 304 with the fields that a cache needs to update what it has (RFC 9110 15.4.5).
-fn not_modified(facts: &Representation, now: SystemTime) -> ResponsePlan {
+fn not_modified(file: &Representation, now: SystemTime) -> ResponsePlan {
     let mut fields = Vec::with_capacity(FIELDS_CAPACITY);
-    push_validators(&mut fields, facts, now);
+    push_validators(&mut fields, file, now);
     ResponsePlan { status: 304, fields, body: PlannedBody::Nothing, body_len: 0 }
 }
 
 /// Plans a 412 (RFC 9110 15.5.13).
-fn failed(facts: &Representation) -> ResponsePlan {
-    message(412, Vec::new(), facts, "the file is not the requested version")
+fn failed(file: &Representation) -> ResponsePlan {
+    message(412, Vec::new(), file, "the file is not the requested version")
 }
 
 /// Plans a 416, which names the length of the file (RFC 9110 15.5.17).
-fn unsatisfiable(facts: &Representation) -> ResponsePlan {
+fn unsatisfiable(file: &Representation) -> ResponsePlan {
     let mut fields = Vec::with_capacity(FIELDS_CAPACITY);
     fields.extend_from_slice(b"Content-Range: bytes */");
-    push_decimal(&mut fields, facts.len);
+    push_decimal(&mut fields, file.len);
     fields.extend_from_slice(b"\r\n");
-    message(416, fields, facts, "the file has none of the requested bytes")
+    message(416, fields, file, "the file has none of the requested bytes")
 }
 
 /// Returns a response that is not the file.
-fn message(status: u16, mut fields: Vec<u8>, facts: &Representation, detail: &str) -> ResponsePlan {
+fn message(status: u16, mut fields: Vec<u8>, file: &Representation, detail: &str) -> ResponsePlan {
     let text = format!("{status} {}: {detail}\n", reason(status));
     let body_len = text.len() as u64;
     push_field(&mut fields, "Content-Type", PLAIN_TEXT.as_bytes());
     push_number_field(&mut fields, "Content-Length", body_len);
-    push_vary(&mut fields, facts);
+    push_vary(&mut fields, file);
     ResponsePlan { status, fields, body: PlannedBody::Message(text), body_len }
 }
 
 /// Adds the fields that every answer with bytes of the file has.
-fn push_representation(fields: &mut Vec<u8>, facts: &Representation, now: SystemTime) {
-    push_validators(fields, facts, now);
+fn push_representation(fields: &mut Vec<u8>, file: &Representation, now: SystemTime) {
+    push_validators(fields, file, now);
     fields.extend_from_slice(b"Accept-Ranges: bytes\r\n"); // RFC 9110 14.3
-    if let Some(coding) = facts.coding {
+    if let Some(coding) = file.coding {
         push_field(fields, "Content-Encoding", coding.token().as_bytes());
     }
-    push_disposition(fields, facts.file_name, facts.is_download);
+    push_disposition(fields, file.file_name, file.is_download);
 }
 
 /// Adds the fields that distinguish this version from others.
-fn push_validators(fields: &mut Vec<u8>, facts: &Representation, now: SystemTime) {
-    if let Some(modified) = facts.modified.and_then(|modified| last_modified(modified, now)) {
+fn push_validators(fields: &mut Vec<u8>, file: &Representation, now: SystemTime) {
+    if let Some(modified) = file.modified.and_then(|modified| last_modified(modified, now)) {
         fields.extend_from_slice(b"Last-Modified: ");
         push_date(fields, modified);
         fields.extend_from_slice(b"\r\n");
     }
-    if !facts.etag.is_empty() {
-        push_field(fields, "ETag", facts.etag.as_bytes());
+    if !file.etag.is_empty() {
+        push_field(fields, "ETag", file.etag.as_bytes());
     }
-    push_vary(fields, facts);
+    push_vary(fields, file);
 }
 
 /// Adds the fields on which the choice of this representation depended (RFC 9110 12.5.5).
-fn push_vary(fields: &mut Vec<u8>, facts: &Representation) {
-    if facts.varies {
+fn push_vary(fields: &mut Vec<u8>, file: &Representation) {
+    if file.varies {
         fields.extend_from_slice(b"Vary: Accept-Encoding\r\n");
     }
 }

@@ -107,7 +107,7 @@ fn several_range_fields_are_ignored() {
 }
 
 #[test]
-fn a_file_of_any_size_has_a_last_byte() {
+fn ranges_do_not_overflow_at_the_largest_length() {
     let len = u64::MAX;
     assert_eq!(answer(b"bytes=-1", len), RangeAnswer::Part(len - 1..len));
     assert_eq!(answer(b"bytes=0-18446744073709551615", len), RangeAnswer::Part(0..len));

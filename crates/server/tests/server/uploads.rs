@@ -230,7 +230,7 @@ fn a_condition_that_no_longer_holds_when_the_body_is_here_is_not_forgotten() {
 }
 
 #[test]
-fn of_many_that_must_be_first_one_is() {
+fn one_of_many_concurrent_puts_with_if_none_match_succeeds() {
     let server = open_site().start();
     let outcomes: Vec<_> = std::thread::scope(|scope| {
         let ask = |number: u8| {

@@ -285,7 +285,7 @@ fn found(sample: &Sample) -> Option<OriginFound> {
 pub(in crate::scenarios) const ORIGIN: Description = Description {
     name: "origin",
     command: "origin",
-    expected: &[],
+    expected: None,
     saturates: false,
     subject,
     caption: |record| {

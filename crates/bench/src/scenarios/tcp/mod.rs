@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use underpass_engine::Mechanism;
 
 use self::transfer::TcpTransfer;
-use super::{TRADITIONAL, first, usual_step, without};
+use super::{TRADITIONAL, first, usual_step, variants_at};
 use crate::error::Result;
 use crate::options::{Measure, StepArgs, SystemArgs, bytes, mechanisms};
 use crate::programs::SocketPrograms;
@@ -199,7 +199,7 @@ impl Measure for TableArgs {
 impl Measure for ChunksArgs {
     fn measure(&self, start: Start<'_>) -> Result<Record> {
         let ArticleArgs { peer, step, .. } = &self.article;
-        let others = peer.iter().flat_map(|it| without(*it, step));
+        let others = peer.iter().flat_map(|it| variants_at(*it, step));
         self.article.measure(&CHUNKS, others.collect(), start)
     }
 }
@@ -208,7 +208,7 @@ impl Measure for LimitArgs {
     fn measure(&self, start: Start<'_>) -> Result<Record> {
         // The bare loop is measured at our own step first.
         let own = Variant::new(Contender::BareSendfile, Step::Bytes(OWN_STEP));
-        let bare = without(Contender::BareSendfile, &self.article.step);
+        let bare = variants_at(Contender::BareSendfile, &self.article.step);
         let others = self.article.peer.iter().map(|it| match it {
             Contender::CSendfile => Variant::new(*it, Step::Bytes(OWN_STEP)),
             _ => Variant::new(*it, usual_step(*it)),

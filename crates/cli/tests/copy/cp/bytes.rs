@@ -58,7 +58,7 @@ fn what_was_read_is_counted_although_it_could_not_be_written() {
 }
 
 #[test]
-fn holes_are_made_as_told() {
+fn the_sparse_option_decides_which_holes_are_made() {
     let here = folder();
     let before = sparse(here.path(), 64);
     let blocks = |name: &str| {

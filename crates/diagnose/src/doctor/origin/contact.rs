@@ -106,7 +106,7 @@ impl Contact {
         // It has no first byte (RFC 9110 14.1.2).
         if self.response.fields.text("content-length") == Some("0") {
             return Finding::limited("ranges")
-                .finding("the file is empty, so that no range of it can be requested")
+                .finding("the file is empty, so no range of it can be requested")
                 .consequence("it is not known whether ranges are answered")
                 .remedy("name a file with some bytes");
         }

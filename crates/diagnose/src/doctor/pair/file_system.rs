@@ -104,7 +104,7 @@ mod tests {
     use crate::doctor::finding::{count_closed, text};
 
     #[test]
-    fn what_is_known_is_told() {
+    fn known_file_systems_have_the_findings_of_the_snapshot() {
         let names = KNOWN.map(|(name, ..)| name);
         assert!(names.is_sorted());
         let mut rendered = String::new();

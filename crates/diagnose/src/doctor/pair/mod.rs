@@ -154,7 +154,7 @@ fn trial(sample: &TrialFile, target: &TrialTarget, options: Options<'_>) -> Resu
         Err(error) => {
             let report = error.report().clone();
             let outcome = match error {
-                Error::Declined { refusal, .. } => TrialOutcome::Declined(refusal),
+                Error::Declined { reason, .. } => TrialOutcome::Declined(reason),
                 error => TrialOutcome::Failed(error.to_string()),
             };
             Trial { report, outcome }

@@ -82,7 +82,7 @@ fn declined(trials: &PairTrials) -> Vec<(Mechanism, DeclineReason)> {
     let declined = trials.way.report.declined().iter();
     declined
         .filter_map(|decline| match decline.what {
-            Declined::Mechanism(mechanism) => Some((mechanism, decline.refusal)),
+            Declined::Mechanism(mechanism) => Some((mechanism, decline.reason)),
             Declined::Integrity(_) => None,
         })
         .collect()
@@ -183,9 +183,10 @@ const fn of_failure(trials: &PairTrials) -> &'static str {
 /// Returns the finding about an integrity level.
 fn of_guard(level: Integrity, trial: &Trial, has_proc: bool) -> Finding {
     let name = level.name();
-    let refusal = trial.report.declined().iter().find_map(|decline| {
-        (decline.what == Declined::Integrity(level)).then_some(decline.refusal)
-    });
+    let refusal =
+        trial.report.declined().iter().find_map(|decline| {
+            (decline.what == Declined::Integrity(level)).then_some(decline.reason)
+        });
     match (refusal, &trial.outcome, level) {
         (None, TrialOutcome::Moved, Integrity::Lease) => Finding::best(name)
             .finding("granted")
@@ -194,7 +195,7 @@ fn of_guard(level: Integrity, trial: &Trial, has_proc: bool) -> Finding {
             .finding("the file can be cloned")
             .consequence("--integrity snapshot moves a clone, which no program can write to"),
         (Some(refusal), ..) => {
-            let reason = if has_proc { level.reason(refusal) } else { "/proc is not mounted" };
+            let reason = if has_proc { level.meaning(refusal) } else { "/proc is not mounted" };
             Finding::limited(name)
                 .finding(format!("refused ({}: {reason})", refusal.name()))
                 .consequence("--integrity detect holds instead: a change makes a transfer fail")

@@ -68,7 +68,7 @@ fn mechanisms_alone_and_guards() {
 }
 
 #[test]
-fn what_fails_everywhere_is_one_closed_way() {
+fn a_failure_of_all_mechanisms_is_one_closed_finding() {
     let failed = || trial(TrialOutcome::Failed("Network is unreachable".to_owned()), 0);
     let alone = Mechanism::ALL.map(|mechanism| (mechanism, failed())).to_vec();
     let found = findings(&PairTrials { alone, ..trials(failed()) });

@@ -204,7 +204,8 @@ impl ShareReceipt {
         self.bytes += entry.acknowledged + entry.received;
         self.calls += entry.calls;
         self.user_space_bytes += entry.user_space_bytes;
-        for &(name, Tally { bytes, calls, .. }) in &entry.mechanisms {
+        for &(mechanism, Tally { bytes, calls, .. }) in &entry.mechanisms {
+            let name = mechanism.name();
             match self.mechanisms.iter_mut().find(|known| known.name == name) {
                 Some(known) => {
                     known.bytes += bytes;
