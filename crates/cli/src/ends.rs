@@ -18,7 +18,8 @@ use underpass_engine::atomic_file::{
     self, AtomicFile, Existing, KeptOwner, check_writes, lock_file, take_over_named,
 };
 use underpass_engine::hint::Action;
-use underpass_engine::{Kind, Sink, Source, is_file, was_closed};
+use underpass_engine::{Kind, Sink, Source, is_file};
+use underpass_sys::was_closed;
 
 use crate::failure::{Failure, Result, WithPath};
 use crate::signals::interruptible;

@@ -64,7 +64,7 @@ pub use transfer::{
     Capabilities, Confirm, FilePart, Options, PeerMessage, Progress, Status, Transfer, buffered,
     send_small, send_with_head,
 };
-pub use underpass_sys::{Kind, Usage, close, processor_time, was_closed};
+pub use underpass_sys::{Kind, Usage, close};
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

@@ -25,6 +25,7 @@ mod kernel;
 mod kind;
 mod mapping;
 mod netlink;
+#[cfg(feature = "process")]
 mod process;
 mod record;
 mod trace;
@@ -43,6 +44,7 @@ pub use kernel::{landlock_version, make_ring};
 pub use kind::Kind;
 pub use mapping::{MappedSink, Mapping};
 pub use netlink::{Netlink, leading_u32};
+#[cfg(feature = "process")]
 pub use process::{SAME_REQUEST, cancel_on, is_ignored, was_closed};
 pub use record::{receive_record, send_record};
 pub use trace::{

@@ -354,7 +354,7 @@ pub(crate) fn process(pid: Pid) -> ProcResult<Process> {
 /// the process is gone.
 pub(crate) fn processor_time(pid: Pid) -> Duration {
     let pid = pid.as_raw_nonzero().get().unsigned_abs();
-    underpass_engine::processor_time(pid).unwrap_or_default()
+    underpass_sys::processor_time(pid).unwrap_or_default()
 }
 
 /// Returns the processor seconds of the first thread of this process, exact to the nanosecond.

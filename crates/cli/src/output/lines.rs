@@ -11,7 +11,8 @@ use indicatif::{BinaryBytes, HumanCount};
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
 use underpass_engine::wait::unpoison;
-use underpass_engine::{Declined, Report, was_closed};
+use underpass_engine::{Declined, Report};
+use underpass_sys::was_closed;
 use underpass_transport::tls::Pin;
 
 use super::printable::{self, one_line};

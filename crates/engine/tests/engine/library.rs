@@ -13,8 +13,9 @@ use crate::rig::scratch::{Scratch, pattern, tcp_pair, wait_until};
 use rustix::io::Errno;
 use underpass_engine::{
     Chain, DeclineReason, Error, Integrity, Kind, Mechanism, Options, Policy, Progress, Report,
-    Sink, Source, Status, Transfer, Usage, Wait, buffered, processor_time, socket,
+    Sink, Source, Status, Transfer, Usage, Wait, buffered, socket,
 };
+use underpass_sys::processor_time;
 use underpass_testkit::{is_root, skip};
 
 const LEN: usize = 1 << 20;
