@@ -116,7 +116,8 @@ struct Line<'l> {
 
 impl Line<'_> {
     /// Ends the stream and waits until the peer's kernel has every byte: only then nothing is
-    /// referenced any more, and nothing can be lost when this process exits.
+    /// referenced any more, and nothing can be lost when this process exits. Then it waits a moment
+    /// for the end of the receiver, which resets the connection if it cannot finish its file.
     fn finish(&self, report: Report) -> std::result::Result<Report, Error> {
         let Self { stream, cancel, timeout, .. } = *self;
         let failed = |source: io::Error| {
@@ -147,6 +148,11 @@ impl Line<'_> {
             }
             wait_a_moment(stream, moment).map_err(|errno| failed(errno.into()))?;
             moment = (moment * 2).min(MAX_PAUSE);
+        }
+        if let Stream::Tcp(socket) = stream {
+            // One that keeps the connection open has every byte all the same.
+            let limits = Limits::since(Instant::now(), Some(MAX_END_WAIT), Some(cancel));
+            let _ = limits.until_ready(socket, PollFlags::RDHUP);
         }
         // A peer that disconnected without reading causes this error now.
         if let Ok(Err(errno)) = sockopt::socket_error(stream.as_fd()) {
@@ -180,3 +186,6 @@ const MIN_PAUSE: Duration = Duration::from_micros(20);
 
 /// Checking a thousand times a second costs nothing compared to the transfer that is awaited.
 const MAX_PAUSE: Duration = Duration::from_millis(1);
+
+/// The maximum wait for the end of a receiver that has all bytes.
+const MAX_END_WAIT: Duration = Duration::from_secs(1);
