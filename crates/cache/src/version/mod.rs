@@ -75,6 +75,11 @@ impl ObjectVersion {
         self.validator.as_ref()
     }
 
+    /// Returns whether other responses can be known to have the rest of it.
+    pub(crate) fn may_go_on(&self) -> bool {
+        self.validator.is_some() && self.len().is_some()
+    }
+
     /// Returns the metadata of the object.
     pub(crate) fn head(&self) -> Arc<StoredHead> {
         Arc::clone(&lock(&self.head))

@@ -169,8 +169,7 @@ impl Fill {
             }
             let may_resume = error.kind().is_transient()
                 && !self.has_left()
-                && self.version.validator().is_some()
-                && self.version.len().is_some()
+                && self.version.may_go_on()
                 && self.version.broken().is_none();
             // Retries are few: an origin that stays unreachable is not waited for long.
             let wait = backoff.next(self.retry_after.take());
@@ -211,12 +210,14 @@ impl Fill {
     }
 
     /// Drops a version if no other response is known to have the rest of it, or the one before was
-    /// whole.
+    /// whole and the origin has failed. What the disk does not take can be relayed: its clients
+    /// learn the reason.
     fn drop_incomplete(&self, why: CacheErrorKind) {
-        if self.object.has_fallback(&self.version) {
+        let is_of_node = matches!(why, CacheErrorKind::NoRoom | CacheErrorKind::Disk);
+        if !is_of_node && self.object.has_fallback(&self.version) {
             // Clients that have nothing yet get the version before.
             self.shared.discard(&self.object, &self.version, CacheErrorKind::Changed);
-        } else if self.version.validator().is_none() || self.version.len().is_none() {
+        } else if !self.version.may_go_on() {
             self.shared.discard(&self.object, &self.version, why);
         }
     }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use underpass_testkit::mounts::{FileSystem, Mounted};
 
@@ -388,16 +389,22 @@ fn objects_stay_where_they_would_not_make_room() {
 
 #[test]
 fn a_disk_that_fills_up_is_made_room_on_or_passed_by() {
-    for has_another in [true, false] {
+    // A stale version that may be used if the origin fails is no reason to cut the new one.
+    for (has_another, has_before) in [(true, false), (false, false), (false, true)] {
         let Some(disk) = Mounted::new(FileSystem::Tmpfs, 8) else { return };
         let object = Object::new(noise(6 * MIB), "a");
         let small = Object::new(noise(MIB), "b");
+        let before = small.clone().with("Cache-Control: max-age=0");
         let bytes = object.bytes.clone();
         let gate = Gate::default();
         let held = gate.clone();
+        let is_first = AtomicBool::new(has_before);
         let origin = Origin::new(move |request, sending| {
             if request.path == "/small" {
                 return small.send(request, sending);
+            }
+            if is_first.swap(false, Ordering::Relaxed) {
+                return before.send(request, sending);
             }
             let (head, body) = object.answer(request);
             sending.head(&head);
@@ -406,9 +413,10 @@ fn a_disk_that_fills_up_is_made_room_on_or_passed_by() {
             held.wait();
             sending.body(&body[now..]);
         });
-        let node = Node::on(tempfile::tempdir_in(disk.root()).unwrap(), &origin.url(), &[]);
-        if has_another {
-            assert_eq!(node.get("/small").status, 200);
+        let cache = tempfile::tempdir_in(disk.root()).unwrap();
+        let node = Node::on(cache, &origin.url(), &["--stale-if-error", "1d"]);
+        if has_another || has_before {
+            assert_eq!(node.get(if has_another { "/small" } else { "/a" }).status, 200);
             until_stored(&node, MIB as u64);
         }
         let mut client = node.client("GET", "/a", &[]);
