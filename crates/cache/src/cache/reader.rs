@@ -103,6 +103,13 @@ impl Reader {
         self.shared.mark_damaged(&self.object, &self.version);
     }
 
+    /// Returns whether any byte that has arrived may be lost, because the disk could not sync them:
+    /// the response must end in a way that the client notices.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.version.is_lost()
+    }
+
     /// Returns whether the origin has stopped in the middle of a relay.
     #[must_use]
     pub fn has_stalled(&self) -> bool {

@@ -35,6 +35,8 @@ pub(crate) struct ObjectVersion {
     state: Mutex<VersionState>,
     /// Whether the journal lags behind the file.
     is_dirty: AtomicBool,
+    /// Whether any of its bytes may be lost, because a sync has failed.
+    is_lost: AtomicBool,
     /// The room of its bytes if it is not stored.
     held: Mutex<Vec<HeldRoom>>,
 }
@@ -54,6 +56,7 @@ impl ObjectVersion {
             journal: Mutex::new(journal.map(Arc::new)),
             state: Mutex::new(state),
             is_dirty: AtomicBool::new(false),
+            is_lost: AtomicBool::new(false),
             held: Mutex::default(),
         }
     }
@@ -352,7 +355,15 @@ impl ObjectVersion {
         // Without it a power cut costs more bytes.
         let Ok(file) = self.file.try_clone() else { return Ok(()) };
         let saved = self.journal().map(|journal| journal.save(&File::from(file)));
-        saved.unwrap_or(Ok(())).inspect_err(|_| lock(&self.state).present = RangeSet::default())
+        saved.unwrap_or(Ok(())).inspect_err(|_| {
+            self.is_lost.store(true, Ordering::Relaxed);
+            lock(&self.state).present = RangeSet::default();
+        })
+    }
+
+    /// Returns whether any of its bytes may be lost, because a sync has failed.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Relaxed)
     }
 
     fn wake(&self) {

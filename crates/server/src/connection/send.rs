@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
+use underpass_cache::CacheErrorKind;
 use underpass_engine::{Chain, Confirm, Error, Integrity, Report, Status, Usage, Wait, socket};
 
 use crate::connection::Link;
@@ -132,12 +133,13 @@ impl<'a> Sending<'a> {
             }
             Ok(Some(report)) => {
                 let chain = body.chain(&head);
-                Self::Slow(slow(Some(body)).resume_after_part(report, chain, ChainChecks::NONE))
+                let slow = slow(Some(Arc::from(body)));
+                Self::Slow(slow.resume_after_part(report, chain, ChainChecks::NONE))
             }
             Ok(None) if body.is_present() => {
                 let chain = body.chain(&head);
                 let transfer = transfer(link, chain, integrity, Confirm::HandedOver, now);
-                let mut reads = Some(body);
+                let mut reads = Some(Arc::from(body));
                 let slow = |usage| slow(reads.take()).spent(usage);
                 let sending = Self::first_turn(link, transfer, now, slow);
                 if let (Some(body), Self::Done(done)) = (reads, &sending)
@@ -220,7 +222,7 @@ struct SlowResponse<'a> {
     waiting_since: Option<Instant>,
     /// The body from the cache that is sent: as long as this exists, the bytes that it reads are
     /// not evicted.
-    reads: Option<Box<CachedBody>>,
+    reads: Option<Arc<CachedBody>>,
 }
 
 impl<'a> SlowResponse<'a> {
@@ -296,6 +298,8 @@ impl<'a> SlowResponse<'a> {
     /// Sends a body that is made piece by piece.
     async fn send_pieces(mut self, head: Vec<u8>, body: Body) -> SendOutcome {
         if let Body::Cached(body) = body {
+            let body = Arc::from(body);
+            self.reads = Some(Arc::clone(&body));
             self.send_cached_body(head, &body).await;
             return self.outcome;
         }
@@ -334,7 +338,7 @@ impl<'a> SlowResponse<'a> {
             self.refresh_version(&residency).await;
             transfer.set_turn(turn);
             let begun = self.link.worker.turns.begin().await;
-            if !self.should_continue() {
+            if !self.should_continue() || self.has_lost_bytes() {
                 self.outcome.report.add(transfer.report());
                 return false;
             }
@@ -415,6 +419,15 @@ impl<'a> SlowResponse<'a> {
             });
         }
         !self.link.peer.is_given_up.get()
+    }
+
+    /// Returns whether the cache has lost bytes of the body since it was begun; fails then.
+    fn has_lost_bytes(&mut self) -> bool {
+        let is_lost = self.reads.as_ref().is_some_and(|body| body.is_lost());
+        if is_lost {
+            self.fail(SendFailure::Origin(CacheErrorKind::Disk.into()));
+        }
+        is_lost
     }
 
     /// Reports the progress to the register.

@@ -92,6 +92,11 @@ impl CachedBody {
         }
     }
 
+    /// Returns whether its bytes may be lost, so that no more of them are sent.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.reader.is_lost()
+    }
+
     /// Waits for a byte; returns up to where all have come.
     pub(crate) async fn wait_for(&self, at: u64, end: u64) -> Result<u64, CacheError> {
         let mut waiting = pin!(self.reader.wait_for(at, end));

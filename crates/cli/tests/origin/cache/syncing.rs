@@ -5,8 +5,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::node::{Node, until_stored};
-use crate::rig::{folder, has, noise, until};
+use crate::node::{End, Node, until_stored};
+use crate::rig::{folder, has, noise, skip, until};
 use crate::scripted_origin::{Gate, Object, Origin};
 
 const LEN: usize = 3 << 20;
@@ -105,4 +105,27 @@ fn a_validation_does_not_wait_for_a_disk_that_syncs() {
         origin.requests().iter().filter(|request| request.field("if-none-match").is_some()).count();
     assert_eq!(validations, 1);
     end_tracer(&node);
+}
+
+/// More than sockets take at once: most of it would be sent after the sync that has failed.
+#[test]
+fn a_response_of_what_could_not_be_synced_is_reset() {
+    if !has("strace") {
+        return;
+    }
+    let object = Object::new(noise(24 << 20), "a");
+    let origin = Origin::of(&object);
+    let strace = ["-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO:when=1"];
+    let node = Node::traced_on(folder(), &strace, &origin.url(), &[]);
+    node.get("/a").assert_is(200, &object.bytes);
+    let mut slow = node.client("GET", "/a", &[]);
+    slow.read_body(1);
+    if node.metric("damaged_total") > 0 {
+        return skip("this machine is so slow that the file was synced before");
+    }
+    until("a sync that fails", || node.metric("damaged_total") == 1);
+    let reply = slow.finish();
+    assert_eq!(reply.end, End::Reset);
+    assert!(object.bytes.starts_with(&reply.body));
+    node.get("/a").assert_is(200, &object.bytes);
 }

@@ -60,9 +60,6 @@ impl SlowResponse<'_> {
                     before.extend_from_slice(b"\r\n");
                 }
                 if !self.send_chain(chain, Confirm::HandedOver).await {
-                    if let Some(SendFailure::Engine(error)) = &self.outcome.failure {
-                        body.failed(error);
-                    }
                     return;
                 }
                 at = end;
