@@ -107,7 +107,7 @@ impl Cache {
             return LookupPlan::Response(response);
         }
         let lasts = |until: Option<Instant>| until.is_some_and(|until| Instant::now() < until);
-        let current = state.current.clone().filter(|current| current.broken().is_none());
+        let current = state.current.clone().filter(|current| current.is_servable());
         let is_relayed = request.is_relayed || lasts(state.no_room_until);
         let is_private = lasts(state.private_until);
         if let Some(current) = &current {

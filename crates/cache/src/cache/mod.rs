@@ -141,7 +141,7 @@ impl Cache {
         if state.response.is_some() {
             return None;
         }
-        let current = state.current.clone().filter(|current| current.broken().is_none())?;
+        let current = state.current.clone().filter(|current| current.is_servable())?;
         drop(state);
         current.len()?;
         if self.shared.usage(&object.key, &current) != Use::Fresh {

@@ -108,6 +108,15 @@ impl ObjectVersion {
         lock(&self.state).broken
     }
 
+    /// Returns whether it can answer requests: bytes that are missing are on their way, or can be
+    /// fetched.
+    pub(crate) fn is_servable(&self) -> bool {
+        let state = lock(&self.state);
+        let is_whole = state.len == Some(state.present.count());
+        let may_go_on = self.validator.is_some() && state.len.is_some();
+        state.broken.is_none() && (may_go_on || is_whole || !state.fills.is_empty())
+    }
+
     /// Returns whether a fill runs or waits for a thread.
     pub(crate) fn is_filling(&self) -> bool {
         !lock(&self.state).fills.is_empty()
@@ -381,4 +390,43 @@ pub(crate) enum Eviction {
     Removed,
     /// The file may go as a whole: nothing is left, or the rest would be of no use.
     Useless,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(size: Option<u64>) -> ObjectVersion {
+        let head = StoredHead {
+            key: "/a".to_owned(),
+            origins: Vec::new(),
+            body: String::new(),
+            inode: 0,
+            validator: None,
+            size,
+            fields: Vec::new(),
+            requested: 0,
+            received: 0,
+            epoch: 0,
+        };
+        let file = Arc::new(File::open("/dev/null").unwrap().into());
+        ObjectVersion::new(file, head, None, RangeSet::default())
+    }
+
+    #[test]
+    fn what_nothing_would_complete_answers_no_request() {
+        for size in [Some(10), None] {
+            let version = version(size);
+            let fill = version.begin_fill(0, size);
+            version.arrived(fill, 0..5);
+            assert!(version.is_servable());
+            version.end_fill(fill, None);
+            assert!(!version.is_servable());
+            let fill = version.begin_fill(5, size);
+            version.arrived(fill, 5..10);
+            version.set_len(10);
+            version.end_fill(fill, None);
+            assert!(version.is_servable());
+        }
+    }
 }

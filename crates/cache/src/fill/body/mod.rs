@@ -222,6 +222,16 @@ impl Fill {
         }
     }
 
+    /// Drops a version whose fill ends because no client reads it, if nothing is kept of it. A client
+    /// that has come meanwhile begins anew where nothing would bring the rest.
+    fn drop_unread(&self) {
+        let version = &self.version;
+        let is_whole = version.len() == Some(version.count());
+        if version.readers() == 0 || !(version.may_go_on() || is_whole) {
+            self.drop_incomplete(CacheErrorKind::Changed);
+        }
+    }
+
     /// Evicts objects after the disk turned out to be full; returns whether there were any.
     fn make_room(&self) -> bool {
         self.shared.evict(self.rest.end.saturating_sub(self.rest.start).min(EXTENT))
@@ -367,9 +377,7 @@ impl Fill {
             return Err(refused.into());
         }
         if growth.is_unread {
-            if version.readers() == 0 {
-                self.drop_incomplete(CacheErrorKind::Changed);
-            }
+            self.drop_unread();
             return Ok(false);
         }
         received.outcome.map_err(|error| error_of(error, self.writer.is_some()))?;

@@ -40,7 +40,7 @@ pub(crate) fn fetch(
     let (requested, has_no_ranges) = (SystemTime::now(), Cell::new(false));
     let body = Cell::new(None);
     let fetch = Fetch { shared, guard, wanted, requested, purges, has_no_ranges, body };
-    match guard.object.current().filter(|current| current.broken().is_none()) {
+    match guard.object.current().filter(|current| current.is_servable()) {
         Some(current) => {
             guard.pending.is_validation.store(true, Ordering::Relaxed);
             fetch.validate(&current);
