@@ -111,7 +111,10 @@ impl Fetch<'_> {
                     self.withdraw();
                     return self.fetch_new(None);
                 }
-                current.change_head(|head| *head = newer);
+                // The length may have become known since the request.
+                current.change_head(|head| {
+                    head.freshen(&answer.response, self.requested, self.epoch())
+                });
                 if let Some(connection) = answer.connection.finish(&answer.response) {
                     self.shared.origins.recycle(origin, connection);
                 }

@@ -75,6 +75,47 @@ fn a_request_after_an_expiry_does_not_join_a_validation_before_it() {
     assert!(kept.cache().contains("hit"), "{}", kept.cache());
 }
 
+/// A length that becomes known while a validation is under way is kept, so the file is not lost.
+#[test]
+fn a_validation_forgets_no_length() {
+    let bytes = noise(MIB);
+    let body = bytes.clone();
+    let (rest, answer) = (Gate::default(), Gate::default());
+    let (held, validated) = (rest.clone(), answer.clone());
+    let origin = Origin::new(move |request, sending| {
+        let lines = "ETag: \"a\"\nCache-Control: max-age=0";
+        if request.field("if-none-match").is_some() {
+            validated.wait();
+            return sending.head(&format!("HTTP/1.1 304 Not Modified\n{lines}"));
+        }
+        sending.head(&format!("HTTP/1.1 200 OK\n{lines}\nTransfer-Encoding: chunked"));
+        for part in body.chunks(MIB / 2) {
+            sending.body(format!("{:x}\r\n", part.len()).as_bytes());
+            sending.body(part);
+            sending.body(b"\r\n");
+            held.wait();
+        }
+        sending.body(b"0\r\n\r\n");
+    });
+    let node = Node::new(&origin.url(), &[]);
+    let mut first = node.client("GET", "/a", &[]);
+    first.read_body(MIB / 2);
+    let second = node.client("GET", "/a", &[]);
+    until("a validation", || origin.requests().len() == 2);
+    rest.open();
+    first.finish().assert_is(200, &bytes);
+    until("the end of the fill", || node.metric("reserved_bytes") == 0);
+    answer.open();
+    second.finish().assert_is(200, &bytes);
+    let head = node.ask("HEAD", "/a", &[]);
+    assert_eq!(head.field("content-length"), Some(&*MIB.to_string()));
+    let node = node.again(&origin.url(), &[]);
+    node.get("/a").assert_is(200, &bytes);
+    let asked = origin.requests();
+    let fetched = asked.iter().filter(|it| it.field("if-none-match").is_none());
+    assert_eq!(fetched.count(), 1, "{asked:?}");
+}
+
 #[test]
 fn a_date_of_the_future_is_no_other_one_with_each_answer() {
     let lines = "Cache-Control: max-age=1000\nLast-Modified: Fri, 31 Dec 9999 23:59:59 GMT";
