@@ -219,6 +219,9 @@ pub(crate) enum FetchOutcome {
     /// The origin has sent this version, with this status. The quota has no space for it: only the
     /// client that started the fetch gets it.
     Relayed(Arc<ObjectVersion>, u16, RelaySlot),
+    /// The quota has no space for the object, and the client that started the fetch has too many
+    /// relays: others start their own.
+    NotRelayed,
     /// The origin has confirmed the stored version with this status.
     Valid(Arc<ObjectVersion>, u16),
     /// The origin failed; the stored version is stale but may be used.

@@ -7,7 +7,7 @@ use std::time::Instant;
 use underpass_protocol::caching::{CacheStatus, Forward, Use};
 
 use super::{Cache, Lookup};
-use crate::error::CacheErrorKind;
+use crate::error::{CacheError, CacheErrorKind};
 use crate::fill::{self, BufferedResponse, ObjectRequest};
 use crate::key::CacheKey;
 use crate::object::{CachedObject, FetchGuard, FetchOutcome, ObjectState, PendingFetch};
@@ -188,6 +188,11 @@ impl Cache {
             ..CacheStatus::default()
         };
         let entry = |current, cache| Lookup::Entry(self.entry(object, current, cache, request));
+        let failed = |error: CacheError, retry_after| {
+            let detail = Some(error.kind().label());
+            let cache = CacheStatus { detail, ..forwarded(None) };
+            Lookup::Failed { error, retry_after, cache }
+        };
         Some(match outcome {
             FetchOutcome::Loaded(current, detail) => {
                 entry(current, CacheStatus { detail, ..CacheStatus::default() })
@@ -196,7 +201,7 @@ impl Cache {
             FetchOutcome::Sent { version, status, is_stored } => {
                 entry(version, CacheStatus { is_stored, ..forwarded(Some(status)) })
             }
-            FetchOutcome::Relayed(..) if !is_own => return None,
+            FetchOutcome::Relayed(..) | FetchOutcome::NotRelayed if !is_own => return None,
             FetchOutcome::Relayed(current, status, relay_slot) => {
                 let cache = forwarded(Some(status)).relayed();
                 let mut entry = self.entry(object, current, cache, request);
@@ -218,11 +223,8 @@ impl Cache {
                 let cache = forwarded(Some(response.status));
                 Lookup::Response { response, cache }
             }
-            FetchOutcome::Failed(error, retry_after) => {
-                let detail = Some(error.kind().label());
-                let cache = CacheStatus { detail, ..forwarded(None) };
-                Lookup::Failed { error, retry_after, cache }
-            }
+            FetchOutcome::NotRelayed => failed(CacheErrorKind::Busy.into(), None),
+            FetchOutcome::Failed(error, retry_after) => failed(error, retry_after),
         })
     }
 }

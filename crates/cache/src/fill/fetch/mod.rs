@@ -403,18 +403,18 @@ impl Fetch<'_> {
     fn relay(&self, received: OriginResponse, total: Option<u64>, body: Range<u64>) {
         let status = received.answer.response.status;
         let head = self.head(&received.answer.response, total);
-        let file = self.shared.null.try_clone().map(OwnedFd::from);
-        let permit = self.shared.relaying.acquire(self.wanted.client);
-        let (Ok(file), Ok((for_client, writer)), Some(permit)) = (file, Relay::new(), permit)
-        else {
-            return self.failed(CacheErrorKind::Busy);
-        };
         // The stored version is out of date.
         self.withdraw();
         let mut state = self.object().state();
         // It may be known to be too large.
         state.no_room_until = state.no_room_until.max(Some(Instant::now() + NO_ROOM_TIME));
         drop(state);
+        let file = self.shared.null.try_clone().map(OwnedFd::from);
+        let permit = self.shared.relaying.acquire(self.wanted.client);
+        let (Ok(file), Ok((for_client, writer)), Some(permit)) = (file, Relay::new(), permit)
+        else {
+            return self.guard.finish(FetchOutcome::NotRelayed);
+        };
         let version = Arc::new(ObjectVersion::relayed(Arc::new(file), head));
         let (shared, object) = (Arc::clone(self.shared), Arc::clone(self.object()));
         let (of_job, cdn_loop) = (Arc::clone(&version), self.wanted.cdn_loop.clone());
@@ -423,7 +423,7 @@ impl Fetch<'_> {
             drop(permit);
         };
         if !self.shared.relays.run(job) {
-            return self.failed(CacheErrorKind::Busy);
+            return self.guard.finish(FetchOutcome::NotRelayed);
         }
         let relay_slot = Arc::new(Mutex::new(Some(for_client)));
         self.guard.finish(FetchOutcome::Relayed(version, status, relay_slot));

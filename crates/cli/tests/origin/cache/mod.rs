@@ -10,6 +10,7 @@ mod full_size;
 mod operating;
 mod ranges;
 mod redirects;
+mod relays;
 mod replies;
 mod restarts;
 mod scale;
