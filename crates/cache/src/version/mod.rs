@@ -198,23 +198,33 @@ impl ObjectVersion {
         {
             let mut state = lock(&self.state);
             state.leaving = None;
-            if outcome.as_ref().is_err_and(|it| it.kind() == io::ErrorKind::ReadOnlyFilesystem) {
-                // Nothing was removed.
+            let is_unchanged = match &outcome {
+                Ok(is_punched) => !is_punched,
+                Err(error) => error.kind() == io::ErrorKind::ReadOnlyFilesystem,
+            };
+            if is_unchanged {
                 removed.into_iter().for_each(|part| state.present.add(part));
             }
         }
         self.wake();
-        outcome.map(|()| if is_empty { Eviction::Useless } else { Eviction::Removed })
+        outcome.map(|is_punched| {
+            if is_punched && !is_empty { Eviction::Removed } else { Eviction::Useless }
+        })
     }
 
-    fn punch(&self, range: &Range<u64>) -> io::Result<()> {
-        let Some(journal) = self.journal() else { return Ok(()) };
+    /// Makes a hole; returns `false` if the version is not stored any more, so that its journal on
+    /// the disk is not its own.
+    fn punch(&self, range: &Range<u64>) -> io::Result<bool> {
+        let Some(journal) = self.journal() else { return Ok(false) };
         // A journal that survives a power failure must not call a hole data.
-        journal.forget(range)?;
+        if let Err(error) = journal.forget(range) {
+            return if self.is_stored() { Err(error) } else { Ok(false) };
+        }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         // The kernel would write zeros to a part of a page, which may be on its way to a client.
         let end = range.end.next_multiple_of(MAX_PAGE);
-        Ok(fallocate(&self.file, flags, range.start, end - range.start)?)
+        fallocate(&self.file, flags, range.start, end - range.start)?;
+        Ok(true)
     }
 
     /// Decides what a reader at the offset `at` does next, which reads up to `end`. `permit` is
@@ -388,7 +398,8 @@ pub(crate) enum Eviction {
     Pinned,
     /// It is gone, and others are left.
     Removed,
-    /// The file may go as a whole: nothing is left, or the rest would be of no use.
+    /// The file may go as a whole: nothing is left, or the rest would be of no use, or it is not
+    /// stored any more.
     Useless,
 }
 

@@ -244,7 +244,8 @@ impl<S: Clone + Serialize> Journal<S> {
     ///
     /// # Errors
     ///
-    /// As fsync(2), and those of [`create`](Self::create). An earlier journal may then count.
+    /// As fsync(2), and those of [`create`](Self::create), or if it is closed. An earlier journal
+    /// may then count.
     pub fn forget(&self, range: &Range<u64>) -> io::Result<()> {
         // No other thread may record an older state of the disk.
         let _writing = lock(&self.writing);
@@ -252,7 +253,12 @@ impl<S: Clone + Serialize> Journal<S> {
         match self.write() {
             Err(error) if matches!(error.kind(), StorageFull | QuotaExceeded) => self.overwrite(),
             written => written.and_then(|()| Ok(fsync(&self.folder)?)),
+        }?;
+        if lock(&self.inner).is_closed {
+            // Nothing was written, or another journal may have taken its place.
+            return Err(io::Error::other("the journal is closed"));
         }
+        Ok(())
     }
 
     /// Overwrites the journal file with all of it, because a full disk has no room for another
