@@ -2,11 +2,12 @@
 
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::{Counters, Shared};
 use crate::error::{CacheError, CacheErrorKind};
 use crate::store::{EXTENT, QuotaExceeded, Room, StoredUnit, is_divided};
-use crate::version::Eviction;
+use crate::version::{Eviction, ObjectVersion};
 
 impl Shared {
     /// Returns the room for the bytes of a fill, to the end of the body if that is `u64::MAX`. It
@@ -109,22 +110,45 @@ impl Shared {
     /// If the disk has become read-only: what it has is still served.
     fn evict_one(&self, unit: &StoredUnit) -> io::Result<()> {
         let current = self.current(&unit.digest).filter(|current| is_divided(current.len()));
-        let evicted = current.map(|current| current.evict(&unit.range(current.len())));
+        let evicted = current.as_ref().map(|current| current.evict(&unit.range(current.len())));
         let was_there = match evicted {
             // A reader has come meanwhile.
             Some(Ok(Eviction::Pinned)) => return Ok(()),
             Some(Ok(Eviction::Removed)) => self.quota.removed_unit(unit) > 0,
-            _ => match self.folder.remove(&unit.digest) {
-                Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
-                    self.note_stored(Err(&error));
-                    return Err(error);
-                }
-                _ => self.remove(&unit.digest).unwrap_or(false),
-            },
+            Some(Err(_)) => self.evict_whole(unit, current.as_ref())?,
+            Some(Ok(Eviction::Useless)) | None => self.evict_whole(unit, None)?,
         };
         // Two fills that need room choose the same unit.
         Counters::add(&self.counters.evicted, u64::from(was_there));
         Ok(())
+    }
+
+    /// Removes the object of a unit; returns whether there was one. It stays if it is in use by now,
+    /// unless it is a version whose extent `has_failed` to be removed.
+    fn evict_whole(
+        &self,
+        unit: &StoredUnit,
+        has_failed: Option<&Arc<ObjectVersion>>,
+    ) -> io::Result<bool> {
+        let object = self.objects.get(&unit.digest);
+        // Another thread may be about to create its files anew, or to open them.
+        let _files = object.as_ref().map(|object| object.lock_files());
+        let current = object.as_ref().and_then(|object| object.current());
+        let has_come = |current: &Arc<ObjectVersion>| {
+            current.is_stored()
+                && current.is_busy()
+                && !has_failed.is_some_and(|it| Arc::ptr_eq(it, current))
+        };
+        if current.as_ref().is_some_and(has_come) {
+            return Ok(false);
+        }
+        match self.folder.remove(&unit.digest) {
+            Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+                self.note_stored(Err(&error));
+                Err(error)
+            }
+            _ => Ok(self.remove_locked(&unit.digest, object.as_deref()).unwrap_or(false)),
+        }
     }
 
     /// Returns whether a unit is being filled or read, so that removing it would free no space now.

@@ -207,9 +207,11 @@ impl ObjectVersion {
             }
         }
         self.wake();
-        outcome.map(|is_punched| {
-            if is_punched && !is_empty { Eviction::Removed } else { Eviction::Useless }
-        })
+        outcome.map(
+            |is_punched| {
+                if is_punched && !is_empty { Eviction::Removed } else { Eviction::Useless }
+            },
+        )
     }
 
     /// Makes a hole; returns `false` if the version is not stored any more, so that its journal on

@@ -1,0 +1,85 @@
+//! Removes objects and versions from the disk and from memory.
+
+use std::io;
+use std::sync::Arc;
+
+use super::{Counters, Shared};
+use crate::error::CacheErrorKind;
+use crate::key::KeyDigest;
+use crate::object::CachedObject;
+use crate::version::ObjectVersion;
+
+impl Shared {
+    /// Removes an object from the disk and from memory; returns whether there was one. Its readers
+    /// still get all of it.
+    pub(crate) fn remove(&self, digest: &KeyDigest) -> io::Result<bool> {
+        let object = self.objects.get(digest);
+        let _files = object.as_ref().map(|object| object.lock_files());
+        self.remove_locked(digest, object.as_deref())
+    }
+
+    /// Removes an object, the lock of whose files is held, if it is in memory, in the same way.
+    pub(super) fn remove_locked(
+        &self,
+        digest: &KeyDigest,
+        object: Option<&CachedObject>,
+    ) -> io::Result<bool> {
+        let was_open = object.is_some_and(|object| object.detach());
+        let was_counted = self.quota.removed(digest) > 0;
+        Ok(self.folder.remove(digest)? || was_open || was_counted)
+    }
+
+    /// Removes an object that the origin has no longer, or not for all: it must not come back after
+    /// a power cut.
+    pub(crate) fn withdraw(&self, digest: &KeyDigest) {
+        if self.remove(digest).unwrap_or(true) {
+            // The disk fails: nothing more can be done.
+            let _ = self.folder.sync_removal(digest);
+        }
+    }
+
+    /// Removes an unusable version of an object, unless it was replaced already.
+    pub(crate) fn discard(
+        &self,
+        object: &CachedObject,
+        version: &Arc<ObjectVersion>,
+        why: CacheErrorKind,
+    ) {
+        if object.drop_version(version, why) {
+            self.remove_version(object, version);
+        }
+    }
+
+    /// Removes the files of a version, unless they were replaced already.
+    fn remove_version(&self, object: &CachedObject, version: &ObjectVersion) {
+        let digest = object.key.digest();
+        let files = object.lock_files();
+        let is_removed = self.folder.remove_version(digest, &version.head().body);
+        drop(files);
+        if is_removed {
+            let _ = self.folder.sync_removal(digest);
+        }
+        // A version that has taken its place meanwhile has its own units in the books already,
+        // unless it is one without a name.
+        if is_removed && object.current().is_none_or(|current| !current.is_stored()) {
+            self.quota.removed(digest);
+        }
+    }
+
+    /// Drops a version that the disk failed to read. After repeated failures nothing is stored for
+    /// a while.
+    pub(crate) fn mark_damaged(
+        self: &Arc<Self>,
+        object: &Arc<CachedObject>,
+        version: &Arc<ObjectVersion>,
+    ) {
+        if !object.drop_version(version, CacheErrorKind::Disk) {
+            return;
+        }
+        Counters::add(&self.counters.damaged, 1);
+        self.quota.mark_damaged();
+        let (shared, object) = (Arc::clone(self), Arc::clone(object));
+        let version = Arc::clone(version);
+        self.loads.run(move || shared.remove_version(&object, &version));
+    }
+}
