@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Waker, ready};
 
 use underpass_engine::wait::lock;
@@ -31,6 +31,8 @@ pub struct Reader {
     has_begun: AtomicBool,
     cdn_loop: String,
     client: Option<IpAddr>,
+    /// Its number among the tasks that wait for a permit, if it has waited.
+    task: OnceLock<u64>,
     /// The relay of bytes that cannot be stored, if there is one.
     relay: Mutex<Option<Relay>>,
 }
@@ -55,6 +57,7 @@ impl Reader {
             has_begun: AtomicBool::new(false),
             cdn_loop,
             client,
+            task: OnceLock::new(),
             relay: Mutex::new(relay),
         }
     }
@@ -198,11 +201,12 @@ impl Reader {
         Poll::Ready(if is_begun { Ok(relay) } else { Err(CacheErrorKind::Busy.into()) })
     }
 
-    /// Counts one more job of the client. If it has too many, a reader whose response has begun waits
-    /// for one of them to end.
+    /// Counts one more job of the client. If it or all have too many, a reader whose response has
+    /// begun waits for one of them to end.
     fn permit(&self, limits: &ClientLimits, waker: &Waker) -> Poll<Result<Permit, CacheError>> {
         let has_begun = self.has_begun.load(Ordering::Relaxed);
-        match limits.acquire_or_wait(self.client, has_begun.then_some(waker)) {
+        let task = has_begun.then(|| (*self.task.get_or_init(ClientLimits::new_task), waker));
+        match limits.acquire_or_wait(self.client, task) {
             Some(permit) => Poll::Ready(Ok(permit)),
             None if has_begun => Poll::Pending,
             None => Poll::Ready(Err(CacheErrorKind::Busy.into())),
@@ -213,5 +217,8 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         self.version.leave(self.number);
+        for limits in [&self.shared.clients, &self.shared.relaying] {
+            self.task.get().into_iter().for_each(|task| limits.stop_waiting(*task));
+        }
     }
 }

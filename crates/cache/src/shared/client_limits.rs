@@ -2,94 +2,117 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
 use underpass_engine::wait::lock;
 
-/// The number of jobs of each client, with a bound.
+/// The number of jobs of each client, with a bound for each and one for all.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientLimits {
     jobs: Arc<Mutex<ClientJobs>>,
     /// The maximum for one client if the others have this many.
     max: fn(usize) -> usize,
+    /// The maximum for all together.
+    total: usize,
 }
 
 #[derive(Debug, Default)]
 struct ClientJobs {
-    counts: HashMap<IpAddr, usize>,
-    /// The wakers of the tasks that wait for a job to end.
-    waiting: Vec<Waker>,
+    /// `None` for those of clients without a bound of their own.
+    counts: HashMap<Option<IpAddr>, usize>,
+    /// The wakers of the tasks that wait for a job to end, by their numbers.
+    waiting: HashMap<u64, Waker>,
 }
 
 /// A job of a client. Dropping it ends it.
 #[derive(Debug)]
-pub(crate) struct Permit(Option<(ClientLimits, IpAddr)>);
+pub(crate) struct Permit {
+    limits: ClientLimits,
+    client: Option<IpAddr>,
+}
 
 impl ClientLimits {
     /// Lets each client have at most this many jobs that run or wait, if all others together have
-    /// the number that is given to the function.
-    pub(crate) fn new(max: fn(usize) -> usize) -> Self {
-        Self { jobs: Arc::default(), max }
+    /// the number that is given to the function, and all together at most `total`.
+    pub(crate) fn new(max: fn(usize) -> usize, total: usize) -> Self {
+        Self { jobs: Arc::default(), max, total }
     }
 
-    /// Counts one more for a client; `None` if it has too many. Work without a client is not
-    /// limited.
+    /// Counts one more for a client; `None` if it or all have too many. Work without a client is
+    /// limited by the others alone.
     pub(crate) fn acquire(&self, client: Option<IpAddr>) -> Option<Permit> {
         self.acquire_or_wait(client, None)
     }
 
-    /// Counts one more for a client; `None` if it has too many: then the waker is called once a job
-    /// has ended.
+    /// Counts one more for a client; `None` if it or all have too many: then the waker of a task is
+    /// called once a job has ended. The task has a number of its own, by which it
+    /// [stops waiting](Self::stop_waiting).
     pub(crate) fn acquire_or_wait(
         &self,
         client: Option<IpAddr>,
-        waker: Option<&Waker>,
+        task: Option<(u64, &Waker)>,
     ) -> Option<Permit> {
-        let Some(client) = client else { return Some(Permit(None)) };
         let mut jobs = lock(&self.jobs);
         let own = jobs.counts.get(&client).copied().unwrap_or_default();
-        if own >= (self.max)(jobs.counts.values().sum::<usize>() - own) {
-            let is_new = |waker: &&Waker| !jobs.waiting.iter().any(|it| it.will_wake(waker));
-            let waker = waker.filter(is_new).cloned();
-            jobs.waiting.extend(waker);
+        let others = jobs.counts.values().sum::<usize>() - own;
+        let max = client.map_or(usize::MAX, |_| (self.max)(others));
+        if own >= max || own + others >= self.total {
+            let before = task.and_then(|(it, waker)| jobs.waiting.insert(it, waker.clone()));
+            drop(jobs);
+            drop(before);
             return None;
         }
         jobs.counts.insert(client, own + 1);
-        Some(Permit(Some((self.clone(), client))))
+        Some(Permit { limits: self.clone(), client })
+    }
+
+    /// Returns a number for a task that may wait.
+    pub(crate) fn new_task() -> u64 {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Forgets the waker of a task that has ended.
+    pub(crate) fn stop_waiting(&self, task: u64) {
+        let waker = lock(&self.jobs).waiting.remove(&task);
+        drop(waker);
     }
 }
 
 impl Permit {
     /// Returns the client, unless it is one without a bound.
     pub(crate) fn client(&self) -> Option<IpAddr> {
-        self.0.as_ref().map(|(_, client)| *client)
+        self.client
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let Some((clients, client)) = &self.0 else { return };
-        let mut jobs = lock(&clients.jobs);
-        if let Some(count) = jobs.counts.get_mut(client) {
+        let mut jobs = lock(&self.limits.jobs);
+        if let Some(count) = jobs.counts.get_mut(&self.client) {
             *count -= 1;
             if *count == 0 {
-                jobs.counts.remove(client);
+                jobs.counts.remove(&self.client);
             }
         }
         let waiting = std::mem::take(&mut jobs.waiting);
         drop(jobs);
-        waiting.into_iter().for_each(Waker::wake);
+        waiting.into_values().for_each(Waker::wake);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::task::Wake;
+
     use super::*;
 
     #[test]
     fn a_client_has_a_bound_and_others_have_their_own() {
-        let clients = ClientLimits::new(|_| 3);
+        let clients = ClientLimits::new(|_| 3, usize::MAX);
         let (one, two) = (Some(IpAddr::from([192, 0, 2, 1])), Some(IpAddr::from([192, 0, 2, 2])));
         let mut permits: Vec<_> = (0..3).map(|_| clients.acquire(one)).collect();
         assert!(permits.iter().all(Option::is_some));
@@ -103,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_few_clients_leave_some_for_others() {
-        let clients = ClientLimits::new(|others| ((64 - others) / 4).max(1));
+        let clients = ClientLimits::new(|others| ((64 - others) / 4).max(1), usize::MAX);
         let mut permits = Vec::new();
         let taken: Vec<_> = (1..=15)
             .map(|last| {
@@ -114,5 +137,33 @@ mod tests {
             })
             .collect();
         assert_eq!(taken, [16, 12, 9, 6, 5, 4, 3, 2, 1, 1, 1, 1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn all_clients_have_a_bound_together_for_which_they_wait() {
+        let clients = ClientLimits::new(|_| 1, 2);
+        let client = |last| Some(IpAddr::from([192, 0, 2, last]));
+        let permits = [clients.acquire(client(1)), clients.acquire(None)];
+        assert!(permits.iter().all(Option::is_some));
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(Arc::clone(&woken));
+        for client in [client(2), None] {
+            assert!(clients.acquire_or_wait(client, Some((1, &waker))).is_none());
+        }
+        assert!(clients.acquire_or_wait(client(3), Some((2, &waker))).is_none());
+        clients.stop_waiting(2);
+        assert_eq!(lock(&clients.jobs).waiting.len(), 1, "one for each that waits");
+        drop(permits);
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        assert!(clients.acquire(client(2)).is_some());
+    }
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }

@@ -183,8 +183,8 @@ impl Shared {
         let expiry = Expiry::load(folder.path().join("expired"))?;
         Ok(Self {
             folder,
-            clients: ClientLimits::new(|_| MAX_PER_CLIENT),
-            relaying: ClientLimits::new(max_relays),
+            clients: ClientLimits::new(|_| MAX_PER_CLIENT, usize::MAX),
+            relaying: ClientLimits::new(max_relays, MAX_RELAYS),
             expiry,
             popularity: Popularity::default(),
             folders: Folders::default(),
@@ -193,7 +193,8 @@ impl Shared {
             pipes: PipePool::default(),
             fills: Pool::new("fill", MAX_FILLS, MAX_WAITING),
             validations: Pool::new("validation", MAX_VALIDATIONS, MAX_WAITING),
-            relays: Pool::new("relay", MAX_RELAYS, 0),
+            // The permits are bounded; a thread may be about to end when its permit has.
+            relays: Pool::new("relay", MAX_RELAYS, MAX_RELAYS),
             loads: Pool::new("load", MAX_LOADS, MAX_WAITING),
             saves: Pool::new("save", 1, MAX_WAITING),
             null,

@@ -37,3 +37,37 @@ fn a_client_without_a_relay_refuses_nobody_who_waits_with_it() {
     joined.finish().assert_is(200, &bytes);
     clients.into_iter().for_each(|client| client.finish().assert_is(200, &bytes));
 }
+
+#[test]
+fn a_download_waits_for_a_relay_in_the_middle() {
+    let (object, other) = (Object::new(noise(24 * MIB), "a"), Object::new(noise(5 * MIB), "b"));
+    let (bytes, other_bytes) = (object.bytes.clone(), other.bytes.clone());
+    let gate = Gate::default();
+    let held = gate.clone();
+    let origin = Origin::new(move |request, sending| {
+        if request.path == "/a" {
+            return object.send(request, sending);
+        }
+        let (head, body) = other.answer(request);
+        sending.head(&head);
+        sending.body(&body[..1000]);
+        held.wait();
+        sending.body(&body[1000..]);
+    });
+    // There is no room for more of it, nor for the others.
+    let node = Node::new(&origin.url(), &["--cache-size", "24M"]);
+    // More than sockets take at once: the client comes to what is missing when it reads on.
+    let begin = 20 * MIB;
+    node.range("/a", &format!("0-{}", begin - 1)).assert_is(206, &bytes[..begin]);
+    let mut reader = node.client("GET", "/a", &[]);
+    reader.read_body(1);
+    let relayed = |it| node.client("GET", &format!("/relayed/{it}"), &[]);
+    let mut clients: Vec<_> = (0..64).map(relayed).collect();
+    clients.iter_mut().for_each(Client::read_head);
+    reader.read_body(begin);
+    until("a fill without room", || node.metric("fills_failed_total") > 0);
+    assert_eq!(node.get("/relayed/64").status, 503);
+    gate.open();
+    clients.into_iter().for_each(|client| client.finish().assert_is(200, &other_bytes));
+    reader.finish().assert_is(200, &bytes);
+}
