@@ -4,6 +4,7 @@
 //! state of an object, and that of a version. What is dropped under the state of an object may
 //! take none of those before it, and a version is dropped after it: closing its file can last.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::AtomicBool;
@@ -198,7 +199,9 @@ pub(crate) type PendingFetch = PendingOutcome<FetchOutcome>;
 #[derive(Debug)]
 struct PendingState<T> {
     outcome: Option<T>,
-    wakers: Vec<Waker>,
+    /// Those of the tasks that wait, by their numbers.
+    wakers: HashMap<u64, Waker>,
+    next_task: u64,
 }
 
 /// The relay for the client whose request started the fetch; taken once.
@@ -241,8 +244,8 @@ impl FetchOutcome {
 
 impl<T: Clone> PendingOutcome<T> {
     pub(crate) fn new(epoch: u64) -> Self {
-        let state = Mutex::new(PendingState { outcome: None, wakers: Vec::new() });
-        Self { epoch, is_validation: AtomicBool::new(false), state }
+        let state = PendingState { outcome: None, wakers: HashMap::new(), next_task: 0 };
+        Self { epoch, is_validation: AtomicBool::new(false), state: Mutex::new(state) }
     }
 
     /// Ends the fetch; the first outcome counts.
@@ -252,7 +255,7 @@ impl<T: Clone> PendingOutcome<T> {
             state.outcome.get_or_insert(outcome);
             std::mem::take(&mut state.wakers)
         };
-        wakers.into_iter().for_each(Waker::wake);
+        wakers.into_values().for_each(Waker::wake);
     }
 
     /// Returns whether there is an outcome.
@@ -262,27 +265,38 @@ impl<T: Clone> PendingOutcome<T> {
 
     /// Returns the outcome once there is one.
     pub(crate) fn outcome(&self) -> impl Future<Output = T> + '_ {
-        OutcomeFuture(self)
+        let mut state = lock(&self.state);
+        state.next_task += 1;
+        OutcomeFuture { pending: self, task: state.next_task }
     }
 }
 
 /// Waits for the outcome of a fetch.
-struct OutcomeFuture<'c, T>(&'c PendingOutcome<T>);
+struct OutcomeFuture<'c, T> {
+    pending: &'c PendingOutcome<T>,
+    /// Its number among those that wait.
+    task: u64,
+}
 
 impl<T: Clone> Future for OutcomeFuture<'_, T> {
     type Output = T;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let mut state = lock(&self.0.state);
-        match &state.outcome {
-            Some(outcome) => Poll::Ready(outcome.clone()),
-            None => {
-                if !state.wakers.iter().any(|known| known.will_wake(context.waker())) {
-                    state.wakers.push(context.waker().clone());
-                }
-                Poll::Pending
-            }
+        let mut state = lock(&self.pending.state);
+        if let Some(outcome) = &state.outcome {
+            return Poll::Ready(outcome.clone());
         }
+        let before = state.wakers.insert(self.task, context.waker().clone());
+        drop(state);
+        drop(before);
+        Poll::Pending
+    }
+}
+
+impl<T> Drop for OutcomeFuture<'_, T> {
+    fn drop(&mut self) {
+        let waker = lock(&self.pending.state).wakers.remove(&self.task);
+        drop(waker);
     }
 }
 
@@ -314,4 +328,25 @@ pub(crate) enum Replacement {
     First,
     /// There was one.
     Replaced,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use super::*;
+
+    #[test]
+    fn who_has_left_is_not_woken() {
+        let pending = PendingOutcome::new(0);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut stays = pin!(pending.outcome());
+        for _ in 0..3 {
+            assert!(stays.as_mut().poll(&mut context).is_pending());
+            assert!(pin!(pending.outcome()).poll(&mut context).is_pending());
+        }
+        assert_eq!(lock(&pending.state).wakers.len(), 1);
+        pending.finish(5);
+        assert_eq!(stays.poll(&mut context), Poll::Ready(5));
+    }
 }

@@ -260,7 +260,7 @@ impl ObjectVersion {
                 fill.at = fill.at.max(range.end);
             }
             state.present.add(range);
-            std::mem::take(&mut state.wakers)
+            state.take_wakers()
         };
         self.is_dirty.store(true, Ordering::Relaxed);
         wakers.into_iter().for_each(Waker::wake);
@@ -388,7 +388,7 @@ impl ObjectVersion {
     }
 
     fn wake(&self) {
-        let wakers = std::mem::take(&mut lock(&self.state).wakers);
+        let wakers = lock(&self.state).take_wakers();
         wakers.into_iter().for_each(Waker::wake);
     }
 }

@@ -17,7 +17,6 @@ pub(super) struct VersionState {
     next_fill: u64,
     /// Why no more bytes will arrive.
     pub(super) broken: Option<CacheErrorKind>,
-    pub(super) wakers: Vec<Waker>,
     /// The readers, in the order of their numbers.
     pub(super) readers: Vec<ActiveReader>,
     next_reader: u64,
@@ -43,6 +42,8 @@ pub(super) struct ActiveReader {
     rest: Option<Range<u64>>,
     /// Whether it waits for the first byte of that.
     is_waiting: bool,
+    /// What wakes it, if it waits.
+    waker: Option<Waker>,
     /// Why the fill that it waited for has failed.
     failure: Option<CacheError>,
 }
@@ -75,6 +76,7 @@ impl VersionState {
             pin,
             rest: None,
             is_waiting: false,
+            waker: None,
             failure: None,
         });
         number
@@ -116,7 +118,7 @@ impl VersionState {
             return ReadStep::Available(at);
         }
         if self.leaving.as_ref().is_some_and(|leaving| leaving.contains(&at)) {
-            self.wake_with(waker);
+            self.wake_with(number, waker);
             return ReadStep::Wait;
         }
         let has_one_fill = self.has_one_fill();
@@ -152,7 +154,7 @@ impl VersionState {
                 }
             }
         }
-        self.wake_with(waker);
+        self.wake_with(number, waker);
         ReadStep::Wait
     }
 
@@ -220,10 +222,18 @@ impl VersionState {
         self.next_fill
     }
 
-    fn wake_with(&mut self, waker: &Waker) {
-        if !self.wakers.iter().any(|known| known.will_wake(waker)) {
-            self.wakers.push(waker.clone());
+    /// Has a reader woken by the next change.
+    fn wake_with(&mut self, number: u64, waker: &Waker) {
+        if let Some(reader) = self.reader(number)
+            && !reader.waker.as_ref().is_some_and(|known| known.will_wake(waker))
+        {
+            reader.waker = Some(waker.clone());
         }
+    }
+
+    /// Returns the wakers of those that wait.
+    pub(super) fn take_wakers(&mut self) -> Vec<Waker> {
+        self.readers.iter_mut().filter_map(|reader| reader.waker.take()).collect()
     }
 
     /// Returns the range to fetch for a reader that misses the byte `at` and reads up to `end`:
@@ -295,5 +305,19 @@ mod tests {
         [whole, whole + 1].into_iter().for_each(|id| state.end_fill(id, None));
         state.begin(1 << 20, Some(2 << 20));
         assert!(!state.has_one_fill());
+    }
+
+    #[test]
+    fn a_reader_that_has_left_is_not_woken() {
+        let mut state = VersionState::new(Some(10), RangeSet::default(), true);
+        state.begin(0, Some(10));
+        let readers = [state.enter(), state.enter()];
+        for reader in readers.into_iter().chain(readers) {
+            let step = state.step(reader, 0, 10, Waker::noop(), || Poll::<Result<(), _>>::Pending);
+            assert!(matches!(step, ReadStep::Wait));
+        }
+        state.leave(readers[0]);
+        assert_eq!(state.take_wakers().len(), 1);
+        assert!(state.take_wakers().is_empty());
     }
 }
