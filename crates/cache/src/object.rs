@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,6 +18,7 @@ use underpass_engine::wait::lock;
 use crate::error::{CacheError, CacheErrorKind};
 use crate::fill::{BufferedResponse, Relay};
 use crate::key::CacheKey;
+use crate::pool::JobOwner;
 use crate::version::ObjectVersion;
 
 /// One object.
@@ -190,6 +192,8 @@ pub(crate) struct PendingOutcome<T> {
     pub(crate) epoch: u64,
     /// Whether the origin was asked about a stale version.
     pub(crate) is_validation: AtomicBool,
+    /// The client whose request started it.
+    pub(crate) owner: JobOwner,
     state: Mutex<PendingState<T>>,
 }
 
@@ -243,9 +247,10 @@ impl FetchOutcome {
 }
 
 impl<T: Clone> PendingOutcome<T> {
-    pub(crate) fn new(epoch: u64) -> Self {
+    pub(crate) fn new(epoch: u64, client: Option<IpAddr>) -> Self {
         let state = PendingState { outcome: None, wakers: HashMap::new(), next_task: 0 };
-        Self { epoch, is_validation: AtomicBool::new(false), state: Mutex::new(state) }
+        let (is_validation, owner) = (AtomicBool::new(false), JobOwner::new(client));
+        Self { epoch, is_validation, owner, state: Mutex::new(state) }
     }
 
     /// Ends the fetch; the first outcome counts.
@@ -338,7 +343,7 @@ mod tests {
 
     #[test]
     fn who_has_left_is_not_woken() {
-        let pending = PendingOutcome::new(0);
+        let pending = PendingOutcome::new(0, None);
         let mut context = Context::from_waker(Waker::noop());
         let mut stays = pin!(pending.outcome());
         for _ in 0..3 {

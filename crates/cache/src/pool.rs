@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -23,14 +24,42 @@ struct PoolInner {
 
 #[derive(Default)]
 struct PoolState {
-    jobs: VecDeque<(Option<IpAddr>, PoolJob)>,
+    jobs: VecDeque<(JobOwner, PoolJob)>,
     threads: usize,
     idle: usize,
-    /// The client of each job that runs.
+    /// The client of each job that runs, unless others waited for it when it began.
     running: Vec<Option<IpAddr>>,
 }
 
 type PoolJob = Box<dyn FnOnce() + Send>;
+
+/// The client of a job, whose number of threads is limited, and whether others wait for the job.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct JobOwner {
+    client: Option<IpAddr>,
+    is_shared: Arc<AtomicBool>,
+}
+
+impl JobOwner {
+    /// Starts with one client; `None` for no limit.
+    pub(crate) fn new(client: Option<IpAddr>) -> Self {
+        Self { client, is_shared: Arc::default() }
+    }
+
+    /// Notes that a client waits for the job. Returns whether it is the first one besides the
+    /// owner: the job counts for nobody then, and its pool has to [admit](Pool::admit) it.
+    #[must_use]
+    pub(crate) fn join(&self, client: Option<IpAddr>) -> bool {
+        self.client.is_some()
+            && self.client != client
+            && !self.is_shared.swap(true, Ordering::Relaxed)
+    }
+
+    /// Returns the client for whose limit the job counts.
+    fn limited_client(&self) -> Option<IpAddr> {
+        self.client.filter(|_| !self.is_shared.load(Ordering::Relaxed))
+    }
+}
 
 impl Pool {
     /// Creates a pool, for whose threads at most `max_waiting` jobs wait.
@@ -42,38 +71,43 @@ impl Pool {
     /// Runs a job on a thread of the pool; returns `false` if too many wait already, or no thread
     /// can be had.
     pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) -> bool {
-        self.run_for(None, job)
+        self.run_for(&JobOwner::default(), job)
     }
 
     /// Runs a job of a client in the same way. Once half of the threads are busy, those of one
     /// client are passed over while an eighth of all threads works for it.
-    pub(crate) fn run_for(
-        &self,
-        client: Option<IpAddr>,
-        job: impl FnOnce() + Send + 'static,
-    ) -> bool {
+    pub(crate) fn run_for(&self, owner: &JobOwner, job: impl FnOnce() + Send + 'static) -> bool {
         let mut state = lock(&self.0.state);
         if state.jobs.len() + state.running.len() >= self.0.max_threads + self.0.max_waiting {
             return false;
         }
-        state.jobs.push_back((client, Box::new(job)));
-        let may_run = state.jobs.iter().filter(|(client, _)| self.0.may_begin(&state, *client));
-        if state.idle >= may_run.count() {
-            self.0.arrived.notify_one();
+        state.jobs.push_back((owner.clone(), Box::new(job)));
+        self.find_thread(&mut state);
+        // Otherwise the existing threads will run it.
+        let unrun = if state.threads == 0 { state.jobs.pop_back() } else { None };
+        // What a job has is dropped without the lock.
+        drop(state);
+        unrun.is_none()
+    }
+
+    /// Lets a job begin that others [have joined](JobOwner::join).
+    pub(crate) fn admit(&self) {
+        self.find_thread(&mut lock(&self.0.state));
+    }
+
+    /// Finds a thread for a job that may begin since the last call, unless all are busy.
+    fn find_thread(&self, state: &mut PoolState) {
+        let may_run = state.jobs.iter().filter(|(owner, _)| self.0.may_begin(state, owner));
+        let number = may_run.count();
+        if state.idle >= number {
+            if number > 0 {
+                self.0.arrived.notify_one();
+            }
         } else if state.threads < self.0.max_threads {
             let inner = Arc::clone(&self.0);
             let thread = std::thread::Builder::new().name(self.0.name.to_owned());
-            match thread.spawn(move || inner.work()) {
-                Ok(_) => state.threads += 1,
-                // The existing threads will run it.
-                Err(_) if state.threads > 0 => {}
-                Err(_) => {
-                    state.jobs.pop_back();
-                    return false;
-                }
-            }
+            state.threads += usize::from(thread.spawn(move || inner.work()).is_ok());
         }
-        true
     }
 
     /// Returns whether jobs wait for a thread.
@@ -86,8 +120,9 @@ impl PoolInner {
     fn work(&self) {
         let mut state = lock(&self.state);
         loop {
-            let next = state.jobs.iter().position(|(client, _)| self.may_begin(&state, *client));
-            if let Some((client, job)) = next.and_then(|at| state.jobs.remove(at)) {
+            let next = state.jobs.iter().position(|(owner, _)| self.may_begin(&state, owner));
+            if let Some((owner, job)) = next.and_then(|at| state.jobs.remove(at)) {
+                let client = owner.limited_client();
                 state.running.push(client);
                 drop(state);
                 // A job that panics has reported it; the thread is needed for others.
@@ -110,7 +145,8 @@ impl PoolInner {
         }
     }
 
-    fn may_begin(&self, state: &PoolState, client: Option<IpAddr>) -> bool {
+    fn may_begin(&self, state: &PoolState, owner: &JobOwner) -> bool {
+        let client = owner.limited_client();
         let own = || state.running.iter().filter(|of| **of == client).count();
         state.running.len() < self.max_threads.div_ceil(2)
             || client.is_none()
@@ -146,7 +182,7 @@ mod tests {
                 began.send(who).unwrap();
                 let _ = opened.lock().unwrap().recv();
             };
-            assert!(pool.run_for(client(who), job));
+            assert!(pool.run_for(&JobOwner::new(client(who)), job));
         };
         (0..20).for_each(|_| submit(1));
         (0..4).for_each(|_| assert_eq!(has_begun.recv(), Ok(1)));
@@ -157,5 +193,35 @@ mod tests {
         drop(open);
         let rest: Vec<_> = (0..16).map(|_| has_begun.recv().unwrap()).collect();
         assert_eq!(rest, [1; 16], "none is forgotten");
+    }
+
+    #[test]
+    fn what_others_wait_for_is_not_held_back() {
+        let pool = Pool::new("test", 8, 100);
+        let client = |last: u8| Some(IpAddr::from([192, 0, 2, last]));
+        let (began, has_begun) = mpsc::channel();
+        let (open, opened) = mpsc::channel::<()>();
+        let opened = Arc::new(Mutex::new(opened));
+        let owners: Vec<_> = (0..7).map(|_| JobOwner::new(client(1))).collect();
+        for (number, owner) in owners.iter().enumerate() {
+            let (began, opened) = (began.clone(), Arc::clone(&opened));
+            let job = move || {
+                began.send(number).unwrap();
+                let _ = opened.lock().unwrap().recv();
+            };
+            assert!(pool.run_for(owner, job));
+        }
+        let first: Vec<_> = (0..4).map(|_| has_begun.recv().unwrap()).collect();
+        assert_eq!(first.iter().max(), Some(&3));
+        assert!(!owners[5].join(client(1)), "it waits for its own");
+        assert!(owners[5].join(client(2)) && !owners[5].join(client(3)), "once");
+        pool.admit();
+        assert_eq!(has_begun.recv(), Ok(5));
+        assert!(owners[6].join(None));
+        pool.admit();
+        assert_eq!(has_begun.recv(), Ok(6));
+        assert!(has_begun.try_recv().is_err(), "the others wait");
+        drop(open);
+        assert_eq!(has_begun.recv(), Ok(4));
     }
 }

@@ -33,11 +33,17 @@ impl Cache {
         let fresh = shared.options.rules.fresh.map_or(MAX_FRESH, |fresh| fresh.min(MAX_FRESH));
         let is_expired = |epoch| shared.expiry.covers(&folder.escaped(), epoch);
         let epoch = shared.expiry.newest();
-        let (pending, is_own) = match shared.folders.look_up(key, fresh, epoch, is_expired) {
+        let (pending, is_own) = match shared.folders.look_up(key, fresh, epoch, client, is_expired)
+        {
             FolderState::Known(listing, age) => {
                 return FolderLookup { outcome: Ok(listing), age, cache: CacheStatus::default() };
             }
-            FolderState::Pending(pending) => (pending, false),
+            FolderState::Pending(pending) => {
+                if pending.owner.join(client) {
+                    shared.admit();
+                }
+                (pending, false)
+            }
             FolderState::Unknown(pending) => {
                 self.request_folder(folder, &pending, client);
                 (pending, true)
@@ -82,7 +88,7 @@ impl Cache {
         };
         // Without a permit, and if the pool is full, dropping the guard ends the request.
         let Some(permit) = self.shared.clients.acquire(client) else { return };
-        self.shared.validations.run_for(permit.client(), move || {
+        self.shared.validations.run_for(&pending.owner, move || {
             let shared = &guard.shared;
             let note = |origin: &str, why: &str| shared.origin_failed(&guard.key, origin, why);
             let outcome = shared.origins.list(&guard.key, &shared.counters.requests, &note);

@@ -64,7 +64,8 @@ impl Cache {
             LookupPlan::ServeAndRevalidate(current) => {
                 let permit = self.shared.clients.acquire(request.client);
                 let permit = permit.filter(|_| state.pending.is_none());
-                let begun = permit.map(|permit| (permit, begin(&mut state.pending, epoch)));
+                let begun =
+                    permit.map(|permit| (permit, begin(&mut state.pending, epoch, request)));
                 drop(state);
                 if let Some((permit, pending)) = begun {
                     let request = ObjectRequest { range: None, ..request.clone() };
@@ -77,17 +78,23 @@ impl Cache {
                 let Some(permit) = self.shared.clients.acquire(request.client) else {
                     return LookupStep::Busy;
                 };
-                let pending = Arc::new(PendingFetch::new(epoch));
+                let pending = Arc::new(PendingFetch::new(epoch, request.client));
                 let request = ObjectRequest { is_relayed, ..request.clone() };
                 self.start_fetch(object, Arc::clone(&pending), &request, permit, true);
                 LookupStep::Wait { pending, is_own: true }
             }
-            LookupPlan::Join(pending) => LookupStep::Wait { pending, is_own: false },
+            LookupPlan::Join(pending) => {
+                drop(state);
+                if pending.owner.join(request.client) {
+                    self.shared.admit();
+                }
+                LookupStep::Wait { pending, is_own: false }
+            }
             LookupPlan::Fetch => {
                 let Some(permit) = self.shared.clients.acquire(request.client) else {
                     return LookupStep::Busy;
                 };
-                let pending = begin(&mut state.pending, epoch);
+                let pending = begin(&mut state.pending, epoch, request);
                 let is_loaded = state.is_loaded;
                 drop(state);
                 self.start_fetch(object, Arc::clone(&pending), request, permit, is_loaded);
@@ -163,8 +170,9 @@ impl Cache {
         let (shared, request) = (Arc::clone(&self.shared), request.aligned());
         if is_loaded {
             let has_version = object.current().is_some();
+            let owner = guard.pending.owner.clone();
             let fetch = move || fill::fetch(&shared, &guard, &request);
-            self.shared.run_fetch(has_version, permit, fetch);
+            self.shared.run_fetch(has_version, owner, permit, fetch);
         } else {
             // If the pool is full, dropping the guard ends the fetch.
             self.shared.loads.run(move || fill::load(&shared, guard, request, permit));
@@ -272,8 +280,12 @@ enum LookupStep {
     Busy,
 }
 
-fn begin(pending: &mut Option<Arc<PendingFetch>>, epoch: u64) -> Arc<PendingFetch> {
-    Arc::clone(pending.insert(Arc::new(PendingFetch::new(epoch))))
+fn begin(
+    pending: &mut Option<Arc<PendingFetch>>,
+    epoch: u64,
+    request: &ObjectRequest,
+) -> Arc<PendingFetch> {
+    Arc::clone(pending.insert(Arc::new(PendingFetch::new(epoch, request.client))))
 }
 
 /// The maximum number of attempts of a request whose fetch cannot be shared.

@@ -13,6 +13,7 @@ use underpass_engine::wait::lock;
 use crate::error::{CacheError, CacheErrorKind};
 use crate::fill::{self, Relay};
 use crate::object::CachedObject;
+use crate::pool::JobOwner;
 use crate::shared::{ClientLimits, Permit, Shared};
 use crate::store::{StoredUnit, is_divided};
 use crate::version::{ObjectVersion, ReadStep};
@@ -46,7 +47,7 @@ impl Reader {
         client: Option<IpAddr>,
         relay: Option<Relay>,
     ) -> Self {
-        let number = version.enter();
+        let number = version.enter(client);
         let extent = AtomicU64::new(u64::MAX);
         Self {
             shared,
@@ -163,10 +164,15 @@ impl Reader {
                     return started.poll(hole, context.waker()).unwrap_or(Poll::Ready(Ok(at)));
                 }
                 ReadStep::Fail(error) => return Poll::Ready(Err(error)),
-                ReadStep::Wait => return Poll::Pending,
+                ReadStep::Wait { has_joined } => {
+                    if has_joined {
+                        self.shared.admit();
+                    }
+                    return Poll::Pending;
+                }
                 // The next step waits for the fill.
-                ReadStep::StartFill(id, range, permit) => {
-                    if !self.start_fill(id, range, permit) {
+                ReadStep::StartFill(id, range, permit, owner) => {
+                    if !self.start_fill(id, range, permit, &owner) {
                         // Other readers that wait for these bytes start a fill of their own.
                         self.version.end_fill(id, None);
                         return Poll::Ready(Err(CacheErrorKind::Busy.into()));
@@ -177,10 +183,10 @@ impl Reader {
     }
 
     /// Starts a fill that was registered under this number; returns `false` if too many wait.
-    fn start_fill(&self, id: u64, range: Range<u64>, permit: Permit) -> bool {
+    fn start_fill(&self, id: u64, range: Range<u64>, permit: Permit, owner: &JobOwner) -> bool {
         let (shared, object) = (Arc::clone(&self.shared), Arc::clone(&self.object));
         let (version, cdn_loop) = (Arc::clone(&self.version), self.cdn_loop.clone());
-        self.shared.fills.run_for(permit.client(), move || {
+        self.shared.fills.run_for(owner, move || {
             fill::fill_hole(&shared, &object, &version, id, range, &cdn_loop);
             drop(permit);
         })

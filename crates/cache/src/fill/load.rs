@@ -59,7 +59,7 @@ pub(crate) fn load(shared: &Arc<Shared>, guard: FetchGuard, wanted: ObjectReques
 /// Validates an object that was loaded and may be used meanwhile, unless another request does.
 fn revalidate(shared: &Arc<Shared>, loaded: &FetchGuard, wanted: &ObjectRequest, permit: Permit) {
     let object = Arc::clone(&loaded.object);
-    let pending = Arc::new(PendingFetch::new(loaded.pending.epoch));
+    let pending = Arc::new(PendingFetch::new(loaded.pending.epoch, wanted.client));
     {
         let mut state = object.state();
         if state.pending.is_some() {
@@ -78,6 +78,6 @@ fn run_fetch(
     permit: Permit,
     has_version: bool,
 ) {
-    let for_job = Arc::clone(shared);
-    shared.run_fetch(has_version, permit, move || fetch(&for_job, &guard, &wanted));
+    let (for_job, owner) = (Arc::clone(shared), guard.pending.owner.clone());
+    shared.run_fetch(has_version, owner, permit, move || fetch(&for_job, &guard, &wanted));
 }

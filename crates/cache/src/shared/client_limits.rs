@@ -81,13 +81,6 @@ impl ClientLimits {
     }
 }
 
-impl Permit {
-    /// Returns the client, unless it is one without a bound.
-    pub(crate) fn client(&self) -> Option<IpAddr> {
-        self.client
-    }
-}
-
 impl Drop for Permit {
     fn drop(&mut self) {
         let mut jobs = lock(&self.limits.jobs);

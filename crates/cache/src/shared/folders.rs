@@ -1,6 +1,7 @@
 //! The listings of folders that object stores have sent lately.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -50,12 +51,14 @@ pub(crate) enum FolderState {
 
 impl Folders {
     /// Returns what is known of a folder; a listing counts for this time, and unless it or the
-    /// request in progress `is_expired`. A new request begins after the expiry `epoch`.
+    /// request in progress `is_expired`. A new request, of this client, begins after the expiry
+    /// `epoch`.
     pub(crate) fn look_up(
         &self,
         key: &str,
         fresh: Duration,
         epoch: u64,
+        client: Option<IpAddr>,
         is_expired: impl Fn(u64) -> bool,
     ) -> FolderState {
         let mut folders = lock(&self.0);
@@ -66,7 +69,7 @@ impl Folders {
         if let Some(pending) = folder.pending.as_ref().filter(|it| !is_expired(it.epoch)) {
             return FolderState::Pending(Arc::clone(pending));
         }
-        let pending = Arc::new(PendingOutcome::new(epoch));
+        let pending = Arc::new(PendingOutcome::new(epoch, client));
         FolderState::Unknown(Arc::clone(folder.pending.insert(pending)))
     }
 
@@ -138,7 +141,7 @@ mod tests {
     #[test]
     fn a_listing_from_before_a_folder_was_forgotten_is_not_kept() {
         let folders = Folders::default();
-        let look_up = || folders.look_up("/", Duration::MAX, 0, |_| false);
+        let look_up = || folders.look_up("/", Duration::MAX, 0, None, |_| false);
         let FolderState::Unknown(before) = look_up() else { panic!() };
         assert!(matches!(look_up(), FolderState::Pending(_)));
         folders.forget("/");
@@ -149,7 +152,8 @@ mod tests {
         folders.finish("/", &after, listing(2));
         assert!(matches!(look_up(), FolderState::Known(listing, _) if listing.id == 2));
         // A request before an expiry is not joined either.
-        let FolderState::Unknown(_) = folders.look_up("/", Duration::MAX, 1, |it| it < 1) else {
+        let FolderState::Unknown(_) = folders.look_up("/", Duration::MAX, 1, None, |it| it < 1)
+        else {
             panic!()
         };
     }

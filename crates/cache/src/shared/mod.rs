@@ -30,7 +30,7 @@ use crate::fill::Origins;
 use crate::key::{CacheKey, KeyDigest};
 use crate::object::CachedObject;
 use crate::options::CacheOptions;
-use crate::pool::Pool;
+use crate::pool::{JobOwner, Pool};
 use crate::store::{CacheFolder, DiskQuota, Restored};
 use crate::version::ObjectVersion;
 
@@ -340,25 +340,31 @@ impl Shared {
     pub(crate) fn run_fetch(
         &self,
         has_version: bool,
+        owner: JobOwner,
         permit: Permit,
         job: impl FnOnce() -> Option<FetchedBody> + Send + 'static,
     ) {
         let pool = if has_version { &self.validations } else { &self.fills };
         let fills = self.fills.clone();
         // If a pool is full, dropping the job ends the fetch, and dropping the body the fill.
-        pool.run_for(permit.client(), move || {
+        pool.run_for(&owner.clone(), move || {
             let Some(body) = job() else { return };
-            let client = permit.client();
             let moving = move || {
                 body();
                 drop(permit);
             };
             if has_version {
-                fills.run_for(client, moving);
+                fills.run_for(&owner, moving);
             } else {
                 moving();
             }
         });
+    }
+
+    /// Lets a fetch or a fill begin that others [have joined](JobOwner::join).
+    pub(crate) fn admit(&self) {
+        self.fills.admit();
+        self.validations.admit();
     }
 
     /// Returns whether anything waits for a fill to end.

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::pool::JobOwner;
+
 /// A fill that runs or waits for a thread.
 #[derive(Debug)]
 pub(super) struct ActiveFill {
@@ -11,12 +13,14 @@ pub(super) struct ActiveFill {
     pub(super) at: u64,
     /// `None` for everything up to the end.
     pub(super) end: Option<u64>,
+    /// The client for which it runs or waits.
+    pub(super) owner: JobOwner,
     began: Instant,
 }
 
 impl ActiveFill {
-    pub(super) fn new(id: u64, at: u64, end: Option<u64>) -> Self {
-        Self { id, start: at, at, end, began: Instant::now() }
+    pub(super) fn new(id: u64, at: u64, end: Option<u64>, owner: JobOwner) -> Self {
+        Self { id, start: at, at, end, owner, began: Instant::now() }
     }
 
     /// Returns whether it is going to bring a missing byte, and so soon that a reader waits for it,

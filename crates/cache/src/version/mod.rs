@@ -5,6 +5,7 @@ mod state;
 
 use std::fs::File;
 use std::io;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +21,7 @@ use underpass_client::journal::Journal;
 use underpass_engine::wait::lock;
 
 use crate::error::{CacheError, CacheErrorKind};
+use crate::pool::JobOwner;
 use crate::ranges::RangeSet;
 use crate::store::{HeldRoom, MAX_PAGE, StoredHead};
 
@@ -142,10 +144,10 @@ impl ObjectVersion {
         lock(&self.state).is_crowded()
     }
 
-    /// Adds a reader; returns its number. All bytes of the file stay until the reader leaves,
-    /// unless [`pin`](Self::pin) limits what it reads.
-    pub(crate) fn enter(&self) -> u64 {
-        lock(&self.state).enter()
+    /// Adds a reader of a client; returns its number. All bytes of the file stay until the reader
+    /// leaves, unless [`pin`](Self::pin) limits what it reads.
+    pub(crate) fn enter(&self, client: Option<IpAddr>) -> u64 {
+        lock(&self.state).enter(client)
     }
 
     /// Sets the only bytes that a reader reads from now on.
@@ -242,9 +244,9 @@ impl ObjectVersion {
         lock(&self.state).step(reader, at, end, waker, permit)
     }
 
-    /// Registers a fill; returns its number.
-    pub(crate) fn begin_fill(&self, at: u64, end: Option<u64>) -> u64 {
-        lock(&self.state).begin(at, end)
+    /// Registers a fill of a client; returns its number.
+    pub(crate) fn begin_fill(&self, at: u64, end: Option<u64>, owner: &JobOwner) -> u64 {
+        lock(&self.state).begin(at, end, owner)
     }
 
     /// Registers a piece in the journal; returns its number.
@@ -430,12 +432,12 @@ mod tests {
     fn what_nothing_would_complete_answers_no_request() {
         for size in [Some(10), None] {
             let version = version(size);
-            let fill = version.begin_fill(0, size);
+            let fill = version.begin_fill(0, size, &JobOwner::default());
             version.arrived(fill, 0..5);
             assert!(version.is_servable());
             version.end_fill(fill, None);
             assert!(!version.is_servable());
-            let fill = version.begin_fill(5, size);
+            let fill = version.begin_fill(5, size, &JobOwner::default());
             version.arrived(fill, 5..10);
             version.set_len(10);
             version.end_fill(fill, None);

@@ -1,11 +1,13 @@
 //! What of a version is there, what is on its way, and who reads it.
 
+use std::net::IpAddr;
 use std::ops::Range;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use super::active_fill::ActiveFill;
 use crate::error::{CacheError, CacheErrorKind};
+use crate::pool::JobOwner;
 use crate::ranges::RangeSet;
 
 /// The state of a version.
@@ -36,6 +38,7 @@ pub(super) struct VersionState {
 #[derive(Debug)]
 pub(super) struct ActiveReader {
     number: u64,
+    client: Option<IpAddr>,
     /// The bytes that it may read, which stay in the file.
     pub(super) pin: Range<u64>,
     /// What it has still to read of its part, since it last asked; `None` before.
@@ -54,9 +57,12 @@ pub(crate) enum ReadStep<P> {
     /// The bytes before this offset are present. If it is the reader's own, the object ends here.
     Available(u64),
     /// Wait: the reader is woken.
-    Wait,
+    Wait {
+        /// Whether the fill may begin earlier because of it: its pool has to admit it.
+        has_joined: bool,
+    },
     /// Start the fill of this number for this range with this permit, then ask again.
-    StartFill(u64, Range<u64>, P),
+    StartFill(u64, Range<u64>, P, JobOwner),
     /// The byte will not arrive.
     Fail(CacheError),
 }
@@ -66,13 +72,14 @@ impl VersionState {
         Self { len, present, has_validator, ..Self::default() }
     }
 
-    /// Adds a reader; returns its number.
-    pub(super) fn enter(&mut self) -> u64 {
+    /// Adds a reader of a client; returns its number.
+    pub(super) fn enter(&mut self, client: Option<IpAddr>) -> u64 {
         self.next_reader += 1;
         let number = self.next_reader;
         let pin = 0..u64::MAX;
         self.readers.push(ActiveReader {
             number,
+            client,
             pin,
             rest: None,
             is_waiting: false,
@@ -118,8 +125,7 @@ impl VersionState {
             return ReadStep::Available(at);
         }
         if self.leaving.as_ref().is_some_and(|leaving| leaving.contains(&at)) {
-            self.wake_with(number, waker);
-            return ReadStep::Wait;
+            return self.wait(number, waker, false);
         }
         let has_one_fill = self.has_one_fill();
         let is_coming = self.fills.iter().any(|fill| fill.brings(at, has_one_fill));
@@ -145,8 +151,9 @@ impl VersionState {
                 match permit() {
                     Poll::Ready(Ok(permit)) => {
                         let range = self.fetch_range(at, end.min(len), len);
-                        let id = self.begin(range.start, Some(range.end));
-                        return ReadStep::StartFill(id, range, permit);
+                        let owner = JobOwner::new(self.client(number));
+                        let id = self.begin(range.start, Some(range.end), &owner);
+                        return ReadStep::StartFill(id, range, permit, owner);
                     }
                     Poll::Ready(Err(error)) => return ReadStep::Fail(error),
                     // The fill of another client may bring the byte meanwhile.
@@ -154,8 +161,25 @@ impl VersionState {
                 }
             }
         }
-        self.wake_with(number, waker);
-        ReadStep::Wait
+        let client = self.client(number);
+        let coming = self.fills.iter().filter(|fill| fill.brings(at, has_one_fill));
+        let has_joined = coming.fold(false, |any, fill| any | fill.owner.join(client));
+        self.wait(number, waker, has_joined)
+    }
+
+    /// Has a reader wait, which is woken by the next change.
+    fn wait<P>(&mut self, number: u64, waker: &Waker, has_joined: bool) -> ReadStep<P> {
+        if let Some(reader) = self.reader(number)
+            && !reader.waker.as_ref().is_some_and(|known| known.will_wake(waker))
+        {
+            reader.waker = Some(waker.clone());
+        }
+        ReadStep::Wait { has_joined }
+    }
+
+    /// Returns the client of a reader.
+    fn client(&mut self, number: u64) -> Option<IpAddr> {
+        self.reader(number).and_then(|reader| reader.client)
     }
 
     /// Ends a fill. With an error, readers that wait for its bytes fail: those that come to them
@@ -212,23 +236,14 @@ impl VersionState {
             && self.readers.iter().filter_map(ActiveReader::waits_for).any(|at| !is_coming(at))
     }
 
-    /// Registers a fill; returns its number.
-    pub(super) fn begin(&mut self, at: u64, end: Option<u64>) -> u64 {
+    /// Registers a fill of a client; returns its number.
+    pub(super) fn begin(&mut self, at: u64, end: Option<u64>, owner: &JobOwner) -> u64 {
         if self.fills.is_empty() && self.no_ranges_until.is_some_and(|it| it <= Instant::now()) {
             self.no_ranges_until = None;
         }
         self.next_fill += 1;
-        self.fills.push(ActiveFill::new(self.next_fill, at, end));
+        self.fills.push(ActiveFill::new(self.next_fill, at, end, owner.clone()));
         self.next_fill
-    }
-
-    /// Has a reader woken by the next change.
-    fn wake_with(&mut self, number: u64, waker: &Waker) {
-        if let Some(reader) = self.reader(number)
-            && !reader.waker.as_ref().is_some_and(|known| known.will_wake(waker))
-        {
-            reader.waker = Some(waker.clone());
-        }
     }
 
     /// Returns the wakers of those that wait.
@@ -293,28 +308,32 @@ const MAX_FILLS: usize = 32;
 mod tests {
     use super::*;
 
+    fn begin(state: &mut VersionState, range: Range<u64>) -> u64 {
+        state.begin(range.start, Some(range.end), &JobOwner::default())
+    }
+
     #[test]
     fn ranges_are_asked_for_again_after_a_while_unless_the_whole_is_on_its_way() {
         let mut state = VersionState::new(Some(1 << 30), RangeSet::default(), true);
         state.no_ranges_until = Some(Instant::now() + NO_RANGES_TIME);
-        let whole = state.begin(0, Some(1 << 30));
+        let whole = begin(&mut state, 0..1 << 30);
         assert!(state.has_one_fill());
         state.no_ranges_until = Some(Instant::now());
-        state.begin(1 << 20, Some(2 << 20));
+        begin(&mut state, 1 << 20..2 << 20);
         assert!(state.has_one_fill());
         [whole, whole + 1].into_iter().for_each(|id| state.end_fill(id, None));
-        state.begin(1 << 20, Some(2 << 20));
+        begin(&mut state, 1 << 20..2 << 20);
         assert!(!state.has_one_fill());
     }
 
     #[test]
     fn a_reader_that_has_left_is_not_woken() {
         let mut state = VersionState::new(Some(10), RangeSet::default(), true);
-        state.begin(0, Some(10));
-        let readers = [state.enter(), state.enter()];
+        begin(&mut state, 0..10);
+        let readers = [state.enter(None), state.enter(None)];
         for reader in readers.into_iter().chain(readers) {
             let step = state.step(reader, 0, 10, Waker::noop(), || Poll::<Result<(), _>>::Pending);
-            assert!(matches!(step, ReadStep::Wait));
+            assert!(matches!(step, ReadStep::Wait { .. }));
         }
         state.leave(readers[0]);
         assert_eq!(state.take_wakers().len(), 1);

@@ -352,7 +352,8 @@ impl Fetch<'_> {
         if has_no_ranges {
             version.set_no_ranges();
         }
-        let id = version.begin_fill(start, (end != u64::MAX).then_some(end));
+        let owner = &self.guard.pending.owner;
+        let id = version.begin_fill(start, (end != u64::MAX).then_some(end), owner);
         let (object, cdn_loop) = (self.object(), &self.wanted.cdn_loop);
         let fill = Fill::new(self.shared, object, &version, id, start..end, cdn_loop);
         let mut fill = fill.with_room(room);

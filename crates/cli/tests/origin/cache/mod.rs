@@ -3,6 +3,7 @@
 
 mod budget;
 mod connecting;
+mod crowds;
 mod extents;
 mod fills;
 mod freshness;

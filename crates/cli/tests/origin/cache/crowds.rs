@@ -1,0 +1,57 @@
+//! Clients that wait for the same, and those that have too much in progress.
+
+use crate::node::Node;
+use crate::rig::{noise, until};
+use crate::scripted_origin::{Gate, Object, Origin};
+
+const MIB: usize = 1 << 20;
+
+/// The field of a request of one client.
+const GREEDY: &str = "X-Forwarded-For: 192.0.2.1";
+
+/// That of another one.
+const OTHER: &str = "X-Forwarded-For: 192.0.2.2";
+
+/// Returns whether so many paths were requested.
+fn has_requested(node: &Node, number: usize) -> bool {
+    let popular = node.get("/.underpass/popular").body;
+    popular.split(|byte| *byte == b'\n').count() > number
+}
+
+/// What is open, those that are being filled first.
+fn shown(node: &Node) -> serde_json::Value {
+    serde_json::from_slice(&node.get("/.underpass/cache?json").body).unwrap()
+}
+
+#[test]
+fn what_waits_for_a_place_of_one_client_does_not_hold_up_others() {
+    let object = Object::new(noise(12 * MIB), "a");
+    let bytes = object.bytes.clone();
+    let gate = Gate::default();
+    let held = gate.clone();
+    let origin = Origin::new(move |request, sending| {
+        if request.path.starts_with("/stalled/") {
+            held.wait();
+        }
+        object.send(request, sending);
+    });
+    let node = Node::new(&origin.url(), &["--trusted-proxy", "127.0.0.1"]);
+    node.range("/part", "0-0").assert_is(206, &bytes[..1]);
+    let greedy = |path: &str| node.client("GET", path, &[GREEDY]);
+    let stalled: Vec<_> = (0..40).map(|number| greedy(&format!("/stalled/{number}"))).collect();
+    until("all that may run", || origin.requests().len() == 33);
+    until("requests that wait", || has_requested(&node, 41));
+    // Both a fetch and a fill wait for the end of another one of that client.
+    let whole = greedy("/whole");
+    until("a fetch that waits", || has_requested(&node, 42));
+    let range = "Range: bytes=8388608-8389007";
+    let part = node.client("GET", "/part", &[GREEDY, range]);
+    until("a fill that waits", || shown(&node)[0]["readers"] == 1);
+    node.ask("GET", "/part", &[OTHER, range]).assert_is(206, &bytes[8 * MIB..][..400]);
+    node.ask("GET", "/whole", &[OTHER]).assert_is(200, &bytes);
+    part.finish().assert_is(206, &bytes[8 * MIB..][..400]);
+    whole.finish().assert_is(200, &bytes);
+    assert_eq!(origin.requests().len(), 35, "none was sent twice");
+    gate.open();
+    stalled.into_iter().for_each(|client| client.finish().assert_is(200, &bytes));
+}
