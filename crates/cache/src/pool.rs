@@ -110,9 +110,27 @@ impl Pool {
         }
     }
 
-    /// Returns whether jobs wait for a thread.
+    /// Returns whether jobs wait for a thread while all are busy.
     pub(crate) fn has_waiting(&self) -> bool {
-        !lock(&self.0.state).jobs.is_empty()
+        self.has_waiting_for(&JobOwner::default())
+    }
+
+    /// Returns whether a job waits that could begin if one of this owner ended: because all threads
+    /// are busy, or because its client has too many.
+    pub(crate) fn has_waiting_for(&self, running: &JobOwner) -> bool {
+        let state = lock(&self.0.state);
+        let is_full = state.running.len() >= state.threads;
+        let client = running.limited_client();
+        if !is_full && client.is_none() {
+            return false;
+        }
+        state.jobs.iter().any(|(owner, _)| {
+            if self.0.may_begin(&state, owner) {
+                is_full
+            } else {
+                client.is_some() && owner.limited_client() == client
+            }
+        })
     }
 }
 
@@ -223,5 +241,33 @@ mod tests {
         assert!(has_begun.try_recv().is_err(), "the others wait");
         drop(open);
         assert_eq!(has_begun.recv(), Ok(4));
+    }
+
+    #[test]
+    fn a_client_with_too_many_waits_for_its_own_alone() {
+        let pool = Pool::new("test", 8, 100);
+        let owner = |last: u8| JobOwner::new(Some(IpAddr::from([192, 0, 2, last])));
+        let (began, has_begun) = mpsc::channel();
+        let (open, opened) = mpsc::channel::<()>();
+        let opened = Arc::new(Mutex::new(opened));
+        let submit = |who: u8| {
+            let (began, opened) = (began.clone(), Arc::clone(&opened));
+            let job = move || {
+                began.send(()).unwrap();
+                let _ = opened.lock().unwrap().recv();
+            };
+            assert!(pool.run_for(&owner(who), job));
+        };
+        (0..4).for_each(|_| submit(1));
+        (0..4).for_each(|_| has_begun.recv().unwrap());
+        submit(1);
+        assert!(pool.has_waiting_for(&owner(1)));
+        assert!(!pool.has_waiting_for(&owner(2)) && !pool.has_waiting(), "threads are left");
+        (2..6).for_each(submit);
+        (2..6).for_each(|_| has_begun.recv().unwrap());
+        assert!(!pool.has_waiting_for(&owner(2)), "it would be passed over");
+        submit(6);
+        assert!(pool.has_waiting_for(&owner(2)) && pool.has_waiting());
+        drop(open);
     }
 }

@@ -7,14 +7,16 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::error::CacheErrorKind;
+use crate::pool::JobOwner;
 use crate::shared::Shared;
 use crate::store::{EXTENT, Room};
 use crate::version::ObjectVersion;
 
 /// A body that goes to the disk.
 pub(super) struct Growth {
-    /// The number of its fill.
+    /// The number of its fill, and whose it is.
     id: u64,
+    owner: JobOwner,
     /// The connection from which it comes; `None` if it goes past the disk, or was stopped.
     origin: Option<TcpStream>,
     /// Whether its length is known, so that it has its room already.
@@ -33,9 +35,15 @@ pub(super) struct Growth {
 
 impl Growth {
     /// Begins at this offset.
-    pub(super) fn new(id: u64, start: u64, origin: Option<TcpStream>, has_len: bool) -> Self {
+    pub(super) fn new(
+        (id, owner): (u64, JobOwner),
+        start: u64,
+        origin: Option<TcpStream>,
+        has_len: bool,
+    ) -> Self {
         Self {
             id,
+            owner,
             origin,
             has_len,
             unread_since: None,
@@ -56,7 +64,7 @@ impl Growth {
         version: &ObjectVersion,
     ) {
         let Some(origin) = &self.origin else { return };
-        let is_crowded = shared.is_crowded() || version.is_crowded();
+        let is_crowded = shared.is_crowded(&self.owner) || version.is_crowded();
         if !is_crowded || version.is_read(self.id) {
             self.unread_since = None;
         } else {

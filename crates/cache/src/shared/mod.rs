@@ -367,9 +367,9 @@ impl Shared {
         self.validations.admit();
     }
 
-    /// Returns whether anything waits for a fill to end.
-    pub(crate) fn is_crowded(&self) -> bool {
-        self.fills.has_waiting() || self.validations.has_waiting()
+    /// Returns whether anything waits for a fill of this owner to end.
+    pub(crate) fn is_crowded(&self, owner: &JobOwner) -> bool {
+        self.fills.has_waiting_for(owner) || self.validations.has_waiting()
     }
 
     /// Returns all objects in memory that are stored, each with its version.

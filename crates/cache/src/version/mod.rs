@@ -249,6 +249,13 @@ impl ObjectVersion {
         lock(&self.state).begin(at, end, owner)
     }
 
+    /// Returns whose fill has this number.
+    pub(crate) fn owner_of(&self, fill: u64) -> JobOwner {
+        let state = lock(&self.state);
+        let fill = state.fills.iter().find(|known| known.id == fill);
+        fill.map(|fill| fill.owner.clone()).unwrap_or_default()
+    }
+
     /// Registers a piece in the journal; returns its number.
     pub(crate) fn begin_piece(&self, range: &Range<u64>) -> Option<usize> {
         self.journal().map(|journal| journal.begin(range))
