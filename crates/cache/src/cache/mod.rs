@@ -198,6 +198,12 @@ impl CacheEntry {
         self.version.is_stored()
     }
 
+    /// Returns the name of what is stored, which no other version has, and none that is fetched anew.
+    #[must_use]
+    pub fn version_name(&self) -> &str {
+        &self.head.body
+    }
+
     /// Returns the value of a field of the origin, whose name is in lower case.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&str> {

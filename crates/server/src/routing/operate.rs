@@ -120,7 +120,8 @@ async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> R
                 let (length, capacity) = (number(len), number(capacity));
                 let text = format!(
                     "{{\"length\":{length},\"fetched\":{fetched},\"takes\":{takes},\
-                     \"capacity\":{capacity}}}\n"
+                     \"capacity\":{capacity},\"version\":\"{}\"}}\n",
+                    entry.version_name()
                 );
                 Response::memory(200, "application/json", text.into_bytes(), false)
             }

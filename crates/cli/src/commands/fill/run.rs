@@ -44,6 +44,8 @@ struct NodePiece {
     #[serde(default)]
     takes: u64,
     capacity: Option<u64>,
+    /// A name of what the node has stored, which changes with it; an older node does not say.
+    version: Option<String>,
 }
 
 /// Has the node fetch everything on the list.
@@ -125,11 +127,20 @@ impl Filler<'_> {
     /// Has the node fetch a file; returns its length.
     fn fill(&mut self, wanted: &ManifestEntry) -> std::result::Result<u64, FillStop> {
         let step = self.args.rate.map_or(MAX_STEP, |rate| rate.0.clamp(MIN_STEP, MAX_STEP));
-        let mut at = 0;
+        let (mut at, mut version, mut restarts) = (0, None, 0);
         loop {
             self.wait()?;
             let piece = self.piece(wanted, at, at + step)?;
             self.fetched += piece.fetched;
+            if at > 0 && piece.version != version {
+                // The pieces before are gone.
+                if restarts == MAX_RESTARTS {
+                    return Err(FillStop::Path("it changes again and again".to_owned()));
+                }
+                (at, restarts) = (0, restarts + 1);
+                continue;
+            }
+            version = piece.version;
             at += step;
             let Some(length) = piece.length else { continue };
             let taken = self.taken.saturating_add(piece.takes);
@@ -240,6 +251,9 @@ const MAX_STEP: u64 = 64 << 20;
 
 /// The minimum size of a piece, which a node fetches at once.
 const MIN_STEP: u64 = 1 << 20;
+
+/// The number of times that a file is begun again, because it has changed between two pieces.
+const MAX_RESTARTS: u32 = 3;
 
 /// The interval of looks at the clock outside the time.
 const LOOK_AT_CLOCK: Duration = Duration::from_secs(5);

@@ -3,12 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 use tempfile::TempDir;
 use underpass_testkit::{free_port, until_listening};
 
-use crate::node::Node;
+use crate::node::{Node, until_stored};
 use crate::rig::{Running, folder, has, has_rare, noise, run, underpass, until};
 use crate::scripted_origin::{Gate, Object, Origin};
 
@@ -193,6 +194,31 @@ fn a_node_is_filled_by_a_list() {
     let (code, receipt, _) = fill(&other, &list, &["--rate", "100M", "-q"]);
     assert_eq!((code, &receipt["fetched_bytes"]), (Some(0), &(2 * LEN as u64).into()));
     assert_eq!(origin.sent(), 2 * LEN as u64);
+}
+
+/// What was fetched of the version before is not counted as a part of the new one.
+#[test]
+fn a_file_that_changes_between_two_pieces_is_begun_again() {
+    for (changes, code) in [(1, 0), (100, 1)] {
+        let (objects, count) = (["a", "b"].map(|tag| (tag, noise(LEN))), AtomicUsize::new(0));
+        let origin = Origin::new(move |request, sending| {
+            // Each piece is validated, and has changed.
+            let number = count.fetch_add(1, Ordering::Relaxed);
+            let (tag, bytes) = &objects[number.min(changes) % 2];
+            let object = Object::new(bytes.to_vec(), tag).with("Cache-Control: max-age=0");
+            object.send(request, sending);
+        });
+        let node = Node::new(&origin.url(), &[]);
+        // Pieces of 2 MiB.
+        let (exit, receipt, said) = fill(&node, "/a\n", &["--rate", "2M"]);
+        assert_eq!(exit, Some(code), "{said}");
+        if code == 0 {
+            assert_eq!(receipt["bytes"], LEN as u64);
+            until_stored(&node, LEN as u64);
+        } else {
+            assert!(said.contains("/a: it changes again and again"), "{said}");
+        }
+    }
 }
 
 #[test]
