@@ -2,6 +2,7 @@
 
 mod args;
 mod manifest;
+mod pace;
 mod run;
 
 pub(crate) use args::FillArgs;

@@ -12,6 +12,7 @@ use underpass_receipt::shown;
 
 use super::args::FillArgs;
 use super::manifest::{self, ManifestEntry};
+use super::pace::Pace;
 use crate::failure::{Failure, Result};
 use crate::output::{self, counted};
 use crate::signals;
@@ -59,7 +60,8 @@ pub(crate) fn run(args: &FillArgs) -> Result<()> {
     let folder = format!("{}/.underpass/fill", node.path().trim_end_matches('/'));
     node.set_path(&folder);
     let started = Instant::now();
-    let mut filler = Filler { args, client, node, cancel, started, fetched: 0, taken: 0 };
+    let pace = args.rate.map(|rate| Pace::new(rate.0, started));
+    let mut filler = Filler { args, client, node, cancel, pace, fetched: 0, taken: 0 };
     let mut receipt = FillReceipt::default();
     let mut stop = None;
     for (number, wanted) in files.iter().enumerate() {
@@ -117,7 +119,7 @@ struct Filler<'a> {
     client: HttpClient<'a>,
     node: Url,
     cancel: &'a AtomicBool,
-    started: Instant,
+    pace: Option<Pace>,
     fetched: u64,
     /// The disk space that the files of the list take so far.
     taken: u64,
@@ -132,6 +134,7 @@ impl Filler<'_> {
             self.wait()?;
             let piece = self.piece(wanted, at, at + step)?;
             self.fetched += piece.fetched;
+            self.pace.iter_mut().for_each(|pace| pace.add(piece.fetched, Instant::now()));
             if at > 0 && piece.version != version {
                 // The pieces before are gone.
                 if restarts == MAX_RESTARTS {
@@ -170,14 +173,9 @@ impl Filler<'_> {
                 is_told = true;
             }
             self.sleep(LOOK_AT_CLOCK)?;
-            // The time outside does not count for the rate.
-            self.started += LOOK_AT_CLOCK;
         }
-        if let Some(rate) = self.args.rate {
-            let due = Duration::from_secs_f64(self.fetched as f64 / rate.0 as f64);
-            self.sleep(due.saturating_sub(self.started.elapsed()))?;
-        }
-        Ok(())
+        let wait = self.pace.as_ref().map(|pace| pace.wait(Instant::now()));
+        self.sleep(wait.unwrap_or_default())
     }
 
     fn sleep(&self, time: Duration) -> std::result::Result<(), FillStop> {
