@@ -752,3 +752,37 @@ fn a_folder_whose_parent_vanishes_while_it_is_made_has_no_parent() {
     assert_eq!(client.reply().status, 409);
     end(server);
 }
+
+#[test]
+fn the_original_stays_if_the_name_of_its_copy_on_another_disk_cannot_be_synced() {
+    if !has("strace") {
+        return;
+    }
+    let Some(mounted) = Mounted::new(FileSystem::Tmpfs, 8) else { return };
+    // The mount point has a name in the folder that is served.
+    let served = mounted.root().parent().unwrap().to_owned();
+    fs::create_dir(served.join("dir")).unwrap();
+    for path in ["dir/file", "file"] {
+        fs::write(served.join(path), path).unwrap();
+    }
+    let other = folder();
+    // The bytes of a single file are synced by the same call before its name.
+    for (name, inside, when) in [("dir", "dir/file", "1+"), ("file", "file", "2+")] {
+        let inject = format!("inject=fsync:error=EIO:when={when}");
+        let strace = ["-e", "trace=fsync", "-e", &inject];
+        let mut command = crate::rig::traced(&other.path().join("trace"), &strace);
+        command.args(["serve", "-p", "0", "--workers", "1", "--log-format", "json"]);
+        command.args(["--allow-all", "--sync", "on"]).arg(&served);
+        let server = Running::listening(command);
+        let mut client = Client::new(server.connect());
+        let fields = format!("Host: localhost\r\nDestination: /root/{name}");
+        client.send(format!("MOVE /{name} HTTP/1.1\r\n{fields}\r\n\r\n"));
+        let reply = client.reply();
+        assert_eq!(reply.status, 500, "{name}: {}", reply.text());
+        assert!(reply.text().contains("both remain"), "{name}: {}", reply.text());
+        for root in [&served, &mounted.root()] {
+            assert_eq!(fs::read_to_string(root.join(inside)).unwrap(), inside);
+        }
+        end(server);
+    }
+}

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use rustix::fs::{
-    Access, AtFlags, FileType, Mode, Stat, accessat, fstat, fsync, mkdirat, syncfs, unlinkat,
+    Access, AtFlags, FileType, Mode, Stat, accessat, fstat, fsync, mkdirat, unlinkat,
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{AtomicFile, Existing, only_adds, sync_folder};
@@ -175,7 +175,7 @@ impl Change {
             site.root.hides_reached(path, is_folder, &self.path, place.as_ref())
         };
         let fits = |to: BorrowedFd<'_>, len: u64| fits(site, to, len);
-        let mut copying = TreeCopy::new(&hides, &fits, false);
+        let mut copying = TreeCopy::new(&hides, &fits, false, is_synced(site));
         let is_file = match tree::kind(&stat) {
             FileType::RegularFile => true,
             FileType::Directory => false,
@@ -191,7 +191,7 @@ impl Change {
             new_file.commit(if replaces { Existing::Replace } else { Existing::Keep })?;
             !replaces
         } else {
-            let copy = UnnamedCopy::new(site, &mut dest)?;
+            let copy = UnnamedCopy::new(&mut dest)?;
             let folder = &copy.dest.folder;
             if is_file {
                 let name = OsStr::from_bytes(copy.name.to_bytes());
@@ -300,7 +300,7 @@ fn move_across(
     // An entry that could not be removed afterwards is not copied.
     accessat(folder, c".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)?;
     let fits = |to: BorrowedFd<'_>, len: u64| fits(site, to, len);
-    let copy = UnnamedCopy::new(site, dest)?;
+    let copy = UnnamedCopy::new(dest)?;
     let (new_folder, new_name) = (copy.dest.folder.as_fd(), &copy.name);
     let is_folder = tree::kind(stat) == FileType::Directory;
     let copied = is_folder.then(CopiedEntries::new);
@@ -317,18 +317,23 @@ fn move_across(
                 }
                 is_under_way
             };
-            let mut copying = TreeCopy::new(&excludes, &fits, true);
+            let mut copying = TreeCopy::new(&excludes, &fits, true, is_synced(site));
             let moved = copying.folder(&from, Some(b""), new_folder, new_name);
             moved.map_err(|refusal| refusal.beneath(&change.path))?;
             copying.report
         }
         None => {
-            let mut copying = TreeCopy::new(&|_, _| false, &fits, true);
+            let mut copying = TreeCopy::new(&|_, _| false, &fits, true, is_synced(site));
             copying.leaf(folder.as_fd(), name, stat, new_folder, new_name)?;
             copying.report
         }
     };
     let aside = copy.publish(change, site, to, stat)?;
+    if is_synced(site) {
+        // Two file systems do not write in this order by themselves: the removal of the original
+        // could be on the disk before the name of the copy.
+        sync_folder(&dest.folder, fsync).map_err(ChangeRefusal::unsynced_copy)?;
+    }
     if let Some(copied) = &copied {
         let removed = removal::remove_copied(folder.as_fd(), name, copied);
         removed.map_err(|refusal| refusal.beneath(&change.path))?;
@@ -370,21 +375,15 @@ fn copied(
 struct UnnamedCopy<'a> {
     dest: &'a mut DestEntry,
     name: CString,
-    /// Opened for syncfs(2), which may report an error only to descriptors that were open when it
-    /// occurred.
-    system: Option<OwnedFd>,
 }
 
 impl<'a> UnnamedCopy<'a> {
-    fn new(site: &Site, dest: &'a mut DestEntry) -> Result<Self> {
+    fn new(dest: &'a mut DestEntry) -> Result<Self> {
         if only_adds(&dest.folder) {
             // The copy could be neither renamed nor removed there.
             return Err(Errno::PERM.into());
         }
-        // The folder was opened without the right to read, which syncfs(2) needs.
-        let open = || tree::open_folder(dest.folder.as_fd(), c".");
-        let system = is_synced(site).then(open).transpose()?;
-        Ok(Self { name: hidden_name(&dest.name), dest, system })
+        Ok(Self { name: hidden_name(&dest.name), dest })
     }
 
     /// Gives it its name; returns the hidden name of a folder that was replaced.
@@ -395,7 +394,6 @@ impl<'a> UnnamedCopy<'a> {
         to: &Destination,
         source: &Stat,
     ) -> Result<Option<CString>> {
-        self.system.as_ref().map_or(Ok(()), syncfs)?;
         // It may have come, or have got something in it, while the source was copied.
         find_existing(site, to, self.dest, source)?;
         let _names = change.hold_names(site, false)?;

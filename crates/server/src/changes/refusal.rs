@@ -128,6 +128,13 @@ impl ChangeRefusal {
         Self::made(format_args!("may not survive a power cut; the system says: {error}"))
     }
 
+    /// Creates the refusal to remove the original of a copy of which the disk may know nothing.
+    pub(crate) fn unsynced_copy(errno: Errno) -> Self {
+        let error = io::Error::from(errno);
+        let detail = "the copy may not survive a power cut, so both remain; the system says:";
+        Self::new(500, format!("{detail} {error}"))
+    }
+
     /// Creates the refusal of the copy of a file that is changing.
     pub(crate) fn written_to() -> Self {
         Self::new(409, "the file was written to while it was copied; try again")

@@ -8,15 +8,15 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, StatxFlags, fchmod, fstat, ftruncate, futimens, mkdirat,
-    openat, readlinkat, statat, statx, symlinkat, utimensat,
+    AtFlags, FileType, Mode, OFlags, Stat, StatxFlags, fchmod, fstat, fsync, ftruncate, futimens,
+    mkdirat, openat, readlinkat, statat, statx, symlinkat, utimensat,
 };
 use rustix::io::Errno;
 use underpass_copy::{
     self as copy, CopyError, CopyObserver, CopyOptions, Preserve, PreserveXattrs, copy_folder,
     times,
 };
-use underpass_engine::atomic_file::{self, check_writes};
+use underpass_engine::atomic_file::{self, check_writes, sync_folder};
 use underpass_engine::wait::{lock, unpoison};
 use underpass_engine::{Integrity, Options, Report, Sink, Source, Transfer, Version, data_ranges};
 use underpass_sys::open_beneath;
@@ -127,6 +127,9 @@ pub(crate) struct TreeCopy<'a> {
     /// Whether to fail at an entry that cannot be copied, such as a pipe or a device, instead of
     /// leaving it out.
     pub(crate) is_whole: bool,
+    /// Whether a copied [folder](Self::folder) or [leaf](Self::leaf) is on the disk, but for its
+    /// own name, when the call returns.
+    pub(crate) is_synced: bool,
     /// The report of the moved bytes.
     pub(crate) report: Report,
 }
@@ -136,8 +139,9 @@ impl<'a> TreeCopy<'a> {
         excludes: &'a (dyn Fn(&[u8], bool) -> bool + Sync),
         has_room: &'a (dyn Fn(BorrowedFd<'_>, u64) -> bool + Sync),
         is_whole: bool,
+        is_synced: bool,
     ) -> Self {
-        Self { excludes, has_room, is_whole, report: Report::default() }
+        Self { excludes, has_room, is_whole, is_synced, report: Report::default() }
     }
 
     /// Makes a folder and copies into it the content of another one, which lies at the given path;
@@ -154,11 +158,14 @@ impl<'a> TreeCopy<'a> {
             mkdirat(parent, name, mode | Mode::RWXU)?;
             let folder = open_folder(parent, name)?;
             dead_properties::copy(from, &folder);
-            return Ok(finish(from.as_fd(), &folder)?);
+            finish(from.as_fd(), &folder)?;
+            let synced = if self.is_synced { sync_folder(&folder, fsync) } else { Ok(()) };
+            return Ok(synced?);
         };
         let options = CopyOptions {
             recursive: true,
             stop_early: true,
+            sync: self.is_synced,
             jobs: 1,
             max_open_files: MAX_OPEN_FILES,
             preserve: Preserve {
@@ -199,7 +206,9 @@ impl<'a> TreeCopy<'a> {
         let source = openat(from, name, flags, Mode::empty()).map_err(ChangeRefusal::of_reading)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let target = openat(to, new_name, flags, Mode::RUSR | Mode::WUSR)?;
-        self.file(&source, &target)
+        self.file(&source, &target)?;
+        let synced = if self.is_synced { fsync(&target) } else { Ok(()) };
+        Ok(synced?)
     }
 
     /// Copies a file's bytes, mode and times to a new file. Its owner is the server's user, so
