@@ -2,12 +2,15 @@
 
 use std::fs;
 use std::io::Write;
+use std::mem::MaybeUninit;
 use std::net::Shutdown;
+use std::os::unix::fs::MetadataExt;
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, flock, inotify};
 use rustix::io::Errno;
+use rustix::net::sockopt;
 use underpass_engine::{Mechanism, Policy};
 
 use super::rig::{Running, pattern, request, wait_until};
@@ -127,6 +130,32 @@ fn a_part_is_locked_for_other_processes_until_it_has_its_name() {
     client.send("c");
     leave(&server, client);
     wait_until("it waits", || try_lock() == Ok(()));
+}
+
+#[test]
+fn a_client_that_leaves_before_its_body_is_asked_for_leaves_no_space_reserved() {
+    const TOTAL: usize = 64 << 20;
+    let server = open_site().start();
+    let first = format!("Content-Range: bytes 0-99999/{TOTAL}");
+    assert_eq!(put(&server, "/file", &[&first], &pattern(100_000)).status, 202);
+    let part = server.path(&names(&server)[0]);
+    let space = || fs::metadata(&part).unwrap().blocks() * 512;
+    // The server waits for another process, and the client has left before it goes on.
+    let locked = fs::File::open(&part).unwrap();
+    flock(&locked, FlockOperation::NonBlockingLockExclusive).unwrap();
+    let watch = inotify::init(inotify::CreateFlags::empty()).unwrap();
+    inotify::add_watch(&watch, &part, inotify::WatchFlags::OPEN).unwrap();
+    let mut client = server.connect();
+    let range = format!("Content-Range: bytes 100000-{}/{TOTAL}", TOTAL - 1);
+    let length = format!("Content-Length: {}", TOTAL - 100_000);
+    client.send(request("PUT", "/file", &[&range, &length, "Expect: 100-continue"]));
+    inotify::Reader::new(&watch, &mut [MaybeUninit::uninit(); 512]).next().unwrap();
+    sockopt::set_socket_linger(&client.stream, Some(Duration::ZERO)).unwrap();
+    drop(client);
+    drop(locked);
+    server.line("\"reset\"");
+    assert!(space() < 1 << 20, "{} bytes are reserved", space());
+    assert_eq!(offset(&server, "/file"), Some(100_000));
 }
 
 #[test]

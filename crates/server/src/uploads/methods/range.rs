@@ -23,10 +23,15 @@ pub(crate) fn put(upload: &mut ActiveUpload<'_>, range: ContentRange) -> Result<
     upload.check_size(range.total)?;
     let (part, mut new_file, base) = begin(upload, &target, range)?;
     upload.superseded_by(part.superseded());
-    upload.send_continue()?;
-    let outcome = upload.body(new_file.file(), range.first, Some(range.len)).map_err(|refusal| {
-        if upload.is_too_long() { UploadRefusal::new(413, NO_FIT) } else { refusal }
-    });
+    // A client that has left by now gets no other treatment than one that leaves in the middle.
+    let outcome = upload
+        .send_continue()
+        .and_then(|()| upload.body(new_file.file(), range.first, Some(range.len)))
+        .map_err(
+            |refusal| {
+                if upload.is_too_long() { UploadRefusal::new(413, NO_FIT) } else { refusal }
+            },
+        );
     disk_space::release(new_file.file());
     let written = range.first + upload.received();
     if written == 0 {
