@@ -406,7 +406,7 @@ impl<'a> UnnamedCopy<'a> {
 impl Drop for UnnamedCopy<'_> {
     fn drop(&mut self) {
         // It has its name, or cannot be removed now and is removed later.
-        let _ = removal::remove(self.dest.folder.as_fd(), &self.name);
+        let _ = removal::discard(self.dest.folder.as_fd(), &self.name);
     }
 }
 

@@ -10,7 +10,7 @@ use underpass_engine::FileId;
 use underpass_engine::atomic_file::rename_new;
 
 use crate::changes::hidden_name::{hidden_name, move_aside};
-use crate::changes::refusal::{ChangeRefusal, RefusalCause, Result};
+use crate::changes::refusal::{ChangeRefusal, Result};
 use crate::changes::removal;
 use crate::changes::tree;
 use underpass_protocol::upload::is_partial_name;
@@ -85,8 +85,8 @@ impl DestEntry {
     /// Removes the replaced folder of this hidden name, if there is one; returns whether the name
     /// was free before.
     ///
-    /// Hidden entries that came into it after it was checked are not removed. Their folder keeps a
-    /// hidden name, and gets its own back once that is free.
+    /// Hidden entries that came into it after it was checked are not removed, nor is what the system
+    /// refuses to remove. Their folder keeps a hidden name, and gets its own back once that is free.
     pub(crate) fn remove(
         &self,
         aside: Option<CString>,
@@ -95,7 +95,8 @@ impl DestEntry {
         let folder = &self.folder;
         let remove = |aside: CString| {
             removal::remove_visible(folder.as_fd(), &aside, is_hidden).inspect_err(|refusal| {
-                if refusal.cause == RefusalCause::HiddenEntries {
+                // Parts that an upload has put into it since are removed with stale uploads.
+                if !refusal.is_by(Errno::NOTEMPTY) {
                     let _ = move_aside(folder, &aside, &self.name);
                 }
             })
@@ -228,6 +229,32 @@ mod tests {
         assert_eq!(dest.remove(aside, &|_, _| false), Ok(false));
         assert!(parent.path().join("to/old/file").exists());
         assert!(!parent.path().join("from/new").exists());
+    }
+
+    #[test]
+    fn what_cannot_be_removed_of_a_replaced_folder_keeps_a_name_that_is_never_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        let at = |name: &str| parent.path().join(name);
+        fs::create_dir_all(at("old/kept/file")).unwrap();
+        fs::write(at("new"), "new").unwrap();
+        fs::set_permissions(at("old/kept"), fs::Permissions::from_mode(0o555)).unwrap();
+        let folder = OwnedFd::from(fs::File::open(parent.path()).unwrap());
+        let existing = tree::stat_entry(&folder, c"old").unwrap();
+        let from = folder.try_clone().unwrap();
+        let dest = DestEntry { folder, name: c"old".into(), existing };
+        let replace = || {
+            let mut own = capabilities(None).unwrap();
+            own.effective -= CapabilitySet::DAC_OVERRIDE;
+            set_capabilities(None, own).unwrap();
+            let aside = dest.give(false, &from, c"new").unwrap();
+            dest.remove(aside, &|_, _| false)
+        };
+        let removed = thread::scope(|scope| scope.spawn(replace).join().unwrap());
+        assert!(removed.unwrap_err().is_made);
+        assert_eq!(fs::read(at("old")).unwrap(), b"new");
+        let names = underpass_testkit::names(parent.path());
+        assert!(names.len() == 2 && is_aside(names[0].as_bytes()), "{names:?}");
+        assert!(at(&names[0]).join("kept/file").exists());
     }
 
     #[test]

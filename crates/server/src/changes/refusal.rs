@@ -47,8 +47,6 @@ impl FailedEntry {
 pub(super) enum RefusalCause {
     /// The error of a system call.
     Errno(Errno),
-    /// A folder contains hidden entries.
-    HiddenEntries,
     /// An entry was changed while it was copied, and is still there.
     ChangedOriginal,
     /// Anything else.
@@ -57,8 +55,7 @@ pub(super) enum RefusalCause {
 
 /// Returns the refusal of the removal or move of a folder with hidden entries.
 pub(super) fn hidden_inside() -> ChangeRefusal {
-    let refusal = ChangeRefusal::new(403, "the folder contains hidden entries");
-    ChangeRefusal { cause: RefusalCause::HiddenEntries, ..refusal }
+    ChangeRefusal::new(403, "the folder contains hidden entries")
 }
 
 /// The reason why a change was not made, or not to its end.

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, Timespec, fstat, statat, unlinkat};
 use rustix::io::Errno;
+use underpass_engine::atomic_file::remove_folder;
 use underpass_engine::wait::lock;
 use underpass_engine::{FileId, Version};
 use underpass_sys::open_beneath;
@@ -33,6 +34,21 @@ use crate::digest::settle::MAX_CLOCK_TICK;
 /// remain.
 pub(crate) fn remove(parent: BorrowedFd<'_>, name: &CStr) -> Result<()> {
     remove_unless(parent, name, &mut |_, _| false)
+}
+
+/// Removes what the server itself has put under a hidden name: a copy, or the rest of a folder that
+/// it was removing. Folders in it that are not writable, as their originals may be, are made so: no
+/// client could remove them by that name.
+///
+/// # Errors
+///
+/// As [`remove_folder`] and unlinkat(2).
+pub(crate) fn discard(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
+    match remove_folder(parent, name) {
+        // A file or a link.
+        Err(Errno::NOTDIR | Errno::LOOP) => unlinkat(parent, name, AtFlags::empty()),
+        removed => removed,
+    }
 }
 
 /// Removes the entry of a name, a folder with everything in it except hidden entries and the

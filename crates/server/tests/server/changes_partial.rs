@@ -121,6 +121,30 @@ fn what_cannot_be_read_is_named_and_nothing_is_copied() {
 }
 
 #[test]
+fn a_copy_that_fails_leaves_nothing_though_its_folders_are_not_writable() {
+    // Whichever is copied first, each but the last of them is whole when the copy ends.
+    let folders = ["a", "m", "z"].map(|name| format!("from/{name}"));
+    let site = open_site(&[("from/secret", b"s")]);
+    for folder in &folders {
+        site.write(&format!("{folder}/in/file"), b"x");
+        fs::set_permissions(site.path(folder).join("in"), fs::Permissions::from_mode(0o555))
+            .unwrap();
+    }
+    let site = start(site);
+    for folder in &folders {
+        permit(&site, folder, 0o000);
+        let found = failed(&site, "COPY", "/from", &["Destination: /to"]);
+        assert_eq!(named(&found), [(&*format!("/{folder}/"), UNREADABLE)]);
+        permit(&site, folder, 0o555);
+        assert_eq!(underpass_testkit::names(&site.path("")), ["from"], "{folder}");
+    }
+    for folder in &folders {
+        permit(&site, folder, 0o755);
+        permit(&site, &format!("{folder}/in"), 0o755);
+    }
+}
+
+#[test]
 fn what_cannot_move_to_another_file_system_is_named() {
     let Some(mounted) = Mounted::new(FileSystem::Tmpfs, 8) else { return };
     // The mount point has a name in the folder that is served.

@@ -181,7 +181,7 @@ fn sweep(
         let Some(idle) = lock_idle(site, &folder, name) else { continue };
         match part_state(&folder, name, expiry) {
             PartState::Stale => {
-                let _ = removal::remove(folder.as_fd(), entry.file_name());
+                let _ = removal::discard(folder.as_fd(), entry.file_name());
             }
             PartState::Waiting(since) => {
                 // A server that was killed while it received has left its reservation.
@@ -216,7 +216,7 @@ fn remove_hidden(folder: &OwnedFd, name: &CStr) {
     if flock(&copy, FlockOperation::NonBlockingLockExclusive).is_ok()
         && try_lock(&copy, folder, name)
     {
-        let _ = removal::remove(folder.as_fd(), name);
+        let _ = removal::discard(folder.as_fd(), name);
     }
 }
 
@@ -379,7 +379,9 @@ const SLACK: u64 = 1 << 20;
 mod tests {
     use std::ffi::CString;
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
     use underpass_engine::atomic_file::hidden_name;
 
     use super::*;
@@ -388,10 +390,16 @@ mod tests {
     fn the_copy_of_a_folder_that_a_killed_change_has_left_is_removed() {
         let parent = tempfile::tempdir().unwrap();
         let folder = OwnedFd::from(File::open(parent.path()).unwrap());
+        // Permissions do not apply to root.
+        let mut own = capabilities(None).unwrap();
+        own.effective -= CapabilitySet::DAC_OVERRIDE;
+        set_capabilities(None, own).unwrap();
         let is_removed = |name: &OsStr, is_locked: bool| {
             let path = parent.path().join(name);
             fs::create_dir_all(path.join("deep")).unwrap();
             fs::write(path.join("deep/file"), "x").unwrap();
+            // Its original has this mode.
+            fs::set_permissions(path.join("deep"), fs::Permissions::from_mode(0o555)).unwrap();
             let copy = File::open(&path).unwrap();
             if is_locked {
                 flock(&copy, FlockOperation::LockExclusive).unwrap();
