@@ -133,7 +133,7 @@ impl Change {
         }
         let given = {
             // While a folder moves, nothing gets a name in it.
-            let _names = self.hold_names(site, is_folder)?;
+            let _names = self.hold_names(site, is_folder || dest.has_to_be_free())?;
             self.check_again(&folder, &name)?;
             self.check_dest(site, &dest)?;
             if dest.existing.is_none() {
@@ -184,7 +184,7 @@ impl Change {
         let is_new = if is_file && !dest.is_folder() {
             let name = OsStr::from_bytes(dest.name.to_bytes());
             let new_file = copied(site, &mut copying, &from, &dest.folder, name)?;
-            let _names = self.hold_names(site, false)?;
+            let _names = self.hold_names(site, dest.has_to_be_free())?;
             self.check_dest(site, &dest)?;
             find_existing(site, to, &mut dest, &stat)?;
             let replaces = dest.existing.is_some();
@@ -396,7 +396,7 @@ impl<'a> UnnamedCopy<'a> {
     ) -> Result<Option<CString>> {
         // It may have come, or have got something in it, while the source was copied.
         find_existing(site, to, self.dest, source)?;
-        let _names = change.hold_names(site, false)?;
+        let _names = change.hold_names(site, self.dest.has_to_be_free())?;
         change.check_dest(site, self.dest)?;
         let is_folder = tree::kind(source) == FileType::Directory;
         self.dest.give(is_folder, &self.dest.folder, &self.name)

@@ -77,6 +77,12 @@ impl DestEntry {
         Ok(Some(rename_new(folder, &*aside, folder, &*rest).map_or(aside, |()| rest)))
     }
 
+    /// Returns whether the name has to be free when it is given. That takes two steps on file
+    /// systems like NFS and some of FUSE, between which no other request may take it.
+    pub(crate) fn has_to_be_free(&self) -> bool {
+        self.existing.is_none()
+    }
+
     /// Returns whether a folder has the name now.
     pub(crate) fn is_folder(&self) -> bool {
         self.existing.is_some_and(|existing| tree::kind(&existing) == FileType::Directory)
