@@ -272,6 +272,35 @@ fn a_client_that_leaves_before_its_first_byte_leaves_nothing() {
 }
 
 #[test]
+fn a_piece_that_ends_before_its_first_byte_leaves_the_upload_that_its_client_knows() {
+    let server = open_site().start();
+    let created = server.ask("PUT", "/file", &["Upload-Complete: ?0", "Content-Length: 0"]);
+    assert_eq!(created.status, 201);
+    let location = created.upload_of("/file");
+    let begin = || {
+        let mut client = server.connect();
+        let fields = [
+            "Upload-Complete: ?1",
+            "Upload-Offset: 0",
+            "Content-Type: application/partial-upload",
+            "Content-Length: 5",
+            "Expect: 100-continue",
+        ];
+        client.send(request("PATCH", &location, &fields));
+        assert_eq!(client.head().unwrap().status, 100);
+        client
+    };
+    leave(&server, begin());
+    assert_eq!(offset(&server, &location), Some(0));
+    // Nor does one that another one takes over.
+    let mut older = begin();
+    assert_eq!(patch(&server, &location, 0, true, b"whole").status, 201);
+    assert!(older.try_reply(true).is_err());
+    assert_eq!(fs::read(server.path("file")).unwrap(), b"whole");
+    assert_eq!(names(&server), ["file"]);
+}
+
+#[test]
 fn an_upload_can_be_given_up() {
     let server = open_site().start();
     let location = broken(&server, "/file", 100_000);

@@ -194,7 +194,9 @@ fn append(
         Err(refusal) => {
             // Section 4.4.2: an upload with more bytes than announced is invalid.
             let is_too_long = upload.is_too_long();
-            if offset == 0 || is_too_long {
+            // The client of a creation may not have got the address.
+            let is_unknown = offset == 0 && upload.request.method == Method::Put;
+            if is_unknown || is_too_long {
                 new_file.discard();
             } else {
                 // Why the body ended says more than that its part is lost.
