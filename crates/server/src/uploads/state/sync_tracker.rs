@@ -2,27 +2,32 @@
 //!
 //! An attribute of each part has the [`mount_epoch`] in which it was written, and the number of
 //! bytes that are known to be on the disk. In the same epoch all bytes are there; in any other, only
-//! the known ones can be trusted: after a power cut a file can have its length and not its bytes.
+//! the known ones can be trusted: after a power cut a file can have its length and not its bytes. On a
+//! file system without attributes this server remembers the epochs of its own parts. Times do not
+//! tell: the clock may be set, and a disk may be removed and come back.
 
+use std::collections::HashMap;
 use std::ffi::CStr;
 use std::fmt::Write;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::time::{Duration, SystemTime};
+use std::sync::Mutex;
 
-use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
+use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr, fstat};
 use rustix::io::Errno;
-use underpass_engine::{Version, mount_epoch};
+use underpass_engine::wait::lock;
+use underpass_engine::{FileId, Version, mount_epoch};
 
-use crate::files::open_files;
+use super::unfinished::MAX_PARTS;
 use crate::uploads::state::random::random_bytes;
 
-/// The present mount epoch and its start.
+/// Tells the mount epochs in which parts were written.
 #[derive(Debug)]
 pub(crate) struct SyncTracker {
     boot: String,
-    started: SystemTime,
+    /// The epochs of parts that cannot have the attribute.
+    epochs: Mutex<HashMap<FileId, String>>,
 }
 
 /// The content of a part's attribute.
@@ -37,8 +42,7 @@ impl SyncTracker {
     pub(crate) fn new() -> Self {
         // Without such an id, parts are trusted for as long as this server runs.
         let own = || format!("{:x?}", random_bytes::<12>().unwrap_or_default());
-        let started = SystemTime::now() - MAX_TIME_STEP;
-        Self { boot: mount_epoch::boot_id().unwrap_or_else(own), started }
+        Self { boot: mount_epoch::boot_id().unwrap_or_else(own), epochs: Mutex::default() }
     }
 
     /// Returns the present mount epoch of the files in a folder.
@@ -48,20 +52,19 @@ impl SyncTracker {
 
     /// Returns how many bytes at the front of a part can be trusted.
     pub(crate) fn trusted_len(&self, part: &File) -> io::Result<u64> {
-        let version = Version::of(part)?;
+        let (size, epoch) = (Version::of(part)?.size(), self.epoch(part));
         let mut buffer = [0; MAX_NOTE];
         let record = match fgetxattr(part, ATTRIBUTE, &mut buffer[..]) {
             Ok(len) => SyncRecord::parse(&buffer[..len]),
-            // On a file system without attributes, bytes that came since the start of this server
-            // are there.
-            Err(Errno::OPNOTSUPP) if open_files::modified(&version) >= self.started => {
-                return Ok(version.size());
+            Err(Errno::OPNOTSUPP) => {
+                let is_known = lock(&self.epochs).get(&FileId::of(&fstat(part)?)) == Some(&epoch);
+                return Ok(if is_known { size } else { 0 });
             }
             Err(_) => None,
         };
         Ok(match record {
-            Some(note) if note.epoch == mount_epoch::of(&self.boot, part) => version.size(),
-            Some(note) => note.synced.min(version.size()),
+            Some(note) if note.epoch == epoch => size,
+            Some(note) => note.synced.min(size),
             None => 0,
         })
     }
@@ -80,13 +83,26 @@ impl SyncTracker {
 
     /// Notes that `synced` bytes of a part are on the disk, and that it is written in this epoch.
     pub(crate) fn record(&self, part: &File, synced: u64) {
-        let mut text = mount_epoch::of(&self.boot, part);
+        let epoch = self.epoch(part);
+        let mut text = epoch.clone();
         // Writing to a string does not fail.
         let _ = writeln!(text, "synced {synced}");
-        if fsetxattr(part, ATTRIBUTE, text.as_bytes(), XattrFlags::empty()).is_err() {
+        match fsetxattr(part, ATTRIBUTE, text.as_bytes(), XattrFlags::empty()) {
+            Ok(()) => {}
+            Err(Errno::OPNOTSUPP) => self.remember(part, epoch),
             // An older note is no longer valid.
-            remove_record(part);
+            Err(_) => remove_record(part),
         }
+    }
+
+    fn remember(&self, part: &File, epoch: String) {
+        let Ok(stat) = fstat(part) else { return };
+        let mut epochs = lock(&self.epochs);
+        if epochs.len() >= MAX_PARTS {
+            // Those parts have to be sent anew.
+            epochs.clear();
+        }
+        epochs.insert(FileId::of(&stat), epoch);
     }
 
     fn synced(&self, part: &File) -> u64 {
@@ -112,15 +128,32 @@ pub(crate) fn remove_record(part: &File) {
 
 const ATTRIBUTE: &CStr = c"user.underpass.written";
 
-/// The maximum step in which file systems tell times.
-const MAX_TIME_STEP: Duration = Duration::from_secs(2);
-
 /// The maximum length of a note.
 const MAX_NOTE: usize = mount_epoch::MAX_LEN + 32;
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use underpass_testkit::mounts::{FileSystem, Mounted};
+
     use super::*;
+
+    #[test]
+    fn without_attributes_only_parts_of_this_process_are_trusted_whatever_their_times_are() {
+        let Some(disk) = Mounted::new(FileSystem::Ramfs, 0) else { return };
+        let [own, other] = ["own", "other"].map(|name| {
+            fs::write(disk.root().join(name), "part").unwrap();
+            File::options().write(true).open(disk.root().join(name)).unwrap()
+        });
+        let tracker = SyncTracker::new();
+        tracker.record(&own, 0);
+        assert_eq!(tracker.trusted_len(&own).unwrap(), 4);
+        assert_eq!(tracker.trusted_len(&other).unwrap(), 0);
+        // It was written before the disk was removed.
+        lock(&tracker.epochs).values_mut().for_each(|epoch| epoch.push('x'));
+        assert_eq!(tracker.trusted_len(&own).unwrap(), 0);
+    }
 
     #[test]
     fn only_a_whole_note_says_anything() {
