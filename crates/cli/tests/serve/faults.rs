@@ -774,6 +774,34 @@ fn a_move_that_must_not_replace_anything_does_not_replace_what_is_put_there_mean
 }
 
 #[test]
+fn a_folder_is_removed_or_made_only_if_the_conditions_still_hold_at_that_moment() {
+    let Some(stage) = Stage::new() else { return };
+    let at = |name: &str| stage.served.path().join(name);
+    fs::create_dir(at("dir")).unwrap();
+    fs::write(at("newer"), "newer").unwrap();
+    // A file is about to be replaced, and nothing else gets or loses a name until it is.
+    let strace = ["-e", "trace=renameat", "-e", "inject=renameat:delay_enter=2000000"];
+    let server = stage.serve(&strace, &["--allow-all"]);
+    let etag = Client::new(server.connect()).get("/file").field("ETag").unwrap().to_owned();
+    let mut client = Client::new(server.connect());
+    let fields = "Host: localhost\r\nDestination: /file\r\nIf-Match: *";
+    client.send(format!("MOVE /newer HTTP/1.1\r\n{fields}\r\n\r\n"));
+    until("it is about to move", || {
+        fs::read_to_string(stage.trace()).is_ok_and(|text| text.contains("renameat("))
+    });
+    let others = ["DELETE /dir", "MKCOL /made"].map(|request| {
+        let mut other = Client::new(server.connect());
+        let fields = format!("Host: localhost\r\nIf: </file> ([{etag}])");
+        other.send(format!("{request} HTTP/1.1\r\n{fields}\r\n\r\n"));
+        other
+    });
+    assert_eq!(client.reply().status, 204);
+    assert_eq!(others.map(|mut other| other.reply().status), [412, 412]);
+    assert!(at("dir").exists() && !at("made").exists());
+    end(server);
+}
+
+#[test]
 fn the_original_stays_if_the_name_of_its_copy_on_another_disk_cannot_be_synced() {
     if !has("strace") {
         return;

@@ -94,8 +94,13 @@ impl Change {
         check_contents(site, &folder, &name, &stat, &self.path, None)?;
         if tree::kind(&stat) == FileType::Directory {
             let is_hidden = hidden_beneath(site, &self.path);
-            let on_gone = || site.shared.names_changed();
-            let removed = remove_checked(&folder, &name, &stat, &is_hidden, on_gone);
+            let names = self.hold_names(site, false)?;
+            let on_begun = || {
+                // Other requests need not wait for the end.
+                drop(names);
+                site.shared.names_changed();
+            };
+            let removed = remove_checked(&folder, &name, &stat, &is_hidden, on_begun);
             removed.map_err(|refusal| refusal.beneath(&self.path))?;
         } else {
             let _names = self.hold_names(site, false)?;
@@ -111,10 +116,13 @@ impl Change {
             return Err(hidden());
         }
         let (folder, name) = parent_of(site, &self.path)?;
-        mkdirat(&folder, &name, Mode::from_raw_mode(0o777)).map_err(|errno| match errno {
-            Errno::EXIST => ChangeRefusal::new(405, "this name is already taken"),
-            errno => ChangeRefusal::at_target(errno),
-        })?;
+        {
+            let _names = self.hold_names(site, false)?;
+            mkdirat(&folder, &name, Mode::from_raw_mode(0o777)).map_err(|errno| match errno {
+                Errno::EXIST => ChangeRefusal::new(405, "this name is already taken"),
+                errno => ChangeRefusal::at_target(errno),
+            })?;
+        }
         sync(site, &folder)?;
         Ok(Changed { is_new: true, report: Report::default() })
     }

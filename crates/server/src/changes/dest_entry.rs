@@ -122,7 +122,8 @@ impl DestEntry {
 }
 
 /// Removes a folder and all that is in it, except hidden entries that came into it since it was
-/// checked, if it is still the same folder. `on_gone` is called once its name is free.
+/// checked, if it is still the same folder. `on_begun` is called once its name is free, or before
+/// anything is removed from a folder that cannot be renamed.
 ///
 /// Its name goes first and in one step: no client sees a part of it, and a request that moves it at
 /// the same time moves all of it or nothing. If the server is killed before the end, the rest has a
@@ -133,13 +134,14 @@ pub(crate) fn remove_checked(
     name: &CStr,
     checked: &Stat,
     is_hidden: &dyn Fn(&[u8], bool) -> bool,
-    on_gone: impl FnOnce(),
+    on_begun: impl FnOnce(),
 ) -> Result<()> {
     let aside = hidden_name(name);
     match rename_new(parent, name, parent, &*aside) {
         Ok(()) => {}
         // A folder of a lower layer of overlayfs cannot be renamed, but removed.
         Err(Errno::XDEV | Errno::OPNOTSUPP) => {
+            on_begun();
             return removal::remove_visible(parent.as_fd(), name, is_hidden);
         }
         Err(errno) => return Err(errno.into()),
@@ -147,7 +149,7 @@ pub(crate) fn remove_checked(
     let now = tree::stat_entry(parent, &aside)?;
     let is_same = now.is_some_and(|now| FileId::of(&now) == FileId::of(checked));
     let removed = if is_same {
-        on_gone();
+        on_begun();
         removal::remove_visible(parent.as_fd(), &aside, is_hidden)
     } else {
         Err(ChangeRefusal::replaced())
