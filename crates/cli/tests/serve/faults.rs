@@ -802,6 +802,24 @@ fn a_folder_is_removed_or_made_only_if_the_conditions_still_hold_at_that_moment(
 }
 
 #[test]
+fn a_folder_is_not_made_in_one_that_has_moved_elsewhere() {
+    let Some(stage) = Stage::new() else { return };
+    fs::create_dir(stage.served.path().join("dir")).unwrap();
+    let strace = ["-e", "trace=renameat2", "-e", "inject=renameat2:delay_enter=2000000"];
+    let server = stage.serve(&strace, &["--allow-all"]);
+    let mut client = Client::new(server.connect());
+    client.send("MOVE /dir HTTP/1.1\r\nHost: localhost\r\nDestination: /moved\r\n\r\n");
+    until("it is about to move", || {
+        fs::read_to_string(stage.trace()).is_ok_and(|text| text.contains("renameat2("))
+    });
+    let mut other = Client::new(server.connect());
+    other.send("MKCOL /dir/new HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!((client.reply().status, other.reply().status), (201, 409));
+    assert_eq!(underpass_testkit::names(&stage.served.path().join("moved")), [""; 0]);
+    end(server);
+}
+
+#[test]
 fn the_original_stays_if_the_name_of_its_copy_on_another_disk_cannot_be_synced() {
     if !has("strace") {
         return;

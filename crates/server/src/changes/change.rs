@@ -14,8 +14,8 @@ use underpass_engine::{FileId, Report, Version};
 
 use crate::auth::Right;
 use crate::changes::checks::{
-    c_name, check_contents, check_depth, find_existing, hidden, hidden_beneath, open_dest,
-    parent_of, root_itself,
+    c_name, check_contents, check_depth, check_parent, find_existing, hidden, hidden_beneath,
+    open_dest, parent_of, root_itself,
 };
 use crate::changes::dav::tags::TagConditions;
 use crate::changes::dest_entry::{DestEntry, remove_checked};
@@ -118,6 +118,7 @@ impl Change {
         let (folder, name) = parent_of(site, &self.path)?;
         {
             let _names = self.hold_names(site, false)?;
+            check_parent(site, &self.path, &folder)?;
             mkdirat(&folder, &name, Mode::from_raw_mode(0o777)).map_err(|errno| match errno {
                 Errno::EXIST => ChangeRefusal::new(405, "this name is already taken"),
                 errno => ChangeRefusal::at_target(errno),
@@ -279,10 +280,7 @@ impl Change {
         let (ChangeKind::Move(to, _) | ChangeKind::Copy(to, _)) = &self.what else {
             return Ok(());
         };
-        site.root.check_parent(&to.path, &dest.folder).map_err(|errno| match errno {
-            Errno::STALE => ChangeRefusal::new(409, "its parent folder was moved or replaced"),
-            errno => ChangeRefusal::at_target(errno),
-        })
+        check_parent(site, &to.path, &dest.folder)
     }
 
     /// Checks that the entry with this name is still the one that the client meant, if the request

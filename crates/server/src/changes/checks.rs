@@ -157,6 +157,15 @@ fn existing_parent_of(site: &Site, path: &[u8]) -> Result<(OwnedFd, CString)> {
     Ok((folder, c_name(name)))
 }
 
+/// Checks that a path still leads to its parent folder, which was opened before. The caller must hold
+/// the names.
+pub(super) fn check_parent(site: &Site, path: &[u8], folder: &OwnedFd) -> Result<()> {
+    site.root.check_parent(path, folder).map_err(|errno| match errno {
+        Errno::STALE => ChangeRefusal::new(409, "its parent folder was moved or replaced"),
+        errno => ChangeRefusal::at_target(errno),
+    })
+}
+
 fn no_folder() -> ChangeRefusal {
     ChangeRefusal::new(409, "the Destination ends in a slash, but this is no folder")
 }
