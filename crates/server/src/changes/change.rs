@@ -335,19 +335,33 @@ fn move_across(
         }
     };
     let aside = copy.publish(change, site, to, stat)?;
-    if is_synced(site) {
-        // Two file systems do not write in this order by themselves: the removal of the original
-        // could be on the disk before the name of the copy.
-        sync_folder(&dest.folder, fsync).map_err(ChangeRefusal::unsynced_copy)?;
+    // Two file systems do not write in this order by themselves: the removal of the original could
+    // be on the disk before the name of the copy.
+    let synced = if is_synced(site) { sync_folder(&dest.folder, fsync) } else { Ok(()) };
+    let synced = synced.map_err(ChangeRefusal::unsynced_copy);
+    let removed = synced.and_then(|()| match &copied {
+        Some(copied) => {
+            let removed = removal::remove_copied(folder.as_fd(), name, copied);
+            removed.map_err(|refusal| refusal.beneath(&change.path))
+        }
+        None => remove_original(site, folder, name, stat),
+    });
+    match removed {
+        Ok(()) => Ok((aside, report)),
+        Err(refusal) => {
+            // What it replaced goes all the same. Why the original stays says more than what is
+            // left of that.
+            let _ = dest.remove(aside, &hidden_beneath(site, &to.path));
+            Err(ChangeRefusal { is_made: false, is_copied: true, ..refusal })
+        }
     }
-    if let Some(copied) = &copied {
-        let removed = removal::remove_copied(folder.as_fd(), name, copied);
-        removed.map_err(|refusal| refusal.beneath(&change.path))?;
-        return Ok((aside, report));
-    }
+}
+
+/// Removes a file or a link of which there is a copy now, if it is still the same version.
+fn remove_original(site: &Site, folder: &OwnedFd, name: &CStr, copied: &Stat) -> Result<()> {
     let _names = site.names.hold(true);
     let now = tree::stat_entry(folder, name)?;
-    if now.is_none_or(|now| Version::from_stat(&now) != Version::from_stat(stat)) {
+    if now.is_none_or(|now| Version::from_stat(&now) != Version::from_stat(copied)) {
         return Err(ChangeRefusal::new(
             409,
             "the file was replaced while it was moved; both copies remain",
@@ -356,8 +370,7 @@ fn move_across(
     removal::remove(folder.as_fd(), name).map_err(|refusal| {
         let reason = refusal.detail;
         ChangeRefusal::made(format_args!("the original cannot be removed: {reason}"))
-    })?;
-    Ok((aside, report))
+    })
 }
 
 /// Copies a file to a new one, which has no name yet.

@@ -66,6 +66,9 @@ pub(crate) struct ChangeRefusal {
     pub(super) cause: RefusalCause,
     /// Whether the names have changed all the same, and only what follows failed.
     pub(crate) is_made: bool,
+    /// Whether a move has put a copy in the place of the destination, and some or all of the
+    /// original is still there.
+    pub(crate) is_copied: bool,
     /// The entries that failed, if it was some in a folder (RFC 4918 9.6.1, 9.8.3).
     pub(crate) failed: Vec<FailedEntry>,
 }
@@ -73,7 +76,7 @@ pub(crate) struct ChangeRefusal {
 impl ChangeRefusal {
     pub(crate) fn new(status: u16, detail: impl Into<Cow<'static, str>>) -> Self {
         let (detail, cause) = (detail.into(), RefusalCause::Other);
-        Self { status, detail, cause, is_made: false, failed: Vec::new() }
+        Self { status, detail, cause, is_made: false, is_copied: false, failed: Vec::new() }
     }
 
     /// Creates the response to a change that was made, but not without this flaw.

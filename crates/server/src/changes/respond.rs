@@ -201,10 +201,7 @@ async fn change(
     let work = move || {
         let _slot = slot;
         let changed = change.run(&site);
-        match &changed {
-            Err(refusal) if !refusal.is_made => forget_locks_of_missing(&site, &change),
-            _ => forget_locks(&site, &change),
-        }
+        forget_locks(&site, &change, changed.as_ref().err());
         // The client may be gone by now, and the change is made all the same.
         drop(changing);
         changed
@@ -216,14 +213,20 @@ async fn change(
     }
 }
 
-/// Ends the locks of entries that a change has removed.
-fn forget_locks(site: &Site, change: &Change) {
+/// Ends the locks of entries that a change has removed; an incomplete one has its refusal.
+fn forget_locks(site: &Site, change: &Change, refusal: Option<&ChangeRefusal>) {
+    let is_made = refusal.is_none_or(|refusal| refusal.is_made);
+    if !is_made {
+        forget_locks_of_missing(site, change);
+    }
     let mut table = describe::locks(site);
-    if change.what.leaves() {
+    if is_made && change.what.leaves() {
         // RFC 4918 9.6, 7.7: locks end with what they hold for, and do not move.
         table.forget(&site.root.disk_path(&change.path));
     }
-    if let ChangeKind::Move(to, _) | ChangeKind::Copy(to, _) = &change.what {
+    if (is_made || refusal.is_some_and(|refusal| refusal.is_copied))
+        && let ChangeKind::Move(to, _) | ChangeKind::Copy(to, _) = &change.what
+    {
         // A folder that was there is gone, with all that was in it.
         table.forget_below(&site.root.disk_path(&to.path));
     }

@@ -172,6 +172,23 @@ fn what_cannot_move_to_another_file_system_is_named() {
     assert_eq!(named(&found), [("/fixed/ro/k", UNCHANGEABLE)]);
     assert!(!folder.join("fixed/a").exists());
     assert_eq!(fs::read(folder.join("root/fixed/ro/k")).unwrap(), b"fixed/ro/k");
+    // What the copy replaces is gone all the same, with its locks; those of what is left stay.
+    fs::create_dir(folder.join("root/full")).unwrap();
+    fs::write(folder.join("root/full/gone"), "gone").unwrap();
+    let gone = token(&site, "/root/full/gone", &[]);
+    let kept = token(&site, "/fixed/ro/k", &[]);
+    let named_locks = format!("If: </root/full/gone> ({gone}) </fixed/ro/k> ({kept})");
+    let fields = ["Destination: /root/full", "Overwrite: T", &named_locks];
+    let found = failed(&site, "MOVE", "/fixed", &fields);
+    assert_eq!(named(&found), [("/fixed/ro/k", UNCHANGEABLE)]);
+    assert_eq!(underpass_testkit::names(&mounted.root()), ["fixed", "full", "old"]);
+    assert_eq!(underpass_testkit::names(&mounted.root().join("full")), ["ro"]);
+    let empty = "Content-Length: 0";
+    let rows: [(&str, &str, &[&str], u16); 2] =
+        [("PUT", "/root/full/gone", &[empty], 201), ("PUT", "/fixed/ro/k", &[empty], 423)];
+    statuses(&site, &rows);
+    let given_up = format!("Lock-Token: {kept}");
+    statuses(&site, &[("UNLOCK", "/fixed/ro/k", &[&given_up], 204)]);
     // What could not be removed is not moved.
     statuses(&site, &[("MOVE", "/fixed/ro/k", &["Destination: /root/old"], 403)]);
     assert_eq!(fs::read(folder.join("root/old")).unwrap(), b"old");
