@@ -18,14 +18,14 @@ use crate::changes::checks::{
     open_dest, parent_of, root_itself,
 };
 use crate::changes::dav::tags::TagConditions;
-use crate::changes::dest_entry::{DestEntry, remove_checked};
+use crate::changes::dest_entry::{DestEntry, is_other_spelling, remove_checked, respell};
 use crate::changes::hidden_name::hidden_name;
 use crate::changes::refusal::{ChangeRefusal, Result};
 use crate::changes::removal;
 use crate::changes::removal::CopiedEntries;
 use crate::changes::tree;
 use crate::changes::tree::TreeCopy;
-use crate::files::root::{DiskWait, is_incomplete};
+use crate::files::root::{DiskWait, is_incomplete, split};
 use crate::server::settings::MinFree;
 use crate::server::sites::names_lock::NamesGuard;
 use crate::server::sites::site::Site;
@@ -132,6 +132,11 @@ impl Change {
         let (folder, name, stat) = self.find(site)?;
         check_depth(&stat, depth)?;
         self.check_hidden(site, &stat)?;
+        if let Some(wanted) = self.other_name(to)
+            && is_other_spelling(&folder, &name, &stat, &wanted)
+        {
+            return self.respell(site, to, (&folder, &name, &stat), &wanted);
+        }
         let is_folder = tree::kind(&stat) == FileType::Directory;
         let mut dest = open_dest(site, to, &stat)?;
         self.refuse_own_target(site, &stat, &dest)?;
@@ -166,6 +171,34 @@ impl Change {
         sync(site, &dest.folder)?;
         sync(site, &folder)?;
         Ok(Changed { is_new, report })
+    }
+
+    /// Returns the last name of a destination in the same folder.
+    fn other_name(&self, to: &Destination) -> Option<CString> {
+        let (above, name) = split(&to.path);
+        (split(&self.path).0 == above).then(|| c_name(OsStr::from_bytes(name)))
+    }
+
+    /// Changes the spelling of a name on a file system for which both are the same.
+    fn respell(
+        &self,
+        site: &Site,
+        to: &Destination,
+        (folder, name, stat): (&OwnedFd, &CString, &Stat),
+        wanted: &CStr,
+    ) -> Result<Changed> {
+        if site.root.hides_entry(&to.path, tree::kind(stat) == FileType::Directory) {
+            return Err(hidden());
+        }
+        check_contents(site, folder, name, stat, &self.path, Some(&to.path))?;
+        {
+            let _names = self.hold_names(site, true)?;
+            self.check_again(folder, name)?;
+            check_parent(site, &to.path, folder)?;
+            respell(folder, name, wanted)?;
+        }
+        sync(site, folder)?;
+        Ok(Changed { is_new: true, report: Report::default() })
     }
 
     fn copy(&self, site: &Site, to: &Destination, depth: Depth) -> Result<Changed> {

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, RenameFlags, Stat, renameat, renameat_with};
 use rustix::io::Errno;
 use underpass_engine::FileId;
-use underpass_engine::atomic_file::rename_new;
+use underpass_engine::atomic_file::{listed_name, rename_new};
 
 use crate::changes::hidden_name::{hidden_name, move_aside};
 use crate::changes::refusal::{ChangeRefusal, Result};
@@ -119,6 +119,35 @@ impl DestEntry {
         })?;
         Ok(self.existing.is_none())
     }
+}
+
+/// Returns whether `wanted` is another spelling of the name of this entry, such as one that differs
+/// in case: the file system finds it by both, and the folder lists it by its own.
+pub(crate) fn is_other_spelling(
+    folder: &OwnedFd,
+    name: &CStr,
+    entry: &Stat,
+    wanted: &CStr,
+) -> bool {
+    let found = tree::stat_entry(folder, wanted).ok().flatten();
+    let found = found.filter(|found| FileId::of(found) == FileId::of(entry));
+    let listed = found.and_then(|found| listed_name(folder, wanted.to_bytes(), &found));
+    name != wanted && listed.as_deref() == Some(name.to_bytes())
+}
+
+/// Gives an entry another spelling of its name. In one step, the system would find the entry at both
+/// and do nothing. If the server is killed in between, the old name comes back at the next start.
+///
+/// # Errors
+///
+/// As renameat2(2).
+pub(crate) fn respell(folder: &OwnedFd, name: &CStr, wanted: &CStr) -> Result<()> {
+    let aside = move_aside(folder, name, name)?;
+    rename_new(folder, &*aside, folder, wanted).inspect_err(|_| {
+        // If another entry has taken the name, this one keeps the hidden name.
+        let _ = rename_new(folder, &*aside, folder, name);
+    })?;
+    Ok(())
 }
 
 /// Removes a folder and all that is in it, except hidden entries that came into it since it was

@@ -22,7 +22,7 @@ use crate::changes::refusal::{ChangeRefusal, Result};
 use crate::files::links;
 use crate::files::lookup::{ServedEntry, find_current};
 use crate::files::open_files::{is_missing, modified};
-use crate::files::root::is_reserved;
+use crate::files::root::{is_reserved, split};
 use crate::routing::context::RequestContext;
 use crate::routing::response::{Body, CLIENT_LEFT, RETRY_SOON, Response};
 use crate::server::settings::Changes;
@@ -178,13 +178,22 @@ async fn change(
     let refused = |refusal: ChangeRefusal| refused(ctx, &refusal);
     let mut what = read(ctx).map_err(refused)?;
     // A copy changes nothing at its source.
-    let mut changing = if let ChangeKind::Copy(..) = what { Vec::new() } else { vec![paths] };
+    let is_copy = matches!(what, ChangeKind::Copy(..));
+    let mut changing = if is_copy { Vec::new() } else { vec![paths] };
     if let ChangeKind::Move(to, _) | ChangeKind::Copy(to, _) = &mut what
         && ctx.can(&to.path, Right::Write)
     {
         let resolved = links::resolve(ctx, &to.path, false).await?;
         changing.push(LockPaths::of(&ctx.site().root, &resolved));
-        to.path = resolved.path;
+        to.path = if !is_copy && resolved.path == *target.path {
+            // It may be another spelling, where the file system ignores the case of names.
+            let (_, name) = split(&to.path);
+            let (above, _) = split(&resolved.path);
+            let slash: &[u8] = if above.is_empty() { b"" } else { b"/" };
+            [above, slash, name].concat()
+        } else {
+            resolved.path
+        };
     }
     if let Some(refusal) = check_rights(ctx, &target.path, &what) {
         return Err(refusal);

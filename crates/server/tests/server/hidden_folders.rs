@@ -91,6 +91,32 @@ fn changes_leave_hidden_folders_alone_and_files_of_the_name_not() {
 }
 
 #[test]
+fn a_name_can_be_spelled_differently_where_the_file_system_ignores_its_case() {
+    let Some(mounted) = Mounted::new(FileSystem::NoCase, 16) else { return };
+    fs::create_dir_all(mounted.root().join("folder/inner")).unwrap();
+    fs::write(mounted.root().join("folder/file"), "text").unwrap();
+    let root = mounted.root();
+    let site = Site::new().with_site(|site| {
+        site.root = Some(root);
+        site.changes = Changes { upload: true, delete: true, ..Changes::default() };
+        site.hide = vec!["Secret".to_owned()];
+    });
+    let site = site.start();
+    for (path, to) in [("/folder/file", "/folder/FILE"), ("/FOLDER", "/Folder")] {
+        let fields = [&*format!("Destination: {to}"), "Overwrite: F"];
+        assert_eq!(ask(&site, "MOVE", path, &fields), 201, "{path}");
+        // A copy would be in its own place.
+        assert_eq!(ask(&site, "COPY", path, &[fields[0]]), 403, "{path}");
+    }
+    assert_eq!(ask(&site, "MOVE", "/folder/file", &["Destination: /folder/file"]), 403);
+    assert_eq!(site.get("/folder/file").text(), "text");
+    // This file system lists all names in lower case.
+    assert_eq!(underpass_testkit::names(&mounted.root()), ["folder"]);
+    assert_eq!(underpass_testkit::names(&mounted.root().join("folder")), ["file", "inner"]);
+    drop(site);
+}
+
+#[test]
 fn a_mount_below_the_root_that_ignores_case_hides_in_any_case() {
     let Some(mounted) = Mounted::new(FileSystem::NoCase, 16) else { return };
     let folder = mounted.root().parent().unwrap().to_owned();
