@@ -232,6 +232,50 @@ fn a_listing_that_leads_in_circles_or_out_comes_to_its_end() {
     assert_eq!(age, Duration::from_secs(1_000_000_000));
 }
 
+/// Such as `latest/`, which leads to the newest of the versions beside it.
+#[test]
+fn two_folders_with_one_address_have_the_same_contents() {
+    let redirect =
+        |to| format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n");
+    for threads in [1, 4] {
+        let url = serve(move |target| match target.split('?').next().unwrap() {
+            "/x/" => response("text/html", b"<a href=\"latest/\">l</a><a href=\"v1/\">v</a>"),
+            "/x/latest/" => redirect("/x/v1/").into_bytes(),
+            "/x/v1/" => response("text/html", b"<a href=\"docs/\">d</a>"),
+            "/x/v1/docs/" => response("text/html", b"<a href=\"a\">a</a><a href=\"sub/\">s</a>"),
+            "/x/v1/docs/sub/" => response("text/html", b"<a href=\"b\">b</a>"),
+            _ => response("application/octet-stream", target.as_bytes()),
+        });
+        let wishes = TreeOptions { retries: 0, connections: threads, ..TreeOptions::default() };
+        let Outcome { place, outcome, left_out } =
+            attempt_again(tempfile::tempdir().unwrap(), &wishes, &url);
+        let done = outcome.unwrap();
+        assert_eq!((done.files, done.folders, done.left_out), (4, 6, 0), "{left_out:?}");
+        for version in ["latest", "v1"] {
+            let docs = place.path().join("x").join(version).join("docs");
+            assert_eq!(names(&docs), ["a", "sub"]);
+            assert_eq!(names(&docs.join("sub")), ["b"]);
+        }
+    }
+}
+
+#[test]
+fn a_redirect_to_a_folder_around_it_is_told_and_not_followed_in_circles() {
+    let redirect =
+        |to| format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n");
+    let url = serve(move |target| match target.split('?').next().unwrap() {
+        "/x/" => response("text/html", b"<a href=\"a\">a</a><a href=\"sub/\">s</a>"),
+        "/x/sub/" => response("text/html", b"<a href=\"up/\">u</a><a href=\"b\">b</a>"),
+        "/x/sub/up/" => redirect("/x/").into_bytes(),
+        _ => response("application/octet-stream", target.as_bytes()),
+    });
+    let Outcome { place, outcome, left_out } = attempt(&url);
+    let done = outcome.unwrap();
+    assert_eq!((done.files, done.folders, done.left_out), (2, 1, 1), "{left_out:?}");
+    assert_eq!(left_out, ["sub/up: it leads back to a folder that it is in"]);
+    assert_eq!(names(&place.path().join("x/sub")), ["b"]);
+}
+
 #[test]
 fn a_body_that_ends_before_the_size_of_the_listing_is_no_file() {
     for (size, is_whole) in [(1000, false), (4, false), (5, true)] {

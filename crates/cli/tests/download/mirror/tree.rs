@@ -352,12 +352,14 @@ fn what_a_redirect_leads_away_from_is_neither_here_nor_empty() {
     update(&origin.url("/"), dir, &[]).failed(1, &["lacks one"]);
     update(&origin.url("/login/"), dir, &[]).failed(1, &[]);
     // Neither is another folder the one that was asked for.
-    for page in [to("/"), to("/other/")] {
+    for (page, words) in
+        [(to("/"), "leads back to a folder"), (to("/other/"), "may not list everything")]
+    {
         origin.set("/other/", html("<title>Index of /other/</title><a href=b>b</a>"));
         origin.set("/other/b", Page::new(b"two", &[]));
         origin.set("/sub/", page);
         let failed = update(&origin.url("/"), dir, &["--delete"]).failed(1, &[]);
-        assert!(failed.stderr.contains("may not list everything"), "{}", failed.stderr);
+        assert!(failed.stderr.contains(words), "{}", failed.stderr);
         assert!(dir.join("sub/mine").exists());
     }
     // What is said in place of a listing is none.

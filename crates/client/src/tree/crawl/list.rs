@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use underpass_engine::wait::lock;
 use url::Url;
 
 use super::file::is_elsewhere;
-use super::queue::CrawlTask;
+use super::queue::{CrawlTask, FolderChain};
 use super::worker::CrawlWorker;
 use crate::download::{PARTIAL_ENDS, partial_names};
 use crate::s3;
@@ -23,8 +24,8 @@ impl CrawlWorker<'_, '_, '_, '_> {
     /// Lists a folder, and creates it.
     pub(super) fn list(&mut self, task: &CrawlTask) -> Result<()> {
         let crawl = self.crawl;
-        let mut url = task.entry.url.clone();
-        let seen = (url.to_string(), task.is_trusted);
+        // Several pages may link to it. Another path to it is another folder, as of a link there.
+        let seen = (task.entry.path.clone(), task.entry.url.to_string(), task.is_trusted);
         if !lock(&crawl.seen).insert(seen.clone()) {
             return Ok(());
         }
@@ -32,17 +33,13 @@ impl CrawlWorker<'_, '_, '_, '_> {
             self.leave_out(&task.entry.path, "folders are nested too deeply");
             return Ok(());
         }
-        let is_root = task.depth == 0;
-        let mut read = self.read(&url, is_root, task.is_trusted);
-        if let Ok((listing, _)) = &read
-            && listing.is_scripted
-        {
-            url.set_query(Some("json"));
-            read = self.read(&url, is_root, task.is_trusted);
-        }
-        let (listing, is_trusted) = read.inspect_err(|_| {
+        let read = self.read_new(task).inspect_err(|_| {
             lock(&crawl.seen).remove(&seen);
         })?;
+        let Some(FolderRead { listing, url: answered, is_trusted }) = read else {
+            self.leave_out(&task.entry.path, "it leads back to a folder that it is in");
+            return Ok(());
+        };
         let made = crawl.dest.make_folder(&task.entry.path);
         let made =
             made.map_err(|errno| TreeError::io("creating", as_path(&task.entry.path), errno))?;
@@ -79,11 +76,23 @@ impl CrawlWorker<'_, '_, '_, '_> {
         if crawl.found.fetch_add(count, Ordering::Relaxed) + count > MAX_ENTRIES {
             return Err(TreeError::TooMany { limit: MAX_ENTRIES });
         }
+        let around = Arc::new(FolderChain {
+            listed: task.entry.url.clone(),
+            answered,
+            around: task.around.clone(),
+        });
         let rivals = with_rivals(&listing.entries);
         let tasks = listing.entries.into_iter().map(|mut entry| {
             let has_rival = rivals.contains(&entry.path);
             entry.path = joined(&task.entry.path, &entry.path);
-            CrawlTask { entry, depth: task.depth + 1, has_rival, is_given_back: false, is_trusted }
+            CrawlTask {
+                entry,
+                depth: task.depth + 1,
+                has_rival,
+                is_given_back: false,
+                is_trusted,
+                around: Some(Arc::clone(&around)),
+            }
         });
         let (options, known) = (crawl.tree.options, task.entry.path.len());
         let tasks = tasks
@@ -102,27 +111,47 @@ impl CrawlWorker<'_, '_, '_, '_> {
         self.crawl.queue.add(files, folders);
     }
 
-    /// Reads a listing, and returns whether its entries may be requested with credentials.
-    fn read(&mut self, url: &Url, is_root: bool, is_trusted: bool) -> Result<(Listing, bool)> {
+    /// Reads the listing of a folder; `None` if the folder leads in circles.
+    fn read_new(&mut self, task: &CrawlTask) -> Result<Option<FolderRead>> {
+        let (mut url, is_root, around) = (task.entry.url.clone(), task.depth == 0, &task.around);
+        if FolderChain::has(around.as_ref(), &url) {
+            return Ok(None);
+        }
+        let first = self.read(&url, is_root, task.is_trusted)?;
+        if FolderChain::has(around.as_ref(), &first.url) {
+            return Ok(None);
+        }
+        if !first.listing.is_scripted {
+            return Ok(Some(first));
+        }
+        url.set_query(Some("json"));
+        let read = self.read(&url, is_root, task.is_trusted)?;
+        // Circles are known by the URL of the page.
+        Ok(Some(FolderRead { url: first.url, ..read }))
+    }
+
+    /// Reads a listing.
+    fn read(&mut self, url: &Url, is_root: bool, is_trusted: bool) -> Result<FolderRead> {
         if let Some(bucket) = &self.crawl.tree.options.bucket {
-            return Ok((self.read_bucket(bucket, url)?, is_trusted));
+            let listing = self.read_bucket(bucket, url)?;
+            return Ok(FolderRead { listing, url: url.clone(), is_trusted });
         }
         let answer = self.request("GET", &[("Accept", listing::ACCEPT)], url, is_trusted)?;
         let is_trusted = answer.is_trusted;
         let is_elsewhere = is_elsewhere(&answer.url, url);
         let media_type = answer.response.fields.text("content-type").unwrap_or_default().to_owned();
-        let answered = TreeFetch::redacted(&answer.url);
+        let answered = answer.url.clone();
         let (mut listing, idle) = listing::receive(answer)?;
         self.idle = idle;
         // Such as a page to log in or to welcome, which is not an empty folder.
         let is_empty = listing.entries.is_empty() && listing.refused.is_empty();
         let is_page = is_elsewhere && !listing.is_whole || listing.is_other_page;
         if is_page && is_empty && !listing.is_scripted && !listing.is_too_long {
-            return Err(TreeError::NotAFolder { url: answered, media_type });
+            return Err(TreeError::NotAFolder { url: TreeFetch::redacted(&answered), media_type });
         }
         // Only that of the whole folder may be at another place.
         listing.is_whole &= is_root || !is_elsewhere;
-        Ok((listing, is_trusted))
+        Ok(FolderRead { listing, url: answered, is_trusted })
     }
 
     /// Reads the listing of a folder of a bucket, page by page. Each page counts as an entry, so
@@ -163,6 +192,15 @@ impl CrawlWorker<'_, '_, '_, '_> {
     }
 }
 
+/// The listing of a folder.
+struct FolderRead {
+    listing: Listing,
+    /// The URL that answered, to which redirects may have led.
+    url: Url,
+    /// Whether its entries may be requested with credentials.
+    is_trusted: bool,
+}
+
 /// Returns the paths of files whose partial file or journal would have the name of another entry.
 fn with_rivals(entries: &[ListingEntry]) -> HashSet<Vec<u8>> {
     let ends = |entry: &&ListingEntry| PARTIAL_ENDS.iter().any(|end| entry.path.ends_with(end));
@@ -181,7 +219,7 @@ fn with_rivals(entries: &[ListingEntry]) -> HashSet<Vec<u8>> {
     }
 }
 
-/// The maximum number of files and folders, which also ends circles of links.
+/// The maximum number of files and folders.
 const MAX_ENTRIES: u64 = listing::MAX_LINKS as u64;
 
 /// The maximum memory of their paths and URLs in bytes.

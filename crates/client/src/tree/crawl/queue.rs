@@ -1,9 +1,10 @@
 //! The queue of entries still to be fetched, shared by the workers.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 use underpass_engine::wait::{lock, unpoison};
+use url::Url;
 
 use crate::tree::error::{Result, TreeError};
 use crate::tree::listing::ListingEntry;
@@ -20,6 +21,28 @@ pub(super) struct CrawlTask {
     pub(super) is_given_back: bool,
     /// Whether it may get credentials: only servers that got them themselves have named it.
     pub(super) is_trusted: bool,
+    /// The folders that it is in; `None` for the whole folder.
+    pub(super) around: Option<Arc<FolderChain>>,
+}
+
+/// A folder, and those that it is in. A folder that is one of those around it leads in circles: the
+/// same files would come again and again, each time one folder further down.
+#[derive(Debug)]
+pub(super) struct FolderChain {
+    /// Its URL in the listing.
+    pub(super) listed: Url,
+    /// The URL that answered, to which redirects may have led.
+    pub(super) answered: Url,
+    /// The folder that it is in.
+    pub(super) around: Option<Arc<FolderChain>>,
+}
+
+impl FolderChain {
+    /// Checks whether a URL is that of one of the folders.
+    pub(super) fn has(innermost: Option<&Arc<Self>>, url: &Url) -> bool {
+        std::iter::successors(innermost, |folder| folder.around.as_ref())
+            .any(|folder| folder.listed == *url || folder.answered == *url)
+    }
 }
 
 /// A work queue, to which its workers add.

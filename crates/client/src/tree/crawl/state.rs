@@ -27,8 +27,8 @@ pub(super) struct Crawl<'c, 'j, 'a> {
     /// The folders that this run has created to have that one, the innermost first.
     created: Vec<PathBuf>,
     pub(super) queue: CrawlQueue,
-    /// URLs of folders that were listed, and whether with credentials.
-    pub(super) seen: Mutex<HashSet<(String, bool)>>,
+    /// Paths and URLs of folders that were listed, and whether with credentials.
+    pub(super) seen: Mutex<HashSet<(Vec<u8>, String, bool)>>,
     /// Paths of the files that were queued: several pages may link to one.
     pub(super) queued: Mutex<HashSet<Vec<u8>>>,
     /// Folders whose permissions and times are set at the end.
@@ -53,6 +53,7 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
             has_rival: false,
             is_given_back: false,
             is_trusted: true,
+            around: None,
         });
         let failed = |error: io::Error| match error.kind() {
             io::ErrorKind::AlreadyExists => TreeError::io("opening", tree.path, Errno::NOTDIR),
