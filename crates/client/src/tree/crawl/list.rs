@@ -15,7 +15,7 @@ use super::worker::CrawlWorker;
 use crate::download::{PARTIAL_ENDS, partial_names};
 use crate::s3;
 use crate::tree::error::{Result, TreeError};
-use crate::tree::listing::{self, Listing, ListingEntry};
+use crate::tree::listing::{self, Listing, ListingEntry, MAX_DEPTH, MAX_NAME_BYTES};
 use crate::tree::options::TreeEvent;
 use crate::tree::paths::{as_path, joined};
 use crate::tree::task::TreeFetch;
@@ -62,6 +62,9 @@ impl CrawlWorker<'_, '_, '_, '_> {
         if listing.is_too_long {
             return Err(TreeError::TooMany { limit: MAX_ENTRIES });
         }
+        if listing.is_too_large {
+            return Err(TreeError::TooManyNames { limit: MAX_NAME_BYTES });
+        }
         if let Some(prune) = &crawl.prune {
             prune.record(&task.entry.url, &task.entry.path, task.depth == 0, &listing);
         }
@@ -84,10 +87,12 @@ impl CrawlWorker<'_, '_, '_, '_> {
         let rivals = with_rivals(&listing.entries);
         let tasks = listing.entries.into_iter().map(|mut entry| {
             let has_rival = rivals.contains(&entry.path);
+            // A link may lead several folders down.
+            let depth = entry.path.split(|byte| *byte == b'/').count() as u32;
             entry.path = joined(&task.entry.path, &entry.path);
             CrawlTask {
                 entry,
-                depth: task.depth + 1,
+                depth: task.depth + depth,
                 has_rival,
                 is_given_back: false,
                 is_trusted,
@@ -146,7 +151,8 @@ impl CrawlWorker<'_, '_, '_, '_> {
         // Such as a page to log in or to welcome, which is not an empty folder.
         let is_empty = listing.entries.is_empty() && listing.refused.is_empty();
         let is_page = is_elsewhere && !listing.is_whole || listing.is_other_page;
-        if is_page && is_empty && !listing.is_scripted && !listing.is_too_long {
+        let is_excessive = listing.is_too_long || listing.is_too_large;
+        if is_page && is_empty && !listing.is_scripted && !is_excessive {
             return Err(TreeError::NotAFolder { url: TreeFetch::redacted(&answered), media_type });
         }
         // Only that of the whole folder may be at another place.
@@ -221,9 +227,3 @@ fn with_rivals(entries: &[ListingEntry]) -> HashSet<Vec<u8>> {
 
 /// The maximum number of files and folders.
 const MAX_ENTRIES: u64 = listing::MAX_LINKS as u64;
-
-/// The maximum memory of their paths and URLs in bytes.
-const MAX_NAME_BYTES: usize = 512 << 20;
-
-/// The maximum depth of folders: the system follows no more than 40 links on one path.
-const MAX_DEPTH: u32 = 256;

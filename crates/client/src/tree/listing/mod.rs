@@ -31,6 +31,8 @@ pub struct Listing {
     pub is_scripted: bool,
     /// Whether it has too many entries.
     pub is_too_long: bool,
+    /// Whether its names and URLs would take too much memory. Then it has no entries.
+    pub is_too_large: bool,
     /// Whether it is a listing whose end is missing.
     pub is_cut: bool,
     /// Whether it is a page without anything that makes it a listing: a heading, or links to other
@@ -109,6 +111,12 @@ fn date(text: &[u8]) -> Option<Timespec> {
 /// Reads the listing of the folder at `base`; `None` if the media type cannot be one.
 #[must_use]
 pub fn read(base: &Url, media_type: &str, body: &[u8]) -> Option<Listing> {
+    read_within(MAX_NAME_BYTES, base, media_type, body)
+}
+
+/// Reads a listing whose names and URLs take at most `max` bytes.
+fn read_within(max: usize, base: &Url, media_type: &str, body: &[u8]) -> Option<Listing> {
+    let too_large = || Some(Listing { is_too_large: true, ..Listing::default() });
     let media_type = media_type.split(';').next().unwrap_or_default().trim();
     let mut listing = Listing::default();
     if media_type.eq_ignore_ascii_case("application/json") {
@@ -120,6 +128,9 @@ pub fn read(base: &Url, media_type: &str, body: &[u8]) -> Option<Listing> {
         let count = entries.len();
         for json::Entry { link, is_folder, facts } in entries {
             collector.add_link(&mut listing, &link, is_folder, facts);
+            if collector.bytes > max {
+                return too_large();
+            }
         }
         // A link to another place stands for a file that is not known.
         let taken = listing.entries.len() + listing.refused.len();
@@ -136,7 +147,9 @@ pub fn read(base: &Url, media_type: &str, body: &[u8]) -> Option<Listing> {
         if links.links.len() > MAX_LINKS {
             return Some(Listing { is_too_long: true, ..Listing::default() });
         }
-        add_links(&mut listing, base, &links);
+        if !add_links(&mut listing, max, base, &links) {
+            return too_large();
+        }
     } else {
         return None;
     }
@@ -144,7 +157,8 @@ pub fn read(base: &Url, media_type: &str, body: &[u8]) -> Option<Listing> {
 }
 
 /// Adds the entries that a page links to. It is not whole if another link may stand for one.
-fn add_links(listing: &mut Listing, base: &Url, links: &html::Links) {
+/// Returns `false` once their names and URLs take more than `max` bytes.
+fn add_links(listing: &mut Listing, max: usize, base: &Url, links: &html::Links) -> bool {
     let mut collector = LinkCollector::new(base);
     listing.is_other_page = !links.is_listing;
     let (mut has_parent, mut has_foreign) = (false, false);
@@ -160,11 +174,16 @@ fn add_links(listing: &mut Listing, base: &Url, links: &html::Links) {
         has_foreign |= !is_own && url.scheme().starts_with("http");
         let is_taken = collector.add_url(listing, url.clone(), false, EntryFacts::default());
         listing.is_whole &= is_taken || is_no_entry(base, &url);
+        // A short link may be relative to a long URL.
+        if collector.bytes > max {
+            return false;
+        }
     }
     let is_empty = listing.entries.is_empty() && listing.refused.is_empty();
     // The links of a server behind a proxy may lead elsewhere, or an error may be in their place.
     listing.is_whole &= !is_empty || !has_foreign && (has_parent || !links.expects_parent);
     listing.is_whole &= collector.variants.iter().all(|entry| collector.seen.contains(entry));
+    true
 }
 
 /// Checks whether a link that is not taken leads to no file of the folder.
@@ -212,11 +231,13 @@ struct LinkCollector<'b> {
     seen: HashSet<(Vec<u8>, bool)>,
     /// Files that are linked to with the query of another order.
     variants: Vec<(Vec<u8>, bool)>,
+    /// The bytes of all URLs, also of those that are not taken, and of the names that are kept.
+    bytes: usize,
 }
 
 impl<'b> LinkCollector<'b> {
     fn new(base: &'b Url) -> Self {
-        Self { base, seen: HashSet::new(), variants: Vec::new() }
+        Self { base, seen: HashSet::new(), variants: Vec::new(), bytes: 0 }
     }
 
     fn add_link(&mut self, listing: &mut Listing, link: &str, is_folder: bool, facts: EntryFacts) {
@@ -233,6 +254,7 @@ impl<'b> LinkCollector<'b> {
         is_folder: bool,
         facts: EntryFacts,
     ) -> bool {
+        self.bytes += url.as_str().len();
         url.set_fragment(None);
         if url.origin() != self.base.origin() {
             return false;
@@ -247,6 +269,7 @@ impl<'b> LinkCollector<'b> {
             Ok(path) => path,
             Err((name, refusal)) => {
                 if self.seen.insert((name.clone(), is_folder)) {
+                    self.bytes += 2 * name.len();
                     listing.refused.push((name, refusal));
                 }
                 return true;
@@ -258,6 +281,7 @@ impl<'b> LinkCollector<'b> {
             // The same file in another form, or another order: the plain entry has no query.
             (Some(query), false) => {
                 let is_variant = is_order(query);
+                self.bytes += path.len();
                 self.variants.extend(is_variant.then_some((path, false)));
                 return is_variant;
             }
@@ -269,6 +293,7 @@ impl<'b> LinkCollector<'b> {
         // Who asks is said with each request.
         let _ = (url.set_username(self.base.username()), url.set_password(self.base.password()));
         if !path.is_empty() && self.seen.insert((path.clone(), is_folder)) {
+            self.bytes += 2 * path.len();
             listing.entries.push(ListingEntry { path, url, is_folder, facts });
         }
         true
@@ -276,7 +301,8 @@ impl<'b> LinkCollector<'b> {
 }
 
 /// Returns the path of a link. Each part is decoded by itself, so that no `%2F` becomes a
-/// separator.
+/// separator. No file can have a name that is longer than a file system has it, and what is further
+/// down than any folder is fetched is not fetched either.
 fn decoded(rest: &str) -> Result<Vec<u8>, (Vec<u8>, EntryRefusal)> {
     let mut path = Vec::new();
     let names = rest.strip_suffix('/').unwrap_or(rest);
@@ -285,9 +311,16 @@ fn decoded(rest: &str) -> Result<Vec<u8>, (Vec<u8>, EntryRefusal)> {
         let name = percent_encoding::percent_decode_str(rest).collect();
         return Err((name, EntryRefusal::NoName));
     }
-    for part in rest.split('/').filter(|part| !part.is_empty()) {
+    for (depth, part) in rest.split('/').filter(|part| !part.is_empty()).enumerate() {
+        if depth == MAX_DEPTH as usize {
+            return Err((path, EntryRefusal::TooLong));
+        }
         let name: Vec<u8> = percent_encoding::percent_decode_str(part).collect();
-        let checked = if name.contains(&b'/') { Err(EntryRefusal::Slash) } else { relative(&name) };
+        let checked = match &name {
+            name if name.contains(&b'/') => Err(EntryRefusal::Slash),
+            name if name.len() > MAX_NAME => Err(EntryRefusal::TooLong),
+            name => relative(name),
+        };
         match checked {
             Ok(checked) if checked.is_empty() => {}
             Ok(_) => {
@@ -306,9 +339,62 @@ fn decoded(rest: &str) -> Result<Vec<u8>, (Vec<u8>, EntryRefusal)> {
 /// The maximum number of links of a listing.
 pub(super) const MAX_LINKS: usize = 1_000_000;
 
+/// The maximum memory of names and URLs in bytes: of one listing, and of all together.
+pub(super) const MAX_NAME_BYTES: usize = 512 << 20;
+
+/// The maximum depth of folders: the system follows no more than 40 links on one path.
+pub(super) const MAX_DEPTH: u32 = 256;
+
+/// The maximum length of a name in bytes, which is that of Linux.
+const MAX_NAME: usize = 255;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A page of less than a megabyte would take gigabytes.
+    #[test]
+    fn short_links_relative_to_a_long_url_take_no_more_memory_than_is_allowed() {
+        let base = Url::parse("http://h/x/").expect("a URL");
+        let links: String = (0..1_000).map(|number| format!("<a href={number}>")).collect();
+        let folders = "x".repeat(200) + "/";
+        let page = |count| format!("<base href=\"/x/{}\">{links}", folders.repeat(count));
+        let read = |page: &str| read_within(1 << 20, &base, "text/html", page.as_bytes());
+        let large = read(&page(200)).expect("a listing");
+        assert_eq!(large, Listing { is_too_large: true, ..Listing::default() });
+        let small = read(&page(1)).expect("a listing");
+        assert_eq!((small.entries.len(), small.is_too_large), (1_000, false));
+        // Nor do links that are refused, or that lead elsewhere.
+        for start in
+            ["/x/".to_owned() + &"%00".repeat(9_000), "/".to_owned() + &folders.repeat(200)]
+        {
+            let page = format!("<base href=\"{start}/\">{links}");
+            assert!(read(&page).expect("a listing").is_too_large);
+        }
+        let links = format!("\"/x/{}{{}}\"", folders.repeat(200));
+        let entries = (0..1_000).map(|number| links.replace("{}", &number.to_string()));
+        let entries: Vec<_> = entries.map(|url| format!("{{\"url\":{url}}}")).collect();
+        let json = format!("[{}]", entries.join(","));
+        let large = read_within(1 << 20, &base, "application/json", json.as_bytes());
+        assert_eq!(large, Some(Listing { is_too_large: true, ..Listing::default() }));
+    }
+
+    #[test]
+    fn names_that_no_file_can_have_are_refused() {
+        let base = Url::parse("http://h/x/").expect("a URL");
+        let (long, longer) = ("n".repeat(255), "n".repeat(256));
+        let (deep, deeper) = ("a/".repeat(256), "a/".repeat(257));
+        let encoded = "%6e".repeat(255);
+        for (link, is_taken) in
+            [(&long, true), (&longer, false), (&encoded, true), (&deep, true), (&deeper, false)]
+        {
+            let page = format!("<a href=\"{link}\">");
+            let listing = read(&base, "text/html", page.as_bytes()).expect("a listing");
+            assert_eq!(listing.entries.len(), usize::from(is_taken), "{link}");
+            let refused = listing.refused.iter().map(|(_, why)| *why).collect::<Vec<_>>();
+            assert_eq!(refused, [EntryRefusal::TooLong][..usize::from(!is_taken)], "{link}");
+        }
+    }
 
     #[test]
     fn a_key_with_two_slashes_in_a_row_is_refused() {
