@@ -58,27 +58,7 @@ impl CrawlWorker<'_, '_, '_, '_> {
             let url = TreeFetch::redacted(&task.entry.url);
             (crawl.tree.on_event)(&TreeEvent::ListingCut { url: &url });
         }
-        let count = listing.entries.len() as u64;
-        if listing.is_too_long {
-            return Err(TreeError::TooMany { limit: MAX_ENTRIES });
-        }
-        if listing.is_too_large {
-            return Err(TreeError::TooManyNames { limit: MAX_NAME_BYTES });
-        }
-        if let Some(prune) = &crawl.prune {
-            prune.record(&task.entry.url, &task.entry.path, task.depth == 0, &listing);
-        }
-        let bytes = |entry: &ListingEntry| {
-            (entry.path.len() + task.entry.path.len() + entry.url.as_str().len()) as u64
-        };
-        let bytes: u64 = listing.entries.iter().map(bytes).sum();
-        let before = crawl.found_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if before + bytes > MAX_NAME_BYTES as u64 {
-            return Err(TreeError::TooManyNames { limit: MAX_NAME_BYTES });
-        }
-        if crawl.found.fetch_add(count, Ordering::Relaxed) + count > MAX_ENTRIES {
-            return Err(TreeError::TooMany { limit: MAX_ENTRIES });
-        }
+        self.count(task, &listing)?;
         let around = Arc::new(FolderChain {
             listed: task.entry.url.clone(),
             answered,
@@ -103,6 +83,37 @@ impl CrawlWorker<'_, '_, '_, '_> {
         let tasks = tasks
             .filter(|CrawlTask { entry, .. }| options.wants(&entry.path, known, entry.is_folder));
         self.queue(tasks);
+        Ok(())
+    }
+
+    /// Counts the entries of a listing and the memory of their names, which are bounded, and records
+    /// them.
+    fn count(&self, task: &CrawlTask, listing: &Listing) -> Result<()> {
+        let crawl = self.crawl;
+        let count = listing.entries.len() as u64;
+        if listing.is_too_long {
+            return Err(TreeError::TooMany { limit: MAX_ENTRIES });
+        }
+        if listing.is_too_large {
+            return Err(TreeError::TooManyNames { limit: MAX_NAME_BYTES });
+        }
+        let bytes = |entry: &ListingEntry| {
+            (entry.path.len() + task.entry.path.len() + entry.url.as_str().len()) as u64
+        };
+        let bytes: u64 = listing.entries.iter().map(bytes).sum();
+        let before = crawl.found_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before + bytes > MAX_NAME_BYTES as u64 {
+            return Err(TreeError::TooManyNames { limit: MAX_NAME_BYTES });
+        }
+        if crawl.found.fetch_add(count, Ordering::Relaxed) + count > MAX_ENTRIES {
+            return Err(TreeError::TooMany { limit: MAX_ENTRIES });
+        }
+        if let Some(prune) = &crawl.prune {
+            let limit = MAX_NAME_BYTES;
+            let kept =
+                prune.record(&task.entry.url, &task.entry.path, task.depth == 0, listing, limit);
+            kept.then_some(()).ok_or(TreeError::TooManyNames { limit })?;
+        }
         Ok(())
     }
 

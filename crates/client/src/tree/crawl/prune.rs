@@ -35,8 +35,8 @@ type OtherPaths = HashMap<FileId, Vec<Vec<u8>>>;
 /// The entries of the listings that were read so far.
 #[derive(Debug)]
 pub(super) struct Prune {
-    /// The names of everything in them, by the paths of their folders.
-    listed: Mutex<ListedNames>,
+    /// The names of everything in them, by the paths of their folders, and the bytes of both.
+    listed: Mutex<(ListedNames, usize)>,
     /// The reason why nothing is removed, if so.
     doubt: Mutex<Option<String>>,
     if_other_kind: IfOtherKind,
@@ -77,8 +77,16 @@ impl Prune {
         !lock(&self.other_kind).is_empty()
     }
 
-    /// Records the listing of a folder, before unwanted entries are dropped from it.
-    pub(super) fn record(&self, url: &Url, folder: &[u8], is_root: bool, listing: &Listing) {
+    /// Records the listing of a folder, before unwanted entries are dropped from it. Returns `false`
+    /// once all paths and names together take more than `max` bytes, with some not recorded.
+    pub(super) fn record(
+        &self,
+        url: &Url,
+        folder: &[u8],
+        is_root: bool,
+        listing: &Listing,
+        max: usize,
+    ) -> bool {
         let doubt = match listing {
             Listing { is_whole: false, .. } => "may not list everything",
             Listing { entries, .. } if is_root && entries.is_empty() => "lists nothing",
@@ -88,7 +96,7 @@ impl Prune {
             let url = TreeFetch::redacted(url);
             lock(&self.doubt).get_or_insert_with(|| format!("{url} {doubt}"));
         }
-        let mut listed = lock(&self.listed);
+        let (listed, bytes) = &mut *lock(&self.listed);
         for entry in &listing.entries {
             let path = joined(folder, &entry.path);
             // A link may lead several folders down.
@@ -98,13 +106,22 @@ impl Prune {
                 let slash = path[..end].iter().rposition(|byte| *byte == b'/');
                 let (folder, name) = (&path[..slash.unwrap_or(0)], slash.map_or(0, |at| at + 1));
                 if !listed.contains_key(folder) {
+                    *bytes += folder.len();
                     listed.insert(folder.to_vec(), HashSet::new());
                 }
-                if let Some(names) = listed.get_mut(folder) {
-                    names.insert(path[name..end].to_vec());
+                let name = &path[name..end];
+                if let Some(names) = listed.get_mut(folder)
+                    && !names.contains(name)
+                {
+                    *bytes += name.len();
+                    names.insert(name.to_vec());
+                }
+                if *bytes > max {
+                    return false;
                 }
             }
         }
+        true
     }
 
     /// Removes unlisted entries.
@@ -130,10 +147,10 @@ impl Prune {
         }
         let failed = |errno| TreeError::io(Action::Reading, tree.path, errno);
         let root = open_beneath(dest.root().as_fd(), b"", FOLDER).map_err(failed)?;
-        let listed = lock(&self.listed);
+        let (listed, _) = &*lock(&self.listed);
         let other_kind = &*lock(&self.other_kind);
         let found = Vec::new();
-        let mut walk = UnlistedWalk { tree, listed: &listed, other_kind, found, done };
+        let mut walk = UnlistedWalk { tree, listed, other_kind, found, done };
         walk.folder(&root, &[], &[Vec::new()], 0).map_err(failed)?;
         let UnlistedWalk { found, .. } = walk;
         let count = found.len() as u64;
@@ -296,3 +313,31 @@ const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOF
 
 /// The maximum depth of folders: the program has a descriptor for each.
 const MAX_DEPTH: u32 = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::listing::{EntryFacts, ListingEntry};
+
+    /// A path of `n` folders has `n` beginnings, which are kept, too.
+    #[test]
+    fn the_folders_on_a_long_way_count_as_well() {
+        let url = Url::parse("http://h/x/").expect("a URL");
+        let entry = |path: String| ListingEntry {
+            path: path.into_bytes(),
+            url: url.clone(),
+            is_folder: true,
+            facts: EntryFacts::default(),
+        };
+        let listing = |path| Listing { entries: vec![entry(path)], ..Listing::default() };
+        let prune = Prune::new(IfOtherKind::IsLeftOut);
+        let record = |path: String| prune.record(&url, b"", true, &listing(path), 10_000);
+        assert!(record("a".to_owned() + &"/a".repeat(49)));
+        let bytes = lock(&prune.listed).1;
+        // The same again takes no more.
+        assert!(record("a".to_owned() + &"/a".repeat(49)));
+        assert_eq!(lock(&prune.listed).1, bytes);
+        assert!(!record("b".to_owned() + &"/b".repeat(50_000)));
+        assert!(lock(&prune.listed).1 < 11_000);
+    }
+}
