@@ -128,6 +128,28 @@ fn a_file_has_the_time_of_the_version_that_came() {
 }
 
 #[test]
+fn a_large_file_that_cannot_be_created_is_left_out_as_a_small_one_is() {
+    let url = serve(|target| match target {
+        "/x/" => response("application/json", br#"[{"name":"a"},{"name":"z"}]"#),
+        "/x/z" => response("text/plain", b"small"),
+        // One that can be resumed has a name from the start.
+        _ => {
+            let fields = "text/plain\r\nAccept-Ranges: bytes";
+            response(fields, &vec![7; 16 << 20])
+        }
+    });
+    let place = tempfile::tempdir().unwrap();
+    // The name that it would have until it is complete.
+    fs::create_dir_all(place.path().join("x/a.part")).unwrap();
+    let wishes =
+        TreeOptions { retries: 0, archive: false, connections: 1, ..TreeOptions::default() };
+    let Outcome { place, outcome, left_out } = attempt_again(place, &wishes, &url);
+    assert_eq!(outcome.unwrap().left_out, 1);
+    assert!(left_out[0].starts_with("a: "), "{left_out:?}");
+    assert_eq!(fs::read(place.path().join("x/z")).unwrap(), b"small");
+}
+
+#[test]
 fn files_of_connections_that_a_server_refuses_are_fetched_over_another() {
     let (is_taken, refused) = (AtomicBool::new(false), AtomicUsize::new(0));
     let url = serve(move |target| match target {

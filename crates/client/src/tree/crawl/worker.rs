@@ -70,6 +70,19 @@ fn is_of_connection(error: &TreeError) -> bool {
     )
 }
 
+/// Returns the system's error about the name of one file or folder, however the file is fetched.
+fn errno_of_name(error: &TreeError) -> Option<Errno> {
+    let source = match error {
+        TreeError::Io { source, .. } => source,
+        TreeError::Download { source, .. } => match &**source {
+            DownloadError::Local { source, .. } => source,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Errno::from_io_error(source).filter(|errno| is_about_name(*errno))
+}
+
 /// A worker with its connection.
 pub(super) struct CrawlWorker<'w, 'c, 'j, 'a> {
     pub(super) crawl: &'w Crawl<'c, 'j, 'a>,
@@ -84,6 +97,13 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
 
     /// Decides whether the rest goes on when one task fails: yes if only this one seems to.
     fn give_up(&mut self, task: &CrawlTask, error: TreeError) -> Result<()> {
+        if let Some(errno) = errno_of_name(&error) {
+            let (path, prune) = (&task.entry.path, self.crawl.prune.as_ref());
+            if !prune.is_some_and(|prune| prune.makes_room(path, errno)) {
+                self.leave_out(path, &explain(errno));
+            }
+            return Ok(());
+        }
         match error {
             TreeError::Client(ref source) if task.depth > 0 && self.is_of_one(source) => {
                 self.leave_out(&task.entry.path, &error.to_string());
@@ -97,16 +117,6 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
             }
             TreeError::NotAFolder { .. } if task.depth > 0 => {
                 self.leave_out(&task.entry.path, &error.to_string());
-                Ok(())
-            }
-            TreeError::Io { ref source, .. } => {
-                let errno = Errno::from_io_error(source).filter(|errno| is_about_name(*errno));
-                let Some(errno) = errno else { return Err(error) };
-                let path = &task.entry.path;
-                let prune = self.crawl.prune.as_ref();
-                if !prune.is_some_and(|prune| prune.makes_room(path, errno)) {
-                    self.leave_out(path, &explain(errno));
-                }
                 Ok(())
             }
             error => Err(error),
