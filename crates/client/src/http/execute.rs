@@ -30,7 +30,9 @@ impl<'a> HttpClient<'a> {
         Connection::open(self, url)
     }
 
-    /// Sends a request without a body and reads the head of the answer, following redirects.
+    /// Sends a request without a body and reads the head of the answer, following redirects. A
+    /// method other than `GET` and `HEAD` is not repeated after 303, which is an answer then: its
+    /// target only describes the result (RFC 9110 15.4.4).
     ///
     /// `idle` is a connection that may be used again if it leads to the right server; one that the
     /// server has closed is replaced.
@@ -83,7 +85,9 @@ impl<'a> HttpClient<'a> {
         for _ in 0..=self.max_redirects {
             let sent = AddressedRequest { request, url: &url, is_trusted, body: &[] };
             let (connection, response) = self.execute_once(idle.take(), &sent)?;
-            let Some(next) = response.redirect(&url)? else {
+            let is_result = response.status == 303 && !matches!(request.method, "GET" | "HEAD");
+            let next = if is_result { None } else { response.redirect(&url)? };
+            let Some(next) = next else {
                 self.check_coding(request, &response, &url)?;
                 return Ok(OpenResponse { connection, response, url, is_trusted });
             };
@@ -109,10 +113,26 @@ impl<'a> HttpClient<'a> {
         request: &Request<'_>,
         url: &Url,
     ) -> Result<OpenResponse<'a>, ClientError> {
-        let sent = AddressedRequest { request, url, is_trusted: true, body: &[] };
+        self.execute_at(idle, request, url, true)
+    }
+
+    /// Sends a request as [`execute_without_redirects`](Self::execute_without_redirects) does, with
+    /// credentials only if the server is trusted with them.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`execute_without_redirects`](Self::execute_without_redirects).
+    pub(crate) fn execute_at(
+        &self,
+        idle: Option<Connection<'a>>,
+        request: &Request<'_>,
+        url: &Url,
+        is_trusted: bool,
+    ) -> Result<OpenResponse<'a>, ClientError> {
+        let sent = AddressedRequest { request, url, is_trusted, body: &[] };
         let (connection, response) = self.execute_once(idle, &sent)?;
         self.check_coding(request, &response, url)?;
-        Ok(OpenResponse { connection, response, url: url.clone(), is_trusted: true })
+        Ok(OpenResponse { connection, response, url: url.clone(), is_trusted })
     }
 
     /// Refuses a body in a coding that was not asked for: its bytes are not those of the file. A

@@ -414,10 +414,11 @@ impl<'a> PartwiseUpload<'_, 'a, '_> {
     /// Removes the upload from the store, and the journal. It is reported if the store does not.
     fn abort(&mut self) {
         if let Some(resource) = self.kept.resource.take() {
-            // Also after it was cancelled.
+            // Also after it was cancelled. A redirect could name anything to be deleted.
             let client = HttpClient { cancel: None, timeout: ABORT_TIMEOUT, ..self.client.clone() };
             let request = Request { method: "DELETE", fields: &[] };
-            let removed = client.execute(None, &request, &resource).and_then(|answer| {
+            let removed = client.execute_without_redirects(None, &request, &resource);
+            let removed = removed.and_then(|answer| {
                 let (connection, response) = (answer.connection, answer.response);
                 // Another command may have removed it, or ended it.
                 let is_gone = response.is_success() || response.status == 404;

@@ -183,13 +183,15 @@ impl<'a> Uploader<'_, 'a, '_> {
         Ok((is_same && is_unchanged).then_some(response.status))
     }
 
-    /// Cancels the upload on the server, and removes the journal.
+    /// Cancels the upload on the server, and removes the journal. A redirect is not followed: it
+    /// could name anything to be deleted.
     pub(super) fn cancel(&mut self) {
         if let Some(resource) = self.kept.resource.take() {
             let request = Request { method: "DELETE", fields: &[] };
-            // If there is no answer, the server discards it after its expiry.
+            // If there is no answer, or a redirect, the server discards it after its expiry.
             self.idle = None;
-            let answer = self.execute(&request, &resource);
+            let is_trusted = self.trusts(&resource);
+            let answer = self.client.execute_at(None, &request, &resource, is_trusted);
             self.idle = answer.ok().and_then(|it| it.connection.finish(&it.response));
         }
         self.kept.forget();

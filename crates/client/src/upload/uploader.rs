@@ -266,7 +266,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
 
     /// Checks whether a URL receives credentials: it is one of the server that was given, and no
     /// other server has led there.
-    fn trusts(&self, url: &Url) -> bool {
+    pub(super) fn trusts(&self, url: &Url) -> bool {
         !self.has_left_origin && url.origin() == self.given.origin()
     }
 

@@ -1,5 +1,7 @@
 //! A redirect may lead to another server, which is not one that the user named.
 
+use std::net::TcpListener;
+
 use underpass_client::upload::{Condition, UploadError, make_folder};
 use underpass_client::{Credentials, HttpClient};
 
@@ -129,6 +131,45 @@ fn another_server_cannot_lead_back_with_the_password() {
     ]);
     address.send(first.address.clone()).unwrap();
     assert_eq!(put(&Sample::of(LEN), &first, Condition::None).refused().0, 401);
+}
+
+/// What is no longer wanted is removed where it is, and nowhere else.
+#[test]
+fn a_request_to_delete_follows_no_redirect() {
+    const LEN: usize = 2 << 20;
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    other.set_nonblocking(true).unwrap();
+    let to = format!("Location: http://{}/precious", other.local_addr().unwrap());
+    for status in ["303 See Other", "307 Temporary Redirect"] {
+        let to = to.clone();
+        let first = Scripted::new(vec![
+            script(|mut conn| {
+                expect(&mut conn, "OPTIONS /file ", true);
+                conn.answer("204 No Content", &["Upload-Limit: min-size=0"]);
+                expect(&mut conn, "PUT /file ", true);
+                conn.say("HTTP/1.1 104 x\r\nLocation: /file?upload=7\r\n\r\n");
+                conn.answer("400 Bad Request", &["Connection: close"]);
+            }),
+            script(move |mut conn| {
+                expect(&mut conn, "DELETE /file?upload=7 ", true);
+                conn.answer(status, &[&to]);
+                expect_no_more(conn);
+            }),
+        ]);
+        let failed = put(&Sample::of(LEN), &first, Condition::None).failed();
+        assert!(!failed.is_kept, "{failed}");
+    }
+    assert!(other.accept().is_err());
+}
+
+#[test]
+fn no_folder_is_made_where_a_result_is_described() {
+    let server = Scripted::one(|mut conn| {
+        expect(&mut conn, "MKCOL /new/ ", false);
+        conn.answer("303 See Other", &["Location: /result"]);
+        expect_no_more(conn);
+    });
+    assert!(make_folder(&HttpClient::default(), &server.url("/new/"), false, None).is_err());
 }
 
 #[test]
