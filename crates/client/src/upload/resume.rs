@@ -121,10 +121,7 @@ impl<'a> Uploader<'_, 'a, '_> {
                 self.kept.forget();
                 Ok(AttemptEnd::Again)
             }
-            status if response.is_success() => {
-                self.idle = connection.finish(&response);
-                Ok(AttemptEnd::Stored(status))
-            }
+            _ if response.is_success() => self.accept(&response, connection),
             _ => Err(connection.refusal(&response).into()),
         }
     }

@@ -233,16 +233,23 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
                 self.refuses_expect = true;
                 Ok(AttemptEnd::Again)
             }
-            status if response.is_success() => {
-                let has_page = status == 200 && is_html(response.fields.text("content-type"));
-                self.idle = connection.finish(&response);
-                if has_page && !self.is_stored() {
-                    return Err(UploadError::NotStored);
-                }
-                Ok(AttemptEnd::Stored(status))
-            }
+            _ if response.is_success() => self.accept(&response, connection),
             _ => Err(connection.refusal(&response).into()),
         }
+    }
+
+    /// Ends an attempt that was answered with success, unless that is only a page.
+    pub(super) fn accept(
+        &mut self,
+        response: &Response,
+        connection: Connection<'a>,
+    ) -> Result<AttemptEnd> {
+        let has_page = response.status == 200 && is_html(response.fields.text("content-type"));
+        self.idle = connection.finish(response);
+        if has_page && !self.is_stored() {
+            return Err(UploadError::NotStored);
+        }
+        Ok(AttemptEnd::Stored(response.status))
     }
 
     /// Asks for the target after a page was the answer: one that a server shows for every request,

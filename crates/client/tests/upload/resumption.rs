@@ -253,6 +253,34 @@ fn a_server_that_has_less_than_it_said_is_asked_again() {
 }
 
 #[test]
+fn a_page_in_place_of_an_answer_to_the_rest_does_not_end_the_upload() {
+    let sample = Sample::of(LEN);
+    let server = broken(
+        &sample,
+        vec![
+            script(|mut conn| {
+                offset(&mut conn, HALF);
+                append(&mut conn, HALF);
+                // Such as that to log in.
+                conn.answer("200 OK", &["Content-Type: text/html"]);
+                let head = conn.head();
+                assert!(head.starts_with("HEAD /file HTTP/1.1"), "{head}");
+                conn.answer("404 Not Found", &["Connection: close"]);
+            }),
+            script(|mut conn| {
+                offset(&mut conn, HALF);
+                append(&mut conn, HALF);
+                done(&mut conn);
+            }),
+        ],
+    );
+    let failed = sample.put_resumably(&server.url("/file")).failed();
+    assert!(matches!(failed.error, UploadError::NotStored), "{failed}");
+    assert!(failed.is_kept && sample.journal().exists());
+    assert_eq!(sample.put_resumably(&server.url("/file")).done().resumed_at, HALF as u64);
+}
+
+#[test]
 fn an_upload_of_which_only_the_end_is_missing_sends_none() {
     let sample = Sample::of(LEN);
     let server = broken(
