@@ -35,7 +35,7 @@ impl<'a> HttpClient<'a> {
     /// target only describes the result (RFC 9110 15.4.4).
     ///
     /// `idle` is a connection that may be used again if it leads to the right server; one that the
-    /// server has closed is replaced.
+    /// server has closed is replaced. `POST` and `PATCH` always have a new one.
     ///
     /// # Errors
     ///
@@ -174,6 +174,10 @@ impl<'a> HttpClient<'a> {
         sent: &AddressedRequest<'_>,
     ) -> Result<(Connection<'a>, Response), ClientError> {
         let is_fit = |idle: &Connection<'_>| idle.can_reuse_for(self, sent.url) && idle.is_quiet();
+        // A request of these methods may have been carried out before the connection broke, and is
+        // not repeated here (RFC 9110 9.2.2).
+        let may_repeat = !matches!(sent.request.method, "POST" | "PATCH");
+        let idle = idle.filter(|_| may_repeat);
         if let Some(mut connection) = idle.filter(is_fit) {
             match connection.exchange_body(self, sent) {
                 Ok(response) => return Ok((connection, response)),

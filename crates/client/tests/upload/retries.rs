@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::Write;
 use std::time::Duration;
 
+use underpass_client::{HttpClient, Request};
+
 use super::rig::{Sample, Scripted, noise, put, script};
 
 const LEN: usize = 4 << 20;
@@ -144,4 +146,27 @@ fn a_stream_cannot_be_sent_to_another_address_once_begun() {
     let file = File::from(std::os::fd::OwnedFd::from(reader));
     let error = put(&file, &server.url("/stream"), |_| {}).failed().error;
     assert!(error.to_string().contains("only once"), "{error}");
+}
+
+/// It may have been carried out before the connection broke: whoever sends it decides.
+#[test]
+fn a_request_that_must_not_be_repeated_has_a_connection_of_its_own() {
+    let server = Scripted::new(vec![
+        script(|mut conn| {
+            assert!(conn.head().starts_with("HEAD /file "));
+            conn.answer("200 OK", &[]);
+            let (rest, _) = conn.rest();
+            assert!(rest.is_empty(), "{}", String::from_utf8_lossy(&rest));
+        }),
+        script(|mut conn| {
+            assert!(conn.head().starts_with("POST /file "));
+            assert_eq!(conn.take(4), b"body");
+        }),
+    ]);
+    let (client, url) = (HttpClient::default(), server.url("/file"));
+    let request = |method| Request { method, fields: &[] };
+    let answer = client.execute(None, &request("HEAD"), &url).unwrap();
+    let idle = answer.connection.finish(&answer.response);
+    assert!(idle.is_some());
+    assert!(client.send(idle, &request("POST"), &url, b"body").is_err());
 }
