@@ -11,6 +11,8 @@
 
 mod error;
 mod head;
+#[cfg(test)]
+mod tests;
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -430,9 +432,11 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         Ok(!self.ahead.is_empty() || self.read(max)? > 0)
     }
 
-    /// Reads at most `max` bytes after those already read; returns 0 at the end.
+    /// Reads at most `max` bytes, and no more than [`EAGER`], after those already read; returns 0
+    /// at the end.
     fn read(&mut self, max: usize) -> Result<usize, ReceiveError> {
-        let before = self.ahead.len();
+        // The room is cleared for each call, however little comes.
+        let (before, max) = (self.ahead.len(), max.min(EAGER));
         let mut ahead = std::mem::take(&mut self.ahead);
         ahead.resize(before + max, 0);
         let outcome = self.receive(&mut ahead[before..]);
@@ -490,5 +494,5 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     }
 }
 
-/// The number of bytes read at once by callers that accept more than they need.
+/// The maximum number of bytes read at once; callers that accept more than they need get as many.
 const EAGER: usize = 64 << 10;
