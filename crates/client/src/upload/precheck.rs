@@ -48,7 +48,9 @@ impl Uploader<'_, '_, '_> {
                 return Err(UploadError::Precondition { found: None });
             }
             (Condition::Version(wanted), Some(true)) => {
-                check_version(wanted, &response)?;
+                if let Err(error) = check_version(wanted, &response) {
+                    return self.superseded(self.target.has_sent, error).map(Some);
+                }
                 self.target.is_as_required = true;
             }
             (_, None) | (Condition::Absent, Some(false)) | (Condition::None, _) => {}
@@ -69,13 +71,22 @@ impl Uploader<'_, '_, '_> {
         }
     }
 
+    /// Handles a target of another version than is required: an earlier attempt of this upload may
+    /// have replaced the one that was.
+    fn superseded(&mut self, may_be_ours: bool, error: UploadError) -> Result<AttemptEnd> {
+        match may_be_ours.then(|| self.is_there()).transpose()?.flatten() {
+            Some(status) => self.end_as_stored(status),
+            None => Err(error),
+        }
+    }
+
     /// Turns a refusal because of the condition into its meaning.
     pub(super) fn interpret_refusal(&mut self, outcome: Result<AttemptEnd>) -> Result<AttemptEnd> {
         match outcome {
             Err(error) if error.status() == Some(412) => match self.upload.condition {
                 // The request that was refused has changed nothing.
                 Condition::Absent => self.exists(412, self.target.had_sent),
-                _ => Err(error),
+                _ => self.superseded(self.target.had_sent, error),
             },
             outcome => outcome,
         }

@@ -3,8 +3,12 @@
 //! answer, reports by HEAD how much it has, and takes the rest by PATCH.
 
 use std::io;
+use std::ops::Range;
+use std::os::fd::AsFd;
 
-use underpass_protocol::digest::{Algorithm, parse_digests, write_wanted};
+use md5::{Digest, Md5};
+use rustix::io::{Errno, pread};
+use underpass_protocol::digest::{Algorithm, hex, parse_digests, write_wanted};
 use underpass_transport::digest::compute;
 use underpass_transport::incoming::BodyFraming;
 use url::Url;
@@ -158,7 +162,8 @@ impl<'a> Uploader<'_, 'a, '_> {
     }
 
     /// Asks whether the target is this file already: the server may have had all of it, and only
-    /// its answer was lost. Only its digest proves that.
+    /// its answer was lost. Only its digest proves that; the tag of an object is its MD5 digest in
+    /// most stores.
     pub(super) fn is_there(&mut self) -> Result<Option<u16>> {
         let wanted = write_wanted(&[Algorithm::Sha256]);
         let request = Request { method: "HEAD", fields: &[("Want-Repr-Digest", &wanted)] };
@@ -171,11 +176,22 @@ impl<'a> Uploader<'_, 'a, '_> {
         let mut theirs = theirs.into_iter().flatten();
         let theirs = theirs.find(|digest| digest.algorithm() == Algorithm::Sha256);
         let is_alike = response.status == 200 && response.fields.number("content-length") == len;
-        let (Some(theirs), Some(len), true) = (theirs, len, is_alike) else { return Ok(None) };
+        let is_store = self.client.credentials.store().is_some();
+        let tag =
+            response.fields.text("etag").filter(|_| is_store).map(|tag| tag.trim_matches('"'));
+        let (Some(len), true) = (len, is_alike) else { return Ok(None) };
         let at = source.offset().unwrap_or(0);
+        let range = at..at + len;
         let wanted = || !self.client.is_cancelled();
-        let ours = compute(source.fd(), at..at + len, &[Algorithm::Sha256], |_| wanted());
-        let is_same = ours.is_ok_and(|ours| ours.digests == [theirs]);
+        let is_same = match (theirs, tag) {
+            (Some(theirs), _) => {
+                let ours = compute(source.fd(), range, &[Algorithm::Sha256], |_| wanted());
+                ours.is_ok_and(|ours| ours.digests == [theirs])
+            }
+            (None, Some(tag)) if is_md5(tag) => md5_of(source.fd(), range, wanted)
+                .is_some_and(|ours| ours.eq_ignore_ascii_case(tag)),
+            _ => return Ok(None),
+        };
         let is_unchanged = version(source.fd()).ok() == self.kept.version;
         Ok((is_same && is_unchanged).then_some(response.status))
     }
@@ -193,6 +209,29 @@ impl<'a> Uploader<'_, 'a, '_> {
         }
         self.kept.forget();
     }
+}
+
+/// Checks whether an entity tag, without quotes, can be an MD5 digest.
+fn is_md5(tag: &str) -> bool {
+    tag.len() == 32 && tag.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
+/// Returns the MD5 digest of a part of a file in hexadecimal; `None` if the part cannot be read as
+/// long as `go_on` wants it.
+fn md5_of(file: impl AsFd, range: Range<u64>, go_on: impl Fn() -> bool) -> Option<String> {
+    let (mut digest, mut at, mut buffer) = (Md5::new(), range.start, vec![0; 64 << 10]);
+    while at < range.end {
+        let len = buffer.len().min(usize::try_from(range.end - at).unwrap_or(usize::MAX));
+        match pread(&file, &mut buffer[..len], at) {
+            Ok(read) if read > 0 && go_on() => {
+                digest.update(&buffer[..read]);
+                at += read as u64;
+            }
+            Err(Errno::INTR) => {}
+            _ => return None,
+        }
+    }
+    Some(hex(&digest.finalize()))
 }
 
 /// The maximum number of bytes that a call which failed may have sent without counting them.

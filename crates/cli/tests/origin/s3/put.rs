@@ -55,6 +55,43 @@ fn files_go_by_sendfile_in_parts_if_they_are_large() {
     );
 }
 
+/// A small object has no upload that the store could be asked for.
+#[test]
+fn an_object_whose_answer_was_lost_is_known_by_its_tag() {
+    // The MD5 digests of what is sent, and of something else.
+    for (tag, is_ours) in
+        [("5D41402ABC4B2A76B9719D911017C592", true), ("7d793037a0760186574b0282f2f435e7", false)]
+    {
+        for condition in [&["-n"][..], &["--if-match", "old"]] {
+            let puts = Arc::new(AtomicU32::new(0));
+            let count = Arc::clone(&puts);
+            let has_old = condition.len() == 2;
+            let origin = Origin::new(move |request, sending| match request.method.as_str() {
+                "PUT" => {
+                    count.fetch_add(1, Ordering::Relaxed);
+                    sending.closes = true;
+                }
+                "HEAD" if count.load(Ordering::Relaxed) > 0 => {
+                    sending.head(&format!("HTTP/1.1 200 OK\nContent-Length: 5\nETag: \"{tag}\""));
+                }
+                "HEAD" if has_old => {
+                    sending.head("HTTP/1.1 200 OK\nContent-Length: 3\nETag: \"old\"");
+                }
+                method => {
+                    assert_eq!(method, "HEAD");
+                    sending.head("HTTP/1.1 404 Not Found\nContent-Length: 0");
+                }
+            });
+            let here = folder();
+            fs::write(here.path().join("file"), "hello").unwrap();
+            let args = [&["put", "file", "s3://bucket/x"], condition].concat();
+            let finished = Running::start(command(&origin.url(), here.path(), &args)).finish();
+            assert_eq!(finished.status.success(), is_ours, "{condition:?}: {}", finished.stderr);
+            assert_eq!(puts.load(Ordering::Relaxed), 1);
+        }
+    }
+}
+
 fn is_empty(folder: &std::path::Path) -> bool {
     fs::read_dir(folder).unwrap().next().is_none()
 }
