@@ -195,7 +195,8 @@ impl<'s> PutRun<'s> {
         self.create_parents(url)?;
         let source = input.source()?;
         let kind = EndKind::from(source.kind());
-        let journal = self.journal(&input, &source, url);
+        let request_url = self.request_url(url)?;
+        let journal = self.journal(&input, &source, &request_url);
         let digest = self.digest(&input, &source)?;
         let said = self.fields(&input, digest.as_ref());
         let fields: Vec<_> = said.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -231,7 +232,7 @@ impl<'s> PutRun<'s> {
             }
         };
         let started = Instant::now();
-        let (client, idle, request_url) = (&self.client, self.idle.take(), self.request_url(url)?);
+        let (client, idle) = (&self.client, self.idle.take());
         let outcome = match self.bucket {
             None => upload(client, &what, &request_url, idle, &mut on_event),
             Some(_) => {
@@ -290,7 +291,8 @@ impl<'s> PutRun<'s> {
         }
     }
 
-    /// Returns the journal of an upload that can be resumed.
+    /// Returns the journal of an upload that can be resumed. It is named after the URL of requests:
+    /// two stores may have buckets of one name.
     fn journal(&self, input: &Input, source: &Source<&File>, url: &Url) -> Option<PathBuf> {
         let is_long = source.promised().is_some_and(|len| len >= RESUMABLE_FROM);
         let is_lasting = source.kind() == Kind::Regular && input.has_name();

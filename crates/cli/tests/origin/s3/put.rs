@@ -227,6 +227,36 @@ fn an_upload_that_was_killed_is_resumed_by_its_parts() {
     assert_eq!(taken.begun.load(Ordering::Relaxed), 2);
 }
 
+/// Two stores can have buckets of one name.
+#[test]
+fn an_upload_to_another_store_leaves_an_unfinished_one_alone() {
+    let (taken, gate) = (Taken::default(), Gate::default());
+    let (store, opened) = (taken.clone(), gate.clone());
+    let origin = Origin::new(move |request, sending| {
+        if Taken::query(request, "partNumber").as_deref() == Some("3") {
+            opened.wait();
+        }
+        store.answer(request, sending);
+    });
+    let (here, bytes) = with_a_large_file();
+    let mut running = Running::start(command(&origin.url(), here.path(), &IN_PARTS));
+    until("a third part", || {
+        let requests = origin.requests();
+        requests.iter().any(|request| Taken::query(request, "partNumber").as_deref() == Some("3"))
+    });
+    running.child.kill().unwrap();
+    running.finish();
+    gate.open();
+    let elsewhere = Taken::default();
+    let store = elsewhere.clone();
+    let other = Origin::new(move |request, sending| store.answer(request, sending));
+    Running::start(command(&other.url(), here.path(), &IN_PARTS)).finish().succeeded();
+    assert!(elsewhere.done.lock().unwrap().take().as_ref() == Some(&bytes));
+    Running::start(command(&origin.url(), here.path(), &IN_PARTS)).finish().succeeded();
+    assert!(taken.done.lock().unwrap().take() == Some(bytes));
+    assert_eq!(taken.begun.load(Ordering::Relaxed), 1);
+}
+
 #[test]
 fn a_part_that_was_not_acknowledged_is_sent_again() {
     let (taken, gate) = (Taken::default(), Gate::default());
