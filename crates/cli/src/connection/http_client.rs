@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::Args;
-use underpass_client::environment::{self, variable};
+use underpass_client::environment::{self, Netrc, variable};
 use underpass_client::{Credentials, HttpClient, Proxies, TlsSetup, Url, input};
 use underpass_engine::Policy;
+use underpass_engine::wait::lock;
 
 use super::tls_trust::TlsTrustArgs;
 use crate::args::seconds;
@@ -38,6 +40,10 @@ pub(crate) struct HttpClientArgs {
     /// Do not read a netrc file
     #[arg(long, overrides_with = "netrc_file")]
     no_netrc: bool,
+
+    /// The netrc file, once it was read: a pipe can be read only once.
+    #[arg(skip)]
+    netrc: Arc<Mutex<Option<Netrc>>>,
 
     /// Send requests through this proxy [default: $http_proxy, $https_proxy or $all_proxy, except
     /// for $no_proxy]
@@ -113,10 +119,19 @@ impl HttpClientArgs {
         if self.no_netrc {
             return Ok(Credentials::None);
         }
-        let Some(path) = &self.netrc_file else { return Ok(environment::netrc(None, url)?) };
+        let mut netrc = lock(&self.netrc);
+        if netrc.is_none() {
+            *netrc = Some(self.read_netrc(cancel)?);
+        }
+        Ok(netrc.as_ref().map_or(Credentials::None, |netrc| netrc.credentials(url)))
+    }
+
+    /// Reads the netrc file.
+    fn read_netrc(&self, cancel: &AtomicBool) -> Result<Netrc> {
+        let Some(path) = &self.netrc_file else { return Ok(Netrc::read(None)?) };
         // It may be a FIFO, to which nobody writes.
-        let (file, url) = (path.clone(), url.clone());
-        let read = move || Ok(environment::netrc(Some(&file), &url));
+        let file = path.clone();
+        let read = move || Ok(Netrc::read(Some(&file)));
         Ok(interruptible(cancel, read).with_path("reading", path)??)
     }
 

@@ -1,12 +1,14 @@
 //! The options of object stores, which `get`, `put` and `serve` share.
 
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 use clap::Args;
 use underpass_client::environment;
 use underpass_client::input;
 use underpass_client::s3::{AddressingStyle, Location, Store};
-use underpass_client::{HttpClient, TlsSetup, Url};
+use underpass_client::{ClientError, HttpClient, TlsSetup, Url};
+use underpass_engine::wait::lock;
 use underpass_receipt::shown;
 
 use super::http_client::HttpClientArgs;
@@ -34,6 +36,21 @@ pub(crate) struct StoreArgs {
     /// Do not sign requests: for public buckets
     #[arg(long)]
     s3_unsigned: bool,
+
+    #[arg(skip)]
+    opened: OpenedStores,
+}
+
+/// The buckets that a command has opened. Keys are looked for once for each, and not for each
+/// object: some come from services that limit how often they are asked.
+#[derive(Clone, Debug, Default)]
+struct OpenedStores(Arc<Mutex<Vec<(Location, Store)>>>);
+
+impl PartialEq for OpenedStores {
+    /// Options are the same whatever was opened with them.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// A URL of a command, and how it is asked.
@@ -55,13 +72,13 @@ impl StoreArgs {
         tls: &TlsSetup,
         cancel: &'a AtomicBool,
     ) -> Result<Remote<'a>> {
-        match self.open(url, tls)? {
+        match self.opened(url, tls)? {
             None => {
                 let client = http.client(url, tls, cancel)?;
                 Ok(Remote { client, url: url.clone(), bucket: None })
             }
-            Some(store) => {
-                if let Some(note) = self.unsigned_note(&store) {
+            Some((store, is_first)) => {
+                if let Some(note) = self.unsigned_note(&store).filter(|_| is_first) {
                     output::note(note);
                 }
                 let mut client = http.client(&store.url, tls, cancel)?;
@@ -73,14 +90,27 @@ impl StoreArgs {
 
     /// Opens the store of an address; `None` if it is not that of a store.
     pub(crate) fn open(&self, url: &Url, tls: &TlsSetup) -> Result<Option<Store>> {
+        Ok(self.opened(url, tls)?.map(|(store, _)| store))
+    }
+
+    /// Returns the store of an address, and whether it is the first one.
+    fn opened(&self, url: &Url, tls: &TlsSetup) -> Result<Option<(Store, bool)>> {
         let Some(location) = Location::parse(url) else { return Ok(None) };
         let location = location.map_err(|why| Failure::value(shown(url), why))?;
+        let failed = |error: ClientError| Failure::hinted(error.to_string(), &error);
+        let bucket = Location { key: String::new(), ..location.clone() };
+        let mut opened = lock(&self.opened.0);
+        if let Some((_, store)) = opened.iter().find(|(known, _)| *known == bucket) {
+            return Ok(Some((store.with_key(&location.key).map_err(failed)?, false)));
+        }
         let mut options = environment::store(!self.s3_unsigned)?;
         options.endpoint = self.s3_endpoint.clone().or(options.endpoint);
         options.region = self.s3_region.clone().or(options.region);
         options.style = self.s3_style.or(options.style);
-        let store = Store::open(&location, &options, tls);
-        store.map(Some).map_err(|error| Failure::hinted(error.to_string(), &error))
+        let store = Store::open(&location, &options, tls).map_err(failed)?;
+        let is_first = opened.is_empty();
+        opened.push((bucket, store.clone()));
+        Ok(Some((store, is_first)))
     }
 
     /// Returns what to say if no keys were found.

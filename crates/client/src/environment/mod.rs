@@ -9,7 +9,7 @@ mod netrc;
 mod s3;
 
 use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::{fmt, fs, io};
 
 use percent_encoding::percent_decode_str;
 use underpass_engine::hint::{Action, Hint, Hinted, Plain};
@@ -76,23 +76,50 @@ impl Hinted for EnvironmentError {
 ///
 /// [`EnvironmentError::Netrc`] if the file cannot be read; `~/.netrc` may be missing.
 pub fn netrc(file: Option<&Path>, url: &Url) -> Result<Credentials, EnvironmentError> {
-    let named = file.map(Path::to_owned).or_else(|| variable("NETRC").map(PathBuf::from));
-    let text = match named {
-        Some(path) => {
-            fs::read_to_string(&path).map_err(|source| EnvironmentError::Netrc { path, source })?
-        }
-        None => {
-            let home = variable("HOME").map(PathBuf::from);
-            match home.and_then(|home| fs::read_to_string(home.join(".netrc")).ok()) {
-                Some(text) => text,
-                None => return Ok(Credentials::None),
+    Ok(Netrc::read(file)?.credentials(url))
+}
+
+/// The contents of a netrc file, which may come from a pipe and then be read only once.
+#[derive(Clone, Default)]
+pub struct Netrc {
+    text: String,
+}
+
+impl Netrc {
+    /// Reads a netrc file: this one, `$NETRC` or `~/.netrc`.
+    ///
+    /// # Errors
+    ///
+    /// [`EnvironmentError::Netrc`] if the file cannot be read; `~/.netrc` may be missing.
+    pub fn read(file: Option<&Path>) -> Result<Self, EnvironmentError> {
+        let named = file.map(Path::to_owned).or_else(|| variable("NETRC").map(PathBuf::from));
+        let text = match named {
+            Some(path) => fs::read_to_string(&path)
+                .map_err(|source| EnvironmentError::Netrc { path, source })?,
+            None => {
+                let home = variable("HOME").map(PathBuf::from);
+                let text = home.and_then(|home| fs::read_to_string(home.join(".netrc")).ok());
+                text.unwrap_or_default()
             }
-        }
-    };
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    let user = percent_decode_str(url.username()).decode_utf8_lossy();
-    let found = netrc::find(&text, host, Some(&*user).filter(|user| !user.is_empty()));
-    Ok(found.map_or(Credentials::None, |(user, password)| Credentials::Basic { user, password }))
+        };
+        Ok(Self { text })
+    }
+
+    /// Returns the name and password for `url`. If the URL has a name, it is the entry of that name.
+    #[must_use]
+    pub fn credentials(&self, url: &Url) -> Credentials {
+        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+        let user = percent_decode_str(url.username()).decode_utf8_lossy();
+        let found = netrc::find(&self.text, host, Some(&*user).filter(|user| !user.is_empty()));
+        found.map_or(Credentials::None, |(user, password)| Credentials::Basic { user, password })
+    }
+}
+
+impl fmt::Debug for Netrc {
+    /// Leaves out the passwords.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Netrc").finish_non_exhaustive()
+    }
 }
 
 /// Returns the proxies that `$http_proxy`, `$https_proxy`, `$all_proxy` and `$no_proxy` name.

@@ -85,6 +85,16 @@ impl Store {
         Ok(Self { url, bucket, keys_from, signer })
     }
 
+    /// Returns the same bucket, with the same keys, for another key in it, which is escaped as in a
+    /// URL.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Keys`] if the key is not in the bucket.
+    pub fn with_key(&self, key: &str) -> Result<Self, ClientError> {
+        Ok(Self { url: object_url(&self.bucket, key)?, ..self.clone() })
+    }
+
     /// Returns the folders and the ports that a confined process needs: those of the store, and
     /// those from which keys are replaced.
     #[must_use]

@@ -3,6 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::mirror::origin::{Origin, Page};
@@ -231,6 +232,29 @@ fn a_name_in_a_url_has_its_own_entry_in_a_netrc_file() {
     assert!(!said.contains("tar"), "{said}");
 }
 
+/// Such as `--netrc-file <(pass show netrc)`.
+#[test]
+fn a_netrc_file_that_is_a_pipe_is_read_once_for_all() {
+    let (origin, here) = (Origin::start(), folder());
+    let mut urls = Vec::new();
+    for name in ["/one", "/two", "/three"] {
+        origin.set(name, Page::new(b"one", &[]));
+        urls.push(origin.url(name));
+    }
+    let host = origin.url("/").replace("http://", "");
+    let host = host.split(':').next().unwrap();
+    fs::write(here.path().join("netrc"), format!("machine {host} login c password C")).unwrap();
+    let script = r#"cat netrc | "$0" get --netrc-file /dev/stdin "$@""#;
+    let mut command = Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_underpass")]).args(&urls);
+    command.env_remove("http_proxy").env_remove("all_proxy").current_dir(here.path());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    Running::start(command).finish().succeeded();
+    let exchanges = origin.take_exchanges();
+    assert!(exchanges.len() >= 3);
+    assert!(exchanges.iter().all(|it| it.request.head.contains("Basic YzpD")));
+}
+
 #[test]
 fn a_shared_file_stays_shared() {
     let origin = Origin::start();
@@ -252,7 +276,7 @@ fn a_shared_file_stays_shared() {
             for (path, mode) in [(here.path(), 0o755), (&team, folder_mode), (&path, mode)] {
                 fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
             }
-            let mut command = std::process::Command::new("setpriv");
+            let mut command = Command::new("setpriv");
             command.args(["--reuid", "2002", "--regid", "2002", "--groups", "3000"]).arg(&program);
             command.args(["get", "-f", &origin.url("/file"), "-d"]).arg(&team);
             command.env("HOME", "/nonexistent").env_remove("http_proxy").env_remove("all_proxy");

@@ -126,6 +126,31 @@ fn keys_come_from_services_and_are_fetched_anew_when_they_are_refused() {
 }
 
 #[test]
+fn keys_are_looked_for_once_and_not_for_each_object() {
+    let here = folder();
+    let list: String = (0..8).map(|number| format!("s3://bucket/x{number}\n")).collect();
+    fs::write(here.path().join("list"), list).unwrap();
+    let (opened, service) = (store(), service(false));
+    let run = |change: &dyn Fn(&mut Command)| {
+        let mut command = bare(here.path(), &["get", "-i", "list"]);
+        command.env("AWS_ENDPOINT_URL_S3", opened.url());
+        change(&mut command);
+        Running::start(command).finish()
+    };
+    // Nor is it told for each that there are none.
+    let finished = run(&|_| {}).failed(1, &["was not signed"]);
+    assert_eq!(finished.stderr.matches("no keys for the store").count(), 1, "{}", finished.stderr);
+    let address = service.url() + "container";
+    run(&|command| {
+        command.env("AWS_CONTAINER_CREDENTIALS_FULL_URI", &address);
+        command.env("AWS_CONTAINER_AUTHORIZATION_TOKEN", "a-token");
+    })
+    .succeeded();
+    assert_eq!(service.requests().len(), 1);
+    assert!(fs::exists(here.path().join("x7")).unwrap());
+}
+
+#[test]
 fn keys_are_fetched_over_plain_http_from_nearby_alone() {
     let (store, here) = (store(), folder());
     let mut command = get(here.path(), &store);
