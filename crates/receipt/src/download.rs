@@ -16,7 +16,8 @@ use crate::transfer::{Receipt, TlsReceipt};
 pub struct GetReceipt {
     /// The URL, without the password.
     pub url: String,
-    /// The local file.
+    /// The local file; empty if the transfer failed before that was known.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub file: String,
     /// Whether the file was complete already, so that nothing was fetched.
     pub was_here: bool,
@@ -92,6 +93,15 @@ impl GetReceipt {
         let mut receipt = Self::new(url, path, &done, elapsed);
         receipt.receipt.error = Some(failed.to_string());
         receipt.kept = failed.kept.as_ref().map(|kept| kept.bytes);
+        receipt
+    }
+
+    /// Creates the receipt of a URL whose transfer failed before it began, with this error.
+    #[must_use]
+    pub fn of_no_transfer(url: &str, error: String) -> Self {
+        let done = DownloadOutcome::default();
+        let mut receipt = Self::new(url, Path::new(""), &done, Duration::ZERO);
+        receipt.receipt.error = Some(error);
         receipt
     }
 

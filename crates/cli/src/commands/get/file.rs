@@ -43,28 +43,15 @@ pub(super) struct GetRun<'f> {
 impl GetRun<'_> {
     /// Fetches one file. `gauge` has its progress, which others show if there are several at once.
     pub(super) fn fetch(&self, item: &Item, gauge: &Gauge) -> Result<()> {
-        let Self { args, cancel, .. } = *self;
-        let remote = args.store.remote(&args.http, &item.url, self.tls, cancel)?;
-        let mut options = self.options();
-        let asker = Downloader::new(remote.client.clone(), options.clone());
+        let args = self.args;
         let new_dir = args.dir.as_deref().filter(|dir| !dir.exists());
+        let prepared = self.prepare(item);
+        let prepared =
+            prepared.inspect_err(|failure| print::no_transfer(args.show, &item.url, failure))?;
+        let Some((downloader, url, destination)) = prepared else { return Ok(()) };
         let on_event = |event: &DownloadEvent<'_>| report(args.show, event);
-        let suggested = || asker.suggested_name(&remote.url, &on_event);
-        let destination = GetDestination::of(args, item, suggested, cancel)?;
-        if !self.taken.claim(item, &destination, args.show.quiet)? {
-            return Ok(());
-        }
-        options.expected.extend(self.expected(item, &destination)?);
-        let downloader = Downloader::new(remote.client, options);
-        let mirrors = args.mirror.iter().map(|url| {
-            let remote = args.store.remote(&args.http, url, self.tls, cancel)?;
-            Ok((remote.client, remote.url))
-        });
-        let downloader = downloader
-            .with_rate_limit(Arc::clone(&self.rate_limit))
-            .with_mirrors(mirrors.collect::<Result<_>>()?);
         let started = Instant::now();
-        let work = || downloader.fetch(&remote.url, &destination.target(), gauge, &on_event);
+        let work = || downloader.fetch(&url, &destination.target(), gauge, &on_event);
         let outcome = match self.parallel {
             1 => {
                 let meter = ProgressMeter::new(args.show, &output::short_path(destination.path()));
@@ -78,6 +65,31 @@ impl GetRun<'_> {
             let _ = fs::remove_dir(dir);
         }
         finished
+    }
+
+    /// Returns what fetches a file, the URL of requests, and the destination; `None` if the file was
+    /// named before.
+    fn prepare(&self, item: &Item) -> Result<Option<(Downloader<'_>, Url, GetDestination)>> {
+        let Self { args, cancel, .. } = *self;
+        let remote = args.store.remote(&args.http, &item.url, self.tls, cancel)?;
+        let mut options = self.options();
+        let asker = Downloader::new(remote.client.clone(), options.clone());
+        let on_event = |event: &DownloadEvent<'_>| report(args.show, event);
+        let suggested = || asker.suggested_name(&remote.url, &on_event);
+        let destination = GetDestination::of(args, item, suggested, cancel)?;
+        if !self.taken.claim(item, &destination, args.show.quiet)? {
+            return Ok(None);
+        }
+        options.expected.extend(self.expected(item, &destination)?);
+        let downloader = Downloader::new(remote.client, options);
+        let mirrors = args.mirror.iter().map(|url| {
+            let remote = args.store.remote(&args.http, url, self.tls, cancel)?;
+            Ok((remote.client, remote.url))
+        });
+        let downloader = downloader
+            .with_rate_limit(Arc::clone(&self.rate_limit))
+            .with_mirrors(mirrors.collect::<Result<_>>()?);
+        Ok(Some((downloader, remote.url, destination)))
     }
 
     /// Returns the digests that a list and --check have for a file.
@@ -126,7 +138,11 @@ fn finish(
         Ok(done) => {
             let mut receipt = GetReceipt::new(&shown(url), destination.path(), &done, elapsed);
             receipt.receipt.to = Some(destination.kind());
-            destination.finish(done.report.bytes())?;
+            if let Err(failure) = destination.finish(done.report.bytes()) {
+                receipt.receipt.error = Some(failure.to_string());
+                print::file_receipt(args.show, &receipt);
+                return Err(failure);
+            }
             print::file(args.show, &receipt);
             if args.digest_print.is_some() && !args.show.json {
                 print::digests(&receipt);

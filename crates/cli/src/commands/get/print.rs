@@ -7,10 +7,13 @@ use std::time::Duration;
 use indicatif::{BinaryBytes, HumanCount};
 use serde::Serialize;
 
+use underpass_client::Url;
+
 use crate::args::ShowArgs;
+use crate::failure::Failure;
 use crate::output::printable::one_line;
 use crate::output::{error_line, note, print_json, print_receipt, summary, text};
-use underpass_receipt::{GetReceipt, Receipt};
+use underpass_receipt::{GetReceipt, Receipt, shown};
 
 /// Prints the summary of a fetched folder, and its receipt: that of the transfer for people, the
 /// whole one as JSON.
@@ -64,6 +67,13 @@ pub(crate) fn resuming(have: u64, total: Option<u64>) {
 /// Prints that a download is tried again after a pause.
 pub(crate) fn retrying(error: &impl Display, after: Duration) {
     note(&format!("{error}; trying again in {:.1} s", after.as_secs_f64()));
+}
+
+/// Prints the receipt of a URL whose transfer failed before it began; none if the usage was wrong.
+pub(crate) fn no_transfer(show: ShowArgs, url: &Url, failure: &Failure) {
+    if failure.exit_code() == 1 {
+        print_json(show, &GetReceipt::of_no_transfer(&shown(url), failure.to_string()));
+    }
 }
 
 /// Prints the receipt of a file, if requested.

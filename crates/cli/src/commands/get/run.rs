@@ -19,7 +19,7 @@ use super::list::{self, Item};
 use super::sums::{ChecksumList, ChecksumSource};
 use super::taken::TakenNames;
 use super::usage::GetError;
-use super::{progress, tree};
+use super::{print, progress, tree};
 use crate::ends::is_dash;
 use crate::failure::{Failure, Result, WithPath};
 use crate::output::{self, ProgressMeter};
@@ -29,14 +29,16 @@ use crate::signals;
 pub(crate) fn run(args: &GetArgs) -> Result<()> {
     let mut items: Vec<_> = args.urls.iter().cloned().map(Item::new).collect();
     if let Some(path) = &args.input {
-        items.extend(list::read(path)?);
+        let listed = list::read(path).inspect_err(|failure| begin_none(args, &items, failure))?;
+        items.extend(listed);
         if items.is_empty() && !args.show.quiet {
             output::note(&format!("{} has no URLs: nothing was fetched", path.display()));
         }
     }
     check(args, &items)?;
-    let tls = args.http.tls(args.engine.policy())?;
-    let sums = local_sums(args)?;
+    let begin_none = |failure: &Failure| begin_none(args, &items, failure);
+    let tls = args.http.tls(args.engine.policy()).inspect_err(begin_none)?;
+    let sums = local_sums(args).inspect_err(begin_none)?;
     // From here on there is something to end in order: a signal while a list is awaited ends all.
     let cancel = signals::cancel_flag();
     if args.recursive {
@@ -52,17 +54,26 @@ pub(crate) fn run(args: &GetArgs) -> Result<()> {
         return failures.finish(left);
     }
     let default = if args.input.is_some() { DEFAULT_PARALLEL } else { 1 };
+    let sums = sums.map_or_else(|| remote_sums(args, &tls, cancel), |sums| Ok(Some(sums)));
     let parallel = args.parallel.map_or(default, |count| count as usize).min(items.len().max(1));
     let files = GetRun {
         args,
         tls: &tls,
         cancel,
         rate_limit: Arc::new(RateLimit::new(args.rate.map(|Size(bytes)| bytes))),
-        sums: sums.map_or_else(|| remote_sums(args, &tls, cancel), |sums| Ok(Some(sums)))?,
+        sums: sums.inspect_err(begin_none)?,
         parallel,
         taken: TakenNames::default(),
     };
     fetch_all(&files, &items)
+}
+
+/// Prints the receipts of URLs of which none is fetched.
+fn begin_none(args: &GetArgs, items: &[Item], failure: &Failure) {
+    items.iter().for_each(|item| print::no_transfer(args.show, &item.url, failure));
+    if items.is_empty() {
+        output::print_no_transfer(args.show, failure);
+    }
 }
 
 /// Refuses options that do not fit to these files.
@@ -143,7 +154,8 @@ fn fetch_all(files: &GetRun<'_>, items: &[Item]) -> Result<()> {
     }
     let new_dir = args.dir.as_deref().filter(|dir| !dir.exists());
     if let Some(dir) = new_dir {
-        fs::create_dir_all(dir).with_path(Action::Creating, dir)?;
+        let created = fs::create_dir_all(dir).with_path(Action::Creating, dir);
+        created.inspect_err(|failure| begin_none(args, items, failure))?;
     }
     let meter =
         ProgressMeter::new(args.show, &output::counted(items.len() as u64, "file", "files"));

@@ -70,7 +70,8 @@ pub(super) fn check(args: &GetArgs, items: &[Item]) -> Result<()> {
 pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBool) -> Result<()> {
     let path = place(args, url)?;
     let filter = filter(args);
-    let remote = args.store.remote(&args.http, url, tls, cancel)?;
+    let remote = args.store.remote(&args.http, url, tls, cancel);
+    let remote = remote.inspect_err(|failure| print::no_transfer(args.show, url, failure))?;
     let options = TreeOptions {
         connections: args.connections.unwrap_or(TreeOptions::default().connections),
         retries: args.http.retries,

@@ -232,6 +232,39 @@ fn a_name_in_a_url_has_its_own_entry_in_a_netrc_file() {
     assert!(!said.contains("tar"), "{said}");
 }
 
+#[test]
+fn each_url_that_fails_before_it_begins_has_a_receipt() {
+    let (origin, here) = (Origin::start(), folder());
+    origin.set("/one", Page::new(b"one", &[]));
+    fs::write(here.path().join("SUMS"), format!("{}  other\n", "0".repeat(64))).unwrap();
+    fs::write(here.path().join("taken"), "").unwrap();
+    let urls = [origin.url("/one"), origin.url("/two")];
+    for (args, words) in [
+        (&["--netrc-file", "none"][..], "No such file"),
+        (&["--check", "SUMS"], "has no digest of"),
+        (&["--check", "none"], "No such file"),
+        (&["--cacert", "none"], "No such file"),
+        (&["-d", "taken/below"], "taken/below"),
+        (&["-r", "--netrc-file", "none"], "No such file"),
+        (&["--parallel", "2", "-d", "taken/below"], "taken/below"),
+    ] {
+        let args = [&["--json", &urls[0], &urls[1]], args].concat();
+        let finished = get(here.path(), &args).failed(1, &[]);
+        let text = String::from_utf8(finished.stdout).unwrap();
+        let lines: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let mut told: Vec<_> = lines.iter().map(|line| line["url"].as_str().unwrap()).collect();
+        told.sort_unstable();
+        assert_eq!(told, urls, "{args:?}");
+        for line in &lines {
+            assert!(line["error"].as_str().unwrap().contains(words), "{args:?}: {line}");
+            assert_eq!(line["bytes"], 0);
+        }
+    }
+    let wrong = get(here.path(), &["--json", "-o", "x", &urls[0], &urls[1]]).failed(2, &[]);
+    assert!(wrong.stdout.is_empty());
+}
+
 /// Such as `--netrc-file <(pass show netrc)`.
 #[test]
 fn a_netrc_file_that_is_a_pipe_is_read_once_for_all() {
