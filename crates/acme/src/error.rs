@@ -25,8 +25,8 @@ pub enum AcmeError {
         source: io::Error,
     },
     /// The authority could not be asked.
-    #[error("{0}")]
-    Network(#[source] Box<ClientError>),
+    #[error(transparent)]
+    Network(Box<ClientError>),
     /// The authority has refused.
     #[error("the authority refused {}", refused_text(*.challenge, .detail, .kind))]
     Refused {

@@ -363,7 +363,7 @@ fn cursor(file: &File) -> io::Result<u64> {
     }
 }
 
-/// Checks whether a file that was appended to ends where it was appended to last.
+/// Checks that a file that was appended to ends where it was appended to last.
 fn check_end(file: &File, end: u64) -> io::Result<()> {
     if file.metadata()?.len() == end {
         Ok(())

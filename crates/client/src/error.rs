@@ -16,8 +16,8 @@ use underpass_transport::tls::{CERTIFICATE_REQUIRED, HandshakeError, TlsError};
 #[non_exhaustive]
 pub enum ClientError {
     /// The trusted certificate authorities cannot be read.
-    #[error("{0}")]
-    Authorities(#[source] Box<TlsError>),
+    #[error(transparent)]
+    Authorities(Box<TlsError>),
     /// The response cannot be used.
     #[error("invalid response from the server: {0}")]
     InvalidResponse(#[from] InvalidResponse),
@@ -40,8 +40,8 @@ pub enum ClientError {
         to: String,
     },
     /// There are no keys for an object store where there should be some, or they cannot be read.
-    #[error("{0}")]
-    Keys(#[source] Box<KeysError>),
+    #[error(transparent)]
+    Keys(Box<KeysError>),
     /// A connection could not be made, or failed.
     #[error("{action} {address}: {}", Plain(.source))]
     Network {
@@ -96,6 +96,14 @@ pub enum ClientError {
         /// The maximum that is followed.
         max: u32,
     },
+    /// The server requires a certificate of the client.
+    #[error(
+        "receiving from {address}: the server requires a client certificate, which is not supported"
+    )]
+    ClientCertificate {
+        /// Its address.
+        address: String,
+    },
     /// The server could not prove who it is, or does not speak TLS as it should.
     #[error("TLS with {address}: {error}")]
     Tls {
@@ -108,12 +116,13 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Checks whether the same request may succeed later.
+    /// Returns whether the same request may succeed later.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         match self {
             Self::Closed | Self::Stalled | Self::Late => true,
-            Self::Network { source, .. } => source.kind() != io::ErrorKind::InvalidInput,
+            // An address that connect(2) takes for none.
+            Self::Network { source, .. } => Errno::from_io_error(source) != Some(Errno::INVAL),
             Self::Tls { error, .. } => matches!(**error, HandshakeError::Closed),
             Self::Status { code, .. } if code == "RequestTimeout" => true,
             Self::Proxy { status, .. } | Self::Status { status, .. } => {
@@ -132,7 +141,7 @@ impl ClientError {
         }
     }
 
-    /// Checks whether there seems to be no server at the address.
+    /// Returns whether there seems to be no server at the address.
     pub(super) fn is_unreachable_host(&self) -> bool {
         match self {
             Self::Network { action, source, .. } => {
@@ -179,8 +188,8 @@ impl fmt::Display for NetworkAction {
 #[non_exhaustive]
 pub enum InvalidResponse {
     /// The body is broken.
-    #[error("{0}")]
-    Body(#[source] ReceiveError),
+    #[error(transparent)]
+    Body(ReceiveError),
     /// The body has another length than the file.
     #[error("{}", body_length_text(*.bytes, *.expected, .path.as_deref()))]
     BodyLength {
@@ -200,8 +209,8 @@ pub enum InvalidResponse {
         value: String,
     },
     /// The head is not valid HTTP/1.1.
-    #[error("{0}")]
-    Head(#[source] httparse::Error),
+    #[error(transparent)]
+    Head(httparse::Error),
     /// The server breaks the rules of HTTP or of an object store in this way.
     #[error("{0}")]
     Protocol(&'static str),
@@ -303,7 +312,7 @@ impl From<KeysError> for ClientError {
     }
 }
 
-/// Checks whether an error can only come from a connection, not from a file.
+/// Returns whether an error can only come from a connection, not from a file.
 #[must_use]
 pub fn is_of_network(error: &io::Error) -> bool {
     matches!(
@@ -367,8 +376,7 @@ impl ClientError {
             ReceiveError::Io(source)
                 if Errno::from_io_error(&source) == Some(CERTIFICATE_REQUIRED) =>
             {
-                let reason = "the server requires a client certificate, which is not supported";
-                network(io::Error::new(io::ErrorKind::InvalidInput, reason))
+                Self::ClientCertificate { address: address.to_owned() }
             }
             ReceiveError::Io(source) => network(source),
             ReceiveError::Engine(error) => match *error {

@@ -25,7 +25,7 @@ pub(crate) fn is_readable(file: &Path) -> bool {
     check(file, Access::READ_OK).is_ok()
 }
 
-/// Checks whether entries of this folder can be created and removed.
+/// Checks that entries of this folder can be created and removed.
 pub(crate) fn check_writable(folder: &Path) -> Result<(), Errno> {
     check(folder, Access::WRITE_OK | Access::EXEC_OK)
 }

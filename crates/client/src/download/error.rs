@@ -28,11 +28,11 @@ pub enum DownloadError {
     #[error("the file on the server changed while it was fetched")]
     Changed,
     /// The request failed.
-    #[error("{0}")]
+    #[error(transparent)]
     Client(#[from] ClientError),
     /// The bytes could not be moved.
-    #[error("{0}")]
-    Engine(#[source] Box<Error>),
+    #[error(transparent)]
+    Engine(Box<Error>),
     /// The file does not have the expected digest.
     #[error("{}", digest_text(.0))]
     Digest(Box<DigestCheck>),
@@ -126,7 +126,7 @@ pub struct PartialInfo {
 }
 
 impl DownloadError {
-    /// Checks whether another server may have the file where this one failed.
+    /// Returns whether another server may have the file where this one failed.
     pub(super) fn is_of_source(&self) -> bool {
         match self {
             Self::Changed | Self::NoDigest => true,
@@ -135,7 +135,7 @@ impl DownloadError {
         }
     }
 
-    /// Checks whether the server refuses the request, and may still serve others.
+    /// Returns whether the server refuses the request, and may still serve others.
     pub(super) fn is_refusal(&self) -> bool {
         matches!(self, Self::Client(ClientError::Status { .. }))
     }
@@ -162,7 +162,7 @@ impl DownloadError {
         matches!(self, Self::Exists | Self::Replaced | Self::Special | Self::Foreign { .. })
     }
 
-    /// Checks whether another attempt may succeed.
+    /// Returns whether another attempt may succeed.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Client(error) if error.is_temporary())

@@ -61,7 +61,7 @@ impl StrongValidator {
         }
     }
 
-    /// Checks whether parts of this version that two URLs have sent belong together.
+    /// Returns whether parts of this version that two URLs have sent belong together.
     ///
     /// Equal tags and dates of two resources say nothing about their bytes (RFC 9110 8.8.3), and
     /// most servers make a tag of time and size: only one that can be a digest is believed.
@@ -69,12 +69,12 @@ impl StrongValidator {
         self.may_be_digest() || resource(one) == resource(other)
     }
 
-    /// Checks whether it is a tag that can be a digest of the bytes.
+    /// Returns whether it is a tag that can be a digest of the bytes.
     pub(super) fn may_be_digest(&self) -> bool {
         matches!(self, Self::Tag(tag) if tag.len() >= MIN_DIGEST_TAG)
     }
 
-    /// Checks whether a response is not known to be of this version.
+    /// Returns whether a response is not known to be of this version.
     ///
     /// A 206 has the entity tag that a 200 would have, but may leave out `Last-Modified` (RFC 9110
     /// 15.3.7): an origin that honoured `If-Range` need not repeat the date.
@@ -262,7 +262,7 @@ fn content_range(text: &str) -> Option<(Range<u64>, Option<u64>)> {
     is_sound.then(|| (first..last + 1, total))
 }
 
-/// Checks whether the server supports ranges.
+/// Returns whether the server supports ranges.
 #[must_use]
 pub fn has_ranges(response: &Response) -> bool {
     let accept_ranges = response.fields.text("accept-ranges").unwrap_or_default();
@@ -270,7 +270,7 @@ pub fn has_ranges(response: &Response) -> bool {
         || accept_ranges.split(',').any(|it| it.trim().eq_ignore_ascii_case("bytes"))
 }
 
-/// Checks whether an answer is a part of a file whose length it does not tell, or pretends not to
+/// Returns whether an answer is a part of a file whose length it does not tell, or pretends not to
 /// be a part.
 pub(super) fn lacks_total(response: &Response) -> bool {
     let range = response.fields.text("content-range").and_then(content_range);
@@ -278,7 +278,7 @@ pub(super) fn lacks_total(response: &Response) -> bool {
         || is_disguised_part(response)
 }
 
-/// Checks whether a 200 has a `Content-Range` of anything but the whole. It has no meaning there
+/// Returns whether a 200 has a `Content-Range` of anything but the whole. It has no meaning there
 /// (RFC 9110 14.4), but some gateways answer so with a part, and not all of them write it well.
 fn is_disguised_part(response: &Response) -> bool {
     let is_whole = |text| {
@@ -293,7 +293,7 @@ fn is_disguised_part(response: &Response) -> bool {
         && !response.fields.text("content-range").is_some_and(is_whole)
 }
 
-/// Checks whether a refusal may only be about the range of a request.
+/// Returns whether a refusal may only be about the range of a request.
 #[must_use]
 pub fn may_be_about_range(status: u16) -> bool {
     matches!(status, 400 | 403 | 405 | 416 | 501)

@@ -140,7 +140,7 @@ impl Gauge {
         self.total.load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// Checks whether the file is complete and being read for its digest.
+    /// Returns whether the file is complete and being read for its digest.
     #[must_use]
     pub fn is_checking(&self) -> bool {
         self.is_checking.load(Ordering::Relaxed)

@@ -216,12 +216,12 @@ impl SegmentScheduler {
         self.changed.notify_all();
     }
 
-    /// Checks whether all connections are to stop.
+    /// Returns whether all connections are to stop.
     pub(super) fn is_over(&self) -> bool {
         lock(&self.inner).is_over
     }
 
-    /// Checks whether every byte has been fetched.
+    /// Returns whether every byte has been fetched.
     pub(super) fn is_done(&self) -> bool {
         let inner = lock(&self.inner);
         let is_idle = |worker: &WorkerState| worker.work.is_none() && worker.promised.is_none();

@@ -230,7 +230,7 @@ impl<'c> Workers<'c> {
         }
     }
 
-    /// Checks whether an answer belongs to the other parts.
+    /// Returns whether an answer belongs to the other parts.
     fn joins(&self, answer: &OpenResponse<'_>) -> bool {
         let version = self.version.as_ref();
         version.is_none_or(|version| version.joins(&self.answered_url, &answer.url))

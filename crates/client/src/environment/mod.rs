@@ -48,8 +48,8 @@ pub enum EnvironmentError {
     #[error("only one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY is set")]
     IncompleteKeys,
     /// The profile of an object store cannot be used.
-    #[error("{0}")]
-    Keys(#[source] KeysError),
+    #[error(transparent)]
+    Keys(KeysError),
     /// A setting of an object store is not a URL.
     #[error("{name} is '{value}', which is not a URL")]
     Url {
@@ -105,7 +105,8 @@ impl Netrc {
         Ok(Self { text })
     }
 
-    /// Returns the name and password for `url`. If the URL has a name, it is the entry of that name.
+    /// Returns the name and password for `url`. If the URL has a name, it is the entry of that
+    /// name.
     #[must_use]
     pub fn credentials(&self, url: &Url) -> Credentials {
         let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);

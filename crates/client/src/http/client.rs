@@ -61,7 +61,7 @@ impl<'a> HttpClient<'a> {
         HttpClient { headers, credentials, ..self.clone() }
     }
 
-    /// Checks whether the requests were cancelled.
+    /// Returns whether the requests were cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed))

@@ -87,7 +87,7 @@ impl<'a> Connection<'a> {
         Ok(connection)
     }
 
-    /// Checks whether a request for this URL may use the connection.
+    /// Returns whether a request for this URL may use the connection.
     pub(crate) fn can_reuse_for(&self, client: &HttpClient<'_>, url: &Url) -> bool {
         self.route == Route::of(client, &located(client, url))
     }
@@ -121,7 +121,7 @@ impl<'a> Connection<'a> {
         self.route.address()
     }
 
-    /// Checks whether the server is on this machine.
+    /// Returns whether the server is on this machine.
     #[must_use]
     pub fn is_local(&self) -> bool {
         !self.route.is_proxied && underpass_engine::socket::has_loopback_peer(self.stream())
@@ -184,7 +184,7 @@ impl<'a> Connection<'a> {
         bad("too many interim answers")
     }
 
-    /// Checks whether nothing has arrived since the last answer. Anything else is the end of the
+    /// Returns whether nothing has arrived since the last answer. Anything else is the end of the
     /// connection, or belongs to no request.
     pub(super) fn is_quiet(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
@@ -195,7 +195,7 @@ impl<'a> Connection<'a> {
             }
     }
 
-    /// Checks whether there is something to read or the end, or will be within `timeout`. Records
+    /// Returns whether there is something to read or the end, or will be within `timeout`. Records
     /// of TLS itself do not count.
     pub(crate) fn has_input(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;

@@ -196,7 +196,7 @@ impl<'a> HttpClient<'a> {
 /// its time, new keys.
 const MAX_CORRECTIONS: u32 = 3;
 
-/// Checks whether the file name has the suffix of this coding.
+/// Returns whether the file name has the suffix of this coding.
 fn is_named_after(url: &Url, coding: &str) -> bool {
     let endings: &[&str] = match coding.trim_start_matches("x-") {
         "gzip" => &[".gz", ".tgz", ".svgz"],

@@ -25,7 +25,7 @@ impl Proxies {
     }
 }
 
-/// Checks whether an exception matches the server of a URL.
+/// Returns whether an exception matches the server of a URL.
 fn is_meant(name: &str, url: &Url) -> bool {
     let Some(host) = url.host_str() else { return false };
     let host = host.trim_matches(['[', ']']);

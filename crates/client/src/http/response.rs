@@ -155,7 +155,7 @@ impl Response {
         line.trim_start_matches([':', ' ']).chars().filter(|c| !c.is_control()).collect()
     }
 
-    /// Checks whether the status is a success.
+    /// Returns whether the status is a success.
     pub(crate) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }

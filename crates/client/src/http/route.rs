@@ -32,7 +32,7 @@ impl Route {
         self.secured.as_ref().unwrap_or(&self.hop)
     }
 
-    /// Checks whether a proxy reads the requests and has to know where they go.
+    /// Returns whether a proxy reads the requests and has to know where they go.
     pub(super) fn is_read_on_the_way(&self) -> bool {
         self.is_proxied && self.secured.is_none()
     }

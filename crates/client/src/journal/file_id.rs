@@ -30,7 +30,7 @@ impl FileId {
         Ok(Self::from(&statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, FACTS)?))
     }
 
-    /// Checks whether it may be this file: only one of an older journal need not be.
+    /// Returns whether it may be this file: only one of an older journal need not be.
     pub(crate) fn may_be(self, found: Self) -> bool {
         let is_other = self.born.zip(found.born).is_some_and(|(then, now)| then != now);
         self.inode == found.inode && !is_other

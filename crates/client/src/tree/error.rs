@@ -84,7 +84,7 @@ pub enum TreeError {
         path: PathBuf,
     },
     /// The request failed.
-    #[error("{0}")]
+    #[error(transparent)]
     Client(#[from] ClientError),
     /// A large file could not be fetched.
     #[error("{}: {source}", .path.display())]
@@ -137,7 +137,7 @@ pub enum TreeError {
         reason: String,
     },
     /// The archive cannot be read.
-    #[error("{0}")]
+    #[error(transparent)]
     Tar(#[from] TarError),
     /// The folder has too many members.
     #[error("the folder has more than {limit} files: fetch its parts one by one")]
@@ -154,7 +154,7 @@ pub enum TreeError {
 }
 
 impl TreeError {
-    /// Checks whether a retry may succeed.
+    /// Returns whether a retry may succeed.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Client(error) if error.is_temporary())
@@ -186,20 +186,31 @@ fn foreign_text(path: &Path, url: Option<&str>) -> String {
     }
 }
 
+/// The error for a file of this download whose name differs from another one's in case alone, where
+/// the file system ignores that. No call on a file fails in this way.
+pub(super) const CASE_CLASH: Errno = Errno::NOTUNIQ;
+
+/// The error for a folder that another user has put where it should be, as in /tmp. No call on a
+/// file fails in this way.
+pub(super) const FOLDER_OF_OTHER_USER: Errno = Errno::USERS;
+
+/// The error for a device, FIFO or socket where a file should be, as of open(2).
+pub(super) const SPECIAL_FILE: Errno = Errno::NXIO;
+
 /// Returns why a name was left out, by the system's error.
 pub(super) fn explain(errno: Errno) -> String {
     match errno {
         Errno::EXIST => "a different one exists, which only --force replaces".to_owned(),
         Errno::ISDIR => "a folder of that name exists: remove it".to_owned(),
         Errno::NOTDIR => "a file has the name of its folder: remove it".to_owned(),
-        Errno::NOTUNIQ => {
+        CASE_CLASH => {
             "another file of this download has its name in another case, which this file system ignores"
                 .to_owned()
         }
-        Errno::USERS => {
+        FOLDER_OF_OTHER_USER => {
             "another user has put a folder of that name into one that users share".to_owned()
         }
-        Errno::NXIO => "a device, FIFO or socket of that name exists: remove it".to_owned(),
+        SPECIAL_FILE => "a device, FIFO or socket of that name exists: remove it".to_owned(),
         Errno::LOOP => "a link has the name of its folder: remove it".to_owned(),
         errno => Plain(&errno.into()).to_string(),
     }
@@ -217,7 +228,7 @@ pub(super) fn local(error: &ReceiveError) -> Option<Errno> {
     })
 }
 
-/// Checks whether an error is about one name, so that others may still succeed.
+/// Returns whether an error is about one name, so that others may still succeed.
 pub(super) fn is_about_name(errno: Errno) -> bool {
     matches!(
         errno,
@@ -232,10 +243,10 @@ pub(super) fn is_about_name(errno: Errno) -> bool {
             | Errno::NOENT // the target of a hard link that was left out
             | Errno::NOTDIR // a file where a folder should be
             | Errno::NOTEMPTY
-            | Errno::NOTUNIQ // a file of this download, whose name differs in case only
-            | Errno::NXIO // a device, FIFO or socket where a file should be
+            | CASE_CLASH
+            | SPECIAL_FILE
             | Errno::OPNOTSUPP // links on FAT
-            | Errno::USERS // a folder of another user, as in /tmp
+            | FOLDER_OF_OTHER_USER
             | Errno::XDEV // a hard link into another file system
             | Errno::MLINK
     )

@@ -90,7 +90,7 @@ fn run(tree: &mut TreeFetch<'_, '_>) -> Result<()> {
     crawl::fetch(tree)
 }
 
-/// Checks whether the server has no folder at the address.
+/// Returns whether the server has no folder at the address.
 fn is_missing(error: &TreeError) -> bool {
     matches!(
         error,
@@ -98,7 +98,7 @@ fn is_missing(error: &TreeError) -> bool {
     )
 }
 
-/// Checks whether the server has a file of this name, whose URL has no slash at its end.
+/// Returns whether the server has a file of this name, whose URL has no slash at its end.
 fn is_file(client: &HttpClient<'_>, folder: &Url) -> bool {
     let mut url = folder.clone();
     url.set_path(folder.path().trim_end_matches('/'));

@@ -39,7 +39,7 @@ pub fn relative(path: &[u8]) -> Result<Vec<u8>, EntryRefusal> {
     if out.len() > MAX_PATH { Err(EntryRefusal::TooLong) } else { Ok(out) }
 }
 
-/// Checks whether a symbolic link of this relative path may have that target.
+/// Checks that a symbolic link of this relative path may have that target.
 ///
 /// `..` is only allowed at the front: after the name of another link it would mean the parent of
 /// that link's target, which may be outside.

@@ -92,14 +92,14 @@ impl WriteLog {
         Ok(log)
     }
 
-    /// Checks whether a file has the bytes that were written to it.
+    /// Returns whether a file has the bytes that were written to it.
     pub(super) fn is_complete(&self, stat: &Stat) -> bool {
         let changed = Version::from_stat(stat).changed();
         let period = self.periods.iter().rev().find(|period| period.since <= changed);
         period.is_none_or(|period| period.epoch.is_none() || self.is_own(period))
     }
 
-    /// Checks whether every file is believed.
+    /// Returns whether every file is believed.
     pub(super) fn all_complete(&self) -> bool {
         self.periods.iter().all(|period| period.epoch.is_none() || self.is_own(period))
     }

@@ -64,7 +64,7 @@ impl UploadFailed {
         Self { error, report: Box::new(report), resumed_at, is_kept, tls: tls.map(Box::new) }
     }
 
-    /// Checks whether the failure concerns this file alone, so that others may still be sent.
+    /// Returns whether the failure concerns this file alone, so that others may still be sent.
     #[must_use]
     pub fn is_of_this_file(&self) -> bool {
         match &self.error {
@@ -92,14 +92,14 @@ pub(super) type Result<T, E = UploadError> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum UploadError {
     /// The request failed, or the server refused it.
-    #[error("{0}")]
+    #[error(transparent)]
     Client(#[from] ClientError),
     /// The connection broke in the middle of the body.
-    #[error("{0}")]
-    Broken(#[source] Box<Error>),
+    #[error(transparent)]
+    Broken(Box<Error>),
     /// The source ended early, changed, or could not be read.
-    #[error("{0}")]
-    Source(#[source] Box<Error>),
+    #[error(transparent)]
+    Source(Box<Error>),
     /// The target must not exist, an attempt broke off, and now something is there.
     #[error("the target exists now, and may be an incomplete file from an earlier attempt")]
     PartlyThere,
@@ -148,7 +148,7 @@ pub enum UploadError {
 }
 
 impl UploadError {
-    /// Checks whether a retry may succeed.
+    /// Returns whether a retry may succeed.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         match self {
@@ -167,17 +167,17 @@ impl UploadError {
         }
     }
 
-    /// Checks whether the server has refused the request and given a reason.
+    /// Returns whether the server has refused the request and given a reason.
     pub(crate) fn is_explained(&self) -> bool {
         matches!(self, Self::Client(ClientError::Status { detail, .. }) if !detail.is_empty())
     }
 
-    /// Checks whether the server has refused a request that had credentials.
+    /// Returns whether the server has refused a request that had credentials.
     pub(crate) fn has_identified(&self) -> bool {
         matches!(self, Self::Client(ClientError::Status { has_identified: true, .. }))
     }
 
-    /// Checks whether the upload was cancelled.
+    /// Returns whether the upload was cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         match self {

@@ -195,7 +195,7 @@ fn sorted(error: Error) -> UploadError {
     }
 }
 
-/// Checks whether an error can only come from a connection that is written to.
+/// Returns whether an error can only come from a connection that is written to.
 fn is_write_error(error: &io::Error) -> bool {
     is_of_network(error)
         || matches!(

@@ -161,7 +161,7 @@ pub(crate) fn version_to_keep(file: &File, version: &str) -> String {
     }
 }
 
-/// Checks whether a version from a journal is this version.
+/// Returns whether a version from a journal is this version.
 pub(crate) fn is_version(kept: &str, version: &str) -> bool {
     kept == version || kept == version_of_boot(version)
 }

@@ -92,9 +92,9 @@ impl Uploader<'_, '_, '_> {
         }
     }
 
-    /// Checks whether an answer with this status contradicts the condition: 201 says that something
-    /// was created, 200 and 204 that something was replaced (RFC 9110 9.3.4). Some servers use one
-    /// of them for both, so this is no proof.
+    /// Returns whether an answer with this status contradicts the condition: 201 says that
+    /// something was created, 200 and 204 that something was replaced (RFC 9110 9.3.4). Some
+    /// servers use one of them for both, so this is no proof.
     pub(super) fn may_have_replaced(&self, status: u16) -> bool {
         match self.upload.condition {
             Condition::None => false,
@@ -105,7 +105,7 @@ impl Uploader<'_, '_, '_> {
     }
 }
 
-/// Checks whether a target is the version to be replaced.
+/// Checks that a target is the version to be replaced.
 pub(crate) fn check_version(wanted: &str, target: &Response) -> Result<()> {
     match target.fields.text("etag") {
         _ if wanted == "*" => Ok(()),

@@ -211,7 +211,7 @@ impl<'a> Uploader<'_, 'a, '_> {
     }
 }
 
-/// Checks whether an entity tag, without quotes, can be an MD5 digest.
+/// Returns whether an entity tag, without quotes, can be an MD5 digest.
 fn is_md5(tag: &str) -> bool {
     tag.len() == 32 && tag.bytes().all(|digit| digit.is_ascii_hexdigit())
 }

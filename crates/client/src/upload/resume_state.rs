@@ -33,12 +33,12 @@ impl ResumeState {
         Self { target, version, version_to_keep, path, ..Self::default() }
     }
 
-    /// Checks whether the server keeps broken uploads.
+    /// Returns whether the server keeps broken uploads.
     pub(crate) fn is_resumable(&self) -> bool {
         self.supports_resumption == Some(true)
     }
 
-    /// Checks whether another process could resume the upload.
+    /// Returns whether another process could resume the upload.
     pub(crate) fn is_written(&self) -> bool {
         self.journal.is_some() && self.resource.is_some()
     }

@@ -271,13 +271,13 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         }
     }
 
-    /// Checks whether a URL receives credentials: it is one of the server that was given, and no
+    /// Returns whether a URL receives credentials: it is one of the server that was given, and no
     /// other server has led there.
     pub(super) fn trusts(&self, url: &Url) -> bool {
         !self.has_left_origin && url.origin() == self.given.origin()
     }
 
-    /// Checks whether the server keeps broken uploads. One of another origin was not asked.
+    /// Returns whether the server keeps broken uploads. One of another origin was not asked.
     fn is_resumable(&self) -> bool {
         !self.has_left_origin && self.kept.is_resumable()
     }

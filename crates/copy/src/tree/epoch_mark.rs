@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
 use underpass_engine::mount_epoch::MAX_LEN;
 
-/// Checks whether the part of a file was written in this mount epoch alone.
+/// Returns whether the part of a file was written in this mount epoch alone.
 pub(crate) fn is_of(file: impl AsFd, epoch: &str) -> bool {
     let mut value = [0; MAX_LEN];
     let len = fgetxattr(file, ATTRIBUTE, &mut value[..]).unwrap_or(0);

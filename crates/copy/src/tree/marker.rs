@@ -66,7 +66,7 @@ pub(crate) fn set(
     Ok(written.is_some_and(|written| written.is_ok()))
 }
 
-/// Checks whether a marker has this mount epoch in it.
+/// Returns whether a marker has this mount epoch in it.
 fn tells(marker: File, epoch: &str) -> bool {
     let mut text = Vec::new();
     marker.take(MAX_LEN).read_to_end(&mut text).is_ok() && text == epoch.as_bytes()

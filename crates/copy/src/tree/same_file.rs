@@ -13,9 +13,9 @@ use crate::options::{CopyOptions, ExistingFiles};
 use crate::tree::dir_pair::DirPair;
 use crate::tree::entry::SourceEntry;
 
-/// Checks whether copying `entry` would destroy its source. `stat` is the source, `there` the entry
-/// that has the name in the target. They are one file if either the link or its target is `there`,
-/// and also if `there` is a link that leads to the source.
+/// Returns whether copying `entry` would destroy its source. `stat` is the source, `there` the
+/// entry that has the name in the target. They are one file if either the link or its target is
+/// `there`, and also if `there` is a link that leads to the source.
 pub(crate) fn is_same(
     settings: &CopyOptions,
     folder: &DirPair,
@@ -50,7 +50,7 @@ pub(crate) fn is_same(
     }
 }
 
-/// Checks whether source and target are one name in one folder.
+/// Returns whether source and target are one name in one folder.
 fn is_same_name(folder: &DirPair, entry: &SourceEntry) -> bool {
     let source = Path::new(OsStr::from_bytes(entry.name.to_bytes()));
     let target = Path::new(OsStr::from_bytes(entry.target().to_bytes()));
@@ -65,7 +65,7 @@ fn is_same_name(folder: &DirPair, entry: &SourceEntry) -> bool {
     is_one_folder && source.file_name() == target.file_name()
 }
 
-/// Checks whether a link leads through `link`: if it were copied over that one, both would lead in
+/// Returns whether a link leads through `link`: if it were copied over that one, both would lead in
 /// a circle.
 fn leads_through(folder: &DirPair, name: &CStr, link: &Stat) -> bool {
     let mut path = PathBuf::from(OsStr::from_bytes(name.to_bytes()));

@@ -94,8 +94,8 @@ impl CopyWorker<'_> {
         }
     }
 
-    /// Waits for the end of a truncation, which changes the size first, and the times once the blocks
-    /// are free: otherwise the file would change a second time.
+    /// Waits for the end of a truncation, which changes the size first, and the times once the
+    /// blocks are free: otherwise the file would change a second time.
     fn await_truncation(&self, original: &Original<'_>) {
         let (before, begun) = (&original.stat, Instant::now());
         let ctime = |stat: &Stat| (stat.st_ctime, stat.st_ctime_nsec);
@@ -148,7 +148,7 @@ impl CopyWorker<'_> {
         Ok(())
     }
 
-    /// Checks whether the original is the same as before its bytes were copied, with the outcome
+    /// Checks that the original is the same as before its bytes were copied, with the outcome
     /// `copied`, if nothing else makes sure of that.
     pub(crate) fn check_version(&self, original: &Original<'_>, copied: Result<()>) -> Result<()> {
         match self.context.settings.integrity {

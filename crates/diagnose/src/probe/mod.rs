@@ -22,7 +22,7 @@ pub fn cached(file: impl AsFd, offset: u64, len: u64) -> Result<u64, Errno> {
     sys::cached(file.as_fd(), offset, len)
 }
 
-/// Checks whether this process may use io_uring, by making a ring and dropping it.
+/// Checks that this process may use io_uring, by making a ring and dropping it.
 ///
 /// # Errors
 ///

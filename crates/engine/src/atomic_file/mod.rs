@@ -453,7 +453,7 @@ pub fn sync_folder(
     }
 }
 
-/// Checks whether a name is that of another file now: a rename would give that one the final name.
+/// Returns whether a name is that of another file now: a rename would give that one the final name.
 fn is_replaced(file: &File, folder: &OwnedFd, name: &OsStr) -> bool {
     let (Ok(own), Ok(named)) = (fstat(file), statat(folder, name, AtFlags::SYMLINK_NOFOLLOW))
     else {

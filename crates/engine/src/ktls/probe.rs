@@ -31,7 +31,7 @@ impl Support {
         }
     }
 
-    /// Checks whether the kernel supports connections of this version and cipher.
+    /// Checks that the kernel supports connections of this version and cipher.
     ///
     /// # Errors
     ///

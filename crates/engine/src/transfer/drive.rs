@@ -195,7 +195,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         if sink_failed { Err(self.sink_failed()) } else { Ok(()) }
     }
 
-    /// Checks whether the peer has sent something.
+    /// Checks that the peer has sent something.
     fn listen(&mut self) -> Result<(), Error> {
         let mut ends = [PollFd::from_borrowed_fd(self.sink.fd.as_fd(), PollFlags::IN)];
         wait::poll(&mut ends, Some(Duration::ZERO));

@@ -110,8 +110,8 @@ impl LogFormat {
 #[non_exhaustive]
 pub enum LogFormatError {
     /// The text is an invalid template.
-    #[error("{0}")]
-    Template(#[source] TemplateError),
+    #[error(transparent)]
+    Template(TemplateError),
     /// The text is neither a known name nor a template.
     #[error(
         "log formats are combined, vhost_combined, json, or a template such as \

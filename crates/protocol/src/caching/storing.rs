@@ -28,7 +28,7 @@ impl fmt::Display for NotStored {
     }
 }
 
-/// Checks whether a response to a GET may be stored for all clients.
+/// Checks that a response to a GET may be stored for all clients.
 ///
 /// The cache's requests have no fields of a client but `vary_on`, which are in lower case and part
 /// of the key. So a response that varies only by these, and by what the cache always sends in the

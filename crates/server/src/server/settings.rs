@@ -132,8 +132,8 @@ pub enum ServeError {
     #[error(transparent)]
     Sites(#[from] SitesError),
     /// A field that is to be added to responses is invalid.
-    #[error("{0}")]
-    Header(#[source] BadField),
+    #[error(transparent)]
+    Header(BadField),
     /// A pattern of names is invalid.
     #[error("{option} '{pattern}': {reason}")]
     Pattern {

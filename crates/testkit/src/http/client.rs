@@ -209,7 +209,7 @@ impl<S: Read + Write> Client<S> {
         Ok(self.bytes.drain(..len).collect())
     }
 
-    /// Checks whether the server closes the connection in an orderly way, without another byte.
+    /// Returns whether the server closes the connection in an orderly way, without another byte.
     pub fn is_closed(&mut self) -> bool {
         let rest = self.read_more().map_err(|error| error.kind());
         assert!(self.bytes.is_empty(), "{}", text(&self.bytes));

@@ -25,8 +25,8 @@ pub enum ComputeError {
     #[error("cancelled")]
     Cancelled,
     /// The file cannot be read, or ends before the range does.
-    #[error("{0}")]
-    Io(#[source] io::Error),
+    #[error(transparent)]
+    Io(io::Error),
 }
 
 impl From<ComputeError> for io::Error {

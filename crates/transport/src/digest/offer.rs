@@ -110,6 +110,6 @@ pub enum OfferError {
         found: Digest,
     },
     /// The check was not completed.
-    #[error("{0}")]
+    #[error(transparent)]
     Compute(#[from] ComputeError),
 }

@@ -14,8 +14,8 @@ pub enum ReceiveError {
     #[error("cancelled")]
     Cancelled,
     /// The body is not validly chunked.
-    #[error("{0}")]
-    Chunk(#[source] BadChunk),
+    #[error(transparent)]
+    Chunk(BadChunk),
     /// The TLS connection ended without an announcement by the peer. A machine in between may
     /// have cut it (RFC 8446 6.1).
     #[error("the connection was cut: no close_notify")]
@@ -24,10 +24,10 @@ pub enum ReceiveError {
     #[error("the connection ended too early")]
     Ended,
     /// The engine could not move the bytes.
-    #[error("{0}")]
-    Engine(#[source] Box<Error>),
+    #[error(transparent)]
+    Engine(Box<Error>),
     /// The connection failed.
-    #[error("{0}")]
+    #[error(transparent)]
     Io(#[from] io::Error),
     /// Nothing arrived for the length of the timeout.
     #[error("nothing arrived for too long")]

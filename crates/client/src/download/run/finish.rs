@@ -116,7 +116,7 @@ impl Download<'_, '_> {
         }
     }
 
-    /// Checks whether an existing file is replaced.
+    /// Returns whether an existing file is replaced.
     fn replaces(&self) -> bool {
         let Target::Named { if_exists, .. } = self.target else { return false };
         matches!(if_exists, IfExists::Replace | IfExists::Update)

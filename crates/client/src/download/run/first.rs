@@ -41,7 +41,7 @@ pub(super) enum FirstAnswer<'a> {
 }
 
 impl<'j, 'a> Download<'j, 'a> {
-    /// Checks whether the file is here already.
+    /// Returns whether the file is here already.
     pub(super) fn is_here(&mut self) -> Result<bool> {
         let Target::Named { if_exists, .. } = *self.target else { return Ok(false) };
         let Some(name) = self.name() else { return Ok(false) };
@@ -226,7 +226,7 @@ impl<'j, 'a> Download<'j, 'a> {
         }
     }
 
-    /// Checks whether what this URL sends belongs to the parts that are here.
+    /// Checks that what this URL sends belongs to the parts that are here.
     fn check_joins(&self, answered: &Url) -> Result<()> {
         let Some(version) = &self.version else { return Ok(()) };
         if version.joins(self.answered_url.as_ref().unwrap_or(self.url), answered) {
@@ -277,8 +277,8 @@ impl<'j, 'a> Download<'j, 'a> {
         }
     }
 
-    /// Checks whether the file has to be requested as a whole, because parts do not tell how long it
-    /// is. Received bytes of unknown length are discarded.
+    /// Returns whether the file has to be requested as a whole, because parts do not tell how long
+    /// it is. Received bytes of unknown length are discarded.
     fn goes_as_whole(&mut self, request: &FileRequest, response: &Response) -> Result<bool> {
         let version = request.version.as_ref();
         match request.range.is_some() && lacks_total(response) {
@@ -414,7 +414,7 @@ pub(in crate::download) fn request_head<'a>(
 /// The length of the first request in bytes, if more connections may follow.
 const FIRST_PIECE: u64 = 16 << 20;
 
-/// Checks whether the server, or one before it, may have refused the range and not the file.
+/// Returns whether the server, or one before it, may have refused the range and not the file.
 fn is_range_refused(request: &FileRequest, response: &Response) -> bool {
     let is_fresh = request.range.is_some() && request.version.is_none();
     is_fresh && may_be_about_range(response.status)

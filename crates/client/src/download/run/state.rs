@@ -117,7 +117,7 @@ impl<'j, 'a> Download<'j, 'a> {
         })
     }
 
-    /// Checks whether the download can be resumed from the received bytes.
+    /// Returns whether the download can be resumed from the received bytes.
     pub(super) fn is_resumable(&self) -> bool {
         match &self.partial {
             None | Some(PartialFile::Resumable(_)) => true,

@@ -111,7 +111,7 @@ impl ArchiveDest {
             .map_err(|error| TreeError::io("removing the journal of", &self.path, error))
     }
 
-    /// Checks whether the folder still has its temporary name.
+    /// Returns whether the folder still has its temporary name.
     pub(super) fn is_unnamed(&self) -> bool {
         self.unnamed.is_some()
     }

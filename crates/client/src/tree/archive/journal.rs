@@ -162,7 +162,7 @@ impl ArchiveJournal {
         }
     }
 
-    /// Checks whether all syncs succeeded. If one failed, any byte since the one before may be
+    /// Checks that all syncs succeeded. If one failed, any byte since the one before may be
     /// lost, and a later run begins there.
     pub(super) fn check(&self) -> Result<(), Errno> {
         let Some(errno) = self.failed.get() else { return Ok(()) };

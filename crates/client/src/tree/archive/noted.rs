@@ -21,7 +21,7 @@ pub(super) struct LargeFile {
 }
 
 impl LargeFile {
-    /// Checks whether a position of the archive is within its contents, or at their end: then it
+    /// Returns whether a position of the archive is within its contents, or at their end: then it
     /// need not have its name yet.
     pub(super) fn holds(&self, position: u64) -> bool {
         self.data <= position && position - self.data <= self.size

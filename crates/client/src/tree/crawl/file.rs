@@ -149,7 +149,7 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         Ok(())
     }
 
-    /// Checks whether a file is here already; a different one is an error if it is to be kept.
+    /// Returns whether a file is here already; a different one is an error if it is to be kept.
     fn is_here(&mut self, task: &CrawlTask, facts: EntryFacts) -> Result<bool, Errno> {
         let (path, dest) = (&task.entry.path, &self.crawl.dest);
         let is_here = match (facts.size, facts.modified) {
@@ -357,7 +357,7 @@ fn last_name(url: &Url) -> &str {
     url.path().rsplit('/').next().unwrap_or_default()
 }
 
-/// Checks whether a redirect has led to another place, and not only from HTTP to HTTPS.
+/// Returns whether a redirect has led to another place, and not only from HTTP to HTTPS.
 pub(super) fn is_elsewhere(answered: &Url, requested: &Url) -> bool {
     let ports = [requested, answered].map(Url::port_or_known_default);
     let is_same_server = answered.host() == requested.host()
@@ -365,14 +365,14 @@ pub(super) fn is_elsewhere(answered: &Url, requested: &Url) -> bool {
     !is_same_server || !is_same_path(answered.path(), requested.path())
 }
 
-/// Checks whether two paths have the same names: servers encode more or fewer characters in
+/// Returns whether two paths have the same names: servers encode more or fewer characters in
 /// redirects than in listings.
 fn is_same_path(one: &str, other: &str) -> bool {
     let bytes = |name| percent_decode_str(name).collect::<Vec<u8>>();
     one.split('/').map(bytes).eq(other.split('/').map(bytes))
 }
 
-/// Checks whether the URL that answered is that of a folder of the same name.
+/// Returns whether the URL that answered is that of a folder of the same name.
 fn is_folder_of(answered: &Url, requested: &Url) -> bool {
     answered.origin() == requested.origin()
         && answered

@@ -52,7 +52,7 @@ pub(super) fn work(crawl: &Crawl<'_, '_, '_>) -> TreeOutcome {
     worker.done
 }
 
-/// Checks whether the server may have refused another connection, and not this request.
+/// Returns whether the server may have refused another connection, and not this request.
 fn is_of_connection(error: &TreeError) -> bool {
     let source = match error {
         TreeError::Client(source) => source,
@@ -123,8 +123,8 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         }
     }
 
-    /// Checks whether others may succeed where a request failed for good. After two that broke off,
-    /// with no success between them, the server counts as gone.
+    /// Returns whether others may succeed where a request failed for good. After two that broke
+    /// off, with no success between them, the server counts as gone.
     fn is_of_one(&self, error: &ClientError) -> bool {
         match error {
             ClientError::InvalidResponse(InvalidResponse::Body(ReceiveError::Engine(_))) => false,

@@ -28,7 +28,7 @@ use underpass_sys::open_beneath;
 
 use self::placed::PlacedFiles;
 pub use self::placed::ignores_case;
-use super::error::TreeError;
+use super::error::{FOLDER_OF_OTHER_USER, SPECIAL_FILE, TreeError};
 use super::paths::WRITE_LOG;
 use super::write_log::WriteLog;
 
@@ -321,7 +321,7 @@ impl DestFolder {
         found.ok().flatten().map_or(mode, |stat| mode & (stat.st_mode | 0o7700))
     }
 
-    /// Checks whether a file of this name is here that is not of this download.
+    /// Returns whether a file of this name is here that is not of this download.
     pub(super) fn replaces(&self, path: &[u8]) -> Result<bool, Errno> {
         let is_file = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         Ok(self.if_exists == ExistingEntry::Replaced && self.stat(path)?.is_some_and(is_file))
@@ -338,7 +338,7 @@ impl DestFolder {
         Ok(found)
     }
 
-    /// Checks whether a file of this size and time is here already, or was left by an older
+    /// Returns whether a file of this size and time is here already, or was left by an older
     /// archive; a different one is an error if it is to be kept.
     pub(super) fn has(&self, path: &[u8], size: u64, modified: Timespec) -> Result<bool, Errno> {
         let is_same = |folder: &Self, stat: &Stat| is_same(&folder.root, stat, size, modified);
@@ -389,11 +389,11 @@ impl DestFolder {
         match FileType::from_raw_mode(here.st_mode) {
             FileType::RegularFile | FileType::Symlink | FileType::Directory => Ok(()),
             _ if self.if_exists == ExistingEntry::Ours => Ok(()),
-            _ => Err(Errno::NXIO),
+            _ => Err(SPECIAL_FILE),
         }
     }
 
-    /// Checks whether a file has the bytes that were written to it.
+    /// Returns whether a file has the bytes that were written to it.
     fn is_complete(&self, stat: &Stat) -> bool {
         self.trusts && self.log.as_ref().is_none_or(|log| log.is_complete(stat))
     }
@@ -444,10 +444,10 @@ pub(super) fn open_root(path: &Path) -> Result<OwnedFd, TreeError> {
 /// folder there.
 fn enter(parent: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
     let folder = open_beneath(parent.as_fd(), name, FOLDER)?;
-    if is_of_stranger(&fstat(&folder)?, parent) { Err(Errno::USERS) } else { Ok(folder) }
+    if is_of_stranger(&fstat(&folder)?, parent) { Err(FOLDER_OF_OTHER_USER) } else { Ok(folder) }
 }
 
-/// Checks whether an entry is a file of this size and time.
+/// Returns whether an entry is a file of this size and time.
 fn is_same(folder: impl AsFd, stat: &Stat, size: u64, modified: Timespec) -> bool {
     is_file(stat)
         && u64::try_from(stat.st_size) == Ok(size)

@@ -23,8 +23,8 @@ impl DestFolder {
         })
     }
 
-    /// Checks whether the partial file is the one that was noted, and has the first `done` bytes of
-    /// a file of this size and time, and not those of a later one: then this file would have its
+    /// Returns whether the partial file is the one that was noted, and has the first `done` bytes
+    /// of a file of this size and time, and not those of a later one: then this file would have its
     /// name.
     pub(in crate::tree) fn has_partial(
         &self,

@@ -12,6 +12,7 @@ use underpass_engine::atomic_file::{self, fold_case};
 use underpass_engine::wait::lock;
 use underpass_engine::{FileId, is_file};
 
+use crate::tree::error::CASE_CLASH;
 use crate::tree::paths::PROBE;
 
 /// The entries that a download has made or found; none where case matters.
@@ -57,7 +58,7 @@ impl PlacedFiles {
             files.by_name.get(&self.hasher.hash_one(fold_case(path))),
         ];
         if known.into_iter().flatten().any(|known| *known != own) {
-            Err(Errno::NOTUNIQ)
+            Err(CASE_CLASH)
         } else {
             Ok(())
         }

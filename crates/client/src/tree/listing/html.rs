@@ -85,7 +85,7 @@ pub(super) fn links(base: &Url, page: &[u8]) -> Links {
     links
 }
 
-/// Checks whether a heading begins so, with a path after it.
+/// Returns whether a heading begins so, with a path after it.
 fn begins(heading: &[u8], start: &[u8]) -> bool {
     let heading = heading.trim_ascii_start().to_ascii_lowercase();
     heading.strip_prefix(start).is_some_and(|rest| rest.contains(&b'/'))

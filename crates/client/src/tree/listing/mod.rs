@@ -186,7 +186,7 @@ fn add_links(listing: &mut Listing, max: usize, base: &Url, links: &html::Links)
     true
 }
 
-/// Checks whether a link that is not taken leads to no file of the folder.
+/// Returns whether a link that is not taken leads to no file of the folder.
 fn is_no_entry(base: &Url, url: &Url) -> bool {
     if url.origin() == base.origin() {
         let is_page = url.path() == base.path() && url.query().is_some();
@@ -201,13 +201,13 @@ fn is_no_entry(base: &Url, url: &Url) -> bool {
     }
 }
 
-/// Checks whether a URL is that of the folder itself or of one above it.
+/// Returns whether a URL is that of the folder itself or of one above it.
 fn is_above(base: &Url, url: &Url) -> bool {
     let path = url.path().trim_end_matches('/');
     base.path().strip_prefix(path).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Checks whether a query only asks for another order of a listing, as those of Apache and rclone.
+/// Returns whether a query only asks for another order of a listing, as those of Apache and rclone.
 fn is_order(query: &str) -> bool {
     let key = |pair: &str| pair.split('=').next().unwrap_or_default().to_owned();
     query.split(['&', ';']).all(|pair| ORDER_KEYS.contains(&key(pair).as_str()))
@@ -215,7 +215,7 @@ fn is_order(query: &str) -> bool {
 
 const ORDER_KEYS: [&str; 7] = ["C", "F", "O", "P", "V", "order", "sort"];
 
-/// Checks whether a link is one that listings have: to the folder above, or to the same in another
+/// Returns whether a link is one that listings have: to the folder above, or to the same in another
 /// order.
 fn is_of_listings(base: &Url, link: &str, url: &Url) -> bool {
     let is_order =

@@ -148,7 +148,7 @@ impl ClockOffset {
         Self(date.and_then(|date| seconds(date)?.checked_add(age?)?.checked_sub(seconds(now)?)))
     }
 
-    /// Checks whether the file of the server is the one that is here.
+    /// Returns whether the file of the server is the one that is here.
     fn is_same(self, theirs: &EntryFacts, ours: &Metadata) -> bool {
         let Some(Timespec { tv_sec: modified, .. }) = theirs.modified else { return false };
         // Times are kept to the second, and that of the answer is rounded.

@@ -91,7 +91,7 @@ impl Decoder {
         }
     }
 
-    /// Checks whether these are the contents of an extension, which a header always follows.
+    /// Returns whether these are the contents of an extension, which a header always follows.
     #[must_use]
     pub fn is_extended(&self) -> bool {
         self.due.is_some()
