@@ -21,7 +21,7 @@ pub(crate) fn lifetime(validity: &Range<SystemTime>) -> Duration {
 pub(crate) enum FailureKind {
     /// The authority has refused. It is asked rarely, because it counts failures.
     Refused,
-    /// The authority has counted no failure, as if it could not be reached.
+    /// The authority has counted no failure, such as when it could not be reached.
     Uncounted,
 }
 

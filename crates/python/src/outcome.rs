@@ -39,7 +39,7 @@ impl Outcome {
         Self { failure: Some((format!("{what}: {reason}"), hint)), ..Self::of(&receipt) }
     }
 
-    /// Creates the outcome of a transfer that failed for several reasons.
+    /// Creates the outcome of a transfer that left something out.
     pub(crate) fn incomplete(receipt: &impl Serialize, line: String) -> Self {
         Self { failure: Some((line, None)), ..Self::of(receipt) }
     }

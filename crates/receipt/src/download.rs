@@ -16,7 +16,7 @@ use crate::transfer::{Receipt, TlsReceipt};
 pub struct GetReceipt {
     /// The URL, without the password.
     pub url: String,
-    /// The local file; empty if the transfer failed before that was known.
+    /// The local file; empty if the transfer failed before it began.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub file: String,
     /// Whether the file was complete already, so that nothing was fetched.

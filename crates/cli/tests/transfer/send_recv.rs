@@ -40,6 +40,27 @@ fn a_transfer_that_never_begins_has_a_receipt_with_the_error() {
 }
 
 #[test]
+fn a_receiver_that_resets_the_connection_after_the_last_byte_has_failed() {
+    let folder = folder();
+    let source = noise_file(folder.path(), "source", 1000);
+    for (resets, code) in [(true, 1), (false, 0)] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let sending = sender(&[], &source, &listener.local_addr().unwrap().to_string());
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.read_to_end(&mut Vec::new()).unwrap();
+        if resets {
+            underpass_engine::socket::arm_reset(&stream).unwrap();
+            drop(stream);
+            assert_eq!(sending.finish().code(), Some(code));
+        } else {
+            // It has every byte, and keeps the connection.
+            assert_eq!(sending.finish().code(), Some(code));
+            drop(stream);
+        }
+    }
+}
+
+#[test]
 fn a_file_arrives_whole_and_both_receipts_say_that_no_byte_surfaced() {
     let folder = folder();
     let source = noise_file(folder.path(), "source", LEN);

@@ -35,7 +35,7 @@ impl<'a> HttpClient<'a> {
     /// target only describes the result (RFC 9110 15.4.4).
     ///
     /// `idle` is a connection that may be used again if it leads to the right server; one that the
-    /// server has closed is replaced. `POST` and `PATCH` always have a new one.
+    /// server has closed is replaced. A `POST` always has a new one.
     ///
     /// # Errors
     ///
@@ -174,11 +174,10 @@ impl<'a> HttpClient<'a> {
         sent: &AddressedRequest<'_>,
     ) -> Result<(Connection<'a>, Response), ClientError> {
         let is_fit = |idle: &Connection<'_>| idle.can_reuse_for(self, sent.url) && idle.is_quiet();
-        // A request of these methods may have been carried out before the connection broke, and is
-        // not repeated here (RFC 9110 9.2.2).
-        let may_repeat = !matches!(sent.request.method, "POST" | "PATCH");
-        let idle = idle.filter(|_| may_repeat);
-        if let Some(mut connection) = idle.filter(is_fit) {
+        // A POST may have been carried out before its connection broke, so it is not repeated here
+        // (RFC 9110 9.2.2).
+        let idle = idle.filter(|idle| sent.request.method != "POST" && is_fit(idle));
+        if let Some(mut connection) = idle {
             match connection.exchange_body(self, sent) {
                 Ok(response) => return Ok((connection, response)),
                 // It was closed while it was idle, which has nothing to do with the request.

@@ -74,10 +74,10 @@ impl Uploader<'_, '_, '_> {
     /// Handles a target of another version than is required: an earlier attempt of this upload may
     /// have replaced the one that was.
     fn superseded(&mut self, may_be_ours: bool, error: UploadError) -> Result<AttemptEnd> {
-        match may_be_ours.then(|| self.is_there()).transpose()?.flatten() {
-            Some(status) => self.end_as_stored(status),
-            None => Err(error),
+        if may_be_ours && let Some(status) = self.is_there()? {
+            return self.end_as_stored(status);
         }
+        Err(error)
     }
 
     /// Turns a refusal because of the condition into its meaning.

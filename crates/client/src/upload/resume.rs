@@ -216,8 +216,8 @@ fn is_md5(tag: &str) -> bool {
     tag.len() == 32 && tag.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
-/// Returns the MD5 digest of a part of a file in hexadecimal; `None` if the part cannot be read as
-/// long as `go_on` wants it.
+/// Returns the MD5 digest of a part of a file in hexadecimal; `None` if it cannot be read, or once
+/// `go_on` returns `false`.
 fn md5_of(file: impl AsFd, range: Range<u64>, go_on: impl Fn() -> bool) -> Option<String> {
     let (mut digest, mut at, mut buffer) = (Md5::new(), range.start, vec![0; 64 << 10]);
     while at < range.end {

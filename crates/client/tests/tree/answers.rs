@@ -141,12 +141,21 @@ fn a_large_file_that_cannot_be_created_is_left_out_as_a_small_one_is() {
     let place = tempfile::tempdir().unwrap();
     // The name that it would have until it is complete.
     fs::create_dir_all(place.path().join("x/a.part")).unwrap();
-    let wishes =
-        TreeOptions { retries: 0, archive: false, connections: 1, ..TreeOptions::default() };
+    fs::write(place.path().join("x/a"), "precious").unwrap();
+    let wishes = TreeOptions {
+        retries: 0,
+        archive: false,
+        connections: 1,
+        replaces: true,
+        deletes: true,
+        ..TreeOptions::default()
+    };
     let Outcome { place, outcome, left_out } = attempt_again(place, &wishes, &url);
     assert_eq!(outcome.unwrap().left_out, 1);
-    assert!(left_out[0].starts_with("a: "), "{left_out:?}");
+    assert!(left_out[0].starts_with("a: ") && left_out[0].contains("a.part"), "{left_out:?}");
     assert_eq!(fs::read(place.path().join("x/z")).unwrap(), b"small");
+    // What is in the way of the new one is no reason to remove the old one.
+    assert_eq!(fs::read(place.path().join("x/a")).unwrap(), b"precious");
 }
 
 #[test]

@@ -435,7 +435,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     /// Reads at most `max` bytes, and no more than [`EAGER`], after those already read; returns 0
     /// at the end.
     fn read(&mut self, max: usize) -> Result<usize, ReceiveError> {
-        // The room is cleared for each call, however little comes.
+        // Each call zeroes this much, however little arrives.
         let (before, max) = (self.ahead.len(), max.min(EAGER));
         let mut ahead = std::mem::take(&mut self.ahead);
         ahead.resize(before + max, 0);
@@ -494,5 +494,5 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     }
 }
 
-/// The maximum number of bytes read at once; callers that accept more than they need get as many.
+/// The most that one call reads, in bytes; callers that accept more than they need ask for this much.
 const EAGER: usize = 64 << 10;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// A pace in bytes per second. What was not used of it is made up for as far as [`CREDIT`].
+/// A pace in bytes per second. It makes up for at most [`CREDIT`] of lost time.
 pub(super) struct Pace {
     rate: u64,
     /// The time at which all bytes so far should have taken up to.
@@ -15,9 +15,9 @@ impl Pace {
         Self { rate, due: now }
     }
 
-    /// Counts bytes that have been fetched at a time.
-    pub(super) fn add(&mut self, bytes: u64, now: Instant) {
-        let earliest = now.checked_sub(CREDIT).unwrap_or(now);
+    /// Counts the bytes of a piece whose fetch began at a time.
+    pub(super) fn add(&mut self, bytes: u64, begun: Instant) {
+        let earliest = begun.checked_sub(CREDIT).unwrap_or(begun);
         let time = Duration::from_secs_f64(bytes as f64 / self.rate.max(1) as f64);
         self.due = self.due.max(earliest) + time;
     }
@@ -44,7 +44,9 @@ mod tests {
         assert_eq!(pace.wait(begun), Duration::ZERO);
         pace.add(300, begun);
         assert_eq!(pace.wait(begun + second), 2 * second);
-        // It has taken an hour since.
+        // A piece that took its time was no faster than it may be.
+        assert_eq!(pace.wait(begun + 3 * second), Duration::ZERO);
+        // The origin has stalled for an hour since.
         let later = begun + 3600 * second;
         pace.add(100, later);
         assert_eq!(pace.wait(later), Duration::ZERO);

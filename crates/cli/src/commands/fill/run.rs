@@ -132,13 +132,16 @@ impl Filler<'_> {
         let (mut at, mut version, mut restarts) = (0, None, 0);
         loop {
             self.wait()?;
+            let begun = Instant::now();
             let piece = self.piece(wanted, at, at + step)?;
             self.fetched += piece.fetched;
-            self.pace.iter_mut().for_each(|pace| pace.add(piece.fetched, Instant::now()));
+            if let Some(pace) = &mut self.pace {
+                pace.add(piece.fetched, begun);
+            }
             if at > 0 && piece.version != version {
                 // The pieces before are gone.
                 if restarts == MAX_RESTARTS {
-                    return Err(FillStop::Path("it changes again and again".to_owned()));
+                    return Err(FillStop::Path("it keeps changing".to_owned()));
                 }
                 (at, restarts) = (0, restarts + 1);
                 continue;
@@ -250,7 +253,7 @@ const MAX_STEP: u64 = 64 << 20;
 /// The minimum size of a piece, which a node fetches at once.
 const MIN_STEP: u64 = 1 << 20;
 
-/// The number of times that a file is begun again, because it has changed between two pieces.
+/// The number of times that a file is started over because it changed between two pieces.
 const MAX_RESTARTS: u32 = 3;
 
 /// The interval of looks at the clock outside the time.

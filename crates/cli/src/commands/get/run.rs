@@ -29,16 +29,17 @@ use crate::signals;
 pub(crate) fn run(args: &GetArgs) -> Result<()> {
     let mut items: Vec<_> = args.urls.iter().cloned().map(Item::new).collect();
     if let Some(path) = &args.input {
-        let listed = list::read(path).inspect_err(|failure| begin_none(args, &items, failure))?;
+        let listed =
+            list::read(path).inspect_err(|failure| report_unbegun(args, &items, failure))?;
         items.extend(listed);
         if items.is_empty() && !args.show.quiet {
             output::note(&format!("{} has no URLs: nothing was fetched", path.display()));
         }
     }
     check(args, &items)?;
-    let begin_none = |failure: &Failure| begin_none(args, &items, failure);
-    let tls = args.http.tls(args.engine.policy()).inspect_err(begin_none)?;
-    let sums = local_sums(args).inspect_err(begin_none)?;
+    let report = |failure: &Failure| report_unbegun(args, &items, failure);
+    let tls = args.http.tls(args.engine.policy()).inspect_err(report)?;
+    let sums = local_sums(args).inspect_err(report)?;
     // From here on there is something to end in order: a signal while a list is awaited ends all.
     let cancel = signals::cancel_flag();
     if args.recursive {
@@ -61,7 +62,7 @@ pub(crate) fn run(args: &GetArgs) -> Result<()> {
         tls: &tls,
         cancel,
         rate_limit: Arc::new(RateLimit::new(args.rate.map(|Size(bytes)| bytes))),
-        sums: sums.inspect_err(begin_none)?,
+        sums: sums.inspect_err(report)?,
         parallel,
         taken: TakenNames::default(),
     };
@@ -69,8 +70,14 @@ pub(crate) fn run(args: &GetArgs) -> Result<()> {
 }
 
 /// Prints the receipts of URLs of which none is fetched.
-fn begin_none(args: &GetArgs, items: &[Item], failure: &Failure) {
-    items.iter().for_each(|item| print::no_transfer(args.show, &item.url, failure));
+fn report_unbegun(args: &GetArgs, items: &[Item], failure: &Failure) {
+    for Item { url, .. } in items {
+        if args.recursive {
+            tree::report_unbegun(args, url, failure);
+        } else {
+            print::no_transfer(args.show, url, failure);
+        }
+    }
     if items.is_empty() {
         output::print_no_transfer(args.show, failure);
     }
@@ -155,7 +162,7 @@ fn fetch_all(files: &GetRun<'_>, items: &[Item]) -> Result<()> {
     let new_dir = args.dir.as_deref().filter(|dir| !dir.exists());
     if let Some(dir) = new_dir {
         let created = fs::create_dir_all(dir).with_path(Action::Creating, dir);
-        created.inspect_err(|failure| begin_none(args, items, failure))?;
+        created.inspect_err(|failure| report_unbegun(args, items, failure))?;
     }
     let meter =
         ProgressMeter::new(args.show, &output::counted(items.len() as u64, "file", "files"));

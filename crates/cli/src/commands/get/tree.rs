@@ -5,10 +5,12 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use indicatif::HumanCount;
-use underpass_client::tree::{self, PathFilter, TreeEvent, TreeGauge, TreeOptions, name_of};
+use underpass_client::tree::{
+    self, PathFilter, TreeEvent, TreeGauge, TreeOptions, TreeOutcome, name_of,
+};
 use underpass_client::{TlsSetup, Url};
 use underpass_copy::ExcludePattern;
 use underpass_engine::Size;
@@ -71,7 +73,7 @@ pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBo
     let path = place(args, url)?;
     let filter = filter(args);
     let remote = args.store.remote(&args.http, url, tls, cancel);
-    let remote = remote.inspect_err(|failure| print::no_transfer(args.show, url, failure))?;
+    let remote = remote.inspect_err(|failure| report_unbegun(args, url, failure))?;
     let options = TreeOptions {
         connections: args.connections.unwrap_or(TreeOptions::default().connections),
         retries: args.http.retries,
@@ -119,6 +121,16 @@ pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBo
             let line = format!("fetching {} to {}: {failed}", shown(url), path.display());
             Err(Failure::hinted(line, &failed))
         }
+    }
+}
+
+/// Prints the receipt of a folder whose transfer failed before it began; none if the usage was wrong.
+pub(super) fn report_unbegun(args: &GetArgs, url: &Url, failure: &Failure) {
+    let Ok(path) = place(args, url) else { return };
+    if failure.exit_code() == 1 {
+        let mut receipt = TreeReceipt::new(url, &path, &TreeOutcome::default(), Duration::ZERO);
+        receipt.receipt.error = Some(failure.to_string());
+        output::print_json(args.show, &receipt);
     }
 }
 

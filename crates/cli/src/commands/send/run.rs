@@ -67,7 +67,9 @@ pub(crate) fn run(args: &SendArgs) -> Result<()> {
     let outcome = Transfer::new(source, Sink::socket(&stream))
         .options(options)
         .run()
-        .and_then(|report| line.finish(report));
+        .and_then(|report| line.deliver(report));
+    let elapsed_s = started.elapsed().as_secs_f64();
+    let outcome = outcome.and_then(|report| line.end(report));
     meter.clear();
 
     let tls = session.as_ref().map(|session| TlsReceipt::from(session.facts()));
@@ -77,7 +79,6 @@ pub(crate) fn run(args: &SendArgs) -> Result<()> {
         Ok(report) => report,
         Err(error) => return Err(Failure::transfer(what, error, show).with_receipt(complete)),
     };
-    let elapsed_s = started.elapsed().as_secs_f64();
     input.finish(skipped + report.bytes());
     output::finished(show, &Receipt { elapsed_s, ..complete(Receipt::from(&report)) });
     Ok(())
@@ -116,14 +117,10 @@ struct Line<'l> {
 
 impl Line<'_> {
     /// Ends the stream and waits until the peer's kernel has every byte: only then nothing is
-    /// referenced any more, and nothing can be lost when this process exits. Then it waits a moment
-    /// for the end of the receiver, which resets the connection if it cannot finish its file.
-    fn finish(&self, report: Report) -> std::result::Result<Report, Error> {
+    /// referenced any more, and nothing can be lost when this process exits.
+    fn deliver(&self, report: Report) -> std::result::Result<Report, Error> {
         let Self { stream, cancel, timeout, .. } = *self;
-        let failed = |source: io::Error| {
-            let report = Box::new(report.clone());
-            Error::Io { mechanism: None, source, report }
-        };
+        let failed = |source| failed(&report, source);
         if let Some(session) = self.session {
             let ended = end_stream(session, stream, cancel, timeout);
             ended.map_err(|errno| failed(errno.into()))?;
@@ -149,6 +146,14 @@ impl Line<'_> {
             wait_a_moment(stream, moment).map_err(|errno| failed(errno.into()))?;
             moment = (moment * 2).min(MAX_PAUSE);
         }
+        Ok(report)
+    }
+
+    /// Waits a moment for the end of the receiver, which resets the connection if it cannot finish
+    /// its file.
+    fn end(&self, report: Report) -> std::result::Result<Report, Error> {
+        let Self { stream, cancel, timeout, .. } = *self;
+        let failed = |source| failed(&report, source);
         if let Stream::Tcp(socket) = stream {
             // One that keeps the connection open has every byte all the same.
             let limits = Limits::since(Instant::now(), Some(MAX_END_WAIT), Some(cancel));
@@ -167,6 +172,10 @@ impl Line<'_> {
         let _ = socket::disarm_reset(stream);
         Ok(report)
     }
+}
+
+fn failed(report: &Report, source: io::Error) -> Error {
+    Error::Io { mechanism: None, source, report: Box::new(report.clone()) }
 }
 
 /// Waits for this time, or less if the connection fails.

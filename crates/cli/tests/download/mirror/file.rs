@@ -259,6 +259,8 @@ fn each_url_that_fails_before_it_begins_has_a_receipt() {
         for line in &lines {
             assert!(line["error"].as_str().unwrap().contains(words), "{args:?}: {line}");
             assert_eq!(line["bytes"], 0);
+            let is_of_folder = args.contains(&"-r");
+            assert_eq!(line["files"].as_u64(), is_of_folder.then_some(0), "{args:?}: {line}");
         }
     }
     let wrong = get(here.path(), &["--json", "-o", "x", &urls[0], &urls[1]]).failed(2, &[]);

@@ -191,8 +191,8 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         entry.is_folder = true;
         let is_trusted = answer.is_trusted;
         self.idle = answer.connection.finish(&answer.response);
-        let around = task.around.clone();
-        self.crawl.queue.add(Vec::new(), vec![CrawlTask { entry, is_trusted, around, ..*task }]);
+        let task = CrawlTask { entry, is_trusted, around: task.around.clone(), ..*task };
+        self.crawl.queue.add(Vec::new(), vec![task]);
         Ok(())
     }
 

@@ -24,7 +24,7 @@ impl CrawlWorker<'_, '_, '_, '_> {
     /// Lists a folder, and creates it.
     pub(super) fn list(&mut self, task: &CrawlTask) -> Result<()> {
         let crawl = self.crawl;
-        // Several pages may link to it. Another path to it is another folder, as of a link there.
+        // Several pages may link to a folder. It is fetched once for each path that leads to it.
         let seen = (task.entry.path.clone(), task.entry.url.to_string(), task.is_trusted);
         if !lock(&crawl.seen).insert(seen.clone()) {
             return Ok(());
@@ -33,7 +33,7 @@ impl CrawlWorker<'_, '_, '_, '_> {
             self.leave_out(&task.entry.path, "folders are nested too deeply");
             return Ok(());
         }
-        let read = self.read_new(task).inspect_err(|_| {
+        let read = self.read_unless_circular(task).inspect_err(|_| {
             lock(&crawl.seen).remove(&seen);
         })?;
         let Some(FolderRead { listing, url: answered, is_trusted }) = read else {
@@ -112,7 +112,9 @@ impl CrawlWorker<'_, '_, '_, '_> {
             let limit = MAX_NAME_BYTES;
             let kept =
                 prune.record(&task.entry.url, &task.entry.path, task.depth == 0, listing, limit);
-            kept.then_some(()).ok_or(TreeError::TooManyNames { limit })?;
+            if !kept {
+                return Err(TreeError::TooManyNames { limit });
+            }
         }
         Ok(())
     }
@@ -128,7 +130,7 @@ impl CrawlWorker<'_, '_, '_, '_> {
     }
 
     /// Reads the listing of a folder; `None` if the folder leads in circles.
-    fn read_new(&mut self, task: &CrawlTask) -> Result<Option<FolderRead>> {
+    fn read_unless_circular(&mut self, task: &CrawlTask) -> Result<Option<FolderRead>> {
         let (mut url, is_root, around) = (task.entry.url.clone(), task.depth == 0, &task.around);
         if FolderChain::has(around.as_ref(), &url) {
             return Ok(None);
@@ -142,7 +144,7 @@ impl CrawlWorker<'_, '_, '_, '_> {
         }
         url.set_query(Some("json"));
         let read = self.read(&url, is_root, task.is_trusted)?;
-        // Circles are known by the URL of the page.
+        // Circles are recognized by the URL of the page, without `?json`.
         Ok(Some(FolderRead { url: first.url, ..read }))
     }
 

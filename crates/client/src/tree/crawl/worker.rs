@@ -97,12 +97,21 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
 
     /// Decides whether the rest goes on when one task fails: yes if only this one seems to.
     fn give_up(&mut self, task: &CrawlTask, error: TreeError) -> Result<()> {
-        if let Some(errno) = errno_of_name(&error) {
-            let (path, prune) = (&task.entry.path, self.crawl.prune.as_ref());
-            if !prune.is_some_and(|prune| prune.makes_room(path, errno)) {
-                self.leave_out(path, &explain(errno));
+        let path = &task.entry.path;
+        match (errno_of_name(&error), &error) {
+            // What is in the way is its partial file, and nothing that has its name.
+            (Some(_), TreeError::Download { source, .. }) => {
+                self.leave_out(path, &source.to_string());
+                return Ok(());
             }
-            return Ok(());
+            (Some(errno), _) => {
+                let prune = self.crawl.prune.as_ref();
+                if !prune.is_some_and(|prune| prune.makes_room(path, errno)) {
+                    self.leave_out(path, &explain(errno));
+                }
+                return Ok(());
+            }
+            (None, _) => {}
         }
         match error {
             TreeError::Client(ref source) if task.depth > 0 && self.is_of_one(source) => {

@@ -301,8 +301,8 @@ impl<'b> LinkCollector<'b> {
 }
 
 /// Returns the path of a link. Each part is decoded by itself, so that no `%2F` becomes a
-/// separator. No file can have a name that is longer than a file system has it, and what is further
-/// down than any folder is fetched is not fetched either.
+/// separator. Names that no file system can have are refused, and so is what is deeper than folders
+/// are fetched.
 fn decoded(rest: &str) -> Result<Vec<u8>, (Vec<u8>, EntryRefusal)> {
     let mut path = Vec::new();
     let names = rest.strip_suffix('/').unwrap_or(rest);
@@ -345,8 +345,9 @@ pub(super) const MAX_NAME_BYTES: usize = 512 << 20;
 /// The maximum depth of folders: the system follows no more than 40 links on one path.
 pub(super) const MAX_DEPTH: u32 = 256;
 
-/// The maximum length of a name in bytes, which is that of Linux.
-const MAX_NAME: usize = 255;
+/// The maximum length of a name in bytes, which is the longest of any file system: ZFS has 1,023,
+/// exFAT and NTFS up to 765, most others 255.
+const MAX_NAME: usize = 1023;
 
 #[cfg(test)]
 mod tests {
@@ -382,9 +383,9 @@ mod tests {
     #[test]
     fn names_that_no_file_can_have_are_refused() {
         let base = Url::parse("http://h/x/").expect("a URL");
-        let (long, longer) = ("n".repeat(255), "n".repeat(256));
+        let (long, longer) = ("n".repeat(1023), "n".repeat(1024));
         let (deep, deeper) = ("a/".repeat(256), "a/".repeat(257));
-        let encoded = "%6e".repeat(255);
+        let encoded = "%6e".repeat(1023);
         for (link, is_taken) in
             [(&long, true), (&longer, false), (&encoded, true), (&deep, true), (&deeper, false)]
         {
