@@ -47,7 +47,8 @@ impl JobOwner {
     }
 
     /// Notes that a client waits for the job. Returns whether it is the first one besides the
-    /// owner: the job counts for nobody then, and its pool has to [admit](Pool::admit) it.
+    /// owner: unless it runs already, it counts for nobody, and its pool has to
+    /// [admit](Pool::admit) it.
     #[must_use]
     pub(crate) fn join(&self, client: Option<IpAddr>) -> bool {
         self.client.is_some()
@@ -120,7 +121,8 @@ impl Pool {
     pub(crate) fn has_waiting_for(&self, running: &JobOwner) -> bool {
         let state = lock(&self.0.state);
         let is_full = state.running.len() >= state.threads;
-        let client = running.limited_client();
+        // It counts for its client if nobody else waited for it when it began.
+        let client = running.client.filter(|client| state.running.contains(&Some(*client)));
         if !is_full && client.is_none() {
             return false;
         }

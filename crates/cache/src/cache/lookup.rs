@@ -169,7 +169,7 @@ impl Cache {
         let guard = FetchGuard { object: Arc::clone(object), pending };
         let (shared, request) = (Arc::clone(&self.shared), request.aligned());
         if is_loaded {
-            let has_version = object.current().is_some();
+            let has_version = object.current().is_some_and(|it| it.is_servable());
             let owner = guard.pending.owner.clone();
             let fetch = move || fill::fetch(&shared, &guard, &request);
             self.shared.run_fetch(has_version, owner, permit, fetch);

@@ -198,7 +198,8 @@ impl CacheEntry {
         self.version.is_stored()
     }
 
-    /// Returns the name of what is stored, which no other version has, and none that is fetched anew.
+    /// Returns the name under which it is stored. Each version has its own, also one that is fetched
+    /// again.
     #[must_use]
     pub fn version_name(&self) -> &str {
         &self.head.body

@@ -40,8 +40,8 @@ impl ClientLimits {
         Self { jobs: Arc::default(), max, total }
     }
 
-    /// Counts one more for a client; `None` if it or all have too many. Work without a client is
-    /// limited by the others alone.
+    /// Counts one more for a client; `None` if it or all have too many. Work without a client
+    /// counts only towards the total.
     pub(crate) fn acquire(&self, client: Option<IpAddr>) -> Option<Permit> {
         self.acquire_or_wait(client, None)
     }

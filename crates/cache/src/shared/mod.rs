@@ -369,7 +369,7 @@ impl Shared {
 
     /// Returns whether anything waits for a fill of this owner to end.
     pub(crate) fn is_crowded(&self, owner: &JobOwner) -> bool {
-        self.fills.has_waiting_for(owner) || self.validations.has_waiting()
+        self.fills.has_waiting_for(owner)
     }
 
     /// Returns all objects in memory that are stored, each with its version.

@@ -124,11 +124,11 @@ impl Shared {
     }
 
     /// Removes the object of a unit; returns whether there was one. It stays if it is in use by now,
-    /// unless it is a version whose extent `has_failed` to be removed.
+    /// unless it is a version whose extent `unpunched` stays.
     fn evict_whole(
         &self,
         unit: &StoredUnit,
-        has_failed: Option<&Arc<ObjectVersion>>,
+        unpunched: Option<&Arc<ObjectVersion>>,
     ) -> io::Result<bool> {
         let object = self.objects.get(&unit.digest);
         // Another thread may be about to create its files anew, or to open them.
@@ -137,7 +137,7 @@ impl Shared {
         let has_come = |current: &Arc<ObjectVersion>| {
             current.is_stored()
                 && current.is_busy()
-                && !has_failed.is_some_and(|it| Arc::ptr_eq(it, current))
+                && !unpunched.is_some_and(|it| Arc::ptr_eq(it, current))
         };
         if current.as_ref().is_some_and(has_come) {
             return Ok(false);

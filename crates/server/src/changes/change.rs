@@ -14,22 +14,20 @@ use underpass_engine::{FileId, Report, Version};
 
 use crate::auth::Right;
 use crate::changes::checks::{
-    c_name, check_contents, check_depth, check_parent, find_existing, hidden, hidden_beneath,
-    open_dest, parent_of, root_itself,
+    c_name, check_contents, check_depth, check_parent, find_existing, fits, hidden, hidden_beneath,
+    no_folder, open_dest, parent_of, root_itself,
 };
 use crate::changes::dav::tags::TagConditions;
-use crate::changes::dest_entry::{DestEntry, is_other_spelling, remove_checked, respell};
+use crate::changes::dest_entry::{DestEntry, Renaming, is_other_spelling, remove_checked, respell};
 use crate::changes::hidden_name::hidden_name;
 use crate::changes::refusal::{ChangeRefusal, Result};
 use crate::changes::removal;
 use crate::changes::removal::CopiedEntries;
 use crate::changes::tree;
 use crate::changes::tree::TreeCopy;
-use crate::files::root::{DiskWait, is_incomplete, split};
-use crate::server::settings::MinFree;
+use crate::files::root::{DiskWait, is_incomplete, is_local, split};
 use crate::server::sites::names_lock::NamesGuard;
 use crate::server::sites::site::Site;
-use crate::uploads::has_room;
 use underpass_protocol::request::destination::{Depth, Destination};
 
 /// A change that the access rules allow.
@@ -96,9 +94,9 @@ impl Change {
             let is_hidden = hidden_beneath(site, &self.path);
             let names = self.hold_names(site, false)?;
             let on_begun = || {
+                site.shared.names_changed();
                 // Other requests need not wait for the end.
                 drop(names);
-                site.shared.names_changed();
             };
             let removed = remove_checked(&folder, &name, &stat, &is_hidden, on_begun);
             removed.map_err(|refusal| refusal.beneath(&self.path))?;
@@ -135,7 +133,7 @@ impl Change {
         if let Some(wanted) = self.other_name(to)
             && is_other_spelling(&folder, &name, &stat, &wanted)
         {
-            return self.respell(site, to, (&folder, &name, &stat), &wanted);
+            return self.respell(site, to, &folder, &name, &stat, &wanted);
         }
         let is_folder = tree::kind(&stat) == FileType::Directory;
         let mut dest = open_dest(site, to, &stat)?;
@@ -145,15 +143,19 @@ impl Change {
             // Something hidden may have come into it while the source was checked.
             find_existing(site, to, &mut dest, &stat)?;
         }
-        let given = {
+        let mut renaming = Renaming::Atomic;
+        let given = loop {
             // While a folder moves, nothing gets a name in it.
-            let _names = self.hold_names(site, is_folder || dest.has_to_be_free())?;
+            let _names = self.hold_names(site, is_folder || renaming == Renaming::Checked)?;
             self.check_again(&folder, &name)?;
             self.check_dest(site, &dest)?;
             if dest.existing.is_none() {
                 find_existing(site, to, &mut dest, &stat)?;
             }
-            dest.give(is_folder, &folder, &name)
+            match dest.give(is_folder, &folder, &name, renaming) {
+                Err(refusal) if renaming.is_refused(&refusal) => renaming = Renaming::Checked,
+                given => break given,
+            }
         };
         let (aside, report) = match given {
             Err(refusal) if refusal.is_by(Errno::XDEV) => {
@@ -184,9 +186,14 @@ impl Change {
         &self,
         site: &Site,
         to: &Destination,
-        (folder, name, stat): (&OwnedFd, &CString, &Stat),
+        folder: &OwnedFd,
+        name: &CString,
+        stat: &Stat,
         wanted: &CStr,
     ) -> Result<Changed> {
+        if to.is_folder && tree::kind(stat) != FileType::Directory {
+            return Err(no_folder());
+        }
         if site.root.hides_entry(&to.path, tree::kind(stat) == FileType::Directory) {
             return Err(hidden());
         }
@@ -195,6 +202,10 @@ impl Change {
             let _names = self.hold_names(site, true)?;
             self.check_again(folder, name)?;
             check_parent(site, &to.path, folder)?;
+            let now = tree::stat_entry(folder, name)?;
+            if now.is_none_or(|now| FileId::of(&now) != FileId::of(stat)) {
+                return Err(ChangeRefusal::replaced());
+            }
             respell(folder, name, wanted)?;
         }
         sync(site, folder)?;
@@ -226,7 +237,8 @@ impl Change {
         let is_new = if is_file && !dest.is_folder() {
             let name = OsStr::from_bytes(dest.name.to_bytes());
             let new_file = copied(site, &mut copying, &from, &dest.folder, name)?;
-            let _names = self.hold_names(site, dest.has_to_be_free())?;
+            // Others may need two steps, between which no other request may take the name.
+            let _names = self.hold_names(site, !is_local(&dest.folder))?;
             self.check_dest(site, &dest)?;
             find_existing(site, to, &mut dest, &stat)?;
             let replaces = dest.existing.is_some();
@@ -370,20 +382,23 @@ fn move_across(
     let aside = copy.publish(change, site, to, stat)?;
     // Two file systems do not write in this order by themselves: the removal of the original could
     // be on the disk before the name of the copy.
-    let synced = if is_synced(site) { sync_folder(&dest.folder, fsync) } else { Ok(()) };
-    let synced = synced.map_err(ChangeRefusal::unsynced_copy);
-    let removed = synced.and_then(|()| match &copied {
+    sync_names(site, &dest.folder).map_err(|errno| ChangeRefusal {
+        // What it replaced is removed like a stale upload, a day later.
+        is_copied: true,
+        ..ChangeRefusal::unsynced_copy(errno)
+    })?;
+    let removed = match &copied {
         Some(copied) => {
             let removed = removal::remove_copied(folder.as_fd(), name, copied);
             removed.map_err(|refusal| refusal.beneath(&change.path))
         }
         None => remove_original(site, folder, name, stat),
-    });
+    };
     match removed {
         Ok(()) => Ok((aside, report)),
         Err(refusal) => {
-            // What it replaced goes all the same. Why the original stays says more than what is
-            // left of that.
+            // The replaced folder is removed anyway. If that fails too, the first error is the more
+            // useful one.
             let _ = dest.remove(aside, &hidden_beneath(site, &to.path));
             Err(ChangeRefusal { is_made: false, is_copied: true, ..refusal })
         }
@@ -448,10 +463,16 @@ impl<'a> UnnamedCopy<'a> {
     ) -> Result<Option<CString>> {
         // It may have come, or have got something in it, while the source was copied.
         find_existing(site, to, self.dest, source)?;
-        let _names = change.hold_names(site, self.dest.has_to_be_free())?;
-        change.check_dest(site, self.dest)?;
         let is_folder = tree::kind(source) == FileType::Directory;
-        self.dest.give(is_folder, &self.dest.folder, &self.name)
+        let mut renaming = Renaming::Atomic;
+        loop {
+            let _names = change.hold_names(site, renaming == Renaming::Checked)?;
+            change.check_dest(site, self.dest)?;
+            match self.dest.give(is_folder, &self.dest.folder, &self.name, renaming) {
+                Err(refusal) if renaming.is_refused(&refusal) => renaming = Renaming::Checked,
+                given => return given,
+            }
+        }
     }
 }
 
@@ -462,20 +483,15 @@ impl Drop for UnnamedCopy<'_> {
     }
 }
 
-/// Returns whether a copy of this size leaves the configured space free. If there is no such limit,
-/// only the file system can tell: a copy that shares its blocks takes no space.
-fn fits(site: &Site, folder: BorrowedFd<'_>, len: u64) -> bool {
-    site.settings.changes.min_free == MinFree::Bytes(0) || has_room(site, folder, len)
-}
-
 fn is_synced(site: &Site) -> bool {
     site.settings.changes.sync
 }
 
 /// Syncs the names in a folder to the disk, if the settings say so.
 fn sync(site: &Site, folder: &OwnedFd) -> Result<()> {
-    if !is_synced(site) {
-        return Ok(());
-    }
-    sync_folder(folder, fsync).map_err(ChangeRefusal::unsynced)
+    sync_names(site, folder).map_err(ChangeRefusal::unsynced)
+}
+
+fn sync_names(site: &Site, folder: &OwnedFd) -> Result<(), Errno> {
+    if is_synced(site) { sync_folder(folder, fsync) } else { Ok(()) }
 }

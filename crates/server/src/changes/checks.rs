@@ -1,7 +1,7 @@
 //! Checks whether an entry may be removed, moved or replaced.
 
 use std::ffi::{CString, OsStr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{FileType, Stat};
@@ -14,7 +14,9 @@ use crate::changes::refusal::{ChangeRefusal, Result};
 use crate::changes::tree;
 use crate::changes::tree::TreeCheck;
 use crate::files::root::is_incomplete;
+use crate::server::settings::MinFree;
 use crate::server::sites::site::Site;
+use crate::uploads::has_room;
 use underpass_protocol::request::destination::{Depth, Destination, Overwrite};
 
 /// Refuses a `Depth` that excludes the content of a folder (RFC 4918 9.6.1, 9.9.2). It has no
@@ -166,7 +168,13 @@ pub(super) fn check_parent(site: &Site, path: &[u8], folder: &OwnedFd) -> Result
     })
 }
 
-fn no_folder() -> ChangeRefusal {
+/// Returns whether a copy of this size leaves the configured space free. If there is no such limit,
+/// only the file system can tell: a copy that shares its blocks takes no space.
+pub(super) fn fits(site: &Site, folder: BorrowedFd<'_>, len: u64) -> bool {
+    site.settings.changes.min_free == MinFree::Bytes(0) || has_room(site, folder, len)
+}
+
+pub(super) fn no_folder() -> ChangeRefusal {
     ChangeRefusal::new(409, "the Destination ends in a slash, but this is no folder")
 }
 

@@ -35,17 +35,23 @@ impl DestEntry {
     /// # Errors
     ///
     /// The refusals of the errors of renameat2(2): `EEXIST` if another request or program took the
-    /// name first, `EXDEV` for the entry, `EINVAL` for a folder that is moved into itself. If it is
-    /// the folder in its place that cannot be moved, the refusal says so.
+    /// name first, `EXDEV` for the entry, `EINVAL` for a folder that is moved into itself, or if
+    /// the name cannot be given in this way. If it is the folder in its place that cannot be moved,
+    /// the refusal says so.
     pub(crate) fn give(
         &self,
         is_folder: bool,
         from: &OwnedFd,
         name: &CStr,
+        renaming: Renaming,
     ) -> Result<Option<CString>> {
         let (folder, own) = (&self.folder, &*self.name);
+        let rename = || match renaming {
+            Renaming::Atomic => renameat_with(from, name, folder, own, RenameFlags::NOREPLACE),
+            Renaming::Checked => rename_new(from, name, folder, own),
+        };
         if self.existing.is_none() {
-            return Ok(rename_new(from, name, folder, own).map(|()| None)?);
+            return Ok(rename().map(|()| None)?);
         }
         if !is_folder && !self.is_folder() {
             return Ok(renameat(from, name, folder, own).map(|()| None)?);
@@ -59,7 +65,7 @@ impl DestEntry {
             })?;
             return Ok(Some(rest));
         }
-        match rename_new(from, name, folder, own) {
+        match rename() {
             Err(Errno::EXIST) => {}
             // The name is free by now, or the entry cannot be moved here.
             renamed => return Ok(renamed.map(|()| None)?),
@@ -69,18 +75,12 @@ impl DestEntry {
             Errno::XDEV => ChangeRefusal::new(409, UNMOVABLE),
             errno => errno.into(),
         })?;
-        rename_new(from, name, folder, own).inspect_err(|_| {
+        rename().inspect_err(|_| {
             // If another entry has taken the name, the old one keeps the hidden name.
             let _ = rename_new(folder, &*aside, folder, own);
         })?;
         // From now on it is replaced, and does not get its name back.
         Ok(Some(rename_new(folder, &*aside, folder, &*rest).map_or(aside, |()| rest)))
-    }
-
-    /// Returns whether the name has to be free when it is given. That takes two steps on file
-    /// systems like NFS and some of FUSE, between which no other request may take it.
-    pub(crate) fn has_to_be_free(&self) -> bool {
-        self.existing.is_none()
     }
 
     /// Returns whether a folder has the name now.
@@ -118,6 +118,22 @@ impl DestEntry {
             ChangeRefusal::made(format_args!("what it replaced cannot be removed: {reason}"))
         })?;
         Ok(self.existing.is_none())
+    }
+}
+
+/// How an entry gets a name that is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Renaming {
+    /// In one step, which NFS and some of FUSE refuse.
+    Atomic,
+    /// In two: the caller must hold the names alone, so that no other request takes it in between.
+    Checked,
+}
+
+impl Renaming {
+    /// Returns whether the file system cannot rename in one step.
+    pub(crate) fn is_refused(self, refusal: &ChangeRefusal) -> bool {
+        self == Self::Atomic && (refusal.is_by(Errno::INVAL) || refusal.is_by(Errno::NOSYS))
     }
 }
 
@@ -259,7 +275,7 @@ mod tests {
         let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
         let flags = inotify::WatchFlags::MOVED_TO;
         inotify::add_watch(&watch, parent.path().join("from"), flags).unwrap();
-        let aside = dest.give(true, &open("from"), c"new").unwrap();
+        let aside = dest.give(true, &open("from"), c"new", Renaming::Checked).unwrap();
         let mut buffer = [MaybeUninit::uninit(); 512];
         let event = inotify::Reader::new(&watch, &mut buffer).next().map(|event| event.events());
         assert_eq!(event.unwrap_err(), Errno::AGAIN);
@@ -283,7 +299,7 @@ mod tests {
             let mut own = capabilities(None).unwrap();
             own.effective -= CapabilitySet::DAC_OVERRIDE;
             set_capabilities(None, own).unwrap();
-            let aside = dest.give(false, &from, c"new").unwrap();
+            let aside = dest.give(false, &from, c"new", Renaming::Checked).unwrap();
             dest.remove(aside, &|_, _| false)
         };
         let removed = thread::scope(|scope| scope.spawn(replace).join().unwrap());
@@ -348,7 +364,7 @@ mod tests {
         let existing = tree::stat_entry(&folder, c"old").unwrap();
         let from = folder.try_clone().unwrap();
         let dest = DestEntry { folder, name: c"old".into(), existing };
-        let aside = dest.give(true, &from, c"new").unwrap();
+        let aside = dest.give(true, &from, c"new", Renaming::Checked).unwrap();
         let hidden = parent.path().join(aside.as_deref().unwrap().to_str().unwrap());
         fs::create_dir(hidden.join(".git")).unwrap();
         let refusal = dest.remove(aside, &is_hidden).unwrap_err();

@@ -37,8 +37,8 @@ pub(crate) fn remove(parent: BorrowedFd<'_>, name: &CStr) -> Result<()> {
 }
 
 /// Removes what the server itself has put under a hidden name: a copy, or the rest of a folder that
-/// it was removing. Folders in it that are not writable, as their originals may be, are made so: no
-/// client could remove them by that name.
+/// it was removing. Folders in it that are not writable, as their originals may be, are made
+/// writable, because no client can remove anything under a hidden name.
 ///
 /// # Errors
 ///
@@ -47,7 +47,8 @@ pub(crate) fn discard(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> 
     match remove_folder(parent, name) {
         // A file or a link.
         Err(Errno::NOTDIR | Errno::LOOP) => unlinkat(parent, name, AtFlags::empty()),
-        removed => removed,
+        // What cannot be removed must not keep the rest.
+        removed => removed.or_else(|errno| remove(parent, name).map_err(|_| errno)),
     }
 }
 

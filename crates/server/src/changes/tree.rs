@@ -128,7 +128,7 @@ pub(crate) struct TreeCopy<'a> {
     /// leaving it out.
     pub(crate) is_whole: bool,
     /// Whether a copied [folder](Self::folder) or [leaf](Self::leaf) is on the disk, but for its
-    /// own name, when the call returns.
+    /// own name, when the call returns. Of a link, only a sync of its folder makes sure.
     pub(crate) is_synced: bool,
     /// The report of the moved bytes.
     pub(crate) report: Report,

@@ -1,7 +1,10 @@
 //! Patterns that end in a slash hide folders, and no files.
 
 use std::fs;
+use std::mem::MaybeUninit;
 use std::os::unix::fs::symlink;
+
+use rustix::fs::inotify;
 
 use super::dav::send;
 use super::rig::{FileSystem, Mounted, Running, Site, request};
@@ -102,15 +105,22 @@ fn a_name_can_be_spelled_differently_where_the_file_system_ignores_its_case() {
         site.hide = vec!["Secret".to_owned()];
     });
     let site = site.start();
+    // This file system lists all names in lower case, but tells how they are spelled when they come.
+    let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+    inotify::add_watch(&watch, mounted.root().join("folder"), inotify::WatchFlags::MOVED_TO)
+        .unwrap();
     for (path, to) in [("/folder/file", "/folder/FILE"), ("/FOLDER", "/Folder")] {
         let fields = [&*format!("Destination: {to}"), "Overwrite: F"];
         assert_eq!(ask(&site, "MOVE", path, &fields), 201, "{path}");
         // A copy would be in its own place.
         assert_eq!(ask(&site, "COPY", path, &[fields[0]]), 403, "{path}");
     }
+    let mut buffer = [MaybeUninit::uninit(); 512];
+    let mut moved = inotify::Reader::new(&watch, &mut buffer);
+    while moved.next().unwrap().file_name() != Some(c"FILE") {}
+    assert_eq!(ask(&site, "MOVE", "/folder/file", &["Destination: /folder/FILE/"]), 409);
     assert_eq!(ask(&site, "MOVE", "/folder/file", &["Destination: /folder/file"]), 403);
     assert_eq!(site.get("/folder/file").text(), "text");
-    // This file system lists all names in lower case.
     assert_eq!(underpass_testkit::names(&mounted.root()), ["folder"]);
     assert_eq!(underpass_testkit::names(&mounted.root().join("folder")), ["file", "inner"]);
     drop(site);

@@ -12,11 +12,10 @@ use super::activity::{Activity, CloseReason};
 impl Peer {
     /// Closes it if it made no progress for as long as `timeout`.
     ///
-    /// A request has to be complete by then; a response only has to make progress. What a
-    /// handshake waits for this server does not count: else one that is busy would drop clients
-    /// whose work it has half done. A slow client
+    /// A request has to be complete by then; a response only has to make progress. A slow client
     /// makes room in a large buffer rarely but reads from it steadily, so acknowledgements count,
-    /// too.
+    /// too. Time spent waiting for this server is not counted in a handshake: a busy server would
+    /// drop clients that it has half served.
     pub(crate) fn expire(&self, mut timeout: Duration, now: Instant) {
         if now.duration_since(self.since.get()) < timeout.min(CHECK_INTERVAL) {
             return;

@@ -23,7 +23,7 @@ pub(crate) fn put(upload: &mut ActiveUpload<'_>, range: ContentRange) -> Result<
     upload.check_size(range.total)?;
     let (part, mut new_file, base) = begin(upload, &target, range)?;
     upload.superseded_by(part.superseded());
-    // A client that has left by now gets no other treatment than one that leaves in the middle.
+    // A client that has left by now is treated like one that leaves in the middle.
     let outcome = upload
         .send_continue()
         .and_then(|()| upload.body(new_file.file(), range.first, Some(range.len)))

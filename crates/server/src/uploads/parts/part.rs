@@ -27,7 +27,6 @@ use crate::uploads::parts::target::{NEW_FILE, UploadTarget};
 use crate::uploads::refusal::{Result, UploadRefusal};
 use crate::uploads::state::locks::{MAX_WAIT, NewestUpload, UploadLock, UploadLockError};
 use crate::uploads::state::part_versions::PartVersion;
-use crate::uploads::state::sync_tracker;
 use underpass_protocol::request::Method;
 use underpass_protocol::upload::{PartId, partial_name};
 
@@ -114,8 +113,9 @@ impl<'a> PartialUpload<'a> {
             return Err(UploadRefusal::superseded());
         }
         renamed?;
-        sync_tracker::remove_record(new_file.file());
-        self.site.shared.uploads.versions.remove(new_file.file());
+        let uploads = &self.site.shared.uploads;
+        uploads.synced.remove_record(new_file.file());
+        uploads.versions.remove(new_file.file());
         Ok(lock)
     }
 

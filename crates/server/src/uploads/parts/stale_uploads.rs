@@ -380,6 +380,7 @@ mod tests {
     use std::ffi::CString;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
+    use std::thread;
 
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
     use underpass_engine::atomic_file::hidden_name;
@@ -390,10 +391,13 @@ mod tests {
     fn the_copy_of_a_folder_that_a_killed_change_has_left_is_removed() {
         let parent = tempfile::tempdir().unwrap();
         let folder = OwnedFd::from(File::open(parent.path()).unwrap());
-        // Permissions do not apply to root.
-        let mut own = capabilities(None).unwrap();
-        own.effective -= CapabilitySet::DAC_OVERRIDE;
-        set_capabilities(None, own).unwrap();
+        let remove = |name: &CStr| {
+            // Permissions do not apply to root.
+            let mut own = capabilities(None).unwrap();
+            own.effective -= CapabilitySet::DAC_OVERRIDE;
+            set_capabilities(None, own).unwrap();
+            remove_hidden(&folder, name);
+        };
         let is_removed = |name: &OsStr, is_locked: bool| {
             let path = parent.path().join(name);
             fs::create_dir_all(path.join("deep")).unwrap();
@@ -404,7 +408,8 @@ mod tests {
             if is_locked {
                 flock(&copy, FlockOperation::LockExclusive).unwrap();
             }
-            remove_hidden(&folder, &CString::new(name.as_bytes()).unwrap());
+            let name = CString::new(name.as_bytes()).unwrap();
+            thread::scope(|scope| scope.spawn(|| remove(&name)).join().unwrap());
             !path.exists()
         };
         let of_change = ".to.0123456789abcdef0123456789abcdef.upload";

@@ -91,7 +91,16 @@ impl SyncTracker {
             Ok(()) => {}
             Err(Errno::OPNOTSUPP) => self.remember(part, epoch),
             // An older note is no longer valid.
-            Err(_) => remove_record(part),
+            Err(_) => self.remove_record(part),
+        }
+    }
+
+    /// Removes the note, if there is one: a whole file does not have it.
+    pub(crate) fn remove_record(&self, part: &File) {
+        if fremovexattr(part, ATTRIBUTE) == Err(Errno::OPNOTSUPP)
+            && let Ok(stat) = fstat(part)
+        {
+            lock(&self.epochs).remove(&FileId::of(&stat));
         }
     }
 
@@ -119,11 +128,6 @@ impl<'a> SyncRecord<'a> {
         let synced = rest.strip_prefix("synced ")?.strip_suffix('\n')?.parse().ok()?;
         Some(Self { epoch, synced })
     }
-}
-
-/// Removes the note, if there is one: a whole file does not have it.
-pub(crate) fn remove_record(part: &File) {
-    let _ = fremovexattr(part, ATTRIBUTE);
 }
 
 const ATTRIBUTE: &CStr = c"user.underpass.written";
