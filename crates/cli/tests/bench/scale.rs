@@ -45,7 +45,7 @@ fn points_take_turns_and_no_file_is_too_large() {
         }
         let folder = folder();
         let args = ["scale", "--server", server, "--connections", "1,20", "--size", "64K"];
-        let more = ["--sizes", "1K,64K,2M", "--at", "2", "--seconds", "0.05", "--runs", "2"];
+        let more = ["--sizes", "1K,64K,2M", "--at", "2", "--seconds", "0.2", "--runs", "2"];
         let more = [&more[..], &["--sparse-from", "1M"]].concat();
         let (finished, record) = bench(folder.path(), &[&args[..], &more].concat());
         check(&record, server);

@@ -248,7 +248,9 @@ fn what_has_its_name_after_a_power_cut_is_whole_and_the_rest_is_completed() {
         if !is_whole || matches!(work, Work::Copy) {
             another_boot(&at("disk").join("copy"));
             let (server, mut again) = sources.begin(work, &at("disk"));
-            assert!(again.status().unwrap().success(), "{work:?}");
+            let done = again.output().unwrap();
+            let said = String::from_utf8_lossy(&done.stderr);
+            assert!(done.status.success(), "{work:?}: {}: {said}", done.status);
             drop(server);
         }
         assert!(sources.compare(work, &at("disk"), true), "{work:?} is not completed");
