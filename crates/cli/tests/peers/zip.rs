@@ -110,8 +110,15 @@ fn a_zip_that_broke_off_is_resumed() {
     site.fetch("curl", &["-sS", "-C", "-", "-o", "part", &url]).succeeded();
     site.fetch("curl", &["-sS", "-o", "whole", &url]).succeeded();
     assert_same(&site.target("part"), &site.target("whole"));
-    // Nothing is appended to the beginning of another version.
+    // Nothing is appended to the beginning of another version, once the server knows of that.
+    let failures = || {
+        let page = site.fetch("curl", &["-sS", &site.url(".underpass/metrics")]).text();
+        let line = page.lines().find(|line| line.starts_with(FAILURES)).map(str::to_owned);
+        line.unwrap_or_default()
+    };
+    let before = failures();
     site.fetch("sh", &["-c", &script]);
+    crate::rig::until("the reset is seen", || failures() != before);
     let tag = || site.get_head("box/?archive=zip", "etag");
     let before = tag();
     fs::write(site.source("box/empty"), "not any more").unwrap();
@@ -165,3 +172,6 @@ fn files_are_sent_by_sendfile_and_read_for_their_checksum_only_once() {
 
 /// All calls by which bytes of a file could be moved or mapped.
 const CALLS: &str = "trace=read,pread64,readv,preadv,preadv2,mmap,splice,sendfile,copy_file_range";
+
+/// The metric of responses that were cut off by their clients.
+const FAILURES: &str = "underpass_responses_failed_total{reason=\"reset\"}";
