@@ -99,7 +99,11 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
     fn give_up(&mut self, task: &CrawlTask, error: TreeError) -> Result<()> {
         let path = &task.entry.path;
         match (errno_of_name(&error), &error) {
-            // What is in the way is its partial file, and nothing that has its name.
+            // What is in the way has the name of its partial file, and not its own.
+            (Some(Errno::ISDIR), TreeError::Download { .. }) => {
+                self.leave_out(path, "a folder has the name of its partial file: remove it");
+                return Ok(());
+            }
             (Some(_), TreeError::Download { source, .. }) => {
                 self.leave_out(path, &source.to_string());
                 return Ok(());
