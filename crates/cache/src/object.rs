@@ -56,6 +56,22 @@ pub(crate) struct ObjectState {
     pub(crate) purges: u64,
 }
 
+impl ObjectState {
+    /// Returns whether each client's request is forwarded separately.
+    pub(crate) fn is_private(&self) -> bool {
+        lasts(self.private_until)
+    }
+
+    /// Returns whether requests are relayed.
+    pub(crate) fn has_no_room(&self) -> bool {
+        lasts(self.no_room_until)
+    }
+}
+
+fn lasts(until: Option<Instant>) -> bool {
+    until.is_some_and(|until| Instant::now() < until)
+}
+
 impl CachedObject {
     pub(crate) fn new(key: CacheKey) -> Self {
         Self { key, state: Mutex::default(), files: Mutex::default() }
@@ -203,7 +219,7 @@ pub(crate) type PendingFetch = PendingOutcome<FetchOutcome>;
 #[derive(Debug)]
 struct PendingState<T> {
     outcome: Option<T>,
-    /// Those of the tasks that wait, by their numbers.
+    /// The wakers of the tasks that wait, by their numbers.
     wakers: HashMap<u64, Waker>,
     next_task: u64,
 }
@@ -342,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_left_is_not_woken() {
+    fn a_dropped_future_leaves_no_waker() {
         let pending = PendingOutcome::new(0, None);
         let mut context = Context::from_waker(Waker::noop());
         let mut stays = pin!(pending.outcome());

@@ -185,31 +185,58 @@ const IDLE_TIME: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::sync::mpsc::{self, Receiver, Sender};
 
     use super::*;
 
-    #[test]
-    fn one_client_leaves_threads_for_others() {
-        let pool = Pool::new("test", 8, 100);
-        let client = |last: u8| Some(IpAddr::from([192, 0, 2, last]));
-        let (began, has_begun) = mpsc::channel();
-        let (open, opened) = mpsc::channel::<()>();
-        let opened = Arc::new(Mutex::new(opened));
-        let submit = |who: u8| {
-            let (began, opened) = (began.clone(), Arc::clone(&opened));
+    /// A pool of eight threads whose jobs tell their numbers and then run until it is opened.
+    struct Held {
+        pool: Pool,
+        tell: Sender<u8>,
+        has_begun: Receiver<u8>,
+        open: Sender<()>,
+        opened: Arc<Mutex<Receiver<()>>>,
+    }
+
+    impl Held {
+        fn new() -> Self {
+            let ((tell, has_begun), (open, opened)) = (mpsc::channel(), mpsc::channel());
+            let (pool, opened) = (Pool::new("test", 8, 100), Arc::new(Mutex::new(opened)));
+            Self { pool, tell, has_begun, open, opened }
+        }
+
+        fn submit(&self, owner: &JobOwner, number: u8) {
+            let (tell, opened) = (self.tell.clone(), Arc::clone(&self.opened));
             let job = move || {
-                began.send(who).unwrap();
+                tell.send(number).unwrap();
                 let _ = opened.lock().unwrap().recv();
             };
-            assert!(pool.run_for(&JobOwner::new(client(who)), job));
-        };
-        (0..20).for_each(|_| submit(1));
-        (0..4).for_each(|_| assert_eq!(has_begun.recv(), Ok(1)));
-        for who in [2, 3, 4, 5] {
-            submit(who);
-            assert_eq!(has_begun.recv(), Ok(who), "it does not wait for those of the first");
+            assert!(self.pool.run_for(owner, job));
         }
+
+        fn next(&self) -> u8 {
+            self.has_begun.recv().unwrap()
+        }
+    }
+
+    fn client(last: u8) -> Option<IpAddr> {
+        Some(IpAddr::from([192, 0, 2, last]))
+    }
+
+    fn owner(last: u8) -> JobOwner {
+        JobOwner::new(client(last))
+    }
+
+    #[test]
+    fn one_client_leaves_threads_for_others() {
+        let held = Held::new();
+        (0..20).for_each(|_| held.submit(&owner(1), 1));
+        (0..4).for_each(|_| assert_eq!(held.next(), 1));
+        for who in [2, 3, 4, 5] {
+            held.submit(&owner(who), who);
+            assert_eq!(held.next(), who, "it does not wait for those of the first");
+        }
+        let Held { has_begun, open, .. } = held;
         drop(open);
         let rest: Vec<_> = (0..16).map(|_| has_begun.recv().unwrap()).collect();
         assert_eq!(rest, [1; 16], "none is forgotten");
@@ -217,59 +244,38 @@ mod tests {
 
     #[test]
     fn what_others_wait_for_is_not_held_back() {
-        let pool = Pool::new("test", 8, 100);
-        let client = |last: u8| Some(IpAddr::from([192, 0, 2, last]));
-        let (began, has_begun) = mpsc::channel();
-        let (open, opened) = mpsc::channel::<()>();
-        let opened = Arc::new(Mutex::new(opened));
-        let owners: Vec<_> = (0..7).map(|_| JobOwner::new(client(1))).collect();
-        for (number, owner) in owners.iter().enumerate() {
-            let (began, opened) = (began.clone(), Arc::clone(&opened));
-            let job = move || {
-                began.send(number).unwrap();
-                let _ = opened.lock().unwrap().recv();
-            };
-            assert!(pool.run_for(owner, job));
-        }
-        let first: Vec<_> = (0..4).map(|_| has_begun.recv().unwrap()).collect();
+        let held = Held::new();
+        let owners = [(); 7].map(|()| owner(1));
+        (0..7).for_each(|number| held.submit(&owners[usize::from(number)], number));
+        let first: Vec<_> = (0..4).map(|_| held.next()).collect();
         assert_eq!(first.iter().max(), Some(&3));
         assert!(!owners[5].join(client(1)), "it waits for its own");
         assert!(owners[5].join(client(2)) && !owners[5].join(client(3)), "once");
-        pool.admit();
-        assert_eq!(has_begun.recv(), Ok(5));
+        held.pool.admit();
+        assert_eq!(held.next(), 5);
         assert!(owners[6].join(None));
-        pool.admit();
-        assert_eq!(has_begun.recv(), Ok(6));
-        assert!(has_begun.try_recv().is_err(), "the others wait");
+        held.pool.admit();
+        assert_eq!(held.next(), 6);
+        assert!(held.has_begun.try_recv().is_err(), "the others wait");
+        let Held { has_begun, open, .. } = held;
         drop(open);
         assert_eq!(has_begun.recv(), Ok(4));
     }
 
     #[test]
     fn a_client_with_too_many_waits_for_its_own_alone() {
-        let pool = Pool::new("test", 8, 100);
-        let owner = |last: u8| JobOwner::new(Some(IpAddr::from([192, 0, 2, last])));
-        let (began, has_begun) = mpsc::channel();
-        let (open, opened) = mpsc::channel::<()>();
-        let opened = Arc::new(Mutex::new(opened));
-        let submit = |who: u8| {
-            let (began, opened) = (began.clone(), Arc::clone(&opened));
-            let job = move || {
-                began.send(()).unwrap();
-                let _ = opened.lock().unwrap().recv();
-            };
-            assert!(pool.run_for(&owner(who), job));
-        };
+        let held = Held::new();
+        let submit = |who: u8| held.submit(&owner(who), who);
+        let waits_for = |who: u8| held.pool.has_waiting_for(&owner(who));
         (0..4).for_each(|_| submit(1));
-        (0..4).for_each(|_| has_begun.recv().unwrap());
+        (0..4).for_each(|_| assert_eq!(held.next(), 1));
         submit(1);
-        assert!(pool.has_waiting_for(&owner(1)));
-        assert!(!pool.has_waiting_for(&owner(2)) && !pool.has_waiting(), "threads are left");
+        assert!(waits_for(1));
+        assert!(!waits_for(2) && !held.pool.has_waiting(), "threads are left");
         (2..6).for_each(submit);
-        (2..6).for_each(|_| has_begun.recv().unwrap());
-        assert!(!pool.has_waiting_for(&owner(2)), "it would be passed over");
+        (2..6).for_each(|_| assert!((2..6).contains(&held.next())));
+        assert!(!waits_for(2), "it would be passed over");
         submit(6);
-        assert!(pool.has_waiting_for(&owner(2)) && pool.has_waiting());
-        drop(open);
+        assert!(waits_for(2) && held.pool.has_waiting());
     }
 }

@@ -121,7 +121,7 @@ impl ClientError {
     pub fn is_temporary(&self) -> bool {
         match self {
             Self::Closed | Self::Stalled | Self::Late => true,
-            // An address that connect(2) takes for none.
+            // An address that connect(2) rejects.
             Self::Network { source, .. } => Errno::from_io_error(source) != Some(Errno::INVAL),
             Self::Tls { error, .. } => matches!(**error, HandshakeError::Closed),
             Self::Status { code, .. } if code == "RequestTimeout" => true,

@@ -39,9 +39,7 @@ impl Cache {
                 return FolderLookup { outcome: Ok(listing), age, cache: CacheStatus::default() };
             }
             FolderState::Pending(pending) => {
-                if pending.owner.join(client) {
-                    shared.admit();
-                }
+                shared.join(&pending.owner, client);
                 (pending, false)
             }
             FolderState::Unknown(pending) => {

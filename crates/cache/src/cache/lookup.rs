@@ -85,9 +85,7 @@ impl Cache {
             }
             LookupPlan::Join(pending) => {
                 drop(state);
-                if pending.owner.join(request.client) {
-                    self.shared.admit();
-                }
+                self.shared.join(&pending.owner, request.client);
                 LookupStep::Wait { pending, is_own: false }
             }
             LookupPlan::Fetch => {
@@ -113,10 +111,9 @@ impl Cache {
         if let Some(response) = state.response.clone().filter(|it| self.is_reusable(object, it)) {
             return LookupPlan::Response(response);
         }
-        let lasts = |until: Option<Instant>| until.is_some_and(|until| Instant::now() < until);
         let current = state.current.clone().filter(|current| current.is_servable());
-        let is_relayed = request.is_relayed || lasts(state.no_room_until);
-        let is_private = lasts(state.private_until);
+        let is_relayed = request.is_relayed || state.has_no_room();
+        let is_private = state.is_private();
         if let Some(current) = &current {
             let current = || Arc::clone(current);
             match self.shared.usage(&object.key, &current()) {
@@ -124,7 +121,7 @@ impl Cache {
                 Use::WhileRevalidating => return LookupPlan::ServeAndRevalidate(current()),
                 _ => {}
             }
-            let pause = state.pause.filter(|(until, _)| lasts(Some(*until)));
+            let pause = state.pause.filter(|(until, _)| Instant::now() < *until);
             if let Some((_, why)) = pause
                 && self.shared.is_usable_on_error(&object.key, &current())
             {

@@ -14,8 +14,9 @@ use crate::version::ObjectVersion;
 
 /// A body that goes to the disk.
 pub(super) struct Growth {
-    /// The number of its fill, and whose it is.
+    /// The number of its fill.
     id: u64,
+    /// The client for which its fill runs.
     owner: JobOwner,
     /// The connection from which it comes; `None` if it goes past the disk, or was stopped.
     origin: Option<TcpStream>,
@@ -36,7 +37,8 @@ pub(super) struct Growth {
 impl Growth {
     /// Begins at this offset.
     pub(super) fn new(
-        (id, owner): (u64, JobOwner),
+        id: u64,
+        owner: JobOwner,
         start: u64,
         origin: Option<TcpStream>,
         has_len: bool,

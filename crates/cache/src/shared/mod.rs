@@ -11,6 +11,7 @@ mod room;
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
@@ -359,6 +360,13 @@ impl Shared {
                 moving();
             }
         });
+    }
+
+    /// Notes that a client waits for a fetch, and lets it begin if that of another one is held back.
+    pub(crate) fn join(&self, owner: &JobOwner, client: Option<IpAddr>) {
+        if owner.join(client) {
+            self.admit();
+        }
     }
 
     /// Lets a fetch or a fill begin that others [have joined](JobOwner::join).

@@ -5,8 +5,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{lgetxattr, lremovexattr};
 use rustix::io::Errno;
+use underpass_engine::atomic_file::remove_attribute_at;
 
 /// An entry that cannot be opened, by its name in an open folder.
 #[derive(Clone, Copy)]
@@ -26,18 +26,11 @@ impl NamedAt<'_> {
     }
 }
 
-/// Removes an attribute of an entry, which there need not be, as
-/// [`remove_attribute`](underpass_engine::atomic_file::remove_attribute) does.
+/// Removes an attribute of an entry that cannot be opened, as [`remove_attribute_at`] does.
 pub(super) fn remove_attribute_of(path: &Path, name: &CStr) -> Result<(), Errno> {
-    let is_missing = |errno| matches!(errno, Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS);
-    match lremovexattr(path, name) {
+    match remove_attribute_at(path, name) {
         // Without /proc the attributes of entries that cannot be opened are out of reach.
         Err(Errno::NOENT) if !Path::new("/proc/self/fd").exists() => Ok(()),
-        // A file system may refuse the call, whether there is one or not.
-        Err(errno) if !is_missing(errno) => match lgetxattr(path, name, &mut [0_u8; 0]) {
-            Err(found) if is_missing(found) => Ok(()),
-            _ => Err(errno),
-        },
-        _ => Ok(()),
+        removed => removed,
     }
 }

@@ -3,10 +3,11 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::Path;
 
 use rustix::fs::{
     Gid, Mode, OFlags, Stat, Uid, XattrFlags, fchmod, fchown, fgetxattr, fremovexattr, fsetxattr,
-    fstat, getxattr, openat,
+    fstat, getxattr, lgetxattr, lremovexattr, openat,
 };
 use rustix::io::Errno;
 use rustix::path::Arg;
@@ -112,10 +113,28 @@ pub fn set_mode(new: &File, mode: u32) -> Result<(), Errno> {
 ///
 /// As removexattr(2), if the file has the attribute.
 pub fn remove_attribute(file: impl AsFd, name: &CStr) -> Result<(), Errno> {
+    let look = || fgetxattr(&file, name, &mut [0_u8; 0]);
+    unless_missing(fremovexattr(&file, name), look)
+}
+
+/// Removes an attribute of the entry at a path, which there need not be. A link is not followed.
+///
+/// # Errors
+///
+/// As lremovexattr(2), if the entry has the attribute.
+pub fn remove_attribute_at(path: &Path, name: &CStr) -> Result<(), Errno> {
+    unless_missing(lremovexattr(path, name), || lgetxattr(path, name, &mut [0_u8; 0]))
+}
+
+/// Returns the outcome of removing an attribute, which is a success if a look does not find it.
+fn unless_missing(
+    removed: Result<(), Errno>,
+    look: impl FnOnce() -> Result<usize, Errno>,
+) -> Result<(), Errno> {
     let is_missing = |errno| matches!(errno, Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS);
-    match fremovexattr(&file, name) {
+    match removed {
         // A file system may refuse the call, whether there is one or not.
-        Err(errno) if !is_missing(errno) => match fgetxattr(&file, name, &mut [0_u8; 0]) {
+        Err(errno) if !is_missing(errno) => match look() {
             Err(found) if is_missing(found) => Ok(()),
             _ => Err(errno),
         },

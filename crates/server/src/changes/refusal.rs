@@ -157,6 +157,7 @@ impl ChangeRefusal {
 
 impl From<Errno> for ChangeRefusal {
     fn from(errno: Errno) -> Self {
+        let cause = RefusalCause::Errno(errno);
         let (status, detail) = match errno {
             Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::STALE => (404, ""),
             // A socket or a device without a driver cannot be opened, and is not served either.
@@ -176,13 +177,12 @@ impl From<Errno> for ChangeRefusal {
             Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => {
                 (503, "the server is too busy; try again soon")
             }
-            _ => (500, ""),
+            _ => {
+                let detail = format!("the system says: {}", io::Error::from(errno));
+                return Self { cause, ..Self::new(500, detail) };
+            }
         };
-        let detail = match status {
-            500 => format!("the system says: {}", io::Error::from(errno)).into(),
-            _ => Cow::Borrowed(detail),
-        };
-        Self { cause: RefusalCause::Errno(errno), ..Self::new(status, detail) }
+        Self { cause, ..Self::new(status, detail) }
     }
 }
 

@@ -333,8 +333,8 @@ impl Fill {
         let relay = self.writer.as_ref().map(|writer| Arc::clone(&writer.shared));
         let stream = self.writer.is_none().then(|| connection.stream().try_clone()).transpose();
         let stream = stream.map_err(|error| CacheErrorKind::Busy.with_source(error))?;
-        let mut growth =
-            Growth::new((id, version.owner_of(id)), start, stream, self.rest.end != u64::MAX);
+        let has_len = self.rest.end != u64::MAX;
+        let mut growth = Growth::new(id, version.owner_of(id), start, stream, has_len);
         let (mut notified, mut recorded) = (start, start);
         let mut notify = |at: u64, is_end: bool| {
             if let Some(relay) = &relay {

@@ -330,10 +330,8 @@ impl Fetch<'_> {
         let is_purged = self.object().state().purges != self.purges;
         let is_stored =
             is_complete_at_end && !is_purged && self.may_store(&received.answer.response);
-        // A stale version that may be used is validated all the same, so that this is met here too.
-        let had_no_room =
-            self.object().state().no_room_until.is_some_and(|until| Instant::now() < until);
-        let room = if self.wanted.is_relayed || had_no_room {
+        // A stale version that may be used is validated even if there is no room for a new one.
+        let room = if self.wanted.is_relayed || self.object().state().has_no_room() {
             None
         } else {
             self.shared.room_for(&(start..end), is_stored).ok()

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// A pace in bytes per second. It makes up for at most [`CREDIT`] of lost time.
 pub(super) struct Pace {
     rate: u64,
-    /// The time at which all bytes so far should have taken up to.
+    /// The earliest time at which all bytes so far may have been fetched.
     due: Instant,
 }
 
@@ -22,7 +22,7 @@ impl Pace {
         self.due = self.due.max(earliest) + time;
     }
 
-    /// Returns how long to wait at a time before more is fetched.
+    /// Returns how long to wait from now on before more is fetched.
     pub(super) fn wait(&self, now: Instant) -> Duration {
         self.due.saturating_duration_since(now)
     }

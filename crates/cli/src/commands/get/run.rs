@@ -30,14 +30,14 @@ pub(crate) fn run(args: &GetArgs) -> Result<()> {
     let mut items: Vec<_> = args.urls.iter().cloned().map(Item::new).collect();
     if let Some(path) = &args.input {
         let listed =
-            list::read(path).inspect_err(|failure| report_unbegun(args, &items, failure))?;
+            list::read(path).inspect_err(|failure| report_not_started(args, &items, failure))?;
         items.extend(listed);
         if items.is_empty() && !args.show.quiet {
             output::note(&format!("{} has no URLs: nothing was fetched", path.display()));
         }
     }
     check(args, &items)?;
-    let report = |failure: &Failure| report_unbegun(args, &items, failure);
+    let report = |failure: &Failure| report_not_started(args, &items, failure);
     let tls = args.http.tls(args.engine.policy()).inspect_err(report)?;
     let sums = local_sums(args).inspect_err(report)?;
     // From here on there is something to end in order: a signal while a list is awaited ends all.
@@ -70,10 +70,10 @@ pub(crate) fn run(args: &GetArgs) -> Result<()> {
 }
 
 /// Prints the receipts of URLs of which none is fetched.
-fn report_unbegun(args: &GetArgs, items: &[Item], failure: &Failure) {
+fn report_not_started(args: &GetArgs, items: &[Item], failure: &Failure) {
     for Item { url, .. } in items {
         if args.recursive {
-            tree::report_unbegun(args, url, failure);
+            tree::report_not_started(args, url, failure);
         } else {
             print::no_transfer(args.show, url, failure);
         }
@@ -162,7 +162,7 @@ fn fetch_all(files: &GetRun<'_>, items: &[Item]) -> Result<()> {
     let new_dir = args.dir.as_deref().filter(|dir| !dir.exists());
     if let Some(dir) = new_dir {
         let created = fs::create_dir_all(dir).with_path(Action::Creating, dir);
-        created.inspect_err(|failure| report_unbegun(args, items, failure))?;
+        created.inspect_err(|failure| report_not_started(args, items, failure))?;
     }
     let meter =
         ProgressMeter::new(args.show, &output::counted(items.len() as u64, "file", "files"));

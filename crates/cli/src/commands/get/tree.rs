@@ -73,7 +73,7 @@ pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBo
     let path = place(args, url)?;
     let filter = filter(args);
     let remote = args.store.remote(&args.http, url, tls, cancel);
-    let remote = remote.inspect_err(|failure| report_unbegun(args, url, failure))?;
+    let remote = remote.inspect_err(|failure| report_not_started(args, url, failure))?;
     let options = TreeOptions {
         connections: args.connections.unwrap_or(TreeOptions::default().connections),
         retries: args.http.retries,
@@ -125,7 +125,7 @@ pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBo
 }
 
 /// Prints the receipt of a folder whose transfer failed before it began; none if the usage was wrong.
-pub(super) fn report_unbegun(args: &GetArgs, url: &Url, failure: &Failure) {
+pub(super) fn report_not_started(args: &GetArgs, url: &Url, failure: &Failure) {
     let Ok(path) = place(args, url) else { return };
     if failure.exit_code() == 1 {
         let mut receipt = TreeReceipt::new(url, &path, &TreeOutcome::default(), Duration::ZERO);

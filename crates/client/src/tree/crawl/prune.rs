@@ -319,9 +319,9 @@ mod tests {
     use super::*;
     use crate::tree::listing::{EntryFacts, ListingEntry};
 
-    /// A path of `n` folders has `n` beginnings, which are kept, too.
+    /// A path of `n` folders has `n` parents, whose paths are kept, too.
     #[test]
-    fn the_folders_on_a_long_way_count_as_well() {
+    fn the_parents_of_a_deep_path_count_towards_the_limit() {
         let url = Url::parse("http://h/x/").expect("a URL");
         let entry = |path: String| ListingEntry {
             path: path.into_bytes(),

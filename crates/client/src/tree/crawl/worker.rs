@@ -100,12 +100,12 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
         let path = &task.entry.path;
         match (errno_of_name(&error), &error) {
             // What is in the way has the name of its partial file, and not its own.
-            (Some(Errno::ISDIR), TreeError::Download { .. }) => {
-                self.leave_out(path, "a folder has the name of its partial file: remove it");
-                return Ok(());
-            }
-            (Some(_), TreeError::Download { source, .. }) => {
-                self.leave_out(path, &source.to_string());
+            (Some(errno), TreeError::Download { source, .. }) => {
+                let reason = match errno {
+                    Errno::ISDIR => "a folder has the name of its partial file: remove it".into(),
+                    _ => source.to_string(),
+                };
+                self.leave_out(path, &reason);
                 return Ok(());
             }
             (Some(errno), _) => {
