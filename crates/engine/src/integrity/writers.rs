@@ -71,13 +71,21 @@ impl WriterCheck {
         Self { is_brief: true, ..Self::default() }
     }
 
-    /// Returns whether a file in this version was changed so recently that it may have dirty
-    /// pages, so that a check may wait for a disk. Dirty pages of other files have been written
-    /// back, unless the system is configured to keep them for longer; a check writes them back
-    /// then.
+    /// Returns whether a file in this version was changed so recently that a check may wait for a
+    /// writer. One of a file that was changed earlier only writes its dirty pages back, if the disk
+    /// has not taken them yet, or the system is configured to keep them for longer.
     #[must_use]
     pub fn is_recent(version: &Version) -> bool {
         age(version) < RECENT
+    }
+
+    /// Returns whether a file is known to be at rest in this version, without waiting for anything:
+    /// it was not changed lately and has no dirty page. Where the kernel does not tell
+    /// (cachestat(2)), and of a large file, that is not known.
+    #[must_use]
+    pub fn is_at_rest(file: impl AsFd, version: &Version) -> bool {
+        let size = version.size();
+        !Self::is_recent(version) && size <= LOOKED_UP && is_clean(file.as_fd(), size) == Some(true)
     }
 
     /// Checks a regular file, whose version is `promised` as far as the caller knows. It may wait
@@ -346,8 +354,11 @@ const MAX_TICKS: usize = 10;
 /// A time further ahead is that of another clock.
 const MAX_AHEAD: Duration = Duration::from_secs(2);
 
-/// Older changes were written back: the kernel does that after 30 s, checking every 5.
+/// The kernel begins to write older changes back: it does that after 30 s, checking every 5.
 const RECENT: Duration = Duration::from_secs(60);
+
+/// The size up to which the pages of a file are looked up at once: there are up to 16384 of them.
+const LOOKED_UP: u64 = 64 << 20;
 
 /// Checks before a file counts as busy.
 const MAX_LOOKS: u8 = 4;

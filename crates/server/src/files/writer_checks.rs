@@ -51,11 +51,17 @@ impl WriterChecks {
     ) -> Result<CheckedVersion, Errno> {
         let version = Version::from_stat(stat);
         let is_compared = self.compares(file, disk_wait);
-        if is_compared && stable_versions.has(&version) {
-            return Ok(CheckedVersion { version, has_writer: true, is_stable: true });
+        if is_compared && let Some(known) = stable_versions.get(&version) {
+            return Ok(known);
         }
-        if disk_wait == DiskWait::Never && WriterCheck::is_recent(&version) {
-            return Err(Errno::AGAIN);
+        if disk_wait == DiskWait::Never {
+            if is_compared && WriterCheck::is_at_rest(file, &version) {
+                return Ok(CheckedVersion { version, has_writer: false, is_stable: true });
+            }
+            // Writing dirty pages back may take minutes.
+            if is_compared || WriterCheck::is_recent(&version) {
+                return Err(Errno::AGAIN);
+            }
         }
         if !is_compared {
             wait_for_writer(file, &version);
@@ -64,10 +70,13 @@ impl WriterChecks {
         let checked = self.begun(path, FileId::of(stat)).check(file, Some(version));
         match checked.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))? {
             Writers::Stable { version, has_writer } => {
-                if has_writer {
-                    stable_versions.insert(version);
+                let found = CheckedVersion { version, has_writer, is_stable: true };
+                // A file that was changed lately is asked for its writers each time. On a network
+                // file system the times show changes of this machine only once they are written back.
+                if has_writer || !WriterCheck::is_recent(&version) && is_local(file) {
+                    stable_versions.insert(found);
                 }
-                Ok(CheckedVersion { version, has_writer, is_stable: true })
+                Ok(found)
             }
             Writers::Wait(pause) => {
                 self.pause = pause;
@@ -104,23 +113,24 @@ impl WriterChecks {
     }
 }
 
-/// The versions of files that were found at rest although they are open for writing. A file stays
-/// at rest as long as it is in that version, so that no request has to wait for it again.
+/// The versions of files that were found at rest by a check that had to wait, or that are open for
+/// writing. A file stays at rest as long as it is in that version, so that no request has to wait for
+/// it again.
 #[derive(Debug, Default)]
-pub(crate) struct StableVersions(Mutex<HashMap<u64, Version>>);
+pub(crate) struct StableVersions(Mutex<HashMap<u64, CheckedVersion>>);
 
 impl StableVersions {
-    fn has(&self, version: &Version) -> bool {
+    fn get(&self, version: &Version) -> Option<CheckedVersion> {
         let known = lock(&self.0);
-        known.get(&version.inode()) == Some(version)
+        known.get(&version.inode()).filter(|known| known.version == *version).copied()
     }
 
-    fn insert(&self, version: Version) {
+    fn insert(&self, found: CheckedVersion) {
         let mut known = lock(&self.0);
         if known.len() >= MAX_KNOWN {
             known.clear();
         }
-        known.insert(version.inode(), version);
+        known.insert(found.version.inode(), found);
     }
 }
 
@@ -144,14 +154,17 @@ pub(crate) const AGAIN_LATER: Errno = Errno::INPROGRESS;
 /// The number of times that a check begins anew for one request.
 const MAX_REPLACED: u8 = 8;
 
-/// The maximum number of versions remembered; further ones are checked again each time.
-const MAX_KNOWN: usize = 1024;
+/// The maximum number of versions remembered, which take about two megabytes; then they are checked
+/// anew.
+const MAX_KNOWN: usize = 16 << 10;
 
 #[cfg(test)]
 mod tests {
     use std::fs::{self, File};
+    use std::os::fd::AsFd;
 
     use rustix::fs::fstat;
+    use underpass_sys::unwritten;
     use underpass_testkit::until_closed_by_writers;
 
     use super::*;
@@ -177,5 +190,29 @@ mod tests {
         let alone = check(&mut WriterChecks::new(Integrity::Detect));
         fs::remove_file(&path).unwrap();
         assert_eq!((first, second), (Err(AGAIN_LATER), alone));
+    }
+
+    #[test]
+    fn no_worker_writes_the_pages_of_a_file_back() {
+        let path = std::env::temp_dir().join(format!("writer-pages-{}", std::process::id()));
+        fs::write(&path, [1; 9]).unwrap();
+        until_closed_by_writers(&path);
+        let file = OwnedFd::from(File::open(&path).unwrap());
+        let mut stat = fstat(&file).unwrap();
+        // As if the disk had not taken the pages for a long time.
+        stat.st_ctime -= 3600;
+        let known = StableVersions::default();
+        let check = |disk_wait| {
+            let mut checks = WriterChecks::new(Integrity::Detect);
+            let found = checks.check(&known, b"file", &file, &stat, disk_wait);
+            found.map(|found| (found.has_writer, found.is_stable))
+        };
+        let is_dirty = unwritten(file.as_fd(), 0, 9) != Ok(0);
+        let at_once = check(DiskWait::Never);
+        let (allowed, again) = (check(DiskWait::Allowed), check(DiskWait::Never));
+        fs::remove_file(&path).unwrap();
+        // A file system in memory has no dirty pages.
+        let expected = if is_dirty { Err(Errno::AGAIN) } else { Ok((false, true)) };
+        assert_eq!((at_once, allowed, again), (expected, Ok((false, true)), Ok((false, true))));
     }
 }
