@@ -131,7 +131,10 @@ fn counts(settings: &SiteSettings, before: &[Arc<Site>]) -> Arc<SiteCounts> {
 pub(crate) struct Published {
     /// The number of times that they were replaced.
     generation: AtomicU64,
+    /// They are locked for a moment only: workers wait for it.
     sites: Mutex<Arc<Sites>>,
+    /// Held while others are opened, which may wait for a disk.
+    replacing: Mutex<()>,
 }
 
 impl Published {
@@ -142,7 +145,8 @@ impl Published {
     ) -> Result<Self, ServeError> {
         let sites = Sites::new(shared, settings, &[])?;
         show_certificates(shared.settings.tls.as_ref(), &sites);
-        Ok(Self { generation: AtomicU64::new(0), sites: Mutex::new(Arc::new(sites)) })
+        let sites = Mutex::new(Arc::new(sites));
+        Ok(Self { generation: AtomicU64::new(0), sites, replacing: Mutex::new(()) })
     }
 
     /// Returns the number of times that the sites were replaced.
@@ -171,13 +175,14 @@ impl SiteControl {
     ///
     /// [`ServeError`] for the first site that cannot be served; then all is as it was.
     pub fn replace(&self, settings: Vec<SiteSettings>) -> Result<(), ServeError> {
-        let mut present = lock(&self.published.sites);
+        let _replacing = lock(&self.published.replacing);
+        let present = self.published.get();
         let sites = Arc::new(Sites::new(&self.shared, settings, &present.all)?);
         show_certificates(self.shared.settings.tls.as_ref(), &sites);
         for site in &sites.all {
             self.shared.start_cache(site.settings.cache.as_ref());
         }
-        *present = sites;
+        *lock(&self.published.sites) = sites;
         self.published.generation.fetch_add(1, Ordering::AcqRel);
         Ok(())
     }
