@@ -96,13 +96,15 @@ pub fn plan(request: &Request, file: &Representation, now: SystemTime) -> Respon
 ///
 /// The whole file (200), as RFC 9110 14.2 suggests, does not help: wget skips as many bytes as it
 /// has, and appends the rest. Where the new version is the shorter one, curl and wget take 416,
-/// and wget also 200, for a sign that they have everything. An error they all report.
+/// and wget also 200, for a sign that they have everything. An error they all report. A client that
+/// sends `If-Range` expects the whole file.
 #[must_use]
 pub fn plan_conflict(request: &Request, file: &Representation, now: SystemTime) -> ResponsePlan {
     let current = validators(file);
     match conditional::evaluate(request, Some(current)) {
         PreconditionResult::Fails => failed(file),
         PreconditionResult::NotModified => not_modified(file, now),
+        PreconditionResult::Holds if request.has("if-range") => whole(file, now),
         // 15.5.10: the user might be able to resolve it, so the answer says how.
         PreconditionResult::Holds => message(409, Vec::new(), file, REPLACED),
     }

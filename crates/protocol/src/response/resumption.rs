@@ -10,7 +10,7 @@
 //! at the new version for a moment still has the old one up to where it resumes. A client that has
 //! all of a file and requests what was appended since, as when following a log, gets that. At
 //! worst, a client that is taken for another one has to start over, or to name the version with
-//! `If-Range`.
+//! the entity tag in `If-Range`.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
@@ -25,7 +25,7 @@ use crate::request::{Method, Request};
 /// A client's download of a target in one version, from some byte on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResumableDownload {
-    /// Whether it may resume an earlier one without naming the version.
+    /// Whether it may resume an earlier one without naming the version by its entity tag.
     is_blind: bool,
     /// Whether its client reads the file from the beginning, and resumes nothing.
     starts_over: bool,
@@ -100,9 +100,9 @@ impl Resumptions {
         }
         let key = hasher.finish();
         let version = self.hasher.hash_one(etag) as u32;
-        let mut validators = ["if-range", "if-match", "if-unmodified-since"].into_iter();
-        let is_sure = validators.any(|name| request.field(name).is_some());
-        let is_blind = from > 0 && !is_sure;
+        // Another version may have the same date, and `*` is any.
+        let names_tag = |name| request.field(name).is_some_and(|value| value.starts_with(b"\""));
+        let is_blind = from > 0 && !["if-range", "if-match"].into_iter().any(names_tag);
         // Programs that resume downloads request such a range from the first byte on only if what
         // they have is of that version; the exception is axel, which uses HTTP/1.0.
         let is_range = request.has("range") && last.is_none_or(|last| last > LOOK);

@@ -22,10 +22,9 @@ pub(crate) fn plan_resumable(
     let resumptions = &ctx.shared().resumptions;
     let (client, site) = (client(ctx), ctx.site().scope);
     let download = resumptions.download(client, site, request, facts.etag, facts.len);
-    if download.is_some_and(|download| resumptions.would_mix(&download, ctx.started)) {
-        return (plan_conflict(request, facts, ctx.now), None);
-    }
-    let plan = plan(request, facts, ctx.now);
+    let would_mix = download.is_some_and(|it| resumptions.would_mix(&it, ctx.started));
+    let planned = if would_mix { plan_conflict } else { plan };
+    let plan = planned(request, facts, ctx.now);
     let is_sent = matches!(plan.body, PlannedBody::Whole | PlannedBody::Range(_));
     (plan, download.filter(|download| is_sent && download.is_to_end()))
 }
