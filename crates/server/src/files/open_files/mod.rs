@@ -336,7 +336,8 @@ pub(crate) fn open(
 /// Returns whether a file of procfs is the environment or the command line of this process, which
 /// may have passwords.
 fn may_have_passwords(file: &OwnedFd) -> bool {
-    let path = path_of(file).unwrap_or_default();
+    // The process or thread may have ended.
+    let Ok(path) = path_of(file) else { return true };
     if ![&b"/environ"[..], b"/cmdline"].iter().any(|name| path.ends_with(name)) {
         return false;
     }

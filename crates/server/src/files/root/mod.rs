@@ -197,9 +197,16 @@ impl Root {
                 Err(Errno::XDEV) if disk_wait == DiskWait::Never => return Err(Errno::AGAIN),
                 Err(Errno::LOOP) if !links.is_empty() => links = ResolveFlags::empty(),
                 Ok(file) if links.is_empty() && self.only.is_none() => {
-                    let reached = match self.place_of(&file)? {
-                        Place::Outside(path) if self.is_own(&path) => return Err(Errno::NOENT),
-                        reached => reached.inside(),
+                    let reached = match self.place_of(&file) {
+                        // It was replaced at this moment: the path leads to another file.
+                        Err(Errno::NOENT) if attempts < ATTEMPTS => {
+                            attempts += 1;
+                            continue;
+                        }
+                        Ok(Place::Outside(path)) if self.is_own(&path) => {
+                            return Err(Errno::NOENT);
+                        }
+                        reached => reached?.inside(),
                     };
                     self.refuse_hidden(&file, requested, disk_wait)?;
                     self.refuse_hidden(&file, reached.as_deref().unwrap_or_default(), disk_wait)?;
@@ -218,7 +225,7 @@ impl Root {
     ///
     /// # Errors
     ///
-    /// The errors of readlink(2), if there is no procfs.
+    /// Those of [`path_of`].
     pub(crate) fn reached(&self, file: impl AsFd) -> Result<Option<Vec<u8>>, Errno> {
         self.place_of(file).map(Place::inside)
     }
@@ -227,7 +234,7 @@ impl Root {
     ///
     /// # Errors
     ///
-    /// The errors of readlink(2), if there is no procfs.
+    /// Those of [`path_of`].
     pub(crate) fn place_of(&self, file: impl AsFd) -> Result<Place, Errno> {
         let (root, path) = (path_of(&self.folder)?, path_of(&file)?);
         let inside = path.strip_prefix(root.strip_suffix(b"/").unwrap_or(&root));

@@ -4,13 +4,27 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2, readlinkat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, fstat, openat2, readlinkat, statat};
 use rustix::io::Errno;
+use underpass_engine::FileId;
 
 /// Returns the path of an open file or folder from the root of the file system.
+///
+/// # Errors
+///
+/// `ENOENT` if it has lost the name by which it was opened; the errors of readlink(2), if there is
+/// no procfs.
 pub(crate) fn path_of(file: impl AsFd) -> Result<Vec<u8>, Errno> {
     let link = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
-    readlinkat(CWD, link, Vec::new()).map(std::ffi::CString::into_bytes)
+    let path = readlinkat(CWD, link, Vec::new())?.into_bytes();
+    // The kernel adds this to a lost name. An open file that is called so has its name in memory.
+    if path.ends_with(b" (deleted)") {
+        let named = statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW)?;
+        if FileId::of(&named) != FileId::of(&fstat(file)?) {
+            return Err(Errno::NOENT);
+        }
+    }
+    Ok(path)
 }
 
 /// Returns the same without the slash at its start; without procfs, the path that was given.
@@ -52,3 +66,29 @@ pub(super) fn open_path(path: &Path) -> Result<OwnedFd, Errno> {
 
 /// The number of attempts if folders are renamed during a call.
 pub(super) const ATTEMPTS: u32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+
+    use super::*;
+
+    #[test]
+    fn the_path_of_a_file_that_was_replaced_is_not_made_up() {
+        let folder = std::env::temp_dir().join(format!("path-of-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let (key, new) = (folder.join("key.pem"), folder.join("new"));
+        fs::write(&key, "old").unwrap();
+        let old = File::open(&key).unwrap();
+        fs::write(&new, "new").unwrap();
+        fs::rename(&new, &key).unwrap();
+        let lost = path_of(&old);
+        // Another file has the name that the kernel tells.
+        let named = folder.join("key.pem (deleted)");
+        fs::write(&named, "").unwrap();
+        let (still_lost, opened) = (path_of(&old), path_of(File::open(&named).unwrap()));
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!((lost, still_lost), (Err(Errno::NOENT), Err(Errno::NOENT)));
+        assert!(opened.unwrap().ends_with(b"/key.pem (deleted)"));
+    }
+}
