@@ -11,7 +11,7 @@ use crate::connection::send::{Sending, SlowSend};
 use crate::files::resume;
 use crate::observe::access_entry;
 use crate::routing::context::RequestContext;
-use crate::routing::response::{Body, Response};
+use crate::routing::response::{Body, RETRY_SOON, Response};
 use crate::server::sites::local::{LocalSite, Selection};
 use crate::uploads::BodyState;
 use underpass_observe::access_log::AccessEntry;
@@ -108,6 +108,28 @@ impl Exchange {
             keeps_alive: false,
             is_http10: false,
             max_discarded: if is_busy { MAX_DISCARDED } else { MAX_REFUSED },
+        };
+        exchange.note_response();
+        exchange
+    }
+
+    /// Creates the last response of a connection for which a file changed again and again before
+    /// its first byte was sent.
+    pub(crate) fn being_written(link: Link<'_>, ending: SentResponse) -> Self {
+        let SentResponse { entry, started, now, max_discarded, .. } = ending;
+        let mut response = Response::error(503, "the file is being written to; try again soon");
+        response.add_field("Retry-After", RETRY_SOON);
+        let mut exchange = Self {
+            site: link.worker.default_site(),
+            response,
+            entry,
+            started,
+            now,
+            unread: None,
+            is_body_withheld: false,
+            keeps_alive: false,
+            is_http10: false,
+            max_discarded,
         };
         exchange.note_response();
         exchange

@@ -5,10 +5,10 @@ use std::ops::ControlFlow::{self, Break, Continue};
 use std::time::Instant;
 
 use tokio::time::sleep;
-use underpass_engine::{Integrity, socket};
+use underpass_engine::socket;
 
 use crate::connection::Link;
-use crate::connection::canned::{BEING_WRITTEN, CONTRADICTION, TOO_MANY_DETAIL};
+use crate::connection::canned::{CONTRADICTION, TOO_MANY_DETAIL};
 use crate::connection::discard_body::{MAX_DISCARDED, discard_body, linger};
 use crate::connection::exchange::{BegunResponse, Exchange, PendingRequest, SentResponse};
 use crate::connection::handshake;
@@ -21,7 +21,7 @@ use crate::files::resume;
 use crate::observe::access_entry;
 use crate::routing::context::RequestContext;
 use crate::routing::endpoints;
-use crate::routing::response::{Body, RETRY_LATER, Response};
+use crate::routing::response::{RETRY_LATER, RETRY_SOON, Response};
 use crate::routing::router;
 use crate::server::listen::kind::ListenerKind;
 use crate::server::sites::local::Selection;
@@ -306,7 +306,7 @@ impl<'a> Connection<'a> {
     async fn respond(&mut self, mut next: Next<'a>) -> After {
         let mut attempts = 0;
         loop {
-            let BegunResponse { mut ending, sending, retry } = match next {
+            let BegunResponse { ending, sending, retry } = match next {
                 Next::Done(then) => return then,
                 Next::Continue(begun) => *begun,
                 Next::Reject(exchange) => self.begin_response(*exchange, None).await,
@@ -315,7 +315,7 @@ impl<'a> Connection<'a> {
                     self.begin_response(exchange, Some(pending)).await
                 }
             };
-            let mut outcome = sending.await;
+            let outcome = sending.await;
             if outcome.is_unsent_change() {
                 self.forget_changed();
                 // Nothing of the old version was sent, so the new one can be.
@@ -325,10 +325,8 @@ impl<'a> Connection<'a> {
                     next = Next::Answer(Box::new(pending));
                     continue;
                 }
-                let failure = outcome.failure.take();
-                ending.entry.status = 503;
-                // This response announces the end of the connection itself.
-                outcome = SendOutcome { failure, ..self.send_being_written(&ending).await };
+                next = Next::Reject(Box::new(Exchange::being_written(self.link, ending)));
+                continue;
             }
             return self.finish_response(ending, outcome);
         }
@@ -397,15 +395,9 @@ impl<'a> Connection<'a> {
     fn forget_changed(&self) {
         // The engine has armed a reset so that a client notices a truncated response.
         let _ = socket::disarm_reset(&self.link.peer.socket);
+        // Nothing of this download was sent, so it says nothing about an earlier one.
+        self.link.peer.download.set(None);
         self.link.worker.forget_files();
-    }
-
-    /// Reports that a file changed before its first byte was sent: the connection is still usable.
-    async fn send_being_written(&self, ending: &SentResponse) -> SendOutcome {
-        let (link, head, started) = (self.link, BEING_WRITTEN.to_vec(), ending.started);
-        let facts = || access_entry::transfer_facts(&ending.entry, link.peer, started);
-        let sending = Sending::start(link, Integrity::Fast, head, started, Body::Nothing, facts);
-        sending.into_slow().await
     }
 
     /// Waits for the rest of a request, if there is room for the bytes so far.
@@ -460,7 +452,10 @@ impl<'a> Connection<'a> {
     /// Creates the last response of a connection, to a request of which little is known.
     fn reject(&self, bytes: &[u8], status: u16, detail: &str, started: Instant) -> Next<'a> {
         self.link.peer.note_request();
-        let response = Response::error(status, detail);
+        let mut response = Response::error(status, detail);
+        if status == 503 {
+            response.add_field("Retry-After", RETRY_SOON);
+        }
         Next::Reject(Box::new(Exchange::rejected(self.link, bytes, response, started)))
     }
 

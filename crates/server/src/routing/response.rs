@@ -347,7 +347,7 @@ impl Response {
 }
 
 /// Returns whether these lines have a field of this name.
-fn has_field(lines: &[u8], name: &[u8]) -> bool {
+pub(crate) fn has_field(lines: &[u8], name: &[u8]) -> bool {
     lines.split(|byte| *byte == b'\n').any(|line| {
         let line_name = line.split(|byte| *byte == b':').next().unwrap_or_default();
         line_name.eq_ignore_ascii_case(name)

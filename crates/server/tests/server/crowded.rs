@@ -236,6 +236,31 @@ fn queued_to(port: u16) -> u64 {
 }
 
 #[test]
+fn begun_heads_beyond_their_memory_are_refused_for_a_moment() {
+    let site = super::rig::Site::of(&[("a", b"first")]).start();
+    let mut begun: Vec<Client> = Vec::new();
+    let refused = loop {
+        let mut client = site.connect();
+        client.send("GET /a HTTP/1.1\r\n");
+        client.send(format!("X: {}", "y".repeat(30_000)));
+        begun.push(client);
+        std::thread::sleep(Duration::from_millis(1));
+        let is_answered = |client: &Client| {
+            client.stream.set_nonblocking(true).unwrap();
+            let is_answered = client.stream.peek(&mut [0]).is_ok_and(|len| len > 0);
+            client.stream.set_nonblocking(false).unwrap();
+            is_answered
+        };
+        assert!(begun.len() < 4000, "none is refused");
+        if let Some(at) = begun.iter().rev().take(64).position(is_answered) {
+            let at = begun.len() - 1 - at;
+            break begun.remove(at).reply();
+        }
+    };
+    assert_eq!((refused.status, refused.field("Retry-After")), (503, Some("1")));
+}
+
+#[test]
 fn requests_of_one_address_leave_memory_to_others() {
     const LEN: usize = 2_000_000;
     let site = super::rig::Site::of(&[("file", b"x")]).start();
