@@ -4,7 +4,9 @@ use std::io::{self, Write};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::rig::{Running, Site, pattern, request, wait_until};
+use underpass_engine::Integrity;
+
+use super::rig::{Client, Running, Site, narrow, pattern, request, wait_until};
 
 const LEN: usize = 6 << 20;
 
@@ -110,6 +112,26 @@ fn a_slow_but_steady_reader_is_not_given_up() {
     }
     assert!(client.take(LEN - read).unwrap() == expected[read..]);
     assert_eq!(client.get("/a").text(), "first");
+}
+
+#[test]
+fn a_slow_reader_of_what_the_kernel_has_is_not_idle() {
+    let site = Site::of(&[("a", b"first")]);
+    site.write("short", &pattern(120_000));
+    // Otherwise the last bytes are held back until the others have arrived.
+    let site = site.with_site(|site| site.integrity = Integrity::Fast);
+    let site = site.with(|settings| settings.timeout = Duration::from_secs(1)).start();
+    let mut client = Client::new(narrow(site.socket(), 2 << 10));
+    client.send(request("GET", "/short", &[]));
+    client.head().unwrap();
+    let expected = pattern(120_000);
+    for part in expected.chunks(4000) {
+        assert!(client.take(part.len()).unwrap() == part);
+        sleep(Duration::from_millis(100));
+    }
+    assert_eq!(client.get("/a").text(), "first");
+    let line = site.record("\"target\":\"/short\"");
+    assert_eq!((&line["complete"], &line["acknowledged"]), (&true.into(), &120_000.into()));
 }
 
 #[test]

@@ -32,6 +32,15 @@ impl Peer {
             Activity::Handshaking => timeout = timeout.min(MAX_HANDSHAKE_TIME),
             Activity::Reading => timeout = timeout.min(MAX_REQUEST_TIME),
             Activity::Idle if !self.has_requested.get() => timeout = timeout.min(MAX_REQUEST_TIME),
+            // The kernel has the rest of a response, and its client is reading it.
+            Activity::Idle if now.duration_since(self.since.get()) >= timeout => {
+                let acknowledged = self.acknowledged();
+                let is_moving = self.slow().seen.replace(acknowledged) != acknowledged;
+                if is_moving && self.is_sending_on() {
+                    self.since.set(now);
+                    return;
+                }
+            }
             Activity::Idle | Activity::Discarding => {}
         }
         if self.is_for_health {

@@ -257,10 +257,10 @@ impl Peer {
     }
 
     /// Closes it to make room for another connection, unless a client that has sent a request
-    /// before has just sent another; returns whether it was closed.
+    /// before still reads the response or has just sent another; returns whether it was closed.
     pub(crate) fn evict(&self) -> bool {
-        let is_used = self.activity.get() == Activity::Idle && self.has_requested.get();
-        if is_used && self.has_input() {
+        let has_input = || self.activity.get() == Activity::Idle && self.has_input();
+        if self.has_requested.get() && (self.is_sending_on() || has_input()) {
             return false;
         }
         self.closed.set(Some(CloseReason::Evicted));
