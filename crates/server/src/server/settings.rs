@@ -36,9 +36,9 @@ pub struct Settings {
     pub socket_mode: Option<u32>,
     /// The number of threads that serve, each with its own runtime and listener; at least one.
     pub workers: usize,
-    /// The maximum number of open connections. For one more, the connection that has been idle the
-    /// longest is closed; if none is idle, the new one gets a response that asks it to come back
-    /// later.
+    /// The maximum number of open connections. For one more, the connection of the same worker that
+    /// has been idle the longest is closed; if none of these is idle, the new one gets a response
+    /// that asks it to come back later.
     pub max_connections: usize,
     /// The maximum number of open connections of one address, if limited. An IPv6 address counts
     /// together with all that share its first 64 bits, and unix sockets do not count.
