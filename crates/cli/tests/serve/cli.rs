@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::rig::{Finished, Running, folder, has, names, run, traced, underpass, until};
+use crate::rig::{Finished, Running, folder, has, limited, names, run, traced, underpass, until};
 
 /// A server on a free port of loopback.
 fn serve(folder: &Path, args: &[&str], variables: &[(&str, &str)]) -> Running {
@@ -78,6 +78,14 @@ fn each_wrong_option_is_one_line_with_its_exit_code() {
     for (args, code, words) in cases {
         refused(args, &[], *code, words);
     }
+}
+
+#[test]
+fn a_worker_without_descriptors_ends_the_server() {
+    let folder = folder();
+    let mut command = limited("-n 46");
+    command.args(["serve", "-q", "--port", "0", "--workers", "16"]).arg(folder.path());
+    Running::start(command).finish().failed(1, &["starting a runtime", "Too many open files"]);
 }
 
 #[test]

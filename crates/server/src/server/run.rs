@@ -122,8 +122,15 @@ impl Server {
             let socket = |each: &mut Listener| Some((each.sockets.pop()?, each.kind));
             let sockets: Vec<_> = self.listeners.iter_mut().filter_map(socket).collect();
             let (shared, published) = (Arc::clone(&shared), Arc::clone(&published));
-            let phase = control.subscribe();
-            let work = move || serve::run(shared, published, index, sockets, phase);
+            let (phase, control) = (control.subscribe(), control.clone());
+            let work = move || {
+                let ended = serve::run(shared, published, index, sockets, phase);
+                if ended.is_err() {
+                    // It could not begin: the clients of its socket would be refused.
+                    control.drain();
+                }
+                ended
+            };
             let name = format!("worker-{index}");
             let thread = thread::Builder::new().name(name).spawn(work);
             threads.push(thread.map_err(fail("starting a thread"))?);
