@@ -317,7 +317,7 @@ impl<'a> SlowResponse<'a> {
     async fn send_chain(&mut self, chain: Chain<Arc<OwnedFd>>, confirm: Confirm) -> bool {
         let residency = Residency::new(&chain);
         if self.link.worker.shared.settings.drops_behind {
-            self.drop_behind = DropBehind::of_missing(&residency).await;
+            self.find_missing(&residency).await;
         }
         let before = self.link.peer.written.get();
         let transfer = transfer(self.link, chain, self.integrity, confirm, Instant::now());

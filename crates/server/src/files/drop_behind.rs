@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rustix::fs::{Advice, fadvise};
 use tokio::task::spawn_blocking;
 
-use crate::files::prefetch::{MissingRange, Residency, Span};
+use crate::files::prefetch::{MissingRange, Span};
 
 /// The parts of a chain that were not in the page cache when it began, in order.
 #[derive(Debug, Default)]
@@ -28,19 +28,10 @@ struct Run {
 }
 
 impl DropBehind {
-    /// Finds the missing parts of everything that is to be sent. That takes microseconds for each
-    /// MiB, so a helper does it.
-    pub(crate) async fn of_missing(residency: &Residency) -> Self {
-        let residency = residency.clone();
-        let absent = spawn_blocking(move || residency.absent()).await.unwrap_or_default();
-        let mut runs: VecDeque<Run> = VecDeque::new();
-        for MissingRange { span, begin, .. } in absent {
-            match runs.back_mut() {
-                Some(run) if run.is_followed_by(&span) => run.span.len += span.len,
-                _ => runs.push_back(Run { span, begin, done: 0 }),
-            }
-        }
-        Self(runs)
+    /// Creates a state in which all pages of these parts will be given back.
+    pub(crate) fn new(missing: Vec<MissingRange>) -> Self {
+        let runs = missing.into_iter();
+        Self(runs.map(|MissingRange { span, begin, .. }| Run { span, begin, done: 0 }).collect())
     }
 
     /// Returns whether nothing is left to give back.
@@ -70,12 +61,6 @@ impl DropBehind {
             }
             self.0.pop_front();
         }
-    }
-}
-
-impl Run {
-    fn is_followed_by(&self, span: &Span) -> bool {
-        Arc::ptr_eq(&self.span.file, &span.file) && self.span.offset + self.span.len == span.offset
     }
 }
 

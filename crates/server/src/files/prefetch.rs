@@ -115,15 +115,30 @@ impl Residency {
         self.distrust = if waited { DISTRUSTED_PARTS } else { self.distrust.saturating_sub(1) };
     }
 
-    /// Returns the parts without a single cached page, in order.
-    pub(crate) fn absent(&self) -> Vec<MissingRange> {
-        let mut absent = Vec::new();
-        let mut place = 0;
-        while let Some(part) = self.part(place, WINDOW) {
-            place = part.end;
+    /// Returns the parts without a single cached page, in order, as long as they are wanted. Parts
+    /// of one file without a gap are one.
+    pub(crate) fn absent(&self, is_wanted: impl Fn() -> bool) -> Vec<MissingRange> {
+        let mut absent: Vec<MissingRange> = Vec::new();
+        let (mut place, mut window) = (0, WINDOW);
+        while let Some(part) = self.part(place, window).filter(|_| is_wanted()) {
             let Span { file, offset, len, .. } = &part.span;
-            if is_absent(file, *offset, *len) {
-                absent.push(part);
+            let is_absent = is_absent(file, *offset, *len);
+            if !is_absent && window > WINDOW {
+                window = WINDOW;
+                continue;
+            }
+            place = part.end;
+            if !is_absent {
+                continue;
+            }
+            // Pages that are not there cost no time.
+            window = (window * 2).min(MAX_ABSENT);
+            match absent.last_mut() {
+                Some(last) if last.is_followed_by(&part) => {
+                    last.span.len += part.span.len;
+                    last.end = part.end;
+                }
+                _ => absent.push(part),
             }
         }
         absent
@@ -163,6 +178,11 @@ impl Residency {
 }
 
 impl MissingRange {
+    fn is_followed_by(&self, next: &Self) -> bool {
+        let (span, next) = (&self.span, &next.span);
+        Arc::ptr_eq(&span.file, &next.file) && span.offset + span.len == next.offset
+    }
+
     /// Returns whether another part is the same.
     pub(crate) fn is(&self, other: &Self) -> bool {
         (self.begin, self.end) == (other.begin, other.end)
@@ -199,6 +219,9 @@ const WINDOW: u64 = 1 << 20;
 /// The maximum number of bytes checked at once after many were found: some 0.1 ms.
 const MAX_WINDOW: u64 = 32 << 20;
 
+/// The maximum number of bytes checked at once for pages that are not there.
+const MAX_ABSENT: u64 = 1 << 30;
+
 /// The number of parts after a missing one that must be cached before checks are trusted again.
 const DISTRUSTED_PARTS: u8 = 8;
 
@@ -208,7 +231,7 @@ const READ_SIZE: usize = 64 << 10;
 #[cfg(test)]
 mod tests {
     use std::fs::File;
-    use std::io::Write;
+    use std::io::{Seek, SeekFrom, Write};
 
     use rustix::fs::{Advice, fadvise};
     use underpass_engine::Source;
@@ -246,5 +269,22 @@ mod tests {
             residency.next_missing(second, 1 << 20).is_none(),
             "behind the last part nothing is cold"
         );
+    }
+
+    #[test]
+    fn what_is_absent_is_found_in_one_piece_up_to_what_is_cached() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(4 << 30).unwrap();
+        let opened: Arc<OwnedFd> = Arc::new(File::open(file.path()).unwrap().into());
+        let chain = Chain::new().source(Source::range(opened, 0, 4 << 30));
+        let parts = || {
+            let absent = Residency::new(&chain).absent(|| true);
+            absent.into_iter().map(|part| part.begin..part.end).collect::<Vec<_>>()
+        };
+        assert_eq!(parts(), [0..4 << 30]);
+        file.seek(SeekFrom::Start(3 << 29)).unwrap();
+        file.write_all(b"x").unwrap();
+        assert_eq!(parts(), [0..3 << 29, (3 << 29) + WINDOW..4 << 30]);
+        assert!(Residency::new(&chain).absent(|| false).is_empty());
     }
 }

@@ -2,12 +2,10 @@
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::net::IpAddr;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use underpass_cache::{
     Cache, CacheKey, FolderFailure, FolderListing, FolderLookup, Lookup, ObjectRequest,
@@ -106,16 +104,16 @@ async fn readme(
     let path = Cow::Owned(path_of(name.as_bytes()));
     let file = Target { path, is_folder: false, ..target.clone() };
     let key = key_of(ctx, cache, &file).ok()?;
-    let reading = timeout(README_TIME, read(cache, &key, client(ctx)));
+    let reading = timeout(README_TIME, read(ctx, cache, &key));
     let bytes = ctx.peer.while_connected(reading).await?.ok()??;
     Some(Readme::new(name, &bytes))
 }
 
 /// Reads a short object through the cache; `None` if it is longer than a README, or not stored.
-async fn read(cache: &Cache, key: &CacheKey, client: Option<IpAddr>) -> Option<Vec<u8>> {
+async fn read(ctx: &RequestContext<'_>, cache: &Cache, key: &CacheKey) -> Option<Vec<u8>> {
     // Only a part: it may be a large object by now.
     let range = Some(0..Readme::MAX_LEN);
-    let request = ObjectRequest { range, client, ..ObjectRequest::default() };
+    let request = ObjectRequest { range, client: client(ctx), ..ObjectRequest::default() };
     let Lookup::Entry(entry) = cache.find(key, &request).await else { return None };
     let reader = entry.reader();
     let mut at = 0;
@@ -130,14 +128,13 @@ async fn read(cache: &Cache, key: &CacheKey, client: Option<IpAddr>) -> Option<V
         }
         at = arrived;
     }
-    spawn_blocking(move || {
+    let read = move || {
         let file = File::from(reader.file().try_clone().ok()?);
         let mut bytes = vec![0; usize::try_from(at).ok()?];
         file.read_exact_at(&mut bytes, 0).ok()?;
         Some(bytes)
-    })
-    .await
-    .ok()?
+    };
+    ctx.worker.helpers.run(ctx.peer.client_net(), read).await.ok()?
 }
 
 /// Returns the redirect to a folder that was requested without its slash; `None` if there is no

@@ -8,12 +8,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::server::limits::helper_shares::HelperShares;
 use rustix::fs::sendfile;
 use rustix::io::Errno;
-use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use underpass_cache::{CacheEntry, CacheError, CacheErrorKind, Reader};
 use underpass_engine::{Chain, Error, FilePart, Source, is_resident};
+use underpass_protocol::request::ClientNet;
 use underpass_protocol::response::plan::PlannedBody;
 
 /// The log's fields about the cache.
@@ -63,14 +64,18 @@ impl CachedBody {
 
     /// Waits for the first bytes, and makes sure that the disk has them: what fails here can still
     /// be had from the origin.
-    pub(crate) async fn first_byte(&self) -> Result<(), CacheError> {
+    pub(crate) async fn first_byte(
+        &self,
+        helpers: &HelperShares,
+        client: ClientNet,
+    ) -> Result<(), CacheError> {
         let Some((_, range)) = self.parts.first() else { return Ok(()) };
         let end = self.wait_for(range.start, range.end).await?;
         let (file, at, len) = (self.reader.file(), range.start, FIRST_READ.min(end - range.start));
         if self.is_relayed() || is_resident(&file, at, len) {
             return Ok(());
         }
-        let read = spawn_blocking(move || read_into_page_cache(&file, at, len)).await;
+        let read = helpers.run(client, move || read_into_page_cache(&file, at, len)).await;
         match read {
             Ok(Err(error)) if is_disk_error(&error) => {
                 self.reader.mark_damaged();

@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use tokio::task::spawn_blocking;
 use underpass_cache::{Cache, CacheEntry, CacheError, CacheErrorKind, Lookup, ObjectRequest};
 use underpass_observe::transfers::CacheRow;
 use underpass_protocol::request::target::Target;
@@ -69,7 +68,8 @@ async fn expire(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) ->
         return access::denied(ctx);
     }
     let cache = cache.clone();
-    match spawn_blocking(move || cache.expire(&key)).await {
+    let client = ctx.peer.client_net();
+    match ctx.worker.helpers.run(client, move || cache.expire(&key)).await {
         Ok(Ok(())) => {
             let text = "stale: validated before it is used again\n";
             Response::memory(200, PLAIN_TEXT, text.as_bytes(), false)
@@ -114,7 +114,9 @@ async fn fill(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> R
         Lookup::Entry(entry) => match ctx.peer.while_connected(fetch(&entry, from, to)).await {
             Some(Ok(fetched)) => {
                 let (cache, len) = (cache.clone(), entry.len());
-                let capacity = spawn_blocking(move || cache.capacity()).await.unwrap_or_default();
+                let client = ctx.peer.client_net();
+                let capacity = ctx.worker.helpers.run(client, move || cache.capacity()).await;
+                let capacity = capacity.unwrap_or_default();
                 let takes = Cache::space_of(len.unwrap_or(0));
                 let number = |it: Option<u64>| it.map_or("null".to_owned(), |it| it.to_string());
                 let (length, capacity) = (number(len), number(capacity));

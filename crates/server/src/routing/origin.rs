@@ -4,7 +4,6 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use tokio::task::spawn_blocking;
 use underpass_cache::{
     BufferedResponse, Cache, CacheEntry, CacheError, CacheErrorKind, CacheKey, Lookup,
     ObjectRequest, Reader, ResponseContent,
@@ -189,7 +188,7 @@ async fn serve(
     let mut origin_bytes = 0;
     if let Some(body) = &body {
         origin_bytes = if entry.cache.is_new() { u64::MAX } else { body.missing_bytes(entry) };
-        body.first_byte().await?;
+        body.first_byte(&ctx.worker.helpers, ctx.peer.client_net()).await?;
     }
     Ok(response(ctx, path, (entry, len), (plan, media_type), body, origin_bytes))
 }
@@ -457,7 +456,8 @@ async fn purge(
         let was_folder = cache.forget_folder(&key);
         cache.purge(&key).map(|was_file| was_folder || was_file)
     };
-    let (status, text) = match spawn_blocking(purge).await {
+    let purged = ctx.worker.helpers.run(ctx.peer.client_net(), purge).await;
+    let (status, text) = match purged {
         Ok(Ok(true)) => (200, "removed from the cache\n"),
         Ok(Ok(false)) => (404, "not in the cache\n"),
         _ => (500, "removing it from the disk failed: it may come back after a restart\n"),

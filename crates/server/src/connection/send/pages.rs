@@ -9,6 +9,7 @@ use tokio::time::timeout;
 use underpass_engine::{Integrity, Version};
 
 use super::{CLIENT_CHECK_INTERVAL, SlowResponse};
+use crate::files::drop_behind::DropBehind;
 use crate::files::prefetch::{MissingRange, Residency};
 
 impl SlowResponse<'_> {
@@ -50,6 +51,15 @@ impl SlowResponse<'_> {
             let ask = move || files.iter().all(|file| Version::of(file).is_ok());
             self.while_wanted(self.link.worker.helpers.run(client, ask)).await;
         }
+    }
+
+    /// Has a helper find the parts of everything that is to be sent whose pages are to be given back.
+    pub(super) async fn find_missing(&mut self, residency: &Residency) {
+        let (residency, wanted) = (residency.clone(), Arc::downgrade(&self.wanted));
+        let find = move || residency.absent(|| wanted.strong_count() > 0);
+        let finding = self.link.worker.helpers.run(self.link.peer.client_net(), find);
+        let missing = self.while_wanted(finding).await;
+        self.drop_behind = DropBehind::new(missing.and_then(Result::ok).unwrap_or_default());
     }
 
     /// Gives back the pages that the client has received; `place` is the end of the sent part.
