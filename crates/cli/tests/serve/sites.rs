@@ -950,6 +950,25 @@ cache_free = '0'
 }
 
 #[test]
+fn a_refused_config_without_a_cache_does_not_lose_the_cache() {
+    let origin = Sites::with("", &["b"], two_roots);
+    let site = "[[site]]\nnames = ['a.test']\nroot = 'DIR/a'\n";
+    let config = format!(
+        "{site}[[site]]\nnames = ['b.test']\norigin = '{}'\ncache = 'DIR/cache'\ncache_free = '0'\n",
+        origin.server.address
+    );
+    let sites = Sites::with(&config, &["--no-sandbox"], two_roots);
+    // That a name is there twice is found once all is open.
+    sites.reload(&format!("{site}{site}"));
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    sites.reload(&config.replace("DIR/a'", "DIR/b'"));
+    until("the right config counts", || sites.body("a.test", "/same") == "of b\n");
+    assert_eq!(sites.body("b.test", "/same"), "of b\n");
+    let notes = sites.end().0;
+    assert!(notes.contains("the previous sites stay in use"), "{notes}");
+}
+
+#[test]
 fn no_site_serves_or_changes_the_cache_of_another() {
     let origin = Sites::with("", &["b"], two_roots);
     let config = format!(

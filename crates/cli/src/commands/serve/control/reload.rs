@@ -65,7 +65,9 @@ impl Reload {
             return Err(Failure::value(file.display(), OptionsError::EmptyConfig));
         }
         self.refuse_tls(args)?;
-        let opened = self.open.open(args)?;
+        // What is open is that of the previous sites until these are replaced.
+        let mut open = self.open.clone();
+        let opened = open.open(args)?;
         let mut needed = AllowedAccess::default();
         add_needs(&mut needed, args, &opened);
         if let Some(lack) = self.confined_to.as_ref().and_then(|own| own.lacks(&needed)) {
@@ -78,6 +80,7 @@ impl Reload {
         }
         let number = opened.sites.len();
         self.sites.replace(opened.sites)?;
+        self.open = open;
         if let Some(certificate) = &mut self.certificate {
             certificate.set_files(args)?;
         }

@@ -20,7 +20,7 @@ use crate::failure::{Failure, Result, WithPath};
 use crate::open_files;
 
 /// The things that sites keep open. When options are read again, sites that need the same share it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct OpenSites {
     of_system: MediaTypes,
     /// The certificate files of the server, if its certificate is in files.
@@ -62,23 +62,17 @@ impl OpenSites {
         }
     }
 
-    /// Opens the roots, caches and certificates of the sites of the options.
+    /// Opens the roots, caches and certificates of the sites of the options. If the sites are not
+    /// used then, a copy from before is to be kept.
     pub(crate) fn open(&mut self, args: &ServeArgs) -> Result<Opened> {
         let mut opened = Opened::default();
-        let of_server = self.of_server.clone();
-        if of_server.is_some() {
+        if self.of_server.is_some() {
             self.of_server = default_files(args)?;
         }
         let before = std::mem::take(&mut self.caches);
         let caches = args.each_site().filter(|site| site.origin.cache.is_some()).count();
         self.max_in_memory = limits::cached_objects(open_files::raise_limit(), caches);
-        let outcome = self.open_with(args, &before, &mut opened);
-        if outcome.is_err() {
-            // All stays as it was.
-            self.caches = before;
-            self.of_server = of_server;
-        }
-        outcome?;
+        self.open_with(args, &before, &mut opened)?;
         let mut own = own_files(args);
         own.extend(self.caches.iter().map(|open| open.cache.folder().to_owned()));
         for site in &mut opened.sites {
