@@ -95,12 +95,12 @@ impl Store {
         Ok(Self { url: object_url(&self.bucket, key)?, ..self.clone() })
     }
 
-    /// Returns the folders and the ports that a confined process needs: those of the store, and
-    /// those from which keys are replaced.
+    /// Returns the files and the ports that a confined process needs: those of the store, and those
+    /// from which keys are replaced.
     #[must_use]
     pub fn needs(&self) -> (Vec<PathBuf>, Vec<u16>) {
-        let (folders, port) = self.signer.needs();
-        (folders, self.url.port_or_known_default().into_iter().chain(port).collect())
+        let (files, port) = self.signer.needs();
+        (files, self.url.port_or_known_default().into_iter().chain(port).collect())
     }
 
     /// Returns the region that was given or is the default.

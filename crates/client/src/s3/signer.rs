@@ -52,7 +52,7 @@ impl Signer {
         Self { chain, region, moves, state, search: Mutex::default() }
     }
 
-    /// Returns the folders and the port that are needed to replace keys.
+    /// Returns the files and the port that are needed to replace keys.
     pub(super) fn needs(&self) -> (Vec<PathBuf>, Option<u16>) {
         self.chain.needs()
     }

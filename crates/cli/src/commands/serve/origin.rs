@@ -41,8 +41,8 @@ pub(super) struct CacheOfOrigin {
     pub(super) cache: Cache,
     /// The ports of origins, and of services that have keys.
     pub(super) ports: Vec<u16>,
-    /// The folders with files of keys.
-    pub(super) folders: Vec<PathBuf>,
+    /// The files of keys.
+    pub(super) key_files: Vec<PathBuf>,
 }
 
 impl OriginArgs {
@@ -88,7 +88,7 @@ impl OriginArgs {
         if before.iter().any(|open| path.as_deref() == Some(open.cache.folder())) {
             return Err(Failure::value("--cache", OptionsError::CacheLater(folder.clone())));
         }
-        let (mut ports, mut folders) = (self.ports(), Vec::new());
+        let (mut ports, mut key_files) = (self.ports(), Vec::new());
         let named: Vec<_> = self.origin.iter().map(|text| url(text)).collect::<Result<_>>()?;
         let trust = Trust { authorities: self.origin_cacert.clone(), ..Trust::default() };
         let tls = TlsSetup::new(trust);
@@ -99,7 +99,7 @@ impl OriginArgs {
                 Some(store) => {
                     self.store.unsigned_note(&store).iter().for_each(|note| output::note(note));
                     let (of_store, services) = store.needs();
-                    folders.extend(of_store);
+                    key_files.extend(of_store);
                     ports.extend(services);
                     refuse_unusable(&url, &store, &tls)?;
                     OriginOptions {
@@ -134,7 +134,7 @@ impl OriginArgs {
         };
         let cache = open_cache(user, cache_options)?;
         self.note_small_disk(folder);
-        Ok(Some(CacheOfOrigin { options: self.clone(), cache, ports, folders }))
+        Ok(Some(CacheOfOrigin { options: self.clone(), cache, ports, key_files }))
     }
 
     /// Reports a quota that is larger than the file system of the cache.

@@ -33,7 +33,7 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<ShareGoal>>) -> Res
     let user = args.user()?;
     let (certificate, orders) = Certificate::of(args, user.as_ref())?.unzip();
     let orders = orders.flatten();
-    let mut open = OpenSites::new(certificate.as_ref(), user.clone());
+    let mut open = OpenSites::new(certificate.as_ref(), orders.as_ref(), user.clone());
     let opened = open.open(args)?;
     let inherited = sockets::inherited()?;
     let addresses = addresses(args, !inherited.is_empty())?;

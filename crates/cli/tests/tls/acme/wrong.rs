@@ -1,12 +1,13 @@
 //! What goes wrong: the authority is away, it refuses, the folder cannot be written to.
 
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::process::{Command, Stdio};
 
 use crate::acme::authority::Authority;
 use crate::acme::site::Site;
-use crate::rig::{Running, folder, run, underpass};
+use crate::rig::{Running, folder, has, run, underpass};
+use underpass_testkit::free_port;
 
 const MONTH: u32 = 30 * 24 * 60 * 60;
 
@@ -47,7 +48,7 @@ fn a_refused_name_is_reported_and_does_not_disturb_others() {
 fn a_challenge_that_nobody_answers_is_reported() {
     let Some(authority) = Authority::new(MONTH) else { return };
     let mut site = Site::new(&authority);
-    site.tls = underpass_testkit::free_port();
+    site.tls = free_port();
     let server = site.start(&["--acme", "a.example"]);
     server.says("the authority refused TLS-ALPN-01: ");
     server.says("); next attempt in ");
@@ -71,6 +72,44 @@ fn a_folder_that_cannot_be_written_to_is_an_error_at_the_start() {
         fs::DirBuilder::new().mode(0o700).create(at("owned")).unwrap();
         serve("owned", &["--user", "nobody"]).failed(1, &["--acme-state: ", "Permission denied"]);
     }
+}
+
+#[test]
+fn keys_are_not_found_behind_a_link_out_of_the_root() {
+    if !has("curl") {
+        return;
+    }
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let state = at("above/state/127.0.0.1-1-dir");
+    for path in [&at("root"), &state] {
+        fs::create_dir_all(path).unwrap();
+    }
+    let made = rcgen::generate_simple_self_signed(["a.example".to_owned()]).unwrap();
+    let pem = made.cert.pem() + &made.signing_key.serialize_pem();
+    fs::write(state.join("a.example.pem"), pem).unwrap();
+    fs::write(state.join("account.json"), "{}").unwrap();
+    fs::write(at("above/other"), "other").unwrap();
+    symlink(at("above"), at("root/link")).unwrap();
+    let port = free_port();
+    let mut command = underpass();
+    command.args(["serve", "--allow-symlink", "--acme", "a.example", "--acme-directory"]);
+    command.args(["https://127.0.0.1:1/dir", "--bind", &format!("127.0.0.1:{port}")]);
+    command.arg("--acme-state").arg(at("above/state")).arg(at("root"));
+    let _server = Running::listening(command);
+    let get = |path: &str| {
+        let mut curl = Command::new("curl");
+        curl.args(["-sSk", "--noproxy", "*", "-w", " %{http_code}"]);
+        curl.arg(format!("https://127.0.0.1:{port}/link/{path}"));
+        String::from_utf8_lossy(&curl.output().unwrap().stdout).into_owned()
+    };
+    for name in ["a.example.pem", "account.json", ""] {
+        let reply = get(&format!("state/127.0.0.1-1-dir/{name}"));
+        assert!(reply.ends_with(" 404"), "{name}: {reply}");
+    }
+    assert_eq!(get("?simple"), "other\n 200");
+    let archive = get("?archive=tar");
+    assert!(archive.contains("other") && !archive.contains("PRIVATE KEY"), "{archive}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod profiles;
 mod remote;
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
@@ -85,19 +85,16 @@ pub enum KeySource {
 }
 
 impl KeySource {
-    /// Returns the folders of the files that it reads again when keys are replaced.
-    fn folders(&self) -> Vec<PathBuf> {
+    /// Returns the files that it reads again when keys are replaced, and what they are links to.
+    fn files(&self) -> Vec<PathBuf> {
         let files: Vec<&PathBuf> = match self {
             Self::Profile(files) => files.credentials.iter().chain(files.config.as_ref()).collect(),
             Self::WebIdentity { token_file, .. } => vec![token_file],
             Self::Container { token_file: Some(token_file), .. } => vec![token_file],
             Self::Keys(_) | Self::Container { .. } | Self::Metadata { .. } => Vec::new(),
         };
-        // A file may be a link into another folder.
         let linked = files.iter().filter_map(|file| file.canonicalize().ok());
-        let all: Vec<_> = files.iter().map(|file| (*file).clone()).chain(linked).collect();
-        let folders = all.iter().filter_map(|file| file.parent());
-        folders.filter(|folder| folder.is_dir()).map(Path::to_owned).collect()
+        files.iter().map(|file| (*file).clone()).chain(linked).collect()
     }
 
     /// Returns the port of the service that it asks.
@@ -143,10 +140,10 @@ impl KeySources {
         Self { sources, client, found: OnceLock::new() }
     }
 
-    /// Returns the folders and the port that are needed to replace the keys that were found.
+    /// Returns the files and the port that are needed to replace the keys that were found.
     pub(super) fn needs(&self) -> (Vec<PathBuf>, Option<u16>) {
         let found = self.found.get().and_then(|index| self.sources.get(*index));
-        found.map_or_else(Default::default, |found| (found.folders(), found.port()))
+        found.map_or_else(Default::default, |found| (found.files(), found.port()))
     }
 
     /// Returns the keys of the first source that has some, and its name.

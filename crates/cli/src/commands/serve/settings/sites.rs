@@ -13,7 +13,7 @@ use underpass_server::{MediaTypes, SiteSettings};
 use underpass_transport::tls::Identity;
 
 use super::super::args::{OptionsError, ServeArgs, SiteArgs};
-use super::super::certificate::{Certificate, KeyFiles, default_files, folders};
+use super::super::certificate::{Certificate, KeyFiles, Orders, default_files, folders};
 use super::super::origin::CacheOfOrigin;
 use super::{limits, responses, site_settings, useless_upload_option};
 use crate::failure::{Failure, Result, WithPath};
@@ -25,6 +25,8 @@ pub(crate) struct OpenSites {
     of_system: MediaTypes,
     /// The certificate files of the server, if its certificate is in files.
     of_server: Option<KeyFiles>,
+    /// The folder of the keys that an authority certifies, if one is asked.
+    key_folder: Option<PathBuf>,
     /// The user to whom the server switches.
     user: Option<User>,
     /// Users by the rules that name them, so that right passwords stay known.
@@ -49,11 +51,16 @@ pub(crate) struct Opened {
 }
 
 impl OpenSites {
-    /// Creates an empty value for a server with this certificate and user.
-    pub(crate) fn new(certificate: Option<&Certificate>, user: Option<User>) -> Self {
+    /// Creates an empty value for a server with this certificate, these orders and this user.
+    pub(crate) fn new(
+        certificate: Option<&Certificate>,
+        orders: Option<&Orders>,
+        user: Option<User>,
+    ) -> Self {
         Self {
             of_system: responses::of_system(),
             of_server: certificate.and_then(Certificate::files).cloned(),
+            key_folder: orders.map(|orders| orders.folder().to_owned()),
             user,
             access: BTreeMap::new(),
             caches: Vec::new(),
@@ -74,7 +81,11 @@ impl OpenSites {
         self.max_in_memory = limits::cached_objects(open_files::raise_limit(), caches);
         self.open_with(args, &before, &mut opened)?;
         let mut own = own_files(args);
-        own.extend(self.caches.iter().map(|open| open.cache.folder().to_owned()));
+        own.extend(self.key_folder.clone());
+        for open in &self.caches {
+            own.insert(open.cache.folder().to_owned());
+            own.extend(open.key_files.iter().flat_map(|file| paths_of(file)));
+        }
         for site in &mut opened.sites {
             own.iter().for_each(|path| site.hide_file(path));
         }
@@ -202,7 +213,8 @@ impl OpenSites {
             return Ok(None);
         };
         opened.ports.extend(&found.ports);
-        opened.folders.extend(found.folders.iter().cloned());
+        let folders = found.key_files.iter().filter_map(|file| file.parent());
+        opened.folders.extend(folders.filter(|it| it.is_dir()).map(Path::to_owned));
         let cache = found.cache.clone();
         self.caches.push(found);
         Ok(Some(cache))
