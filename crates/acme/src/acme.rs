@@ -244,11 +244,6 @@ impl Acme {
                 let wait = schedule::wait(*count, kind, http.take_retry_after());
                 domain.not_before = Instant::now() + wait;
                 on_event(&AcmeEvent::Failed { name, error: &error, wait, until: domain.until });
-                if error.is_unknown_account() {
-                    // The next attempt makes another one.
-                    self.unkept_account = None;
-                    let _ = self.state.remove_account();
-                }
             }
         }
     }
@@ -266,7 +261,13 @@ impl Acme {
         }
         let account = self.account(http, on_event)?;
         let Domain { name, refusals, .. } = &self.domains[index];
-        let pem = self.order(&account, http, name, *refusals)?;
+        let ordered = self.order(&account, http, name, *refusals);
+        if ordered.as_ref().is_err_and(AcmeError::is_unknown_account) {
+            // The next attempt makes another one.
+            self.unkept_account = None;
+            let _ = self.state.remove_account();
+        }
+        let pem = ordered?;
         let identity = Identity::from_pem(&self.state.certificate(name), pem.as_bytes())?;
         if let Err(error) = self.state.write_certificate(name, pem.as_bytes()) {
             on_event(&AcmeEvent::NotKept { name, error: &error });
@@ -419,8 +420,12 @@ mod tests {
     use super::*;
 
     fn acme(state: &Path) -> Result<Acme> {
+        acme_for(state, Names { all: vec!["a.example".to_owned()], default: None })
+    }
+
+    fn acme_for(state: &Path, names: Names) -> Result<Acme> {
         let options = AcmeOptions {
-            names: Names { all: vec!["a.example".to_owned()], default: None },
+            names,
             email: None,
             directory: Url::parse("https://ca.example/dir").unwrap(),
             state: state.to_owned(),
@@ -439,6 +444,22 @@ mod tests {
             assert_eq!(acme(state.path()).unwrap().missing(), ["a.example"]);
             assert!(!acme_of_state.load(0).unwrap());
         }
+    }
+
+    #[test]
+    fn the_certificate_of_a_removed_name_is_for_no_other_name_either() {
+        let state = tempfile::tempdir().unwrap();
+        let names = |name: &str, default: &str| Names {
+            all: vec![name.to_owned()],
+            default: Some(default.to_owned()),
+        };
+        let mut acme = acme_for(state.path(), names("a.example", "a.example")).unwrap();
+        acme.identities.set("a.example", Identity::self_signed(&["a.example".to_owned()]).unwrap());
+        acme.show_default(0);
+        acme.replace(names("a.example", "a.example"));
+        assert_eq!(acme.identities.expiries().len(), 1);
+        acme.replace(Names { default: None, ..names("b.example", "") });
+        assert_eq!(acme.identities.expiries(), []);
     }
 
     #[test]

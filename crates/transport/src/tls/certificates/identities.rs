@@ -55,9 +55,12 @@ impl Identities {
         self.read().by_name.get(&name.to_ascii_lowercase()).cloned()
     }
 
-    /// Removes the identity of a name.
+    /// Removes the identity of a name, also for clients that ask for no name.
     pub fn remove(&self, name: &str) {
-        self.change(|known| known.by_name.remove(&name.to_ascii_lowercase()));
+        self.change(|known| {
+            let removed = known.by_name.remove(&name.to_ascii_lowercase());
+            known.default.take_if(|default| removed.is_some_and(|it| it.is_same(default)));
+        });
     }
 
     /// Uses these identities for clients that ask for the names of sites, and the default one where

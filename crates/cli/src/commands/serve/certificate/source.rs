@@ -139,12 +139,12 @@ impl Certificate {
     }
 
     /// Sets the files to those that the configuration names now, which [`renew`](Self::renew) then
-    /// reads.
+    /// reads. Where an authority was asked for the default site before, they are read now.
     pub(crate) fn set_files(&mut self, args: &ServeArgs) -> Result<()> {
-        if let (CertificateSource::Files(files), Some(now)) =
-            (&mut self.source, default_files(args)?)
-        {
-            *files = now;
+        match (&mut self.source, default_files(args)?) {
+            (CertificateSource::Files(files), Some(now)) => *files = now,
+            (CertificateSource::Authority, Some(now)) => self.credentials.renew(now.load()?),
+            _ => (),
         }
         Ok(())
     }

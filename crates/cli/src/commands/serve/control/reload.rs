@@ -81,11 +81,11 @@ impl Reload {
         let number = opened.sites.len();
         self.sites.replace(opened.sites)?;
         self.open = open;
-        if let Some(certificate) = &mut self.certificate {
-            certificate.set_files(args)?;
-        }
         if let (Some(orders), Some(names)) = (&self.orders, names) {
             orders.replace(names);
+        }
+        if let Some(certificate) = &mut self.certificate {
+            certificate.set_files(args)?;
         }
         opened.notes.iter().for_each(|text| note(text));
         self.warn(args);
