@@ -136,13 +136,6 @@ impl Acme {
         self.state.top()
     }
 
-    /// Returns the folders that this process has created. They must belong to the user that it
-    /// changes to.
-    #[must_use]
-    pub fn created(&self) -> &[PathBuf] {
-        self.state.created()
-    }
-
     /// Returns the value by which other names are given while certificates are ordered.
     #[must_use]
     pub fn control(&self) -> Arc<NamesControl> {

@@ -22,24 +22,16 @@ pub(crate) struct StateFolder {
     top: PathBuf,
     /// The folder of this one.
     path: PathBuf,
-    /// The folders that this process has created.
-    created: Vec<PathBuf>,
 }
 
 impl StateFolder {
     /// Opens or creates the folder of the authority with this directory.
     pub(crate) fn open(top: &Path, directory: &Url) -> Result<Self> {
-        let mut created = Vec::new();
-        created.extend(create_folder(top)?);
+        create_folder(top)?;
         let top = fs::canonicalize(top).map_err(fail("opening", top))?;
         let path = top.join(folder_name(directory));
-        created.extend(create_folder(&path)?);
-        Ok(Self { top, path, created })
-    }
-
-    /// Returns the folders that this process has created.
-    pub(crate) fn created(&self) -> &[PathBuf] {
-        &self.created
+        create_folder(&path)?;
+        Ok(Self { top, path })
     }
 
     /// Returns the absolute path of the folder of all authorities.
@@ -102,15 +94,10 @@ impl StateFolder {
     }
 }
 
-/// Creates a folder that only its owner can use; returns it with those above that were missing,
-/// too.
-fn create_folder(path: &Path) -> Result<Vec<PathBuf>> {
-    let missing = path.ancestors().take_while(|folder| !folder.exists());
-    // A relative path ends in an empty one, which is the current folder.
-    let missing = missing.filter(|folder| !folder.as_os_str().is_empty());
-    let missing = missing.map(Path::to_owned).collect();
+/// Creates a folder that only its owner can use, and those above it that are missing.
+fn create_folder(path: &Path) -> Result<()> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.map(|()| missing).map_err(fail("creating", path))
+    made.map_err(fail("creating", path))
 }
 
 fn read(path: &Path) -> Result<Option<Vec<u8>>> {
@@ -169,9 +156,6 @@ mod tests {
         let state = StateFolder::open(&top, &directory).unwrap();
         let canonical = fs::canonicalize(&top).unwrap();
         assert_eq!(state.path, canonical.join("ca.example-14000-dir"));
-        // The user of the server has to pass through all that is new.
-        assert_eq!(state.created(), [top.as_path(), top.parent().unwrap(), state.path.as_path()]);
-        assert!(StateFolder::open(&top, &directory).unwrap().created().is_empty());
         assert_eq!(state.read_certificate("a.example").unwrap(), None);
         state.write_certificate("a.example", b"old, and longer").unwrap();
         state.write_certificate("a.example", b"new").unwrap();

@@ -1,11 +1,13 @@
 //! The user that the server becomes once its sockets are open.
 
+use std::fs::DirBuilder;
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::str::FromStr;
 
-use rustix::fs::chown;
-use rustix::process::{Gid, Uid, getegid, geteuid};
+use rustix::fs::{Mode, OFlags, fchown, open};
+use rustix::process::{Gid, Uid, getegid, geteuid, getgroups};
 use rustix::thread::{
     set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
@@ -31,13 +33,31 @@ impl User {
         self.uid.is_root()
     }
 
-    /// Gives a file or folder to this user, who could not use what root has created otherwise.
+    /// Creates a folder that only this user can use, and those above it that are missing. Root
+    /// creates those that the user may not create, and gives them away.
     ///
     /// # Errors
     ///
-    /// As chown(2).
-    pub fn give(&self, path: &Path) -> io::Result<()> {
-        Ok(chown(path, Some(self.uid), Some(self.gid))?)
+    /// The error of the system if what root has created cannot be given away.
+    pub fn create_folder(&self, path: &Path) -> io::Result<()> {
+        let ancestors: Vec<_> = path.ancestors().collect();
+        for folder in ancestors.into_iter().rev() {
+            let create = || DirBuilder::new().mode(0o700).create(folder);
+            let created = self.run_as(create)?;
+            // Where the user may create nothing, it cannot exchange what root has created either.
+            let is_refused = created.is_err_and(|it| it.kind() == io::ErrorKind::PermissionDenied);
+            if is_refused && create().is_ok() {
+                self.give(folder)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a folder, but not what a link leads to, to this user.
+    fn give(&self, folder: &Path) -> io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = open(folder, flags, Mode::empty())?;
+        Ok(fchown(folder, Some(self.uid), Some(self.gid))?)
     }
 
     /// Runs `act` with the rights of this user on this thread, so that what it creates belongs to
@@ -46,17 +66,20 @@ impl User {
     ///
     /// # Errors
     ///
-    /// As setresuid(2) and setresgid(2).
+    /// As setresuid(2), setresgid(2) and setgroups(2).
     pub fn run_as<T>(&self, act: impl FnOnce() -> T) -> io::Result<T> {
         let (uid, gid) = (geteuid(), getegid());
         if !uid.is_root() {
             return Ok(act());
         }
+        let groups = getgroups()?;
+        set_thread_groups(&self.groups)?;
         set_thread_res_gid(gid, self.gid, gid)?;
         set_thread_res_uid(uid, self.uid, uid)?;
         let done = act();
         set_thread_res_uid(uid, uid, uid)?;
         set_thread_res_gid(gid, gid, gid)?;
+        set_thread_groups(&groups)?;
         Ok(done)
     }
 
@@ -131,7 +154,30 @@ fn groups_of(name: &str, gid: u32) -> Result<Vec<Gid>, UserError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, symlink};
+
     use super::*;
+
+    #[test]
+    fn root_acts_with_the_groups_of_the_user_and_gives_away_no_target_of_a_link() {
+        if !geteuid().is_root() {
+            return eprintln!("skipped: only root can become another user");
+        }
+        let user: User = "54321".parse().unwrap();
+        let before = getgroups().unwrap();
+        assert_eq!(user.run_as(getgroups).unwrap().unwrap(), user.groups);
+        assert_eq!(getgroups().unwrap(), before);
+        let temporary = tempfile::tempdir().unwrap();
+        let at = |name: &str| temporary.path().join(name);
+        let owner = |name: &str| fs::metadata(at(name)).unwrap().uid();
+        user.create_folder(&at("a/b")).unwrap();
+        assert_eq!((owner(""), owner("a"), owner("a/b")), (0, 54321, 54321));
+        fs::create_dir(at("target")).unwrap();
+        symlink(at("target"), at("link")).unwrap();
+        assert!(user.give(&at("link")).is_err());
+        assert_eq!(owner("target"), 0);
+    }
 
     #[test]
     fn a_user_is_found_by_name_and_by_number() {

@@ -1,8 +1,6 @@
 //! The options of `--origin`: a cache in front of a server that has the files.
 
-use std::fs::{self, DirBuilder};
-use std::io::ErrorKind::PermissionDenied;
-use std::os::unix::fs::DirBuilderExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -174,17 +172,7 @@ fn open_cache(user: Option<&User>, options: CacheOptions) -> Result<Cache> {
     let folder = options.folder.clone();
     let opened = match user {
         Some(user) => {
-            let ancestors: Vec<_> = folder.ancestors().collect();
-            for path in ancestors.into_iter().rev() {
-                let create = || DirBuilder::new().mode(0o700).create(path);
-                // If the user may not create it, nobody else can put a link in its place before it
-                // is created.
-                let created = user.run_as(create).with_path(Action::Writing, path)?;
-                let is_refused = created.is_err_and(|error| error.kind() == PermissionDenied);
-                if is_refused && create().is_ok() {
-                    user.give(path).with_path(Action::Writing, path)?;
-                }
-            }
+            user.create_folder(&folder).with_path(Action::Writing, &folder)?;
             user.run_as(|| Cache::open(options)).with_path(Action::Writing, folder)?
         }
         None => Cache::open(options),

@@ -86,15 +86,17 @@ impl Orders {
             names,
             email: acme_email.clone(),
             directory: directory.clone(),
-            state,
+            state: state.clone(),
             tls,
         };
-        let acme = Acme::open(options, identities.clone())?;
-        if let Some(user) = user {
-            for folder in acme.created() {
-                user.give(folder).with_path(Action::Writing, folder)?;
+        let open = || Acme::open(options, identities.clone());
+        let acme = match user {
+            Some(user) => {
+                user.create_folder(&state).with_path(Action::Writing, &state)?;
+                user.run_as(open).with_path(Action::Writing, &state)?
             }
-        }
+            None => open(),
+        }?;
         Ok(Some(Self { acme, directory, has_default }))
     }
 
