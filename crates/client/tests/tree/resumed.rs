@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::io::Write;
+use std::net::TcpStream;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,29 +16,41 @@ use crate::hostile::{Outcome, attempt_again, file};
 
 const LEN: usize = 12 << 20;
 
-/// A server of an archive with a large file, which breaks off in it until it is well.
-fn broken_off(contents: &[u8], is_well: &Arc<AtomicBool>) -> Url {
-    let archive = [file(b"large", contents), vec![0; 1024]].concat();
+/// A server of an archive, which breaks off in the middle until it is well.
+fn broken_off(members: &[Vec<u8>], is_well: &Arc<AtomicBool>) -> Url {
+    let archive = archive(members);
     let is_well = Arc::clone(is_well);
     let url = serve_until_exit(move |request, stream| {
-        let range = request.range(archive.len()).unwrap_or(0..archive.len());
-        let (status, len) =
-            if range.start > 0 { ("206 Part", range.len()) } else { ("200 OK", archive.len()) };
-        let place = format!("bytes {}-{}/{}", range.start, range.end - 1, archive.len());
-        let place =
-            if range.start > 0 { format!("Content-Range: {place}\r\n") } else { String::new() };
-        let fields = format!("ETag: \"e\"\r\nContent-Type: application/x-tar\r\n{place}");
-        write!(stream, "HTTP/1.1 {status}\r\n{fields}Content-Length: {len}\r\n\r\n")?;
-        if request.method == "HEAD" {
-            return Ok(());
-        }
-        if is_well.load(Ordering::Relaxed) {
-            return stream.write_all(&archive[range]);
-        }
-        stream.write_all(&archive[..LEN / 2])?;
-        close()
+        let end = if is_well.load(Ordering::Relaxed) { archive.len() } else { archive.len() / 2 };
+        let begin = request.range(archive.len()).map_or(0, |range| range.start);
+        answer(&request.method, stream, "ETag: \"e\"\r\n", &archive, begin..end)
     });
     Url::parse(&format!("{url}x/")).unwrap()
+}
+
+/// Sends a range of an archive; before its end the connection breaks.
+fn answer(
+    method: &str,
+    stream: &mut TcpStream,
+    fields: &str,
+    archive: &[u8],
+    sent: Range<usize>,
+) -> std::io::Result<()> {
+    let (begin, len) = (sent.start, archive.len());
+    let place = format!("Content-Range: bytes {begin}-{}/{len}\r\n", len - 1);
+    let (status, place) = if begin > 0 { ("206 Part", place) } else { ("200 OK", String::new()) };
+    let length = len - begin;
+    let fields = format!("{fields}{place}Content-Type: application/x-tar\r\n");
+    write!(stream, "HTTP/1.1 {status}\r\n{fields}Content-Length: {length}\r\n\r\n")?;
+    if method == "HEAD" {
+        return Ok(());
+    }
+    stream.write_all(archive.get(sent.clone()).unwrap_or_default())?;
+    if sent.end < len { close() } else { Ok(()) }
+}
+
+fn archive(members: &[Vec<u8>]) -> Vec<u8> {
+    [members.concat(), vec![0; 1024]].concat()
 }
 
 #[test]
@@ -44,7 +58,7 @@ fn a_part_that_was_replaced_is_not_resumed() {
     let contents = noise(LEN);
     for (is_replaced, is_old) in [(false, false), (true, false), (false, true), (true, true)] {
         let is_well = Arc::default();
-        let url = broken_off(&contents, &is_well);
+        let url = broken_off(&[file(b"large", &contents)], &is_well);
         let wishes = TreeOptions { retries: 0, ..TreeOptions::default() };
         let Outcome { place, outcome, .. } =
             attempt_again(tempfile::tempdir().unwrap(), &wishes, &url);
@@ -68,5 +82,54 @@ fn a_part_that_was_replaced_is_not_resumed() {
         assert_eq!(left_out, Vec::<String>::new());
         assert_eq!(done.resumed_at > 1 << 20, !is_replaced && !is_old, "{is_replaced} {is_old}");
         assert!(fs::read(place.path().join("x/large")).unwrap() == contents, "other bytes");
+    }
+}
+
+#[test]
+fn what_an_earlier_run_left_out_is_left_out_again() {
+    let contents = noise(LEN);
+    let members = [file(b"/abs", b"bad"), file(b"large", &contents)];
+    let is_well = Arc::default();
+    let url = broken_off(&members, &is_well);
+    let wishes = TreeOptions { retries: 0, ..TreeOptions::default() };
+    let mut place = tempfile::tempdir().unwrap();
+    for _ in 0..2 {
+        let broken = attempt_again(place, &wishes, &url);
+        assert_eq!(broken.outcome.unwrap_err().done.left_out, 1);
+        place = broken.place;
+    }
+    is_well.store(true, Ordering::Relaxed);
+    let Outcome { place, outcome, left_out } = attempt_again(place, &wishes, &url);
+    let done = outcome.unwrap();
+    assert_eq!((done.left_out, left_out.len()), (1, 1));
+    assert!(done.resumed_at > 1 << 20, "{done:?}");
+    assert!(fs::read(place.path().join("x/large")).unwrap() == contents, "other bytes");
+}
+
+#[test]
+fn a_folder_that_exists_is_looked_at_again_and_its_large_file_is_resumed() {
+    // Enough to be discarded, or for another request.
+    for len in [LEN, 40 << 20] {
+        let contents = noise(len);
+        let members = [file(b"a", b"new"), file(b"b", b"b"), file(b"large", &contents)];
+        let is_well = Arc::default();
+        let url = broken_off(&members, &is_well);
+        let wishes = TreeOptions { retries: 0, ..TreeOptions::default() };
+        let place = tempfile::tempdir().unwrap();
+        let mine = place.path().join("x");
+        fs::create_dir(&mine).unwrap();
+        fs::write(mine.join("a"), "different").unwrap();
+        let Outcome { place, outcome, .. } = attempt_again(place, &wishes, &url);
+        assert_eq!(outcome.unwrap_err().done.left_out, 1);
+        fs::remove_file(mine.join("b")).unwrap();
+        is_well.store(true, Ordering::Relaxed);
+        let wishes = TreeOptions { replaces: true, ..wishes };
+        let Outcome { place: _place, outcome, left_out } = attempt_again(place, &wishes, &url);
+        let done = outcome.unwrap();
+        assert_eq!((left_out, done.files), (Vec::new(), 3));
+        assert!(done.resumed_at > 1 << 20, "{done:?}");
+        let read = |name: &str| fs::read(mine.join(name)).unwrap();
+        assert_eq!((read("a"), read("b")), (b"new".to_vec(), b"b".to_vec()));
+        assert!(read("large") == contents, "other bytes");
     }
 }

@@ -115,6 +115,11 @@ impl ArchiveJournal {
         self.append(&sealed(&format!("folder {mode} {tv_sec} {tv_nsec} .{path}")))
     }
 
+    /// Notes that something was left out or refused.
+    pub(super) fn record_omission(&self) -> io::Result<()> {
+        self.append(&sealed("omission"))
+    }
+
     /// Notes a large file before its first byte.
     pub(super) fn record_large_file(&self, large: &LargeFile) -> io::Result<()> {
         let LargeFile { header, data, size, mode, modified, path, .. } = large;
@@ -259,11 +264,17 @@ fn apply(
                 top: path(top)?,
                 len: len.parse().ok()?,
             };
-            let (is_same_epoch, folders) = (*then == epoch, Vec::new());
-            let (position, large, partial) = (0, None, None);
-            *noted =
-                Some(NotedArchive { origin, position, is_same_epoch, folders, large, partial });
+            *noted = Some(NotedArchive {
+                origin,
+                position: 0,
+                is_same_epoch: *then == epoch,
+                has_omission: false,
+                folders: Vec::new(),
+                large: None,
+                partial: None,
+            });
         }
+        (["omission"], Some(noted)) => noted.has_omission = true,
         (["boot", then], Some(noted)) => noted.is_same_epoch = *then == epoch,
         (["folder", mode, tv_sec, tv_nsec, name], Some(noted)) => {
             noted.folders.push(FolderAttrs {
@@ -390,6 +401,7 @@ mod tests {
         journal.record_folder(&folder(b"d/e f")).unwrap();
         journal.record_large_file(&large()).unwrap();
         journal.record_part(large().part.unwrap()).unwrap();
+        journal.record_omission().unwrap();
         journal.reach(1_000_000).unwrap();
         let text = std::fs::read(dest.join("j")).unwrap();
         (journal, text)
@@ -405,6 +417,7 @@ mod tests {
             origin: origin(),
             position: 1_000_000,
             is_same_epoch: true,
+            has_omission: true,
             folders,
             large: Some(large()),
             partial: Some(large().path),

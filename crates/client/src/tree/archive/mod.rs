@@ -2,6 +2,7 @@
 
 mod destination;
 mod journal;
+mod large;
 mod noted;
 mod stream;
 mod unpack;

@@ -48,6 +48,8 @@ pub(super) struct NotedArchive {
     /// Whether it was written since the machine was started and the file system mounted, so that
     /// all files have their bytes.
     pub(super) is_same_epoch: bool,
+    /// Whether something before the position was left out or refused.
+    pub(super) has_omission: bool,
     pub(super) folders: Vec<FolderAttrs>,
     /// The large file that the position is within, if any.
     pub(super) large: Option<LargeFile>,

@@ -1,7 +1,6 @@
 //! Unpacks an archive while it arrives, and notes the position.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,11 +13,10 @@ use underpass_protocol::archive::BLOCK;
 use super::destination::ArchiveDest;
 use super::journal::ArchiveJournal;
 use super::noted::{ArchiveId, LargeFile, NotedArchive};
-use super::stream::{ArchiveStream, receive_options};
+use super::stream::ArchiveStream;
 use crate::http::OpenResponse;
-use crate::journal::FileId;
 use crate::tree::dest::{DestOutcome, FolderAttrs};
-use crate::tree::error::{Result, TreeError, explain, is_about_name, local};
+use crate::tree::error::{Result, TreeError, explain, is_about_name};
 use crate::tree::options::TreeEvent;
 use crate::tree::paths::{EntryRefusal, as_path, check_target, relative};
 use crate::tree::tar::{Decoder, MemberKind, TarError, TarEvent, TarMember};
@@ -33,12 +31,16 @@ pub(super) struct Unpack<'u, 'j, 'a> {
     /// The position up to which the archive is unpacked.
     pub(super) position: u64,
     /// The large file that the position is within.
-    large: Option<LargeFile>,
+    pub(super) large: Option<LargeFile>,
+    /// The large file of an earlier run that is still to come, and the bytes that are here.
+    pub(super) partial: Option<(LargeFile, u64)>,
+    /// Whether the journal says that something was left out.
+    has_noted_omission: bool,
     /// Folders by their paths, whose permissions and times are set at the end.
     folders: BTreeMap<Vec<u8>, FolderAttrs>,
     /// The memory that these take, roughly, in bytes.
     folder_bytes: usize,
-    pipes: PipePool,
+    pub(super) pipes: PipePool,
     members: u64,
 }
 
@@ -64,6 +66,8 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             origin: ArchiveId::default(),
             position: 0,
             large: None,
+            partial: None,
+            has_noted_omission: false,
             folders: BTreeMap::new(),
             folder_bytes: 0,
             pipes: PipePool::default(),
@@ -78,39 +82,49 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         self.tree.gauge.before.store(0, Ordering::Relaxed);
         self.tree.gauge.done.store(0, Ordering::Relaxed);
         self.large = None;
+        self.has_noted_omission = false;
         self.folders.clear();
         self.folder_bytes = 0;
         self.tree.gauge.total.store(origin.len + 1, Ordering::Relaxed);
         self.journal.begin(origin).map_err(|error| self.journal_error(error))
     }
 
-    /// Resumes where an earlier run has stopped.
+    /// Resumes where an earlier run has stopped. If that left something out, or others may have
+    /// changed the folder since, this one looks at every member again, and only the large file is
+    /// resumed.
     pub(super) fn resume(&mut self, noted: NotedArchive) -> Result<()> {
         self.tree.gauge.total.store(noted.origin.len + 1, Ordering::Relaxed);
         self.origin = noted.origin;
-        for facts in noted.folders {
-            self.remember_folder(facts)?;
-        }
         self.position = noted.position;
-        self.large = noted.large.filter(|large| {
-            let done = noted.position - large.data;
-            let dest = &self.destination.dest;
-            let is_partial = self.position < self.origin.len
-                && dest.has_partial(&large.path, large.size, large.modified, large.part, done);
-            if !is_partial {
+        if let Some(large) = noted.large {
+            if self.position < self.origin.len
+                && self.has_partial(&large, noted.position - large.data)
+            {
+                self.large = Some(large);
+            } else {
                 // It was named after the last note, or its bytes are gone: its header tells which.
                 self.position = large.header;
             }
-            is_partial
-        });
+        }
+        self.journal.go_on(self.position).map_err(|error| self.journal_error(error))?;
+        if noted.has_omission || !self.destination.is_unnamed() {
+            let position = std::mem::take(&mut self.position);
+            self.partial = self.large.take().map(|large| {
+                let done = position - large.data;
+                (large, done)
+            });
+        } else {
+            noted.folders.into_iter().try_for_each(|facts| self.remember_folder(facts))?;
+        }
         self.tree.gauge.before.store(self.position, Ordering::Relaxed);
         self.tree.gauge.done.store(self.position, Ordering::Relaxed);
-        self.journal.go_on(self.position).map_err(|error| self.journal_error(error))
+        Ok(())
     }
 
     /// Begins at the first byte of an archive, and puts aside the files of another one.
     pub(super) fn start_over(&mut self, origin: &ArchiveId) -> Result<()> {
-        if let Some(large) = self.large.take() {
+        let partial = self.partial.take().map(|(large, _)| large);
+        if let Some(large) = self.large.take().or(partial) {
             // It is where it was, or it is not there.
             let _ = self.destination.dest.remove_partial(&large.path);
         }
@@ -121,8 +135,18 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     }
 
     /// Saves the position to the journal.
-    pub(super) fn save_position(&self) -> Result<()> {
+    pub(super) fn save_position(&mut self) -> Result<()> {
+        self.note_omission()?;
         self.journal.reach(self.position).map_err(|error| self.journal_error(error))
+    }
+
+    /// Notes that something was left out or refused, before the position gets beyond it.
+    fn note_omission(&mut self) -> Result<()> {
+        let has_omission = self.tree.done.left_out > 0 || self.destination.dest.refused().is_some();
+        if has_omission && !std::mem::replace(&mut self.has_noted_omission, true) {
+            self.journal.record_omission().map_err(|error| self.journal_error(error))?;
+        }
+        Ok(())
     }
 
     /// Unpacks the body of an answer.
@@ -168,13 +192,14 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     }
 
     /// Notes that everything before `position` is here.
-    fn reached(&mut self, position: u64) -> Result<()> {
+    pub(super) fn reached(&mut self, position: u64) -> Result<()> {
         self.position = position;
         self.tree.gauge.done.store(position, Ordering::Relaxed);
         self.members += 1;
         if self.members > MAX_MEMBERS {
             return Err(TreeError::TooMany { limit: MAX_MEMBERS });
         }
+        self.note_omission()?;
         self.journal.reached(position).map_err(|error| self.journal_error(error))
     }
 
@@ -297,7 +322,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     }
 
     /// Counts a file that is here already, and sets its permissions.
-    fn is_here(&mut self, path: &[u8], mode: u32) -> Result<()> {
+    pub(super) fn is_here(&mut self, path: &[u8], mode: u32) -> Result<()> {
         self.tree.done.here += 1;
         match self.destination.dest.adopt(path, mode) {
             Ok(()) => Ok(()),
@@ -305,111 +330,13 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         }
     }
 
-    /// Unpacks a large file, unless it is here.
-    fn begin_large(
-        &mut self,
-        stream: &mut ArchiveStream<'a>,
-        large: &LargeFile,
-    ) -> Result<BodyEnd> {
-        match self.destination.dest.has(&large.path, large.size, large.modified) {
-            Ok(false) => {
-                self.journal.record_large_file(large).map_err(|error| self.journal_error(error))?;
-                self.unpack_large(stream, large)
-            }
-            Ok(true) => {
-                self.is_here(&large.path, large.mode)?;
-                self.tree.gauge.files.fetch_add(1, Ordering::Relaxed);
-                self.pass(stream, large.data, padded(large.size))
-            }
-            Err(errno) => {
-                self.failed(Action::Writing, &large.path, errno)?;
-                self.pass(stream, large.data, padded(large.size))
-            }
-        }
-    }
-
-    /// Unpacks the rest of a large file.
-    fn unpack_large(
-        &mut self,
-        stream: &mut ArchiveStream<'a>,
-        large: &LargeFile,
-    ) -> Result<BodyEnd> {
-        let done = self.position.saturating_sub(large.data);
-        let atomic = match self.destination.dest.open_partial(&large.path) {
-            Ok(atomic) => atomic,
-            Err(errno) => {
-                self.failed(Action::Creating, &large.path, errno)?;
-                let rest = padded(large.size) - done;
-                return self.pass(stream, large.data + done, rest);
-            }
-        };
-        let io = |action| {
-            let path = large.path.clone();
-            move |error: std::io::Error| TreeError::io(action, as_path(&path), error)
-        };
-        if done == 0 {
-            let noted = FileId::of(atomic.file())
-                .map_err(Into::into)
-                .and_then(|part| self.journal.record_part(part));
-            noted.map_err(|error| self.journal_error(error))?;
-        }
-        // Bytes after that were written when nothing was noted any more, or by another program.
-        atomic.file().set_len(done).map_err(io("cutting"))?;
-        let outcome = self.receive(stream, large, atomic.file(), done);
-        if let Err(error) = outcome {
-            self.large = Some(large.clone());
-            return Err(error);
-        }
-        let (mode, modified) = (Some(large.mode), Some(large.modified));
-        let dest = &self.destination.dest;
-        dest.set_file_attributes(&large.path, atomic.file(), mode, modified)
-            .map_err(|errno| TreeError::io("finishing", as_path(&large.path), errno))?;
-        match self.destination.dest.commit(&large.path, atomic) {
-            Ok(()) => self.tree.done.files += 1,
-            Err(errno) => {
-                let _ = self.destination.dest.remove_partial(&large.path);
-                self.failed("naming", &large.path, errno)?;
-            }
-        }
-        self.tree.gauge.files.fetch_add(1, Ordering::Relaxed);
-        stream.skip(padded(large.size) - large.size)?;
-        self.reached(large.data + padded(large.size))?;
-        // The partial file of the next one must not be taken for that of this one.
-        self.save_position()?;
-        Ok(BodyEnd::Complete)
-    }
-
-    /// Moves the rest of a large file by the engine, and notes the position.
-    fn receive(
-        &mut self,
-        stream: &mut ArchiveStream<'a>,
-        large: &LargeFile,
-        file: &File,
-        done: u64,
-    ) -> Result<()> {
-        let receive_options = receive_options(self.tree, &self.pipes, REPORT_EVERY);
-        let (journal, gauge) = (&self.journal, self.tree.gauge);
-        let begins = large.data + done;
-        let mut journal_error = None;
-        let mut on_progress = |progress: &underpass_engine::Progress| {
-            gauge.done.store(begins + progress.bytes, Ordering::Relaxed);
-            journal_error = journal.reached(begins + progress.bytes).err().or(journal_error.take());
-        };
-        let received =
-            stream.body(large.size - done, file, done, &receive_options, &mut on_progress);
-        self.tree.done.report.add(&received.report);
-        self.position = begins + received.report.bytes();
-        if let Some(error) = journal_error {
-            return Err(self.journal_error(error));
-        }
-        received.outcome.map_err(|error| match local(&error) {
-            Some(errno) => TreeError::io(Action::Writing, as_path(&large.path), errno),
-            None => stream.connection_error(error).into(),
-        })
-    }
-
     /// Discards bytes, or returns that another request should begin after them.
-    fn pass(&mut self, stream: &mut ArchiveStream<'a>, from: u64, len: u64) -> Result<BodyEnd> {
+    pub(super) fn pass(
+        &mut self,
+        stream: &mut ArchiveStream<'a>,
+        from: u64,
+        len: u64,
+    ) -> Result<BodyEnd> {
         if len > MIN_JUMP && !self.origin.etag.is_empty() {
             self.position = from + len;
             self.save_position()?;
@@ -421,7 +348,12 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     }
 
     /// Skips an entry if the reason concerns that entry alone; other errors end the run.
-    fn failed(&mut self, action: impl Into<Action>, path: &[u8], errno: Errno) -> Result<()> {
+    pub(super) fn failed(
+        &mut self,
+        action: impl Into<Action>,
+        path: &[u8],
+        errno: Errno,
+    ) -> Result<()> {
         if !is_about_name(errno) {
             return Err(TreeError::io(action, as_path(path), errno));
         }
@@ -434,7 +366,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         (self.tree.on_event)(&TreeEvent::LeftOut { path, reason });
     }
 
-    fn journal_error(&self, error: std::io::Error) -> TreeError {
+    pub(super) fn journal_error(&self, error: std::io::Error) -> TreeError {
         TreeError::io("writing the journal of", self.destination.path(), error)
     }
 
@@ -475,16 +407,13 @@ fn depth(path: &[u8]) -> usize {
     path.iter().filter(|byte| **byte == b'/').count() + usize::from(!path.is_empty())
 }
 
-fn padded(size: u64) -> u64 {
+pub(super) fn padded(size: u64) -> u64 {
     size + underpass_protocol::archive::padding(size)
 }
 
 /// The maximum size of a file that is copied through memory, in bytes. The calls of a splice cost
 /// more than copying this much.
 const MAX_SMALL: u64 = 128 << 10;
-
-/// Bytes of a large file between two notes.
-const REPORT_EVERY: u64 = 512 << 10;
 
 /// The minimum number of unwanted bytes for which a new request is cheaper than discarding them.
 const MIN_JUMP: u64 = 16 << 20;
