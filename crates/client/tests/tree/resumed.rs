@@ -5,11 +5,11 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use underpass_client::Url;
 use underpass_client::tree::TreeOptions;
-use underpass_testkit::http::{close, serve_until_exit};
+use underpass_testkit::http::{Request, close, serve_until_exit};
 use underpass_testkit::noise;
 
 use crate::hostile::{Outcome, attempt_again, file};
@@ -47,6 +47,21 @@ fn answer(
     }
     stream.write_all(archive.get(sent.clone()).unwrap_or_default())?;
     if sent.end < len { close() } else { Ok(()) }
+}
+
+/// A server whose answers to GET differ by their number, from 0 on.
+fn scripted(
+    answers: impl Fn(usize, &Request, &mut TcpStream) -> std::io::Result<()> + Send + Sync + 'static,
+) -> Url {
+    let count = AtomicUsize::new(0);
+    let url = serve_until_exit(move |request, stream| {
+        let number = match request.method.as_str() {
+            "GET" => count.fetch_add(1, Ordering::Relaxed),
+            _ => count.load(Ordering::Relaxed),
+        };
+        answers(number, request, stream)
+    });
+    Url::parse(&format!("{url}x/")).unwrap()
 }
 
 fn archive(members: &[Vec<u8>]) -> Vec<u8> {
@@ -131,5 +146,33 @@ fn a_folder_that_exists_is_looked_at_again_and_its_large_file_is_resumed() {
         let read = |name: &str| fs::read(mine.join(name)).unwrap();
         assert_eq!((read("a"), read("b")), (b"new".to_vec(), b"b".to_vec()));
         assert!(read("large") == contents, "other bytes");
+    }
+}
+
+#[test]
+fn what_is_here_is_not_jumped_over_again_and_again() {
+    // A server that takes no ranges, and a folder that changes all the time.
+    for changes in [false, true] {
+        let contents = vec![7; 17 << 20];
+        let archive = archive(&[file(b"a", b"1"), file(b"large", &contents), file(b"z", b"2")]);
+        let requests = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&requests);
+        let url = scripted(move |number, request, stream| {
+            if number == 10 {
+                return close();
+            }
+            seen.store(number, Ordering::Relaxed);
+            let tag = format!("ETag: \"{}\"\r\n", if changes { number } else { 0 });
+            answer(&request.method, stream, &tag, &archive, 0..archive.len())
+        });
+        let wishes = TreeOptions { retries: 0, ..TreeOptions::default() };
+        let place = tempfile::tempdir().unwrap();
+        fs::create_dir(place.path().join("x")).unwrap();
+        let Outcome { place, outcome, .. } = attempt_again(place, &wishes, &url);
+        outcome.unwrap();
+        requests.store(0, Ordering::Relaxed);
+        let Outcome { outcome, .. } = attempt_again(place, &wishes, &url);
+        assert_eq!(outcome.unwrap().here, 3);
+        assert!(requests.load(Ordering::Relaxed) <= 3, "{requests:?}");
     }
 }

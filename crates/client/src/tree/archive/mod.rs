@@ -83,12 +83,13 @@ pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>, offer: ArchiveOffer) -> Result
     }
     let mut retry = Retry::new(unpack.tree);
     loop {
-        let before = unpack.position;
+        let before = (unpack.restarts, unpack.position);
         match attempt(&mut unpack, &offer) {
             Ok(BodyEnd::Complete) => return unpack.finish(),
             Ok(BodyEnd::Jump) => {}
             Err(error) => {
-                if unpack.position > before {
+                // A folder that keeps changing is abandoned.
+                if unpack.restarts == before.0 && unpack.position > before.1 {
                     retry.renew();
                 }
                 let saved = unpack.save_position();
@@ -156,10 +157,16 @@ fn attempt(unpack: &mut Unpack<'_, '_, '_>, offer: &ArchiveOffer) -> Result<Body
             // A part of another archive than requested is useless.
             return Err(not_an_archive(tree, &answer));
         }
-        (tree.on_event)(&TreeEvent::StartingOver);
-        unpack.start_over(&now)?;
+        restart(unpack, &now)?;
     }
     run(unpack, answer)
+}
+
+/// Starts over with an archive that differs from the one of the last answer.
+fn restart(unpack: &mut Unpack<'_, '_, '_>, origin: &ArchiveId) -> Result<()> {
+    unpack.restarts += u32::from(unpack.position > 0);
+    (unpack.tree.on_event)(&TreeEvent::StartingOver);
+    unpack.start_over(origin)
 }
 
 /// Unpacks the body of an answer, while another thread syncs the files.

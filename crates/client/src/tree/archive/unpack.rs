@@ -30,6 +30,8 @@ pub(super) struct Unpack<'u, 'j, 'a> {
     pub(super) origin: ArchiveId,
     /// The position up to which the archive is unpacked.
     pub(super) position: u64,
+    /// How often this run has started over amid an archive.
+    pub(super) restarts: u32,
     /// The large file that the position is within.
     pub(super) large: Option<LargeFile>,
     /// The large file of an earlier run that is still to come, and the bytes that are here.
@@ -65,6 +67,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             journal: Arc::new(journal),
             origin: ArchiveId::default(),
             position: 0,
+            restarts: 0,
             large: None,
             partial: None,
             has_noted_omission: false,
@@ -337,13 +340,14 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         from: u64,
         len: u64,
     ) -> Result<BodyEnd> {
-        if len > MIN_JUMP && !self.origin.etag.is_empty() {
-            self.position = from + len;
+        // If the connection breaks meanwhile, the next request begins there, too.
+        self.position = from + len;
+        // Where the answer to that was another archive, each request could lead back here.
+        if len > MIN_JUMP && !self.origin.etag.is_empty() && self.restarts == 0 {
             self.save_position()?;
             return Ok(BodyEnd::Jump);
         }
         stream.skip(len)?;
-        self.position = from + len;
         Ok(BodyEnd::Complete)
     }
 
