@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use underpass_client::Url;
 use underpass_client::tree::TreeOptions;
 use underpass_testkit::http::{Request, close, serve_until_exit};
-use underpass_testkit::noise;
+use underpass_testkit::{names, noise};
 
 use crate::hostile::{Outcome, attempt_again, file};
 
@@ -147,6 +147,22 @@ fn a_folder_that_exists_is_looked_at_again_and_its_large_file_is_resumed() {
         assert_eq!((read("a"), read("b")), (b"new".to_vec(), b"b".to_vec()));
         assert!(read("large") == contents, "other bytes");
     }
+}
+
+#[test]
+fn an_archive_without_a_tag_is_not_resumed() {
+    // Of equal length; an empty If-Range is ignored.
+    let versions = [b"old", b"new"].map(|name| archive(&[file(name, b"1"), file(b"z", b"2")]));
+    let url = scripted(move |number, request, stream| {
+        let (archive, begin) = (&versions[number.min(1)], request.range(9_999));
+        let begin = begin.map_or(0, |range| range.start);
+        let end = if number == 0 { 1536 } else { archive.len() };
+        answer(&request.method, stream, "", archive, begin..end)
+    });
+    let Outcome { place, outcome, .. } =
+        attempt_again(tempfile::tempdir().unwrap(), &TreeOptions::default(), &url);
+    outcome.unwrap();
+    assert_eq!(names(&place.path().join("x")), ["new", "z"]);
 }
 
 #[test]

@@ -127,6 +127,11 @@ fn go_on(unpack: &mut Unpack<'_, '_, '_>, noted: NotedArchive, offer: &ArchiveOf
 
 /// Requests the rest of the archive, and unpacks it.
 fn attempt(unpack: &mut Unpack<'_, '_, '_>, offer: &ArchiveOffer) -> Result<BodyEnd> {
+    // Some servers take an empty If-Range for none, and send a part of whatever is there now.
+    if unpack.position > 0 && unpack.origin.etag.is_empty() {
+        let origin = unpack.origin.clone();
+        restart(unpack, &origin)?;
+    }
     let range = format!("bytes={}-", unpack.position);
     let fields = [("Range", range.as_str()), ("If-Range", unpack.origin.etag.as_str())];
     let fields = if unpack.position > 0 { &fields[..] } else { &[] };
