@@ -166,6 +166,21 @@ fn an_archive_without_a_tag_is_not_resumed() {
 }
 
 #[test]
+fn what_is_counted_is_of_the_version_that_arrived() {
+    let old = archive(&[file(b"/abs", b"bad"), file(b"a", b"1"), file(b"b", b"2")]);
+    let new = archive(&[file(b"a", b"1"), file(b"b", b"2")]);
+    let url = scripted(move |number, request, stream| match number {
+        0 => answer(&request.method, stream, "ETag: \"old\"\r\n", &old, 0..2560),
+        _ => answer(&request.method, stream, "ETag: \"new\"\r\n", &new, 0..new.len()),
+    });
+    let Outcome { outcome, left_out, .. } =
+        attempt_again(tempfile::tempdir().unwrap(), &TreeOptions::default(), &url);
+    let done = outcome.unwrap();
+    assert_eq!(left_out.len(), 1);
+    assert_eq!((done.files, done.here, done.left_out), (1, 1, 0));
+}
+
+#[test]
 fn what_is_here_is_not_jumped_over_again_and_again() {
     // A server that takes no ranges, and a folder that changes all the time.
     for changes in [false, true] {

@@ -16,8 +16,8 @@ use super::noted::{ArchiveId, LargeFile, NotedArchive};
 use super::stream::ArchiveStream;
 use crate::http::OpenResponse;
 use crate::tree::dest::{DestOutcome, FolderAttrs};
-use crate::tree::error::{Result, TreeError, explain, is_about_name};
-use crate::tree::options::TreeEvent;
+use crate::tree::error::{Result, TreeError, TreeOutcome, explain, is_about_name};
+use crate::tree::options::{TreeEvent, TreeGauge};
 use crate::tree::paths::{EntryRefusal, as_path, check_target, relative};
 use crate::tree::tar::{Decoder, MemberKind, TarError, TarEvent, TarMember};
 use crate::tree::task::TreeFetch;
@@ -82,8 +82,13 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     fn begin(&mut self, origin: &ArchiveId) -> Result<()> {
         self.origin = origin.clone();
         self.position = 0;
-        self.tree.gauge.before.store(0, Ordering::Relaxed);
-        self.tree.gauge.done.store(0, Ordering::Relaxed);
+        let TreeGauge { files, before, done, .. } = self.tree.gauge;
+        [files, before, done].into_iter().for_each(|count| count.store(0, Ordering::Relaxed));
+        let done = std::mem::take(self.tree.done);
+        // The bytes were moved, whatever they were.
+        let TreeOutcome { method, connections, report, tls, .. } = done;
+        *self.tree.done = TreeOutcome { method, connections, report, tls, ..Default::default() };
+        self.members = 0;
         self.large = None;
         self.has_noted_omission = false;
         self.folders.clear();
