@@ -181,6 +181,26 @@ fn what_is_counted_is_of_the_version_that_arrived() {
 }
 
 #[test]
+fn a_break_after_the_last_byte_of_a_member_is_no_damage() {
+    let contents = noise(300_001);
+    // A large file, and one that is left out.
+    for name in [&b"large"[..], b"/abs"] {
+        let archive = archive(&[file(name, &contents), file(b"z", b"z")]);
+        let url = scripted(move |number, request, stream| {
+            let begin = request.range(archive.len()).map_or(0, |range| range.start);
+            let end = if number == 0 { 512 + 300_001 } else { archive.len() };
+            answer(&request.method, stream, "ETag: \"e\"\r\n", &archive, begin..end)
+        });
+        let Outcome { place, outcome, left_out } =
+            attempt_again(tempfile::tempdir().unwrap(), &TreeOptions::default(), &url);
+        let done = outcome.unwrap();
+        assert_eq!(done.left_out as usize, left_out.len());
+        assert_eq!(done.files + done.left_out, 2);
+        assert_eq!(fs::read(place.path().join("x/z")).unwrap(), b"z");
+    }
+}
+
+#[test]
 fn what_is_here_is_not_jumped_over_again_and_again() {
     // A server that takes no ranges, and a folder that changes all the time.
     for changes in [false, true] {

@@ -111,10 +111,11 @@ impl<'a> Unpack<'_, '_, 'a> {
             }
         }
         self.tree.gauge.files.fetch_add(1, Ordering::Relaxed);
-        stream.skip(padded(large.size) - large.size)?;
+        // The padding says nothing, so that no retry needs it.
         self.reached(large.data + padded(large.size))?;
         // The partial file of the next one must not be taken for that of this one.
         self.save_position()?;
+        stream.skip(padded(large.size) - large.size)?;
         Ok(BodyEnd::Complete)
     }
 
