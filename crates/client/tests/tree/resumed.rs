@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use underpass_client::Url;
-use underpass_client::tree::TreeOptions;
+use underpass_client::tree::{TreeMethod, TreeOptions};
 use underpass_testkit::http::{Request, close, serve_until_exit};
 use underpass_testkit::{names, noise};
 
@@ -226,4 +226,19 @@ fn what_is_here_is_not_jumped_over_again_and_again() {
         assert_eq!(outcome.unwrap().here, 3);
         assert!(requests.load(Ordering::Relaxed) <= 3, "{requests:?}");
     }
+}
+
+#[test]
+fn a_busy_server_is_asked_for_the_archive_again() {
+    let (archive, is_ready) = (archive(&[file(b"a", b"1")]), AtomicBool::new(false));
+    let url = scripted(move |_, request, stream| {
+        if !is_ready.swap(true, Ordering::Relaxed) {
+            return write!(stream, "HTTP/1.1 503 Busy\r\nContent-Length: 5\r\n\r\n");
+        }
+        answer(&request.method, stream, "ETag: \"e\"\r\n", &archive, 0..archive.len())
+    });
+    let Outcome { outcome, .. } =
+        attempt_again(tempfile::tempdir().unwrap(), &TreeOptions::default(), &url);
+    let done = outcome.unwrap();
+    assert_eq!((done.method, done.files), (TreeMethod::Archive, 1));
 }

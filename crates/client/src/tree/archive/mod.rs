@@ -36,13 +36,23 @@ pub(super) fn offer(tree: &TreeFetch<'_, '_>) -> Result<Option<ArchiveOffer>> {
     let mut retry = Retry::new(tree);
     loop {
         let request = Request { method: "HEAD", fields: &[] };
-        match tree.client.execute(None, &request, &url) {
+        let error = match tree.client.execute(None, &request, &url) {
             Ok(answer) => {
                 tree.mark_answered();
-                return Ok(origin(tree, &answer).map(|origin| ArchiveOffer { url, origin }));
+                let found = origin(tree, &answer);
+                if found.is_some() || is_whole_or_part(&answer) {
+                    return Ok(found.map(|origin| ArchiveOffer { url, origin }));
+                }
+                let refusal = answer.connection.refusal(&answer.response);
+                // A server that is busy may have an archive later.
+                if !refusal.is_temporary() {
+                    return Ok(None);
+                }
+                refusal
             }
-            Err(error) => retry.wait(error.into())?,
-        }
+            Err(error) => error,
+        };
+        retry.wait(error.into())?;
     }
 }
 
