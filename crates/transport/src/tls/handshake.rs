@@ -132,6 +132,9 @@ impl Handshake {
                 Ok(is_done) => is_done,
                 Err(error) => {
                     self.take_alerts(&error);
+                    // Bytes that are left in the socket make its end a reset, behind which some
+                    // systems drop the alert.
+                    let _ = self.take_off(socket, false);
                     let _ = self.push(socket);
                     return Err(error.into());
                 }
