@@ -79,8 +79,12 @@ impl ProtocolError {
 pub struct ControlReader {
     is_client: bool,
     is_tls13: bool,
-    /// The beginning of an incomplete message.
+    /// The type of the last record.
+    kind: u8,
+    /// The beginning of an incomplete message or alert.
     partial: Vec<u8>,
+    /// The number of further bytes of a message that is refused whatever is in it.
+    to_skip: usize,
     key_changes: u32,
     renegotiations: u32,
     warnings: u32,
@@ -94,7 +98,9 @@ impl ControlReader {
         Self {
             is_client,
             is_tls13,
+            kind: HANDSHAKE,
             partial: Vec::new(),
+            to_skip: 0,
             key_changes: 0,
             renegotiations: 0,
             warnings: 0,
@@ -108,11 +114,15 @@ impl ControlReader {
     ///
     /// [`ProtocolError`] between the parts of a message (RFC 8446, 5.1).
     pub(crate) fn allow_data(&self) -> Result<(), ProtocolError> {
-        if self.partial.is_empty() {
-            Ok(())
-        } else {
+        if self.is_within_message() {
             Err(ProtocolError::because(UNEXPECTED_MESSAGE))
+        } else {
+            Ok(())
         }
+    }
+
+    fn is_within_message(&self) -> bool {
+        !self.partial.is_empty() || self.to_skip > 0
     }
 
     /// Reads a record that holds no data, or the part of one that has not been read yet.
@@ -122,9 +132,10 @@ impl ControlReader {
     /// [`ProtocolError`] if the peer may not send this.
     pub fn read(&mut self, kind: u8, bytes: &[u8]) -> Result<Vec<PeerEvent>, ProtocolError> {
         // RFC 8446 5.1: nothing comes between the parts of a message.
-        if kind != HANDSHAKE && !self.partial.is_empty() {
-            return Err(ProtocolError::because(UNEXPECTED_MESSAGE));
+        if kind != self.kind {
+            self.allow_data()?;
         }
+        self.kind = kind;
         match kind {
             ALERT => self.read_alert(bytes).map(|end| end.into_iter().collect()),
             HANDSHAKE => self.read_messages(bytes),
@@ -134,7 +145,15 @@ impl ControlReader {
 
     /// Reads an alert (RFC 8446 6, RFC 5246 7.2).
     fn read_alert(&mut self, bytes: &[u8]) -> Result<Option<PeerEvent>, ProtocolError> {
-        let &[level, description] = bytes else { return Err(ProtocolError::because(DECODE_ERROR)) };
+        self.partial.extend_from_slice(bytes);
+        if self.partial.len() == 1 {
+            // The caller had room for one byte.
+            return Ok(None);
+        }
+        let alert = std::mem::take(&mut self.partial);
+        let [level, description] = alert[..] else {
+            return Err(ProtocolError::because(DECODE_ERROR));
+        };
         if description == CLOSE_NOTIFY {
             return Ok(Some(PeerEvent::End));
         }
@@ -156,12 +175,22 @@ impl ControlReader {
         if bytes.is_empty() {
             return Err(ProtocolError::because(UNEXPECTED_MESSAGE)); // RFC 8446 5.1
         }
+        let skipped = self.to_skip.min(bytes.len());
+        self.to_skip -= skipped;
         let mut messages = std::mem::take(&mut self.partial);
-        messages.extend_from_slice(bytes);
+        messages.extend_from_slice(&bytes[skipped..]);
         let (mut rest, mut events) = (messages.as_slice(), Vec::new());
         while let Some((&[kind, a, b, c], behind)) = rest.split_first_chunk::<HEAD>() {
             let len = u32::from_be_bytes([0, a, b, c]) as usize;
             self.check_head(kind, len)?;
+            if kind == CLIENT_HELLO {
+                // Its body, which may be long, is of no interest.
+                let skipped = len.min(behind.len());
+                self.to_skip = len - skipped;
+                events.push(self.read_message(kind, &[])?);
+                rest = &behind[skipped..];
+                continue;
+            }
             let Some((body, behind)) = behind.split_at_checked(len) else { break };
             // What follows would be under the old key.
             if kind == KEY_UPDATE && !behind.is_empty() {
@@ -237,7 +266,7 @@ mod tests {
         let reset = Err(ProtocolError { alert: None, errno: Errno::CONNRESET });
         let malformed = Err(ProtocolError::because(DECODE_ERROR));
         let refused = Err(ProtocolError { alert: None, errno: CERTIFICATE_REQUIRED });
-        let cases: [(&[u8], _, _); 9] = [
+        let cases: [(&[u8], _, _); 8] = [
             (&[1, 0], end.clone(), end.clone()),
             (&[2, 0], end.clone(), end),
             (&[1, 90], Ok(vec![]), Ok(vec![])),
@@ -245,13 +274,17 @@ mod tests {
             (&[2, 40], reset.clone(), reset),
             (&[2, 116], refused.clone(), refused),
             (&[3, 40], Err(ProtocolError::because(47)), Err(ProtocolError::because(47))),
-            (&[1], malformed.clone(), malformed.clone()),
             (&[1, 0, 0], malformed.clone(), malformed),
         ];
         for (bytes, of_13, of_12) in cases {
             assert_eq!(ControlReader::new(true, true).read(ALERT, bytes), of_13, "{bytes:?}");
             assert_eq!(ControlReader::new(true, false).read(ALERT, bytes), of_12, "{bytes:?}");
         }
+        // In two parts, with nothing between them.
+        let mut control = ControlReader::new(true, true);
+        assert_eq!(control.read(ALERT, &[1]), Ok(vec![]));
+        assert_eq!(control.allow_data(), Err(REFUSED));
+        assert_eq!(control.read(ALERT, &[0]), Ok(vec![PeerEvent::End]));
         let mut control = ControlReader::new(false, false);
         for _ in 0..MAX_WARNINGS {
             assert_eq!(control.read(ALERT, &[1, 100]), Ok(vec![]));
@@ -278,6 +311,20 @@ mod tests {
         assert_eq!(control.read(HANDSHAKE, &bytes[..5]), Ok(vec![]));
         assert_eq!(control.allow_data(), Err(REFUSED), "between the parts of a message");
         assert_eq!(control.read(ALERT, &[1, 0]), Err(REFUSED), "between the parts of a message");
+    }
+
+    #[test]
+    fn nothing_is_kept_of_a_renegotiation() {
+        let mut control = ControlReader::new(false, false);
+        assert_eq!(control.read(HANDSHAKE, &[1, 0, 0xff]), Ok(vec![]));
+        let refused = control.read(HANDSHAKE, &[0xff, 7]);
+        assert_eq!(refused, Ok(vec![PeerEvent::Renegotiation]));
+        for _ in 0..0xfffe / 2 {
+            assert_eq!(control.allow_data(), Err(REFUSED), "between the parts of a message");
+            assert_eq!(control.read(HANDSHAKE, &[7, 7]), Ok(vec![]));
+            assert_eq!(control.partial, []);
+        }
+        assert_eq!(control.allow_data(), Ok(()));
     }
 
     #[test]
