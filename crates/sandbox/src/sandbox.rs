@@ -24,7 +24,7 @@ pub struct Sandbox<'a> {
     pub is_enabled: bool,
     /// Files that are read again on SIGHUP.
     pub reopened: &'a [PathBuf],
-    /// Whether the memory of the process holds keys or passwords.
+    /// Whether the memory of the process holds keys or passwords, or may do so later.
     pub has_secrets: bool,
 }
 

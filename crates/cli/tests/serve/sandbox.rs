@@ -238,13 +238,27 @@ fn a_server_with_passwords_or_keys_cannot_be_dumped() {
         return skip("only root can start a server as another user");
     }
     let place = Place::new();
-    for (args, is_dumpable) in
-        [(&[][..], true), (&["--auth", "user:word@/"][..], false), (&["--tls", "self"], false)]
-    {
+    fs::create_dir(place.at("cache")).unwrap();
+    fs::set_permissions(place.at("cache"), fs::Permissions::from_mode(0o777)).unwrap();
+    let (cache, config) = (place.at("cache"), place.at("config.toml"));
+    // Passwords may come by SIGHUP.
+    fs::write(&config, "log_format = 'json'\n").unwrap();
+    let origin = ["--origin", "http://u:p@127.0.0.1:1/", "--cache", cache.to_str().unwrap()];
+    let cases: [(&[&str], bool); 5] = [
+        (&[], true),
+        (&["--auth", "user:word@/"], false),
+        (&["--tls", "self"], false),
+        (&["--config", config.to_str().unwrap()], false),
+        (&origin, false),
+    ];
+    for (args, is_dumpable) in cases {
         let mut command = Command::new("setpriv");
         command.args(["--reuid", "65534", "--clear-groups"]);
         command.arg(env!("CARGO_BIN_EXE_underpass")).args(["serve", "--port", "0"]);
-        command.args(args).arg(&place.root).stderr(Stdio::piped());
+        command.args(args).stderr(Stdio::piped());
+        if args != origin {
+            command.arg(&place.root);
+        }
         let server = Running::listening(command);
         // Files of a process that cannot be dumped belong to root (proc(5)).
         let owner = || fs::metadata(format!("/proc/{}/fd", server.child.id())).unwrap().uid();
@@ -313,6 +327,33 @@ fn a_user_by_name_does_not_keep_sighup_from_reading_the_config() {
     assert_eq!(get("me:old"), Some(1));
     let said = end(server);
     assert!(said.contains("reloaded 1 site"), "{said}");
+}
+
+#[test]
+fn a_key_of_any_site_that_the_user_cannot_read_again_is_named() {
+    if !is_root() {
+        return skip("only root can become another user");
+    }
+    let place = Place::new();
+    let site = |name: &str, mode: u32| {
+        let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+        let path = place.at(name);
+        fs::write(&path, made.cert.pem() + &made.signing_key.serialize_pem()).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        let (path, root) = (path.display(), place.root.display());
+        format!(
+            "[[site]]\nnames = ['{name}']\nroot = '{root}'\ntls_cert = '{path}'\ntls_key = '{path}'\n"
+        )
+    };
+    fs::write(place.at("config.toml"), site("a.test", 0o644) + &site("b.test", 0o600)).unwrap();
+    let mut command = underpass();
+    command.args(["serve", "--port", "0", "--user", "nobody", "--config"]);
+    let said = end(Running::listening({
+        command.arg(place.at("config.toml"));
+        command
+    }));
+    assert!(said.contains("b.test is not readable for this user"), "{said}");
+    assert!(!said.contains("a.test is not readable"), "{said}");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use super::certificate::{Certificate, KeyFiles, Orders, folders};
 use super::control::{Reload, SignalWatch, keep_signals};
 use super::log::{LogBuffer, LogFile, MAX_ENTRIES, MAX_MESSAGES};
 use super::print::{self, StartupFacts};
-use super::settings::{OpenSites, Opened, settings as settings_of};
+use super::settings::{OpenSites, Opened, reread_files, settings as settings_of};
 use super::share::goal::{ShareGoal, Timer};
 use super::sockets;
 use crate::failure::{Failure, Result};
@@ -43,6 +43,8 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<ShareGoal>>) -> Res
     let is_open = sites.iter().all(|site| site.access.is_empty());
     // A client of a share knows its address, which cannot be guessed.
     let allows_anonymous_writes = share.is_none() && sites.iter().any(allows_anonymous_writes);
+    // An origin may want keys or a password, and a configuration that is read again may have some.
+    let has_cache = sites.iter().any(|site| site.cache.is_some());
     let what = what_is_served(args, &sites);
     let misses_local_readers = misses_local_readers(&sites);
     let url_path = url_path(args, &sites);
@@ -59,8 +61,8 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<ShareGoal>>) -> Res
         access: &access,
         user: user.as_ref(),
         is_enabled: !args.setup.no_sandbox,
-        reopened: &reopened(args, certificate.as_ref()),
-        has_secrets: certificate.is_some() || !is_open,
+        reopened: &Vec::from_iter(reread_files(args)),
+        has_secrets: certificate.is_some() || !is_open || has_cache || args.config_file().is_some(),
     };
     // Nothing may start a thread before this.
     let confinement = sandbox.apply()?;
@@ -219,12 +221,6 @@ fn what_is_served(args: &ServeArgs, sites: &[SiteSettings]) -> String {
         }
         ([], _) => "nothing".to_owned(),
     }
-}
-
-/// Returns the files that are read again on SIGHUP.
-fn reopened(args: &ServeArgs, certificate: Option<&Certificate>) -> Vec<PathBuf> {
-    let files = certificate.and_then(Certificate::files).map(KeyFiles::paths);
-    files.into_iter().flatten().chain(args.config_file()).collect()
 }
 
 /// Returns the access that sites and orders of certificates need.

@@ -4,7 +4,7 @@ mod limits;
 mod responses;
 mod sites;
 
-pub(super) use sites::{OpenSites, Opened};
+pub(super) use sites::{OpenSites, Opened, reread_files};
 
 use std::thread;
 

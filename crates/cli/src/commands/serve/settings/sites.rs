@@ -229,12 +229,16 @@ pub(super) fn access(rules: &[String]) -> Result<Access> {
 /// Returns the paths of the files of the server itself, which no site serves: its configuration,
 /// its log, and the certificates with their keys. A file that is named through links has several.
 fn own_files(args: &ServeArgs) -> BTreeSet<PathBuf> {
+    let log = args.logging.log_file.clone();
+    reread_files(args).into_iter().chain(log).flat_map(|file| paths_of(&file)).collect()
+}
+
+/// Returns the files that are read again on SIGHUP: the configuration, and the certificates with
+/// their keys.
+pub(crate) fn reread_files(args: &ServeArgs) -> BTreeSet<PathBuf> {
     let sites = args.sites.iter().map(|site| &site.args).chain([args]);
     let keys = sites.filter_map(|site| KeyFiles::of(&site.tls).ok().flatten());
-    let keys = keys.flat_map(|files| files.paths());
-    let files: BTreeSet<_> =
-        keys.chain(args.config_file()).chain(args.logging.log_file.clone()).collect();
-    files.iter().flat_map(|file| paths_of(file)).collect()
+    keys.flat_map(|files| files.paths()).chain(args.config_file()).collect()
 }
 
 /// Returns the paths of a file: the given one, the one with the real folder, and the target of a
