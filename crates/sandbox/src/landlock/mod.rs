@@ -29,13 +29,15 @@ pub struct AllowedAccess {
     pub reads_everywhere: bool,
     /// The ports of the origins.
     pub ports: Vec<u16>,
-    /// The folder in which the log is created again.
+    /// The folder in which the log is created again. No rule can name a file that is not there: other
+    /// files, and those in folders below, can be written, too.
     pub log: Option<PathBuf>,
     /// The folders from which certificates and the configuration are read again.
     pub reread: Vec<PathBuf>,
     /// The folder in which keys and certificates are kept that an authority issues.
     pub keys: Option<PathBuf>,
-    /// The folders in which sockets are removed at the end.
+    /// The folders in which sockets are removed at the end, as other files and those in folders
+    /// below can be.
     pub sockets: Vec<PathBuf>,
 }
 
@@ -173,6 +175,7 @@ impl AllowedAccess {
         let is_allowed = |root: &AllowedRoot| {
             let mut above = self.roots.iter().filter(|own| root.path.starts_with(&own.path));
             above.any(|own| own.changes().contains(root.changes()))
+                || self.reads_everywhere && root.changes().is_empty()
         };
         if wanted.reads_everywhere && !self.reads_everywhere {
             return Some("reading everywhere, for --allow-symlink".to_owned());
@@ -247,7 +250,11 @@ impl fmt::Display for AllowedAccess {
             }
         }
         if let Some(log) = &self.log {
-            write!(f, ", the log in {}", log.display())?;
+            write!(f, ", writing below {} for the log", log.display())?;
+        }
+        if !self.sockets.is_empty() {
+            let folders: Vec<_> = self.sockets.iter().collect();
+            write!(f, ", removing files below {} for sockets", PathSample(&folders))?;
         }
         for folder in self.reread.iter().take(MAX_LISTED).filter(|_| !self.reads_everywhere) {
             write!(f, ", reloads from {}", folder.display())?;

@@ -100,6 +100,26 @@ fn the_log_can_be_reopened_and_the_socket_removed() {
 }
 
 #[test]
+fn what_is_allowed_is_said_and_no_more_is_missed() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = bounds(folder.path());
+    let path = PathBuf::from;
+    let bounds = AllowedAccess {
+        reads_everywhere: true,
+        log: Some(path("/logs")),
+        sockets: vec![path("/run/a"), path("/run/b")],
+        ..bounds(Path::new("/srv"))
+    };
+    let said = bounds.to_string();
+    let words =
+        ", writing below /logs for the log, removing files below /run/a and /run/b for sockets";
+    assert!(said.ends_with(words), "{said}");
+    assert_eq!(bounds.lacks(&other), None);
+    let uploads = bounds_with(folder.path(), |root| root.uploads = true);
+    assert!(bounds.lacks(&uploads).is_some());
+}
+
+#[test]
 fn certificates_can_be_renewed_where_they_are_and_not_written() {
     let folder = tempfile::tempdir().unwrap();
     let (root, keys) = (folder.path().join("root"), folder.path().join("keys"));
