@@ -21,12 +21,15 @@ use super::unix_marks::has_marked_peer;
 ///
 /// `ECONNRESET` if the sender has left already.
 pub(crate) fn expect_confirmation(stream: &Stream) -> Result<(), Errno> {
-    match stream {
-        Stream::Unix(socket) if has_marked_peer(socket) => {
-            send(socket, &[0], SendFlags::NOSIGNAL).or(Err(Errno::CONNRESET)).map(drop)
-        }
-        _ => Ok(()),
+    if is_confirmed(stream) {
+        send(stream, &[0], SendFlags::NOSIGNAL).or(Err(Errno::CONNRESET))?;
     }
+    Ok(())
+}
+
+/// Returns whether the sender confirms that it has sent everything, or the stream ends with an error.
+pub(crate) fn is_confirmed(stream: &Stream) -> bool {
+    matches!(stream, Stream::Unix(socket) if has_marked_peer(socket))
 }
 
 /// Confirms that all bytes were sent, of which the receiver has read the last one. Without any, it
@@ -36,14 +39,11 @@ pub(crate) fn expect_confirmation(stream: &Stream) -> Result<(), Errno> {
 ///
 /// `ECONNRESET` if the receiver has failed, and as [`Limits::check`].
 pub(crate) fn confirm(stream: &Stream, limits: Limits<'_>) -> Result<(), Errno> {
-    match stream {
-        Stream::Unix(socket) if has_marked_peer(socket) => {
-            limits.until_ready(socket, PollFlags::IN)?;
-            match recv(socket, &mut [0; 1], RecvFlags::DONTWAIT)? {
-                (_, 0) => Err(Errno::CONNRESET),
-                _ => Ok(()),
-            }
+    if is_confirmed(stream) {
+        limits.until_ready(stream, PollFlags::IN)?;
+        if recv(stream, &mut [0; 1], RecvFlags::DONTWAIT)?.1 == 0 {
+            return Err(Errno::CONNRESET);
         }
-        _ => Ok(()),
     }
+    Ok(())
 }

@@ -430,13 +430,21 @@ fn a_killed_sender_leaves_neither_file_nor_litter() {
 
 #[test]
 fn a_sender_that_breaks_off_fails_over_a_unix_socket_too() {
-    for (signal, who_listens) in [("KILL", "recv"), ("INT", "recv"), ("TERM", "send")] {
+    for (signal, who_listens, size) in [
+        ("KILL", "recv", None),
+        ("INT", "recv", None),
+        ("TERM", "send", None),
+        ("KILL", "recv", Some("--size=100000")),
+    ] {
         let folder = folder();
         let (target, socket) = (folder.path().join("target"), folder.path().join("socket"));
         let address = format!("unix:{}", socket.display());
         let command = |words: &[&str]| {
             let mut command = underpass();
             command.args(words).stdin(Stdio::piped());
+            if words[0] == "recv" {
+                command.args(size);
+            }
             command
         };
         let target = target.to_str().unwrap();
@@ -544,6 +552,20 @@ fn recv_size_refuses_shorter_and_longer_streams() {
         assert_eq!(target.exists(), code == 0);
         let _ = fs::remove_file(target);
     }
+}
+
+#[test]
+fn a_reset_after_the_last_byte_of_size_is_a_failure() {
+    let folder = folder();
+    let target = folder.path().join("target");
+    let receiver = receiver(&["--json", "--size", "10000"], &target);
+    let mut peer = TcpStream::connect(&receiver.address).unwrap();
+    peer.write_all(&noise(10_000)).unwrap();
+    underpass_engine::socket::arm_reset(&peer).unwrap();
+    drop(peer);
+    let finished = receiver.finish().failed(1, &["reset"]);
+    assert!(finished.receipt()["error"].is_string());
+    assert!(names(folder.path()).is_empty());
 }
 
 #[test]

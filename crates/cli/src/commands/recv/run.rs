@@ -4,11 +4,13 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
-use underpass_engine::{Error, Report, Source, Transfer, socket};
+use underpass_engine::wait::{Limits, WaitError};
+use underpass_engine::{Error, Report, Source, TlsTransport, Transfer, socket};
 use underpass_transport::tls::Session;
 
 use super::args::RecvArgs;
@@ -113,31 +115,68 @@ fn receive(
     };
     let outcome = Transfer::new(source, target.sink()?).options(meter.watch(options)).run();
     let outcome = match (outcome, args.size) {
-        (Ok(report), Some(Size(size))) if has_more(stream, session) => {
-            let why = format!("more than the {size} bytes of --size arrived");
-            let source = io::Error::new(io::ErrorKind::InvalidData, why);
-            Err(Error::Io { mechanism: None, source, report: Box::new(report) })
+        (Ok(report), Some(Size(size))) => {
+            let limits = Limits::since(Instant::now(), args.stream.timeout, Some(cancel));
+            match expect_end(stream, session, size, limits) {
+                Ok(()) => Ok(report),
+                Err(source) => {
+                    Err(Error::Io { mechanism: None, source, report: Box::new(report) })
+                }
+            }
         }
         (outcome, _) => outcome,
     };
     outcome.map_err(|error| Failure::transfer(what, error, args.movement.show))
 }
 
-/// Returns whether the sender has sent more than expected. One that sends nothing for a moment
-/// and keeps the connection open, as some do, counts as complete.
-fn has_more(stream: &Stream, session: Option<&Session>) -> bool {
-    if session.is_some_and(|session| session.peek(stream.as_fd()) == Some(true)) {
-        return true;
+/// Checks that the stream ends after its last expected byte. A sender that sends nothing for a moment
+/// and keeps the connection open, as some do, counts as complete, unless it is one that always
+/// confirms the end.
+///
+/// # Errors
+///
+/// `InvalidData` if more has arrived; that of the stream if the sender has failed.
+fn expect_end(
+    stream: &Stream,
+    session: Option<&Session>,
+    size: u64,
+    limits: Limits<'_>,
+) -> io::Result<()> {
+    let always_ends = unix_reset::is_confirmed(stream);
+    let moment = (!always_ends).then(|| Instant::now() + END_WAIT);
+    let limits = limits.no_later_than(moment);
+    loop {
+        let next = match session {
+            None => {
+                let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+                recv(stream, &mut [0_u8; 1], flags).map(|(_, bytes)| bytes)
+            }
+            Some(session) => match session.peek(stream.as_fd()) {
+                None => Err(Errno::AGAIN),
+                Some(true) => Ok(1),
+                // The end or the failure.
+                Some(false) => session.receive(stream.as_fd(), &mut [0]),
+            },
+        };
+        match next {
+            Ok(0) => return Ok(()),
+            Ok(_) => {
+                let why = format!("more than the {size} bytes of --size arrived");
+                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+            }
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        match limits.poll(&mut [PollFd::new(stream, PollFlags::IN)]) {
+            Err(WaitError::TimedOut) if !always_ends => return Ok(()),
+            outcome => outcome.map(drop)?,
+        }
     }
-    let mut end = [PollFd::new(stream, PollFlags::IN)];
-    let moment = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-    let is_ready = poll(&mut end, Some(&moment)).is_ok_and(|count| count > 0);
-    if let Some(session) = session {
-        return session.peek(stream.as_fd()) == Some(true);
-    }
-    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-    is_ready && recv(stream, &mut [0_u8; 1], flags).is_ok_and(|(_, bytes)| bytes > 0)
 }
+
+/// Enough for a sender that learns that everything has arrived, over most networks, and then ends or
+/// resets the connection.
+const END_WAIT: Duration = Duration::from_secs(1);
 
 /// Returns the address and the file that the one or two positional arguments mean.
 fn places(args: &RecvArgs) -> Result<(Option<StreamAddress>, &Path)> {

@@ -107,6 +107,21 @@ fn a_cut_stream_is_no_end() {
 }
 
 #[test]
+fn a_size_that_has_arrived_is_no_end_either() {
+    let folder = folder();
+    let target = folder.path().join("target");
+    let (receiver, pin) = listens(&["recv", "--size", "100000"], &target);
+    let mut command = underpass();
+    command.args(["send", "--tls", "--pin", &pin, "-", &receiver.address]).stdin(Stdio::piped());
+    let mut sender = Running::start(command);
+    sender.child.stdin.as_mut().unwrap().write_all(&noise(100_000)).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    sender.signal("KILL");
+    receiver.finish().failed(1, &["target"]);
+    assert!(names(folder.path()).is_empty());
+}
+
+#[test]
 fn openssl_speaks_with_either_side() {
     if !has("openssl") {
         return;
