@@ -6,14 +6,15 @@
 //! instead, before each step.
 
 use std::fs;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
+use rustix::fs::fstat;
 use rustix::io::Errno;
 use underpass_sys::{clear_lease_owner, has_read_lease, release_lease, take_read_lease};
 
 use super::version::Version;
+use super::writers::{counts_writers, reopen};
 
 /// A read lease, on an open file description of its own: the caller's description keeps its
 /// signals, and closing this one gives the lease back.
@@ -44,11 +45,13 @@ impl Lease {
     /// # Errors
     ///
     /// `EAGAIN` if the file is open for writing, `EACCES` if it belongs to another user and the
-    /// process lacks `CAP_LEASE`, and as open(2) for opening it once more.
+    /// process lacks `CAP_LEASE`, `EOPNOTSUPP` where a lease does not hold off every writer, and as
+    /// open(2) for opening it once more.
     pub(crate) fn acquire(file: BorrowedFd<'_>, promised: Option<Version>) -> Result<Self, Errno> {
-        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let description = openat(CWD, path, flags, Mode::empty())?;
+        let description = reopen(file)?;
+        if !counts_writers(&description) {
+            return Err(Errno::OPNOTSUPP);
+        }
         let last_whole = Instant::now();
         // SIGURG is ignored by default. It can only be sent between the next two calls.
         take_read_lease(&description)?;

@@ -75,6 +75,9 @@ impl Integrity {
         match (self, errno) {
             (Self::Lease, Errno::AGAIN) => "a program has the file open for writing",
             (Self::Lease, Errno::ACCESS) => "the file belongs to another user",
+            (Self::Lease, Errno::OPNOTSUPP) => {
+                "the file system grants no leases that hold off every writer"
+            }
             (Self::Lease, _) => "the file system grants no leases",
             (Self::Snapshot, Errno::OPNOTSUPP | Errno::NOTTY | Errno::INVAL) => {
                 "the file system cannot share blocks"

@@ -268,7 +268,7 @@ pub(crate) fn reopen(file: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
 
 /// Returns whether a granted lease proves that there is no writable mapping: not on an overlay,
 /// whose mappings are those of another file, and not where other machines write over a network.
-fn counts_writers(file: &OwnedFd) -> bool {
+pub(super) fn counts_writers(file: &OwnedFd) -> bool {
     let kind = fstatfs(file).map(|facts| facts.f_type);
     #[allow(clippy::unnecessary_cast)] // the type differs by target
     kind.is_ok_and(|kind| COUNTING.contains(&(kind as u32)))

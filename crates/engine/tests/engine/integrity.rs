@@ -345,6 +345,14 @@ fn no_lease_is_granted_on_a_file_of_somebody_else() {
     thread::scope(|scope| scope.spawn(as_nobody).join().unwrap());
 }
 
+#[test]
+fn no_lease_counts_where_a_writer_may_have_a_mapping_of_another_file() {
+    let Some(mounted) = Mounted::new(FileSystem::Overlay, 16) else { return };
+    let file = mounted.root().join("source");
+    fs::write(&file, pattern(SMALL)).unwrap();
+    assert_lease_refused(&File::open(file).unwrap(), Errno::OPNOTSUPP);
+}
+
 const NOBODY: libc::uid_t = 65534;
 
 #[test]
