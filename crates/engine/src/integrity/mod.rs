@@ -30,9 +30,13 @@ use crate::mechanisms::step::DeclineReason;
 /// Streams and files of procfs have only one version; every level accepts them.
 ///
 /// The peer has a byte once its kernel has acknowledged it or, where the peer is a pipe or a
-/// socket of this machine and would share the file's pages until then, once it has been read. A
-/// peer on this machine that looks like another one, in a network namespace of its own or behind
-/// address translation, cannot be distinguished from one far away.
+/// socket of this machine and would share the file's pages until then, once it has been taken from
+/// there.
+///
+/// On this machine two things cannot be seen, and only [`Snapshot`](Self::Snapshot) holds: a reader
+/// that takes bytes by splice(2) shares the file's pages until it has passed them on, and a peer that
+/// looks like another machine, in a network namespace of its own or behind address translation,
+/// cannot be distinguished from one far away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Integrity {
     /// No check: right for files that are never written in place.
