@@ -350,6 +350,22 @@ fn what_others_append_while_the_sender_is_awaited_stays() {
 }
 
 #[test]
+fn what_is_appended_while_the_receiver_is_awaited_is_sent() {
+    for (range, expected) in [(&[][..], "first\nsecond\n"), (&["--range", "-7"], "second\n")] {
+        let folder = folder();
+        let (source, target) = (folder.path().join("source"), folder.path().join("target"));
+        fs::write(&source, "first\n").unwrap();
+        let mut command = underpass();
+        command.args(["send", "--listen", "127.0.0.1:0"]).args(range).arg(&source);
+        let sender = Running::listening(command);
+        fs::write(&source, "first\nsecond\n").unwrap();
+        run(["recv", &sender.address, target.to_str().unwrap()]).succeeded();
+        sender.finish().succeeded();
+        assert_eq!(fs::read_to_string(target).unwrap(), expected);
+    }
+}
+
+#[test]
 fn what_others_append_during_the_transfer_is_no_success_and_is_not_cut_off() {
     let folder = folder();
     for is_reset in [false, true] {

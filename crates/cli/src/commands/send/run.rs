@@ -41,8 +41,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<()> {
         return Err(RangeError::NoSize(args.file.clone()).into());
     }
     let input = Input::open(&args.file, cancel).inspect_err(no_transfer)?;
-    let (source, skipped) = select(&input, args.range).inspect_err(no_transfer)?;
-    let kind = EndKind::from(source.kind());
+    select(&input, args.range).inspect_err(no_transfer)?;
     let timeout = args.stream.timeout;
     let connect = || {
         let pin = tls.as_ref().and_then(StreamTls::pin);
@@ -53,6 +52,9 @@ pub(crate) fn run(args: &SendArgs) -> Result<()> {
         Ok((congestion, session.transpose()?, stream))
     };
     let (congestion, session, stream) = connect().inspect_err(no_transfer)?;
+    // The receiver may have been awaited for long.
+    let (source, skipped) = select(&input, args.range).inspect_err(no_transfer)?;
+    let kind = EndKind::from(source.kind());
     let line = Line { stream: &stream, session: session.as_ref(), cancel, timeout };
 
     let meter = ProgressMeter::new(show, &output::short_path(input.path()));
