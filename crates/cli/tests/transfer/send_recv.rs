@@ -371,7 +371,7 @@ fn what_others_append_during_the_transfer_is_no_success_and_is_not_cut_off() {
     for is_reset in [false, true] {
         let target = folder.path().join(format!("target {is_reset}"));
         fs::write(&target, "first\n").unwrap();
-        let receiver = receiver(&["--append"], &target);
+        let receiver = receiver(&["--append", "--json"], &target);
         let mut peer = TcpStream::connect(&receiver.address).unwrap();
         peer.write_all(b"aaaa\n").unwrap();
         until("the appended bytes", || fs::metadata(&target).unwrap().len() == 11);
@@ -381,7 +381,11 @@ fn what_others_append_during_the_transfer_is_no_success_and_is_not_cut_off() {
             underpass_engine::socket::arm_reset(&peer).unwrap();
         }
         drop(peer);
-        receiver.finish().failed(1, &["target", "another program"]);
+        let reason = if is_reset { "reset" } else { "another program" };
+        let finished = receiver.finish().failed(1, &["target", reason]);
+        assert!(finished.stderr.contains("another program"), "{}", finished.stderr);
+        assert_eq!(finished.receipt()["bytes"], 5);
+        assert!(finished.receipt()["error"].as_str().unwrap().contains(reason));
         let text = fs::read_to_string(&target).unwrap();
         assert_eq!(text, "first\naaaa\nof another program\n", "{is_reset}");
     }

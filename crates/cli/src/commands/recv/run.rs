@@ -71,8 +71,9 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
     let report = match outcome {
         Ok(report) => report,
         Err(failure) => {
-            let moved = failure.moved_bytes();
-            return target.abandon(moved).and(Err(failure.with_receipt(complete)));
+            let uncut = target.abandon(failure.moved_bytes());
+            let _ = uncut.inspect_err(output::problem);
+            return Err(failure.with_receipt(complete));
         }
     };
     let elapsed_s = started.elapsed().as_secs_f64();
