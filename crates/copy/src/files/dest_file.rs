@@ -108,44 +108,17 @@ impl<'a> DestFile<'a> {
         }
     }
 
-    /// Opens and truncates the file of this name, or creates it; `existing` is if it may exist.
-    pub(crate) fn in_place(
-        folder: &DirPair,
-        name: &CStr,
-        mode: u32,
-        existing: Existing,
-        force: bool,
-        original: &File,
-    ) -> Result<Self, Errno> {
+    /// Opens and truncates the file of this name.
+    pub(crate) fn in_place(folder: &DirPair, name: &CStr, original: &File) -> Result<Self, Errno> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let open_with =
-            |more| openat(&folder.target, name, flags | more, Mode::from_raw_mode(mode));
-        let open_as = |more| match open_with(OFlags::NONBLOCK | more) {
+        let open = |more| openat(&folder.target, name, flags | more, Mode::empty());
+        let file: File = match open(OFlags::NONBLOCK) {
             // The kernel has asked another process to release its lease on the file. A FIFO that
             // is opened for both is not waited for.
-            Err(Errno::WOULDBLOCK) => open_with(more),
+            Err(Errno::WOULDBLOCK) => open(OFlags::empty()),
             opened => opened,
-        };
-        let open = || match existing {
-            // An entry that has taken the name may be the copy of another name that differs in
-            // case.
-            Existing::Keep => open_as(OFlags::CREATE | OFlags::EXCL),
-            // In a folder like /tmp, O_CREAT is refused for a file of another user
-            // (protected_regular in proc_sys_fs(5)).
-            Existing::Replace => match open_as(OFlags::empty()) {
-                Err(Errno::NOENT) => open_as(OFlags::CREATE),
-                opened => opened,
-            },
-        };
-        let file = match open() {
-            // A file that cannot be written to can perhaps be removed, as coreutils does.
-            Err(Errno::ACCESS | Errno::TXTBSY | Errno::PERM) if force => {
-                unlinkat(&folder.target, name, AtFlags::empty())?;
-                open()
-            }
-            opened => opened,
-        };
-        let file: File = file?.into();
+        }?
+        .into();
         // Checked again before it is truncated: the name may belong to another file now.
         let (here, from) = (fstat(&file)?, fstat(original)?);
         if FileId::of(&here) == FileId::of(&from) {

@@ -193,7 +193,7 @@ impl CopyWorker<'_> {
             mkdirat(&parent.target, target, Mode::RWXU).at(Action::Creating, path)?;
             open_folder(&parent.target, target).at("opening", path)
         };
-        if (is_plain && !is_marked) || self.context.settings.in_place {
+        if is_plain && !is_marked {
             let (folder, origin, was_there) = (make()?, DirOrigin::Fresh, false);
             return Ok(MadeDir { folder, origin, is_trusted, hidden: None, was_there });
         }

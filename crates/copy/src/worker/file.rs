@@ -180,10 +180,13 @@ impl CopyWorker<'_> {
             return DestFile::existing(folder, name).at("opening", path);
         }
         // Bytes that were written into a device or FIFO would be gone, and a link is replaced.
-        if in_place && (verdict != EntryVerdict::Replace || self.is_file_there(original)) {
-            let original = &original.file;
-            return DestFile::in_place(folder, name, mode, existing, settings.force, original)
-                .at("opening", path);
+        if in_place && existing == Existing::Replace && self.is_file_there(original) {
+            match DestFile::in_place(folder, name, &original.file) {
+                // It is gone, or can perhaps be replaced, as coreutils does.
+                Err(Errno::NOENT) => {}
+                Err(Errno::ACCESS | Errno::TXTBSY | Errno::PERM) if settings.force => {}
+                opened => return opened.at("opening", path),
+            }
         }
         if settings.resume && original.len() >= MIN_PARTIAL_LEN {
             let partial = hidden_names::partial_name(name, &original.stat);

@@ -213,10 +213,12 @@ fn a_full_disk_is_one_clear_line_and_leaves_nothing() {
     let from = noise_file(folder.path(), "from", 2 << 20);
     let to = folder.path().join("to");
     // A limit on the size of files stands for a disk that takes no more.
-    let mut command = crate::rig::limited("-f 16");
-    command.arg("cp").arg(&from).arg(&to);
-    Running::start(command).finish().failed(1, &["copying", "to", "File too large"]);
-    assert_eq!(names(folder.path()), ["from"]);
+    for args in [&["cp"][..], &["cp", "--in-place"]] {
+        let mut command = crate::rig::limited("-f 16");
+        command.args(args).arg(&from).arg(&to);
+        Running::start(command).finish().failed(1, &["copying", "to", "File too large"]);
+        assert_eq!(names(folder.path()), ["from"], "{args:?}");
+    }
     let finished = cp(&[], &from, Path::new("/dev/full"));
     finished.failed(1, &["/dev/full", "No space left", "disk is full"]);
 }
