@@ -123,7 +123,7 @@ fn walk(
             levels.pop();
         } else {
             let FolderLevel { folder, path, scan, pending, is_read } = current;
-            let query = ListingQuery { format: Format::Json, ..ListingQuery::default() };
+            let query = ListingQuery { format: Format::Size, ..ListingQuery::default() };
             let entries = Entries::Folder { folder: folder.as_fd(), root };
             let inside = Listing { entries, path, query, ..listing.clone() };
             let mut has_ended = false;
@@ -139,9 +139,11 @@ fn walk(
             match step {
                 Ok(_) if has_ended => return Ok(false),
                 Ok(step) => *is_read = step.is_break(),
-                // It was removed while it was read.
-                Err(error) if Errno::from_io_error(&error) == Some(Errno::NOENT) => *is_read = true,
-                Err(error) => return Err(error),
+                Err(error) => {
+                    // Otherwise it was removed while it was read.
+                    is_whole &= Errno::from_io_error(&error) == Some(Errno::NOENT);
+                    *is_read = true;
+                }
             }
         }
     }

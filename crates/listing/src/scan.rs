@@ -211,7 +211,7 @@ pub(super) fn complete(
         None => match read_attributes(listing, &found.name) {
             Ok(Some(read)) => read,
             Ok(None) => return Ok(None),
-            Err(_) if is_shown_unread(listing, found.is_folder) => {
+            Err(_) if found.is_folder && listing.query.format == Format::Html => {
                 (found.is_symlink, Attributes::of_kind(true).timeless())
             }
             Err(error) => return Err(error),
@@ -253,14 +253,16 @@ impl<'l> EntrySelection<'l> {
         let needs_attributes = self.listing.query.order.key != SortKey::Name;
         Ok(match file_type {
             FileType::Directory | FileType::RegularFile if !needs_attributes => {
-                Some(unread(name, file_type == FileType::Directory))
+                Some(unread(name, file_type))
             }
             // Some file systems report an unknown type for all their entries.
             FileType::Directory | FileType::RegularFile | FileType::Symlink | FileType::Unknown => {
-                let is_folder = file_type == FileType::Directory;
+                let is_page = self.listing.query.format == Format::Html;
                 let read = match read_attributes(self.listing, name) {
-                    Err(_) if is_shown_unread(self.listing, is_folder) => {
-                        return Ok(Some(unread(name, true)));
+                    // The page tells how many links it leaves out.
+                    Err(_) if is_page && file_type == FileType::Symlink => None,
+                    Err(_) if is_shown_unread(self.listing, file_type) => {
+                        return Ok(Some(unread(name, file_type)));
                     }
                     read => read?,
                 };
@@ -308,9 +310,8 @@ fn read_attributes(listing: &Listing<'_>, name: &[u8]) -> io::Result<Option<(boo
     let is_symlink = attributes.file_type == FileType::Symlink;
     let attributes = if is_symlink {
         match root.resolve(&listing.path_of(name)) {
-            Err(error) if is_io_failure(&error) => return Err(error),
-            Err(_) => return Ok(None),
-            Ok(target) => target,
+            Err(error) if leads_nowhere(&error) => return Ok(None),
+            target => target?,
         }
     } else {
         attributes
@@ -321,14 +322,24 @@ fn read_attributes(listing: &Listing<'_>, name: &[u8]) -> io::Result<Option<(boo
 }
 
 /// Returns an entry of which only the name and the kind are known.
-fn unread(name: &[u8], is_folder: bool) -> ScannedEntry<'_> {
-    ScannedEntry { name: Cow::Borrowed(name), is_symlink: false, is_folder, attributes: None }
+fn unread(name: &[u8], file_type: FileType) -> ScannedEntry<'_> {
+    ScannedEntry {
+        name: Cow::Borrowed(name),
+        is_symlink: file_type == FileType::Symlink,
+        is_folder: file_type == FileType::Directory,
+        attributes: None,
+    }
 }
 
-/// Returns whether a folder is listed though its attributes cannot be read: on the page for people, who
-/// would find none of the others beside a mount whose server is gone.
-fn is_shown_unread(listing: &Listing<'_>, is_folder: bool) -> bool {
-    is_folder && listing.query.format == Format::Html
+/// Returns whether an entry is listed though its attributes cannot be read: a folder on the page for
+/// people, who would find none of the others beside a mount whose server is gone; any entry where
+/// only names are listed, and in a walk, which tells that something could not be read.
+fn is_shown_unread(listing: &Listing<'_>, file_type: FileType) -> bool {
+    match listing.query.format {
+        Format::Html => file_type == FileType::Directory,
+        Format::Simple | Format::Size => true,
+        _ => false,
+    }
 }
 
 /// Returns whether names in a folder can be looked up.
@@ -336,10 +347,19 @@ fn may_search(folder: BorrowedFd<'_>) -> bool {
     accessat(folder, c".", Access::EXEC_OK, AtFlags::EACCESS).is_ok()
 }
 
-/// Returns whether an error is that of a disk or of a file server that does not answer.
-fn is_io_failure(error: &io::Error) -> bool {
-    let failures = [Errno::IO, Errno::STALE, Errno::NOTCONN, Errno::TIMEDOUT, Errno::BADMSG];
-    Errno::from_io_error(error).is_some_and(|errno| failures.contains(&errno))
+/// Returns whether an error means that the target of a link does not exist or may not be served, and
+/// not that it cannot be looked at now.
+fn leads_nowhere(error: &io::Error) -> bool {
+    let lasting = [
+        Errno::NOENT,
+        Errno::NOTDIR,
+        Errno::LOOP,
+        Errno::NAMETOOLONG,
+        Errno::XDEV,
+        Errno::ACCESS,
+        Errno::PERM,
+    ];
+    Errno::from_io_error(error).is_some_and(|errno| lasting.contains(&errno))
 }
 
 /// Returns whether the listing shows a folder of this name, or a link to one.

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use percent_encoding::percent_decode_str;
 use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Timespec, fstat, mknodat, openat2};
+use rustix::io::Errno;
 use serde_json::Value;
 use tempfile::TempDir;
 use underpass_listing::{
@@ -56,6 +57,8 @@ struct Root {
     is_browser: bool,
     hidden: &'static [u8],
     may: ChangeRights,
+    /// The error of following a link.
+    link_error: Option<Errno>,
 }
 
 impl Root {
@@ -70,6 +73,7 @@ impl Root {
             is_browser: false,
             hidden: b"",
             may: ChangeRights::default(),
+            link_error: None,
         })
     }
 
@@ -183,6 +187,9 @@ impl Root {
 
 impl Resolve for Root {
     fn resolve(&self, path_below_root: &[u8]) -> io::Result<Attributes> {
+        if let Some(errno) = self.link_error {
+            return Err(errno.into());
+        }
         Ok(Attributes::from(&fstat(self.open(path_below_root, OFlags::PATH)?)?))
     }
 }
@@ -286,6 +293,22 @@ fn what_cannot_be_fetched_is_left_out_and_links_are_counted() -> Result<()> {
     assert_eq!(root.names("")?, ["file"]);
     assert_eq!(root.names("sort=time")?, ["file"]);
     assert!(root.text("", "")?.contains("4 links are not shown"));
+    Ok(())
+}
+
+#[test]
+fn a_listing_without_a_link_that_cannot_be_followed_now_says_so() -> Result<()> {
+    let mut root = Root::with_files(["file"])?;
+    symlink("file", root.path(b"link"))?;
+    for errno in [Errno::AGAIN, Errno::MFILE, Errno::NOMEM, Errno::IO, Errno::STALE] {
+        root.link_error = Some(errno);
+        assert!(root.json("").is_err(), "{errno}");
+        assert!(root.text("", "")?.contains("1 link is not shown"), "{errno}");
+        assert_eq!(root.names("")?, ["file", "link"]);
+        let size = root.text("", "size")?;
+        assert!(size.contains("\"files\":1") && size.contains("\"complete\":false"), "{size}");
+        assert!(root.names("q=file&below")? == ["file"]);
+    }
     Ok(())
 }
 

@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use super::rig::{Running, Site, folder, request};
 use underpass_server::Changes;
@@ -104,6 +106,29 @@ fn a_link_that_leads_elsewhere_is_seen_by_the_next_request() {
     }
     fs::remove_file(site.path("current")).unwrap();
     assert_eq!(site.get("/current/a").status, 404);
+}
+
+#[test]
+fn links_are_listed_while_others_are_renamed() {
+    let site = Site::of(&[("folder/file", b"1"), ("file", b"2"), ("x", b"3")]);
+    (0..50).for_each(|at| symlink("../file", site.path(&format!("folder/{at}"))).unwrap());
+    let site = site.start();
+    let is_done = AtomicBool::new(false);
+    let lists: Vec<_> = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                fs::rename(site.path("x"), site.path("y")).unwrap();
+                fs::rename(site.path("y"), site.path("x")).unwrap();
+            }
+        });
+        let lists = (0..500).map(|_| site.get("/folder/?json")).collect();
+        is_done.store(true, Ordering::Relaxed);
+        lists
+    });
+    for list in lists {
+        let names = list.text().matches("\"name\"").count();
+        assert_eq!((list.status, names), (200, 51), "{}", list.text());
+    }
 }
 
 #[test]

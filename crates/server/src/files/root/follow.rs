@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, openat2, statat};
+use rustix::fs::{AtFlags, FileType, OFlags, ResolveFlags, statat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file;
 
-use super::{Root, open_folder_by, split};
+use super::{Root, open_at, open_folder_by, split};
 
 /// A path with its links followed.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl Root {
     fn link_target(&self, path: &[u8]) -> Option<Vec<u8>> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let open = |links| openat2(&self.folder, path, flags, Mode::empty(), resolve | links);
+        let open = |links| open_at(&self.folder, path, flags, resolve | links);
         match open(ResolveFlags::NO_SYMLINKS) {
             Err(Errno::LOOP) => {
                 let target = self.reached(open(ResolveFlags::empty()).ok()?).ok()??;

@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fs::{
-    FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fsync, mkdirat, openat, openat2, syncfs,
+    FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fsync, mkdirat, openat, syncfs,
 };
 use rustix::io::Errno;
 
@@ -22,7 +22,7 @@ pub(crate) use self::follow::FollowedPath;
 pub(crate) use self::hidden_names::is_incomplete;
 use self::hidden_names::{HiddenNames, ignores_case};
 pub(crate) use self::local::{is_local, is_of_kind};
-use self::open::{ATTEMPTS, open_folder_by, open_path, place};
+use self::open::{ATTEMPTS, open_at, open_folder_by, open_path, place};
 pub(crate) use self::open::{path_of, split};
 use crate::server::settings::{ServeError, SiteSettings};
 use underpass_engine::{FileId, Version, atomic_file, is_folder};
@@ -180,19 +180,13 @@ impl Root {
             }
             resolve |= ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
         }
-        let requested = path;
-        let path = if path.is_empty() { b"." } else { path };
         // This keeps a fifo from waiting for a writer, and a terminal from becoming that of this
         // process.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         // Few paths have links in them; a path without links costs one call.
         let (mut attempts, mut links) = (0, ResolveFlags::NO_SYMLINKS);
         loop {
-            match openat2(&self.folder, path, flags, Mode::empty(), resolve | links) {
-                // A folder on the way was renamed during the call.
-                Err(Errno::AGAIN) if disk_wait == DiskWait::Allowed && attempts < ATTEMPTS => {
-                    attempts += 1;
-                }
+            match open_at(&self.folder, path, flags, resolve | links) {
                 // It may be on another file system, or outside the root.
                 Err(Errno::XDEV) if disk_wait == DiskWait::Never => return Err(Errno::AGAIN),
                 Err(Errno::LOOP) if !links.is_empty() => links = ResolveFlags::empty(),
@@ -203,17 +197,17 @@ impl Root {
                             attempts += 1;
                             continue;
                         }
-                        Ok(Place::Outside(path)) if self.is_own(&path) => {
+                        Ok(Place::Outside(own)) if self.is_own(&own) => {
                             return Err(Errno::NOENT);
                         }
                         reached => reached?.inside(),
                     };
-                    self.refuse_hidden(&file, requested, disk_wait)?;
+                    self.refuse_hidden(&file, path, disk_wait)?;
                     self.refuse_hidden(&file, reached.as_deref().unwrap_or_default(), disk_wait)?;
                     return Ok((file, reached));
                 }
                 Ok(file) => {
-                    self.refuse_hidden(&file, requested, disk_wait)?;
+                    self.refuse_hidden(&file, path, disk_wait)?;
                     return Ok((file, None));
                 }
                 Err(errno) => return Err(errno),
@@ -363,9 +357,7 @@ impl Root {
     ///
     /// The errors of openat2(2).
     pub(crate) fn open_path(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
-        let (flags, path) =
-            (OFlags::PATH | OFlags::CLOEXEC, if path.is_empty() { b"." } else { path });
-        openat2(&self.folder, path, flags, Mode::empty(), self.resolve())
+        open_at(&self.folder, path, OFlags::PATH | OFlags::CLOEXEC, self.resolve())
     }
 
     /// Opens the parent folder of a path for the names in it, and returns it with the last name;

@@ -39,13 +39,27 @@ pub(super) fn open_folder_by(
     path: &[u8],
     links: ResolveFlags,
 ) -> Result<OwnedFd, Errno> {
-    let path = if path.is_empty() { b"." } else { path };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | links;
+    open_at(from, path, flags, resolve)
+}
+
+/// Opens a path below a folder.
+///
+/// The kernel answers `EAGAIN` where a path or a link has a `..` while something is renamed anywhere
+/// on the machine. It does so too if the disk would have to be waited for and must not.
+pub(super) fn open_at(
+    from: &OwnedFd,
+    path: &[u8],
+    flags: OFlags,
+    resolve: ResolveFlags,
+) -> Result<OwnedFd, Errno> {
+    let path = if path.is_empty() { b"." } else { path };
+    let is_tried_again = !resolve.contains(ResolveFlags::CACHED);
     let mut attempts = 0;
     loop {
         match openat2(from, path, flags, Mode::empty(), resolve) {
-            Err(Errno::AGAIN) if attempts < ATTEMPTS => attempts += 1,
+            Err(Errno::AGAIN) if is_tried_again && attempts < ATTEMPTS => attempts += 1,
             outcome => return outcome,
         }
     }
@@ -64,7 +78,7 @@ pub(super) fn open_path(path: &Path) -> Result<OwnedFd, Errno> {
     openat2(CWD, path, flags, Mode::empty(), ResolveFlags::empty())
 }
 
-/// The number of attempts if folders are renamed during a call.
+/// The number of further attempts if something is renamed during a call.
 pub(super) const ATTEMPTS: u32 = 16;
 
 #[cfg(test)]
