@@ -152,8 +152,10 @@ impl<'a> Prepared<'a> {
         let mut pieces = PageWriter { buf: Vec::with_capacity(PIECE_LEN), sink };
         let mut form = form(&listing, &outline, true);
         form.begin(&mut pieces.buf);
+        form.failure().map_or(Ok(()), Err)?;
         for entry in &entries {
             form.entry(entry, &mut pieces.buf);
+            form.failure().map_or(Ok(()), Err)?;
             pieces.pass_on()?;
         }
         form.end(&outline.tally.unwrap_or_default(), &mut pieces.buf);
@@ -217,6 +219,7 @@ impl Unsorted {
             match self.next_part {
                 NextPart::Begin => {
                     form.begin(&mut out);
+                    form.failure().map_or(Ok(()), Err)?;
                     self.next_part = NextPart::Entries;
                 }
                 NextPart::Entries => {
@@ -227,6 +230,7 @@ impl Unsorted {
                         {
                             tally.add(&entry);
                             form.entry(&entry, &mut out);
+                            form.failure().map_or(Ok(()), Err)?;
                         }
                         Ok(ControlFlow::Continue(()))
                     })?;
@@ -255,7 +259,7 @@ fn form<'l>(listing: &'l Listing<'_>, outline: &'l Outline, is_first: bool) -> B
         Format::Ndjson => Box::new(JsonForm::lines(is_first)),
         Format::Simple => Box::new(SimpleForm),
         Format::Size => Box::new(SizeForm(outline)),
-        Format::Multistatus => Box::new(MultistatusForm(listing)),
+        Format::Multistatus => Box::new(MultistatusForm::new(listing)),
     }
 }
 

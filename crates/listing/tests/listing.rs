@@ -718,17 +718,24 @@ fn more_names_than_can_be_sorted_are_listed_as_they_come() -> Result<()> {
 }
 
 /// Writes much about each entry.
-struct Verbose;
+struct Verbose {
+    /// An entry that cannot be looked at.
+    unknown: Option<&'static [u8]>,
+}
 
 impl Describe for Verbose {
     fn begin(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"begin\n");
     }
 
-    fn describe(&self, path: &[u8], _: bool, out: &mut Vec<u8>) {
+    fn describe(&self, path: &[u8], _: bool, out: &mut Vec<u8>) -> io::Result<()> {
+        if self.unknown == Some(path) {
+            return Err(Errno::MFILE.into());
+        }
         out.extend_from_slice(path);
         out.resize(out.len() + 8192, b'.');
         out.push(b'\n');
+        Ok(())
     }
 
     fn end(&self, out: &mut Vec<u8>) {
@@ -754,7 +761,7 @@ fn pieces_of_long_properties_are_not_much_longer_than_others() -> Result<()> {
         archive: true,
         walks: true,
         is_wanted: &|| true,
-        describe: Some(&Verbose),
+        describe: Some(&Verbose { unknown: None }),
     };
     let (mut unsorted, mut body) = (Unsorted::new(&listing)?, Vec::new());
     while let Some(piece) = unsorted.next(&listing)? {
@@ -765,5 +772,10 @@ fn pieces_of_long_properties_are_not_much_longer_than_others() -> Result<()> {
     let names: BTreeSet<_> = body.lines().filter_map(|line| line.split_once('.')).collect();
     // One of them is the folder itself.
     assert_eq!((names.len(), body.lines().count()), (401, 403));
+    for unknown in [&b""[..], b"000", b"399"] {
+        let describe = Verbose { unknown: Some(unknown) };
+        let listing = Listing { describe: Some(&describe), ..listing.clone() };
+        assert!(listing.prepare()?.write(&mut |_| Ok(())).is_err(), "{unknown:?}");
+    }
     Ok(())
 }

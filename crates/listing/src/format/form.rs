@@ -1,5 +1,7 @@
 //! The trait of all listing formats, and the values known before a listing is written.
 
+use std::io;
+
 use crate::entry::Entry;
 use crate::readme::Readme;
 
@@ -11,6 +13,10 @@ pub(crate) trait Form {
     fn entry(&mut self, entry: &Entry, out: &mut Vec<u8>);
     /// Writes the part after the entries, whose counts are in `tally`.
     fn end(&mut self, tally: &PageCounts, out: &mut Vec<u8>);
+    /// Returns the error because of which an entry was not written.
+    fn failure(&mut self) -> Option<io::Error> {
+        None
+    }
 }
 
 /// The values known before the entries are written.

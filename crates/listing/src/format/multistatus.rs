@@ -1,6 +1,8 @@
 //! A listing as the properties of the folder and its entries. What these are, and their XML, is
 //! known to the caller.
 
+use std::io;
+
 use super::form::{Form, PageCounts};
 use crate::Listing;
 use crate::entry::Entry;
@@ -10,30 +12,51 @@ pub trait Describe {
     /// Writes the part before the first one.
     fn begin(&self, out: &mut Vec<u8>);
     /// Writes those of a path below the root, which is a folder or a file; nothing if it is gone.
-    fn describe(&self, path: &[u8], is_folder: bool, out: &mut Vec<u8>);
+    ///
+    /// # Errors
+    ///
+    /// The errors of looking at the entry.
+    fn describe(&self, path: &[u8], is_folder: bool, out: &mut Vec<u8>) -> io::Result<()>;
     /// Writes the part after the last one.
     fn end(&self, out: &mut Vec<u8>);
 }
 
 /// Writes the properties of the folder itself, and then those of its entries.
-pub(crate) struct MultistatusForm<'l>(pub(crate) &'l Listing<'l>);
+pub(crate) struct MultistatusForm<'l> {
+    listing: &'l Listing<'l>,
+    failure: Option<io::Error>,
+}
+
+impl<'l> MultistatusForm<'l> {
+    /// Creates the form of a listing.
+    pub(crate) fn new(listing: &'l Listing<'l>) -> Self {
+        Self { listing, failure: None }
+    }
+
+    fn describe(&mut self, path: &[u8], is_folder: bool, out: &mut Vec<u8>) {
+        if let Some(describe) = self.listing.describe
+            && let Err(error) = describe.describe(path, is_folder, out)
+        {
+            self.failure.get_or_insert(error);
+        }
+    }
+}
 
 impl Form for MultistatusForm<'_> {
     fn begin(&mut self, out: &mut Vec<u8>) {
-        if let Some(describe) = self.0.describe {
-            describe.begin(out);
-            describe.describe(self.0.path, true, out);
-        }
+        self.listing.describe.into_iter().for_each(|describe| describe.begin(out));
+        self.describe(self.listing.path, true, out);
     }
 
     fn entry(&mut self, entry: &Entry, out: &mut Vec<u8>) {
-        if let Some(describe) = self.0.describe {
-            let path = self.0.path_of(&entry.name);
-            describe.describe(&path, entry.attributes.is_folder(), out);
-        }
+        self.describe(&self.listing.path_of(&entry.name), entry.attributes.is_folder(), out);
     }
 
     fn end(&mut self, _: &PageCounts, out: &mut Vec<u8>) {
-        self.0.describe.into_iter().for_each(|describe| describe.end(out));
+        self.listing.describe.into_iter().for_each(|describe| describe.end(out));
+    }
+
+    fn failure(&mut self) -> Option<io::Error> {
+        self.failure.take()
     }
 }

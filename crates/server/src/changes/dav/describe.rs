@@ -1,11 +1,13 @@
 //! The properties of files and folders, as a `PROPFIND` requests them.
 
 use std::borrow::Cow;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{AtFlags, FileType, StatxFlags, fstat, fstatvfs, statx};
+use rustix::io::Errno;
 use underpass_dav::locks::{Lock, LockTable, MAX_COVERING, parent};
 use underpass_dav::multistatus;
 use underpass_dav::property::{HeldLock, Live, Quota, Resource};
@@ -17,7 +19,7 @@ use underpass_listing::Describe;
 use crate::auth::Right;
 use crate::changes::dav::dead_properties;
 use crate::digest::stored;
-use crate::files::open_files::modified;
+use crate::files::open_files::{is_missing, modified};
 use crate::files::root::DiskWait;
 use crate::server::sites::site::Site;
 use underpass_protocol::encode_path;
@@ -34,11 +36,12 @@ impl Describe for Describer<'_> {
         multistatus::begin(out);
     }
 
-    fn describe(&self, path: &[u8], is_folder: bool, out: &mut Vec<u8>) {
-        if let Some(resource) = self.resource(path) {
+    fn describe(&self, path: &[u8], is_folder: bool, out: &mut Vec<u8>) -> io::Result<()> {
+        if let Some(resource) = self.resource(path)? {
             let link = link(self.site, path, is_folder);
             multistatus::push_properties(&link, &resource, self.request, out);
         }
+        Ok(())
     }
 
     fn end(&self, out: &mut Vec<u8>) {
@@ -47,21 +50,34 @@ impl Describe for Describer<'_> {
 }
 
 impl Describer<'_> {
-    /// Returns the requested facts about the file or folder at a path; `None` if there is none.
-    fn resource<'p>(&'p self, path: &'p [u8]) -> Option<Resource<'p>> {
+    /// Opens a path for what is requested about it, and returns the path that was reached if it is
+    /// another one.
+    fn open(&self, path: &[u8]) -> Result<(OwnedFd, Option<Vec<u8>>), Errno> {
         let root = &self.site.root;
-        let needs_contents = self.request.wants(Live::Etag) || self.request.wants_stored();
-        let open = || root.open_reached(path, DiskWait::Allowed).ok();
-        // Attributes are available for unreadable entries, too.
-        let (file, reached) = needs_contents
-            .then(open)
-            .flatten()
-            .or_else(|| root.open_path(path).ok().map(|file| (file, None)))?;
-        let stat = fstat(&file).ok()?;
+        if self.request.wants(Live::Etag) || self.request.wants_stored() {
+            match root.open_reached(path, DiskWait::Allowed) {
+                // Attributes are available for unreadable entries, too.
+                Err(errno) if !is_shortage(errno) => {}
+                opened => return opened,
+            }
+        }
+        root.open_path(path).map(|file| (file, None))
+    }
+
+    /// Returns the requested facts about the file or folder at a path; `None` if there is none that
+    /// may be looked at.
+    fn resource<'p>(&'p self, path: &'p [u8]) -> Result<Option<Resource<'p>>, Errno> {
+        let root = &self.site.root;
+        let (file, reached) = match self.open(path) {
+            Err(errno) if is_missing(errno) => return Ok(None),
+            Err(Errno::ACCESS | Errno::PERM) => return Ok(None),
+            opened => opened?,
+        };
+        let stat = fstat(&file)?;
         let is_folder = match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => true,
             FileType::RegularFile => false,
-            _ => return None,
+            _ => return Ok(None),
         };
         let access = &self.site.settings.access;
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
@@ -70,7 +86,7 @@ impl Describer<'_> {
         let may_read = |path: &[u8]| access.can(self.user, path, Right::Read);
         let is_readable = may_read(path) && reached.as_deref().is_none_or(may_read);
         let wants = |live| is_readable && self.request.wants(live);
-        Some(Resource {
+        Ok(Some(Resource {
             is_folder,
             name,
             len: version.size(),
@@ -89,7 +105,7 @@ impl Describer<'_> {
             } else {
                 Vec::new()
             },
-        })
+        }))
     }
 
     /// Returns the locks that hold for a path or for the file that was reached by it, its own
@@ -158,6 +174,11 @@ pub(crate) fn link(site: &Site, path: &[u8], is_folder: bool) -> String {
         link.push('/');
     }
     link
+}
+
+/// Returns whether an error means that the system lacks something now, whatever is opened.
+fn is_shortage(errno: Errno) -> bool {
+    matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN)
 }
 
 /// Returns when a file was created, if its file system knows.

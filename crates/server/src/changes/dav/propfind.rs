@@ -1,5 +1,6 @@
 //! PROPFIND: the properties of a file, or of a folder and its entries.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -91,16 +92,17 @@ async fn one(
     let described = ctx.worker.helpers.run(client, move || {
         let describer = Describer { site: &site, request: &request, user: user.as_deref() };
         let (mut out, mut properties) = (Vec::new(), Vec::new());
-        describer.describe(&path, is_folder, &mut properties);
+        describer.describe(&path, is_folder, &mut properties)?;
         describer.begin(&mut out);
         out.extend_from_slice(&properties);
         describer.end(&mut out);
-        (!properties.is_empty()).then_some(out)
+        io::Result::Ok((!properties.is_empty()).then_some(out))
     });
     let body = match described.await {
-        Ok(Some(body)) => body,
+        Ok(Ok(Some(body))) => body,
         // It was removed since.
-        Ok(None) => return ctx.error(404, ""),
+        Ok(Ok(None)) => return ctx.error(404, ""),
+        Ok(Err(error)) => return ctx.failed(&error),
         Err(_) => return ctx.error(500, ""),
     };
     // It waits in memory for a client that may not read it, as a listing does.
