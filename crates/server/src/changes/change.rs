@@ -268,8 +268,7 @@ impl Change {
         let Some(existing) = &dest.existing else { return Ok(()) };
         let is_link = tree::kind(stat) == FileType::Symlink;
         // A link that leads nowhere or out of the root has no target to lose here.
-        let target = is_link.then(|| site.root.open(&self.path, DiskWait::Allowed).ok()).flatten();
-        let target = target.and_then(|target| fstat(&target).ok());
+        let target = if is_link { site.root.find(&self.path)? } else { None };
         if target.is_some_and(|target| FileId::of(&target) == FileId::of(existing)) {
             return Err(ChangeRefusal::new(403, "this is what the link leads to"));
         }

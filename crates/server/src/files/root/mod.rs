@@ -305,14 +305,15 @@ impl Root {
     }
 
     /// Returns whether an entry is hidden where it is, in any case if its folders ignore that. A
-    /// link counts as its target, which the file system is asked for only if it matters.
+    /// link counts as its target, which the file system is asked for only if it matters; one that
+    /// cannot be followed now counts as a link to a folder.
     pub(crate) fn hides_entry(&self, path: &[u8], is_folder_itself: bool) -> bool {
         if !self.hides_here(path, true) {
             return false;
         }
         is_folder_itself
             || self.hides_here(path, false)
-            || self.stat(path).is_ok_and(|stat| is_folder(&stat))
+            || self.find(path).map_or(true, |found| found.is_some_and(|stat| is_folder(&stat)))
     }
 
     /// Returns whether a path in a folder is hidden, by itself or by its resolved path: the folder
@@ -349,6 +350,19 @@ impl Root {
     /// The errors of [`open`](Self::open).
     pub(crate) fn stat(&self, path: &[u8]) -> Result<Stat, Errno> {
         fstat(self.open_path(path)?)
+    }
+
+    /// Returns the same, or `None` if there is nothing, or a link that leads nowhere or out of the
+    /// root.
+    ///
+    /// # Errors
+    ///
+    /// The other errors of openat2(2): what is there cannot be looked at now.
+    pub(crate) fn find(&self, path: &[u8]) -> Result<Option<Stat>, Errno> {
+        match self.stat(path) {
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => Ok(None),
+            found => found.map(Some),
+        }
     }
 
     /// Opens a path for its attributes alone. Whether it is hidden is not checked.

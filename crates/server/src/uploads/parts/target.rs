@@ -116,10 +116,11 @@ impl UploadTarget {
             stat => stat?,
         };
         let stat = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Symlink => match root.stat(&self.path) {
-                Ok(stat) => stat,
+            FileType::Symlink => match root.find(&self.path) {
+                Ok(Some(stat)) => stat,
                 // The link leads nowhere, or out of the served files.
-                Err(_) => return Ok(None),
+                Ok(None) | Err(Errno::ACCESS | Errno::PERM) => return Ok(None),
+                Err(errno) => return Err(errno.into()),
             },
             _ => stat,
         };
