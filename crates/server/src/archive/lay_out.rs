@@ -2,7 +2,6 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use crate::archive::error::Result;
@@ -13,15 +12,11 @@ use crate::server::sites::link_targets::LinkTargets;
 use crate::server::sites::site::Site;
 use underpass_protocol::request::ClientNet;
 
-/// Lays out the archive of a folder, with one walk for all requests that wait for it. A request for
-/// a range can need a later layout than others, see [`Layouts::get`].
-///
-/// [`Layouts::get`]: crate::archive::layouts::Layouts::get
+/// Lays out the archive of a folder, with one walk for all requests that wait for it.
 pub(crate) async fn lay_out(
     site: Arc<Site>,
     client: ClientNet,
     key: LayoutKey,
-    is_range: bool,
     folder: OwnedFd,
 ) -> LayoutResult {
     let busy = || Err(Arc::new(ArchiveError::Busy));
@@ -31,7 +26,7 @@ pub(crate) async fn lay_out(
         layouts.queue.submit(client, move || {
             let waiters = site.shared.layouts.batches.begin(&key);
             if !waiters.is_empty() {
-                let laid_out = walk_folder(&site, client, &key, is_range, folder);
+                let laid_out = walk_folder(&site, client, &key, folder);
                 answer_all(waiters, &laid_out.map_err(Arc::new));
             }
         })
@@ -47,13 +42,16 @@ fn walk_folder(
     site: &Site,
     client: ClientNet,
     key: &LayoutKey,
-    is_range: bool,
     folder: OwnedFd,
 ) -> Result<Arc<FolderLayout>> {
-    if let Some(kept) = site.shared.layouts.get(key, is_range) {
+    let layouts = &site.shared.layouts;
+    // Ranges and whole archives may wait for it.
+    if layouts.get(key, true).is_some()
+        && let Some(kept) = layouts.get(key, false)
+    {
         return Ok(kept);
     }
-    let (changes, began) = (site.shared.layouts.changes(), Instant::now());
+    let (changes, began) = (layouts.changes(), Instant::now());
     let place = site.root.place_of(&folder).ok();
     let only = key.only.as_ref().map(ChosenNames::to_vec);
     let targets = LinkTargets { site, user: key.user.as_deref() };
@@ -72,12 +70,9 @@ fn walk_folder(
     };
     let layout = walk(&folder, &options)?;
     site.shared.metrics.folder_walk();
-    let mut held = site.shared.layouts.memory.reserve(client);
+    let mut held = layouts.memory.reserve(client);
     if !held.resize((layout.memory() + key.memory()) as u64) {
         return Err(ArchiveError::Busy);
     }
-    let (layout, folder) = (Arc::new(layout), Arc::new(folder));
-    let is_broken = AtomicBool::new(false);
-    let laid_out = FolderLayout { layout, folder, is_broken, _held: held };
-    Ok(site.shared.layouts.keep(key, laid_out, changes, began))
+    Ok(layouts.keep(key, layouts.of(layout, folder, held), changes, began))
 }

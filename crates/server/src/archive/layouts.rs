@@ -76,14 +76,18 @@ pub(crate) struct FolderLayout {
     pub(crate) folder: Arc<OwnedFd>,
     /// Whether a transfer of it broke off: its client may have read bytes of a file that changed
     /// during the transfer.
-    pub(crate) is_broken: AtomicBool,
-    pub(crate) _held: Reservation,
+    is_broken: AtomicBool,
+    /// The changes of the [`Layouts`].
+    changes: Arc<AtomicU64>,
+    _held: Reservation,
 }
 
 impl FolderLayout {
-    /// Notes that a transfer of it broke off: no later request gets it.
+    /// Notes that a transfer of it broke off: no later request gets it, nor the result of a walk
+    /// that began before.
     pub(crate) fn break_off(&self) {
         self.is_broken.store(true, Ordering::Relaxed);
+        self.changes.fetch_add(1, Ordering::Relaxed);
     }
 
     fn is_broken(&self) -> bool {
@@ -108,13 +112,15 @@ pub(crate) struct Layouts {
     /// The files that archives have open while they are sent.
     files: Arc<ClientBudget>,
     kept: Mutex<HashMap<LayoutKey, CachedLayout>>,
-    /// The number of times that they were forgotten.
-    changes: AtomicU64,
+    /// The number of times that they were forgotten, or that a transfer broke off.
+    changes: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
 struct CachedLayout {
     made: Instant,
+    /// The number of changes before the walk.
+    changes: u64,
     /// The time that the walk took.
     cost: Duration,
     /// The layout for later requests.
@@ -137,7 +143,7 @@ impl Layouts {
             memory: ClientBudget::new(max, share),
             files: ClientBudget::new(files, files / 2),
             kept: Mutex::default(),
-            changes: AtomicU64::new(0),
+            changes: Arc::default(),
         }
     }
 
@@ -154,6 +160,7 @@ impl Layouts {
             if is_range { LIFETIME } else { LIFETIME.min(kept.cost * WALKS_KEPT) }
         };
         let kept = kept.get(key).filter(|kept| kept.made.elapsed() < lifetime(kept))?;
+        let kept = Some(kept).filter(|kept| kept.changes == self.changes())?;
         let fresh = kept.fresh.as_ref().filter(|fresh| !fresh.is_broken())?;
         // The first is the one that is kept.
         let is_sent = Arc::strong_count(fresh) > 1;
@@ -191,6 +198,17 @@ impl Layouts {
         });
     }
 
+    /// Returns the layout of an open folder, which is not kept yet.
+    pub(crate) fn of(&self, layout: Layout, folder: OwnedFd, held: Reservation) -> FolderLayout {
+        FolderLayout {
+            layout: Arc::new(layout),
+            folder: Arc::new(folder),
+            is_broken: AtomicBool::new(false),
+            changes: Arc::clone(&self.changes),
+            _held: held,
+        }
+    }
+
     /// Keeps a layout, or returns the one with the same contents that is being sent. `changes` was
     /// their number before the folder was walked, at `began`: if there were more since, later
     /// requests need another walk.
@@ -210,13 +228,22 @@ impl Layouts {
         let used = Arc::downgrade(&laid_out);
         let (made, cost) = (Instant::now(), began.elapsed());
         let fresh = (self.changes() == changes).then(|| Arc::clone(&laid_out));
-        kept.insert(key.clone(), CachedLayout { made, cost, fresh, used });
+        // Each has a descriptor.
+        kept.retain(|_, kept| kept.fresh.is_some() || kept.used.strong_count() > 0);
+        if kept.values().filter(|kept| kept.fresh.is_some()).count() >= MAX_FRESH {
+            let fresh = kept.values_mut().filter(|kept| kept.fresh.is_some());
+            fresh.min_by_key(|kept| kept.made).into_iter().for_each(|oldest| oldest.fresh = None);
+        }
+        kept.insert(key.clone(), CachedLayout { made, changes, cost, fresh, used });
         laid_out
     }
 }
 
 /// A layout is kept for whole archives this many times as long as its walk took.
 const WALKS_KEPT: u32 = 10;
+
+/// The maximum number of layouts that are kept for later requests.
+const MAX_FRESH: usize = 64;
 
 /// The number of folders that are walked at once.
 const THREADS: usize = 2;
@@ -244,6 +271,52 @@ const DIVISOR: u64 = 8;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use underpass_protocol::archive::Builder;
+
+    /// Lays out an empty folder by a walk that began at this number of changes.
+    fn keep(layouts: &Layouts, name: &str, changes: u64) -> (LayoutKey, Arc<FolderLayout>) {
+        let folder = std::fs::File::open("/").unwrap();
+        let key = LayoutKey::of(&folder, 0, name.as_bytes(), None, ArchiveFormat::Tar, None);
+        let held = layouts.memory.reserve(ClientNet::of(None));
+        let layout = Builder::new(ArchiveFormat::Tar, b"").finish();
+        let laid_out = layouts.of(layout, folder.into(), held);
+        let began = Instant::now() - LIFETIME;
+        let kept = layouts.keep(&key, laid_out, changes, began);
+        (key, kept)
+    }
+
+    #[test]
+    fn no_walk_that_began_before_a_transfer_broke_off_continues_it() {
+        let layouts = Layouts::new(1, 100);
+        let (_, broken) = keep(&layouts, "folder", 0);
+        // One walk ends before the transfer breaks off, the other one later.
+        drop(keep(&layouts, "ended", 0));
+        broken.break_off();
+        drop(keep(&layouts, "folder", 0));
+        for name in ["folder", "ended"] {
+            let key = LayoutKey::of(
+                std::fs::File::open("/").unwrap(),
+                0,
+                name.as_bytes(),
+                None,
+                ArchiveFormat::Tar,
+                None,
+            );
+            assert!(layouts.get(&key, true).is_none(), "{name}");
+        }
+        let (key, _) = keep(&layouts, "folder", layouts.changes());
+        assert!(layouts.get(&key, true).is_some());
+    }
+
+    #[test]
+    fn few_layouts_that_nobody_reads_have_a_descriptor() {
+        let layouts = Layouts::new(1, 100);
+        let keys: Vec<_> =
+            (0..MAX_FRESH + 9).map(|at| keep(&layouts, &at.to_string(), 0).0).collect();
+        let kept: Vec<_> = keys.iter().map(|key| layouts.get(key, true).is_some()).collect();
+        assert_eq!(kept.iter().filter(|is_kept| **is_kept).count(), MAX_FRESH);
+        assert!(kept.ends_with(&[true; 50]));
+    }
 
     #[test]
     fn one_client_leaves_memory_to_others() {

@@ -266,7 +266,7 @@ async fn laid_out(
         return Ok(laid_out);
     }
     let client = ctx.peer.client_net();
-    let laid_out = lay_out(Arc::clone(ctx.site()), client, key, is_range, folder).await;
+    let laid_out = lay_out(Arc::clone(ctx.site()), client, key, folder).await;
     laid_out.map_err(|error| match error.status() {
         503 => ctx.busy(503, &error.to_string()),
         status => ctx.error(status, &error.to_string()),
