@@ -226,7 +226,7 @@ fn add_sandbox(ctx: &RequestContext<'_>, response: &mut Response, media_type: &s
 }
 
 /// Returns the mechanism that is expected to move a file.
-fn expected_mechanism(ctx: &RequestContext<'_>, is_copied: bool) -> &'static str {
+pub(crate) fn expected_mechanism(ctx: &RequestContext<'_>, is_copied: bool) -> &'static str {
     let lacks = |mechanism| ctx.worker.capabilities.lacks(mechanism);
     let mechanism = match ctx.peer.policy(ctx.shared().settings.policy) {
         Policy::Require(mechanism) | Policy::Prefer(mechanism) => mechanism,

@@ -10,6 +10,7 @@ use crate::archive::lay_out::lay_out;
 use crate::archive::layouts::{ChosenNames, FolderLayout, LayoutKey};
 use crate::archive::{self, ArchiveError, ArchiveFormat};
 use crate::auth::Right;
+use crate::files::file::expected_mechanism;
 use crate::files::resume;
 use crate::listing::jobs::{FolderSource, ListTask, ListingHead, ListingRequest};
 use crate::listing::make::{ListingPieces, list};
@@ -319,7 +320,7 @@ fn send_archive(
         // By its time alone, caches would take an archive for fresh although the folder has changed.
         response.add_field("Cache-Control", "no-cache");
     }
-    response.add_common(ctx.peer, ctx.settings(), ctx.explains, || "sendfile");
+    response.add_common(ctx.peer, ctx.settings(), ctx.explains, || expected_mechanism(ctx, false));
     response
 }
 

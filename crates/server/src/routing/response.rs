@@ -308,8 +308,8 @@ impl Response {
         }
         if explains {
             let mechanism = match self.body {
-                Body::Nothing => "none",
-                _ => mechanism(),
+                Body::File(_) | Body::Archive(_) | Body::Cached(_) => mechanism(),
+                Body::Nothing | Body::Memory(_) | Body::Stream { .. } => "none",
             };
             let integrity = settings.integrity.name();
             let tls = peer.session().map(|session| match session.facts().encrypted_by {

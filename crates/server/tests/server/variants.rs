@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::rig::{Running, Site, age, request, text};
+use underpass_engine::{Mechanism, Policy};
 
 /// The contents of a neighbour, which ends in the length of its file as gzip does.
 const GZIPPED: &str = "gzipped\x0e\0\0\0";
@@ -328,6 +329,19 @@ fn server_timing_names_the_mechanism() {
         let line = format!("underpass_sent_bytes_total{{mechanism=\"{way}\"}} 0\n");
         assert!(!bytes.contains(&line), "it did go that way");
     }
+    let timing = |site: &Running, path: &str, fields: &[&str]| {
+        let reply = site.ask("GET", path, &[&["Underpass-Explain: 1"], fields].concat());
+        reply.field("Server-Timing").unwrap().to_owned()
+    };
+    for path in ["/?archive=tar", "/large"] {
+        let refused = timing(&site, path, &["If-Match: \"other\""]);
+        assert!(refused.starts_with("path;desc=\"none\""), "{path} {refused}");
+    }
     let none = site.ask("HEAD", "/large?explain", &[]);
     assert!(none.field("Server-Timing").unwrap().starts_with("path;desc=\"none\""));
+    let copying = Site::of(&[("small", b"x")])
+        .with(|settings| settings.policy = Policy::Require(Mechanism::ReadWrite))
+        .start();
+    let archive = timing(&copying, "/?archive=tar", &[]);
+    assert!(archive.starts_with("path;desc=\"read_write\""), "{archive}");
 }
