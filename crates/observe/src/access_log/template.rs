@@ -61,12 +61,18 @@ const VARIABLES: [(&str, WriteVariable); 31] = [
     }),
     ("remote_user", |entry, _, out| escape::push_or_dash(out, user(entry), Quoting::Bare)),
     ("request", |entry, _, out| push_request(out, entry)),
-    ("request_method", |entry, _, out| escape::push(out, entry.verb.as_bytes(), Quoting::Quoted)),
+    ("request_method", |entry, _, out| {
+        escape::push_or_dash(out, entry.verb.as_bytes(), Quoting::Quoted)
+    }),
     ("request_time", |entry, _, out| escape::push_thousandths(out, milliseconds(entry))),
-    ("request_uri", |entry, _, out| escape::push(out, &entry.target, Quoting::Quoted)),
+    ("request_uri", |entry, _, out| escape::push_or_dash(out, &entry.target, Quoting::Quoted)),
     ("scheme", |entry, _, out| out.extend_from_slice(entry.scheme().as_bytes())),
     ("server_name", |entry, _, out| push_site(out, entry)),
-    ("server_protocol", |entry, _, out| push_protocol(out, entry)),
+    ("server_protocol", |entry, _, out| match &*entry.verb {
+        // The request could not be read.
+        "" => out.push(b'-'),
+        _ => push_protocol(out, entry),
+    }),
     ("ssl_cipher", |entry, _, out| push_tls(out, entry, |tls| tls.suite)),
     ("ssl_protocol", |entry, _, out| push_tls(out, entry, |tls| tls.version)),
     ("ssl_session_reused", |entry, _, out| {

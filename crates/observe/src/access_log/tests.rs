@@ -143,6 +143,12 @@ fn template_knows_every_variable() {
 }
 
 #[test]
+fn a_request_that_could_not_be_read_has_a_dash_for_each_part_that_is_unknown() {
+    let entry = AccessEntry { status: 400, ..AccessEntry::default() };
+    assert_eq!(line("$request_method $request_uri $server_protocol $status", &entry), "- - - 400");
+}
+
+#[test]
 fn only_lines_that_tell_what_it_cost_have_it_measured() {
     let tells = |format: &str| LogFormat::parse(format).unwrap().logs_cost();
     assert!(tells("json") && tells("$cpu_time") && tells("$status ${context_switches}"));
