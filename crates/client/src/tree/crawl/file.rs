@@ -186,6 +186,8 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
 
     /// Queues a name without a slash that redirected to one with a slash.
     fn queue_folder(&mut self, task: &CrawlTask, answer: OpenResponse<'a>) -> Result<()> {
+        // A redirect can be much longer than what the listing has.
+        self.count_bytes(answer.url.as_str().len() as u64)?;
         let mut entry = task.entry.clone();
         entry.url = answer.url.clone();
         entry.is_folder = true;

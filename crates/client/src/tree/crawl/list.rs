@@ -59,6 +59,9 @@ impl CrawlWorker<'_, '_, '_, '_> {
             (crawl.tree.on_event)(&TreeEvent::ListingCut { url: &url });
         }
         self.count(task, &listing)?;
+        if answered != task.entry.url {
+            self.count_bytes(answered.as_str().len() as u64)?;
+        }
         let around = Arc::new(FolderChain {
             listed: task.entry.url.clone(),
             answered,
@@ -100,11 +103,7 @@ impl CrawlWorker<'_, '_, '_, '_> {
         let bytes = |entry: &ListingEntry| {
             (entry.path.len() + task.entry.path.len() + entry.url.as_str().len()) as u64
         };
-        let bytes: u64 = listing.entries.iter().map(bytes).sum();
-        let before = crawl.found_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if before + bytes > MAX_NAME_BYTES as u64 {
-            return Err(TreeError::TooManyNames { limit: MAX_NAME_BYTES });
-        }
+        self.count_bytes(listing.entries.iter().map(bytes).sum())?;
         if crawl.found.fetch_add(count, Ordering::Relaxed) + count > MAX_ENTRIES {
             return Err(TreeError::TooMany { limit: MAX_ENTRIES });
         }
@@ -115,6 +114,15 @@ impl CrawlWorker<'_, '_, '_, '_> {
             if !kept {
                 return Err(TreeError::TooManyNames { limit });
             }
+        }
+        Ok(())
+    }
+
+    /// Counts memory for names and URLs.
+    pub(super) fn count_bytes(&self, bytes: u64) -> Result<()> {
+        let before = self.crawl.found_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before + bytes > MAX_NAME_BYTES as u64 {
+            return Err(TreeError::TooManyNames { limit: MAX_NAME_BYTES });
         }
         Ok(())
     }

@@ -38,7 +38,6 @@ pub(super) struct FolderChain {
 }
 
 impl FolderChain {
-    /// Returns whether a URL is that of one of the folders.
     /// Returns whether one of these folders has this URL.
     pub(super) fn has(innermost: Option<&Arc<Self>>, url: &Url) -> bool {
         std::iter::successors(innermost, |folder| folder.around.as_ref())
