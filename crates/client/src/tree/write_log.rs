@@ -150,7 +150,9 @@ impl WriteLog {
 
     fn save(&self, periods: &[Period]) -> io::Result<()> {
         let lines: String = periods.iter().map(line).collect();
-        self.file.write_all_at(lines.as_bytes(), 0)
+        self.file.write_all_at(lines.as_bytes(), 0)?;
+        // Lines of before would be read with these.
+        self.file.set_len(lines.len() as u64)
     }
 }
 
@@ -330,6 +332,28 @@ mod tests {
             [&first, &second, &third].map(|stat| log.is_complete(stat)),
             [true, true, false]
         );
+    }
+
+    #[test]
+    fn after_the_clock_went_backwards_nothing_of_before_is_believed() {
+        let dest = tempfile::tempdir().unwrap();
+        let dest = dest.path();
+        let log = open(dest);
+        let late = Timespec { tv_sec: now(&log.file).unwrap().tv_sec + 3_600, tv_nsec: 0 };
+        let period = |since, epoch: Option<&str>| Period { since, epoch: epoch.map(str::to_owned) };
+        let early = Timespec::default();
+        let middle = Timespec { tv_sec: 1, tv_nsec: 0 };
+        let periods = [
+            period(early, None),
+            period(middle, Some("a")),
+            period(late, None),
+            period(Timespec { tv_nsec: 1, ..late }, Some("b")),
+        ];
+        log.save(&periods).unwrap();
+        drop(log);
+        assert_eq!(open(dest).periods.len(), 2);
+        // A line that stayed would be believed once the clock is beyond it.
+        assert_eq!(std::fs::metadata(dest.join(WRITE_LOG)).unwrap().len(), 2 * LINE as u64);
     }
 
     #[test]
