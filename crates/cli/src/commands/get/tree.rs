@@ -45,8 +45,12 @@ fn summary(receipt: &TreeReceipt) -> String {
     format!("{text}: {}", output::summary(&receipt.receipt))
 }
 
-/// Refuses options that would remove or replace files that the user cannot have meant.
+/// Refuses options that would remove or replace files that the user cannot have meant, and those of
+/// single files.
 pub(super) fn check(args: &GetArgs, items: &[Item]) -> Result<()> {
+    if let Some(item) = items.iter().find(|item| item.out.is_some() || !item.digests.is_empty()) {
+        return Err(GetError::ItemOfFolder(shown(&item.url)).into());
+    }
     let mut places = Vec::<PathBuf>::new();
     for Item { url, .. } in items.iter().filter(|_| args.delete || args.force || args.update) {
         let path = place(args, url)?;

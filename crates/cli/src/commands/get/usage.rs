@@ -27,6 +27,8 @@ pub(super) enum GetError {
     Nameless(String),
     #[error("{url} cannot be a folder here: {refusal}")]
     NotAFolder { url: String, refusal: EntryRefusal },
+    #[error("out= and checksum= are for single files, but -r fetches {0} as a folder")]
+    ItemOfFolder(String),
     #[error("{} is not a file name", .0.display())]
     NotAName(PathBuf),
     #[error("--digest checks one file: give one URL")]

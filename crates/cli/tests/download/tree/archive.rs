@@ -199,4 +199,14 @@ fn what_is_for_single_files_is_refused() {
         let finished = crate::rig::run(["get", "-r", option, "http://127.0.0.1:1/"]);
         finished.failed(2, &["cannot be used with"]);
     }
+    let place = folder();
+    let list = place.path().join("list");
+    for option in [
+        "out=x",
+        "checksum=sha-256=9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    ] {
+        fs::write(&list, format!("http://127.0.0.1:1/t/\n {option}\n")).unwrap();
+        let finished = crate::rig::run(["get", "-r", "-i", list.to_str().unwrap()]);
+        finished.failed(2, &["are for single files"]);
+    }
 }
