@@ -2,7 +2,7 @@
 //! the server is killed. And that no byte of a body enters the program.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -241,6 +241,26 @@ fn a_private_file_is_not_replaced_by_one_that_all_may_read() {
         assert_eq!(fs::read(&target).unwrap(), b"private", "{words:?}");
         assert_eq!(fs::metadata(&target).unwrap().mode() & 0o777, 0o600, "{words:?}");
         fs::remove_dir_all(&folder).unwrap();
+    }
+}
+
+#[test]
+fn a_link_that_cannot_get_its_time_arrives() {
+    if !has("strace") {
+        return;
+    }
+    let stage = Stage::new(&[]);
+    fs::create_dir(stage.served.path().join("folder")).unwrap();
+    symlink("target", stage.served.path().join("folder/link")).unwrap();
+    let url = format!("{}folder/", stage.server.address);
+    for error in ["ENOSYS", "EOPNOTSUPP"] {
+        let inject = format!("inject=utimensat:error={error}");
+        let mut command = traced(&stage.log(), &["-e", "trace=utimensat", "-e", &inject]);
+        command.args(["get", "-r", "--quiet", &url]).current_dir(stage.here.path());
+        Running::start(command).finish().failed(1, &["not all permissions or times"]);
+        let link = stage.here.path().join("folder/link");
+        assert_eq!(fs::read_link(link).unwrap(), PathBuf::from("target"), "{error}");
+        fs::remove_dir_all(stage.here.path().join("folder")).unwrap();
     }
 }
 

@@ -24,7 +24,8 @@ impl DestFolder {
         self.name(path, || {
             self.within(path, |parent, name| {
                 let set_time = |name: &[u8]| {
-                    utimensat(parent, name, &times_of_new(modified), AtFlags::SYMLINK_NOFOLLOW)
+                    let times = times_of_new(modified);
+                    self.tolerate(utimensat(parent, name, &times, AtFlags::SYMLINK_NOFOLLOW))
                 };
                 match symlinkat(target, parent, name) {
                     Err(Errno::EXIST) => {}
