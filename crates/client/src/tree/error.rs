@@ -130,8 +130,8 @@ pub enum TreeError {
     /// No key of the bucket begins with the address.
     #[error("the bucket has no key with this prefix")]
     NotThere,
-    /// Everything was fetched, and nothing was removed.
-    #[error("everything was fetched, but nothing was removed: {reason}")]
+    /// Nothing was removed, after everything was fetched or left out.
+    #[error("nothing was removed: {reason}")]
     NothingRemoved {
         /// The reason, a few words.
         reason: String,

@@ -333,3 +333,27 @@ fn a_listing_of_more_links_than_anybody_has_is_refused() {
     let Err(failed) = attempt(&url).outcome else { panic!("it was taken") };
     assert!(failed.to_string().contains("more than 1000000"), "{failed}");
 }
+
+#[test]
+fn what_stays_in_the_place_of_a_folder_is_reported_if_nothing_may_be_removed() {
+    let url = serve(|target| match target {
+        "/x/" => response("application/json", br#"[{"name":"a","type":"directory"}]"#),
+        "/x/a/" => response("application/json", br#"[{"name":"b"}]"#),
+        _ => response("text/plain", b"b"),
+    });
+    let place = tempfile::tempdir().unwrap();
+    fs::create_dir(place.path().join("x")).unwrap();
+    fs::write(place.path().join("x/a"), "mine").unwrap();
+    let wishes = TreeOptions {
+        retries: 0,
+        replaces: true,
+        archive: false,
+        deletes: true,
+        max_delete: Some(0),
+        ..TreeOptions::default()
+    };
+    let Outcome { outcome, left_out, .. } = attempt_again(place, &wishes, &url);
+    let failed = outcome.unwrap_err();
+    assert_eq!(failed.to_string(), "nothing was removed: that would be 1 entry, more than 0");
+    assert!(left_out.len() == 1 && left_out[0].starts_with("a: "), "{left_out:?}");
+}

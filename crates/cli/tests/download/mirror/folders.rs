@@ -199,7 +199,7 @@ fn a_file_that_became_a_folder_is_replaced_where_others_are_removed() {
             assert!(failed.stderr.contains(words), "{}", failed.stderr);
         };
         fails(&[], "a is left out: a file has the name of its folder");
-        fails(&["--delete", "--max-delete", "3"], "4 entries that are here");
+        fails(&["--delete", "--max-delete", "3"], "4 entries, more than 3");
         // What has to stay keeps its folder.
         fails(&["--delete", "--exclude", "deep"], "b is left out: a folder of that name");
         assert_eq!(fs::read(here.join("b/deep/file")).unwrap(), b"in a folder");

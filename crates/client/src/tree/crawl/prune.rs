@@ -148,17 +148,18 @@ impl Prune {
         let failed = |errno| TreeError::io(Action::Reading, tree.path, errno);
         let root = open_beneath(dest.root().as_fd(), b"", FOLDER).map_err(failed)?;
         let (listed, _) = &*lock(&self.listed);
-        let other_kind = &*lock(&self.other_kind);
+        let mut other_kind = lock(&self.other_kind);
         let found = Vec::new();
-        let mut walk = UnlistedWalk { tree, listed, other_kind, found, done };
+        let mut walk = UnlistedWalk { tree, listed, other_kind: &other_kind, found, done };
         walk.folder(&root, &[], &[Vec::new()], 0).map_err(failed)?;
         let UnlistedWalk { found, .. } = walk;
         let count = found.len() as u64;
         if let Some(max) = tree.options.max_delete.filter(|max| count > *max) {
-            return nothing(format!(
-                "the server does not list {count} {} here, more than {max}",
-                if count == 1 { "entry that is" } else { "entries that are" }
-            ));
+            for (path, errno) in other_kind.drain() {
+                leave(tree, done, &path, errno);
+            }
+            let entries = if count == 1 { "entry" } else { "entries" };
+            return nothing(format!("that would be {count} {entries}, more than {max}"));
         }
         for (path, is_folder) in found {
             if tree.client.is_cancelled() {
