@@ -1,12 +1,14 @@
 //! Folders from our own server, which come as one archive.
 
-use std::fs::{self, File};
-use std::os::unix::fs::symlink;
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
 use underpass_testkit::mounts::{FileSystem, Mounted};
+use underpass_testkit::{is_root, skip};
 
-use crate::rig::{bytes_by, folder, names, noise_file};
+use crate::rig::{bytes_by, folder, has, names, noise_file};
 use crate::tree::site::{address, contents, get, more_awkward, ours, same};
 
 #[test]
@@ -209,4 +211,44 @@ fn what_is_for_single_files_is_refused() {
         let finished = crate::rig::run(["get", "-r", "-i", list.to_str().unwrap()]);
         finished.failed(2, &["are for single files"]);
     }
+}
+
+#[test]
+fn folders_that_are_not_writable_are_updated() {
+    if !is_root() || !has("setpriv") {
+        return skip("there is no root or setpriv");
+    }
+    let (source, place) = (folder(), folder());
+    let tree = source.path().join("t");
+    for name in ["d", "gone"] {
+        fs::create_dir_all(tree.join(name)).unwrap();
+        fs::write(tree.join(name).join("a"), "a").unwrap();
+        fs::set_permissions(tree.join(name), Permissions::from_mode(0o555)).unwrap();
+    }
+    let server = ours(source.path(), &[]);
+    let url = format!("{}t/", address(&server));
+    let (program, target) = (place.path().join("underpass"), place.path().join("target"));
+    fs::copy(env!("CARGO_BIN_EXE_underpass"), &program).unwrap();
+    fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir(&target).unwrap();
+    chown(&target, Some(2001), Some(2001)).unwrap();
+    let get_as_user = |options: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "2001", "--regid", "2001", "--clear-groups"]).arg(&program);
+        command.args(["get", "-r", &url, "-d"]).arg(&target).args(options);
+        command.env("HOME", "/nonexistent").env_remove("http_proxy").env_remove("all_proxy");
+        let said = command.output().unwrap();
+        assert!(said.status.success(), "{said:?}");
+    };
+    get_as_user(&[]);
+    fs::write(tree.join("d/b"), "b").unwrap();
+    get_as_user(&[]);
+    fs::write(tree.join("d/c"), "c").unwrap();
+    fs::remove_file(tree.join("d/a")).unwrap();
+    fs::remove_dir_all(tree.join("gone")).unwrap();
+    get_as_user(&["--update", "--delete"]);
+    assert_eq!(names(&target.join("t")), ["d"]);
+    assert_eq!(names(&target.join("t/d")), ["b", "c"]);
+    let mode = fs::metadata(target.join("t/d")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o555);
 }

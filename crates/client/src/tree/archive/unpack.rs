@@ -236,7 +236,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         }
         let dest = &self.destination.dest;
         let made = match &member.kind {
-            MemberKind::Folder => dest.make_folder(&path),
+            MemberKind::Folder => dest.make_folder(&path, true),
             MemberKind::Symlink(target) => dest.make_link(&path, target, member.modified),
             MemberKind::HardLink(target) => match self.beneath_top(target) {
                 Ok(target) => dest.make_hard_link(&path, &target),

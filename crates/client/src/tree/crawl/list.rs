@@ -40,7 +40,7 @@ impl CrawlWorker<'_, '_, '_, '_> {
             self.leave_out(&task.entry.path, "it leads back to a folder that it is in");
             return Ok(());
         };
-        let made = crawl.dest.make_folder(&task.entry.path);
+        let made = crawl.dest.make_folder(&task.entry.path, task.entry.facts.mode.is_some());
         let made =
             made.map_err(|errno| TreeError::io("creating", as_path(&task.entry.path), errno))?;
         if task.depth > 0 {

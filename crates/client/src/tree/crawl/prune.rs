@@ -161,6 +161,11 @@ impl Prune {
             let entries = if count == 1 { "entry" } else { "entries" };
             return nothing(format!("that would be {count} {entries}, more than {max}"));
         }
+        // Those around the others first.
+        for (path, _) in found.iter().rev().filter(|(_, is_folder)| *is_folder) {
+            // If that fails, so does the removal of what is in it.
+            let _ = dest.make_writable(path);
+        }
         for (path, is_folder) in found {
             if tree.client.is_cancelled() {
                 return Err(ClientError::Cancelled.into());

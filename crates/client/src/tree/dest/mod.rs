@@ -191,8 +191,14 @@ impl DestFolder {
         Ok(at)
     }
 
-    /// Creates a folder that is writable, whatever its final permissions are.
-    pub(super) fn make_folder(&self, path: &[u8]) -> Result<DestOutcome, Errno> {
+    /// Makes a folder writable that will be removed.
+    pub(super) fn make_writable(&self, path: &[u8]) -> Result<(), Errno> {
+        self.within(path, |parent, name| make_writable(&enter(parent, name)?))
+    }
+
+    /// Creates a folder that is writable until it gets its permissions. One that is here may have
+    /// these from an earlier run; if it gets none, it stays as it is.
+    pub(super) fn make_folder(&self, path: &[u8], gets_mode: bool) -> Result<DestOutcome, Errno> {
         if path.is_empty() {
             return Ok(DestOutcome::Same);
         }
@@ -204,6 +210,9 @@ impl DestFolder {
                     Err(errno) => return Err(errno),
                 }
                 match enter(parent, name) {
+                    Ok(folder) if gets_mode => {
+                        return make_writable(&folder).map(|()| DestOutcome::Same);
+                    }
                     Ok(_) => return Ok(DestOutcome::Same),
                     Err(Errno::NOTDIR | Errno::LOOP) if self.if_exists == ExistingEntry::Ours => {
                         unlinkat(parent, name, AtFlags::empty())?;
@@ -445,6 +454,17 @@ pub(super) fn open_root(path: &Path) -> Result<OwnedFd, TreeError> {
 fn enter(parent: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
     let folder = open_beneath(parent.as_fd(), name, FOLDER)?;
     if is_of_stranger(&fstat(&folder)?, parent) { Err(FOLDER_OF_OTHER_USER) } else { Ok(folder) }
+}
+
+/// Makes a folder writable, if it is this user's.
+fn make_writable(folder: &OwnedFd) -> Result<(), Errno> {
+    if Mode::from_raw_mode(fstat(folder)?.st_mode).contains(Mode::RWXU) {
+        return Ok(());
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = openat(folder, ".", flags, Mode::empty());
+    // Without it, what is made in the folder fails.
+    opened.map_or(Ok(()), atomic_file::make_writable)
 }
 
 /// Returns whether an entry is a file of this size and time.
