@@ -175,7 +175,7 @@ pub(crate) fn keep(
     if needs_chmod && (sets_mode || preserve.keeps_mode()) {
         missing.record("keeping mode of", fchmod(to, Mode::from_raw_mode(mode)));
     }
-    if !preserve.keeps_times() {
+    if !preserve.keeps_times_of_bytes(stat) {
         return missing;
     }
     match futimens(to, &times(stat)) {
@@ -232,7 +232,7 @@ pub(crate) fn keep_by_name(
 }
 
 /// Sets the mode of an entry that cannot be opened, and never that of the target of a link.
-fn set_mode_of(entry: NamedAt<'_>, mode: u32) -> Result<(), Errno> {
+pub(crate) fn set_mode_of(entry: NamedAt<'_>, mode: u32) -> Result<(), Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let found = openat(entry.folder, entry.name, flags, Mode::empty())?;
     if fstat(&found)?.st_mode & 0o7777 == mode & 0o7777 {

@@ -2,6 +2,9 @@
 
 use std::ffi::CStr;
 
+use rustix::fs::Stat;
+use underpass_engine::is_file;
+
 /// The attributes of originals that copies get. The default is permissions and times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preserve {
@@ -81,9 +84,15 @@ impl Preserve {
     }
 
     /// Returns whether files get the times of their originals.
-    #[must_use]
-    pub fn keeps_times(self) -> bool {
+    pub(crate) fn keeps_times(self) -> bool {
         self.timestamps != PreserveTimes::Nothing
+    }
+
+    /// Returns whether a copy of the bytes of this entry gets its times. Those of a device or FIFO
+    /// say nothing about the bytes that come from it, and are kept only if they were asked for.
+    #[must_use]
+    pub fn keeps_times_of_bytes(self, stat: &Stat) -> bool {
+        self.keeps_times() && (is_file(stat) || self.timestamps == PreserveTimes::All)
     }
 
     /// Returns whether a folder gets the times of its original.

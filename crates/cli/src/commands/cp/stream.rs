@@ -255,7 +255,10 @@ fn keep_mode_and_times(
         new
     };
     let moded = if mode == new { Ok(()) } else { fchmod(to, Mode::from_raw_mode(mode)) };
-    let timed = if preserve.keeps_times() { futimens(to, &times(&stat)) } else { Ok(()) };
+    let timed = match preserve.keeps_times_of_bytes(&stat) {
+        true => futimens(to, &times(&stat)),
+        false => Ok(()),
+    };
     moded.with_path("keeping mode of", path)?;
     timed.with_path("keeping times of", path)
 }

@@ -180,6 +180,24 @@ fn special_sources_are_read_to_their_end() {
 }
 
 #[test]
+fn what_comes_from_a_device_has_its_times_only_if_they_are_asked_for() {
+    let folder = folder();
+    for (args, is_new) in [
+        (&["/dev/null"][..], true),
+        (&["-"], true),
+        (&["--preserve=timestamps", "/dev/null"], false),
+        (&["--preserve=timestamps", "-"], false),
+    ] {
+        let to = folder.path().join("to");
+        let mut command = underpass();
+        command.arg("cp").args(args).arg(&to).stdin(Stdio::null());
+        Running::start(command).finish().succeeded();
+        let time = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
+        assert_eq!(time(&to) > time(Path::new("/dev/null")), is_new, "{args:?}");
+    }
+}
+
+#[test]
 fn dashes_are_standard_input_and_output() {
     let folder = folder();
     let from = noise_file(folder.path(), "from", LEN);
