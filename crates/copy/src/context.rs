@@ -220,10 +220,14 @@ impl<'a> CopyContext<'a> {
     }
 
     /// Returns whether one of the file systems that were mounted on this path below the sources is
-    /// not among `devices`.
+    /// not among `devices`. Without any device nothing is there, so those further below count, too.
     pub(crate) fn misses_mount(&self, below: &[u8], devices: &[u64]) -> bool {
         let mounts = lock(&self.mounts);
-        mounts.iter().any(|(path, device)| path == below && !devices.contains(device))
+        mounts.iter().any(|(path, device)| match path.strip_prefix(below) {
+            Some([]) => !devices.contains(device),
+            Some([b'/', ..]) => devices.is_empty(),
+            _ => false,
+        })
     }
 
     /// Returns whether a folder was a source.

@@ -8,6 +8,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Condvar, Mutex};
 
@@ -209,5 +210,42 @@ fn files_that_are_replaced_while_a_large_folder_is_copied_are_in_the_copy() {
         let outcome = run(&here, &archive(), &observer);
         assert_eq!(outcome.problem_count, 0, "{:?}", outcome.problems.first());
         assert_eq!(fs::read_dir(here.join("k")).unwrap().count(), FILES, "{kind:?}");
+    }
+}
+
+/// Removes a folder on which something is mounted, and perhaps the one above, once it is copied.
+struct Unmounting<'a> {
+    mounted: &'a Path,
+    removed: &'a Path,
+}
+
+impl CopyObserver for Unmounting<'_> {
+    fn lists(&self) -> bool {
+        true
+    }
+
+    fn made(&self, from: &Path, _: &Path, _: Option<&Path>) {
+        if from == self.mounted.join("f") {
+            assert!(Command::new("umount").arg("-l").arg(self.mounted).status().unwrap().success());
+            fs::remove_dir_all(self.removed).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_mirror_keeps_the_copy_of_a_file_system_whose_mount_point_is_gone() {
+    for removed in ["s/a/m", "s/a"] {
+        let Some(mounted) = Mounted::new(FileSystem::Tmpfs, 16) else { return };
+        let here = mounted.root();
+        let (inner, removed) = (here.join("s/a/m"), here.join(removed));
+        fs::create_dir_all(&inner).unwrap();
+        let words = ["-t", "tmpfs", "tmpfs"];
+        assert!(Command::new("mount").args(words).arg(&inner).status().unwrap().success());
+        fs::write(inner.join("f"), "bytes").unwrap();
+        let options = CopyOptions { delete: true, ..archive() };
+        let observer = Unmounting { mounted: &inner, removed: &removed };
+        let outcome = run(&here, &options, &observer);
+        assert_eq!(outcome.problem_count, 1, "{:?}", outcome.problems);
+        assert_eq!(fs::read_to_string(here.join("k/a/m/f")).unwrap(), "bytes");
     }
 }

@@ -293,8 +293,8 @@ impl Mirror<'_, '_> {
             }
         }
         let below = longer(&at.below, name);
-        if !folders.is_empty() && self.context.misses_mount(&below, &devices) {
-            // An empty folder on which something was mounted before.
+        if self.context.misses_mount(&below, &devices) {
+            // Perhaps an empty folder is left of it, and perhaps not even that.
             return Err(Errno::STALE).at("reading again", || join(&at.from, name));
         }
         Ok(is_there.then_some(folders))
