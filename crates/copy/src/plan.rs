@@ -75,7 +75,13 @@ impl CopyPlan {
         Ok(Self {
             source: from.try_clone_to_owned()?,
             target: to.try_clone_to_owned()?,
-            chain: PathChain { parent: None, source, target, hidden: Mutex::default() },
+            chain: PathChain {
+                parent: None,
+                source,
+                target,
+                hidden: Mutex::default(),
+                is_above: true,
+            },
             rounds: vec![vec![entry]],
             first_after_contents: 0,
             problems: Vec::new(),
@@ -108,6 +114,7 @@ impl CopyPlan {
                 source: CString::default(),
                 target: c_string(destination.folder.as_os_str().as_bytes())?,
                 hidden: Mutex::new(None),
+                is_above: true,
             },
             rounds: Vec::new(),
             first_after_contents: 0,

@@ -169,22 +169,6 @@ impl DirPair {
         join(self.chain.path(|chain| Some(chain.target.clone())), name)
     }
 
-    /// Returns the path of an entry below the source that was named.
-    pub(crate) fn path_below(&self, name: &CStr) -> Vec<u8> {
-        let mut names = vec![name.to_bytes()];
-        let mut chain = &self.chain;
-        while let Some(parent) = &chain.parent {
-            names.push(chain.source.to_bytes());
-            chain = parent;
-        }
-        // The last is the name of the source itself.
-        if names.len() > 1 {
-            names.pop();
-        }
-        names.reverse();
-        names.join(&b'/')
-    }
-
     /// Records that one more entry has to be done.
     pub(crate) fn hold(&self, is_own: bool) {
         self.own.fetch_add(usize::from(is_own), Ordering::Relaxed);

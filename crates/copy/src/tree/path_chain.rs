@@ -1,6 +1,6 @@
 //! The names that lead to a folder.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -19,6 +19,9 @@ pub(crate) struct PathChain {
     pub(crate) target: CString,
     /// The name that the target has until its own entries are whole.
     pub(crate) hidden: Mutex<Option<CString>>,
+    /// Whether it is above the sources: the top, and each folder of which only some entries are
+    /// copied.
+    pub(crate) is_above: bool,
 }
 
 impl PathChain {
@@ -34,6 +37,22 @@ impl PathChain {
             path.push(OsStr::from_bytes(name.to_bytes()));
         }
         path
+    }
+
+    /// Returns the path of an entry below the source that was named.
+    pub(crate) fn path_below(&self, name: &CStr) -> Vec<u8> {
+        let mut names = vec![name.to_bytes()];
+        let mut next = Some(self);
+        while let Some(chain) = next.filter(|chain| !chain.is_above) {
+            names.push(chain.source.to_bytes());
+            next = chain.parent.as_deref();
+        }
+        // The last is the name of the source itself.
+        if names.len() > 1 {
+            names.pop();
+        }
+        names.reverse();
+        names.join(&b'/')
     }
 
     /// Returns the names that lead to the source, from the top; the first one is a path.
@@ -96,7 +115,13 @@ mod tests {
         let mut chain: Option<Arc<PathChain>> = None;
         for _ in 0..200_000 {
             let (source, target, hidden) = (c"d".to_owned(), c"d".to_owned(), Mutex::default());
-            chain = Some(Arc::new(PathChain { parent: chain, source, target, hidden }));
+            chain = Some(Arc::new(PathChain {
+                parent: chain,
+                source,
+                target,
+                hidden,
+                is_above: false,
+            }));
         }
         assert!(chain.is_some_and(|chain| chain.names().len() == 199_999));
     }

@@ -49,12 +49,18 @@ impl CopyWorker<'_> {
         let device = parent.device.unwrap_or(stat.st_dev);
         let is_elsewhere = self.context.settings.one_file_system && device != stat.st_dev;
         let is_too_deep = entry.only.is_none() && self.is_too_deep(parent);
+        let chain = PathChain {
+            parent: Some(Arc::clone(&parent.chain)),
+            source: entry.name.clone(),
+            target: entry.target().to_owned(),
+            hidden: Mutex::default(),
+            is_above: entry.only.is_some(),
+        };
         let listing = match (&entry.only, is_elsewhere || is_too_deep) {
             (Some(entries), _) => EntryBatch::only(entries),
             (None, true) => EntryBatch::default(),
             (None, false) => {
-                let is_top = parent.is_top();
-                let below = |name: &CStr| path_below(parent, is_top, entry, name);
+                let below = |name: &CStr| chain.path_below(name);
                 let names = self.list(&source).at(Action::Reading, from)?;
                 self.entries(&source, names, below).at(Action::Reading, from)?
             }
@@ -65,12 +71,7 @@ impl CopyWorker<'_> {
         let inherited = self.inherited(parent, &made);
         let is_new = made.origin.is_new();
         let system = if is_new { parent.system } else { file_system::name(&made.folder) };
-        let chain = PathChain {
-            parent: Some(Arc::clone(&parent.chain)),
-            source: entry.name.clone(),
-            target: entry.target().to_owned(),
-            hidden: Mutex::new(made.hidden),
-        };
+        *lock(&chain.hidden) = made.hidden;
         parent.hold(false);
         let is_closed =
             parent.is_closed || made.is_trusted && hidden_names::is_closed(&made.folder);
@@ -117,7 +118,7 @@ impl CopyWorker<'_> {
         if parent.is_top() {
             self.context.note_source_folder(FileId::of(stat));
         } else if fstat(&parent.source).is_ok_and(|above| above.st_dev != stat.st_dev) {
-            self.context.note_mount(parent.path_below(&entry.name), stat.st_dev);
+            self.context.note_mount(parent.chain.path_below(&entry.name), stat.st_dev);
         }
     }
 
@@ -399,12 +400,4 @@ fn lock_made(parent: &DirPair, hidden: &CStr) -> Result<OwnedFd, Errno> {
     }
     hidden_names::mark(&folder, hidden);
     Ok(folder)
-}
-
-/// Returns the path of an entry of the folder `of`, below the source.
-fn path_below(parent: &DirPair, is_top: bool, of: &SourceEntry, name: &CStr) -> Vec<u8> {
-    if is_top {
-        return name.to_bytes().to_vec();
-    }
-    [&parent.path_below(&of.name), b"/".as_slice(), name.to_bytes()].concat()
 }

@@ -38,7 +38,7 @@ impl CopyWorker<'_> {
     /// Adds tasks for the next part of a folder's entries.
     pub(crate) fn read(&mut self, folder: &Arc<DirPair>, names: ListedNames) -> Result<()> {
         let listing = self
-            .entries(&folder.source, names, |name| folder.path_below(name))
+            .entries(&folder.source, names, |name| folder.chain.path_below(name))
             .at(Action::Reading, || folder.source_path(c""))?;
         self.push(folder, listing);
         Ok(())

@@ -303,3 +303,22 @@ fn only_the_entry_that_a_copy_would_be_is_looked_at() {
     assert_eq!(cp_in(here.path(), &["a/f", "-"]).succeeded().stdout, b"bytes");
     assert!(names(&here.path().join("-")).is_empty());
 }
+
+#[test]
+fn patterns_count_from_the_source_with_parents_too() {
+    let here = folder();
+    for file in ["a/b/src/build/x", "a/b/src/a/x.o", "a/b/src/b/build/x"] {
+        fs::create_dir_all(here.path().join(file).parent().unwrap()).unwrap();
+        fs::write(here.path().join(file), "").unwrap();
+    }
+    fs::create_dir(here.path().join("z")).unwrap();
+    let absolute = here.path().join("a/b/src");
+    for source in ["a/b/src", absolute.to_str().unwrap()] {
+        let words =
+            ["-r", "--parents", "--exclude", "/build", "--exclude", "a/*.o", "--json", source, "z"];
+        assert_eq!(cp_in(here.path(), &words).succeeded().receipt()["excluded"], 2, "{source}");
+        let copy = here.path().join("z").join(source.trim_start_matches('/'));
+        assert_eq!(names(&copy), ["a", "b"]);
+        assert!(copy.join("b/build/x").exists());
+    }
+}
