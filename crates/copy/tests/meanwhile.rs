@@ -11,12 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Condvar, Mutex};
+use std::time::SystemTime;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::TempDir;
 use underpass_copy::{
-    CopyObserver, CopyOptions, CopyOutcome, CopyTarget, ExistingFiles, Follow, copy,
+    CopyObserver, CopyOptions, CopyOutcome, CopyTarget, ExistingFiles, Follow, When, copy,
 };
+use underpass_engine::Integrity;
 use underpass_testkit::mounts::{FileSystem, Mounted};
 
 /// Copies the folder `s` to `k`.
@@ -210,6 +212,39 @@ fn files_that_are_replaced_while_a_large_folder_is_copied_are_in_the_copy() {
         let outcome = run(&here, &archive(), &observer);
         assert_eq!(outcome.problem_count, 0, "{:?}", outcome.problems.first());
         assert_eq!(fs::read_dir(here.join("k")).unwrap().count(), FILES, "{kind:?}");
+    }
+}
+
+/// Changes a file before its bytes are copied.
+struct Changing(PathBuf);
+
+impl CopyObserver for Changing {
+    fn has_room(&self, _: u64) -> bool {
+        if fs::read(&self.0).unwrap()[0] == 0 {
+            fs::write(&self.0, vec![1; LARGE]).unwrap();
+        }
+        true
+    }
+}
+
+#[test]
+fn a_file_that_changes_before_its_first_byte_is_copied_again_with_its_times() {
+    for integrity in [Integrity::Detect, Integrity::Lease] {
+        let here = TempDir::new().unwrap();
+        let path = |name: &str| here.path().join(name);
+        fs::write(path("s"), vec![0; LARGE]).unwrap();
+        fs::File::options()
+            .write(true)
+            .open(path("s"))
+            .unwrap()
+            .set_modified(SystemTime::UNIX_EPOCH)
+            .unwrap();
+        let options = CopyOptions { integrity, sparse: When::Never, ..CopyOptions::default() };
+        let outcome = run(here.path(), &options, &Changing(path("s")));
+        assert_eq!((outcome.problem_count, outcome.totals.copied_again), (0, 1), "{integrity}");
+        let time = |name: &str| fs::metadata(path(name)).unwrap().modified().unwrap();
+        assert_eq!(time("k"), time("s"), "{integrity}");
+        assert_eq!(fs::read(path("k")).unwrap(), vec![1; LARGE], "{integrity}");
     }
 }
 

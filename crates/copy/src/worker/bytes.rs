@@ -104,7 +104,9 @@ impl CopyWorker<'_> {
     /// Copies everything from an offset on by the engine.
     fn copy_from(&mut self, original: &Original<'_>, dest: &DestFile<'_>, at: u64) -> Result<()> {
         let from = || original.folder.source_path(&original.entry.name);
-        let source = Source::of(&original.file).at(Action::Reading, from)?.at(at);
+        // It may have changed since it was opened.
+        let version = Version::from_stat(&original.stat);
+        let source = Source::of(&original.file).at(Action::Reading, from)?.at(at).version(version);
         self.transfer(original, dest, source, at, None)
     }
 
