@@ -43,11 +43,10 @@ pub fn read_whole(
     let have = fill(&mut buffer[..room], |rest, _| {
         calls += 1;
         read(file, rest)
-    })?;
+    });
+    report.count_read(have.unwrap_or(0) as u64, calls);
+    let have = have?;
     let is_whole = have >= promised && have < buffer.len();
-    if is_whole {
-        report.count_read(have as u64, calls);
-    }
     Ok(is_whole.then_some(have))
 }
 

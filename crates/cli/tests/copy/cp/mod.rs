@@ -164,8 +164,11 @@ fn special_sources_are_read_to_their_end() {
     // The size of a file of sysfs is a page, whatever it says.
     let sysfs = Path::new("/sys/kernel/mm/transparent_hugepage/enabled");
     if sysfs.exists() {
-        cp(&[], sysfs, &to).succeeded();
-        assert_eq!(fs::read(&to).unwrap(), fs::read(sysfs).unwrap());
+        let receipt = cp(&["--json"], sysfs, &to).succeeded().receipt();
+        let bytes = fs::read(sysfs).unwrap();
+        assert_eq!(fs::read(&to).unwrap(), bytes);
+        // They were read first, and then left to the kernel.
+        assert!(receipt["user_space_bytes"].as_u64().unwrap() >= bytes.len() as u64, "{receipt}");
     }
     let fifo = folder.path().join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
