@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FileType, Mode, Stat, chmodat, mknodat, readlinkat, symlinkat};
+use rustix::fs::{FileType, Mode, Stat, mknodat, readlinkat, symlinkat};
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
 use underpass_engine::is_file;
@@ -54,13 +54,13 @@ impl CopyWorker<'_> {
         // It gets its ACL later.
         let mode =
             permissions::without_acl_by_name(named(folder, entry, entry.target()).0, stat.st_mode);
-        let mode = settings.mode(mode);
-        let mode = Mode::from_raw_mode(mode & 0o7777);
+        let mode = settings.mode(mode) & 0o7777;
         let made = self.make_special(folder, entry, stat, may_link, |folder, name| {
-            mknodat(&folder.target, name, kind, mode, stat.st_rdev)?;
-            match mode.as_raw_mode() & umask {
+            mknodat(&folder.target, name, kind, Mode::from_raw_mode(mode), stat.st_rdev)?;
+            match mode & umask {
                 0 => Ok(()),
-                _ => chmodat(&folder.target, name, mode, AtFlags::empty()),
+                // Another user may have put a link in its place.
+                _ => attributes::set_mode_of(named(folder, entry, name).1, mode),
             }
         })?;
         self.totals.specials += u64::from(made);
@@ -88,9 +88,9 @@ impl CopyWorker<'_> {
         }
         if verdict == EntryVerdict::Resumed {
             self.totals.count_resumed(stat);
-            self.repair_special(folder, entry, stat)?;
-            self.release_links(folder, entry, stat, true);
-            return Ok(false);
+            let repaired = self.repair_special(folder, entry, stat);
+            self.release_links(folder, entry, stat, repaired.is_ok());
+            return repaired.map(|()| false);
         }
         let made = self.make_as(folder, entry, stat, verdict, make);
         if may_link {
