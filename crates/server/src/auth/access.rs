@@ -1,6 +1,7 @@
 //! Authenticates a request and checks it against the rules.
 
 use crate::auth::{AccessDecision, Right};
+use crate::files::root::is_reserved;
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
 use underpass_protocol::request::Method;
@@ -56,10 +57,15 @@ pub(crate) fn is_known(ctx: &mut RequestContext<'_>, target: &Target<'_>) -> boo
 }
 
 fn verdict(ctx: &RequestContext<'_>, target: &Target<'_>) -> AccessDecision {
+    let access = &ctx.settings().access;
+    if is_reserved(&target.path) && !access.has_users() {
+        // Rules for everyone are about files. Endpoints have checks of their own.
+        return AccessDecision::Allowed { user: None };
+    }
     let changes = ctx.request.method.changes() || is_upload_query(ctx, target);
     let right = if changes { Right::Write } else { Right::Read };
     let (field, client) = (ctx.request.field("authorization"), ctx.peer.client_net());
-    ctx.settings().access.check(field, client, &target.path, right)
+    access.check(field, client, &target.path, right)
 }
 
 /// Notes the user, and checks the host of a request without a password.

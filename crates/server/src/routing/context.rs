@@ -21,6 +21,7 @@ use crate::server::sites::site::Site;
 use crate::server::worker::Worker;
 use crate::uploads::ReceivedUpload;
 use underpass_protocol::request::Request;
+use underpass_protocol::request::origin::is_foreign;
 use underpass_protocol::request::target::{Target, slash_redirect};
 use underpass_protocol::upload::Owner;
 
@@ -139,14 +140,18 @@ impl<'a> RequestContext<'a> {
     /// Returns whether the client is a program on this machine of root or of the user of this server,
     /// and the request is none that a proxy has forwarded, as far as that can be told: some add no
     /// field, but speak HTTP/1.0, pass on a name that is neither one of this machine nor of the
-    /// site, or have a user of their own, as nginx does.
+    /// site, or have a user of their own, as nginx does. Nor may a page of another site be what sends
+    /// it from a browser of that user.
     pub(crate) fn is_from_operator(&self) -> bool {
         let request = &self.request;
         let is_known = self.peer.is_unix() || self.selection.is_named;
         let is_direct = is_known || request.authority().is_some_and(is_loopback);
         let is_forwarded = || FORWARDED.iter().any(|name| request.has(name));
         let may_be = self.peer.is_from_here() && request.minor_version > 0 && is_direct;
-        may_be && !is_forwarded() && self.peer.is_of_operator()
+        may_be
+            && !is_forwarded()
+            && !is_foreign(request, self.peer.is_secure())
+            && self.peer.is_of_operator()
     }
 
     /// Returns the error that requests a name and a password.

@@ -105,6 +105,26 @@ fn without_users_transfers_are_listed_locally_only() {
 }
 
 #[test]
+fn rules_without_users_leave_endpoints_to_their_own_checks() {
+    let site = site().auth(&["@/public"]).start();
+    assert_eq!(site.get("/a").status, 403);
+    assert_eq!(site.get("/.underpass/metrics").status, 200);
+    assert_eq!(site.get("/.underpass/transfers").status, 200);
+    let forwarded = ["X-Forwarded-For: 192.0.2.1"];
+    assert_eq!(site.ask("GET", "/.underpass/transfers", &forwarded).status, 403);
+    assert_eq!(site.ask("PUT", "/.underpass/a", &[]).status, 403);
+}
+
+#[test]
+fn pages_of_other_sites_do_not_see_transfers() {
+    let site = site().with_site(|site| site.cors = true).start();
+    let status = |field| site.ask("GET", "/.underpass/transfers", &[field]).status;
+    assert_eq!(status("Origin: http://evil.example"), 403);
+    assert_eq!(status("Sec-Fetch-Site: cross-site"), 403);
+    assert_eq!(status("Sec-Fetch-Site: same-origin"), 200);
+}
+
+#[test]
 fn each_can_be_switched_off_and_no_file_takes_its_place() {
     let open = site().with_site(|site| site.shows_hidden = true).start();
     for name in ["health", "metrics", "transfers"] {
