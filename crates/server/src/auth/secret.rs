@@ -157,7 +157,10 @@ fn sha512_crypt(password: &str) -> Result<Secret, RuleFault> {
         ShaParams::new(rounds).ok()?;
         let (salt, hash) = rest.split_once('$')?;
         let is_code = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'/';
-        let is_whole = salt.len() <= 16 && hash.len() == 86 && hash.bytes().all(is_code);
+        // With other salts, which crypt(5) does not have either, the right password would never match.
+        let is_of_salt = |byte: u8| is_code(byte) || b"+=,-".contains(&byte);
+        let is_salt = (1..=16).contains(&salt.len()) && salt.bytes().all(is_of_salt);
+        let is_whole = is_salt && hash.len() == 86 && hash.bytes().all(is_code);
         is_whole.then_some(u64::from(rounds))
     };
     let cost = read().ok_or(RuleFault::BrokenHash)?;

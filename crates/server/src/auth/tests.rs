@@ -297,6 +297,7 @@ fn faults_of_rules_are_reported_with_their_position() {
     let cut = format!("a:{}@/", &SHA512[..60]);
     let costly = |costs| argon2().replace("m=8,t=1,p=1", costs);
     let costly = |costs| format!("a:{}@/", costly(costs));
+    let salted = |salt: &str| format!("a:$6${salt}${}@/", "x".repeat(86));
     let table = [
         ("", RuleFault::NoPaths),
         ("alice", RuleFault::NoPaths),
@@ -323,6 +324,8 @@ fn faults_of_rules_are_reported_with_their_position() {
         ("a:$P$BabcdefghijklmnopqrstuvwxyzA./@/", RuleFault::UnknownHash),
         ("a:$6$salt@/", RuleFault::BrokenHash),
         ("a:$6$rounds=1$salt$x@/", RuleFault::BrokenHash),
+        (&salted("my_salt"), RuleFault::BrokenHash),
+        (&salted(""), RuleFault::BrokenHash),
         ("a:$argon2id$v=19$m=8,t=1,p=1$x@/", RuleFault::BrokenHash),
         (&cut, RuleFault::BrokenHash),
         (&costly("m=262145,t=1,p=1"), RuleFault::CostlyHash),
