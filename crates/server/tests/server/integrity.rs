@@ -180,12 +180,6 @@ fn no_response_of_a_file_that_is_rewritten_all_the_time_mixes_two_versions() {
         let whole = ask_while_rewritten(&site, len, Duration::from_millis(1200));
         println!("{len} bytes: {whole} whole responses");
     }
-    // What a client got instead, it got whole.
-    for line in site.lines().iter().filter(|line| line.contains("\"status\":503")) {
-        let record: serde_json::Value = serde_json::from_str(line).unwrap();
-        let sent = [&record["bytes"], &record["sent"]].map(|len| len.as_u64().unwrap());
-        assert!(sent[0] < 200 && sent[0] == sent[1] && record["complete"] == true, "{line}");
-    }
     assert!(!site.notes().iter().any(|note| note.contains("folder")), "{:?}", site.notes());
     wait_until("no connection is left behind", || site.metric("connections_open") == 1.0);
 }
