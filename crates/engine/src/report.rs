@@ -156,7 +156,8 @@ impl Report {
     }
 
     /// Returns the integrity level that was kept, which may be lower than the requested one; of
-    /// several transfers the weakest.
+    /// several transfers the weakest. Where nothing can be guarded, as a stream, it is
+    /// [`Fast`](Integrity::Fast).
     #[must_use]
     pub fn integrity(&self) -> Integrity {
         self.integrity.unwrap_or_default()

@@ -649,6 +649,17 @@ fn a_lease_that_is_refused_is_told_and_detect_holds_instead() {
 }
 
 #[test]
+fn a_receiver_does_not_claim_a_guard() {
+    let folder = folder();
+    let source = noise_file(folder.path(), "source", 1000);
+    let receiver = receiver(&["--integrity", "snapshot", "--json"], Path::new("/dev/null"));
+    sender(&[], &source, &receiver.address).finish().succeeded();
+    let finished = receiver.finish().succeeded();
+    assert_eq!(finished.receipt()["integrity"], "fast");
+    assert!(finished.stderr.contains("give it to the sender"), "{}", finished.stderr);
+}
+
+#[test]
 fn a_file_that_changes_is_reset_and_leaves_nothing() {
     let folder = folder();
     let source = noise_file(folder.path(), "source", 64 << 20);

@@ -55,6 +55,9 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
                 Err(errno) => return Err(self.failed(errno)),
             }
         }
+        if self.guards.iter().all(|guard| matches!(guard, Guard::None)) {
+            self.report.integrity = None;
+        }
         Ok(())
     }
 

@@ -9,9 +9,9 @@ use crate::args::{MoveArgs, StreamArgs};
 use crate::connection::{StreamAddress, StreamTlsArgs};
 
 /// The options of `recv`.
-// A stream has no earlier version to compare with.
+// A stream cannot be guarded: the sender guards its file.
 #[derive(Debug, Args)]
-#[command(mut_arg("integrity", |arg| arg.default_value("fast")))]
+#[command(mut_arg("integrity", |arg| arg.default_value("fast").hide(true)))]
 #[command(override_usage = "underpass recv [OPTIONS] [ADDRESS] [FILE]")]
 pub(crate) struct RecvArgs {
     /// Connect to HOST:PORT (IPv6 in brackets) or unix:PATH, unless --listen is given; then write

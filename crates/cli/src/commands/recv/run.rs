@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use underpass_engine::wait::{Limits, WaitError};
-use underpass_engine::{Error, Report, Source, TlsTransport, Transfer, socket};
+use underpass_engine::{Error, Integrity, Report, Source, TlsTransport, Transfer, socket};
 use underpass_transport::tls::Session;
 
 use super::args::RecvArgs;
@@ -36,6 +36,9 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
     let cancel = signals::cancel_flag();
     if is_stdout(path) && show.json {
         return Err(RecvError::OutputTwice.into());
+    }
+    if args.movement.integrity != Integrity::Fast && !show.quiet {
+        output::note("--integrity guards nothing here: give it to the sender");
     }
     let connect = || {
         let mut target = match (args.append, args.force) {
@@ -120,9 +123,7 @@ fn receive(
             let limits = Limits::since(Instant::now(), args.stream.timeout, Some(cancel));
             match expect_end(stream, session, size, limits) {
                 Ok(()) => Ok(report),
-                Err(source) => {
-                    Err(Error::Io { mechanism: None, source, report: Box::new(report) })
-                }
+                Err(source) => Err(Error::Io { mechanism: None, source, report: Box::new(report) }),
             }
         }
         (outcome, _) => outcome,
