@@ -27,10 +27,10 @@ pub struct Ledger {
     pub ends: HashMap<(EndKind, Rc<str>), EndCount>,
     /// Calls that would have had to wait.
     pub waits: u64,
-    /// Bytes of mapped files, by file, without those that are programs.
-    pub(super) mapped: HashMap<DescriptorId, u64>,
-    /// The files that are programs or libraries.
-    pub(super) code: HashSet<DescriptorId>,
+    /// The files that were mapped.
+    mapped: HashMap<DescriptorId, MappedFile>,
+    /// The bytes and the number of those that are not kept in `mapped` any more.
+    mapped_before: (u64, u64),
     /// Calls whose work cannot be observed.
     pub hidden: HiddenCalls,
     /// The sockets that are counted in `ends`.
@@ -170,6 +170,14 @@ struct PipeContent {
     calls: u64,
 }
 
+/// A file that was mapped.
+#[derive(Clone, Copy, Debug, Default)]
+struct MappedFile {
+    bytes: u64,
+    /// Whether it is a program or library.
+    is_code: bool,
+}
+
 /// The two ends of a move.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Endpoints<'a> {
@@ -241,6 +249,9 @@ impl Ledger {
             }
             held.bytes += bytes;
             held.calls += 1;
+            if self.held.len() == MAX_IDS {
+                self.count_rest();
+            }
             self.held.insert(ends.to.id, held);
             return;
         }
@@ -289,17 +300,34 @@ impl Ledger {
         let moving_calls = if bytes > 0 { calls } else { 0 };
         // A last call that finds the end of the source belongs to those that have moved the rest.
         let to = held.to.filter(|_| bytes == 0).unwrap_or(EndKind::Pipe);
-        if calls > 0 {
+        if calls > 0 || bytes > 0 {
             let sum = self.moves.entry((SPLICE, from, to)).or_default();
             *sum = sum.plus(Count { bytes, calls, moving_calls });
         }
     }
 
-    /// Counts what is still in pipes at the end.
+    /// Counts what is still in pipes: at the end, or when there are too many pipes to remember.
     pub(super) fn count_rest(&mut self) {
         for held in std::mem::take(&mut self.held).into_values() {
             self.count_left_in_pipe(held);
         }
+    }
+
+    /// Counts a part of a file that was mapped.
+    pub(super) fn count_mapping(&mut self, file: DescriptorId, bytes: u64, is_code: bool) {
+        if self.mapped.len() == MAX_IDS && !self.mapped.contains_key(&file) {
+            self.mapped_before = self.mapped_data();
+            self.mapped.clear();
+        }
+        let mapped = self.mapped.entry(file).or_default();
+        mapped.bytes += bytes;
+        mapped.is_code |= is_code;
+    }
+
+    /// Returns the bytes of mapped files, without programs and libraries, and the number of files.
+    pub(super) fn mapped_data(&self) -> (u64, u64) {
+        let data = self.mapped.values().filter(|file| !file.is_code);
+        data.fold(self.mapped_before, |(bytes, files), file| (bytes + file.bytes, files + 1))
     }
 
     /// Counts an error; of calls that move bytes in the kernel, by mechanism.
@@ -333,6 +361,9 @@ impl Ledger {
         let mut name = Rc::clone(&end.name);
         if self.ends.len() >= MAX_ENDS && !self.ends.contains_key(&(end.kind, Rc::clone(&name))) {
             name = "all others".into();
+        }
+        if end.kind == EndKind::Socket && self.sockets.len() == MAX_IDS {
+            self.sockets.clear();
         }
         let is_new = end.kind != EndKind::Socket || self.sockets.insert(end.id);
         let count = self.ends.entry((end.kind, name)).or_default();
@@ -368,9 +399,37 @@ const SPLICE: &str = "splice";
 /// The most names that are counted separately.
 const MAX_ENDS: usize = 10_000;
 
+/// The most sockets, pipes and mapped files that are remembered, of each kind. Servers meet new ones
+/// for as long as they run; of those that are forgotten, the ones still in use are counted again.
+const MAX_IDS: usize = 65_536;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_runs_for_ever_does_not_fill_the_memory() {
+        let end = |kind, number: u64| {
+            let id = DescriptorId::numbered(number);
+            CallEnd { kind, id, size: 0, name: kind.name().into() }
+        };
+        let mut ledger = Ledger::default();
+        let count = 3 * MAX_IDS as u64;
+        for number in 0..count {
+            let [socket, file] = [EndKind::Socket, EndKind::File].map(|kind| end(kind, number));
+            let pipe = end(EndKind::Pipe, number);
+            ledger.moved(SPLICE, SPLICE, Endpoints { from: &socket, to: &pipe }, 10);
+            ledger.moved(SPLICE, SPLICE, Endpoints { from: &pipe, to: &file }, 7);
+            ledger.count_mapping(file.id, 4096, number % 2 == 0);
+            assert!(ledger.sockets.len() <= MAX_IDS);
+            assert!(ledger.held.len() <= MAX_IDS && ledger.mapped.len() <= MAX_IDS);
+        }
+        ledger.count_rest();
+        let moved = |to| ledger.moves[&(SPLICE, EndKind::Socket, to)].bytes;
+        assert_eq!((moved(EndKind::File), moved(EndKind::Pipe)), (7 * count, 3 * count));
+        assert_eq!(ledger.ends[&(EndKind::Socket, "socket".into())].number, count);
+        assert_eq!(ledger.mapped_data(), (4096 * count / 2, count / 2));
+    }
 
     #[test]
     fn declines_match_the_tables_of_the_engine() {

@@ -102,7 +102,7 @@ pub fn run(words: &[OsString], every_call: bool) -> Result<Explained, ExplainErr
     let mut tracer = Tracer::new(started, filter.is_none(), &family);
     let (ending, elapsed_s) = tracer.follow().map_err(ExplainError::Io)?;
     let ending = ending.map_err(not_started)?;
-    let (mapped_bytes, mapped_files) = tracer.observer.mapped_data();
+    let (mapped_bytes, mapped_files) = tracer.observer.ledger.mapped_data();
     Ok(Explained {
         ending,
         elapsed_s,

@@ -226,18 +226,11 @@ impl SyscallObserver {
         let [_, len, protection, ..] = *arguments;
         let Some(file) = file else { return mappings.remove(address, len) };
         mappings.insert(address, len, file);
-        *self.ledger.mapped.entry(file).or_default() += len;
-        if protection & libc::PROT_EXEC as u64 != 0 {
+        let is_code = protection & libc::PROT_EXEC as u64 != 0;
+        self.ledger.count_mapping(file, len, is_code);
+        if is_code {
             mappings.mark_code(file);
-            self.ledger.code.insert(file);
         }
-    }
-
-    /// Returns the bytes of mapped files, without programs and libraries, and the number of
-    /// files.
-    pub(super) fn mapped_data(&self) -> (u64, u64) {
-        let data = self.ledger.mapped.iter().filter(|(file, _)| !self.ledger.code.contains(file));
-        data.fold((0, 0), |(bytes, files), (_, its)| (bytes + its, files + 1))
     }
 }
 
