@@ -25,9 +25,9 @@ pub struct CallCount {
 /// Counts calls as threads begin and end them.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    by_number: HashMap<Option<i64>, CallSum>,
+    sums: HashMap<&'static str, CallSum>,
     /// The call that each thread is in, and since when.
-    pending: HashMap<u32, (Option<i64>, Instant)>,
+    pending: HashMap<u32, (&'static str, Instant)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,13 +42,14 @@ impl Counts {
     pub(super) fn see(&mut self, tid: u32, call: &CallBoundary) {
         match call {
             CallBoundary::Begins { number, .. } => {
-                self.by_number.entry(*number).or_default().calls += 1;
-                self.pending.insert(tid, (*number, Instant::now()));
+                let name = name(*number);
+                self.sums.entry(name).or_default().calls += 1;
+                self.pending.insert(tid, (name, Instant::now()));
             }
             CallBoundary::Ends(result) => {
                 // If tracing began in the middle of a call, its start was not seen.
-                let Some((number, since)) = self.pending.remove(&tid) else { return };
-                let sum = self.by_number.entry(number).or_default();
+                let Some((name, since)) = self.pending.remove(&tid) else { return };
+                let sum = self.sums.entry(name).or_default();
                 sum.time += since.elapsed();
                 sum.errors += u64::from(result.is_err());
             }
@@ -63,10 +64,10 @@ impl Counts {
     /// Returns the calls by name, those that took longest first.
     pub(super) fn by_name(&self) -> Vec<CallCount> {
         let mut counts: Vec<_> = self
-            .by_number
+            .sums
             .iter()
-            .map(|(number, sum)| CallCount {
-                name: name(*number),
+            .map(|(name, sum)| CallCount {
+                name,
                 calls: sum.calls,
                 errors: sum.errors,
                 seconds: sum.time.as_secs_f64(),
@@ -102,10 +103,13 @@ mod tests {
         counts.see(2, &begins(libc::SYS_exit_group));
         counts.forget(2);
         counts.see(2, &CallBoundary::Ends(Ok(0)));
+        // Without names of their own they are one line.
+        counts.see(1, &begins(1 << 40));
+        counts.see(2, &begins(1 << 41));
         let mut found: Vec<_> =
             counts.by_name().iter().map(|each| (each.name, each.calls, each.errors)).collect();
         found.sort_unstable();
-        assert_eq!(found, [("exit_group", 1, 0), ("read", 2, 1)]);
+        assert_eq!(found, [("exit_group", 1, 0), ("read", 2, 1), ("unknown", 2, 0)]);
         assert_eq!((name(None), name(Some(1 << 40))), ("unknown", "unknown"));
     }
 }

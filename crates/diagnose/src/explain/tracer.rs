@@ -107,7 +107,8 @@ impl<'f> Tracer<'f> {
         let mut how = None;
         match stop {
             TraceStop::Exec => self.became_another(tid),
-            TraceStop::Filter | TraceStop::Call => self.called(tid)?,
+            TraceStop::Filter => self.called(tid, true)?,
+            TraceStop::Call => self.called(tid, self.every)?,
             TraceStop::Signal(number) => {
                 signal = number;
                 if let Some(thread) = self.threads.get(&tid) {
@@ -165,8 +166,9 @@ impl<'f> Tracer<'f> {
         self.processes.insert(tid, TracedProcess::default());
     }
 
-    /// Handles a thread that begins or ends a system call.
-    fn called(&mut self, tid: u32) -> io::Result<()> {
+    /// Handles a thread that begins or ends a system call. With `counts_foreign` no other stop shows
+    /// that it begins one of another architecture: our filter stops at all that are not refused.
+    fn called(&mut self, tid: u32, counts_foreign: bool) -> io::Result<()> {
         let call = match trace::call(tid) {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::SRCH) => return Ok(()),
             call => call?,
@@ -182,7 +184,7 @@ impl<'f> Tracer<'f> {
         match call {
             CallBoundary::Begins { number, arguments } => {
                 let Some(number) = number else {
-                    self.observer.ledger.hidden.foreign_calls += 1;
+                    self.observer.ledger.hidden.foreign_calls += u64::from(counts_foreign);
                     return Ok(());
                 };
                 let known = calls::find(number, &arguments);

@@ -58,6 +58,24 @@ fn what_a_program_has_forbidden_itself_is_told() {
     check(&scene);
 }
 
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_call_of_another_architecture_counts_once() {
+    const GETPID_OF_I386: &str = r"
+import ctypes, mmap
+code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+code.write(b'\xb8\x14\0\0\0\xcd\x80\xc3')
+ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))()
+";
+    let Some(python) = python() else { return };
+    if !Command::new(python).args(["-c", GETPID_OF_I386]).status().unwrap().success() {
+        return skip("this kernel runs no 32-bit programs");
+    }
+    let scene = Scene::new(1);
+    scene.explain(&[python, "-c", SCRIPT, "confined", python, "-c", GETPID_OF_I386]).0.succeeded();
+    assert_eq!(scene.receipt()["hidden"]["foreign_calls"], 1);
+}
+
 #[test]
 fn without_its_proc_nothing_is_claimed() {
     if !is_root() {
