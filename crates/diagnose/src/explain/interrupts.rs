@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::trace::{ReceivedSignal, Signals};
 use rustix::process::{Pid, Signal, getpgid, getpgrp, kill_process};
 use underpass_engine::wait::lock;
+use underpass_sys::{ReceivedSignal, SignalSet};
 
 /// The traced processes.
 #[derive(Clone, Debug, Default)]
@@ -93,7 +93,8 @@ impl Family {
 ///
 /// Call this after the program was started, so that it inherits the original signal dispositions.
 pub(super) fn pass_on(family: &ProcessTree) {
-    let signals = Signals::block(&PASSED_ON);
+    let signals = SignalSet::new(&PASSED_ON);
+    signals.block();
     let family = family.clone();
     // This thread waits until the process ends. Without it signals wait for that, too.
     let _ = thread::Builder::new().spawn(move || {

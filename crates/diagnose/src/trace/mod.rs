@@ -15,8 +15,8 @@ use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use underpass_sys::{self as sys, CallInfo, SignalSet, StartFailure, TraceRequest, TracedProgram};
-pub use underpass_sys::{ReceivedSignal, Resume};
+pub use underpass_sys::Resume;
+use underpass_sys::{self as sys, CallInfo, StartFailure, TraceRequest, TracedProgram};
 
 pub use filter::{CallFilter, Filter};
 
@@ -180,35 +180,6 @@ pub fn call(tid: u32) -> io::Result<CallBoundary> {
     let is_own = filter::ARCHITECTURE.is_none_or(|own| own == info.architecture);
     let [number, arguments @ .., _] = info.words;
     Ok(CallBoundary::Begins { number: is_own.then_some(number.cast_signed()), arguments })
-}
-
-/// Signals that are waited for instead of being handled.
-#[derive(Clone, Copy)]
-pub struct Signals(SignalSet);
-
-impl std::fmt::Debug for Signals {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Signals")
-    }
-}
-
-impl Signals {
-    /// Blocks these signals for the calling thread and those that it starts from now on.
-    #[must_use]
-    pub fn block(signals: &[c_int]) -> Self {
-        let set = SignalSet::new(signals);
-        set.block();
-        Self(set)
-    }
-
-    /// Waits for one of them.
-    ///
-    /// # Errors
-    ///
-    /// As sigwaitinfo(2).
-    pub fn wait(&self) -> io::Result<ReceivedSignal> {
-        Ok(self.0.wait()?)
-    }
 }
 
 fn event(status: c_int) -> TraceEvent {
