@@ -508,3 +508,17 @@ fn no_worker_opens_a_file_of_a_mount_to_guard_it() {
         crate::rig::end(serving);
     }
 }
+
+/// A cache needs no unnamed files, which FUSE, NFS and FAT do not have.
+#[test]
+fn the_doctor_measures_the_disk_of_a_cache() {
+    let Some(fuse) = Fuse::new() else { return };
+    let here = folder();
+    let (serving, url) = server(here.path(), &[]);
+    let cache = fuse.root();
+    let found = run(here.path(), &["doctor", "--origin", &url, "--cache", cache.to_str().unwrap()]);
+    let text = String::from_utf8_lossy(&found.stdout);
+    assert!(text.contains("MiB/s written and synced"), "{text}");
+    assert_eq!(names(&fuse.store()), [""; 0]);
+    crate::rig::end(serving);
+}

@@ -1,18 +1,19 @@
 //! The disk of a cache.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, fallocate, fstatvfs, openat};
+use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
 use rustix::io::Errno;
+use underpass_engine::atomic_file::AtomicFile;
 use underpass_engine::hint::in_words;
 
+use crate::doctor::ends::scratch::NAME;
 use crate::doctor::finding::Finding;
 
 /// Examines the disk of a cache's folder, or of the folder above it: how fast it takes a new file
-/// of up to 256 MiB, which never has a name, and whether files there can have holes.
+/// of up to 256 MiB, which is removed, and whether files there can have holes.
 #[must_use]
 pub fn examine_disk(folder: &Path) -> Finding {
     let name = "cache-disk";
@@ -48,8 +49,8 @@ pub fn examine_disk(folder: &Path) -> Finding {
 /// Returns how many bytes a second a new file in a folder takes, how many are free, and whether
 /// files can have holes. No file is left over.
 fn measure(place: &Path) -> io::Result<(u64, u64, bool)> {
-    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-    let mut file = File::from(openat(CWD, place, flags, Mode::RUSR | Mode::WUSR)?);
+    let atomic = AtomicFile::create(&place.join(NAME), 0o600)?;
+    let mut file = atomic.file();
     let block = vec![0x5a; 1 << 20];
     let started = Instant::now();
     let mut written = 0;
@@ -60,8 +61,8 @@ fn measure(place: &Path) -> io::Result<(u64, u64, bool)> {
     file.sync_data()?;
     let rate = written as f64 / started.elapsed().as_secs_f64().max(0.001);
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    let has_holes = fallocate(&file, flags, 0, 1 << 20).is_ok();
-    let found = fstatvfs(&file)?;
+    let has_holes = fallocate(file, flags, 0, 1 << 20).is_ok();
+    let found = fstatvfs(file)?;
     Ok((rate as u64, found.f_bavail * found.f_frsize, has_holes))
 }
 
@@ -91,6 +92,6 @@ mod tests {
     fn a_folder_without_files_is_closed_in_words() {
         let found = examine_disk(Path::new("/proc"));
         assert_eq!(found.state, FindingState::Closed);
-        assert_eq!(found.finding, "/proc: Operation not supported");
+        assert_eq!(found.finding, "/proc: No such file or directory");
     }
 }
