@@ -13,13 +13,12 @@ use rustix::fs::{
     ftruncate, openat, seek,
 };
 use rustix::io::Errno;
-use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use underpass_engine::atomic_file::{
     self, AtomicFile, Existing, KeptOwner, check_writes, lock_file, take_over_named,
 };
 use underpass_engine::hint::Action;
 use underpass_engine::{Kind, Sink, Source, is_file};
-use underpass_sys::was_closed;
+use underpass_sys::{duplicate, was_closed};
 
 use crate::failure::{Failure, Result, WithPath};
 use crate::signals::interruptible;
@@ -233,8 +232,7 @@ impl OutputTarget {
 
     /// Returns the file of a descriptor that this process was started with.
     fn descriptor(path: &Path, number: i32) -> io::Result<Self> {
-        let this = pidfd_open(getpid(), PidfdFlags::empty())?;
-        let file = File::from(pidfd_getfd(this, number, PidfdGetfdFlags::empty())?);
+        let file = File::from(duplicate(number)?);
         let at = cursor(&file)?;
         Ok(Self { path: path.to_owned(), place: OpenTarget::Open { file, at } })
     }

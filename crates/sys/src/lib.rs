@@ -45,7 +45,7 @@ pub use kind::Kind;
 pub use mapping::{MappedSink, Mapping};
 pub use netlink::{Netlink, leading_u32};
 #[cfg(feature = "process")]
-pub use process::{SAME_REQUEST, cancel_on, is_ignored, was_closed};
+pub use process::{SAME_REQUEST, cancel_on, duplicate, is_ignored, was_closed};
 pub use record::{receive_record, send_record};
 pub use trace::{
     CallInfo, ReceivedSignal, Resume, SignalSet, StartFailure, TraceRequest, TracedProgram,

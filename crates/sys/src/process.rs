@@ -5,11 +5,14 @@
 //! empty.
 
 use std::ffi::c_int;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::last_errno;
 
 /// A bit for each of the first three descriptors.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
@@ -35,6 +38,24 @@ extern "C" fn look() {
 pub fn was_closed(stream: &impl AsFd) -> bool {
     let descriptor = stream.as_fd().as_raw_fd();
     (0..3).contains(&descriptor) && CLOSED.load(Ordering::Relaxed) >> descriptor & 1 == 1
+}
+
+/// Returns a new descriptor of the file that is open under this number, such as one of `/dev/fd`.
+///
+/// # Errors
+///
+/// `EBADF` if none is, and as fcntl(2).
+pub fn duplicate(number: c_int) -> Result<OwnedFd, Errno> {
+    // SAFETY: F_DUPFD_CLOEXEC takes any number and changes nothing about the descriptor that has
+    // it. Proved by
+    // `cli/tests/copy/cp/same_file.rs::an_open_file_is_written_to_where_processes_share_nothing`.
+    let new = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
+    if new < 0 {
+        return Err(last_errno());
+    }
+    // SAFETY: the descriptor is new and has no other owner. Proved by
+    // `cli/tests/copy/cp/same_file.rs::an_open_file_is_written_to_where_processes_share_nothing`.
+    Ok(unsafe { OwnedFd::from_raw_fd(new) })
 }
 
 /// Whether a signal has asked the program to end.

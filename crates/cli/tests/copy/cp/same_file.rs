@@ -8,7 +8,7 @@ use std::process::Command;
 
 use underpass_testkit::{Content, tree};
 
-use crate::rig::{Finished, Running, folder, has, underpass};
+use crate::rig::{Finished, Running, folder, has, traced, underpass};
 
 /// Makes the files of a case.
 fn prepare(script: &str, here: &Path) {
@@ -195,4 +195,20 @@ fn what_coreutils_destroys_is_left_alone() {
         let out = fs::read_to_string(here.path().join("out")).unwrap();
         assert_eq!(out, "first\n1\nlast\n", "{path}");
     }
+}
+
+/// Containers refuse pidfd_getfd(2) without CAP_SYS_PTRACE, and old kernels do not have it.
+#[test]
+fn an_open_file_is_written_to_where_processes_share_nothing() {
+    if !has("strace") {
+        return;
+    }
+    let here = folder();
+    fs::write(here.path().join("a"), "data\n").unwrap();
+    let refused = "pidfd_open,pidfd_getfd";
+    let (trace, inject) = (format!("trace={refused}"), format!("inject={refused}:error=EPERM"));
+    let mut command = traced(&here.path().join("log"), &["-e", &trace, "-e", &inject]);
+    command.args(["cp", "-q", "a", "/dev/stderr"]).current_dir(here.path());
+    let finished = Running::start(command).finish();
+    assert_eq!((finished.code(), &*finished.stderr), (Some(0), "data\n"));
 }
