@@ -143,10 +143,11 @@ impl Splice {
         if self.rescued == self.rescue.len() {
             self.rescue.resize(self.held.min(RESCUE), 0);
             meter.calls += 1;
-            let bytes = rustix::io::read(&pipe.read_end, self.rescue.as_mut_slice())?;
+            self.rescued = 0;
+            let bytes = rustix::io::read(&pipe.read_end, self.rescue.as_mut_slice())
+                .inspect_err(|_| self.rescue.clear())?;
             meter.user_space_bytes += bytes as u64;
             self.rescue.truncate(bytes);
-            self.rescued = 0;
         }
         meter.calls += 1;
         match write(ends, &self.rescue[self.rescued..]) {
