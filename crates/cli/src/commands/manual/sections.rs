@@ -262,7 +262,10 @@ const FILL_FILES: ManualEntries =
     &[("~/.netrc", "Users and passwords by host; NETRC and --netrc-file name another file.")];
 
 const DOCTOR_FILES: ManualEntries = &[
-    (".underpass-doctor.NUMBER", "A file in the folder of --to that has this name for a moment."),
+    (
+        ".underpass-doctor.NUMBER.part",
+        "A file in the folder of --to or --cache that has this name for a moment.",
+    ),
     ("/proc, /sys", "Read to examine the kernel."),
 ];
 

@@ -233,8 +233,8 @@ fn guard_remedy(level: Integrity, refusal: DeclineReason, has_proc: bool) -> &'s
 }
 
 /// `O_APPEND`.
-const APPENDED: &str = "no mechanism writes to a file opened with O_APPEND: use > instead of >>, \
-                        name the file, or recv --append";
+const APPENDED: &str = "only read_write writes to a file opened with O_APPEND: use > instead of \
+                        >>, name the file, or recv --append";
 
 #[cfg(test)]
 #[path = "verdict_tests.rs"]
