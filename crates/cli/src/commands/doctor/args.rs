@@ -59,8 +59,8 @@ fn target(word: &OsStr) -> Result<TrialTarget> {
     if text == Some("-") {
         return Ok(TrialTarget::Output);
     }
-    if text.is_some_and(|text| text.starts_with("unix:")) {
-        return Ok(TrialTarget::Unix);
+    if let Some(text) = text.filter(|text| text.starts_with("unix:")) {
+        return host(text);
     }
     match (fs::symlink_metadata(path).is_ok(), text) {
         (false, Some(text)) if !text.contains('/') => host(text),
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn what_can_be_no_target_is_refused() {
-        for text in ["", ":80", "/dev/null", "a:b:c", "host:port"] {
+        for text in ["", ":80", "/dev/null", "a:b:c", "host:port", "unix:"] {
             let refused = target(OsStr::new(text));
             assert!(matches!(refused, Err(Failure::Usage(_))), "{text}: {refused:?}");
         }
