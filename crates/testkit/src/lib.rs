@@ -8,6 +8,8 @@
 
 pub mod http;
 pub mod mounts;
+#[cfg(feature = "tls")]
+pub mod tls;
 mod tree;
 
 use std::fs::{self, File};

@@ -9,17 +9,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{HandshakeKind, ServerConfig, ServerConnection};
-use tempfile::TempDir;
+use rustls::{HandshakeKind, ServerConnection};
 use underpass_client::TlsSetup;
+use underpass_testkit::tls::Certificate;
 use underpass_transport::tls::Trust;
 
 /// Such a front. Ends with the test.
 pub(crate) struct Front {
     pub(crate) address: SocketAddr,
-    folder: TempDir,
+    certificate: Certificate,
     seen: Arc<Seen>,
 }
 
@@ -36,21 +34,8 @@ struct Seen {
 impl Front {
     /// In front of this address, by the names `localhost` and `127.0.0.1`.
     pub(crate) fn of(behind: SocketAddr) -> Self {
-        let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
-        let key = rcgen::KeyPair::generate().unwrap();
-        let made = rcgen::CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("cert.pem"), made.pem()).unwrap();
-        let chain = vec![CertificateDer::from_pem_slice(made.pem().as_bytes()).unwrap()];
-        let key = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).unwrap();
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(rustls::ALL_VERSIONS)
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
-            .unwrap();
-        let config = Arc::new(config);
+        let certificate = Certificate::new();
+        let config = Arc::new(certificate.server(rustls::ALL_VERSIONS));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let seen = Arc::<Seen>::default();
@@ -69,7 +54,7 @@ impl Front {
                 });
             }
         });
-        Self { address, folder, seen }
+        Self { address, certificate, seen }
     }
 
     /// From now on connections end without a word.
@@ -93,7 +78,7 @@ impl Front {
     }
 
     pub(crate) fn certificate(&self) -> PathBuf {
-        self.folder.path().join("cert.pem")
+        self.certificate.folder.path().join("cert.pem")
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use underpass_server::{Changes, Settings, TrustedProxies};
 
-use super::rig::{Certificate, Client, Running, Site, over, request};
+use super::rig::{Certificate, Client, Running, Site, Usable, over, request};
 
 /// Sets the proxies of a site.
 fn trust(settings: &mut Settings, networks: &[&str]) {

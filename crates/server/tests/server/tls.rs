@@ -8,7 +8,9 @@ use rustls::version::{TLS12, TLS13};
 
 use underpass_server::access_log::LogFormat;
 
-use super::rig::{Certificate, Running, Site, gets_close_notify, pattern, request, wait_until};
+use super::rig::{
+    Certificate, Running, Site, Usable, gets_close_notify, pattern, request, wait_until,
+};
 
 const LEN: usize = 8 << 20;
 

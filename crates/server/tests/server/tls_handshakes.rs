@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use rustls::version::TLS13;
 
-use super::rig::{Certificate, PATIENCE, Running, Site, over, pattern, request, text, wait_until};
+use super::rig::{
+    Certificate, PATIENCE, Running, Site, Usable, over, pattern, request, text, wait_until,
+};
 
 const LEN: usize = 20 << 20;
 

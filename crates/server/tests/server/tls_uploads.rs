@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::Shutdown;
 
-use super::rig::{Certificate, Running, Secure, Site, pattern, request, wait_for};
+use super::rig::{Certificate, Running, Secure, Site, Usable, pattern, request, wait_for};
 
 const LEN: usize = 5 << 20;
 

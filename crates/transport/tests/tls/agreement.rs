@@ -7,7 +7,8 @@ use rustls::{CipherSuite, ClientConfig, HandshakeKind, ServerConfig};
 use underpass_transport::tls::{EncryptedBy, KernelTlsObstacle};
 
 use crate::rig::{
-    Certificate, Ours, accept, client_peer, connect, converse, converse_with_peer, server_peer,
+    Certificate, Ours, Usable, accept, client_peer, connect, converse, converse_with_peer,
+    server_peer,
 };
 
 const SUITES: [(CipherSuite, &str, &str); 6] = [

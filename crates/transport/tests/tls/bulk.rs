@@ -11,7 +11,9 @@ use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_s
 use rustls::version::{TLS12, TLS13};
 use underpass_engine::TlsTransport;
 
-use crate::rig::{Certificate, Ours, accept, client_peer, connect, digest, sample, server_peer};
+use crate::rig::{
+    Certificate, Ours, Usable, accept, client_peer, connect, digest, sample, server_peer,
+};
 
 const LEN: usize = 3 << 20;
 

@@ -7,27 +7,18 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
+use rustls::ClientConfig;
 use rustls::version::TLS13;
-use rustls::{ClientConfig, RootCertStore};
 
 use crate::disguise;
-use crate::rig::{Certificate, Ours, accept, client_peer, converse, converse_with_peer};
+use crate::rig::{Certificate, Ours, Usable, accept, client_peer, converse, converse_with_peer};
 
 /// Types and contents of records.
 type Records = &'static [(u8, &'static [u8])];
 
 /// A peer that can disguise records.
 fn client(certificate: &Certificate) -> ClientConfig {
-    let provider = disguise::provider();
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(certificate.pem.as_bytes()).unwrap()).unwrap();
-    ClientConfig::builder_with_provider(Arc::new(provider))
-        .with_protocol_versions(&[&TLS13])
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth()
+    certificate.client_by(Arc::new(disguise::provider()), &[&TLS13])
 }
 
 /// What our server does with these records, each a type and a content: its failure, if it is one,

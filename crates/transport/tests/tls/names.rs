@@ -9,7 +9,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 use underpass_transport::tls::{Acceptor, HandshakeError, Identities};
 
-use crate::rig::{Certificate, accept, client_peer, provider};
+use crate::rig::{Certificate, Usable, accept, client_peer, provider};
 
 #[test]
 fn a_client_gets_the_certificate_of_the_name_that_it_asks_for() {

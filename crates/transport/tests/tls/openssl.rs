@@ -11,7 +11,7 @@ use underpass_engine::TlsTransport;
 use underpass_testkit::{KilledOnDrop, has};
 use underpass_transport::tls::Connector;
 
-use crate::rig::{Certificate, Ours, accept, connect};
+use crate::rig::{Certificate, Ours, Usable, accept, connect};
 
 /// A program that is ended with the test.
 struct Program(KilledOnDrop);

@@ -3,98 +3,46 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
-use rustls::{StreamOwned, SupportedProtocolVersion};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection, StreamOwned};
 use sha2::{Digest, Sha256};
 use underpass_engine::TlsTransport;
+pub(crate) use underpass_testkit::tls::{Certificate, provider};
 use underpass_transport::tls::{
     Acceptor, Connector, Handshake, HandshakeError, HandshakeProgress, Identity, Session, Trust,
 };
 
-/// A certificate for `localhost` in files.
-pub(crate) struct Certificate {
-    pub(crate) folder: tempfile::TempDir,
-    pub(crate) pem: String,
-    pub(crate) key: String,
+/// What this crate makes of a certificate.
+pub(crate) trait Usable {
+    fn identity(&self) -> Identity;
+    fn acceptor(&self) -> Acceptor;
+    /// Trust in this certificate alone.
+    fn trust(&self) -> Trust;
+    fn connector(&self) -> Connector;
 }
 
-impl Certificate {
-    /// For localhost and 127.0.0.1, as it is made when nobody changes anything.
-    pub(crate) fn new() -> Self {
-        Self::with(|_| ())
-    }
-
-    pub(crate) fn with(change: impl FnOnce(&mut rcgen::CertificateParams)) -> Self {
-        let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
-        let mut params = rcgen::CertificateParams::new(names).unwrap();
-        change(&mut params);
-        let key = rcgen::KeyPair::generate().unwrap();
-        let pem = params.self_signed(&key).unwrap().pem();
-        Self::of(&pem, &key.serialize_pem())
-    }
-
-    pub(crate) fn of(pem: &str, key: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("cert.pem"), pem).unwrap();
-        std::fs::write(folder.path().join("key.pem"), key).unwrap();
-        let secret = std::fs::Permissions::from_mode(0o600);
-        std::fs::set_permissions(folder.path().join("key.pem"), secret).unwrap();
-        Self { folder, pem: pem.to_owned(), key: key.to_owned() }
-    }
-
-    pub(crate) fn identity(&self) -> Identity {
+impl Usable for Certificate {
+    fn identity(&self) -> Identity {
         let folder = self.folder.path();
         Identity::load(&folder.join("cert.pem"), &folder.join("key.pem")).unwrap()
     }
 
-    pub(crate) fn acceptor(&self) -> Acceptor {
+    fn acceptor(&self) -> Acceptor {
         Acceptor::new(self.identity(), false).unwrap()
     }
 
-    /// Trust in this certificate alone.
-    pub(crate) fn trust(&self) -> Trust {
+    fn trust(&self) -> Trust {
         Trust { authorities: Some(self.folder.path().join("cert.pem")), ..Trust::default() }
     }
 
-    pub(crate) fn connector(&self) -> Connector {
+    fn connector(&self) -> Connector {
         Connector::new(&self.trust()).unwrap()
     }
-
-    /// A peer that believes this certificate.
-    pub(crate) fn client(&self, versions: &[&'static SupportedProtocolVersion]) -> ClientConfig {
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(self.pem.as_bytes()).unwrap()).unwrap();
-        ClientConfig::builder_with_provider(provider())
-            .with_protocol_versions(versions)
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth()
-    }
-
-    /// A peer that shows this certificate.
-    pub(crate) fn server(&self, versions: &[&'static SupportedProtocolVersion]) -> ServerConfig {
-        let chain = vec![CertificateDer::from_pem_slice(self.pem.as_bytes()).unwrap()];
-        let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).unwrap();
-        ServerConfig::builder_with_provider(provider())
-            .with_protocol_versions(versions)
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
-            .unwrap()
-    }
-}
-
-/// All that rustls can, also what we would not choose.
-pub(crate) fn provider() -> Arc<rustls::crypto::CryptoProvider> {
-    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
 /// Both ends of a new connection.

@@ -14,8 +14,8 @@ use underpass_engine::TlsTransport;
 use underpass_transport::tls::{Handshake, HandshakeError, Session};
 
 use crate::rig::{
-    Certificate, ClientPeer, Ours, accept, client_peer, connect, converse, converse_with_peer,
-    pair, server_peer, wait,
+    Certificate, ClientPeer, Ours, Usable, accept, client_peer, connect, converse,
+    converse_with_peer, pair, server_peer, wait,
 };
 
 /// Alerts (RFC 8446 6).

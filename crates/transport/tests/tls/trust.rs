@@ -9,7 +9,9 @@ use underpass_transport::tls::{
     Connector, Handshake, HandshakeError, Identity, Pin, TlsError, Trust,
 };
 
-use crate::rig::{Certificate, Ours, connect, converse, converse_with_peer, server_peer, shake};
+use crate::rig::{
+    Certificate, Ours, Usable, connect, converse, converse_with_peer, server_peer, shake,
+};
 
 /// What a client with this trust says to a server with this certificate, which it asks by a name.
 fn try_with(certificate: &Certificate, trust: &Trust, host: &str) -> Result<(), HandshakeError> {

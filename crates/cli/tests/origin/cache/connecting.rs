@@ -5,10 +5,10 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 
-use crate::cache::fills::certificate;
 use crate::node::{Node, until_stored};
 use crate::rig::{Running, folder, noise_file, underpass, until};
 use crate::scripted_origin::{Gate, Object, Origin};
+use underpass_testkit::tls::certificate;
 
 /// Accepts connections, and does this with each of them after the first bytes of the client.
 fn listener(act: impl Fn(TcpStream) + Send + 'static) -> String {
@@ -93,7 +93,7 @@ fn what_breaks_the_handshake_is_told_to_the_operator() {
 /// A server of files with a certificate for these names.
 fn secure(files: &std::path::Path, names: &[&str]) -> (Running, tempfile::TempDir) {
     let keys = folder();
-    let (certificate, key) = certificate(keys.path(), names);
+    let (certificate, key) = certificate(keys.path(), "cert", names);
     let mut command = underpass();
     command.args(["serve", "--port", "0", "--tls-cert", &certificate, "--tls-key", &key]);
     command.arg(files);
@@ -129,7 +129,7 @@ fn what_is_here_is_served_while_the_certificate_of_the_origin_is_wrong() {
     let port = good.address.rsplit(':').next().unwrap().trim_end_matches('/').to_owned();
     drop(good);
     // The same address, with a certificate that nobody knows.
-    let (certificate, key) = certificate(keys.path(), &["127.0.0.1"]);
+    let (certificate, key) = certificate(keys.path(), "cert", &["127.0.0.1"]);
     until("the port is free", || TcpListener::bind(format!("127.0.0.1:{port}")).is_ok());
     let mut command = underpass();
     command.args(["serve", "--port", &port, "--tls-cert", &certificate, "--tls-key", &key]);

@@ -1,8 +1,6 @@
 //! One fill for all clients, which get what has come while it runs.
 
-use std::fs;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -11,6 +9,7 @@ use std::time::Duration;
 use crate::node::{End, Node, until_stored};
 use crate::rig::{Running, folder, noise, noise_file, underpass, until};
 use crate::scripted_origin::{Gate, Object, Origin};
+use underpass_testkit::tls::certificate;
 
 const LEN: usize = 3 << 20;
 
@@ -349,21 +348,11 @@ fn many_objects_are_filled_at_once() {
     until("all objects are in the cache", || node.metric("objects") == 40);
 }
 
-/// A certificate for these names and its key.
-pub fn certificate(folder: &Path, names: &[&str]) -> (String, String) {
-    let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
-    let made = rcgen::generate_simple_self_signed(names).unwrap();
-    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
-    fs::write(path("cert.pem"), made.cert.pem()).unwrap();
-    fs::write(path("key.pem"), made.signing_key.serialize_pem()).unwrap();
-    (path("cert.pem"), path("key.pem"))
-}
-
 #[test]
 fn a_fill_over_tls_is_checked_and_every_byte_arrives() {
     let (files, keys) = (folder(), folder());
     noise_file(files.path(), "a", LEN);
-    let (certificate, key) = certificate(keys.path(), &["127.0.0.1"]);
+    let (certificate, key) = certificate(keys.path(), "cert", &["127.0.0.1"]);
     let mut command = underpass();
     command.args(["serve", "--port", "0", "--tls-cert", &certificate, "--tls-key", &key]);
     let origin = Running::listening({

@@ -9,6 +9,7 @@ use std::thread;
 
 use tempfile::TempDir;
 use underpass_testkit::free_port;
+use underpass_testkit::tls::certificate;
 
 use crate::rig::{folder, has, is_installed, skip, until};
 
@@ -65,15 +66,13 @@ impl Authority {
     }
 
     fn configure(&self, validity: u32) {
-        let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
-        let made = rcgen::generate_simple_self_signed(names).unwrap();
-        fs::write(self.at("cert.pem"), made.cert.pem()).unwrap();
-        fs::write(self.at("key.pem"), made.signing_key.serialize_pem()).unwrap();
+        let (certificate, key) =
+            certificate(self.folder.path(), "cert", &["localhost", "127.0.0.1"]);
         let config = serde_json::json!({"pebble": {
             "listenAddress": format!("127.0.0.1:{}", self.port),
             "managementListenAddress": format!("127.0.0.1:{}", self.management),
-            "certificate": self.at("cert.pem"),
-            "privateKey": self.at("key.pem"),
+            "certificate": certificate,
+            "privateKey": key,
             "httpPort": self.http,
             "tlsPort": self.tls,
             "domainBlocklist": ["blocked.example"],

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
+use underpass_testkit::tls::certificate;
 
 use crate::rig::{Finished, Running, folder, has, nginx, underpass};
 
@@ -46,23 +47,17 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, name);
         change(&mut params);
         let key = KeyPair::generate().unwrap();
-        let made = params.signed_by(&key, &self.issuer).unwrap();
-        self.keep(&made.pem(), &key)
+        let number = fs::read_dir(self.folder.path()).unwrap().count();
+        let at = |kind| self.folder.path().join(format!("{number}.{kind}"));
+        fs::write(at("pem"), params.signed_by(&key, &self.issuer).unwrap().pem()).unwrap();
+        fs::write(at("key"), key.serialize_pem()).unwrap();
+        (at("pem"), at("key"))
     }
 
     /// A certificate that nobody has signed but itself.
     pub fn self_signed(&self) -> (PathBuf, PathBuf) {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(["localhost".to_owned()]).unwrap();
-        self.keep(&params.self_signed(&key).unwrap().pem(), &key)
-    }
-
-    fn keep(&self, pem: &str, key: &KeyPair) -> (PathBuf, PathBuf) {
-        let number = fs::read_dir(self.folder.path()).unwrap().count();
-        let at = |kind| self.folder.path().join(format!("{number}.{kind}"));
-        fs::write(at("pem"), pem).unwrap();
-        fs::write(at("key"), key.serialize_pem()).unwrap();
-        (at("pem"), at("key"))
+        let (pem, key) = certificate(self.folder.path(), "own", &["localhost"]);
+        (pem.into(), key.into())
     }
 }
 

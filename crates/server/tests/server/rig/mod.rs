@@ -20,7 +20,7 @@ use underpass_server::{
     Address, Changes, Control, ServeError, Server, ServerSummary, Settings, SiteSettings,
 };
 
-pub use secure::{Certificate, Secure, gets_close_notify, over};
+pub use secure::{Certificate, Secure, Usable, gets_close_notify, over};
 pub use underpass_testkit::http::{Client, Reply, request};
 pub(crate) use underpass_testkit::mounts::{FileSystem, Mounted};
 pub(crate) use underpass_testkit::{is_root, skip};
@@ -31,7 +31,7 @@ pub struct Site {
     pub settings: Settings,
     pub address: Address,
     /// How clients speak TLS, if the server does.
-    client: Option<Arc<ClientConfig>>,
+    client: Option<ClientConfig>,
 }
 
 impl Site {
@@ -113,7 +113,7 @@ pub struct Running {
     pub address: String,
     /// Where those without TLS are led on.
     pub redirects: Vec<String>,
-    client: Option<Arc<ClientConfig>>,
+    client: Option<ClientConfig>,
     pub control: Control,
     lines: Lines,
     notes: Lines,
