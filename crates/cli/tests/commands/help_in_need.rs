@@ -143,8 +143,7 @@ fn a_log_file_is_written_by_a_quiet_server_too() {
     let server = serve(served.path(), &["--log-file", log.to_str().unwrap()]);
     client(here.path(), &["get", &server.address, "-o", "page"]).succeeded();
     until("a line in the log", || fs::read_to_string(&log).unwrap().contains("\"GET / HTTP/1.1\""));
-    server.signal("TERM");
-    assert_eq!(server.finish().succeeded().text(), "");
+    assert_eq!(server.end().text(), "");
 }
 
 #[test]
@@ -198,8 +197,7 @@ fn a_misspelt_variable_is_warned_of() {
         .arg(served.path())
         .envs([("UNDERPASS_PORT", "0"), ("UNDERPASS_ELSEWHERE", "1")]);
     let server = Running::listening(command);
-    server.signal("TERM");
-    assert_eq!(server.finish().succeeded().stderr.matches("UNDERPASS").count(), 0);
+    assert_eq!(server.end().stderr.matches("UNDERPASS").count(), 0);
 }
 
 #[test]
@@ -315,8 +313,7 @@ fn sizes_and_times_have_parts_and_units() {
     receiver.finish().succeeded();
     assert_eq!(fs::read(&target).unwrap().len(), 1536);
     let server = serve(here.path(), &["--timeout", "1m", "--drain", "500ms", "--rate", "1.5M"]);
-    server.signal("TERM");
-    server.finish().succeeded();
+    server.end();
 }
 
 #[test]

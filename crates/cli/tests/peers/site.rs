@@ -1,104 +1,13 @@
-//! A folder that is served, and programs that fetch from it.
+//! What is served and what was fetched, compared.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
-use serde_json::Value;
-use tempfile::TempDir;
 use underpass_testkit::Content;
 
-use crate::rig::{Finished, Running, folder, has, underpass};
-
-/// A served folder, and one for what is fetched.
-pub(crate) struct Site {
-    served: TempDir,
-    fetched: TempDir,
-    server: Running,
-}
-
-impl Site {
-    /// `None`, which is told, if a program that has to fetch is missing.
-    pub(crate) fn new(programs: &[&str], args: &[&str]) -> Option<Self> {
-        if !programs.iter().all(|program| has(program)) {
-            return None;
-        }
-        let (served, fetched) = (folder(), folder());
-        let mut command = underpass();
-        command.args(["serve", "--port", "0", "--log-format", "json"]).args(args);
-        let server = Running::listening({
-            command.arg(served.path());
-            command
-        });
-        Some(Self { served, fetched, server })
-    }
-
-    /// The address of a path, which has to be encoded.
-    pub(crate) fn url(&self, path: &str) -> String {
-        format!("{}{path}", self.server.address)
-    }
-
-    /// Where a file is that is served.
-    pub(crate) fn source(&self, name: impl AsRef<Path>) -> PathBuf {
-        self.served.path().join(name)
-    }
-
-    /// Where a file is that was fetched.
-    pub(crate) fn target(&self, name: impl AsRef<Path>) -> PathBuf {
-        self.fetched.path().join(name)
-    }
-
-    /// Puts a file in the place of whatever is there, in one moment.
-    pub(crate) fn replace(&self, name: &str, contents: &[u8]) {
-        fs::write(self.source(".new"), contents).unwrap();
-        fs::rename(self.source(".new"), self.source(name)).unwrap();
-    }
-
-    /// A program that begins in the folder for what is fetched, and knows no habits of its user.
-    pub(crate) fn peer(&self, program: &str, args: &[&str]) -> Command {
-        let mut command = Command::new(program);
-        command.args(args).current_dir(&self.fetched).env("HOME", self.fetched.path());
-        // Browsers leave folders there.
-        command.env("TMPDIR", self.fetched.path());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    }
-
-    /// Runs such a program to its end.
-    pub(crate) fn fetch(&self, program: &str, args: &[&str]) -> Finished {
-        Running::start(self.peer(program, args)).finish()
-    }
-
-    /// What a path is answered with.
-    pub(crate) fn get(&self, path: &str) -> Vec<u8> {
-        self.fetch("curl", &["-sS", "--fail", &self.url(path)]).succeeded().stdout
-    }
-
-    /// A field of the answer to HEAD.
-    pub(crate) fn get_head(&self, path: &str, field: &str) -> String {
-        let head = self.fetch("curl", &["-sS", "-I", &self.url(path)]).succeeded().text();
-        let lines = head.lines().filter_map(|line| line.split_once(": "));
-        lines.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(field)).unwrap().1.to_owned()
-    }
-
-    /// Waits until nothing is being sent any more.
-    pub(crate) fn rest(&self) {
-        crate::rig::until("no transfer is under way", || {
-            let transfers: Value =
-                serde_json::from_slice(&self.get(".underpass/transfers?json")).unwrap();
-            transfers.as_array().unwrap().is_empty()
-        });
-    }
-
-    /// Ends the server and returns the lines of its log.
-    pub(crate) fn end(self) -> Vec<Value> {
-        self.server.signal("TERM");
-        let said = self.server.finish().succeeded().text();
-        said.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-    }
-}
+pub(crate) use crate::rig::site::Site;
 
 /// Whether two files have the same bytes; read by a program that is faster at it than a test.
 #[track_caller]

@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, unused_imports)] // each test program uses a part of it
 
 pub mod nginx;
+pub mod site;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -29,8 +30,7 @@ pub fn underpass() -> Command {
 
 /// Ends a server; its end, and the lines of its log.
 pub fn end(server: Running) -> (Finished, Vec<Value>) {
-    server.signal("TERM");
-    let finished = server.finish().succeeded();
+    let finished = server.end();
     let log = finished.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     (finished, log)
 }
@@ -202,6 +202,13 @@ impl Running {
         let stdout = self.stdout.take().map(|reader| reader.join().unwrap()).unwrap_or_default();
         let stderr = self.stderr.take().map(|reader| reader.join().unwrap()).unwrap_or_default();
         Finished { status, stdout, stderr }
+    }
+
+    /// Ends it as a service manager does.
+    #[track_caller]
+    pub fn end(self) -> Finished {
+        self.signal("TERM");
+        self.finish().succeeded()
     }
 
     /// Sends it a signal by name.

@@ -21,8 +21,7 @@ fn serve(folder: &Path, args: &[&str], variables: &[(&str, &str)]) -> Running {
 
 /// Ends a server as a service manager does.
 fn end(server: Running) -> Finished {
-    server.signal("TERM");
-    server.finish().succeeded()
+    server.end()
 }
 
 /// What `serve` complains about in one line, with exit code 2 or 1.

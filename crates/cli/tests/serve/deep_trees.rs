@@ -62,6 +62,5 @@ fn trees_deeper_than_there_are_descriptors_are_changed_sent_and_fetched_whole() 
         assert_eq!(ask(&server, "DELETE", name, "/"), "204");
         assert!(!served.path().join(name).exists());
     }
-    server.signal("TERM");
-    server.finish().succeeded();
+    server.end();
 }

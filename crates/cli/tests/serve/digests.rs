@@ -67,8 +67,7 @@ fn line<'a>(head: &'a str, name: &str) -> &'a str {
 }
 
 fn end(server: Running) -> String {
-    server.signal("TERM");
-    server.finish().succeeded().stderr
+    server.end().stderr
 }
 
 fn load_digest(path: &Path) -> Option<stored::StoredDigest> {

@@ -269,8 +269,7 @@ fn a_server_ends_though_nothing_takes_its_log() {
     let server = Running::listening(command);
     fill(&writer);
     run(["get", "-q", "-o", "-", &format!("{}small", server.address)]).succeeded();
-    server.signal("TERM");
-    let said = server.finish().succeeded().stderr;
+    let said = server.end().stderr;
     assert!(said.contains("the last log lines were lost"), "{said}");
 }
 

@@ -227,8 +227,7 @@ fn a_server_on_every_address_prints_those_for_other_devices() {
     let mut command = underpass();
     command.args(["serve", "-b", "0.0.0.0", "-p", "0", "--qr", "always"]).arg(here.path());
     let server = Running::listening(command);
-    server.signal("TERM");
-    let said = server.finish().succeeded().stderr;
+    let said = server.end().stderr;
     assert!(!said.contains("on other devices: http://127."), "{said}");
     assert!(!said.contains("on other devices: http://169.254."), "{said}");
     // A machine without a network has none.
@@ -238,7 +237,6 @@ fn a_server_on_every_address_prints_those_for_other_devices() {
     let mut command = underpass();
     command.args(["serve", "-b", "127.0.0.1", "-p", "0", "--qr", "always"]).arg(here.path());
     let server = Running::listening(command);
-    server.signal("TERM");
-    let said = server.finish().succeeded().stderr;
+    let said = server.end().stderr;
     assert!(!said.contains("on other devices") && !said.contains('▀'), "{said}");
 }

@@ -309,8 +309,7 @@ fn a_server_outlives_an_upload_over_the_limit_of_a_file() {
     let url = format!("http://{}/small", server.host());
     let put = Command::new("curl").args(["-fsS", "-T"]).arg(small).arg(url).status().unwrap();
     assert!(put.success());
-    server.signal("TERM");
-    let said = server.finish().succeeded().stderr;
+    let said = server.end().stderr;
     // It saw the 413.
     assert!(said.contains("File too large") && !said.contains("reset"), "{said}");
 }
@@ -419,8 +418,7 @@ fn a_server_that_may_not_write_there_says_so() {
     let server = Running::listening(command);
     let curl = stage.curl(&server, &["-o", "/dev/null", "-T", stage.source.to_str().unwrap()]);
     assert!(Running::start(curl).finish().text().ends_with("403"));
-    server.signal("TERM");
-    server.finish().succeeded();
+    server.end();
     fs::set_permissions(root, fs::Permissions::from_mode(0o755)).unwrap();
     assert_eq!(names(Path::new(root)), [""; 0]);
 }

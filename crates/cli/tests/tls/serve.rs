@@ -2,55 +2,38 @@
 
 use std::fs;
 use std::io::Write;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::rig::{Finished, Running, folder, has, noise_file, run, underpass, until};
+use crate::rig::{Finished, Running, end, folder, has, noise_file, run, site, until};
 use serde_json::Value;
-use tempfile::TempDir;
 use underpass_engine::ktls;
 
 const LEN: usize = 20 << 20;
 
-/// A served folder with a file, a folder for what is fetched, and a server that speaks HTTPS with a
-/// certificate of its own.
-struct Site {
-    served: TempDir,
-    fetched: TempDir,
-    server: Running,
+/// A served folder with a file, and a server that speaks HTTPS with a certificate of its own.
+struct Site(site::Site);
+
+impl Deref for Site {
+    type Target = site::Site;
+
+    fn deref(&self) -> &site::Site {
+        &self.0
+    }
 }
 
 impl Site {
     fn new(args: &[&str]) -> Self {
-        let (served, fetched) = (folder(), folder());
-        noise_file(served.path(), "file", LEN);
-        let mut command = underpass();
-        command.args(["serve", "--port", "0", "--log-format", "json"]).args(args);
-        command.arg(served.path());
-        let server = Running::listening(command);
-        assert!(server.address.starts_with("https://127.0.0.1:"), "{}", server.address);
-        Self { served, fetched, server }
-    }
-
-    fn url(&self, path: &str) -> String {
-        format!("{}{path}", self.server.address)
+        let site = site::Site::new(&[], args).unwrap();
+        noise_file(&site.source(""), "file", LEN);
+        assert!(site.server.address.starts_with("https://127.0.0.1:"), "{}", site.server.address);
+        Self(site)
     }
 
     /// `127.0.0.1:5000`
     fn at(&self) -> &str {
-        self.server.address.trim_start_matches("https://").trim_end_matches('/')
-    }
-
-    /// A program, at home in the folder for what is fetched.
-    fn peer(&self, program: &str, args: &[&str]) -> Command {
-        let mut command = Command::new(program);
-        command.args(args).current_dir(&self.fetched).env("HOME", self.fetched.path());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    }
-
-    fn fetch(&self, program: &str, args: &[&str]) -> Finished {
-        Running::start(self.peer(program, args)).finish()
+        self.server.host()
     }
 
     /// Runs such a program, which is told this.
@@ -77,16 +60,13 @@ impl Site {
 
     /// Ends the server; its messages, and the lines of its log.
     fn end(self) -> (String, Vec<Value>) {
-        self.server.signal("TERM");
-        let finished = self.server.finish().succeeded();
-        let lines =
-            finished.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let (finished, lines) = end(self.0.server);
         (finished.stderr, lines)
     }
 
     #[track_caller]
     fn assert_same(&self, fetched: &str) {
-        let (one, other) = (self.fetched.path().join(fetched), self.served.path().join("file"));
+        let (one, other) = (self.target(fetched), self.source("file"));
         assert!(fs::read(one).unwrap() == fs::read(other).unwrap(), "{fetched}");
     }
 }
@@ -127,7 +107,7 @@ fn curl_gets_and_puts_over_both_versions() {
     site.assert_same("part");
     let up = site.url("up");
     site.fetch("curl", &["-sSk", "--fail", "-T", "got", &up]).succeeded();
-    site.assert_same(site.served.path().join("up").to_str().unwrap());
+    site.assert_same(site.source("up").to_str().unwrap());
     let first = site.fetch("curl", &["-sSk", "-I", &site.url("file?explain")]).text();
     assert!(first.contains("tls;desc="), "{first}");
     let (_, lines) = site.end();
@@ -221,7 +201,7 @@ assert len(connection.getresponse().read()) == len(body)
 ";
         site.fetch("python3", &["-c", script, site.at()]).succeeded();
         site.assert_same("python");
-        site.assert_same(site.served.path().join("python").to_str().unwrap());
+        site.assert_same(site.source("python").to_str().unwrap());
     }
 }
 

@@ -261,8 +261,7 @@ fn a_server_that_is_refused_threads_while_it_runs_goes_on() {
     }
     assert!(stage.log().contains("EAGAIN"), "no thread was asked for");
     Running::watched(strace, String::new(), said).signal("TERM");
-    server.signal("TERM");
-    server.finish().succeeded();
+    server.end();
 }
 
 const OTHERS: [&str; 8] =

@@ -167,8 +167,7 @@ open('daemon', 'w').write(open('source', errors='replace').read(0) + str(os.getp
 while True: time.sleep(0.05)";
     let running = Running::start(scene.command(&[], &[python, "-c", program, &port]));
     until("the daemon", || fs::read(scene.path("daemon")).is_ok_and(|text| !text.is_empty()));
-    running.signal("TERM");
-    running.finish().succeeded();
+    running.end();
     assert_eq!(fs::read_to_string(scene.path("ended")).unwrap(), "well");
     let receipt = scene.receipt();
     assert!(receipt["processes"].as_u64().unwrap() >= 2, "{receipt}");

@@ -24,8 +24,7 @@ fn nginx_sends_by_sendfile() {
     let words = [&program, "-c", config, "-e", errors];
     let server = scene.serve(&words, port);
     fetch(port, "source", &scene.path("target"));
-    server.signal("TERM");
-    server.finish().succeeded();
+    server.end();
     assert!(fs::read(scene.path("target")).unwrap() == noise(LEN));
     let receipt = scene.receipt();
     assert_eq!(moved(&receipt, "sendfile", "file", "socket").0, LEN as u64, "{receipt}");

@@ -470,7 +470,6 @@ fn stay_on_a_read_only_disk(cache_size: &str, (number, len): (usize, usize), oth
     node.get("/other").assert_is(200, &other_bytes);
     origin.end();
     paths().for_each(|path| node.get(&path).assert_is(200, &kept_bytes));
-    node.server.signal("TERM");
-    let said = node.server.finish().stderr;
+    let said = node.server.end().stderr;
     assert!(said.contains("nothing new is stored"), "{said}");
 }

@@ -35,8 +35,7 @@ fn refused(origin: &str, args: &[&str], (status, detail): (u16, &str)) -> String
     }
     assert_eq!(node.metric("objects"), 0);
     let requests = node.metric("requests_total");
-    node.server.signal("TERM");
-    let said = node.server.finish().stderr;
+    let said = node.server.end().stderr;
     let lines: Vec<_> = said.lines().filter(|line| line.contains(" /a from ")).collect();
     assert!(!lines.is_empty(), "{said}");
     // What was not sent is none.
@@ -165,8 +164,7 @@ fn what_an_origin_says_that_is_not_for_clients_is_told_to_the_operator() {
         assert_eq!(reply.status, 502, "{head}");
         assert!(reply.cache().ends_with(detail), "{}", reply.cache());
         assert!(!String::from_utf8_lossy(&reply.body).contains("some words"));
-        node.server.signal("TERM");
-        let said = node.server.finish().stderr;
+        let said = node.server.end().stderr;
         let line = said.lines().find(|line| line.contains(" /a from ")).unwrap();
         assert!(line.contains(&format!(" {}: ", origin.url().trim_end_matches('/'))), "{line}");
         assert!(line.contains(words), "{line}");

@@ -58,8 +58,7 @@ fn a_fill_is_spliced() {
     let node = Node::new(&origin.url(), &[]);
     node.get("/a");
     until_stored(&node, LEN as u64);
-    node.server.signal("TERM");
-    let said = node.server.finish().stderr;
+    let said = node.server.end().stderr;
     let line = said.lines().find(|line| line.starts_with("filled /a: ")).unwrap();
     assert!(line.contains(" by splice in ") && line.ends_with(", 0 bytes in user space"), "{line}");
 }
@@ -362,8 +361,7 @@ fn a_fill_over_tls_is_checked_and_every_byte_arrives() {
     let node = Node::new(&origin.address, &["--origin-cacert", &certificate]);
     node.get("/a").assert_is(200, &noise(LEN));
     node.range("/a", "-99").assert_is(206, &noise(LEN)[LEN - 99..]);
-    node.server.signal("TERM");
-    let said = node.server.finish().stderr;
+    let said = node.server.end().stderr;
     let line = said.lines().find(|line| line.starts_with("filled /a: ")).unwrap();
     // Where the kernel decrypts, the bytes stay in it.
     assert!(line.contains(" by splice in ") || line.contains(" by read_write in "), "{line}");

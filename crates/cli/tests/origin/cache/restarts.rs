@@ -418,8 +418,7 @@ fn a_disk_that_has_become_read_only_is_reported_once() {
         node.get(path).assert_is(200, b"hello");
     }
     assert!(node.get("/a").cache().starts_with("underpass; hit"));
-    node.server.signal("TERM");
-    let said = node.server.finish().stderr;
+    let said = node.server.end().stderr;
     let lines: Vec<_> = said.lines().filter(|line| line.contains("ead-only")).collect();
     assert!(matches!(lines[..], [line] if line.contains("nothing new is stored")), "{said}");
 }
@@ -452,8 +451,7 @@ fn a_folder_that_is_removed_is_reported_once() {
     for path in ["/b", "/c", "/d"] {
         node.get(path).assert_is(200, b"hello");
     }
-    node.server.signal("TERM");
-    let said = node.server.finish().stderr;
+    let said = node.server.end().stderr;
     let lines: Vec<_> = said.lines().filter(|line| line.contains("was removed")).collect();
     assert!(matches!(lines[..], [line] if line.contains("restarted")), "{said}");
 }

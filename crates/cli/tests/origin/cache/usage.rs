@@ -152,8 +152,7 @@ fn a_quota_beyond_the_disk_is_reported() {
     let origin = Origin::new(|_, _| {});
     for (quota, is_reported) in [("900000T", true), ("1M", false)] {
         let node = Node::new(&origin.url(), &["--cache-size", quota]);
-        node.server.signal("TERM");
-        let printed = node.server.finish().stderr;
+        let printed = node.server.end().stderr;
         let note = "--cache-size 878.91 PiB is more than the file system of";
         assert_eq!(printed.contains(note), is_reported, "{printed}");
     }

@@ -279,8 +279,7 @@ fn an_origin_that_cuts_the_connection_is_not_called_late() {
     let text = String::from_utf8(reply.body).unwrap();
     assert!(text.contains("was lost"), "{text}");
     assert_eq!(node.get("/body").body, b"hello");
-    node.server.signal("TERM");
-    let said = node.server.finish().stderr;
+    let said = node.server.end().stderr;
     let line = said.lines().find(|line| line.starts_with("filled /body")).unwrap();
     assert!(line.contains("was lost"), "{line}");
 }

@@ -213,8 +213,7 @@ fn keys_are_renewed_before_a_request_is_refused_and_are_never_printed() {
     node.get("/x").assert_is(200, &noise(1000));
     // The first question is whether the bucket is there.
     assert_eq!((store.requests().len(), count.load(Ordering::Relaxed)), (3, 2));
-    node.server.signal("TERM");
-    let said = format!("{said}{}", node.server.finish().stderr);
+    let said = format!("{said}{}", node.server.end().stderr);
     for secret in ["a-secret", "a-session", "a-token"] {
         assert!(!said.contains(secret), "{said}");
     }
