@@ -13,9 +13,7 @@ use crate::rig::{Finished, Running, folder, has, names, receiver, run, underpass
 
 /// Our server of a folder, on a free port.
 fn serve(root: &Path, args: &[&str]) -> Running {
-    let mut command = underpass();
-    command.args(["serve", "-p", "0", "-q"]).args(args).arg(root);
-    Running::listening(command)
+    crate::rig::serve(root, &[&["-q"], args].concat())
 }
 
 /// A client command in a folder, with nothing from the environment.

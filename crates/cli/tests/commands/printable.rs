@@ -161,10 +161,8 @@ fn names_in_certificates_are_shown_harmlessly() {
         .output()
         .unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let mut command: Command = underpass();
-    command.args(["serve", "--port", "0", "--tls-cert"]).arg(&certificate).arg("--tls-key");
-    command.arg(&key).arg(place.path());
-    let server = Running::listening(command);
+    let (one, other) = (certificate.to_str().unwrap(), key.to_str().unwrap());
+    let server = crate::rig::serve(&place, &["--tls-cert", one, "--tls-key", other]);
     let url = format!("{}file", server.address);
     let word = |text: &'static str| OsStr::new(text);
     let (url, retries) = (OsStr::new(&url), [word("--retries"), word("0")]);

@@ -4,13 +4,14 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::rig::{
-    Finished, Running, bytes_by, folder, has, names, noise, noise_file, traced, underpass, until,
+    self, Finished, Running, bytes_by, folder, has, names, noise, noise_file, traced, underpass,
+    until,
 };
 
 const LEN: usize = 40 << 20;
@@ -42,12 +43,9 @@ impl Stage {
 
     /// `get` under a program, or as it is.
     fn get(&self, under: &[&str], args: &[&str]) -> Running {
-        let words = under.iter().copied().chain([env!("CARGO_BIN_EXE_underpass"), "get"]);
-        let words: Vec<_> = words.chain(args.iter().copied()).collect();
-        let mut command = Command::new(words[0]);
-        command.args(&words[1..]).arg(self.url()).current_dir(self.here.path());
+        let mut command = rig::under(under);
+        command.arg("get").args(args).arg(self.url()).current_dir(self.here.path());
         command.env_remove("http_proxy").env_remove("all_proxy").env_remove("ALL_PROXY");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Running::start(command)
     }
 
@@ -323,7 +321,7 @@ fn a_disk_that_is_too_small_is_found_out_before_the_first_byte() {
     let script = "mkdir small && mount -t tmpfs -o size=8M none small && cd small && exec \"$@\"";
     let probe = Command::new("unshare").args(["-rm", "true"]).status();
     if !probe.is_ok_and(|status| status.success()) {
-        return crate::rig::skip("no namespace of mounts can be had here");
+        return rig::skip("no namespace of mounts can be had here");
     }
     let under = ["unshare", "-rm", "sh", "-c", script, "sh"];
     stage.get(&under, &[]).finish().failed(1, &["it needs 41943040 bytes", "free some space"]);
@@ -336,7 +334,7 @@ fn a_read_only_folder_is_told() {
     let script = "mkdir ro && mount -t tmpfs -o ro none ro && cd ro && exec \"$@\"";
     let probe = Command::new("unshare").args(["-rm", "true"]).status();
     if !probe.is_ok_and(|status| status.success()) {
-        return crate::rig::skip("no namespace of mounts can be had here");
+        return rig::skip("no namespace of mounts can be had here");
     }
     let under = ["unshare", "-rm", "sh", "-c", script, "sh"];
     stage.get(&under, &[]).finish().failed(1, &["Read-only", "choose another folder"]);

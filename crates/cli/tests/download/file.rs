@@ -20,9 +20,7 @@ const LEN: usize = 40 << 20;
 
 /// Our server of a folder, on a free port.
 fn serve(root: &Path, args: &[&str]) -> Running {
-    let mut command = underpass();
-    command.args(["serve", "-p", "0", "-q"]).args(args).arg(root);
-    Running::listening(command)
+    crate::rig::serve(root, &[&["-q"], args].concat())
 }
 
 /// `get` in a folder, with nothing from the environment.

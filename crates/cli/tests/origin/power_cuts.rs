@@ -148,9 +148,7 @@ impl Sources {
 }
 
 fn serve(root: &Path, options: &[&str]) -> Running {
-    let mut command = underpass();
-    command.args(["serve", "--bind", "127.0.0.1", "--port", "0", "-q"]).args(options).arg(root);
-    Running::listening(command)
+    crate::rig::serve(root, &[&["--bind", "127.0.0.1", "-q"], options].concat())
 }
 
 /// Does the work until the power is cut after some time; whether it had ended by then.

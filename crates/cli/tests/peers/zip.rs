@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::archive;
-use crate::rig::{Running, folder, has, noise, underpass};
+use crate::rig::{Running, folder, has, noise, piped, underpass};
 use crate::site::{Site, assert_same, tree};
 
 /// The same with the times and modes that a zip has.
@@ -138,12 +138,11 @@ fn files_are_sent_by_sendfile_and_read_for_their_checksum_only_once() {
     fs::create_dir(served.path().join("box")).unwrap();
     fs::write(served.path().join("box/large-file"), noise(LEN)).unwrap();
     let trace = traced.path().join("trace");
-    let mut command = Command::new("strace");
+    let mut command = piped("strace");
     // The server is the child, and strace its grandchild.
     // With a file for each thread, no call is split over two lines.
     command.args(["-D", "-ff", "-y", "-qq", "-e", CALLS, "-o"]).arg(&trace);
     command.arg(underpass().get_program()).args(["serve", "--port", "0"]).arg(served.path());
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let server = Running::listening(command);
     let url = format!("{}box/?archive=zip", server.address);
     let mut bytes = Vec::new();

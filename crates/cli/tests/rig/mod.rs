@@ -5,6 +5,7 @@
 pub mod nginx;
 pub mod site;
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -21,11 +22,35 @@ pub use underpass_testkit::{
     folder, free_port, has, is_installed, names, noise, noise_file, skip, wait_until as until,
 };
 
-/// The program.
-pub fn underpass() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_underpass"));
+/// A program that reads nothing, and whose output is read.
+pub fn piped(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
+}
+
+/// The program.
+pub fn underpass() -> Command {
+    piped(env!("CARGO_BIN_EXE_underpass"))
+}
+
+/// The program under another, such as strace with its options, or by itself.
+pub fn under(words: &[&str]) -> Command {
+    let Some((other, args)) = words.split_first() else { return underpass() };
+    let mut command = piped(other);
+    command.args(args).arg(env!("CARGO_BIN_EXE_underpass"));
+    command
+}
+
+/// A server of a folder on a free port, with these arguments.
+pub fn serve(root: impl AsRef<Path>, args: &[&str]) -> Running {
+    serve_by(underpass(), root, args)
+}
+
+/// The same by a command in which the program is under another.
+pub fn serve_by(mut command: Command, root: impl AsRef<Path>, args: &[&str]) -> Running {
+    command.args(["serve", "--port", "0"]).args(args).arg(root.as_ref());
+    Running::listening(command)
 }
 
 /// Ends a server; its end, and the lines of its log.
@@ -37,11 +62,7 @@ pub fn end(server: Running) -> (Finished, Vec<Value>) {
 
 /// The program with a limit of the shell, such as `-n 64`.
 pub fn limited(limit: &str) -> Command {
-    let mut command = Command::new("sh");
-    let script = format!(r#"ulimit {limit} && exec "$0" "$@""#);
-    command.args(["-c", &script, env!("CARGO_BIN_EXE_underpass")]);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
+    under(&["sh", "-c", &format!(r#"ulimit {limit} && exec "$0" "$@""#)])
 }
 
 /// The program under strace with these options, or by itself if there are none.
@@ -49,11 +70,10 @@ pub fn traced(trace: &Path, options: &[&str]) -> Command {
     if options.is_empty() {
         return underpass();
     }
-    let mut command = Command::new("strace");
+    let mut command = piped("strace");
     // The program is the child, and strace its tracer from elsewhere: signals reach the former.
     command.args(["-D", "-f", "-qq", "-o"]).arg(trace).args(options);
     command.arg(env!("CARGO_BIN_EXE_underpass"));
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
@@ -227,7 +247,7 @@ impl Drop for Running {
 }
 
 /// Runs the program to its end.
-pub fn run<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Finished {
+pub fn run<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Finished {
     let args: Vec<S> = args.into_iter().collect();
     let is_bench = args.first().is_some_and(|arg| arg.as_ref() == "bench");
     let _alone = is_bench.then(one_bench_at_a_time);

@@ -26,8 +26,7 @@ pub fn config(state: &Path, http: &str) -> PathBuf {
 
 /// nginx with such a configuration.
 pub fn command(program: impl AsRef<OsStr>, config: &Path) -> Command {
-    let mut command = Command::new(program);
+    let mut command = super::piped(program);
     command.arg("-c").arg(config).arg("-e").arg(config.with_file_name("errors"));
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

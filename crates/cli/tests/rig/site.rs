@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{Finished, Running, end, folder, has, underpass, until};
+use super::{Finished, Running, end, folder, has, piped, serve, until};
 
 /// A served folder, and one for what is fetched.
 pub struct Site {
@@ -23,12 +23,7 @@ impl Site {
             return None;
         }
         let (served, fetched) = (folder(), folder());
-        let mut command = underpass();
-        command.args(["serve", "--port", "0", "--log-format", "json"]).args(args);
-        let server = Running::listening({
-            command.arg(served.path());
-            command
-        });
+        let server = serve(&served, &[&["--log-format", "json"], args].concat());
         Some(Self { served, fetched, server })
     }
 
@@ -55,11 +50,10 @@ impl Site {
 
     /// A program that begins in the folder for what is fetched, and knows no habits of its user.
     pub fn peer(&self, program: &str, args: &[&str]) -> Command {
-        let mut command = Command::new(program);
+        let mut command = piped(program);
         command.args(args).current_dir(&self.fetched).env("HOME", self.fetched.path());
         // Browsers leave folders there.
         command.env("TMPDIR", self.fetched.path());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 

@@ -3,7 +3,6 @@
 use std::fs;
 use std::net::TcpStream;
 use std::os::unix::fs::symlink;
-use std::process::{Command, Stdio};
 
 use crate::rig::{Running, folder};
 use underpass_testkit::http::Client;
@@ -21,10 +20,7 @@ const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOP";
 
 /// A server of an empty folder with these options.
 fn serve(served: &std::path::Path, args: &[&str]) -> Running {
-    let mut command: Command = crate::rig::underpass();
-    command.args(["serve", "-q", "-p", "0"]).args(args).arg(served);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    Running::listening(command)
+    crate::rig::serve(served, &[&["-q"], args].concat())
 }
 
 fn ask(server: &Running, fields: &str) -> Client {

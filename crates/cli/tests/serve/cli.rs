@@ -9,14 +9,13 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::rig::{Finished, Running, folder, has, limited, names, run, traced, underpass, until};
+use crate::rig::{Finished, Running, folder, has, limited, names, run, serve_by, traced, underpass, until};
 
 /// A server on a free port of loopback.
 fn serve(folder: &Path, args: &[&str], variables: &[(&str, &str)]) -> Running {
     let mut command = underpass();
-    command.args(["serve", "--port", "0"]).args(args).arg(folder);
     command.envs(variables.iter().copied());
-    Running::listening(command)
+    serve_by(command, folder, args)
 }
 
 /// Ends a server as a service manager does.
@@ -497,9 +496,8 @@ fn a_filter_that_hides_readers_on_this_machine_is_named() {
     let (folder, log) = (folder(), folder());
     let log = log.path().join("log");
     let said = |level, inject: &str| {
-        let mut command = traced(&log, &["-e", "trace=socket", "-e", inject]);
-        command.args(["serve", "--port", "0", "--integrity", level]).arg(folder.path());
-        end(Running::listening(command)).stderr
+        let command = traced(&log, &["-e", "trace=socket", "-e", inject]);
+        serve_by(command, &folder, &["--integrity", level]).end().stderr
     };
     let names = |said: &str| said.contains("AF_NETLINK");
     assert!(!names(&said("detect", "signal=none")));

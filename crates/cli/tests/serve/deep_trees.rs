@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use crate::rig::{Running, folder, has};
+use crate::rig::{Running, folder, has, piped};
 
 /// Levels of the tree: more than the descriptors of each program.
 const LEVELS: usize = 300;
@@ -18,10 +18,9 @@ fn limited(descriptors: usize, args: &[&str]) -> Command {
 
 /// The status of a request, and for errors what is said.
 fn ask(server: &Running, verb: &str, path: &str, to: &str) -> String {
-    let mut curl = Command::new("curl");
+    let mut curl = piped("curl");
     curl.args(["-sS", "-X", verb, "-o", "-", "-w", "%{http_code}"]);
     curl.args(["-H", &format!("Destination: {to}")]).arg(format!("{}{path}", server.address));
-    curl.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     Running::start(curl).finish().succeeded().text()
 }
 

@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
@@ -10,7 +9,7 @@ use underpass_engine::Version;
 use underpass_protocol::digest::{Algorithm, Digest};
 use underpass_server::digest::stored;
 
-use crate::rig::{Running, folder, has, noise_file, skip, until};
+use crate::rig::{Running, folder, has, noise_file, piped, serve_by, skip, traced, until};
 
 const LEN: usize = 5 << 20;
 
@@ -36,9 +35,8 @@ impl Stage {
 
     /// A server under strace with these options.
     fn serve(&self, strace: &[&str]) -> Running {
-        let mut command = crate::rig::traced(&self.trace(), &[&["-y"], strace].concat());
-        command.args(["serve", "-p", "0", "--workers", "1"]).arg(self.served.path());
-        Running::listening(command)
+        let command = traced(&self.trace(), &[&["-y"], strace].concat());
+        serve_by(command, &self.served, &["--workers", "1"])
     }
 
     fn trace(&self) -> PathBuf {
@@ -55,9 +53,8 @@ impl Stage {
 
 /// What curl prints of an answer to HEAD by which a digest is wanted.
 fn head(server: &Running) -> String {
-    let mut curl = Command::new("curl");
+    let mut curl = piped("curl");
     curl.args(["-sSI", "-H", "Want-Repr-Digest: sha-256=1"]).arg(format!("{}file", server.address));
-    curl.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     Running::start(curl).finish().succeeded().text()
 }
 

@@ -15,7 +15,10 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 use tempfile::TempDir;
 
-use crate::rig::{Running, end, folder, has, noise, noise_file, run, underpass, until};
+use crate::rig::{
+    Running, end, folder, has, noise, noise_file, piped, run, serve, serve_by, traced, underpass,
+    until,
+};
 use underpass_testkit::http::Client;
 use underpass_testkit::mounts::{FileSystem, Mounted};
 use underpass_testkit::{Content, KilledOnDrop};
@@ -43,17 +46,14 @@ impl Stage {
 
     /// A server with one thread for all requests, under strace if that has options.
     fn serve(&self, strace: &[&str], args: &[&str]) -> Running {
-        let mut command = crate::rig::traced(&self.trace(), strace);
-        command.args(["serve", "-p", "0", "--workers", "1", "--log-format", "json"]).args(args);
-        command.arg(self.served.path());
-        Running::listening(command)
+        let own = ["--workers", "1", "--log-format", "json"];
+        serve_by(traced(&self.trace(), strace), &self.served, &[&own, args].concat())
     }
 
     /// curl on its way to the target.
     fn curl(&self, server: &Running, path: &str) -> Running {
-        let mut command = Command::new("curl");
+        let mut command = piped("curl");
         command.args(["-sS", "-o"]).arg(&self.target).arg(format!("{}{path}", server.address));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Running::start(command)
     }
 
@@ -149,9 +149,7 @@ fn a_listing_that_ends_with_the_connection_is_reset_when_the_server_is_killed() 
         File::create(folder.path().join(format!("{index:0200}"))).unwrap();
     }
     for is_killed in [true, false] {
-        let mut command = underpass();
-        command.args(["serve", "--port", "0"]).arg(folder.path());
-        let mut server = Running::listening(command);
+        let mut server = serve(&folder, &[]);
         let mut client = server.connect();
         client.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
         client.read_exact(&mut [0; 1000]).unwrap();
@@ -438,10 +436,8 @@ fn a_server_killed_while_it_moves_to_another_file_system_leaves_both_as_they_wer
         fs::write(old.join("kept"), "old").unwrap();
         // The copy is complete, and its times are set.
         let inject = "inject=utimensat:signal=SIGKILL";
-        let mut command =
-            crate::rig::traced(&stage.trace(), &["-e", "trace=utimensat", "-e", inject]);
-        command.args(["serve", "-p", "0", "--allow-all"]).arg(served);
-        let server = Running::listening(command);
+        let command = traced(&stage.trace(), &["-e", "trace=utimensat", "-e", inject]);
+        let server = serve_by(command, served, &["--allow-all"]);
         let (from, to) = (format!("{own}/{source}"), format!("Destination: /{target}/old"));
         let mut curl = Command::new("curl");
         curl.args(["-sSf", "--noproxy", "*", "-X", "MOVE", "-H", &to, "-H", "Overwrite: T"]);
@@ -559,7 +555,7 @@ fn serve_two(stage: &Stage, slow: &TempDir, quick: &TempDir, sync: &str, call: &
     fs::write(&config, site("slow", slow, sync) + &site("quick", quick, "off")).unwrap();
     let path = slow.path().to_str().unwrap();
     let (trace, delay) = (format!("trace={call}"), format!("inject={call}:delay_enter=20000000"));
-    let mut command = crate::rig::traced(&stage.trace(), &["-P", path, "-e", &trace, "-e", &delay]);
+    let mut command = traced(&stage.trace(), &["-P", path, "-e", &trace, "-e", &delay]);
     command.args(["serve", "-p", "0", "--config"]).arg(&config);
     Running::listening(command)
 }
@@ -665,10 +661,9 @@ fn an_uploaded_file_is_at_rest_as_soon_as_it_has_its_name() {
     let server = stage.serve(&["-e", trace, "-e", delay], &["--allow-upload"]);
     let source = noise_file(stage.other.path(), "source", 20_000);
     for name in ["new", "file"] {
-        let mut put = Command::new("curl");
+        let mut put = piped("curl");
         put.args(["-sS", "--noproxy", "*", "-T"]).arg(&source);
         put.arg(format!("{}{name}", server.address));
-        put.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let put = Running::start(put);
         let path = stage.served.path().join(name);
         let before = fs::metadata(&path).map_or(0, |facts| facts.ino());
@@ -843,10 +838,8 @@ fn the_original_stays_if_the_name_of_its_copy_on_another_disk_cannot_be_synced()
     for (name, inside, when) in [("dir", "dir/file", "1+"), ("file", "file", "2+")] {
         let inject = format!("inject=fsync:error=EIO:when={when}");
         let strace = ["-e", "trace=fsync", "-e", &inject];
-        let mut command = crate::rig::traced(&other.path().join("trace"), &strace);
-        command.args(["serve", "-p", "0", "--workers", "1", "--log-format", "json"]);
-        command.args(["--allow-all", "--sync", "on"]).arg(&served);
-        let server = Running::listening(command);
+        let args = ["--workers", "1", "--log-format", "json", "--allow-all", "--sync", "on"];
+        let server = serve_by(traced(&other.path().join("trace"), &strace), &served, &args);
         let mut client = Client::new(server.connect());
         let fields = format!("Host: localhost\r\nDestination: /root/{name}");
         client.send(format!("MOVE /{name} HTTP/1.1\r\n{fields}\r\n\r\n"));

@@ -8,7 +8,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::rig::{Running, folder, has, run, underpass, until};
+use crate::rig::{Running, folder, has, run, serve, serve_by, underpass, until};
 use underpass_testkit::{PATIENCE, is_root, skip};
 
 /// Errors that mean "refused".
@@ -71,9 +71,7 @@ impl Place {
 
     /// Starts a server of the root with these options.
     fn serve(&self, args: &[&str]) -> Running {
-        let mut command = underpass();
-        command.args(["serve", "--port", "0"]).args(args).arg(&self.root);
-        Running::listening(command)
+        serve(&self.root, args)
     }
 
     /// The same with the attempts inside.
@@ -85,11 +83,10 @@ impl Place {
         let built = cc.arg(&library).arg(source).status().unwrap();
         assert!(built.success());
         let mut command = underpass();
-        command.args(["serve", "--port", "0"]).args(args).arg(&self.root);
         command.env("LD_PRELOAD", library).env("ATTEMPTS_REPORT", self.at("report"));
         command.env("ATTEMPTS_INSIDE", self.root.join("file"));
         command.env("ATTEMPTS_OUTSIDE", self.at("outside"));
-        Running::listening(command)
+        serve_by(command, &self.root, args)
     }
 
     /// What came of each attempt: the number of its error, 0 for none.
@@ -283,9 +280,7 @@ fn what_the_new_user_cannot_do_is_said_at_the_start() {
     assert!(said.contains("is not writable"), "{said}");
     let file = place.root.join("single");
     fs::write(&file, "x").unwrap();
-    let mut command = underpass();
-    command.args(["serve", "--port", "0", "--allow-upload"]).arg(file);
-    let said = end(Running::listening(command));
+    let said = end(serve(file, &["--allow-upload"]));
     assert!(said.contains("single file") && !said.contains("not writable"), "{said}");
 }
 

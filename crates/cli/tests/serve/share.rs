@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::rig::{Finished, Running, folder, has, names, run, underpass};
+use crate::rig::{Finished, Running, folder, has, names, run, serve, underpass};
 use underpass_testkit::{noise, skip};
 
 const LEN: usize = 8 << 20;
@@ -224,19 +224,13 @@ fn wrong_inputs_are_one_line() {
 #[test]
 fn a_server_on_every_address_prints_those_for_other_devices() {
     let here = folder();
-    let mut command = underpass();
-    command.args(["serve", "-b", "0.0.0.0", "-p", "0", "--qr", "always"]).arg(here.path());
-    let server = Running::listening(command);
-    let said = server.end().stderr;
+    let said = serve(&here, &["-b", "0.0.0.0", "--qr", "always"]).end().stderr;
     assert!(!said.contains("on other devices: http://127."), "{said}");
     assert!(!said.contains("on other devices: http://169.254."), "{said}");
     // A machine without a network has none.
     let has_address = said.contains("on other devices: http://");
     assert_eq!(said.contains('▀'), has_address, "{said}");
     // One with its own address prints nothing more.
-    let mut command = underpass();
-    command.args(["serve", "-b", "127.0.0.1", "-p", "0", "--qr", "always"]).arg(here.path());
-    let server = Running::listening(command);
-    let said = server.end().stderr;
+    let said = serve(&here, &["-b", "127.0.0.1", "--qr", "always"]).end().stderr;
     assert!(!said.contains("on other devices") && !said.contains('▀'), "{said}");
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::rig::{Finished, Running, folder, has, run, underpass, until};
+use crate::rig::{Finished, Running, folder, has, piped, run, underpass, until};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use underpass_testkit::http::{Client, Reply};
@@ -91,12 +91,11 @@ impl Sites {
 
     /// Runs curl with this machine under the names of the sites.
     fn curl(&self, args: &[&str]) -> Finished {
-        let mut command = Command::new("curl");
+        let mut command = piped("curl");
         for name in ["a.test", "b.test", "x.w.test"] {
             command.arg("--resolve").arg(format!("{name}:{}:127.0.0.1", self.port()));
         }
         command.arg("-sS").args(args).current_dir(&self.folder);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Running::start(command).finish()
     }
 

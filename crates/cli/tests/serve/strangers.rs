@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use crate::rig::{Running, end, folder, limited, underpass, until};
+use crate::rig::{Running, end, folder, limited, serve_by, until};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use underpass_testkit::http::Client;
 
@@ -13,9 +13,8 @@ use underpass_testkit::http::Client;
 fn serve(args: &[&str]) -> (tempfile::TempDir, Running) {
     let folder = folder();
     fs::write(folder.path().join("a"), "first").unwrap();
-    let mut command = underpass();
-    command.args(["serve", "--port", "0", "--workers", "1"]).args(args).arg(folder.path());
-    (folder, Running::listening(command))
+    let server = crate::rig::serve(&folder, &[&["--workers", "1"], args].concat());
+    (folder, server)
 }
 
 /// The most memory that a process has had resident so far, in MiB.
@@ -122,10 +121,8 @@ fn archives_leave_descriptors_to_others() {
     for number in 0..60 {
         fs::write(folder.path().join(format!("{number}")), vec![b'x'; 100_000]).unwrap();
     }
-    let mut command = limited("-n 1024");
-    command.args(["serve", "--port", "0", "--workers", "1", "--max-connections", "600"]);
-    command.arg(folder.path());
-    let server = Running::listening(command);
+    let args = ["--workers", "1", "--max-connections", "600"];
+    let server = serve_by(limited("-n 1024"), &folder, &args);
     let mut clients: Vec<_> = (0..250)
         .map(|_| {
             let mut client = server.connect();
@@ -164,10 +161,8 @@ fn each_connection_can_be_sent_a_file_of_its_own() {
         let file = File::create(folder.path().join(format!("{number}"))).unwrap();
         file.set_len(64 << 20).unwrap();
     }
-    let mut command = limited("-n 1024");
-    command.args(["serve", "-q", "--port", "0", "--workers", "2", "--max-per-address", "0"]);
-    command.arg(folder.path());
-    let server = Running::listening(command);
+    let args = ["-q", "--workers", "2", "--max-per-address", "0"];
+    let server = serve_by(limited("-n 1024"), &folder, &args);
     // Files that nobody is sent stay open for a while.
     for number in 0..600 {
         let reply = Client::new(server.connect()).ask("HEAD", &format!("/{number}"), &[]);
@@ -274,10 +269,8 @@ fn names_of_an_archive_are_not_sorted_by_those_who_serve() {
 fn uploads_of_one_address_leave_descriptors_for_others() {
     let folder = folder();
     fs::write(folder.path().join("a"), "first").unwrap();
-    let mut command = limited("-n 640");
-    command.args(["serve", "--port", "0", "--workers", "1", "--allow-upload"]);
-    command.args(["--max-connections", "300"]).arg(folder.path());
-    let server = Running::listening(command);
+    let args = ["--workers", "1", "--allow-upload", "--max-connections", "300"];
+    let server = serve_by(limited("-n 640"), &folder, &args);
     let (mut refused, mut clients) = (0, Vec::new());
     for number in 0..140 {
         let mut client = server.connect();

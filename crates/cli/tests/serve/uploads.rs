@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread::sleep;
 use std::time::Instant;
 
@@ -13,7 +13,10 @@ use tempfile::TempDir;
 use underpass_testkit::http::Client;
 use underpass_testkit::mounts::{FileSystem, Mounted};
 
-use crate::rig::{Running, end, folder, has, names, noise, noise_file, until};
+use crate::rig::{
+    Running, end, folder, has, limited, names, noise, noise_file, piped, serve, serve_by, traced,
+    under, until,
+};
 
 const LEN: usize = 24 << 20;
 
@@ -39,10 +42,8 @@ impl Stage {
 
     /// A server under strace, if that has options.
     fn serve(&self, strace: &[&str], args: &[&str]) -> Running {
-        let mut command = crate::rig::traced(&self.trace(), strace);
-        command.args(["serve", "-p", "0", "--workers", "1", "--log-format", "json"]);
-        command.arg("--allow-upload").args(args).arg(self.served.path());
-        Running::listening(command)
+        let own = ["--workers", "1", "--log-format", "json", "--allow-upload"];
+        serve_by(traced(&self.trace(), strace), &self.served, &[&own, args].concat())
     }
 
     /// A server at this port.
@@ -63,10 +64,9 @@ impl Stage {
 
     /// curl that uploads to `/file` of the server, and prints the status.
     fn curl(&self, server: &Running, args: &[&str]) -> Command {
-        let mut command = Command::new("curl");
+        let mut command = piped("curl");
         command.args(["-sS", "-w", "%{http_code}"]).args(args);
         command.arg(format!("{}file", server.address));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
@@ -101,11 +101,7 @@ fn curl_puts_a_file_and_a_stream_into_a_confined_server() {
 #[test]
 fn an_upload_that_can_be_resumed_arrives_where_renames_have_no_flags() {
     let Some(mounted) = Mounted::new(FileSystem::NoCase, 64) else { return };
-    let mut command = crate::rig::underpass();
-    command
-        .args(["serve", "-p", "0", "--log-format", "json", "--allow-upload"])
-        .arg(mounted.root());
-    let server = Running::listening(command);
+    let server = serve(mounted.root(), &["--log-format", "json", "--allow-upload"]);
     let here = folder();
     noise_file(here.path(), "file", LEN);
     let mut put = crate::rig::underpass();
@@ -124,10 +120,7 @@ fn a_file_system_that_can_only_be_read_is_not_called_full() {
     let mut remount = Command::new("mount");
     remount.args(["-o", "remount,ro"]).arg(mounted.root());
     assert!(remount.status().unwrap().success());
-    let mut command = crate::rig::underpass();
-    command.args(["serve", "-p", "0", "--log-format", "json", "--allow-upload"]);
-    command.arg(mounted.root());
-    let server = Running::listening(command);
+    let server = serve(mounted.root(), &["--log-format", "json", "--allow-upload"]);
     let reply = stage.upload(&server, &[]);
     assert!(reply.contains("may not write there") && reply.ends_with("403"), "{reply}");
     end(server);
@@ -299,9 +292,7 @@ fn bytes_that_are_gone_since_they_were_counted_leave_no_hole() {
 #[test]
 fn a_server_outlives_an_upload_over_the_limit_of_a_file() {
     let Some(stage) = Stage::new(&["curl"]) else { return };
-    let mut command = crate::rig::limited("-f 16");
-    command.args(["serve", "-p", "0", "--allow-upload"]).arg(stage.served.path());
-    let server = Running::listening(command);
+    let server = serve_by(limited("-f 16"), &stage.served, &["--allow-upload"]);
     let answer = stage.upload(&server, &[]);
     assert!(answer.ends_with("413"), "{answer}");
     assert!(names(stage.served.path()).is_empty());
@@ -406,16 +397,9 @@ fn a_server_that_may_not_write_there_says_so() {
     let root = stage.served.path();
     fs::set_permissions(root, fs::Permissions::from_mode(0o555)).unwrap();
     let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
-    let program = env!("CARGO_BIN_EXE_underpass");
     // Root may write everywhere, unless it gives that up.
-    let mut command = Command::new("setpriv");
-    command.args(["--bounding-set", "-dac_override", "--inh-caps", "-dac_override", program]);
-    if !is_root {
-        command = Command::new(program);
-    }
-    command.args(["serve", "-q", "-p", "0", "-A"]).arg(root);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let server = Running::listening(command);
+    let bounded = ["setpriv", "--bounding-set", "-dac_override", "--inh-caps", "-dac_override"];
+    let server = serve_by(under(if is_root { &bounded } else { &[] }), root, &["-q", "-A"]);
     let curl = stage.curl(&server, &["-o", "/dev/null", "-T", stage.source.to_str().unwrap()]);
     assert!(Running::start(curl).finish().text().ends_with("403"));
     server.end();

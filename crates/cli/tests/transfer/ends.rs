@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::rig::{Running, folder, has, names, noise, noise_file, skip, traced, underpass, until};
+use crate::rig::{
+    Running, folder, has, names, noise, noise_file, piped, skip, traced, underpass, until,
+};
 use rustix::net::{SendFlags, send};
 use tempfile::TempDir;
 
@@ -169,12 +171,11 @@ fn other_programs_receive_over_a_unix_socket() {
         for len in [LEN, 0] {
             let place = Place::new(len);
             let socket = place.socket().display().to_string();
-            let mut command = Command::new(program);
+            let mut command = piped(program);
             match program {
                 "nc" => command.args(args).arg(socket),
                 _ => command.args(args).arg(format!("UNIX-LISTEN:{socket}")).arg("STDOUT"),
             };
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
             let receiver = Running::start(command);
             until("the socket", || place.socket().exists());
             wait_a_moment();

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::rig::{Finished, Running, bytes_by, folder, has, names, noise, noise_file, receiver};
+use crate::rig::{
+    Finished, Running, bytes_by, folder, has, names, noise, noise_file, piped, receiver, serve,
+};
 
 const LEN: usize = 40 << 20;
 const STEP: u64 = 1 << 20;
@@ -37,10 +39,9 @@ impl Stage {
 
     /// `underpass` under strace with these options.
     fn traced(&self, strace: &[&str]) -> Command {
-        let mut command = Command::new("strace");
+        let mut command = piped("strace");
         command.args(["-f", "-qq", "-o"]).arg(&self.log).args(strace);
         command.arg(env!("CARGO_BIN_EXE_underpass"));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
@@ -184,12 +185,8 @@ fn without_more_threads_everything_is_still_done() {
     for number in 0..50 {
         fs::write(at(&format!("tree/{number}")), number.to_string()).unwrap();
     }
-    let serve = |options: &[&str]| {
-        let mut command = crate::rig::underpass();
-        command.args(["serve", "--port", "0"]).args(options).arg(stage.folder.path());
-        Running::listening(command)
-    };
-    let (server, listing) = (serve(&["--allow-upload"]), serve(&["--no-archive"]));
+    let (served, up, flat) = (&stage.folder, &["--allow-upload"], &["--no-archive"]);
+    let (server, listing) = (serve(served, up), serve(served, flat));
     let url = |server: &Running, path: &str| format!("{}{path}", server.address);
     for words in [
         vec!["cp", "-r", &at("tree"), &at("copied")],
@@ -225,9 +222,7 @@ fn a_server_that_is_refused_threads_while_it_runs_goes_on() {
     for number in 0..8 {
         fs::create_dir(stage.folder.path().join(number.to_string())).unwrap();
     }
-    let mut command = crate::rig::underpass();
-    command.args(["serve", "-A", "--port", "0", "--workers", "1"]).arg(stage.folder.path());
-    let server = Running::listening(command);
+    let server = serve(&stage.folder, &["-A", "--workers", "1"]);
     // Long enough for helpers to end that have nothing to do.
     std::thread::sleep(Duration::from_secs(12));
     let mut strace = Command::new("strace")

@@ -8,7 +8,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::rig::{
-    Finished, Running, bytes_by, folder, free_port, has, names, noise, noise_file, until,
+    Finished, Running, bytes_by, folder, free_port, has, names, noise, noise_file, under,
+    underpass, until,
 };
 
 const LEN: usize = 40 << 20;
@@ -35,25 +36,18 @@ impl Stage {
 
     /// A server behind these words.
     fn serve_with(&self, words: &[&str]) -> Running {
-        let program = [env!("CARGO_BIN_EXE_underpass")];
-        let mut words = words.iter().chain(&program);
-        let mut command = Command::new(words.next().unwrap());
-        command.args(words);
+        let mut command = under(words);
         command.args(["serve", "--quiet", "-A", "--port", &self.port.to_string()]);
         command.arg(self.served.path());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Running::listening(command)
     }
 
     /// The program behind these words, with these arguments besides.
     fn put(&self, words: &[&str], args: &[&str]) -> Running {
-        let program = [env!("CARGO_BIN_EXE_underpass")];
-        let mut words = words.iter().chain(&program);
-        let mut command = Command::new(words.next().unwrap());
-        command.args(words).arg("put").arg(&self.source);
+        let mut command = under(words);
+        command.arg("put").arg(&self.source);
         command.arg(format!("http://127.0.0.1:{}/target", self.port)).args(args);
         command.env("XDG_STATE_HOME", self.own.path().join("state"));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Running::start(command)
     }
 
@@ -321,9 +315,8 @@ fn a_full_disk_is_told_before_the_body() {
         return crate::rig::skip("nothing can be mounted");
     }
     let _mounted = Unmount(&disk);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_underpass"));
+    let mut command = underpass();
     command.args(["serve", "--quiet", "-A", "--port", &stage.port.to_string()]).arg(&disk);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let server = Running::listening(command);
     let failed = stage.put(&[], &[]).finish().failed(1, &["507", "the disk of the server is full"]);
     assert_eq!(failed.stderr.lines().count(), 1, "{}", failed.stderr);

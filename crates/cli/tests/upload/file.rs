@@ -12,7 +12,8 @@ use rustix::fs::{Mode, OFlags, mkdirat, openat};
 use tempfile::TempDir;
 
 use crate::rig::{
-    Finished, Running, bytes_by, folder, free_port, has, names, noise, noise_file, until,
+    self, Finished, Running, bytes_by, folder, free_port, has, names, noise, noise_file, piped,
+    underpass, until,
 };
 
 /// A server, what it has, and a place for what is sent and remembered.
@@ -58,14 +59,13 @@ impl Stage {
 
 /// A server of ours that takes uploads.
 fn serve(root: &Path, port: &str, args: &[&str]) -> Running {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_underpass"));
+    let mut command = underpass();
     command.args(["serve", "--quiet", "--allow-upload", "--port", port]).args(args).arg(root);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     Running::listening(command)
 }
 
 fn put(home: &Path, args: &[&str]) -> Command {
-    let mut command = crate::rig::underpass();
+    let mut command = underpass();
     command.arg("put").args(args).env("XDG_STATE_HOME", home.join("state"));
     command
 }
@@ -327,10 +327,7 @@ fn each_refusal_is_one_line_that_says_what_to_do() {
     assert!(!finished.text().contains("secret"), "{}", finished.text());
 
     let closed = folder();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_underpass"));
-    command.args(["serve", "--quiet", "--port", "0"]).arg(closed.path());
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let server = Running::listening(command);
+    let server = rig::serve(&closed, &["--quiet"]);
     let failed = guarded.run(&[&file, &server.address]).failed(1, &["--allow-upload"]);
     assert!(failed.stderr.contains("40"), "{}", failed.stderr);
 }
@@ -395,8 +392,8 @@ fn nginx(stage: &Path) -> Option<(Running, String)> {
          dav_methods PUT MKCOL; create_full_put_path on; }}",
         root.display()
     );
-    let config = crate::rig::nginx::config(stage, &http);
-    let server = Running::start(crate::rig::nginx::command("nginx", &config));
+    let config = rig::nginx::config(stage, &http);
+    let server = Running::start(rig::nginx::command("nginx", &config));
     let address = format!("127.0.0.1:{port}");
     until("nginx listens", || TcpStream::connect(&address).is_ok());
     Some((server, format!("http://{address}")))
@@ -443,9 +440,8 @@ fn rclone(root: &Path) -> Option<(Running, String)> {
     }
     let port = free_port();
     let address = format!("127.0.0.1:{port}");
-    let mut command = Command::new("rclone");
+    let mut command = piped("rclone");
     command.args(["serve", "webdav", "--addr", &address, "--config", "/dev/null"]).arg(root);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let server = Running::start(command);
     until("rclone listens", || TcpStream::connect(&address).is_ok());
     Some((server, format!("http://{address}")))

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use crate::cp::bytes::traced_in;
 use crate::cp::cp_in;
-use crate::rig::{Running, folder, has, names, noise, noise_file, skip};
+use crate::rig::{Running, folder, has, names, noise, noise_file, piped, skip};
 use crate::users::{cp_as_user, give_to_user, take_from_user};
 use underpass_testkit::is_root;
 
@@ -56,10 +56,9 @@ fn a_folder_is_not_called_missing_where_there_is_no_proc() {
     }
     let here = folder();
     let file = noise_file(here.path(), "a", 5000);
-    let mut command = Command::new("unshare");
+    let mut command = piped("unshare");
     command.args(["-rm", "sh", "-c", "mount -t tmpfs none /proc && exec \"$@\"", "sh"]);
     command.arg(env!("CARGO_BIN_EXE_underpass")).args(["cp", "a", "z"]).current_dir(here.path());
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let finished = Running::start(command).finish();
     match finished.code() {
         Some(0) => assert_eq!(fs::read(here.path().join("z")).unwrap(), fs::read(file).unwrap()),

@@ -4,12 +4,12 @@ use std::ffi::OsStr;
 use std::fs;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::rig::{Finished, Running, folder, has, noise_file, until};
+use crate::rig::{Finished, Running, folder, has, noise_file, underpass, until};
 
 /// A folder with a file `source` of noise in it.
 pub struct Scene {
@@ -29,10 +29,9 @@ impl Scene {
 
     /// `underpass explain --json -o receipt` with more options, and a program in the folder.
     pub fn command<S: AsRef<OsStr>>(&self, options: &[&str], words: &[S]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_underpass"));
+        let mut command = underpass();
         command.args(["explain", "--json", "-o"]).arg(self.path("receipt"));
         command.args(options).arg("--").args(words).current_dir(self.folder.path());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 

@@ -3,12 +3,12 @@
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::mirror::origin::{Origin, Page};
 use crate::mirror::peers::Peer;
 use crate::mirror::tree::{listing, put, update};
-use crate::rig::{Running, folder, names, noise, run};
+use crate::rig::{Running, folder, names, noise, piped, run};
 use underpass_testkit::{is_root, skip};
 
 #[test]
@@ -62,11 +62,10 @@ fn no_server_allows_more_than_the_umask() {
         // By listings, and as an archive.
         for option in ["--update", "--retries=3"] {
             let here = folder();
-            let mut command = Command::new("sh");
+            let mut command = piped("sh");
             let script = format!(r#"umask {umask} && exec "$0" get -r "$@""#);
             command.args(["-c", &script, env!("CARGO_BIN_EXE_underpass"), option]);
             command.arg(format!("{}t/", peer.url)).args(["-d", "."]).current_dir(here.path());
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
             Running::start(command).finish().succeeded();
             assert_eq!(mode(&here.path().join("t/sub/file")), file, "{option} {umask}");
             for name in ["t", "t/sub"] {

@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 
 use crate::node::{Node, until_stored};
-use crate::rig::{Running, folder, noise_file, underpass, until};
+use crate::rig::{Running, folder, noise_file, serve, underpass, until};
 use crate::scripted_origin::{Gate, Object, Origin};
 use underpass_testkit::tls::certificate;
 
@@ -93,10 +93,7 @@ fn what_breaks_the_handshake_is_told_to_the_operator() {
 fn secure(files: &std::path::Path, names: &[&str]) -> (Running, tempfile::TempDir) {
     let keys = folder();
     let (certificate, key) = certificate(keys.path(), "cert", names);
-    let mut command = underpass();
-    command.args(["serve", "--port", "0", "--tls-cert", &certificate, "--tls-key", &key]);
-    command.arg(files);
-    (Running::listening(command), keys)
+    (serve(files, &["--tls-cert", &certificate, "--tls-key", &key]), keys)
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::node::{End, Node, until_stored};
-use crate::rig::{Running, folder, noise, noise_file, underpass, until};
+use crate::rig::{folder, noise, noise_file, serve, until};
 use crate::scripted_origin::{Gate, Object, Origin};
 use underpass_testkit::tls::certificate;
 
@@ -352,12 +352,7 @@ fn a_fill_over_tls_is_checked_and_every_byte_arrives() {
     let (files, keys) = (folder(), folder());
     noise_file(files.path(), "a", LEN);
     let (certificate, key) = certificate(keys.path(), "cert", &["127.0.0.1"]);
-    let mut command = underpass();
-    command.args(["serve", "--port", "0", "--tls-cert", &certificate, "--tls-key", &key]);
-    let origin = Running::listening({
-        command.arg(files.path());
-        command
-    });
+    let origin = serve(&files, &["--tls-cert", &certificate, "--tls-key", &key]);
     let node = Node::new(&origin.address, &["--origin-cacert", &certificate]);
     node.get("/a").assert_is(200, &noise(LEN));
     node.range("/a", "-99").assert_is(206, &noise(LEN)[LEN - 99..]);

@@ -12,7 +12,7 @@ use underpass_testkit::{free_port, is_full};
 
 use crate::cache::scale::{config, start};
 use crate::node::{Client, Node};
-use crate::rig::{Running, folder, has, noise, underpass, until};
+use crate::rig::{Running, folder, has, noise, until};
 use crate::scripted_origin::{Gate, Object, Origin, Request, Sending};
 
 const MIB: u64 = 1 << 20;
@@ -27,9 +27,8 @@ fn sparse(len: u64) -> (tempfile::TempDir, Running) {
     let here = folder();
     let file = fs::File::create(here.path().join("large")).unwrap();
     file.set_len(len).unwrap();
-    let mut command = underpass();
-    command.args(["serve", "--port", "0"]).arg(here.path());
-    (here, Running::listening(command))
+    let server = crate::rig::serve(&here, &[]);
+    (here, server)
 }
 
 /// Requests a range on a connection of its own; returns the time to the first byte of the head, and

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use underpass_testkit::{free_port, until_listening};
 
 use crate::node::{Node, until_stored};
-use crate::rig::{Running, folder, has, has_rare, noise, run, underpass, until};
+use crate::rig::{Running, folder, has, has_rare, noise, piped, run, underpass, until};
 use crate::scripted_origin::{Gate, Object, Origin};
 
 const FILES: usize = 12;
@@ -43,9 +43,8 @@ pub fn config(name: &str, nodes: &[Node], port: u16) -> String {
 }
 
 pub fn start(program: &str, args: &[&str], port: u16) -> Running {
-    let mut command = Command::new(program);
+    let mut command = piped(program);
     command.env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin").args(args);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let running = Running::start(command);
     until_listening(port);
     running

@@ -3,11 +3,10 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use crate::clients::site::{Authority, Nginx, at_home, free_port, run, until_listening};
-use crate::rig::{Running, folder, has, noise, noise_file, until};
+use crate::rig::{Running, folder, has, noise, noise_file, piped, until};
 
 const LEN: usize = (20 << 20) + 321;
 
@@ -116,9 +115,8 @@ fn openssl_and_python_give_files_without_a_word_of_farewell() {
         context.load_cert_chain(sys.argv[2], sys.argv[3])\n\
         server.socket = context.wrap_socket(server.socket, server_side=True)\n\
         server.serve_forever()\n";
-    let mut python = Command::new("python3");
+    let mut python = piped("python3");
     python.args(["-c", script, &port.to_string(), certificate, key]).current_dir(&served);
-    python.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let _python = Running::start(python);
     until_listening(port);
     let (home, ca) = (folder(), authority.path());
@@ -128,10 +126,9 @@ fn openssl_and_python_give_files_without_a_word_of_farewell() {
 
     // Its answers have no length, so that their end has to be announced.
     let port = free_port();
-    let mut openssl = Command::new("openssl");
+    let mut openssl = piped("openssl");
     openssl.args(["s_server", "-WWW", "-quiet", "-accept", &format!("127.0.0.1:{port}")]);
     openssl.args(["-cert", certificate, "-key", key]).current_dir(&served);
-    openssl.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let _openssl = Running::start(openssl);
     until_listening(port);
     let url = format!("https://localhost:{port}/file");

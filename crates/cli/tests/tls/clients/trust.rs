@@ -1,7 +1,7 @@
 //! Whom the clients believe, and what they say of others.
 
 use crate::clients::site::{Authority, Nginx, at_home, free_port, run, until_listening};
-use crate::rig::{Finished, Running, folder};
+use crate::rig::{Finished, Running, folder, serve_by};
 
 /// The only line that was printed.
 #[track_caller]
@@ -113,11 +113,7 @@ fn authorities_come_from_the_system_or_from_a_file() {
 #[test]
 fn a_port_without_tls_is_told_from_one_with_it() {
     let home = folder();
-    let server = {
-        let mut command = at_home(home.path(), &["serve", "--quiet", "--port", "0"]);
-        command.arg(home.path());
-        Running::listening(command)
-    };
+    let server = serve_by(at_home(home.path(), &[]), &home, &["--quiet"]);
     let url = server.address.replace("http:", "https:");
     run(home.path(), &["get", "-k", &format!("{url}file")])
         .failed(1, &["does not speak TLS", "is that the port"]);

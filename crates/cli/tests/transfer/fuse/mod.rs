@@ -23,9 +23,7 @@ fn run(here: &Path, words: &[&str]) -> Finished {
 
 /// A server of this folder, and its address.
 fn server(folder: &Path, options: &[&str]) -> (Running, String) {
-    let mut command = underpass();
-    command.args(["serve", "-q", "-p", "0"]).args(options).arg(folder);
-    let server = Running::listening(command);
+    let server = crate::rig::serve(folder, &[&["-q"], options].concat());
     let url = server.address.clone();
     (server, url)
 }
