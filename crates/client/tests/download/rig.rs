@@ -120,16 +120,15 @@ impl Client {
 
     pub fn agent<'a>(&self, cancel: Option<&'a AtomicBool>) -> HttpClient<'a> {
         HttpClient {
-            user_agent: "test".to_owned(),
             headers: self.headers.clone(),
             credentials: self.credentials.clone(),
             proxies: self.proxies.clone(),
             tls: self.tls.clone(),
             connect_timeout: self.connect_timeout,
             timeout: self.timeout,
-            deadline: None,
             max_redirects: self.max_redirects,
             cancel,
+            ..HttpClient::default()
         }
     }
 

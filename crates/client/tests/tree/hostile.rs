@@ -8,7 +8,7 @@ use std::time::Duration;
 use tar::EntryType;
 use tempfile::TempDir;
 use underpass_client::tree::{TreeEvent, TreeFailed, TreeGauge, TreeOptions, TreeOutcome, fetch};
-use underpass_client::{Credentials, HttpClient, Proxies, TlsSetup, Url};
+use underpass_client::{HttpClient, Url};
 use underpass_testkit::http::{close, serve_until_exit};
 use underpass_testkit::names;
 
@@ -62,16 +62,10 @@ pub(crate) fn attempt(url: &Url) -> Outcome {
 
 pub(crate) fn agent() -> HttpClient<'static> {
     HttpClient {
-        user_agent: "test".to_owned(),
-        headers: Vec::new(),
-        credentials: Credentials::None,
-        proxies: Proxies::default(),
-        tls: TlsSetup::default(),
         connect_timeout: Duration::from_secs(10),
         timeout: Duration::from_secs(10),
-        deadline: None,
         max_redirects: 3,
-        cancel: None,
+        ..HttpClient::default()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Folders are made by MKCOL, where the server knows it.
 
+use underpass_client::HttpClient;
 use underpass_client::upload::{MkcolOutcome, make_folder};
-use underpass_client::{Credentials, HttpClient, Proxies, TlsSetup};
 
 use super::rig::{PATIENCE, Scripted};
 
@@ -22,18 +22,8 @@ fn each_answer_has_its_meaning() {
             assert!(head.starts_with("MKCOL /new/ HTTP/1.1\r\n"), "{head}");
             conn.answer(status, &[]);
         });
-        let agent = HttpClient {
-            user_agent: "test".to_owned(),
-            headers: Vec::new(),
-            credentials: Credentials::None,
-            proxies: Proxies::default(),
-            tls: TlsSetup::default(),
-            connect_timeout: PATIENCE,
-            timeout: PATIENCE,
-            deadline: None,
-            max_redirects: 5,
-            cancel: None,
-        };
+        let agent =
+            HttpClient { connect_timeout: PATIENCE, timeout: PATIENCE, ..HttpClient::default() };
         let made = make_folder(&agent, &server.url("/new/"), false, None);
         assert_eq!(made.ok().map(|(made, _)| made), expected, "{status}");
     }

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use underpass_client::upload::{
     Condition, SendOptions, Upload, UploadEvent, UploadFailed, UploadOutcome, upload,
 };
-use underpass_client::{Credentials, HttpClient, Proxies, TlsSetup, Url};
+use underpass_client::{Credentials, HttpClient, TlsSetup, Url};
 use underpass_engine::{Integrity, Report, Source};
 
 pub use underpass_testkit::noise;
@@ -26,15 +26,17 @@ pub struct Conn {
 impl Conn {
     /// Reads a head, as text, with the blank line.
     pub fn head(&mut self) -> String {
-        let mut head = Vec::new();
+        self.read_to("\r\n\r\n")
+    }
+
+    /// Reads to these bytes, and none after them.
+    fn read_to(&mut self, end: &str) -> String {
+        let mut text = Vec::new();
         let mut byte = [0];
-        while !head.ends_with(b"\r\n\r\n") {
-            if self.stream.read(&mut byte).unwrap() == 0 {
-                break;
-            }
-            head.push(byte[0]);
+        while !text.ends_with(end.as_bytes()) && self.stream.read(&mut byte).unwrap() > 0 {
+            text.push(byte[0]);
         }
-        String::from_utf8(head).unwrap()
+        String::from_utf8(text).unwrap()
     }
 
     /// Reads exactly so many bytes.
@@ -62,11 +64,7 @@ impl Conn {
     pub fn chunks(&mut self) -> Vec<u8> {
         let mut body = Vec::new();
         loop {
-            let mut line = Vec::new();
-            while !line.ends_with(b"\r\n") {
-                line.extend(self.take(1));
-            }
-            let line = String::from_utf8(line).unwrap();
+            let line = self.read_to("\r\n");
             let len = usize::from_str_radix(line.trim(), 16).unwrap();
             body.extend(self.take(len));
             assert_eq!(self.take(2), b"\r\n");
@@ -266,23 +264,16 @@ pub fn put(file: &File, url: &Url, change: impl FnOnce(&mut UploadOptions)) -> O
         watch: Box::new(|_| {}),
     };
     change(&mut options);
-    let credentials = match options.user {
-        Some((user, password)) => {
-            Credentials::Basic { user: user.to_owned(), password: password.to_owned() }
-        }
-        None => Credentials::None,
-    };
+    let credentials = options.user.map_or(Credentials::None, |(user, password)| {
+        Credentials::Basic { user: user.to_owned(), password: password.to_owned() }
+    });
     let agent = HttpClient {
-        user_agent: "test".to_owned(),
-        headers: Vec::new(),
         credentials,
-        proxies: Proxies::default(),
         tls: options.tls.clone(),
         connect_timeout: PATIENCE,
         timeout: options.timeout,
-        deadline: None,
         max_redirects: 5,
-        cancel: None,
+        ..HttpClient::default()
     };
     let source = Source::of(file).unwrap();
     let what = Upload {
