@@ -6,13 +6,33 @@
 
 use std::fmt;
 
-use super::error::LayoutError;
 use super::fingerprint::Fingerprint;
 use super::format::ArchiveFormat;
 use super::header::{BLOCK, MemberFacts, MemberType};
 use super::row::{CompactVersion, KIND_SHIFT, MODE, MemberRow, RowKind};
 use super::zip;
 use crate::version::FileVersion;
+
+/// The reason why an archive cannot be laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LayoutError {
+    /// A path is longer than the format allows.
+    #[error("a path has more than {limit} bytes")]
+    LongPath {
+        /// The maximum length of a path in bytes.
+        limit: usize,
+    },
+    /// The archive would be longer than a file can be.
+    #[error("the archive would be longer than 8 EiB")]
+    TooLarge,
+    /// There are more members than can be counted.
+    #[error("the archive has more than {limit} members")]
+    TooMany {
+        /// The number of members that were accepted.
+        limit: usize,
+    },
+}
 
 /// A member, as it is put into a [`Builder`].
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,6 @@
 //! The length is known before the first byte goes out, so a download of a folder can be resumed
 //! and its parts fetched as those of a file.
 
-mod error;
 mod fingerprint;
 mod format;
 mod header;
@@ -12,9 +11,8 @@ mod pieces;
 mod row;
 mod zip;
 
-pub use error::LayoutError;
 pub use fingerprint::Fingerprint;
 pub use format::ArchiveFormat;
 pub use header::{BLOCK, MemberType, padding};
-pub use layout::{Builder, Layout, Member};
+pub use layout::{Builder, Layout, LayoutError, Member};
 pub use pieces::{ArchivePiece, ArchivePieces};

@@ -5,15 +5,13 @@
 
 mod directives;
 mod freshness;
-mod loops;
 mod status;
 mod storing;
 
 pub use directives::Directives;
 pub use freshness::{Freshness, FreshnessRules, ResponseTimes, Use};
-pub use loops::has_passed;
 pub use status::{CacheStatus, Forward};
-pub use storing::{NotStored, may_store};
+pub use storing::{NotStored, has_passed, may_store};
 
 /// The fields of a response.
 pub type FieldList = [(String, String)];

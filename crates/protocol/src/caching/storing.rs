@@ -1,8 +1,9 @@
-//! Decides which responses a shared cache may store (RFC 9111 3).
+//! Decides which responses a shared cache may store (RFC 9111 3), and which requests come back to it.
 
 use std::fmt;
 
 use super::{Directives, FieldList, values};
+use crate::request::Request;
 
 /// The reason why a response is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +58,17 @@ pub fn may_store(status: u16, fields: &FieldList, vary_on: &[String]) -> Result<
             || vary_on.contains(&name)
     };
     if names.into_iter().all(is_same) { Ok(()) } else { Err(NotStored::Varies) }
+}
+
+/// Returns whether a request has passed the cache of this identifier and has come
+/// back to it (RFC 8586). The members of the list may have parameters, which do not count.
+#[must_use]
+pub fn has_passed(request: &Request<'_, '_>, id: &str) -> bool {
+    let mut members = request.fields("cdn-loop").flat_map(|value| value.split(|&b| b == b','));
+    members.any(|member| {
+        let name = member.split(|&byte| byte == b';').next().unwrap_or_default();
+        name.trim_ascii().eq_ignore_ascii_case(id.as_bytes())
+    })
 }
 
 /// Returns whether a status is one of RFC 9110 that a GET can have, so that its rules are kept.

@@ -9,11 +9,13 @@ use underpass_engine::Version;
 use underpass_protocol::FileVersion;
 use underpass_transport::digest::{ComputeError, crc32};
 
+use super::checksums::ChecksumKey;
 use super::error::ArchiveError;
 use crate::digest::settle::wait_for_writes;
 use crate::files::version::engine_version;
-use crate::server::limits::disk_queue::{SLICE, SLICE_TIME};
+use crate::server::limits::disk_queue::{DiskQueue, SLICE, SLICE_TIME};
 use crate::server::limits::priority::{Work, let_others_run};
+use crate::server::limits::step_jobs::StepJobs;
 
 /// The CRC-32 of a large file, which the next chain of an archive needs.
 #[derive(Clone, Debug)]
@@ -95,3 +97,20 @@ impl PartialSum {
         }
     }
 }
+
+/// The checksums that are being made, each once for all archives that need it.
+#[derive(Debug)]
+pub(crate) struct ChecksumJobs {
+    pub(super) queue: Arc<DiskQueue>,
+    pub(super) jobs: StepJobs<ChecksumKey, PartialSum, ChecksumResult>,
+}
+
+impl Default for ChecksumJobs {
+    fn default() -> Self {
+        // A connection has one job at a time, so the number of connections limits the queue.
+        Self { queue: DiskQueue::new("checksum", THREADS, 0), jobs: StepJobs::default() }
+    }
+}
+
+/// The number of files that are read at once: two disks, or a large file and small ones.
+const THREADS: usize = 2;

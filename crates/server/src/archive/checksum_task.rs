@@ -5,8 +5,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use underpass_protocol::FileVersion;
 
-use super::checksum::{ChecksumRequest, ChecksumResult, PartialSum};
-use super::checksum_jobs::ChecksumJobs;
+use super::checksum::{ChecksumJobs, ChecksumRequest, ChecksumResult, PartialSum};
 use super::checksums::ChecksumKey;
 use crate::server::limits::batches::answer_all;
 use crate::server::shared::Shared;

@@ -15,7 +15,6 @@
 mod beneath;
 mod body;
 pub(crate) mod checksum;
-pub(crate) mod checksum_jobs;
 pub(crate) mod checksum_task;
 mod checksums;
 mod error;

@@ -14,7 +14,7 @@ use underpass_cache::{Cache, CacheError, CacheEvent, FillReport};
 use underpass_dav::locks::LockTable;
 
 use crate::archive::Checksums;
-use crate::archive::checksum_jobs::ChecksumJobs;
+use crate::archive::checksum::ChecksumJobs;
 use crate::archive::layouts::Layouts;
 use crate::auth::passwords::Passwords;
 use crate::digest::known::Digests;

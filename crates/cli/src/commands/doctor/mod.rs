@@ -1,7 +1,6 @@
 //! `underpass doctor`: the mechanisms that this machine supports, and how to enable the other ones.
 
 mod args;
-mod origin;
 mod print;
 mod run;
 

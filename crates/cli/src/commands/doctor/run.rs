@@ -1,9 +1,14 @@
-//! Examines two ends and prints the findings.
+//! Examines two ends, or an origin, and prints the findings.
 
+use std::time::Duration;
+
+use underpass_client::s3::Store;
+use underpass_client::{Credentials, HttpClient, TlsSetup, input};
 use underpass_diagnose::doctor::{self, Finding, FindingState};
+use underpass_transport::tls::Trust;
 
 use super::args::DoctorArgs;
-use super::{origin, print};
+use super::print;
 use crate::connection::StoreArgs;
 use crate::failure::{Failure, Result};
 use crate::output;
@@ -11,7 +16,7 @@ use crate::output;
 /// Runs all trials and prints the findings; fails if one of them is marked closed.
 pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
     if let Some(url) = &args.origin {
-        let findings = origin::examine(args, url)?;
+        let findings = examine_origin(args, url)?;
         if args.json {
             output::text(&format!("{}\n", print::origin_json(&findings)))
         } else {
@@ -30,6 +35,27 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
     }
     verdict(&diagnosis.findings)
 }
+
+/// Examines the origin of a URL, and the folder of a cache if there is one.
+fn examine_origin(args: &DoctorArgs, text: &str) -> Result<Vec<Finding>> {
+    let url = input::origin(text).map_err(|why| Failure::value("--origin", why))?;
+    let trust = Trust { authorities: args.origin_cacert.clone(), ..Trust::default() };
+    let tls = TlsSetup::new(trust);
+    let store = args.store.open(&url, &tls)?;
+    let client = HttpClient {
+        tls,
+        credentials: store.as_ref().map_or(Credentials::None, Store::credentials),
+        connect_timeout: TIMEOUT,
+        timeout: TIMEOUT,
+        ..HttpClient::default()
+    };
+    let mut findings = doctor::examine_origin(&client, &url, store.as_ref());
+    findings.extend(args.cache.as_deref().map(doctor::examine_disk));
+    Ok(findings)
+}
+
+/// The time after which an origin is given up.
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Fails if findings are marked closed, and names them.
 fn verdict(findings: &[Finding]) -> Result<()> {

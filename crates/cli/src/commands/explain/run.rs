@@ -1,18 +1,42 @@
 //! Traces a program and prints how its bytes moved.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::Args;
 use underpass_diagnose::explain;
 use underpass_engine::hint::{Action, Hinted};
 
-use super::args::ExplainArgs;
 use super::print;
 use super::receipt::ProgramReceipt;
 use crate::failure::{Failure, Result, WithPath};
 use crate::output;
 use crate::receipt::Alphabet;
+
+/// The arguments of `explain`.
+#[derive(Debug, Args)]
+#[command(override_usage = "underpass explain [OPTIONS] -- <COMMAND>...")]
+pub(crate) struct ExplainArgs {
+    /// The program and its arguments; the processes that it starts are traced, too
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
+    command: Vec<OsString>,
+
+    /// Write the receipt as one JSON object
+    #[arg(long)]
+    json: bool,
+
+    /// Write the receipt to this file instead of standard error
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Stop at every system call, not only those that move bytes: slower, but counts all calls by
+    /// name
+    #[arg(long)]
+    every_call: bool,
+}
 
 /// Traces a program and prints its receipt; returns the program's exit code.
 pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {

@@ -3,7 +3,6 @@
 mod args;
 mod local;
 mod plan;
-mod print;
 mod put_run;
 mod run;
 mod update;

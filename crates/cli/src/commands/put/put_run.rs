@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use indicatif::BinaryBytes;
 use underpass_client::environment::journal_path;
 use underpass_client::s3;
 use underpass_client::tree::listing::RemoteFolders;
@@ -21,7 +22,6 @@ use underpass_transport::digest::{Computed, compute};
 use super::args::PutArgs;
 use super::local::LocalPath;
 use super::plan::PutStep;
-use super::print;
 use super::usage::PutError;
 use crate::args::ShowArgs;
 use crate::ends::Input;
@@ -224,7 +224,7 @@ impl<'s> PutRun<'s> {
                 if let UploadEvent::Resumed { at } = event {
                     before = *at;
                 }
-                if let Some(text) = print::event(event)
+                if let Some(text) = event_line(event)
                     .filter(|_| !quiet || matches!(event, UploadEvent::PartsLeft { .. }))
                 {
                     output::note(&text);
@@ -354,4 +354,23 @@ impl<'s> PutRun<'s> {
 /// Returns the failure of an upload that has moved nothing.
 pub(super) fn failed(error: ClientError) -> UploadFailed {
     UploadFailed::new(error.into(), Report::default(), 0, false, None)
+}
+
+/// Returns the line about an event of an upload, if it is to be shown.
+fn event_line(event: &UploadEvent<'_>) -> Option<String> {
+    Some(match event {
+        UploadEvent::Resumed { at } => {
+            format!("the server has {}: resuming there", BinaryBytes(*at))
+        }
+        UploadEvent::StartedOver { reason } => format!("starting over: {reason}"),
+        UploadEvent::Redirected { to } => format!("the server redirects to {}", shown(to)),
+        UploadEvent::Again { error, wait, resumes } => {
+            let how = if *resumes { "resuming from there" } else { "starting over" };
+            format!("{error}; {how} in {:.1} s", wait.as_secs_f64())
+        }
+        UploadEvent::PartsLeft { upload, error } => format!(
+            "the store still has parts of the upload {upload}, which could not be removed: {error}"
+        ),
+        UploadEvent::Progress(_) => return None,
+    })
 }

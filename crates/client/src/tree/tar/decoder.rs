@@ -7,7 +7,7 @@ use rustix::fs::Timespec;
 use tar::{EntryType, Header};
 use underpass_protocol::archive::{BLOCK, padding};
 
-use super::error::TarError;
+use super::TarError;
 use super::pax::PaxHeader;
 
 /// A member, whose contents follow its header.

@@ -2,7 +2,7 @@
 
 use rustix::fs::Timespec;
 
-use super::error::TarError;
+use super::TarError;
 
 /// The facts about the next member in extension headers.
 #[derive(Debug, Default)]
