@@ -58,5 +58,5 @@ const SERVE: &[Advice] = &[
     (&["--spa"], "use --render-spa"),
     (&["--cert"], "use --tls-cert"),
     (&["--key"], "use --tls-key"),
-    (&["--readonly", "--read-only"], "nobody may write without --allow-upload and --allow-delete"),
+    (&["--readonly", "--read-only"], "writing is off without --allow-upload or --allow-delete"),
 ];

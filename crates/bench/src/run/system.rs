@@ -120,7 +120,7 @@ pub(crate) fn allow_open_files(needed: u64) -> Result<()> {
     if current.is_none_or(|current| current >= needed) {
         return Ok(());
     }
-    // Above the maximum only root may go.
+    // Only root can exceed the maximum.
     let maximum = maximum.map(|maximum| maximum.max(needed));
     let raised = Rlimit { current: Some(needed), maximum };
     setrlimit(Resource::Nofile, raised).map_err(|_| Shortage::OpenFiles { needed }.into())

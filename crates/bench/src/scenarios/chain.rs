@@ -219,7 +219,7 @@ fn pending(socket: &mut TcpStream) -> io::Result<usize> {
     }
 }
 
-/// Waits for an event, for a second at the most: the caller tries again anyway.
+/// Waits at most a second for an event: the caller tries again anyway.
 fn wait_for(socket: &TcpStream, event: PollFlags) {
     poll(&mut [PollFd::new(socket, event)], Some(Duration::from_secs(1)));
 }

@@ -302,8 +302,8 @@ pub(crate) fn calls(record: &Record) -> Option<Table> {
     for counted in shown {
         let calls = longest(counted);
         let whole: f64 = calls.iter().map(|call| call.seconds).sum();
-        let is_told = |call: &&NamedCall| call.seconds >= whole * MIN_SHARE;
-        for (index, call) in calls.into_iter().take(MAX_LINES).filter(is_told).enumerate() {
+        let is_shown = |call: &&NamedCall| call.seconds >= whole * MIN_SHARE;
+        for (index, call) in calls.into_iter().take(MAX_LINES).filter(is_shown).enumerate() {
             let first = |text: String| if index == 0 { text } else { String::new() };
             let mut line = vec![first(record.label(counted.cell))];
             line.extend(has_sides.then(|| first(counted.role.name().to_owned())));
@@ -341,10 +341,10 @@ fn figures(call: &NamedCall, whole: f64) -> [String; 4] {
     ]
 }
 
-/// Lines of a process at the most.
+/// The maximum number of lines per process.
 const MAX_LINES: usize = 3;
 
-/// The least share of the time that is worth a line.
+/// The minimum share of the time that is worth a line.
 const MIN_SHARE: f64 = 0.005;
 
 /// System calls that only wait for another process or for time to pass.

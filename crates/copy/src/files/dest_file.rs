@@ -90,7 +90,7 @@ impl<'a> DestFile<'a> {
         };
         let go_on = |left: AtomicFile| match left.file() {
             file if hidden_names::is_marked(file, &folder.target, partial) => Some(left),
-            // It makes way for one that nobody can have opened before.
+            // It makes way for a new one, which no other process can have open yet.
             file if hidden_names::is_new_part(file) => {
                 unlinkat(&folder.target, partial, AtFlags::empty()).ok()?;
                 open(Existing::Keep).ok().and_then(marked)

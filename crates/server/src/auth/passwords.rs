@@ -162,7 +162,7 @@ impl Passwords {
     fn work(&self) {
         step_back();
         let mut memory = CheckMemory::default();
-        let mut presence = ThreadCount { passwords: self, is_told: false };
+        let mut presence = ThreadCount { passwords: self, is_noted: false };
         while let Some(job) = self.next(&mut presence) {
             let verdict = job.pending.run(&mut memory);
             // The client may have left by now.
@@ -181,7 +181,7 @@ impl Passwords {
             queue = woken;
             if timeout.timed_out() && queue.waiting.is_empty() {
                 queue.has_thread = false;
-                presence.is_told = true;
+                presence.is_noted = true;
                 return None;
             }
         }
@@ -191,12 +191,12 @@ impl Passwords {
 /// Notes on drop, even after a panic, that the thread has ended: the next password starts another.
 struct ThreadCount<'a> {
     passwords: &'a Passwords,
-    is_told: bool,
+    is_noted: bool,
 }
 
 impl Drop for ThreadCount<'_> {
     fn drop(&mut self) {
-        if !self.is_told {
+        if !self.is_noted {
             let mut queue = lock(&self.passwords.queue);
             queue.has_thread = false;
             queue.waiting.clear();

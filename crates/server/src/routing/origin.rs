@@ -255,7 +255,7 @@ fn cached_body(
     Some(CachedBody::new(reader, content, len, has_chunks))
 }
 
-/// Returns the response with an object of this length, if it is known, of whose body so many bytes
+/// Returns the response with an object of this length, if it is known, of whose body `origin_bytes`
 /// come from the origin.
 fn response(
     ctx: &RequestContext<'_>,

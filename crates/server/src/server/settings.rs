@@ -32,7 +32,7 @@ pub struct Settings {
     /// except unix sockets; 0 for any free port.
     pub redirect_http: Option<u16>,
     /// The permissions of unix sockets at a path that the server makes; if there are none, those
-    /// that the umask leaves. Who may write to a socket may connect to it.
+    /// that the umask leaves. Anyone who can write to a socket can connect to it.
     pub socket_mode: Option<u32>,
     /// The number of threads that serve, each with its own runtime and listener; at least one.
     pub workers: usize,

@@ -262,7 +262,7 @@ impl Copying<'_> {
         self.target.file(&format!("copy{}", self.turn))
     }
 
-    /// Copies the original, and returns what that cost and what came of it.
+    /// Copies the original, and returns the cost and the content of the copy.
     fn copy(&mut self, contender: Contender, pass: Pass) -> Result<(ProcessCost, Content)> {
         self.turn += 1;
         let from = if is_dense(contender) {

@@ -186,8 +186,8 @@ impl AttackedServer<'_> {
         Ok((done, (usage.user + usage.system).as_secs_f64(), generator))
     }
 
-    /// Asks for a small file for `time`, each time on a new connection, and returns what came of
-    /// it. A request that takes longer is waited for.
+    /// Asks for a small file for `time`, each time on a new connection, and returns the
+    /// outcome. A request that takes longer is waited for.
     fn ask(&self, host: &Host, request: &[u8], time: Duration) -> io::Result<GoodClient> {
         let mut latencies = Latencies::default();
         let mut failed = 0;

@@ -199,7 +199,7 @@ impl TcpTransfer<'_> {
         Ok(Sender::Process(sender.finish(None, self.ends.context.cancel)?))
     }
 
-    /// Returns what came of a transfer, by what both sides report.
+    /// Returns the outcome of a transfer, by what both sides report.
     fn outcome(
         &mut self,
         cell: &Cell,

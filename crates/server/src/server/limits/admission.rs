@@ -159,8 +159,8 @@ impl Admission {
 /// The number of connections beyond the limit, which answer the health check.
 const RESERVE: usize = 16;
 
-/// The maximum number of these for one client: whoever connects to a full server gets one, and keeps
-/// it for two seconds without asking for anything.
+/// The maximum number of these for one client: a client that connects to a full server gets one, and
+/// keeps it for two seconds without asking for anything.
 const MAX_RESERVED: usize = 2;
 
 /// The number of closing connections that may exist while others take their places.

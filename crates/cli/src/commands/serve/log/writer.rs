@@ -42,7 +42,7 @@ struct LogState {
 }
 
 impl LogBuffer {
-    /// Starts the writing thread of a buffer of so many bytes.
+    /// Starts the writing thread of a buffer of `capacity` bytes.
     ///
     /// # Errors
     ///
