@@ -9,7 +9,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::rig::{Finished, Running, folder, has, limited, names, run, serve_by, traced, underpass, until};
+use crate::rig::{
+    Finished, Running, folder, has, limited, names, run, serve_by, traced, underpass, until,
+};
 
 /// A server on a free port of loopback.
 fn serve(folder: &Path, args: &[&str], variables: &[(&str, &str)]) -> Running {
