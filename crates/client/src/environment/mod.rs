@@ -98,8 +98,9 @@ impl Netrc {
                 .map_err(|source| EnvironmentError::Netrc { path, source })?,
             None => {
                 let home = variable("HOME").map(PathBuf::from);
-                let text = home.and_then(|home| fs::read_to_string(home.join(".netrc")).ok());
-                text.unwrap_or_default()
+                let text = home.and_then(|home| fs::read(home.join(".netrc")).ok());
+                // A comment in another encoding is no reason to go without a password.
+                String::from_utf8_lossy(&text.unwrap_or_default()).into_owned()
             }
         };
         Ok(Self { text })
