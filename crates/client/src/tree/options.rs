@@ -8,7 +8,7 @@ use std::time::Duration;
 use underpass_engine::Policy;
 use url::Url;
 
-use super::error::{TreeError, TreeMethod};
+use super::error::TreeError;
 
 /// Options of fetching folders.
 #[derive(Clone, Debug)]
@@ -125,8 +125,6 @@ impl TreeGauge {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TreeEvent<'e> {
-    /// Fetching begins in this way.
-    Begun(TreeMethod),
     /// A file, folder or link is left out.
     LeftOut {
         /// Its path, or its URL if it has no path.

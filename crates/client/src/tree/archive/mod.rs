@@ -76,7 +76,6 @@ fn origin(tree: &TreeFetch<'_, '_>, answer: &OpenResponse<'_>) -> Option<Archive
 
 /// Fetches this archive.
 pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>, offer: ArchiveOffer) -> Result<()> {
-    (tree.on_event)(&TreeEvent::Begun(TreeMethod::Archive));
     tree.done.method = TreeMethod::Archive;
     tree.done.connections = 1;
     let if_exists =

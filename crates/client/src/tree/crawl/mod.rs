@@ -11,7 +11,6 @@ use std::sync::mpsc;
 use std::thread;
 
 use super::error::{Result, TreeError, TreeMethod, TreeOutcome};
-use super::options::TreeEvent;
 use super::task::TreeFetch;
 use prune::IfOtherKind;
 use state::Crawl;
@@ -39,7 +38,6 @@ fn fetch_once(
 ) -> Result<(Result<()>, TreeOutcome, bool)> {
     let threads = tree.options.connections.max(1);
     let crawl = Crawl::new(tree, if_other_kind)?;
-    (tree.on_event)(&TreeEvent::Begun(TreeMethod::Listing));
     let done = thread::scope(|scope| {
         let (running, stop) = mpsc::channel();
         if let Some(log) = crawl.dest.log() {
