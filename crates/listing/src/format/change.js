@@ -2,7 +2,8 @@
 (() => {
   'use strict';
   const {
-    address, ask, element, folder, isFolder, key, main, path, place, refresh, request, rows, shown, visible,
+    address, ask, element, folder, isFolder, key, main, path, place, readable, refresh, request, rows,
+    shown, visible,
   } = page;
   // Of entries to delete.
   const MOST_NAMES = 5;
@@ -64,15 +65,6 @@
     for (; from.length > 1 && from[0] === to[0]; to.shift()) from.shift();
     const path = './' + '../'.repeat(from.length - 1) + to.join('/');
     return request('MOVE', place(row), { Destination: path, Overwrite: 'F' });
-  };
-
-  // A path as text, unless it has bytes that are none.
-  const readable = (path) => {
-    try {
-      return decodeURIComponent(path);
-    } catch {
-      return path;
-    }
   };
 
   // The name of a row, or nothing if it has characters that are not shown as they are: confirmed

@@ -128,8 +128,20 @@ const page = (() => {
       document.dispatchEvent(new Event('rows'));
     } catch (error) {
       // The folder itself may be gone, or shut: then the server's own page says so. Without a
-      // network there would be none.
-      if (error.status) location.reload();
+      // network there would be none, and unfinished uploads would be lost with this one.
+      if ([401, 403, 404, 410].includes(error.status) && !hasStopped()) location.reload();
+    }
+  };
+
+  // Whether there are uploads that have failed or are paused.
+  const hasStopped = () => document.querySelector('#uploads :is([data-state=failed], [data-state=paused])') !== null;
+
+  // A path as text, unless it has bytes that are none.
+  const readable = (path) => {
+    try {
+      return decodeURIComponent(path);
+    } catch {
+      return path;
     }
   };
 
@@ -169,7 +181,7 @@ const page = (() => {
 
   document.documentElement.classList.add('js');
   return {
-    address, ask, copy, digest, element, folder, isFolder, key, link, main, path, place, reason, refresh,
-    refusal, request, rows, shown, size, visible,
+    address, ask, copy, digest, element, folder, hasStopped, isFolder, key, link, main, path, place, readable,
+    reason, refresh, refusal, request, rows, shown, size, visible,
   };
 })();

@@ -3,7 +3,9 @@
 // costs nothing that the server has already.
 (() => {
   'use strict';
-  const { address, ask, element, folder, main, reason, refresh, request, size, visible } = page;
+  const {
+    address, ask, element, folder, hasStopped, main, readable, reason, refresh, request, size, visible,
+  } = page;
   const { Checksum, memory } = resume;
   const AT_ONCE = 3;
   // Goes in one request, or anew.
@@ -199,6 +201,9 @@
       const { file } = this;
       const once = this.replaces ? {} : { 'If-None-Match': '*' };
       if (file.size <= SMALL) {
+        // The answer may have been lost with the connection.
+        if (this.isSent && await this.isThere()) return;
+        this.isSent = true;
         await this.send('PUT', this.url, file, once, 0);
         return;
       }
@@ -479,7 +484,7 @@
     for (const upload of [...waiting, ...running]) upload.cancel();
   });
   addEventListener('beforeunload', (event) => {
-    if (running.size || waiting.length) event.preventDefault();
+    if (running.size || waiting.length || hasStopped()) event.preventDefault();
   });
 
   // Tells of uploads of an earlier visit. The page cannot read their files without being given
@@ -492,7 +497,7 @@
       const offset = await offsetOf(url).catch(() => undefined);
       if (offset === null) memory.remove(key);
       if (offset === null || offset === undefined) continue;
-      const name = visible(decodeURIComponent(path.slice(folder.pathname.length)));
+      const name = visible(readable(path.slice(folder.pathname.length)));
       const drop = element('button', { type: 'button', textContent: '\u00d7', title: 'Discard' });
       drop.setAttribute('aria-label', `Discard ${name}`);
       const bar = element('progress', { max: bytes, value: offset });
