@@ -21,22 +21,6 @@ pub use page::CONTENT_SECURITY_POLICY;
 use progress::TransferState;
 use underpass_engine::wait::lock;
 
-/// Returns a request target without the token of an upload in its query.
-#[must_use]
-pub fn without_token(target: &[u8]) -> Vec<u8> {
-    let Some(query) = target.iter().position(|&byte| byte == b'?') else { return target.into() };
-    let (path, query) = target.split_at(query + 1);
-    let mut shown = path.to_vec();
-    for (index, pair) in query.split(|&byte| byte == b'&').enumerate() {
-        if index > 0 {
-            shown.push(b'&');
-        }
-        let is_token = pair.starts_with(b"upload=");
-        shown.extend_from_slice(if is_token { b"upload" } else { pair });
-    }
-    shown
-}
-
 /// The facts about a transfer that are known when it begins.
 #[derive(Clone, Debug)]
 pub struct TransferFacts {

@@ -15,7 +15,7 @@ use crate::server::settings::ServerEvent;
 use crate::server::worker::Worker;
 use crate::uploads::ReceivedUpload;
 use underpass_observe::access_log::{AccessEntry, Secured};
-use underpass_observe::transfers::{TransferFacts, without_token};
+use underpass_observe::transfers::TransferFacts;
 use underpass_protocol::upload::without_tokens;
 use underpass_transport::tls;
 
@@ -245,7 +245,7 @@ pub(crate) fn transfer_facts(
         site: entry.site.clone(),
         user: entry.user.clone(),
         verb: entry.verb.clone(),
-        target: without_token(&entry.target),
+        target: entry.target.clone(),
         status: entry.status,
         expected: entry.body_len,
         started,
