@@ -8,10 +8,11 @@ use std::time::Instant;
 
 use rustix::fs::{FileType, Mode, fchmod, fstat, fsync, ftruncate, futimens, stat};
 use rustix::io::Errno;
-use rustix::process::umask;
 use underpass_copy::{CopyOptions, ExistingFiles, Preserve, PreserveMode, permissions, times};
 use underpass_engine::hint::Action;
-use underpass_engine::{Error, FileId, Integrity, Report, Source, Transfer, Version, data_ranges};
+use underpass_engine::{
+    Error, FileId, Integrity, Report, Source, Transfer, Version, atomic_file, data_ranges,
+};
 
 use super::args::CpArgs;
 use super::observer::{made, may_replace as ask, would_copy};
@@ -50,17 +51,18 @@ fn create(
 pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path) -> Result<()> {
     let show = args.movement.show;
     refuse_words(args, options, path)?;
-    if args.dry_run {
-        would_copy(show, from, path);
-        print::not_moved(show, NotMoved::DryRun);
-        return Ok(());
-    }
     refuse_itself(from, path)?;
     let not_begun = |failed| print::not_begun(failed, show, 0.0);
     // If the target is kept, no bytes are waited for: they may come from a FIFO to which nobody
     // writes.
     if is_kept(options, from, path).map_err(not_begun)? {
         print::not_moved(show, NotMoved::Kept);
+        return Ok(());
+    }
+    if args.dry_run {
+        look_at(from, path).map_err(not_begun)?;
+        would_copy(show, from, path);
+        print::not_moved(show, NotMoved::DryRun);
         return Ok(());
     }
     if is_dash(path) && show.json {
@@ -111,6 +113,17 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
         made(input.path(), path, None);
     }
     print::copied(show, &CopyReceipt::of_stream(receipt));
+    Ok(())
+}
+
+/// Fails if the source, or the folder of a new target, does not exist.
+fn look_at(from: &Path, path: &Path) -> Result<()> {
+    if !is_dash(from) {
+        fs::metadata(from).with_path("opening", from)?;
+    }
+    if !is_dash(path) && fs::metadata(path).is_err() {
+        fs::metadata(atomic_file::folder_of(path)).with_path(Action::Creating, path)?;
+    }
     Ok(())
 }
 
@@ -250,7 +263,7 @@ fn keep_mode_and_times(
         mode & 0o1777
     } else if !target.replaces() && preserve.mode != PreserveMode::Nothing {
         // At most what the folder's default ACL allows a new file, except the right to execute.
-        mode & 0o777 & !mask() & (new | (new & 0o444) >> 2)
+        mode & 0o777 & !atomic_file::umask().unwrap_or(0o077) & (new | (new & 0o444) >> 2)
     } else {
         new
     };
@@ -261,13 +274,6 @@ fn keep_mode_and_times(
     };
     moded.with_path("keeping mode of", path)?;
     timed.with_path("keeping times of", path)
-}
-
-/// Returns the umask, which can only be read by setting it.
-fn mask() -> u32 {
-    let mask = umask(Mode::from_raw_mode(0o077));
-    umask(mask);
-    mask.as_raw_mode()
 }
 
 /// Returns whether the error means that a file could not be replaced, though it may be writable.

@@ -1,6 +1,6 @@
 //! Several sources of one name, and what is in the way that is not a file.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -24,7 +24,7 @@ fn folders_of_one_name_become_one_and_none_of_their_files_is_replaced() {
     for says in [
         "b/x/deep/f would replace d/x/deep/f, which this command has just created",
         "b/x/link would replace d/x/link, which this command has just created",
-        "2 items",
+        "2 problems",
     ] {
         assert!(finished.stderr.contains(says), "{}", finished.stderr);
     }
@@ -138,7 +138,17 @@ fn nothing_is_poured_anywhere_in_a_dry_run() {
         let output = cp_in(here.path(), &words).succeeded().text();
         assert_eq!(output, format!("{} -> {}\n", words[1], words[2]));
     }
-    assert_eq!(names(here.path()), ["a"]);
+    // What would fail, or copy nothing, does so.
+    fs::write(here.path().join("b"), "").unwrap();
+    for (words, code) in [("nosuch -", 1), ("- nosuch/z", 1), ("a /dev/fd/0", 2), ("-n - b", 0)] {
+        let mut command = underpass();
+        command.args(["cp", "--dry-run"]).args(words.split(' ')).current_dir(here.path());
+        command.stdin(File::open(here.path().join("a")).unwrap());
+        let finished = Running::start(command).finish();
+        assert_eq!(finished.code(), Some(code), "{words}: {}", finished.stderr);
+        assert_eq!(finished.text(), "", "{words}");
+    }
+    assert_eq!(names(here.path()), ["a", "b"]);
 }
 
 #[test]
@@ -156,7 +166,7 @@ fn what_cannot_be_promised_of_a_stream_is_refused() {
     fs::write(here.path().join("a"), vec![1; 1 << 20]).unwrap();
     let mut command = underpass();
     command.args(["cp", "--json", "--reflink=never", "--sync", "-", "z"]);
-    command.current_dir(here.path()).stdin(fs::File::open(here.path().join("a")).unwrap());
+    command.current_dir(here.path()).stdin(File::open(here.path().join("a")).unwrap());
     let receipt = Running::start(command).finish().succeeded().receipt();
     assert_eq!(receipt["mechanisms"][0]["name"], "sendfile", "{receipt}");
     assert_eq!(fs::metadata(here.path().join("z")).unwrap().size(), 1 << 20);
