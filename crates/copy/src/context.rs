@@ -267,8 +267,12 @@ impl<'a> CopyContext<'a> {
 
     /// Returns the outcome, with what all threads have done.
     pub(crate) fn outcome(self, mut totals: CopyTotals) -> CopyOutcome {
-        if self.skipped.load(Ordering::Relaxed) && lock(&self.problems).count == 0 {
-            self.record_failure(CopyError::Cancelled);
+        // A caller that stops at the first problem knows that the rest was not begun.
+        let tells = !self.settings.stop_early || lock(&self.problems).count == 0;
+        if self.skipped.load(Ordering::Relaxed) && tells {
+            let is_cancelled = self.cancel.load(Ordering::Relaxed);
+            let why = if is_cancelled { CopyError::Cancelled } else { CopyError::Ended };
+            self.record_failure(why);
         }
         let problems = unpoison(self.problems.into_inner());
         totals.without_owner += self.without_owner.into_inner();

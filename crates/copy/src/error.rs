@@ -22,6 +22,9 @@ pub enum CopyError {
     /// The caller asked the copy to stop before everything was copied.
     #[error("cancelled before everything was copied")]
     Cancelled,
+    /// The rest was not begun, because all of it would fail.
+    #[error("ended before everything was copied")]
+    Ended,
     /// A copy was read again and differs from its original.
     #[error("comparing {} with its copy {}: byte {at} differs", .from.display(), .to.display())]
     Differs {
@@ -225,7 +228,7 @@ impl Hinted for CopyError {
                 Some(Hint::new("a program is writing to one of them, or the disk is failing"))
             }
             Self::Path { action, source, .. } => action.hint(source),
-            Self::Cancelled | Self::Panicked | Self::Refused(_) => None,
+            Self::Cancelled | Self::Ended | Self::Panicked | Self::Refused(_) => None,
             Self::Transfer { source, .. } => source.hint(),
         }
     }

@@ -141,7 +141,7 @@ fn transfer(
         (1, Some(error)) => Outcome::failed(&receipt, error.to_string(), &error),
         (count, last) => {
             let last = last.map(|error| format!(", the last one: {error}")).unwrap_or_default();
-            let line = format!("{count} items were not copied{last}");
+            let line = format!("{count} problems{last}");
             receipt.receipt.error = Some(line.clone());
             Outcome::incomplete(&receipt, line)
         }

@@ -104,6 +104,6 @@ fn error(outcome: &CopyOutcome) -> Option<String> {
         (0, _) => None,
         (1, Some(CopyError::Transfer { source, .. })) => Some(source.to_string()),
         (1, Some(error)) => Some(error.to_string()),
-        (count, _) => Some(format!("{count} items were not copied")),
+        (count, _) => Some(format!("{count} problems")),
     }
 }

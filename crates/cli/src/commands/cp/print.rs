@@ -39,8 +39,8 @@ pub(super) fn outcome(
     copied(show, &receipt);
     match outcome.problem_count {
         0 => Ok(()),
-        1 => Err(Failure::line("1 item was not copied (see above)")),
-        count => Err(Failure::line(format!("{count} items were not copied (see above)"))),
+        1 => Err(Failure::line("1 problem (see above)")),
+        count => Err(Failure::line(format!("{count} problems (see above)"))),
     }
 }
 
@@ -162,7 +162,10 @@ fn notes(outcome: &CopyOutcome) -> Vec<String> {
     }
     if totals.without_attributes > 0 {
         let copies = counted(totals.without_attributes, "copy", "copies");
-        notes.push(format!("{copies} lost attributes that the target file system cannot store"));
+        notes.push(format!(
+            "attributes of {copies} were not kept: the file system does not take them, or only \
+             from root"
+        ));
     }
     notes
 }

@@ -346,6 +346,7 @@ fn a_full_disk_that_is_the_target_itself_ends_the_copy() {
     let finished = cp_in(here.path(), &["-aT", ".", root.to_str().unwrap()]);
     assert_eq!(finished.code(), Some(1), "{}", finished.stderr);
     assert!(finished.stderr.lines().count() < 20, "{}", finished.stderr);
+    assert!(finished.stderr.contains("ended before everything was copied"), "{}", finished.stderr);
     for folder in names(&root) {
         let is_whole = names(&root.join(&folder)).len() == 40;
         assert!(is_whole || folder.starts_with('.'), "{folder}");
