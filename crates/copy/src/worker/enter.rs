@@ -49,13 +49,7 @@ impl CopyWorker<'_> {
         let device = parent.device.unwrap_or(stat.st_dev);
         let is_elsewhere = self.context.settings.one_file_system && device != stat.st_dev;
         let is_too_deep = entry.only.is_none() && self.is_too_deep(parent);
-        let chain = PathChain {
-            parent: Some(Arc::clone(&parent.chain)),
-            source: entry.name.clone(),
-            target: entry.target().to_owned(),
-            hidden: Mutex::default(),
-            is_above: entry.only.is_some(),
-        };
+        let chain = chain_of(parent, entry);
         let listing = match (&entry.only, is_elsewhere || is_too_deep) {
             (Some(entries), _) => EntryBatch::only(entries),
             (None, true) => EntryBatch::default(),
@@ -400,4 +394,15 @@ fn lock_made(parent: &DirPair, hidden: &CStr) -> Result<OwnedFd, Errno> {
     }
     hidden_names::mark(&folder, hidden);
     Ok(folder)
+}
+
+/// Returns the names that lead to a folder.
+fn chain_of(parent: &DirPair, entry: &SourceEntry) -> PathChain {
+    PathChain {
+        parent: Some(Arc::clone(&parent.chain)),
+        source: entry.name.clone(),
+        target: entry.target().to_owned(),
+        hidden: Mutex::default(),
+        is_above: entry.only.is_some(),
+    }
 }
