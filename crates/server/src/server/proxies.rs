@@ -26,15 +26,20 @@ impl TrustedProxies {
             Some((address, length)) => (address, Some(length)),
             None => (text, None),
         };
-        let address: IpAddr = address.parse().map_err(|_| BadNetwork::Form)?;
-        let bits = if address.is_ipv4() { 32 } else { 128 };
-        let length = match length {
+        let given: IpAddr = address.parse().map_err(|_| BadNetwork::Form)?;
+        let bits = if given.is_ipv4() { 32 } else { 128 };
+        let length: u8 = match length {
             Some(length) if length.bytes().all(|byte| byte.is_ascii_digit()) => {
                 length.parse().ok().filter(|length| *length <= bits).ok_or(BadNetwork::Form)?
             }
             Some(_) => return Err(BadNetwork::Form),
             None => bits,
         };
+        // `::ffff:10.0.0.0/104` is `10.0.0.0/8`, as addresses of clients are written.
+        let address = given.to_canonical();
+        let is_mapped = address != given;
+        let length =
+            if is_mapped { length.checked_sub(96).ok_or(BadNetwork::Form)? } else { length };
         if masked(address, length) != address {
             return Err(BadNetwork::Host { network: masked(address, length), length });
         }
@@ -123,6 +128,13 @@ mod tests {
             assert_eq!(proxies.trusts(address), is_trusted, "{address:?}");
         }
         assert!(!proxies.trusts(None) && !proxies.is_empty());
+    }
+
+    #[test]
+    fn an_address_of_ipv4_may_be_written_as_one_of_ipv6() {
+        assert_eq!(proxies(&["::ffff:10.0.0.0/104"]), proxies(&["10.0.0.0/8"]));
+        assert!(proxies(&["::ffff:10.1.2.3"]).has("10.1.2.3".parse().unwrap()));
+        assert!(TrustedProxies::default().add("::ffff:10.0.0.0/95").is_err());
     }
 
     #[test]
