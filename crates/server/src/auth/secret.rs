@@ -71,14 +71,6 @@ impl Secret {
         matches!(self, Self::Plain(secret) if is_same(secret, password).into())
     }
 
-    /// Returns the number of blocks of memory that a check needs.
-    pub(super) fn blocks(&self) -> usize {
-        match self {
-            Self::Argon2(hash) => hash.argon2.params().block_count(),
-            Self::Plain(_) | Self::Sha512Crypt { .. } => 0,
-        }
-    }
-
     /// Returns whether this is the password.
     pub(super) fn matches(&self, password: &[u8], memory: &mut CheckMemory) -> bool {
         match self {
@@ -96,6 +88,8 @@ impl Argon2Hash {
     fn matches(&self, password: &[u8], CheckMemory(blocks): &mut CheckMemory) -> bool {
         let needed = self.argon2.params().block_count();
         if blocks.len() < needed {
+            // Not both at once: a hash may need much.
+            *blocks = Vec::new();
             blocks.resize(needed, Block::default());
         }
         let mut output = vec![0; self.output.len()];
@@ -106,16 +100,6 @@ impl Argon2Hash {
             blocks.as_mut_slice(),
         );
         hashing.is_ok() && output.ct_eq(&self.output).into()
-    }
-}
-
-impl CheckMemory {
-    /// Reserves the memory for the most costly of several hashes at once.
-    pub(super) fn reserve(&mut self, blocks: usize) {
-        if self.0.len() < blocks {
-            self.0 = Vec::new();
-            self.0.resize(blocks, Block::default());
-        }
     }
 }
 

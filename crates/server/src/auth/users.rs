@@ -190,11 +190,6 @@ impl Users {
         }
     }
 
-    /// Returns the number of blocks of memory that the most costly hash needs.
-    pub(super) fn blocks(&self) -> usize {
-        self.rules.secrets().map(|account| account.secret.blocks()).max().unwrap_or(0)
-    }
-
     /// Returns whether this password of a user was right recently, for this client or any.
     fn remembers(
         &self,
@@ -297,7 +292,6 @@ impl PendingCheck {
     /// It never returns [`AccessDecision::Verify`].
     #[must_use]
     pub fn run(self, memory: &mut CheckMemory) -> AccessDecision {
-        memory.reserve(self.users.blocks());
         self.decide(memory)
     }
 

@@ -150,10 +150,7 @@ fn process<Data>(
             }
             ConnectionState::PeerClosed => StepResult::PeerClosed,
             ConnectionState::Closed => StepResult::Closed,
-            // Early data is never offered, so none arrives.
-            ConnectionState::BlockedHandshake | ConnectionState::ReadEarlyData(_) => {
-                StepResult::Idle
-            }
+            // The handshake needs more bytes. Early data is never offered, so none arrives.
             _ => StepResult::Idle,
         })
     });
