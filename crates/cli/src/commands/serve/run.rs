@@ -43,8 +43,7 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<ShareGoal>>) -> Res
     let is_open = sites.iter().all(|site| site.access.is_empty());
     // A client of a share knows its address, which cannot be guessed.
     let allows_anonymous_writes = share.is_none() && sites.iter().any(allows_anonymous_writes);
-    // An origin may want keys or a password, and a configuration that is read again may have some.
-    let has_cache = sites.iter().any(|site| site.cache.is_some());
+    let has_secrets = certificate.is_some() || may_get_secrets(args, &sites);
     let what = what_is_served(args, &sites);
     let misses_local_readers = misses_local_readers(&sites);
     let url_path = url_path(args, &sites);
@@ -53,7 +52,6 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<ShareGoal>>) -> Res
     let log_file = open_log(args, &settings)?;
     access.log = log_file.as_ref().and_then(LogFile::folder).map(Path::to_owned);
     access.sockets = addresses.iter().filter_map(folder_of_socket).collect();
-
     let signals = keep_signals(share.is_some())?;
     let server = Server::bind(settings, &addresses, inherited)?;
     let reachable = sockets::reachable(&server.addresses());
@@ -62,7 +60,7 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<ShareGoal>>) -> Res
         user: user.as_ref(),
         is_enabled: !args.setup.no_sandbox,
         reopened: &Vec::from_iter(reread_files(args)),
-        has_secrets: certificate.is_some() || !is_open || has_cache || args.config_file().is_some(),
+        has_secrets,
     };
     // Nothing may start a thread before this.
     let confinement = sandbox.apply()?;
@@ -181,6 +179,13 @@ fn folder_of_socket(address: &Address) -> Option<PathBuf> {
         Address::Unix(path) => std::path::absolute(path).ok()?.parent().map(Path::to_owned),
         Address::Tcp(_) => None,
     }
+}
+
+/// Returns whether the sites have passwords, or may have some later: an origin may want keys or a
+/// password, and a configuration is read again.
+fn may_get_secrets(args: &ServeArgs, sites: &[SiteSettings]) -> bool {
+    let has_any = |site: &SiteSettings| !site.access.is_empty() || site.cache.is_some();
+    args.config_file().is_some() || sites.iter().any(has_any)
 }
 
 /// Returns whether every client may change files of a site.
