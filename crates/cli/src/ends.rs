@@ -276,6 +276,11 @@ impl OutputTarget {
         matches!(self.place, OpenTarget::New { .. })
     }
 
+    /// Returns whether bytes are appended to a file, which is cut back if that fails.
+    pub(crate) fn is_appended(&self) -> bool {
+        matches!(self.place, OpenTarget::End { .. })
+    }
+
     /// Returns whether it takes the place of a file that is there.
     pub(crate) fn replaces(&self) -> bool {
         matches!(self.place, OpenTarget::New { existing: Existing::Replace, .. })

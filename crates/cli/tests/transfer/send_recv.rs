@@ -304,6 +304,21 @@ fn append_adds_and_a_failed_append_is_cut_back() {
 }
 
 #[test]
+fn an_append_for_which_there_is_no_room_fails_before_its_first_byte() {
+    let folder = folder();
+    let target = folder.path().join("target");
+    fs::write(&target, "first\n").unwrap();
+    let receiver = receiver(&["--append", "--size", "8000T", "--json"], &target);
+    let mut peer = TcpStream::connect(&receiver.address).unwrap();
+    let _ = peer.write_all(b"second\n");
+    drop(peer);
+    let finished = receiver.finish().failed(1, &["target", "after 0 bytes", "No space"]);
+    assert_eq!(finished.receipt()["bytes"], 0);
+    let found = fs::metadata(&target).unwrap();
+    assert_eq!((found.len(), found.blocks() * 512 <= found.blksize()), (6, true));
+}
+
+#[test]
 fn an_append_over_the_limit_of_a_file_is_cut_back() {
     let folder = folder();
     let source = noise_file(folder.path(), "source", 100_000);

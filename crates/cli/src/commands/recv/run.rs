@@ -117,6 +117,8 @@ fn receive(
         Some(session) => options.source_tls(session),
         None => options,
     };
+    // Where the file ends is not known before; a new one has its space already.
+    let options = if target.is_appended() { options.reserve() } else { options };
     let outcome = Transfer::new(source, target.sink()?).options(meter.watch(options)).run();
     let outcome = match (outcome, args.size) {
         (Ok(report), Some(Size(size))) => {
