@@ -24,13 +24,22 @@ pub(crate) struct Pipe {
 impl Pipe {
     pub(crate) fn new() -> Result<Self, Errno> {
         let (read_end, write_end) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        // Above pipe-max-size or the user's share the kernel answers EPERM; a smaller pipe works
-        // too.
-        let _ = [CAPACITY, CAPACITY / 2, CAPACITY / 4]
-            .into_iter()
-            .find(|&size| fcntl_setpipe_size(&write_end, size).is_ok());
         let capacity = fcntl_getpipe_size(&write_end)?;
-        Ok(Self { read_end, write_end, capacity })
+        let mut pipe = Self { read_end, write_end, capacity };
+        pipe.grow();
+        Ok(pipe)
+    }
+
+    /// Asks for a larger pipe, if this one is small. Above pipe-max-size or the user's share the
+    /// kernel answers EPERM; a smaller pipe works too.
+    fn grow(&mut self) {
+        let sizes = [CAPACITY, CAPACITY / 2, CAPACITY / 4];
+        for size in sizes.into_iter().filter(|&size| size > self.capacity) {
+            if let Ok(capacity) = fcntl_setpipe_size(&self.write_end, size) {
+                self.capacity = capacity;
+                return;
+            }
+        }
     }
 }
 
@@ -64,14 +73,17 @@ impl PipePool {
         lock(&self.idle).len()
     }
 
-    /// Returns a pipe from the pool, or a new one.
+    /// Returns a pipe from the pool, or a new one. One that is small, because the user had no more
+    /// when it was made, may have more now.
     ///
     /// # Errors
     ///
     /// `EMFILE` or `ENFILE` when no descriptors are left.
     pub(crate) fn take(&self) -> Result<Pipe, Errno> {
         let pooled = lock(&self.idle).pop();
-        pooled.map_or_else(Pipe::new, Ok)
+        let Some(mut pipe) = pooled else { return Pipe::new() };
+        pipe.grow();
+        Ok(pipe)
     }
 
     /// Takes back a pipe that is known to be empty.
@@ -88,3 +100,20 @@ const CAPACITY: usize = 1 << 20;
 
 /// A quarter of the 64 pipes of 1 MiB that a user may have.
 const MAX_IDLE: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_pipe_of_a_pool_grows_once_there_is_room() {
+        let pool = PipePool::new();
+        let mut pipe = Pipe::new().unwrap();
+        let full = pipe.capacity;
+        pipe.capacity = fcntl_setpipe_size(&pipe.write_end, 4096).unwrap();
+        assert!(pipe.capacity < full);
+        pool.give_back(pipe);
+        assert_eq!(pool.take().unwrap().capacity, full);
+        assert_eq!(pool.idle(), 0);
+    }
+}
