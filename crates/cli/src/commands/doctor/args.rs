@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -71,7 +72,7 @@ fn target(word: &OsStr) -> Result<TrialTarget> {
 /// Parses a word that is not a path as a host.
 fn host(text: &str) -> Result<TrialTarget> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
-    let is_number = bare.parse::<std::net::IpAddr>().is_ok();
+    let is_number = bare.parse::<IpAddr>().is_ok();
     let host = match text.parse::<StreamAddress>() {
         Ok(StreamAddress::Tcp { host, .. }) => host,
         Ok(StreamAddress::Unix(_)) => return Ok(TrialTarget::Unix),
@@ -80,6 +81,9 @@ fn host(text: &str) -> Result<TrialTarget> {
     };
     if host.is_empty() {
         Err(Failure::value("--to", "it names neither a host nor a file"))
+    } else if host.parse::<Ipv6Addr>().is_ok_and(|host| host.is_unicast_link_local()) {
+        let missing = format!("a link-local address needs an interface: [{host}%INTERFACE]:PORT");
+        Err(Failure::value(format_args!("--to {text}"), missing))
     } else {
         Ok(TrialTarget::Host(host))
     }
@@ -102,6 +106,7 @@ mod tests {
         }
         assert_eq!(understood("./mirror.test"), TrialTarget::File("./mirror.test".into()));
         assert_eq!(understood("unix:/run/a"), TrialTarget::Unix);
+        assert_eq!(understood("[fe80::1%lo]:80"), TrialTarget::Host("fe80::1%lo".into()));
         assert_eq!(understood("-"), TrialTarget::Output);
         assert_eq!(understood("/proc"), TrialTarget::Folder("/proc".into()));
         assert_eq!(understood("src"), TrialTarget::Folder("src".into()));
@@ -119,7 +124,7 @@ mod tests {
 
     #[test]
     fn what_can_be_no_target_is_refused() {
-        for text in ["", ":80", "/dev/null", "a:b:c", "host:port", "unix:"] {
+        for text in ["", ":80", "/dev/null", "a:b:c", "host:port", "unix:", "fe80::1"] {
             let refused = target(OsStr::new(text));
             assert!(matches!(refused, Err(Failure::Usage(_))), "{text}: {refused:?}");
         }
