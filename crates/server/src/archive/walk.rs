@@ -39,8 +39,8 @@ pub struct WalkOptions<'a> {
     /// folder, whose whole content is left out too.
     pub hides: &'a dyn Fn(&[u8], bool) -> bool,
     /// Returns whether the link at a path, relative to the served root, with this target is a
-    /// member.
-    pub shows_link: &'a dyn Fn(&[u8], &[u8]) -> bool,
+    /// member; an error if that cannot be known now, which ends the walk.
+    pub shows_link: &'a dyn Fn(&[u8], &[u8]) -> std::result::Result<bool, Errno>,
     /// The maximum number of members.
     pub max_members: usize,
     /// The maximum depth of nested folders.
@@ -59,7 +59,7 @@ impl Default for WalkOptions<'_> {
             only: None,
             shows_hidden: false,
             hides: &|_, _| false,
-            shows_link: &|_, _| true,
+            shows_link: &|_, _| Ok(true),
             max_members: 1_000_000,
             // With names of 256 bytes each, a path has 256 KiB; libarchive refuses a PAX header of
             // more than 1 MiB.
@@ -209,7 +209,7 @@ impl ArchiveWalk<'_> {
                     errno => errno,
                 });
                 if let Some(target) = self.some_unless_missing(name, target)?
-                    && (self.options.shows_link)(&self.path_from_root(name), target.to_bytes())
+                    && self.shows_link(name, target.to_bytes())?
                 {
                     self.push(parent, name, MemberType::Symlink(target.to_bytes()), &stat)?;
                 }
@@ -254,7 +254,11 @@ impl ArchiveWalk<'_> {
             let kind = FileType::from_raw_mode(stat.st_mode);
             let is_folder = kind == FileType::Directory;
             let is_member = is_folder || matches!(kind, FileType::RegularFile | FileType::Symlink);
-            let is_secret_link = kind == FileType::Symlink && !self.shows_link(folder, name);
+            let is_secret_link = kind == FileType::Symlink && {
+                let target = readlinkat(folder, name.as_slice(), Vec::new());
+                let target = target.map_err(|errno| self.failed(name, errno))?;
+                !self.shows_link(name, target.to_bytes())?
+            };
             // The client must not learn whether a hidden name exists.
             if is_hidden || !is_member || is_secret_link || self.hides(name, is_folder) {
                 return Err(self.failed(name, Errno::NOENT));
@@ -306,10 +310,9 @@ impl ArchiveWalk<'_> {
         (self.options.hides)(&self.path_from_root(name), is_folder)
     }
 
-    fn shows_link(&self, folder: &OwnedFd, name: &[u8]) -> bool {
-        let target = readlinkat(folder, name, Vec::new());
-        let shows = |target: &[u8]| (self.options.shows_link)(&self.path_from_root(name), target);
-        target.is_ok_and(|target| shows(target.to_bytes()))
+    fn shows_link(&self, name: &[u8], target: &[u8]) -> Result<bool> {
+        let shows = (self.options.shows_link)(&self.path_from_root(name), target);
+        shows.map_err(|errno| self.failed(name, errno))
     }
 
     fn path_from_root(&self, name: &[u8]) -> Vec<u8> {

@@ -6,6 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
+use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use underpass_engine::Version;
 use underpass_server::archive::{ArchiveError, WalkOptions, open_member, walk};
@@ -66,6 +67,21 @@ fn links_are_members_and_never_followed() {
     symlink(outside.path(), folder.path().join("out")).unwrap();
     symlink(".", folder.path().join("loop")).unwrap();
     assert_eq!(found(folder.path(), &WalkOptions::default()), ["loop", "out"]);
+}
+
+#[test]
+fn a_link_that_cannot_be_looked_at_now_is_not_missing_but_an_error() {
+    let folder = folder();
+    files(folder.path(), &["sub/file"]);
+    symlink("file", folder.path().join("sub/link")).unwrap();
+    let shown = Cell::new(Err(Errno::MFILE));
+    let shows_link = |_: &[u8], _: &[u8]| shown.get();
+    let options = WalkOptions { shows_link: &shows_link, ..WalkOptions::default() };
+    let error = walk(opened(folder.path()), &options).unwrap_err();
+    assert!(error.to_string().starts_with("\"sub/link\" cannot"), "{error}");
+    assert_eq!(error.status(), 503);
+    shown.set(Ok(false));
+    assert_eq!(found(folder.path(), &options), ["sub/", "sub/file"]);
 }
 
 #[test]

@@ -22,34 +22,40 @@ impl LinkTargets<'_> {
     /// Returns whether a link, at this path below the root, may be passed on as a link: it leads to
     /// an entry that the client may see, or to nothing at a path that it may know. Targets outside
     /// of the root are told only where links out of it are followed.
-    pub(crate) fn may_tell(&self, path: &[u8], link: &[u8]) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// Those of openat2(2) that say nothing about the target, such as `EMFILE`.
+    pub(crate) fn may_tell(&self, path: &[u8], link: &[u8]) -> Result<bool, Errno> {
         let leaves = self.site.settings.allows_symlinks_outside;
         let is_absolute = link.starts_with(b"/");
         if is_absolute && !leaves {
-            return false;
+            return Ok(false);
         }
-        match self.site.root.open_path(path) {
-            Ok(target) => self.seen(&target).is_ok_and(|(attributes, is_inside)| {
-                (is_inside || leaves) && attributes.is_served()
-            }),
-            Err(Errno::NOENT) if !is_absolute => self.may_name_missing(path, link).unwrap_or(false),
-            Err(_) => false,
-        }
+        let seen = match self.site.root.open_path(path) {
+            Err(Errno::NOENT) if !is_absolute => return self.may_name_missing(path, link),
+            target => target.and_then(|target| self.seen(&target)),
+        };
+        known(seen.map(|(attributes, is_inside)| (is_inside || leaves) && attributes.is_served()))
     }
 
-    /// Returns whether the client may know of the path to which a link leads where nothing is;
-    /// `None` if that is outside of the root.
-    fn may_name_missing(&self, path: &[u8], link: &[u8]) -> Option<bool> {
+    /// Returns whether the client may know of the path to which a link leads where nothing is, which
+    /// is never the case outside of the root.
+    fn may_name_missing(&self, path: &[u8], link: &[u8]) -> Result<bool, Errno> {
         let root = &self.site.root;
         let above = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-        let folder = root.reached(root.open_path(&path[..above]).ok()?).ok()??;
-        let named = joined(&folder, link)?;
-        let real = root.real_path(&named).ok()?;
+        let folder = root.open_path(&path[..above]).and_then(|folder| root.reached(folder));
         let may_know = |path: &[u8]| {
             self.site.settings.access.can(self.user, path, Right::Read)
                 && !root.hides_entry(path, true)
         };
-        Some(may_know(&named) && real.is_none_or(|real| may_know(&real)))
+        known(folder.and_then(|folder| {
+            let Some(named) = folder.and_then(|folder| joined(&folder, link)) else {
+                return Ok(false);
+            };
+            let real = root.real_path(&named)?;
+            Ok(may_know(&named) && real.is_none_or(|real| may_know(&real)))
+        }))
     }
 
     /// Returns the attributes of an open target, and whether it is below the root.
@@ -69,6 +75,17 @@ impl LinkTargets<'_> {
         } else {
             Err(Errno::NOENT)
         }
+    }
+}
+
+/// Returns the result of a lookup, which is false if it fails because the target does not exist, or
+/// may not be looked at.
+fn known(found: Result<bool, Errno>) -> Result<bool, Errno> {
+    match found {
+        Err(
+            Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::ACCESS | Errno::PERM,
+        ) => Ok(false),
+        found => found,
     }
 }
 
