@@ -43,7 +43,8 @@ pub(crate) fn mirror(context: &CopyContext<'_>, top: &DirPair, entries: &[Source
 
 struct Mirror<'a, 'c> {
     context: &'a CopyContext<'c>,
-    /// Whether it removes, and does not only look whether it could.
+    /// Whether it removes, or reports in a dry run what it would, and does not only look whether it
+    /// could.
     deletes: bool,
     removed: u64,
 }
@@ -197,11 +198,7 @@ impl Mirror<'_, '_> {
                 continue;
             }
             let Some(folders) = self.found(at, &name, others, is_folder)? else {
-                if self.deletes {
-                    let (to, below) = (join(&at.to, &name), longer(&at.below, &name));
-                    let removed = self.remove(&at.target, &name, &to, &below, at.depth + 1);
-                    has_changed |= removed.map_err(|it| self.context.record_failure(it)).is_ok();
-                }
+                has_changed |= self.remove_from(at, &name)?;
                 continue;
             };
             if folders.is_empty() {
@@ -300,8 +297,22 @@ impl Mirror<'_, '_> {
         Ok(is_there.then_some(folders))
     }
 
+    /// Removes an entry of a target that the sources do not have; returns whether the target may have
+    /// changed. What cannot be removed is a failure of its own; what cannot be looked at is an error.
+    fn remove_from(&mut self, at: &TargetLevel<'_>, name: &CStr) -> Result<bool> {
+        let (to, below) = (join(&at.to, name), longer(&at.below, name));
+        match self.remove(&at.target, name, &to, &below, at.depth + 1) {
+            Err(failure) if self.deletes => {
+                self.context.record_failure(failure);
+                Ok(false)
+            }
+            removed => removed.map(|_| self.unlinks()),
+        }
+    }
+
     /// Removes something with everything in it, and returns whether it is gone: excluded and
-    /// incomplete entries stay.
+    /// incomplete entries stay. Looks at everything in it instead if this is the first look, and
+    /// reports it if this is a dry run.
     fn remove(
         &mut self,
         folder: &OwnedFd,
@@ -310,13 +321,7 @@ impl Mirror<'_, '_> {
         below: &[u8],
         depth: usize,
     ) -> Result<bool> {
-        let context = self.context;
-        if context.settings.dry_run {
-            context.observer.would_remove(to);
-            self.removed += 1;
-            return Ok(true);
-        }
-        let path = || to;
+        let (context, path) = (self.context, || to);
         let stat = match lstat(folder, name) {
             // Another process was faster.
             Err(Errno::NOENT) => return Ok(true),
@@ -327,7 +332,9 @@ impl Mirror<'_, '_> {
             how = AtFlags::REMOVEDIR;
             let inner = open_folder(folder, name).at("opening", path)?;
             if atomic_file::is_mounted(&inner, folder).at("looking at", path)? {
-                return Err(Errno::BUSY).at("removing", path);
+                // Everything else can be removed.
+                let busy = Err(Errno::BUSY).at("removing", path);
+                return if self.deletes { busy } else { Ok(false) };
             }
             if depth > MAX_DEPTH {
                 return Err(Errno::NAMETOOLONG).at("removing", path);
@@ -346,22 +353,20 @@ impl Mirror<'_, '_> {
                 is_empty &= !is_kept && self.remove(&inner, &name, &path, &below, depth + 1)?;
             }
             if !is_empty {
-                if stat.st_mode & 0o200 == 0 {
+                if self.unlinks() && stat.st_mode & 0o200 == 0 {
                     let _ = fchmod(&inner, Mode::from_raw_mode(stat.st_mode));
                 }
                 return Ok(false);
             }
         }
-        let unlink = || unlinkat(folder, name, how);
-        let removed = match unlink() {
-            // A folder that is not writable, as its original perhaps.
-            Err(Errno::ACCESS) => {
-                atomic_file::make_writable(folder).at("removing", path)?;
-                unlink()
+        if !self.unlinks() {
+            if self.deletes {
+                context.observer.would_remove(to);
+                self.removed += 1;
             }
-            removed => removed,
-        };
-        match removed {
+            return Ok(true);
+        }
+        match unlink(folder, name, how) {
             Err(Errno::NOENT) => return Ok(true),
             removed => removed.at("removing", path)?,
         }
@@ -372,11 +377,27 @@ impl Mirror<'_, '_> {
         Ok(true)
     }
 
+    /// Returns whether entries are removed, and not only looked at.
+    fn unlinks(&self) -> bool {
+        self.deletes && !self.context.settings.dry_run
+    }
+
     /// Returns whether the options leave an entry out, so that it is not removed either.
     fn is_excluded(&self, below: &[u8], name: &CStr, is_folder: bool) -> bool {
         let name = name.to_bytes();
         let path = || [below, name].concat();
         is_excluded(&self.context.settings.exclude, name, path, is_folder)
+    }
+}
+
+fn unlink(folder: &OwnedFd, name: &CStr, how: AtFlags) -> Result<(), Errno> {
+    match unlinkat(folder, name, how) {
+        // A folder that is not writable, as its original perhaps.
+        Err(Errno::ACCESS) => {
+            atomic_file::make_writable(folder)?;
+            unlinkat(folder, name, how)
+        }
+        removed => removed,
     }
 }
 

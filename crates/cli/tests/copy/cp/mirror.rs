@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -72,7 +72,13 @@ fn what_is_removed_is_printed() {
         assert!(dry.contains(line), "{dry}");
     }
     assert!(here.path().join("t/stale").exists());
+    // Where something that is excluded stays, the folders above it do, too.
+    let kept = mirrored(here.path(), &["--dry-run", "--exclude", "k", "a", "t"]).succeeded().text();
+    assert!(here.path().join("t/d/old/deep/k").exists() && kept.contains("delete t/stale\n"));
+    assert!(!kept.contains("delete t/d/old\n"), "{kept}");
     let lines = mirrored(here.path(), &["-v", "a", "t"]).succeeded().text();
+    let count = |text: &str, word| text.lines().filter(|line| line.starts_with(word)).count();
+    assert_eq!(count(&dry, "delete "), count(&lines, "removed "), "{dry}{lines}");
     for line in ["removed 't/stale'\n", "removed 't/link'\n", "removed directory 't/d/old/deep'\n"]
     {
         assert!(lines.contains(line), "{lines}");
@@ -151,15 +157,19 @@ fn nothing_is_removed_where_the_source_cannot_be_read() {
             }
         }
     }
-    fs::set_permissions(
-        here.path().join("a/d/e"),
-        std::os::unix::fs::PermissionsExt::from_mode(0o000),
-    )
-    .unwrap();
     give_to_user(here.path());
-    match cp_as_user(here.path(), &["-rT", "--delete", "a", "t"]) {
-        Some(finished) => stays("unreadable", finished),
-        None => skip("there is no other user"),
+    // Nor is anything where what would go cannot be read.
+    for unreadable in ["a/d/e", "t/d/old/deep"] {
+        let mode = |mode| {
+            fs::set_permissions(here.path().join(unreadable), fs::Permissions::from_mode(mode))
+        };
+        mode(0o000).unwrap();
+        let finished = cp_as_user(here.path(), &["-rT", "--delete", "a", "t"]);
+        mode(0o755).unwrap();
+        match finished {
+            Some(finished) => stays(unreadable, finished),
+            None => skip("there is no other user"),
+        }
     }
 }
 
