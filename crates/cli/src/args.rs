@@ -81,7 +81,7 @@ pub(crate) struct StreamArgs {
     #[arg(long, value_name = "NAME", default_value = "auto", value_hint = ValueHint::Other)]
     pub(crate) congestion: String,
 
-    /// Fail when nothing has moved for this time, or no peer has connected: 30, 5m [default: no
+    /// Fail when nothing has moved for this time, or no connection was made: 30, 5m [default: no
     /// limit]
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
@@ -44,6 +44,20 @@ where
     T: Send + 'static,
     F: FnOnce() -> io::Result<T> + Send + 'static,
 {
+    interruptible_within(None, cancel, call)
+}
+
+/// Does the same, and returns `ETIMEDOUT` if the call takes longer than `timeout`.
+pub(crate) fn interruptible_within<T, F>(
+    timeout: Option<Duration>,
+    cancel: &AtomicBool,
+    call: F,
+) -> io::Result<T>
+where
+    T: Send + 'static,
+    F: FnOnce() -> io::Result<T> + Send + 'static,
+{
+    let begun = Instant::now();
     let (send, receive) = channel();
     // It is handed over once there is a thread: one that cannot be started does not give it back.
     let (hand_over, handed) = channel();
@@ -59,6 +73,9 @@ where
     loop {
         if cancel.load(Ordering::Relaxed) {
             return Err(Errno::INTR.into());
+        }
+        if timeout.is_some_and(|timeout| begun.elapsed() >= timeout) {
+            return Err(Errno::TIMEDOUT.into());
         }
         match receive.recv_timeout(POLL_INTERVAL) {
             Ok(outcome) => return outcome,

@@ -20,7 +20,7 @@ use underpass_transport::tls::Pin;
 use super::{tcp, unix_marks};
 use crate::failure::{Failure, Result, UsageError};
 use crate::output;
-use crate::signals::interruptible;
+use crate::signals::interruptible_within;
 
 /// A place that a stream can lead to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,18 +94,21 @@ impl fmt::Display for StreamAddress {
 }
 
 impl StreamAddress {
-    /// Connects, trying each address that the host's name stands for, until `cancel` is set.
-    fn connect(&self, cancel: &AtomicBool) -> Result<Stream> {
+    /// Connects, trying each address that the host's name stands for, for no longer than `timeout`
+    /// and until `cancel` is set.
+    fn connect(&self, timeout: Option<Duration>, cancel: &AtomicBool) -> Result<Stream> {
         let stream = match self.clone() {
             // A listener that accepts no connection makes it wait.
             Self::Unix(path) => {
-                interruptible(cancel, move || unix_marks::connect(&path).map(Stream::Unix))
+                let connect = move || unix_marks::connect(&path).map(Stream::Unix);
+                interruptible_within(timeout, cancel, connect)
             }
             Self::Tcp { host, .. } if host.is_empty() => {
                 return Err(StreamError::NoHost(self.clone()).into());
             }
             Self::Tcp { host, port } => {
-                interruptible(cancel, move || tcp::connect_armed(&host, port).map(Stream::Tcp))
+                let connect = move || tcp::connect_armed(&host, port).map(Stream::Tcp);
+                interruptible_within(timeout, cancel, connect)
             }
         };
         stream.map_err(|source| self.failure("connecting to", source))
@@ -136,7 +139,7 @@ pub(crate) fn meet(
     cancel: &AtomicBool,
 ) -> Result<Stream> {
     let address = match (to, listen) {
-        (Some(to), _) => return to.connect(cancel),
+        (Some(to), _) => return to.connect(timeout, cancel),
         (None, Some(listen)) => listen,
         (None, None) => return Err(StreamError::NoAddress.into()),
     };

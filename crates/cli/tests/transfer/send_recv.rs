@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -461,6 +462,19 @@ fn a_killed_sender_leaves_neither_file_nor_litter() {
     sender.signal("KILL");
     receiver.finish().failed(1, &["target", "reset", "bytes"]);
     assert!(names(folder.path()).is_empty());
+}
+
+#[test]
+fn connecting_ends_with_the_timeout() {
+    let folder = folder();
+    let socket = folder.path().join("socket");
+    let listener = UnixListener::bind(&socket).unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    let _accepted_by_nobody = UnixStream::connect(&socket).unwrap();
+    let mut command = underpass();
+    command.args(["send", "--timeout=500ms", env!("CARGO_MANIFEST_PATH")]);
+    command.arg(format!("unix:{}", socket.display()));
+    Running::start(command).finish().failed(1, &["connecting to unix:", "timed out"]);
 }
 
 #[test]
