@@ -144,7 +144,7 @@ pub(super) const WRITE_LOG: &str = ".underpass-get.log";
 /// The name of a file that tells whether the file system ignores the case of names.
 pub(super) const PROBE: &str = ".underpass-get.case";
 
-pub(super) const RESERVED: [&[u8]; 5] = [
+const RESERVED: [&[u8]; 5] = [
     JOURNAL.as_bytes(),
     PARTIAL.as_bytes(),
     SUPERSEDED.to_bytes(),

@@ -166,9 +166,13 @@ fn what_the_server_does_not_list_is_removed_and_nothing_else() {
         assert!(done.stderr.contains("7 removed"), "{}", done.stderr);
         assert_eq!(names(&here), ["keep", "mine.tmp", "one"], "{name}");
         assert_eq!(names(&here.join("one")), [""; 0]);
+        // As of an archive that broke off.
+        put(&here, "one/.underpass-get.part", b"begun", 0);
+        put(&here, ".underpass-get.journal", b"", 0);
         let done = update(&peer.url, &here, &["--delete", "--json"]).succeeded().receipt();
-        assert_eq!(done["removed"], 1);
+        assert_eq!(done["removed"], 3);
         assert_eq!(names(&here), ["keep", "one"], "{name}");
+        assert_eq!(names(&here.join("one")), [""; 0]);
         assert_eq!(fs::read(outside.join("file")).unwrap(), b"mine");
     }
 }

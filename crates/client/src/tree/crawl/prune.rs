@@ -23,7 +23,7 @@ use crate::tree::dest::DestFolder;
 use crate::tree::error::{Result, TreeError, TreeOutcome, explain};
 use crate::tree::listing::Listing;
 use crate::tree::options::TreeEvent;
-use crate::tree::paths::{RESERVED, joined};
+use crate::tree::paths::{WRITE_LOG, joined};
 use crate::tree::task::TreeFetch;
 
 /// Names by the paths of their folders.
@@ -277,7 +277,7 @@ impl UnlistedWalk<'_, '_, '_> {
         let is_folder = is_folder(stat);
         let known = path.len() - name.len();
         let is_wanted = self.tree.options.wants(path, known, is_folder);
-        if RESERVED.contains(&name) || !is_wanted || is_in_use(folder, name) {
+        if name == WRITE_LOG.as_bytes() || !is_wanted || is_in_use(folder, name) {
             return Ok(false);
         }
         // A link to a folder elsewhere was made by a user, and is kept.
