@@ -163,6 +163,10 @@ fn place(args: &GetArgs, url: &Url) -> Result<PathBuf> {
     }
 }
 
+fn path_of(bytes: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(bytes))
+}
+
 fn report(show: ShowArgs, event: &TreeEvent<'_>) {
     match event {
         // A missing entry is an error, which is never quiet.
@@ -170,7 +174,7 @@ fn report(show: ShowArgs, event: &TreeEvent<'_>) {
             // A name from a server can have any length.
             let (path, rest) = path.split_at(path.len().min(MAX_SHOWN));
             let end = if rest.is_empty() { "" } else { "..." };
-            output::note(&format!("{}{end} is left out: {reason}", path.escape_ascii()));
+            output::note(&format!("{}{end} is left out: {reason}", path_of(path).display()));
         }
         TreeEvent::ListingCut { url } => {
             output::note(&format!("{url}: the listing is truncated, so entries may be missing"));
@@ -182,10 +186,8 @@ fn report(show: ShowArgs, event: &TreeEvent<'_>) {
         TreeEvent::Resuming { have, total } => print::resuming(*have, Some(*total)),
         TreeEvent::Retrying { error, after } => print::retrying(error, *after),
         TreeEvent::Removed { path } => {
-            output::note(&format!(
-                "{} is removed: the server does not list it",
-                path.escape_ascii()
-            ));
+            let path = path_of(path).display();
+            output::note(&format!("{path} is removed: the server does not list it"));
         }
         TreeEvent::StartingOver => {
             output::note("the folder on the server has changed: starting over");

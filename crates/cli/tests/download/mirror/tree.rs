@@ -153,7 +153,7 @@ fn what_the_server_does_not_list_is_removed_and_nothing_else() {
         symlink(&outside, here.join("link")).unwrap();
         symlink(&outside, here.join("gone/link")).unwrap();
         put(&here, "mine.tmp", b"mine", 0);
-        put(&here, "gone/deep/more", b"more", 0);
+        put(&here, "gone/deep/größer", b"more", 0);
         // Without the option all stays.
         update(&peer.url, &here, &[]).succeeded();
         assert_eq!(names(&here), ["gone", "keep", "link", "mine.tmp", "one"]);
@@ -162,7 +162,9 @@ fn what_the_server_does_not_list_is_removed_and_nothing_else() {
         assert_eq!(names(&here), ["gone", "keep", "link", "mine.tmp", "one"]);
         let args = ["--delete", "--max-delete", "7", "--exclude", "*.tmp"];
         let done = update(&peer.url, &here, &args).succeeded();
-        assert!(done.stderr.contains("one/gone is removed"), "{}", done.stderr);
+        for path in ["one/gone", "gone/deep/größer"] {
+            assert!(done.stderr.contains(&format!("{path} is removed")), "{}", done.stderr);
+        }
         assert!(done.stderr.contains("7 removed"), "{}", done.stderr);
         assert_eq!(names(&here), ["keep", "mine.tmp", "one"], "{name}");
         assert_eq!(names(&here.join("one")), [""; 0]);
