@@ -337,7 +337,9 @@ fn unread(name: &[u8], file_type: FileType) -> ScannedEntry<'_> {
 fn is_shown_unread(listing: &Listing<'_>, file_type: FileType) -> bool {
     match listing.query.format {
         Format::Html => file_type == FileType::Directory,
-        Format::Simple | Format::Size => true,
+        Format::Simple => true,
+        // It may be a folder that is to be entered.
+        Format::Size => file_type != FileType::Unknown,
         _ => false,
     }
 }

@@ -203,11 +203,7 @@ impl ArchiveWalk<'_> {
             }
             FileType::Symlink => {
                 let target = readlinkat(folder, name, Vec::new());
-                // `EINVAL`: it was replaced by something other than a link.
-                let target = target.map_err(|errno| match errno {
-                    Errno::INVAL => Errno::NOENT,
-                    errno => errno,
-                });
+                let target = target.map_err(missing_if_no_link);
                 if let Some(target) = self.some_unless_missing(name, target)?
                     && self.shows_link(name, target.to_bytes())?
                 {
@@ -256,7 +252,8 @@ impl ArchiveWalk<'_> {
             let is_member = is_folder || matches!(kind, FileType::RegularFile | FileType::Symlink);
             let is_secret_link = kind == FileType::Symlink && {
                 let target = readlinkat(folder, name.as_slice(), Vec::new());
-                let target = target.map_err(|errno| self.failed(name, errno))?;
+                let target =
+                    target.map_err(|errno| self.failed(name, missing_if_no_link(errno)))?;
                 !self.shows_link(name, target.to_bytes())?
             };
             // The client must not learn whether a hidden name exists.
@@ -339,6 +336,11 @@ impl ArchiveWalk<'_> {
         let path = [&self.path, name].concat();
         path.strip_suffix(b"/").map(<[u8]>::to_vec).unwrap_or(path)
     }
+}
+
+/// Returns the error of readlink(2), which is `EINVAL` if the link was replaced by something else.
+fn missing_if_no_link(errno: Errno) -> Errno {
+    if errno == Errno::INVAL { Errno::NOENT } else { errno }
 }
 
 /// A folder whose names are being added.

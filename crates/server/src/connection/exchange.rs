@@ -115,12 +115,12 @@ impl Exchange {
 
     /// Creates the last response of a connection for which a file changed again and again before
     /// its first byte was sent.
-    pub(crate) fn being_written(link: Link<'_>, ending: SentResponse) -> Self {
-        let SentResponse { entry, started, now, max_discarded, .. } = ending;
+    pub(crate) fn being_written(ending: SentResponse) -> Self {
+        let SentResponse { site, entry, started, now, max_discarded, .. } = ending;
         let mut response = Response::error(503, "the file is being written to; try again soon");
         response.add_field("Retry-After", RETRY_SOON);
         let mut exchange = Self {
-            site: link.worker.default_site(),
+            site,
             response,
             entry,
             started,
@@ -181,6 +181,7 @@ impl Exchange {
         let sending = Sending::start(link, integrity, head, started, response.body, facts);
         let is_logged = response.is_logged;
         let sent = SentResponse {
+            site,
             entry,
             started,
             now,
@@ -196,6 +197,8 @@ impl Exchange {
 
 /// The state to finish once a response has been sent.
 pub(crate) struct SentResponse {
+    /// The site that the request is for.
+    pub(crate) site: Rc<LocalSite>,
     pub(crate) entry: Box<AccessEntry>,
     pub(crate) started: Instant,
     pub(crate) now: SystemTime,

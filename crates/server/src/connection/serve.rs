@@ -325,7 +325,7 @@ impl<'a> Connection<'a> {
                     next = Next::Answer(Box::new(pending));
                     continue;
                 }
-                next = Next::Reject(Box::new(Exchange::being_written(self.link, ending)));
+                next = Next::Reject(Box::new(Exchange::being_written(ending)));
                 continue;
             }
             return self.finish_response(ending, outcome);

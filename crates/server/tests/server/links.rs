@@ -116,7 +116,9 @@ fn links_are_listed_while_others_are_renamed() {
     let is_done = AtomicBool::new(false);
     let lists: Vec<_> = thread::scope(|scope| {
         scope.spawn(|| {
-            while !is_done.load(Ordering::Relaxed) {
+            // A failure in the other thread must not leave this one alone.
+            let began = std::time::Instant::now();
+            while !is_done.load(Ordering::Relaxed) && began.elapsed().as_secs() < 60 {
                 fs::rename(site.path("x"), site.path("y")).unwrap();
                 fs::rename(site.path("y"), site.path("x")).unwrap();
             }

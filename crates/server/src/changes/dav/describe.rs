@@ -178,7 +178,8 @@ pub(crate) fn link(site: &Site, path: &[u8], is_folder: bool) -> String {
 
 /// Returns whether an error means that the system lacks something now, whatever is opened.
 fn is_shortage(errno: Errno) -> bool {
-    matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN)
+    // Not `EAGAIN`: a file with a lease of another program has attributes, too.
+    matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM)
 }
 
 /// Returns when a file was created, if its file system knows.

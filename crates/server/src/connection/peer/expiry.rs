@@ -34,8 +34,8 @@ impl Peer {
             Activity::Idle if !self.has_requested.get() => timeout = timeout.min(MAX_REQUEST_TIME),
             // The kernel has the rest of a response, and its client is reading it.
             Activity::Idle if now.duration_since(self.since.get()) >= timeout => {
-                let acknowledged = self.acknowledged();
-                let is_moving = self.slow().seen.replace(acknowledged) != acknowledged;
+                let seen = self.written.get().wrapping_add(self.acknowledged());
+                let is_moving = self.slow().seen.replace(seen) != seen;
                 if is_moving && self.is_sending_on() {
                     self.since.set(now);
                     return;

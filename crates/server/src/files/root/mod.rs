@@ -14,7 +14,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fs::{
-    FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fsync, mkdirat, openat, syncfs,
+    AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fsync, mkdirat, openat, statat,
+    syncfs,
 };
 use rustix::io::Errno;
 
@@ -311,9 +312,16 @@ impl Root {
         if !self.hides_here(path, true) {
             return false;
         }
-        is_folder_itself
-            || self.hides_here(path, false)
-            || self.find(path).map_or(true, |found| found.is_some_and(|stat| is_folder(&stat)))
+        if is_folder_itself || self.hides_here(path, false) {
+            return true;
+        }
+        // This takes no descriptor. Only a link has to be followed.
+        match statat(&self.folder, path, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink => {
+                is_folder(&stat)
+            }
+            _ => self.find(path).map_or(true, |found| found.is_some_and(|stat| is_folder(&stat))),
+        }
     }
 
     /// Returns whether a path in a folder is hidden, by itself or by its resolved path: the folder
@@ -360,7 +368,9 @@ impl Root {
     /// The other errors of openat2(2): what is there cannot be looked at now.
     pub(crate) fn find(&self, path: &[u8]) -> Result<Option<Stat>, Errno> {
         match self.stat(path) {
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => Ok(None),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG | Errno::XDEV) => {
+                Ok(None)
+            }
             found => found.map(Some),
         }
     }
@@ -372,6 +382,23 @@ impl Root {
     /// The errors of openat2(2).
     pub(crate) fn open_path(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         open_at(&self.folder, path, OFlags::PATH | OFlags::CLOEXEC, self.resolve())
+    }
+
+    /// Opens a path for its attributes alone, and returns where it is.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open_path`](Self::open_path) and [`path_of`].
+    pub(crate) fn open_placed(&self, path: &[u8]) -> Result<(OwnedFd, Place), Errno> {
+        let mut attempts = 0;
+        loop {
+            let file = self.open_path(path)?;
+            match self.place_of(&file) {
+                // It was replaced at this moment: the path leads to another file.
+                Err(Errno::NOENT) if attempts < ATTEMPTS => attempts += 1,
+                place => return Ok((file, place?)),
+            }
+        }
     }
 
     /// Opens the parent folder of a path for the names in it, and returns it with the last name;

@@ -32,9 +32,9 @@ impl LinkTargets<'_> {
         if is_absolute && !leaves {
             return Ok(false);
         }
-        let seen = match self.site.root.open_path(path) {
+        let seen = match self.site.root.open_placed(path) {
             Err(Errno::NOENT) if !is_absolute => return self.may_name_missing(path, link),
-            target => target.and_then(|target| self.seen(&target)),
+            found => found.and_then(|(target, place)| self.seen(&target, &place)),
         };
         known(seen.map(|(attributes, is_inside)| (is_inside || leaves) && attributes.is_served()))
     }
@@ -59,11 +59,10 @@ impl LinkTargets<'_> {
     }
 
     /// Returns the attributes of an open target, and whether it is below the root.
-    fn seen(&self, target: &OwnedFd) -> Result<(Attributes, bool), Errno> {
+    fn seen(&self, target: &OwnedFd, place: &Place) -> Result<(Attributes, bool), Errno> {
         let root = &self.site.root;
         let attributes = Attributes::from(&fstat(target)?);
-        let place = root.place_of(target)?;
-        let is_shown = match &place {
+        let is_shown = match place {
             Place::Inside(reached) => {
                 self.site.settings.access.can(self.user, reached, Right::Read)
                     && !root.hides_entry(reached, attributes.is_folder())
@@ -83,7 +82,13 @@ impl LinkTargets<'_> {
 fn known(found: Result<bool, Errno>) -> Result<bool, Errno> {
     match found {
         Err(
-            Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::ACCESS | Errno::PERM,
+            Errno::NOENT
+            | Errno::NOTDIR
+            | Errno::LOOP
+            | Errno::NAMETOOLONG
+            | Errno::XDEV
+            | Errno::ACCESS
+            | Errno::PERM,
         ) => Ok(false),
         found => found,
     }
@@ -105,8 +110,8 @@ fn joined(folder: &[u8], link: &[u8]) -> Option<Vec<u8>> {
 
 impl Resolve for LinkTargets<'_> {
     fn resolve(&self, path: &[u8]) -> io::Result<Attributes> {
-        let target = self.site.root.open_path(path)?;
-        Ok(self.seen(&target)?.0)
+        let (target, place) = self.site.root.open_placed(path)?;
+        Ok(self.seen(&target, &place)?.0)
     }
 }
 
