@@ -15,7 +15,7 @@ use crate::http::{Http, block_on};
 use crate::names::{Names, NamesControl};
 use crate::order::{Challenge, order};
 use crate::schedule::{self, FailureKind};
-use crate::state::StateFolder;
+use crate::state::{StateFolder, folder_name};
 
 /// The certificates to get, and where from.
 #[derive(Debug)]
@@ -105,6 +105,13 @@ struct Domain {
 }
 
 impl Acme {
+    /// Returns the folder below `state` in which [`open`](Self::open) keeps the files of the
+    /// authority with this directory.
+    #[must_use]
+    pub fn folder_of(state: &Path, directory: &Url) -> PathBuf {
+        state.join(folder_name(directory))
+    }
+
     /// Opens the folder, and adds the certificates in it to `identities`.
     ///
     /// # Errors

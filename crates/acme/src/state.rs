@@ -124,7 +124,7 @@ fn fail(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> AcmeErro
 }
 
 /// Returns the name of the folder of an authority: host, port and path of its directory.
-fn folder_name(directory: &Url) -> String {
+pub(crate) fn folder_name(directory: &Url) -> String {
     let port = directory.port().map(|port| format!("-{port}")).unwrap_or_default();
     let path = directory.path().trim_end_matches('/');
     let name = format!("{}{port}{path}", directory.host_str().unwrap_or_default());

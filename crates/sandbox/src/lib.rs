@@ -35,4 +35,4 @@ mod user;
 pub use error::{SandboxError, UserError};
 pub use landlock::{AllowedAccess, AllowedRoot};
 pub use sandbox::{Confinement, Sandbox};
-pub use user::User;
+pub use user::{User, first_shared};

@@ -1,12 +1,13 @@
 //! The user that the server becomes once its sockets are open.
 
-use std::fs::DirBuilder;
+use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, absolute};
 use std::str::FromStr;
 
-use rustix::fs::{Mode, OFlags, fchown, open};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fchown, mkdirat, openat, openat2};
 use rustix::process::{Gid, Uid, getegid, geteuid, getgroups};
 use rustix::thread::{
     set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
@@ -42,22 +43,27 @@ impl User {
     pub fn create_folder(&self, path: &Path) -> io::Result<()> {
         let ancestors: Vec<_> = path.ancestors().collect();
         for folder in ancestors.into_iter().rev() {
-            let create = || DirBuilder::new().mode(0o700).create(folder);
-            let created = self.run_as(create)?;
+            let created = self.run_as(|| DirBuilder::new().mode(0o700).create(folder))?;
             // Where the user may create nothing, it cannot exchange what root has created either.
-            let is_refused = created.is_err_and(|it| it.kind() == io::ErrorKind::PermissionDenied);
-            if is_refused && create().is_ok() {
-                self.give(folder)?;
+            if created.is_err_and(|it| it.kind() == io::ErrorKind::PermissionDenied) {
+                self.create_as_root(folder)?;
             }
         }
         Ok(())
     }
 
-    /// Gives a folder, but not what a link leads to, to this user.
-    fn give(&self, folder: &Path) -> io::Result<()> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = open(folder, flags, Mode::empty())?;
-        Ok(fchown(folder, Some(self.uid), Some(self.gid))?)
+    /// Creates a folder as root, if nothing is there, and gives it to this user.
+    fn create_as_root(&self, folder: &Path) -> io::Result<()> {
+        let path = absolute(folder)?;
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+        // Otherwise the user's own attempt says what is wrong.
+        if let Ok(above) = open_trusted(above)
+            && mkdirat(&above, name, Mode::RWXU).is_ok()
+        {
+            let created = openat(&above, name, FOLDER | OFlags::NOFOLLOW, Mode::empty())?;
+            fchown(created, Some(self.uid), Some(self.gid))?;
+        }
+        Ok(())
     }
 
     /// Runs `act` with the rights of this user on this thread, so that what it creates belongs to
@@ -134,6 +140,32 @@ impl FromStr for User {
     }
 }
 
+/// Opens a folder for root, without following links that another user may have put in its path.
+fn open_trusted(path: &Path) -> io::Result<OwnedFd> {
+    let shared = first_shared(path).unwrap_or(path);
+    let above = openat2(CWD, shared, FOLDER, Mode::empty(), ResolveFlags::empty())?;
+    match path.strip_prefix(shared) {
+        Ok(below) if !below.as_os_str().is_empty() => {
+            Ok(openat2(above, below, FOLDER, Mode::empty(), ResolveFlags::NO_SYMLINKS)?)
+        }
+        _ => Ok(above),
+    }
+}
+
+/// Returns the first folder of an absolute path into which other users than root can put entries.
+#[must_use]
+pub fn first_shared(path: &Path) -> Option<&Path> {
+    let folders: Vec<_> = path.ancestors().collect();
+    folders.into_iter().rev().find(|folder| {
+        fs::metadata(folder).is_ok_and(|it| {
+            let is_groups = it.mode() & 0o020 != 0 && it.gid() != 0;
+            it.is_dir() && (it.uid() != 0 || it.mode() & 0o002 != 0 || is_groups)
+        })
+    })
+}
+
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
 /// Returns the number of a group given by name or number.
 fn group_id(group: &str) -> Result<u32, UserError> {
     if let Ok(gid) = group.parse() {
@@ -154,13 +186,12 @@ fn groups_of(name: &str, gid: u32) -> Result<Vec<Gid>, UserError> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
     #[test]
-    fn root_acts_with_the_groups_of_the_user_and_gives_away_no_target_of_a_link() {
+    fn root_acts_with_the_groups_of_the_user_and_creates_nothing_behind_its_links() {
         if !geteuid().is_root() {
             return eprintln!("skipped: only root can become another user");
         }
@@ -174,9 +205,13 @@ mod tests {
         user.create_folder(&at("a/b")).unwrap();
         assert_eq!((owner(""), owner("a"), owner("a/b")), (0, 54321, 54321));
         fs::create_dir(at("target")).unwrap();
+        symlink(at("target"), at("a/link")).unwrap();
+        user.create_folder(&at("a/link/new")).unwrap();
+        assert_eq!(fs::read_dir(at("target")).unwrap().count(), 0);
+        // Links of root are followed.
         symlink(at("target"), at("link")).unwrap();
-        assert!(user.give(&at("link")).is_err());
-        assert_eq!(owner("target"), 0);
+        user.create_folder(&at("link/new")).unwrap();
+        assert_eq!((owner("target"), owner("target/new")), (0, 54321));
     }
 
     #[test]

@@ -115,5 +115,6 @@ pub fn certificate(folder: &Path, stem: &str, names: &[&str]) -> (String, String
     let at = |kind| format!("{}/{stem}.{kind}", folder.display());
     fs::write(at("pem"), params.self_signed(&key).unwrap().pem()).unwrap();
     fs::write(at("key"), key.serialize_pem()).unwrap();
+    fs::set_permissions(at("key"), Permissions::from_mode(0o600)).unwrap();
     (at("pem"), at("key"))
 }

@@ -629,6 +629,7 @@ fn a_certificate_of_a_site_that_clients_refuse_is_warned_of() {
     let said = sites.end().0;
     assert!(said.contains("every user of this machine can read "), "{said}");
     assert!(said.contains("b.test.key: chmod 600"), "{said}");
+    assert!(!said.contains("a.test.key: chmod 600"), "{said}");
 }
 
 #[test]
@@ -939,8 +940,13 @@ fn a_refused_config_without_a_cache_does_not_lose_the_cache() {
     );
     let sites = Sites::with(&config, &["--no-sandbox"], two_roots);
     // That a name is there twice is found once all is open.
-    sites.reload(&format!("{site}{site}"));
-    std::thread::sleep(std::time::Duration::from_secs(1));
+    let path = sites.folder.path().join("config/underpass.toml");
+    fs::remove_file(&path).unwrap();
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    sites.server.signal("HUP");
+    // This waits until the server reads it, so that no later SIGHUP is one with this.
+    write_config(sites.folder.path(), &format!("{site}{site}"));
+    fs::remove_file(&path).unwrap();
     sites.reload(&config.replace("DIR/a'", "DIR/b'"));
     until("the right config counts", || sites.body("a.test", "/same") == "of b\n");
     assert_eq!(sites.body("b.test", "/same"), "of b\n");

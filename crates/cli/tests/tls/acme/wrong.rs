@@ -122,6 +122,8 @@ fn what_root_creates_belongs_to_the_user_of_the_server() {
     // Others may pass through the folders of the test.
     let passable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(site.folder.path(), passable).unwrap();
+    // The folder of all authorities is there, and is root's.
+    fs::create_dir_all(site.state()).unwrap();
     let server = site.start(&["--acme", "a.example", "--user", "nobody"]);
     server.says("the certificate of a.example from 127.0.0.1 is valid until ");
 }

@@ -92,7 +92,8 @@ impl Orders {
         let open = || Acme::open(options, identities.clone());
         let acme = match user {
             Some(user) => {
-                user.create_folder(&state).with_path(Action::Writing, &state)?;
+                let own = Acme::folder_of(&state, &directory);
+                user.create_folder(&own).with_path(Action::Writing, &own)?;
                 user.run_as(open).with_path(Action::Writing, &state)?
             }
             None => open(),

@@ -1,14 +1,15 @@
 //! The target of lines: a file that is appended to, standard output or standard error.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use rustix::process::geteuid;
+use underpass_sandbox::first_shared;
 
 use crate::failure::{Result, WithPath};
 
@@ -63,10 +64,7 @@ impl LogFile {
 /// as the one that the server becomes, would choose the file that root writes.
 fn append(path: &Path) -> io::Result<File> {
     let path = std::path::absolute(path)?;
-    let mut folders: Vec<_> = path.ancestors().skip(1).collect();
-    folders.reverse();
-    let is_shared = |folder: &&Path| geteuid().is_root() && is_shared(folder);
-    let Some(shared) = folders.into_iter().find(is_shared) else {
+    let Some(shared) = first_shared(&path).filter(|_| geteuid().is_root()) else {
         return OpenOptions::new().append(true).create(true).mode(0o640).open(path);
     };
     let from = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -83,20 +81,13 @@ fn append(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Returns whether other users than root can put entries into a folder.
-fn is_shared(folder: &Path) -> bool {
-    fs::metadata(folder).is_ok_and(|it| {
-        let is_groups = it.mode() & 0o020 != 0 && it.gid() != 0;
-        it.uid() != 0 || it.mode() & 0o002 != 0 || is_groups
-    })
-}
-
 const STDOUT: &str = "standard output";
 
 const STDERR: &str = "standard error";
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::{chown, symlink};
 
     use underpass_testkit::is_root;
