@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
@@ -57,9 +57,9 @@ pub(crate) struct CopyContext<'a> {
     pub(crate) made: Mutex<Vec<FileId>>,
     /// Each source that is a folder, where targets become mirrors.
     entered: Mutex<Vec<FileId>>,
-    /// Path below its source and device of each file system that was mounted there, where targets
-    /// become mirrors.
-    mounts: Mutex<Vec<(Vec<u8>, u64)>>,
+    /// Path of the copy and device of each file system that was mounted below a source, where
+    /// targets become mirrors.
+    mounts: Mutex<Vec<(PathBuf, u64)>>,
     /// Whether copies are remembered, because a later round may want to replace them, or because
     /// two folders may have one target.
     remembers: AtomicBool,
@@ -214,19 +214,19 @@ impl<'a> CopyContext<'a> {
         }
     }
 
-    /// Remembers a path below a source where another file system begins, which has this device.
-    pub(crate) fn note_mount(&self, below: Vec<u8>, device: u64) {
-        lock(&self.mounts).push((below, device));
+    /// Remembers the path of the copy of a file system that is mounted below a source.
+    pub(crate) fn note_mount(&self, target: PathBuf, device: u64) {
+        lock(&self.mounts).push((target, device));
     }
 
-    /// Returns whether one of the file systems that were mounted on this path below the sources is
-    /// not among `devices`. Without any device nothing is there, so those further below count, too.
-    pub(crate) fn misses_mount(&self, below: &[u8], devices: &[u64]) -> bool {
+    /// Returns whether one of the file systems whose copies have this path is not among `devices`.
+    /// Without any device nothing is there, so those further below count, too.
+    pub(crate) fn misses_mount(&self, target: &Path, devices: &[u64]) -> bool {
         let mounts = lock(&self.mounts);
-        mounts.iter().any(|(path, device)| match path.strip_prefix(below) {
-            Some([]) => !devices.contains(device),
-            Some([b'/', ..]) => devices.is_empty(),
-            _ => false,
+        mounts.iter().any(|(path, device)| match path.strip_prefix(target) {
+            Ok(rest) if rest.as_os_str().is_empty() => !devices.contains(device),
+            Ok(_) => devices.is_empty(),
+            Err(_) => false,
         })
     }
 
@@ -267,10 +267,10 @@ impl<'a> CopyContext<'a> {
 
     /// Returns the outcome, with what all threads have done.
     pub(crate) fn outcome(self, mut totals: CopyTotals) -> CopyOutcome {
-        // A caller that stops at the first problem knows that the rest was not begun.
-        let tells = !self.settings.stop_early || lock(&self.problems).count == 0;
-        if self.skipped.load(Ordering::Relaxed) && tells {
-            let is_cancelled = self.cancel.load(Ordering::Relaxed);
+        let is_cancelled = self.cancel.load(Ordering::Relaxed);
+        // A caller that cancels, or stops at the first problem, knows that the rest was not begun.
+        let knows = is_cancelled || self.settings.stop_early;
+        if self.skipped.load(Ordering::Relaxed) && (!knows || lock(&self.problems).count == 0) {
             let why = if is_cancelled { CopyError::Cancelled } else { CopyError::Ended };
             self.record_failure(why);
         }

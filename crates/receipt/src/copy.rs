@@ -100,7 +100,9 @@ impl CopyReceipt {
 
 /// Returns why a copy failed: the only reason, or how many there are.
 fn error(outcome: &CopyOutcome) -> Option<String> {
-    match (outcome.problem_count, outcome.problems.first()) {
+    // That the rest was not begun is no reason.
+    let has_ended = matches!(outcome.problems.as_slice(), [_, CopyError::Ended]);
+    match (outcome.problem_count - usize::from(has_ended), outcome.problems.first()) {
         (0, _) => None,
         (1, Some(CopyError::Transfer { source, .. })) => Some(source.to_string()),
         (1, Some(error)) => Some(error.to_string()),

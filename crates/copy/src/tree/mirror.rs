@@ -289,8 +289,7 @@ impl Mirror<'_, '_> {
                 }
             }
         }
-        let below = longer(&at.below, name);
-        if self.context.misses_mount(&below, &devices) {
+        if self.context.misses_mount(&join(&at.to, name), &devices) {
             // Perhaps an empty folder is left of it, and perhaps not even that.
             return Err(Errno::STALE).at("reading again", || join(&at.from, name));
         }

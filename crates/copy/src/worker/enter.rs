@@ -112,7 +112,7 @@ impl CopyWorker<'_> {
         if parent.is_top() {
             self.context.note_source_folder(FileId::of(stat));
         } else if fstat(&parent.source).is_ok_and(|above| above.st_dev != stat.st_dev) {
-            self.context.note_mount(parent.chain.path_below(&entry.name), stat.st_dev);
+            self.context.note_mount(parent.target_path(entry.target()), stat.st_dev);
         }
     }
 

@@ -59,8 +59,12 @@ impl CopyWorker<'_> {
             mknodat(&folder.target, name, kind, Mode::from_raw_mode(mode), stat.st_rdev)?;
             match mode & umask {
                 0 => Ok(()),
-                // Another user may have put a link in its place.
-                _ => attributes::set_mode_of(named(folder, entry, name).1, mode),
+                // Another user may have put a link in its place. Without /proc the mode is reported
+                // with the other attributes.
+                _ => match attributes::set_mode_of(named(folder, entry, name).1, mode) {
+                    Err(Errno::NOENT) if settings.preserve.keeps_mode() => Ok(()),
+                    set => set,
+                },
             }
         })?;
         self.totals.specials += u64::from(made);

@@ -113,7 +113,9 @@ mod tests {
         pipe.capacity = fcntl_setpipe_size(&pipe.write_end, 4096).unwrap();
         assert!(pipe.capacity < full);
         pool.give_back(pipe);
-        assert_eq!(pool.take().unwrap().capacity, full);
+        let taken = pool.take().unwrap().capacity;
+        // Other processes of the user share the limit.
+        assert!(taken == full || !underpass_testkit::is_root(), "{taken}");
         assert_eq!(pool.idle(), 0);
     }
 }

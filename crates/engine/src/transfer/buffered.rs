@@ -24,9 +24,9 @@ pub fn is_small(stat: &Stat) -> bool {
 
 /// Reads the bytes of a file from its position on, of which its metadata promises `promised`, and
 /// returns how many there are; without a promise, as for a file of procfs, all that it has. `None`
-/// if there are fewer than promised, or as many as the buffer takes. Nothing is counted then: a
-/// [`Transfer`](crate::Transfer) can begin at the first byte. Whether more follow than were
-/// promised is not looked for.
+/// if there are fewer than promised, or as many as the buffer takes: a
+/// [`Transfer`](crate::Transfer) can begin at the first byte then. What was read is counted all the
+/// same. Whether more follow than were promised is not looked for.
 ///
 /// # Errors
 ///

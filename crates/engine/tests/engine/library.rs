@@ -293,7 +293,8 @@ fn a_file_that_is_not_as_long_as_its_facts_say_is_left_to_the_engine() {
     }
     let long = File::open(scratch.file("long", PAGE + 1)).unwrap();
     assert_eq!(buffered::read_whole(&long, 0, &mut buffer, &mut report), Ok(None));
-    assert_eq!(report, Report::default());
+    // They were read all the same.
+    assert_eq!((report.bytes(), report.user_space_bytes()), (0, 2 * 100 + PAGE as u64));
     // procfs gives a page at a time.
     let maps = File::open("/proc/self/smaps").unwrap();
     let mut large = vec![0; LEN];

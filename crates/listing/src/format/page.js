@@ -127,14 +127,14 @@ const page = (() => {
       main.replaceChildren(...fresh.querySelector('main').childNodes);
       document.dispatchEvent(new Event('rows'));
     } catch (error) {
-      // The folder itself may be gone, or shut: then the server's own page says so. Without a
-      // network there would be none, and unfinished uploads would be lost with this one.
+      // The folder itself may be gone, or shut: then the server's own page says so, unless
+      // unfinished uploads would be lost with this one.
       if ([401, 403, 404, 410].includes(error.status) && !hasStopped()) location.reload();
     }
   };
 
-  // Whether there are uploads that have failed or are paused.
-  const hasStopped = () => document.querySelector('#uploads :is([data-state=failed], [data-state=paused])') !== null;
+  // Whether an upload has failed or is paused.
+  const hasStopped = () => document.querySelector('#uploads :is([data-state=failed], [data-state=paused])');
 
   // A path as text, unless it has bytes that are none.
   const readable = (path) => {

@@ -40,7 +40,7 @@ pub struct WalkOptions<'a> {
     pub hides: &'a dyn Fn(&[u8], bool) -> bool,
     /// Returns whether the link at a path, relative to the served root, with this target is a
     /// member; an error if that cannot be known now, which ends the walk.
-    pub shows_link: &'a dyn Fn(&[u8], &[u8]) -> std::result::Result<bool, Errno>,
+    pub shows_link: &'a LinkFilter<'a>,
     /// The maximum number of members.
     pub max_members: usize,
     /// The maximum depth of nested folders.
@@ -48,6 +48,8 @@ pub struct WalkOptions<'a> {
     /// A flag that ends the walk soon after it becomes true.
     pub cancelled: Option<&'a AtomicBool>,
 }
+
+type LinkFilter<'a> = dyn Fn(&[u8], &[u8]) -> Result<bool, Errno> + 'a;
 
 impl Default for WalkOptions<'_> {
     /// Returns options that include everything that is not hidden, up to a million members.

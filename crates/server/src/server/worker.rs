@@ -188,12 +188,13 @@ impl Worker {
             Some((since, *id))
         };
         let mut idle: Vec<_> = peers.iter().filter_map(idle).collect();
+        if idle.len() > FOUND_AT_ONCE {
+            idle.select_nth_unstable(FOUND_AT_ONCE);
+            idle.truncate(FOUND_AT_ONCE);
+        }
         idle.sort_unstable();
-        // Those whose clients still read a response are not closed.
-        let may_go = |(_, id): &(Instant, u64)| !peers[id].is_sending_on();
-        let found = idle.into_iter().filter(may_go).take(FOUND_AT_ONCE);
         idlest.of = of;
-        idlest.known = found.map(|(since, id)| (id, since)).collect();
+        idlest.known = idle.into_iter().map(|(since, id)| (id, since)).collect();
     }
 
     /// Closes one of the connections found, if any of them is still idle.

@@ -190,7 +190,7 @@ fn report(show: ShowArgs, event: &TreeEvent<'_>) {
             output::note(&format!("{path} is removed: the server does not list it"));
         }
         TreeEvent::StartingOver => {
-            output::note("the folder on the server has changed: starting over");
+            output::note("the folder on the server may have changed: starting over");
         }
         _ => {}
     }

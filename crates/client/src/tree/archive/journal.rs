@@ -120,6 +120,11 @@ impl ArchiveJournal {
         self.append(&sealed("omission"))
     }
 
+    /// Notes why permissions or times were refused.
+    pub(super) fn record_refusal(&self, errno: Errno) -> io::Result<()> {
+        self.append(&sealed(&format!("refused {}", errno.raw_os_error())))
+    }
+
     /// Notes a large file before its first byte.
     pub(super) fn record_large_file(&self, large: &LargeFile) -> io::Result<()> {
         let LargeFile { header, data, size, mode, modified, path, .. } = large;
@@ -269,12 +274,16 @@ fn apply(
                 position: 0,
                 is_same_epoch: *then == epoch,
                 has_omission: false,
+                refused: None,
                 folders: Vec::new(),
                 large: None,
                 partial: None,
             });
         }
         (["omission"], Some(noted)) => noted.has_omission = true,
+        (["refused", errno], Some(noted)) => {
+            noted.refused = Some(Errno::from_raw_os_error(errno.parse().ok()?));
+        }
         (["boot", then], Some(noted)) => noted.is_same_epoch = *then == epoch,
         (["folder", mode, tv_sec, tv_nsec, name], Some(noted)) => {
             noted.folders.push(FolderAttrs {
@@ -402,6 +411,7 @@ mod tests {
         journal.record_large_file(&large()).unwrap();
         journal.record_part(large().part.unwrap()).unwrap();
         journal.record_omission().unwrap();
+        journal.record_refusal(Errno::PERM).unwrap();
         journal.reach(1_000_000).unwrap();
         let text = std::fs::read(dest.join("j")).unwrap();
         (journal, text)
@@ -418,6 +428,7 @@ mod tests {
             position: 1_000_000,
             is_same_epoch: true,
             has_omission: true,
+            refused: Some(Errno::PERM),
             folders,
             large: Some(large()),
             partial: Some(large().path),

@@ -43,12 +43,11 @@ pub(super) fn offer(tree: &TreeFetch<'_, '_>) -> Result<Option<ArchiveOffer>> {
                 if found.is_some() || is_whole_or_part(&answer) {
                     return Ok(found.map(|origin| ArchiveOffer { url, origin }));
                 }
-                let refusal = answer.connection.refusal(&answer.response);
                 // A server that is busy may have an archive later.
-                if !refusal.is_temporary() {
+                if !matches!(answer.response.status, 429 | 503) {
                     return Ok(None);
                 }
-                refusal
+                answer.connection.refusal(&answer.response)
             }
             Err(error) => error,
         };

@@ -1,6 +1,7 @@
 //! What the journal of an archive says.
 
 use rustix::fs::Timespec;
+use rustix::io::Errno;
 
 use crate::journal::FileId;
 use crate::tree::dest::FolderAttrs;
@@ -48,8 +49,10 @@ pub(super) struct NotedArchive {
     /// Whether it was written since the machine was started and the file system mounted, so that
     /// all files have their bytes.
     pub(super) is_same_epoch: bool,
-    /// Whether something before the position was left out or refused.
+    /// Whether something before the position was left out.
     pub(super) has_omission: bool,
+    /// Why permissions or times of something before the position were refused.
+    pub(super) refused: Option<Errno>,
     pub(super) folders: Vec<FolderAttrs>,
     /// The large file that the position is within, if any.
     pub(super) large: Option<LargeFile>,

@@ -38,6 +38,8 @@ pub(super) struct Unpack<'u, 'j, 'a> {
     pub(super) partial: Option<(LargeFile, u64)>,
     /// Whether the journal says that something was left out.
     has_noted_omission: bool,
+    /// Whether it says that permissions or times were refused.
+    has_noted_refusal: bool,
     /// Folders by their paths, whose permissions and times are set at the end.
     folders: BTreeMap<Vec<u8>, FolderAttrs>,
     /// The memory that these take, roughly, in bytes.
@@ -71,6 +73,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             large: None,
             partial: None,
             has_noted_omission: false,
+            has_noted_refusal: false,
             folders: BTreeMap::new(),
             folder_bytes: 0,
             pipes: PipePool::default(),
@@ -90,7 +93,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         *self.tree.done = TreeOutcome { method, connections, report, tls, ..Default::default() };
         self.members = 0;
         self.large = None;
-        self.has_noted_omission = false;
+        (self.has_noted_omission, self.has_noted_refusal) = (false, false);
         self.folders.clear();
         self.folder_bytes = 0;
         self.tree.gauge.total.store(origin.len + 1, Ordering::Relaxed);
@@ -115,6 +118,9 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             }
         }
         self.journal.go_on(self.position).map_err(|error| self.journal_error(error))?;
+        if let Some(errno) = noted.refused {
+            self.destination.dest.note_refusal(errno);
+        }
         if noted.has_omission || !self.destination.is_unnamed() {
             let position = std::mem::take(&mut self.position);
             self.partial = self.large.take().map(|large| {
@@ -148,11 +154,16 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         self.journal.reach(self.position).map_err(|error| self.journal_error(error))
     }
 
-    /// Notes that something was left out or refused, before the position gets beyond it.
+    /// Notes that something was left out, or permissions or times refused, before the position gets
+    /// beyond it.
     fn note_omission(&mut self) -> Result<()> {
-        let has_omission = self.tree.done.left_out > 0 || self.destination.dest.refused().is_some();
-        if has_omission && !std::mem::replace(&mut self.has_noted_omission, true) {
+        if self.tree.done.left_out > 0 && !std::mem::replace(&mut self.has_noted_omission, true) {
             self.journal.record_omission().map_err(|error| self.journal_error(error))?;
+        }
+        if let Some(errno) = self.destination.dest.refused()
+            && !std::mem::replace(&mut self.has_noted_refusal, true)
+        {
+            self.journal.record_refusal(errno).map_err(|error| self.journal_error(error))?;
         }
         Ok(())
     }

@@ -23,7 +23,7 @@ use crate::tree::dest::DestFolder;
 use crate::tree::error::{Result, TreeError, TreeOutcome, explain};
 use crate::tree::listing::Listing;
 use crate::tree::options::TreeEvent;
-use crate::tree::paths::{WRITE_LOG, joined};
+use crate::tree::paths::{JOURNAL, WRITE_LOG, joined};
 use crate::tree::task::TreeFetch;
 
 /// Names by the paths of their folders.
@@ -300,13 +300,16 @@ impl UnlistedWalk<'_, '_, '_> {
 /// Returns whether a name is that of a partial file or folder, or of its journal, to which another
 /// process writes now.
 fn is_in_use(folder: &OwnedFd, name: &[u8]) -> bool {
+    let is_locked = |name: &[u8]| {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        openat(folder, name, flags, Mode::empty()).is_ok_and(|file| lock_file(file).is_err())
+    };
+    if name == JOURNAL.as_bytes() {
+        return is_locked(name);
+    }
     let Some(end) = PARTIAL_ENDS.iter().find(|end| name.ends_with(end)) else { return false };
     let name = &name[..name.len() - end.len()];
-    PARTIAL_ENDS.iter().any(|end| {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        openat(folder, [name, end].concat(), flags, Mode::empty())
-            .is_ok_and(|file| lock_file(file).is_err())
-    })
+    PARTIAL_ENDS.iter().any(|end| is_locked(&[name, end].concat()))
 }
 
 /// Reports what stays though it was to be removed.

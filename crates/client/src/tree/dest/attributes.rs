@@ -84,10 +84,15 @@ impl DestFolder {
     pub(super) fn tolerate(&self, set: Result<(), Errno>) -> Result<(), Errno> {
         match set {
             Err(errno @ (Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS)) => {
-                let _ = self.refused.set(errno);
+                self.note_refusal(errno);
                 Ok(())
             }
             set => set,
         }
+    }
+
+    /// Notes why permissions or a time were refused, unless there is a reason already.
+    pub(in crate::tree) fn note_refusal(&self, errno: Errno) {
+        let _ = self.refused.set(errno);
     }
 }

@@ -257,10 +257,11 @@ impl Peer {
     }
 
     /// Closes it to make room for another connection, unless a client that has sent a request
-    /// before still reads the response or has just sent another; returns whether it was closed.
+    /// before has just sent another; returns whether it was closed. The kernel still sends what it
+    /// has of the last response.
     pub(crate) fn evict(&self) -> bool {
-        let has_input = || self.activity.get() == Activity::Idle && self.has_input();
-        if self.has_requested.get() && (self.is_sending_on() || has_input()) {
+        let is_used = self.activity.get() == Activity::Idle && self.has_requested.get();
+        if is_used && self.has_input() {
             return false;
         }
         self.closed.set(Some(CloseReason::Evicted));
