@@ -38,7 +38,9 @@ fn agrees_with_cp(from: &Path, folder: &Path) -> String {
     fs::remove_file(to).unwrap();
     assert_eq!(story(&diagnosis["pair"]["receipt"]), story(&receipt), "{from:?} to {folder:?}");
     let crosses = |receipt: &Value| receipt["user_space_bytes"] != 0;
-    assert_eq!(crosses(&diagnosis["pair"]["receipt"]), crosses(&receipt));
+    // A file of sysfs is shorter than it says: cp has read it when it finds that.
+    let is_read_twice = from.starts_with("/sys");
+    assert_eq!(crosses(&diagnosis["pair"]["receipt"]) || is_read_twice, crosses(&receipt));
     diagnosis["pair"]["way"].as_str().unwrap_or_default().to_owned()
 }
 
@@ -100,7 +102,10 @@ fn a_folder_stands_for_the_files_in_it() {
         let name = finding(&diagnosis, "from_file_system")["finding"].as_str().unwrap();
         assert_eq!(name, format!("{kind:?}").to_lowercase());
         let leases = finding(&diagnosis, "lease")["state"].as_str().unwrap();
-        assert_eq!(leases, "best", "{kind:?}: {diagnosis}");
+        // Writers of the file below an overlay or FUSE are not seen.
+        let is_indirect = matches!(kind, FileSystem::NoCase | FileSystem::Overlay);
+        let expected = if is_indirect { "limited" } else { "best" };
+        assert_eq!(leases, expected, "{kind:?}: {diagnosis}");
         let clones = matches!(kind, FileSystem::Btrfs | FileSystem::Xfs);
         let snapshot = finding(&diagnosis, "snapshot")["state"].as_str().unwrap();
         assert_eq!(snapshot == "best", clones, "{kind:?}: {diagnosis}");
