@@ -101,7 +101,7 @@ fn a_page_is_small_as_it_is_sent() {
     let site = site.with_site(|site| site.changes = changes).start();
     // With all that uploads and changes need, and a README.
     let len = transferred(&site, "/");
-    assert!(len <= 20_000, "{len} bytes");
+    assert!(len <= 20 << 10, "{len} bytes");
     let len = transferred(&site, "/many/?limit=5000");
     assert!(len <= 150 << 10, "{len} bytes");
 }

@@ -34,9 +34,11 @@ impl Peer {
             Activity::Idle if !self.has_requested.get() => timeout = timeout.min(MAX_REQUEST_TIME),
             // The kernel has the rest of a response, and its client is reading it.
             Activity::Idle if now.duration_since(self.since.get()) >= timeout => {
-                let seen = self.written.get().wrapping_add(self.acknowledged());
-                let is_moving = self.slow().seen.replace(seen) != seen;
-                if is_moving && self.is_sending_on() {
+                let written = self.written.get();
+                let seen = written.wrapping_add(self.acknowledged());
+                let before = self.slow().seen.replace(seen);
+                // One that was still reading when it was last looked at may have just ended.
+                if before != seen && (before > written || self.is_sending_on()) {
                     self.since.set(now);
                     return;
                 }
