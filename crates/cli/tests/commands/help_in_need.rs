@@ -57,7 +57,8 @@ fn a_refusal_has_its_own_reason_and_no_wrong_advice() {
     // A file is not a folder.
     let url = format!("{}file", closed.address);
     let line = complaint(&client(here.path(), &["get", "-r", &url]).failed(1, &["-r", "file"]));
-    assert!(!line.contains("404"), "{line}");
+    // A port may be 40415.
+    assert!(!line.replace(&url, "").contains("404"), "{line}");
     let url = format!("{}nothing", closed.address);
     client(here.path(), &["get", "-r", &url]).failed(1, &["404"]);
 }
