@@ -47,7 +47,8 @@ where
     interruptible_within(None, cancel, call)
 }
 
-/// Does the same, and returns `ETIMEDOUT` if the call takes longer than `timeout`.
+/// Runs a system call as [`interruptible`] does, and returns `ETIMEDOUT` if it takes longer than
+/// `timeout`.
 pub(crate) fn interruptible_within<T, F>(
     timeout: Option<Duration>,
     cancel: &AtomicBool,

@@ -152,10 +152,10 @@ impl<'a> Prepared<'a> {
         let mut pieces = PageWriter { buf: Vec::with_capacity(PIECE_LEN), sink };
         let mut form = form(&listing, &outline, true);
         form.begin(&mut pieces.buf);
-        form.failure().map_or(Ok(()), Err)?;
+        form.check()?;
         for entry in &entries {
             form.entry(entry, &mut pieces.buf);
-            form.failure().map_or(Ok(()), Err)?;
+            form.check()?;
             pieces.pass_on()?;
         }
         form.end(&outline.tally.unwrap_or_default(), &mut pieces.buf);
@@ -219,7 +219,7 @@ impl Unsorted {
             match self.next_part {
                 NextPart::Begin => {
                     form.begin(&mut out);
-                    form.failure().map_or(Ok(()), Err)?;
+                    form.check()?;
                     self.next_part = NextPart::Entries;
                 }
                 NextPart::Entries => {
@@ -230,7 +230,7 @@ impl Unsorted {
                         {
                             tally.add(&entry);
                             form.entry(&entry, &mut out);
-                            form.failure().map_or(Ok(()), Err)?;
+                            form.check()?;
                         }
                         Ok(ControlFlow::Continue(()))
                     })?;

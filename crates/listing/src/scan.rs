@@ -310,7 +310,9 @@ fn read_attributes(listing: &Listing<'_>, name: &[u8]) -> io::Result<Option<(boo
     let is_symlink = attributes.file_type == FileType::Symlink;
     let attributes = if is_symlink {
         match root.resolve(&listing.path_of(name)) {
-            Err(error) if leads_nowhere(&error) => return Ok(None),
+            Err(error) if Errno::from_io_error(&error).is_some_and(leads_nowhere) => {
+                return Ok(None);
+            }
             target => target?,
         }
     } else {
@@ -351,17 +353,18 @@ fn may_search(folder: BorrowedFd<'_>) -> bool {
 
 /// Returns whether an error means that the target of a link does not exist or may not be served, and
 /// not that it cannot be looked at now.
-fn leads_nowhere(error: &io::Error) -> bool {
-    let lasting = [
-        Errno::NOENT,
-        Errno::NOTDIR,
-        Errno::LOOP,
-        Errno::NAMETOOLONG,
-        Errno::XDEV,
-        Errno::ACCESS,
-        Errno::PERM,
-    ];
-    Errno::from_io_error(error).is_some_and(|errno| lasting.contains(&errno))
+#[must_use]
+pub fn leads_nowhere(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::NOENT
+            | Errno::NOTDIR
+            | Errno::LOOP
+            | Errno::NAMETOOLONG
+            | Errno::XDEV
+            | Errno::ACCESS
+            | Errno::PERM
+    )
 }
 
 /// Returns whether the listing shows a folder of this name, or a link to one.

@@ -13,9 +13,13 @@ pub(crate) trait Form {
     fn entry(&mut self, entry: &Entry, out: &mut Vec<u8>);
     /// Writes the part after the entries, whose counts are in `tally`.
     fn end(&mut self, tally: &PageCounts, out: &mut Vec<u8>);
-    /// Returns the error because of which an entry was not written.
-    fn failure(&mut self) -> Option<io::Error> {
-        None
+    /// Checks that everything was written.
+    ///
+    /// # Errors
+    ///
+    /// The error because of which an entry was not.
+    fn check(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

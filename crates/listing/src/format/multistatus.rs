@@ -56,7 +56,7 @@ impl Form for MultistatusForm<'_> {
         self.listing.describe.into_iter().for_each(|describe| describe.end(out));
     }
 
-    fn failure(&mut self) -> Option<io::Error> {
-        self.failure.take()
+    fn check(&mut self) -> io::Result<()> {
+        self.failure.take().map_or(Ok(()), Err)
     }
 }

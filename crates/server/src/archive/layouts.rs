@@ -273,10 +273,14 @@ mod tests {
     use super::*;
     use underpass_protocol::archive::Builder;
 
+    fn key(name: &str) -> LayoutKey {
+        let folder = std::fs::File::open("/").unwrap();
+        LayoutKey::of(&folder, 0, name.as_bytes(), None, ArchiveFormat::Tar, None)
+    }
+
     /// Lays out an empty folder by a walk that began at this number of changes.
     fn keep(layouts: &Layouts, name: &str, changes: u64) -> (LayoutKey, Arc<FolderLayout>) {
-        let folder = std::fs::File::open("/").unwrap();
-        let key = LayoutKey::of(&folder, 0, name.as_bytes(), None, ArchiveFormat::Tar, None);
+        let (folder, key) = (std::fs::File::open("/").unwrap(), key(name));
         let held = layouts.memory.reserve(ClientNet::of(None));
         let layout = Builder::new(ArchiveFormat::Tar, b"").finish();
         let laid_out = layouts.of(layout, folder.into(), held);
@@ -294,15 +298,7 @@ mod tests {
         broken.break_off();
         drop(keep(&layouts, "folder", 0));
         for name in ["folder", "ended"] {
-            let key = LayoutKey::of(
-                std::fs::File::open("/").unwrap(),
-                0,
-                name.as_bytes(),
-                None,
-                ArchiveFormat::Tar,
-                None,
-            );
-            assert!(layouts.get(&key, true).is_none(), "{name}");
+            assert!(layouts.get(&key(name), true).is_none(), "{name}");
         }
         let (key, _) = keep(&layouts, "folder", layouts.changes());
         assert!(layouts.get(&key, true).is_some());

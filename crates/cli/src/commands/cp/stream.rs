@@ -268,10 +268,8 @@ fn keep_mode_and_times(
         new
     };
     let moded = if mode == new { Ok(()) } else { fchmod(to, Mode::from_raw_mode(mode)) };
-    let timed = match preserve.keeps_times_of_bytes(&stat) {
-        true => futimens(to, &times(&stat)),
-        false => Ok(()),
-    };
+    let is_timed = preserve.keeps_times_of_bytes(&stat);
+    let timed = if is_timed { futimens(to, &times(&stat)) } else { Ok(()) };
     moded.with_path("keeping mode of", path)?;
     timed.with_path("keeping times of", path)
 }

@@ -115,7 +115,7 @@ impl ArchiveJournal {
         self.append(&sealed(&format!("folder {mode} {tv_sec} {tv_nsec} .{path}")))
     }
 
-    /// Notes that something was left out or refused.
+    /// Notes that something was left out.
     pub(super) fn record_omission(&self) -> io::Result<()> {
         self.append(&sealed("omission"))
     }

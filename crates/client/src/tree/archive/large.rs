@@ -51,13 +51,12 @@ impl<'a> Unpack<'_, '_, 'a> {
         done: u64,
     ) -> Result<BodyEnd> {
         self.tree.done.resumed_at = done;
-        let begins = large.data;
         // For a retry, too.
-        self.large = Some(large);
-        if self.pass(stream, begins, done)? == BodyEnd::Jump {
+        self.large = Some(large.clone());
+        if self.pass(stream, large.data, done)? == BodyEnd::Jump {
             return Ok(BodyEnd::Jump);
         }
-        let Some(large) = self.large.take() else { return Ok(BodyEnd::Complete) };
+        self.large = None;
         self.unpack_large(stream, &large)
     }
 

@@ -360,8 +360,8 @@ impl Root {
         fstat(self.open_path(path)?)
     }
 
-    /// Returns the same, or `None` if there is nothing, or a link that leads nowhere or out of the
-    /// root.
+    /// Returns the attributes of the target of a path; `None` if there is nothing, or a link that leads
+    /// nowhere or out of the root.
     ///
     /// # Errors
     ///

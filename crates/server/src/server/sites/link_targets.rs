@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::fstat;
 use rustix::io::Errno;
-use underpass_listing::{Attributes, Resolve};
+use underpass_listing::{Attributes, Resolve, leads_nowhere};
 
 use crate::auth::Right;
 use crate::files::root::Place;
@@ -81,15 +81,7 @@ impl LinkTargets<'_> {
 /// may not be looked at.
 fn known(found: Result<bool, Errno>) -> Result<bool, Errno> {
     match found {
-        Err(
-            Errno::NOENT
-            | Errno::NOTDIR
-            | Errno::LOOP
-            | Errno::NAMETOOLONG
-            | Errno::XDEV
-            | Errno::ACCESS
-            | Errno::PERM,
-        ) => Ok(false),
+        Err(errno) if leads_nowhere(errno) => Ok(false),
         found => found,
     }
 }
