@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::archive::error::Result;
-use crate::archive::layouts::{ChosenNames, FolderLayout, LayoutKey, LayoutResult};
+use crate::archive::layouts::{ChosenNames, FolderLayout, LayoutKey, LayoutResult, LayoutUse};
 use crate::archive::{ArchiveError, WalkOptions, walk};
 use crate::server::limits::batches::answer_all;
 use crate::server::sites::link_targets::LinkTargets;
@@ -45,10 +45,7 @@ fn walk_folder(
     folder: OwnedFd,
 ) -> Result<Arc<FolderLayout>> {
     let layouts = &site.shared.layouts;
-    // Ranges and whole archives may wait for it.
-    if layouts.get(key, true).is_some()
-        && let Some(kept) = layouts.get(key, false)
-    {
+    if let Some(kept) = layouts.get(key, LayoutUse::Either) {
         return Ok(kept);
     }
     let (changes, began) = (layouts.changes(), Instant::now());

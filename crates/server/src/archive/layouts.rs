@@ -116,6 +116,17 @@ pub(crate) struct Layouts {
     changes: Arc<AtomicU64>,
 }
 
+/// The requests that a layout is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LayoutUse {
+    /// One that wants the whole archive.
+    Whole,
+    /// One that wants ranges of it.
+    Range,
+    /// Any that wait for it.
+    Either,
+}
+
 #[derive(Debug)]
 struct CachedLayout {
     made: Instant,
@@ -154,17 +165,17 @@ impl Layouts {
     /// A range may continue a response that broke off, whose client may have read bytes of a file
     /// that was changed while they were on their way. So the tag that the range has is made anew if
     /// a transfer of the layout broke off, or is still under way.
-    pub(crate) fn get(&self, key: &LayoutKey, is_range: bool) -> Option<Arc<FolderLayout>> {
+    pub(crate) fn get(&self, key: &LayoutKey, usage: LayoutUse) -> Option<Arc<FolderLayout>> {
         let kept = lock(&self.kept);
         let lifetime = |kept: &CachedLayout| {
-            if is_range { LIFETIME } else { LIFETIME.min(kept.cost * WALKS_KEPT) }
+            if usage == LayoutUse::Range { LIFETIME } else { LIFETIME.min(kept.cost * WALKS_KEPT) }
         };
         let kept = kept.get(key).filter(|kept| kept.made.elapsed() < lifetime(kept))?;
         let kept = Some(kept).filter(|kept| kept.changes == self.changes())?;
         let fresh = kept.fresh.as_ref().filter(|fresh| !fresh.is_broken())?;
         // The first is the one that is kept.
         let is_sent = Arc::strong_count(fresh) > 1;
-        (!is_range || !is_sent).then(|| Arc::clone(fresh))
+        (usage == LayoutUse::Whole || !is_sent).then(|| Arc::clone(fresh))
     }
 
     /// Reserves descriptors for an archive; the more archives are being sent to a client, the fewer
@@ -298,10 +309,10 @@ mod tests {
         broken.break_off();
         drop(keep(&layouts, "folder", 0));
         for name in ["folder", "ended"] {
-            assert!(layouts.get(&key(name), true).is_none(), "{name}");
+            assert!(layouts.get(&key(name), LayoutUse::Range).is_none(), "{name}");
         }
         let (key, _) = keep(&layouts, "folder", layouts.changes());
-        assert!(layouts.get(&key, true).is_some());
+        assert!(layouts.get(&key, LayoutUse::Range).is_some());
     }
 
     #[test]
@@ -309,7 +320,8 @@ mod tests {
         let layouts = Layouts::new(1, 100);
         let keys: Vec<_> =
             (0..MAX_FRESH + 9).map(|at| keep(&layouts, &at.to_string(), 0).0).collect();
-        let kept: Vec<_> = keys.iter().map(|key| layouts.get(key, true).is_some()).collect();
+        let kept: Vec<_> =
+            keys.iter().map(|key| layouts.get(key, LayoutUse::Range).is_some()).collect();
         assert_eq!(kept.iter().filter(|is_kept| **is_kept).count(), MAX_FRESH);
         assert!(kept.ends_with(&[true; 50]));
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use crate::archive::lay_out::lay_out;
-use crate::archive::layouts::{ChosenNames, FolderLayout, LayoutKey};
+use crate::archive::layouts::{ChosenNames, FolderLayout, LayoutKey, LayoutUse};
 use crate::archive::{self, ArchiveError, ArchiveFormat};
 use crate::auth::Right;
 use crate::files::file::expected_mechanism;
@@ -262,8 +262,8 @@ async fn laid_out(
     folder: OwnedFd,
     key: LayoutKey,
 ) -> Result<Arc<FolderLayout>, Response> {
-    let is_range = ctx.request.has("range");
-    if let Some(laid_out) = ctx.shared().layouts.get(&key, is_range) {
+    let usage = if ctx.request.has("range") { LayoutUse::Range } else { LayoutUse::Whole };
+    if let Some(laid_out) = ctx.shared().layouts.get(&key, usage) {
         return Ok(laid_out);
     }
     let client = ctx.peer.client_net();

@@ -184,36 +184,25 @@ impl Root {
         // This keeps a fifo from waiting for a writer, and a terminal from becoming that of this
         // process.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let open = |links| match open_at(&self.folder, path, flags, resolve | links) {
+            // It may be on another file system, or outside the root.
+            Err(Errno::XDEV) if disk_wait == DiskWait::Never => Err(Errno::AGAIN),
+            opened => opened,
+        };
         // Few paths have links in them; a path without links costs one call.
-        let (mut attempts, mut links) = (0, ResolveFlags::NO_SYMLINKS);
-        loop {
-            match open_at(&self.folder, path, flags, resolve | links) {
-                // It may be on another file system, or outside the root.
-                Err(Errno::XDEV) if disk_wait == DiskWait::Never => return Err(Errno::AGAIN),
-                Err(Errno::LOOP) if !links.is_empty() => links = ResolveFlags::empty(),
-                Ok(file) if links.is_empty() && self.only.is_none() => {
-                    let reached = match self.place_of(&file) {
-                        // It was replaced at this moment: the path leads to another file.
-                        Err(Errno::NOENT) if attempts < ATTEMPTS => {
-                            attempts += 1;
-                            continue;
-                        }
-                        Ok(Place::Outside(own)) if self.is_own(&own) => {
-                            return Err(Errno::NOENT);
-                        }
-                        reached => reached?.inside(),
-                    };
-                    self.refuse_hidden(&file, path, disk_wait)?;
-                    self.refuse_hidden(&file, reached.as_deref().unwrap_or_default(), disk_wait)?;
-                    return Ok((file, reached));
-                }
-                Ok(file) => {
-                    self.refuse_hidden(&file, path, disk_wait)?;
-                    return Ok((file, None));
-                }
-                Err(errno) => return Err(errno),
-            }
+        let (file, reached) = match open(ResolveFlags::NO_SYMLINKS) {
+            Err(Errno::LOOP) if self.only.is_some() => (open(ResolveFlags::empty())?, None),
+            Err(Errno::LOOP) => match self.with_place(|| open(ResolveFlags::empty()))? {
+                (_, Place::Outside(own)) if self.is_own(&own) => return Err(Errno::NOENT),
+                (file, place) => (file, place.inside()),
+            },
+            opened => (opened?, None),
+        };
+        self.refuse_hidden(&file, path, disk_wait)?;
+        if let Some(reached) = &reached {
+            self.refuse_hidden(&file, reached, disk_wait)?;
         }
+        Ok((file, reached))
     }
 
     /// Returns the path of an open file or folder; `None` if it is not below the root.
@@ -390,11 +379,19 @@ impl Root {
     ///
     /// Those of [`open_path`](Self::open_path) and [`path_of`].
     pub(crate) fn open_placed(&self, path: &[u8]) -> Result<(OwnedFd, Place), Errno> {
+        self.with_place(|| self.open_path(path))
+    }
+
+    /// Opens something and returns where it is. A file that is replaced at that moment is opened
+    /// again: its path then leads to another one.
+    fn with_place(
+        &self,
+        open: impl Fn() -> Result<OwnedFd, Errno>,
+    ) -> Result<(OwnedFd, Place), Errno> {
         let mut attempts = 0;
         loop {
-            let file = self.open_path(path)?;
+            let file = open()?;
             match self.place_of(&file) {
-                // It was replaced at this moment: the path leads to another file.
                 Err(Errno::NOENT) if attempts < ATTEMPTS => attempts += 1,
                 place => return Ok((file, place?)),
             }
