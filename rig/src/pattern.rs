@@ -96,7 +96,7 @@ mod tests {
     use super::{Arrived, PIECE, write};
 
     #[test]
-    fn what_was_written_is_right_in_pieces_of_any_size() {
+    fn the_pattern_is_accepted_in_pieces_of_any_size() {
         let mut bytes = Vec::new();
         write(&mut bytes, 0, PIECE as u64 + 13).unwrap();
         let mut arrived = Arrived::default();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_repeated_left_out_or_changed_is_found() {
+    fn repeated_missing_and_changed_bytes_are_found() {
         let mut bytes = Vec::new();
         write(&mut bytes, 0, 2 * PIECE as u64).unwrap();
         for wrong in [&bytes[..8], &bytes[PIECE..PIECE + 8], &bytes[16..24], &bytes[7..15]] {

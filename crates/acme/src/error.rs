@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_says_nothing_of_an_order_is_not_counted() {
+    fn errors_that_do_not_concern_the_order_are_not_counted() {
         for (kind, status, is_uncounted) in [
             ("badNonce", 400, true),
             ("serverInternal", 500, true),

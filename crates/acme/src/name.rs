@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_certificate_can_be_ordered_for_is_refused() {
+    fn names_without_possible_certificates_are_refused() {
         for (text, expected) in [
             ("", InvalidHostname::Malformed),
             ("a..b", InvalidHostname::Malformed),

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_whole_and_private() {
+    fn state_files_are_complete_and_private() {
         let temporary = tempfile::tempdir().unwrap();
         let top = temporary.path().join("a/b");
         let directory = Url::parse("https://ca.example:14000/dir").unwrap();

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_asked_for_as_the_client_has_written_it() {
+    fn a_path_is_requested_as_the_client_has_written_it() {
         for (target, text, escaped) in [
             ("/a+b", "/a+b", "/a%2Bb"),
             ("/a%2bb", "/a%2Bb", "/a%2Bb"),

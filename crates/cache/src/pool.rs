@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wait_for_is_not_held_back() {
+    fn jobs_that_another_client_joins_are_not_held_back() {
         let held = Held::new();
         let owners = [(); 7].map(|()| owner(1));
         (0..7).for_each(|number| held.submit(&owners[usize::from(number)], number));

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_is_not_there() {
+    fn removed_ranges_are_not_in_the_set() {
         for (removed, expected) in [
             (0..1, vec![2..4, 6..9]),
             (2..4, vec![6..9]),

@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_requires_a_certificate_is_not_asked_again() {
+    fn a_server_that_requires_a_certificate_is_not_tried_again() {
         let error = ClientError::receiving("h:1", ReceiveError::Io(CERTIFICATE_REQUIRED.into()));
         assert!(!error.is_temporary() && error.to_string().contains("client certificate"));
     }

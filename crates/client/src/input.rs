@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_frames_a_message_is_no_field_of_users() {
+    fn framing_fields_cannot_be_set_by_users() {
         for text in ["content-length: 4", "Transfer-Encoding: chunked", "RANGE: bytes=0-1"] {
             assert!(request_field(text).unwrap_err().contains("by the client itself"), "{text}");
         }

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_whose_thread_panics_holds_up_nobody() {
+    fn a_task_whose_thread_panics_does_not_block_others() {
         let queue = WorkQueue::new(|_: &u32| None);
         queue.push([1]);
         let outcome = std::panic::catch_unwind(|| {

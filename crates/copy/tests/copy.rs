@@ -82,7 +82,7 @@ fn a_folder_is_not_copied_into_itself() {
 }
 
 #[test]
-fn a_thread_that_panics_is_a_problem_and_holds_up_nobody() {
+fn a_thread_that_panics_is_reported_and_does_not_block_others() {
     struct Panicking;
     impl CopyObserver for Panicking {
         fn would_copy(&self, _: &Path, _: &Path) {
@@ -109,7 +109,7 @@ fn a_thread_that_panics_is_a_problem_and_holds_up_nobody() {
 }
 
 #[test]
-fn the_observer_is_asked_and_told() {
+fn the_observer_gets_questions_and_events() {
     #[derive(Default)]
     struct Witness {
         asked: AtomicBool,

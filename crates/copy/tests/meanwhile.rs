@@ -67,7 +67,7 @@ impl CopyObserver for Appearing<'_> {
 }
 
 #[test]
-fn what_takes_the_name_of_a_hard_link_that_waits_is_treated_as_what_was_there_before() {
+fn a_file_that_takes_the_name_of_a_waiting_hard_link_counts_as_existing() {
     let keep = CopyOptions { existing: ExistingFiles::Keep, ..archive() };
     let refuse = CopyOptions { existing: ExistingFiles::Refuse, ..archive() };
     for (options, kept, problems, text) in

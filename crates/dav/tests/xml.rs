@@ -46,7 +46,7 @@ fn a_property_that_is_named_again_is_answered_once() {
 }
 
 #[test]
-fn what_is_no_propfind_is_refused() {
+fn malformed_propfind_bodies_are_refused() {
     use BadXml::{Entity, Malformed, Namespace, TooLarge, Unexpected};
     let deep = format!("{}{}", "<a>".repeat(33), "</a>".repeat(33));
     let wide = format!("<a>{}</a>", "<b/>".repeat(2000));
@@ -135,7 +135,7 @@ fn a_lock_has_one_scope() {
 }
 
 #[test]
-fn what_is_stored_is_read_again() {
+fn stored_properties_are_read_back() {
     let values = [
         "<x:a xmlns:x='urn:x'>text &lt;&#13;&quot;&amp;amp;</x:a>",
         "<a>none</a>",

@@ -10,7 +10,7 @@ use underpass_diagnose::probe;
 use underpass_engine::PipePool;
 
 #[test]
-fn what_a_machine_offers_is_asked_for() {
+fn the_probe_agrees_with_the_settings_of_the_kernel() {
     let setting = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u32>().ok();
     match (probe::io_uring(), setting("/proc/sys/kernel/io_uring_disabled")) {
         // Still, whoever filters system calls may refuse it.

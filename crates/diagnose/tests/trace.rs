@@ -81,7 +81,7 @@ fn without_a_filter_it_stops_everywhere() {
 }
 
 #[test]
-fn what_ends_a_program_is_told() {
+fn the_end_of_a_program_is_reported() {
     let (ended, ..) = follow(&["sh", "-c", "kill -KILL $$"], Some(&writes()));
     assert_eq!(ended, TraceEvent::Killed(libc::SIGKILL));
     let before = Usage::of_ended_children();
@@ -92,7 +92,7 @@ fn what_ends_a_program_is_told() {
 }
 
 #[test]
-fn what_cannot_be_started_says_why() {
+fn a_program_that_cannot_be_started_reports_the_errno() {
     let (_, _, start) = follow(&["/no/such/program"], Some(&writes()));
     assert_eq!(start, TraceStart::Failed(Errno::NOENT));
     let (_, _, start) = follow(&["/"], None);
@@ -100,7 +100,7 @@ fn what_cannot_be_started_says_why() {
 }
 
 #[test]
-fn a_filter_that_the_kernel_refuses_is_told_and_the_program_runs() {
+fn a_filter_that_the_kernel_refuses_is_reported_and_the_program_runs() {
     // More instructions than it takes (BPF_MAXINSNS).
     let watched: Vec<_> = (0..3000).map(|number| (number, CallFilter::Always)).collect();
     let (ended, _, start) = follow(&["true"], Filter::new(&watched).as_ref());

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_size_is_refused() {
+    fn malformed_sizes_are_refused() {
         for text in [
             "",
             "K",

@@ -207,7 +207,7 @@ fn a_record_of_another_key_is_refused() {
 }
 
 #[test]
-fn what_the_probe_finds_passes_the_self_test() {
+fn supported_ciphers_pass_the_self_test() {
     let support = ktls::probe().unwrap();
     for version in TlsVersion::ALL {
         for cipher in Cipher::ALL {
@@ -331,7 +331,7 @@ fn a_header_and_its_file_are_one_record() {
 }
 
 #[test]
-fn what_was_sent_is_a_copy() {
+fn sent_bytes_do_not_change_with_the_file() {
     let Some((near, far)) = pair() else { return };
     // The card may be allowed to read pages later: there is none.
     let allowed = ktls::set_zero_copy(&near);

@@ -283,7 +283,7 @@ fn an_array_of_nothing_is_still_an_array() -> Result<()> {
 }
 
 #[test]
-fn what_cannot_be_fetched_is_left_out_and_links_are_counted() -> Result<()> {
+fn entries_that_cannot_be_fetched_are_left_out_and_links_counted() -> Result<()> {
     let root = Root::with_files(["file"])?;
     symlink("nowhere", root.path(b"broken"))?;
     symlink("/etc", root.path(b"outside"))?;
@@ -297,7 +297,7 @@ fn what_cannot_be_fetched_is_left_out_and_links_are_counted() -> Result<()> {
 }
 
 #[test]
-fn a_listing_without_a_link_that_cannot_be_followed_now_says_so() -> Result<()> {
+fn a_listing_that_lacks_an_unreadable_link_is_marked() -> Result<()> {
     let mut root = Root::with_files(["file"])?;
     symlink("file", root.path(b"link"))?;
     for errno in [Errno::AGAIN, Errno::MFILE, Errno::NOMEM, Errno::IO, Errno::STALE] {
@@ -487,7 +487,7 @@ fn pieces_are_bounded_and_a_client_that_left_ends_the_listing() -> Result<()> {
 }
 
 #[test]
-fn nothing_but_entries_parents_and_pages_is_a_link() -> Result<()> {
+fn only_entries_parents_and_pages_are_links() -> Result<()> {
     let root = Root::new()?;
     fs::create_dir_all(root.path(b"a/b/c"))?;
     let page = root.text("a/b", "")?;

@@ -16,7 +16,7 @@ pub fn make_ring() -> Result<(), Errno> {
     let mut parameters = [0_u64; RING_PARAMETERS];
     // SAFETY: zeros are valid for each field of `io_uring_params`, which the kernel reads and fills
     // in during the call. The number it returns is a new descriptor that is used nowhere else.
-    // Proved by `diagnose/tests/probe.rs::what_a_machine_offers_is_asked_for`.
+    // Proved by `diagnose/tests/probe.rs::the_probe_agrees_with_the_settings_of_the_kernel`.
     let ring = unsafe {
         let ring = libc::syscall(libc::SYS_io_uring_setup, 1, parameters.as_mut_ptr());
         if ring < 0 {
@@ -39,7 +39,7 @@ const RING_PARAMETERS: usize = 15;
 pub fn landlock_version() -> Result<u32, Errno> {
     let none = std::ptr::null::<c_void>();
     // SAFETY: with this flag the call takes no address and makes nothing. Proved by
-    // `diagnose/tests/probe.rs::what_a_machine_offers_is_asked_for`.
+    // `diagnose/tests/probe.rs::the_probe_agrees_with_the_settings_of_the_kernel`.
     let version = unsafe {
         libc::syscall(libc::SYS_landlock_create_ruleset, none, 0_usize, LANDLOCK_VERSION)
     };

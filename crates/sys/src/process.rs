@@ -19,7 +19,7 @@ static CLOSED: AtomicU8 = AtomicU8::new(0);
 
 // SAFETY: the loader calls the functions of this section once, before the runtime of Rust and with
 // a stack that is ready. This one needs nothing that the runtime prepares. Proved by
-// `cli/tests/commands/errors.rs::what_goes_to_a_closed_stream_is_an_error`.
+// `cli/tests/commands/errors.rs::closed_standard_streams_are_errors`.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = look;
@@ -27,7 +27,7 @@ static LOOK: extern "C" fn() = look;
 extern "C" fn look() {
     for descriptor in 0..3 {
         // SAFETY: F_GETFD reads a flag of a descriptor by its number, whether that is open or not.
-        // Proved by `cli/tests/commands/errors.rs::what_goes_to_a_closed_stream_is_an_error`.
+        // Proved by `cli/tests/commands/errors.rs::closed_standard_streams_are_errors`.
         let flags = unsafe { libc::fcntl(descriptor as c_int, libc::F_GETFD) };
         CLOSED.fetch_or(u8::from(flags < 0) << descriptor, Ordering::Relaxed);
     }

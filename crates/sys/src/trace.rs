@@ -165,7 +165,7 @@ fn become_program(program: &TracedProgram<'_>, words: &[*const c_char]) -> ! {
         let message = [what as u8, number[0], number[1], number[2], number[3]];
         let fd = program.report.as_raw_fd();
         // SAFETY: the message is its own; there is no way to report a failure of it. Proved by
-        // `diagnose/tests/trace.rs::what_cannot_be_started_says_why`.
+        // `diagnose/tests/trace.rs::a_program_that_cannot_be_started_reports_the_errno`.
         unsafe { libc::write(fd, message.as_ptr().cast(), message.len()) };
     };
     let mut byte = 0_u8;

@@ -39,7 +39,7 @@ fn a_range_of_a_file_is_read_once_for_all_of_its_digests() {
 }
 
 #[test]
-fn there_is_no_digest_of_a_file_that_ends_early_or_that_nobody_wants() {
+fn there_is_no_digest_of_a_short_or_abandoned_file() {
     let early = compute(file(b"short"), 0..6, &[Sha256], |_| true);
     assert!(
         matches!(early, Err(ComputeError::Io(error)) if error.kind() == ErrorKind::UnexpectedEof)
@@ -52,7 +52,7 @@ fn there_is_no_digest_of_a_file_that_ends_early_or_that_nobody_wants() {
 }
 
 #[test]
-fn what_is_sent_with_a_body_is_compared_with_it() {
+fn digests_sent_with_a_body_are_compared_with_it() {
     let field = |digest: &Digest| write_digests([digest]);
     let offer = |whole: &str, content: &str| {
         Offer::parse([whole.as_bytes()], [content.as_bytes()]).unwrap()
@@ -88,7 +88,7 @@ fn what_is_sent_with_a_body_is_compared_with_it() {
 }
 
 #[test]
-fn what_has_arrived_is_compared_with_what_was_expected() {
+fn received_bytes_are_compared_with_the_expected_digest() {
     let text = file(TEXT);
     let len = TEXT.len() as u64;
     let other = Digest::new(Sha256, [0; 32]).unwrap();

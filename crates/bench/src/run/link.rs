@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_namespaces_reach_each_other_and_nobody_else_and_are_gone_afterwards() {
+    fn two_namespaces_reach_only_each_other_and_are_gone_afterwards() {
         if !is_root() {
             let failure = Link::open(NetworkKind::Veth, "auto").unwrap_err();
             assert!(failure.to_string().contains("root"), "{failure}");

@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_asked_for_its_cost_before_it_is_gone() {
+    fn the_cost_of_a_process_is_read_before_it_is_gone() {
         let script = "head -c 30000000 /dev/urandom >/dev/null; echo done; echo no >&2; exit 3";
         let finished = shell(script).finish(None, &AtomicBool::new(false)).unwrap();
         assert_eq!((finished.status.code(), finished.stdout.as_str()), (Some(3), "done\n"));

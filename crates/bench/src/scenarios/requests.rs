@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn large_files_are_asked_for_by_fewer_connections_but_by_two() {
+    fn large_files_are_requested_over_fewer_connections_but_at_least_two() {
         for (requested, size, expected) in
             [(64, 1, 64), (64, 2 << 20, 64), (64, 4 << 20, 32), (64, 1 << 30, 2), (1, 1 << 30, 1)]
         {

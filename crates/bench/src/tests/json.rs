@@ -36,7 +36,7 @@ fn a_record_is_read_as_it_was_written() {
 }
 
 #[test]
-fn what_could_harm_a_terminal_is_replaced() {
+fn control_characters_of_a_record_are_replaced() {
     let mut record = net_record();
     record.environment.cpu = "a\x1b]0;b\x07 \u{202e}c\n\u{ffff}\u{e9}".to_owned();
     let read = load(&record.to_json()).unwrap();
@@ -45,7 +45,7 @@ fn what_could_harm_a_terminal_is_replaced() {
 }
 
 #[test]
-fn every_field_is_told_of_in_the_documentation() {
+fn every_field_is_documented() {
     let text = include_str!("../../../../docs/records.md");
     let mut names = BTreeSet::new();
     for record in every_form() {

@@ -7,7 +7,7 @@ use crate::record::{Contender, Step, Unit, Variant, at_steps, chosen};
 const SENDFILE: Contender = Contender::Only(Mechanism::Sendfile);
 
 #[test]
-fn each_variant_is_measured_once_whatever_is_asked_for() {
+fn each_variant_is_measured_once_even_if_named_twice() {
     let all = [Contender::Auto, SENDFILE, Contender::Only(Mechanism::ReadWrite)];
     let steps = [Step::Bytes(4 << 10), Step::Whole];
     let names = |choices: &[Option<Contender>]| -> Vec<_> {

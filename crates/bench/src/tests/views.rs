@@ -46,7 +46,7 @@ fn the_same_record_gives_the_same_views_byte_for_byte() {
 }
 
 #[test]
-fn what_was_not_counted_was_not_declined() {
+fn a_cell_without_samples_does_not_count_as_declined() {
     let mut record = net_record();
     record.samples.retain(|sample| sample.cell != 1);
     let shown = text(&record, PLAIN);
@@ -58,7 +58,7 @@ fn what_was_not_counted_was_not_declined() {
 }
 
 #[test]
-fn a_record_without_nginx_has_a_table_without_ratios_that_says_so() {
+fn a_record_without_nginx_has_a_table_without_ratios() {
     let mut record = requests_record();
     record.environment.nginx = None;
     record.samples.retain(|sample| sample.cell % 2 == 1);
@@ -111,7 +111,7 @@ fn columns_are_as_wide_as_their_widest_cell() {
 }
 
 #[test]
-fn those_that_took_longest_at_the_largest_size_are_told() {
+fn the_slowest_contenders_at_the_largest_size_are_named() {
     let mut record = net_record();
     record.cells[0].size = 1 << 10;
     assert!(calls(&record).is_none());
@@ -147,7 +147,7 @@ fn those_that_took_longest_at_the_largest_size_are_told() {
 }
 
 #[test]
-fn calls_of_a_server_are_told_for_what_it_served() {
+fn calls_of_a_server_are_attributed_to_its_responses() {
     let mut record = requests_record();
     let largest = (0..record.cells.len()).max_by_key(|cell| record.cells[*cell].size);
     let cell = largest.unwrap_or(0);

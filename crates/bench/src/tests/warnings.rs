@@ -61,7 +61,7 @@ fn each_reason_is_named_with_what_it_is_about() {
 }
 
 #[test]
-fn what_speaks_against_a_run_with_servers_is_named() {
+fn warnings_name_the_faults_of_a_run_with_servers() {
     type Corruption = fn(&mut Record);
     let of_ours = |record: &mut Record, spoil: fn(&mut Sample)| {
         record.samples.iter_mut().filter(|sample| sample.cell == 1).for_each(spoil);
@@ -93,7 +93,7 @@ fn what_speaks_against_a_run_with_servers_is_named() {
 }
 
 #[test]
-fn what_speaks_against_a_run_with_clients_is_named() {
+fn warnings_name_the_faults_of_a_run_with_clients() {
     assert_eq!(warnings(&get_record()).len(), 1, "two rounds are few");
     let found = warnings(&put_record());
     let words = "dufs is not installed: it is missing from the comparison";
@@ -109,7 +109,7 @@ fn what_speaks_against_a_run_with_clients_is_named() {
 }
 
 #[test]
-fn what_is_true_of_all_cells_of_a_size_is_said_once() {
+fn a_warning_about_all_cells_of_a_size_is_printed_once() {
     let mut record = chain_record(&[1, 2], &[1.0, 1.0]);
     for sample in &mut record.samples[..3] {
         sample.wall_s = 0.001;

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_path_can_name_is_left_out() {
+    fn keys_that_are_no_file_names_are_left_out() {
         let entry = |name: &str, size| {
             FolderEntry::of(ListedKey { name: name.into(), size, ..ListedKey::default() })
                 .map(|entry| String::from_utf8_lossy(&entry.name).into_owned())

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_declared_stale_stays_so_until_it_is_requested_again() {
+    fn expired_entries_stay_stale_until_they_are_requested() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("expired");
         // An earlier process had a clock that was ahead by a year.

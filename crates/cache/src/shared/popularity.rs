@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_requested_often_is_remembered() {
+    fn frequently_requested_names_are_remembered() {
         let popularity = Popularity::default();
         for _ in 0..3 {
             popularity.count_name("/b");

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back_soon_is_kept_longer() {
+    fn units_that_return_soon_are_kept_longer() {
         let mut queue = EvictionQueue::default();
         (0..10).for_each(|number| queue.add(&unit(number), 10));
         make_room(&mut queue, 90);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_removed_leaves_nothing_behind() {
+    fn removed_units_leave_no_queue_entries() {
         let mut queue = EvictionQueue::default();
         queue.add(&unit(1), 1);
         for _ in 0..10_000 {
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pinned_stays_and_all_may_be() {
+    fn pinned_units_are_not_evicted_even_if_all_are_pinned() {
         let mut queue = EvictionQueue::default();
         queue.add(&unit(1), 10);
         queue.add(&unit(2), 10);

@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_would_complete_answers_no_request() {
+    fn versions_that_no_fill_completes_are_not_servable() {
         for size in [Some(10), None] {
             let version = version(size);
             let fill = version.begin_fill(0, size, &JobOwner::default());

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_asked_for_again_after_a_while_unless_the_whole_is_on_its_way() {
+    fn ranges_are_requested_again_after_a_while_unless_the_whole_is_coming() {
         let mut state = VersionState::new(Some(1 << 30), RangeSet::default(), true);
         state.no_ranges_until = Some(Instant::now() + NO_RANGES_TIME);
         let whole = begin(&mut state, 0..1 << 30);

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_an_address_is_refused() {
+    fn malformed_stream_addresses_are_refused() {
         for text in ["", "host", "9000", "::1:80", "host:", "host:65536", "host:+1", "unix:"] {
             assert_eq!(text.parse::<StreamAddress>(), Err(NotAnAddress), "{text}");
         }

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_controls_a_terminal_is_escaped_and_the_rest_stays() {
+    fn only_control_characters_are_escaped() {
         for (text, shown) in [
             (
                 "caf\u{e9} \u{65e5}\u{672c} \u{1f600} \u{200d}",

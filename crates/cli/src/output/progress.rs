@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_before_is_no_part_of_the_rate() {
+    fn the_rate_excludes_bytes_of_earlier_runs() {
         let start = Instant::now();
         let later = |millis| start + Duration::from_millis(millis);
         let mut rate = Rate::new(start);

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_surface_is_drawn_underneath() {
+    fn paths_that_bypass_user_space_are_drawn_below_it() {
         let expected = "
                                     ┌ user ┐
 disk▸page cache ─ 12.12 KiB in 30 ─▶│buffer│─ 238 B in 1 ─▶ socket▸card

@@ -92,7 +92,7 @@ fn the_table_has_javas_two_ways_and_cs_beside_ours() {
 }
 
 #[test]
-fn chunks_are_as_large_as_they_are_asked_to_be_by_everyone() {
+fn chunks_have_the_requested_size_with_every_program() {
     if !has_all(&["python3", "cc", "strace"]) {
         return;
     }
@@ -251,7 +251,7 @@ fn is_a_holder(process: &Path) -> bool {
 }
 
 #[test]
-fn what_is_not_installed_is_named_in_the_record_and_all_else_is_measured() {
+fn programs_that_are_missing_are_recorded_and_the_others_measured() {
     let folder = folder();
     let empty = folder.path().join("programs");
     fs::create_dir(&empty).unwrap();

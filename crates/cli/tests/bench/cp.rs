@@ -83,7 +83,7 @@ fn holes_are_kept_and_compared_with_a_file_that_has_none() {
 }
 
 #[test]
-fn what_cannot_be_copied_together_is_refused() {
+fn invalid_combinations_of_cp_options_are_refused() {
     for words in [
         &["bench", "cp", "--files", "5", "--tree", "."][..],
         &["bench", "cp", "--data", "1M"],

@@ -58,7 +58,7 @@ fn a_good_client_is_measured_beside_bad_ones_of_every_kind() {
 }
 
 #[test]
-fn folders_are_asked_for_by_bad_clients_too() {
+fn bad_clients_request_folders_too() {
     let kinds = ["archives", "listings"];
     check(&measure("underpass", &kinds.join(",")).1, &kinds);
 }
@@ -75,7 +75,7 @@ fn nginx_is_measured_beside_the_same_clients() {
 }
 
 #[test]
-fn other_servers_are_measured_beside_those_who_read_files() {
+fn other_servers_are_measured_only_with_loads_that_they_support() {
     if !has("cc") {
         return;
     }

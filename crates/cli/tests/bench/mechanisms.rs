@@ -80,7 +80,7 @@ fn net_measures_each_required_mechanism_and_verifies_what_arrives() {
 }
 
 #[test]
-fn net_varies_the_receiver_if_asked_to() {
+fn net_varies_the_receiver_on_request() {
     let folder = folder();
     let args = ["net", "--sizes", "1M", "--runs", "1", "--warmup", "0", "--side", "receiver"];
     let args = [&args[..], &["--sink", "file", "--step", "whole"]].concat();

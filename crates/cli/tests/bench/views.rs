@@ -233,7 +233,7 @@ fn a_record_does_not_differ_from_itself_and_one_that_got_slower_ends_with_3() {
 }
 
 #[test]
-fn what_cannot_be_shown_or_compared_is_one_clear_line() {
+fn unusable_records_fail_with_one_clear_line() {
     let folder = folder();
     let (get, net) = (committed("get"), committed("net"));
     let mut newer = record("get");

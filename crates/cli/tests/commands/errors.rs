@@ -209,7 +209,7 @@ fn shell(here: &Path, command: &str) -> (Option<i32>, String) {
 }
 
 #[test]
-fn what_goes_to_a_closed_stream_is_an_error() {
+fn closed_standard_streams_are_errors() {
     let here = folder();
     fs::write(here.path().join("f"), "bytes").unwrap();
     for (command, words) in [

@@ -81,7 +81,7 @@ fn a_wrong_password_is_not_called_a_missing_one() {
 }
 
 #[test]
-fn a_status_is_said_once() {
+fn a_status_is_printed_once() {
     for body in ["Not Found", "404: Not Found", "404 not found\n"] {
         let server = Server::start(move |request, stream| {
             let head = "HTTP/1.1 404 Not Found\nContent-Type: text/plain";
@@ -260,7 +260,7 @@ fn the_program_alone_prints_its_help() {
 }
 
 #[test]
-fn numbers_are_asked_for_in_plain_words() {
+fn wrong_numbers_are_refused_in_plain_words() {
     for args in [
         &["serve", "--port", "x"][..],
         &["serve", "--workers", "1.5"],

@@ -151,7 +151,7 @@ fn a_second_signal_ends_a_command_at_once() {
 }
 
 #[test]
-fn a_fifo_without_another_end_holds_nobody_up() {
+fn a_fifo_without_another_end_does_not_block() {
     let place = folder();
     assert!(Command::new("mkfifo").arg(place.path().join("fifo")).status().unwrap().success());
     fs::write(place.path().join("file"), "bytes").unwrap();
@@ -179,7 +179,7 @@ fn a_fifo_without_another_end_holds_nobody_up() {
 }
 
 #[test]
-fn a_list_that_nobody_writes_holds_nobody_up() {
+fn a_fifo_without_a_writer_as_list_does_not_block() {
     let place = folder();
     assert!(Command::new("mkfifo").arg(place.path().join("fifo")).status().unwrap().success());
     fs::write(place.path().join("file"), "bytes").unwrap();
@@ -224,7 +224,7 @@ fn a_list_that_nobody_writes_holds_nobody_up() {
 }
 
 #[test]
-fn a_peer_that_never_answers_holds_nobody_up() {
+fn a_peer_that_never_answers_does_not_block_others() {
     let place = folder();
     fs::write(place.path().join("file"), "bytes").unwrap();
     // It accepts nobody, so that its queue of one becomes full.

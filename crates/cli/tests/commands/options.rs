@@ -162,7 +162,7 @@ fn copied(here: &Path, options: &str, answer: &str) -> (Finished, String) {
 }
 
 #[test]
-fn what_is_kept_is_what_coreutils_keeps() {
+fn combined_overwrite_options_keep_the_files_that_coreutils_keeps() {
     let here = folder();
     for (options, answer, left) in [
         ("-nf", "", "old"),

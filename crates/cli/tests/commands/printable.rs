@@ -57,7 +57,7 @@ fn run(place: &Path, args: &[&OsStr]) -> Finished {
 }
 
 #[test]
-fn what_servers_say_is_shown_harmlessly() {
+fn text_from_servers_is_printed_escaped() {
     let place = folder();
     fs::write(place.path().join("file"), "bytes").unwrap();
     let nasty = String::from_utf8(NASTY.to_vec()).unwrap();

@@ -164,7 +164,7 @@ fn interruptions_are_no_failures() {
 }
 
 #[test]
-fn a_full_disk_is_told_in_one_line_and_what_came_is_kept() {
+fn a_full_disk_is_one_clear_line_and_received_bytes_are_kept() {
     if !has("strace") {
         return;
     }
@@ -329,7 +329,7 @@ fn a_disk_that_is_too_small_is_found_out_before_the_first_byte() {
 }
 
 #[test]
-fn a_read_only_folder_is_told() {
+fn a_read_only_folder_is_reported() {
     let stage = Stage::new(&[]);
     let script = "mkdir ro && mount -t tmpfs -o ro none ro && cd ro && exec \"$@\"";
     let probe = Command::new("unshare").args(["-rm", "true"]).status();

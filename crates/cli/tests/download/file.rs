@@ -96,7 +96,7 @@ fn a_file_arrives_with_its_bytes_its_name_and_its_time() {
 }
 
 #[test]
-fn other_servers_are_asked_as_well() {
+fn other_servers_are_tried_as_well() {
     let (served, place) = (folder(), folder());
     noise_file(served.path(), "file", LEN);
     let port = free_port();
@@ -133,7 +133,7 @@ fn other_servers_are_asked_as_well() {
 }
 
 #[test]
-fn it_goes_where_it_is_told() {
+fn the_file_is_written_to_the_given_path() {
     let stage = Stage::new(&[]);
     let url = stage.url("file");
     let printed = stage.get(&[&url, "-o", "-"]).succeeded();
@@ -167,7 +167,7 @@ fn it_goes_where_it_is_told() {
 }
 
 #[test]
-fn what_is_here_is_not_fetched_again_and_not_overwritten() {
+fn existing_files_are_neither_fetched_again_nor_overwritten() {
     let stage = Stage::new(&[]);
     let url = stage.url("file");
     stage.get(&[&url]).succeeded();
@@ -185,7 +185,7 @@ fn what_is_here_is_not_fetched_again_and_not_overwritten() {
 }
 
 #[test]
-fn what_is_no_file_is_not_replaced() {
+fn sockets_and_fifos_are_not_replaced() {
     let stage = Stage::new(&[]);
     let (url, root, here) = (stage.url("file"), stage.url(""), stage.here.path());
     let socket = std::os::unix::net::UnixListener::bind(here.join("socket")).unwrap();
@@ -307,7 +307,7 @@ fn digests_are_compared_and_printed() {
 }
 
 #[test]
-fn our_own_server_says_a_digest_when_it_is_asked() {
+fn our_own_server_sends_a_digest_on_request() {
     let stage = Stage::new(&[]);
     let receipt = stage.get(&[&stage.url("file"), "--verify", "--json"]).succeeded().receipt();
     assert_eq!(receipt["digest"]["matches"], true, "{receipt}");
@@ -318,7 +318,7 @@ fn our_own_server_says_a_digest_when_it_is_asked() {
 }
 
 #[test]
-fn who_asks_is_said_by_options_files_and_the_environment() {
+fn credentials_come_from_options_netrc_and_the_environment() {
     let here = folder();
     let netrc = here.path().join("netrc");
     fs::write(&netrc, "machine 127.0.0.1 login net password rc\n").unwrap();
@@ -390,7 +390,7 @@ fn a_proxy_that_cannot_be_reached_is_named_as_one() {
 }
 
 #[test]
-fn wrong_words_are_told_in_one_line() {
+fn wrong_words_are_reported_in_one_line() {
     let here = folder();
     for (args, words) in [
         (vec!["a", "b", "-o", "c"], "-o FILE is one file"),
@@ -414,7 +414,7 @@ fn wrong_words_are_told_in_one_line() {
 }
 
 #[test]
-fn progress_is_a_line_each_second_where_it_is_asked_for() {
+fn progress_is_a_line_each_second_on_request() {
     let stage = Stage::new(&["--rate", "20M"]);
     let stderr = stage.get(&[&stage.url("file"), "--progress"]).succeeded().stderr;
     let line = stderr.lines().find(|line| line.contains(" s left")).unwrap();
@@ -456,7 +456,7 @@ fn a_folder_to_which_names_can_only_be_added_gets_the_file_and_nothing_else() {
 }
 
 #[test]
-fn nobody_at_the_address_is_told_at_once() {
+fn a_refused_connection_is_reported_at_once() {
     // Nobody listens on a port that was just given back.
     let port = free_port();
     let url = format!("http://127.0.0.1:{port}/x/");

@@ -212,7 +212,7 @@ fn rounds() -> u32 {
 }
 
 #[test]
-fn what_has_its_name_after_a_power_cut_is_whole_and_the_rest_is_completed() {
+fn named_files_are_complete_after_a_power_cut_and_the_rest_resumes() {
     let scratch = folder();
     let at = |name: &str| scratch.path().join(name);
     let Some(_outer) = outer_disk(scratch.path()) else { return };

@@ -134,7 +134,7 @@ fn an_upload_goes_on_after_the_network_the_page_and_patience_were_lost() {
 }
 
 #[test]
-fn a_file_of_the_same_name_is_replaced_only_if_somebody_says_so() {
+fn a_file_of_the_same_name_is_replaced_only_after_confirmation() {
     let Some((site, browser)) = site(&["-A"]) else { return };
     let new = site.target("old.txt");
     fs::write(&new, "new").unwrap();
@@ -196,7 +196,7 @@ fn files_are_dropped_onto_the_page() {
 }
 
 #[test]
-fn who_may_only_read_sees_nothing_of_it() {
+fn readers_see_no_controls_for_changes() {
     let Some((site, browser)) = site(&[]) else { return };
     assert!(shown(&browser).contains("old.txt"));
     let found = browser.text(

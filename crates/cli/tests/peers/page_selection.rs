@@ -261,7 +261,7 @@ fn a_deletion_names_its_entries_and_leaves_those_out_that_the_search_box_hides()
 }
 
 #[test]
-fn what_is_around_the_rows_is_shown_anew_with_them() {
+fn pages_and_readme_are_updated_with_the_rows() {
     let Some((site, browser)) = site(&[]) else { return };
     for number in 0..1_993 {
         fs::write(site.source(format!("{number:032}.txt")), "").unwrap();
@@ -292,7 +292,7 @@ fn what_is_around_the_rows_is_shown_anew_with_them() {
 }
 
 #[test]
-fn digests_links_and_sizes_are_told_on_demand() {
+fn digests_links_and_sizes_are_listed_on_demand() {
     let Some((site, browser)) = site(&[]) else { return };
     pick(&browser, "b.txt", false);
     pick(&browser, "music", false);

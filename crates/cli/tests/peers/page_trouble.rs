@@ -59,7 +59,7 @@ fn an_upload_that_expired_is_not_taken_for_done_because_of_an_older_file_of_its_
 }
 
 #[test]
-fn an_upload_that_expired_is_not_taken_for_done_because_of_a_file_of_somebody_else() {
+fn an_expired_upload_is_not_taken_for_done_because_of_another_file() {
     let Some((site, browser)) = site(&["-A", "--upload-expiry", "3"]) else { return };
     let relay = expire(&site, &browser, false);
     let mut other = noise(LARGE);

@@ -62,7 +62,7 @@ impl Broken {
 }
 
 #[test]
-fn what_broke_off_is_resumed() {
+fn other_clients_resume_a_broken_download() {
     for (program, args) in PROGRAMS {
         let Some(broken) = Broken::off(program, args) else { continue };
         assert!(broken.goes_on(), "{program}");
@@ -101,7 +101,7 @@ fn a_file_written_in_place_is_another_version_too() {
 }
 
 #[test]
-fn whoever_says_if_range_gets_the_whole_new_file() {
+fn if_range_gets_the_whole_of_a_new_file() {
     let Some(broken) = Broken::off("curl", PROGRAMS[0].1) else { return };
     let tag = broken.site.get_head("file", "etag");
     let url = broken.site.url("file");

@@ -56,7 +56,7 @@ fn site(further: &[&str]) -> Option<(Site, Browser)> {
 }
 
 #[test]
-fn scripts_in_uploaded_files_do_not_act_as_whoever_looks_at_them() {
+fn scripts_in_uploaded_files_do_not_act_as_the_viewer() {
     let Some((site, browser)) = site(&[]) else { return };
     for (name, ..) in FILES {
         browser.console();

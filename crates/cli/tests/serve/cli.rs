@@ -162,7 +162,7 @@ fn a_list_in_a_variable_has_one_value_a_line() {
 }
 
 #[test]
-fn what_is_wrong_in_the_file_is_told_with_its_line() {
+fn errors_in_the_configuration_name_the_line() {
     let folder = folder();
     let config = folder.path().join("underpass.toml");
     let args = ["--config", config.to_str().unwrap()];
@@ -307,7 +307,7 @@ fn sockets_for_another_process_are_left_alone() {
 }
 
 #[test]
-fn what_was_passed_and_is_no_listener_is_an_error() {
+fn passed_sockets_that_do_not_listen_are_refused() {
     let folder = folder();
     let (one, _other) = UnixStream::pair().unwrap();
     let start = |passed: OwnedFd| Running::start(activated(folder.path(), passed, "$$")).finish();
@@ -512,7 +512,7 @@ fn a_filter_that_hides_readers_on_this_machine_is_named() {
 }
 
 #[test]
-fn each_unit_that_writes_a_log_is_told_of_its_rotation() {
+fn each_unit_with_a_log_is_signalled_after_rotation() {
     let rule = fs::read_to_string(project("contrib/underpass.logrotate")).unwrap();
     let (_, told) = rule.split_once("systemctl kill").unwrap();
     for name in UNITS.into_iter().filter(|name| unit(name).contains("\nLogsDirectory=")) {

@@ -119,7 +119,7 @@ fn after_a_restart_the_digest_is_known_without_reading_the_file() {
 }
 
 #[test]
-fn where_no_attribute_can_be_set_the_digest_is_remembered_and_nothing_is_said() {
+fn digests_are_remembered_silently_where_attributes_cannot_be_set() {
     let Some(stage) = Stage::new() else { return };
     for errno in ["EACCES", "EPERM", "EROFS", "EOPNOTSUPP", "ENOSPC", "EDQUOT"] {
         let inject = format!("inject=fsetxattr:error={errno}");

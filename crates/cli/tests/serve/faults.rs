@@ -80,7 +80,7 @@ fn is_all(bytes: u64) -> bool {
 }
 
 #[test]
-fn a_declined_sendfile_goes_on_at_the_same_byte_and_is_told() {
+fn a_declined_sendfile_continues_at_the_same_byte_and_is_reported() {
     let Some(stage) = Stage::new() else { return };
     for errno in ["EINVAL", "ENOSYS", "EOPNOTSUPP", "EPERM"] {
         for when in [1_u64, 5] {
@@ -172,7 +172,7 @@ fn until_closed(server: &Running) {
 }
 
 #[test]
-fn sigterm_lets_a_download_end_and_nobody_else_in() {
+fn sigterm_lets_a_download_end_and_accepts_no_connection() {
     let Some(stage) = Stage::new() else { return };
     let server = stage.serve(&[], &["--rate", "16M"]);
     let curl = stage.curl_midway(&server);
@@ -707,7 +707,7 @@ fn a_file_that_was_replaced_while_it_was_opened_is_not_sent_to_the_next_request(
 }
 
 #[test]
-fn what_a_killed_move_would_have_replaced_is_there_after_the_next_start() {
+fn a_killed_move_loses_no_file_after_the_next_start() {
     let Some(stage) = Stage::new() else { return };
     let served = stage.served.path();
     prepare_replacement(served);

@@ -211,7 +211,7 @@ fn a_cache_belongs_to_the_user_that_fills_it() {
 }
 
 #[test]
-fn a_server_that_stays_root_says_so_and_keeps_what_reads_files_alone() {
+fn a_server_that_stays_root_warns_and_keeps_only_the_right_to_read_files() {
     if !is_root() {
         return skip("only root has what the server gives up");
     }
@@ -265,7 +265,7 @@ fn a_server_with_passwords_or_keys_cannot_be_dumped() {
 }
 
 #[test]
-fn what_the_new_user_cannot_do_is_said_at_the_start() {
+fn missing_rights_of_the_new_user_are_reported_at_the_start() {
     if !is_root() {
         return skip("only root can become another user");
     }
@@ -285,7 +285,7 @@ fn what_the_new_user_cannot_do_is_said_at_the_start() {
 }
 
 #[test]
-fn a_folder_that_is_read_only_for_the_server_alone_is_told_from_one_without_rights() {
+fn a_folder_read_only_for_this_process_is_distinguished_from_missing_rights() {
     if !is_root() || !has("unshare") {
         return skip("only root can mount");
     }

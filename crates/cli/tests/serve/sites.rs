@@ -674,7 +674,7 @@ fn a_reload_that_waits_does_not_keep_the_server_from_ending() {
 }
 
 #[test]
-fn what_one_source_allows_another_may_refuse() {
+fn a_site_may_refuse_changes_that_the_top_allows() {
     const REFUSES: &str = "allow_all = true
         [[site]]
         names = ['a.test']
@@ -770,7 +770,7 @@ root = 'DIR/b'
 }
 
 #[test]
-fn what_the_sandbox_does_not_reach_is_refused_until_a_restart() {
+fn paths_outside_the_sandbox_are_refused_until_a_restart() {
     let refusal = |root: &str, option: &str| {
         let sites = Sites::new(TWO, |folder| {
             two_roots(folder);
@@ -868,7 +868,7 @@ fn a_config_that_was_emptied_does_not_open_a_typed_folder() {
 }
 
 #[test]
-fn each_wrong_site_is_told_with_its_line() {
+fn each_wrong_site_is_reported_with_its_line() {
     let folder = folder();
     two_roots(folder.path());
     let config = folder.path().join("config/underpass.toml");

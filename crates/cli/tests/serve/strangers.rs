@@ -207,7 +207,7 @@ fn send(server: &Running, head: &str, body: &str) -> TcpStream {
 }
 
 #[test]
-fn properties_that_nobody_reads_are_limited() {
+fn unread_properties_are_limited() {
     let (_folder, server) = serve(&["--allow-upload", "--sync", "off"]);
     let owner = "o".repeat(900);
     let lock = format!(
@@ -244,7 +244,7 @@ fn ticks(server: &Running, thread: &str) -> u64 {
 }
 
 #[test]
-fn names_of_an_archive_are_not_sorted_by_those_who_serve() {
+fn names_of_an_archive_are_not_sorted_on_worker_threads() {
     let (_folder, server) = serve(&[]);
     let names: String =
         (0..190_000).map(|number| format!("entry={:04x}\n", number % 65_536)).collect();

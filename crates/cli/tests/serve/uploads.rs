@@ -205,7 +205,7 @@ fn a_splice_that_is_declined_in_the_middle_loses_nothing() {
 }
 
 #[test]
-fn a_disk_error_is_told_and_leaves_nothing() {
+fn a_disk_error_is_reported_and_leaves_nothing() {
     let Some(stage) = Stage::new(&["curl", "strace"]) else { return };
     let inject = "inject=splice:error=EIO:when=8";
     let server = stage.serve(&["-e", "trace=splice", "-e", inject], &["--step", "256K"]);
@@ -391,7 +391,7 @@ fn a_server_that_is_killed_at_any_moment_leaves_the_old_file_or_the_new_one() {
 }
 
 #[test]
-fn a_server_that_may_not_write_there_says_so() {
+fn a_server_without_the_right_to_write_reports_it() {
     let Some(stage) = Stage::new(&["curl", "setpriv"]) else { return };
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     let root = stage.served.path();

@@ -118,7 +118,7 @@ fn curl_gets_and_puts_over_both_versions() {
 }
 
 #[test]
-fn what_the_start_says_is_what_curl_believes() {
+fn curl_accepts_the_pin_printed_at_the_start() {
     if !has("curl") {
         return;
     }
@@ -275,7 +275,7 @@ fn sighup_reads_the_certificate_again_and_a_bad_one_changes_nothing() {
 }
 
 #[test]
-fn those_without_tls_are_led_on_or_told() {
+fn requests_without_tls_are_redirected_or_refused() {
     if !has("curl") {
         return;
     }

@@ -266,7 +266,7 @@ fn an_existing_file_is_kept_unless_force_is_given() {
 }
 
 #[test]
-fn a_file_of_another_user_in_a_shared_folder_does_not_say_who_may_write() {
+fn the_mode_of_a_foreign_file_in_a_shared_folder_is_not_kept() {
     let folder = folder();
     let source = noise_file(folder.path(), "source", 10_000);
     let target = noise_file(folder.path(), "target", 10);
@@ -352,7 +352,7 @@ fn an_end_that_cannot_be_found_is_not_the_beginning() {
 }
 
 #[test]
-fn what_others_append_while_the_sender_is_awaited_stays() {
+fn bytes_appended_by_others_before_the_transfer_stay() {
     let folder = folder();
     let source = noise_file(folder.path(), "source", 10);
     let target = folder.path().join("target");
@@ -366,7 +366,7 @@ fn what_others_append_while_the_sender_is_awaited_stays() {
 }
 
 #[test]
-fn what_is_appended_while_the_receiver_is_awaited_is_sent() {
+fn bytes_appended_before_the_transfer_are_sent() {
     for (range, expected) in [(&[][..], "first\nsecond\n"), (&["--range", "-7"], "second\n")] {
         let folder = folder();
         let (source, target) = (folder.path().join("source"), folder.path().join("target"));
@@ -382,7 +382,7 @@ fn what_is_appended_while_the_receiver_is_awaited_is_sent() {
 }
 
 #[test]
-fn what_others_append_during_the_transfer_is_no_success_and_is_not_cut_off() {
+fn bytes_appended_by_others_during_the_transfer_stay_and_fail_it() {
     let folder = folder();
     for is_reset in [false, true] {
         let target = folder.path().join(format!("target {is_reset}"));
@@ -662,7 +662,7 @@ fn an_empty_file_arrives_as_an_empty_file() {
 }
 
 #[test]
-fn a_lease_that_is_refused_is_told_and_detect_holds_instead() {
+fn a_refused_lease_is_reported_and_detect_is_used() {
     let folder = folder();
     let source = noise_file(folder.path(), "source", LEN);
     let _writer = fs::File::options().append(true).open(&source).unwrap();
@@ -707,7 +707,7 @@ fn a_file_that_changes_is_reset_and_leaves_nothing() {
 }
 
 #[test]
-fn progress_is_told_in_lines_where_there_is_no_terminal() {
+fn progress_is_printed_in_lines_without_a_terminal() {
     let folder = folder();
     let receiver = receiver(&["--progress"], &folder.path().join("target"));
     let mut peer = TcpStream::connect(&receiver.address).unwrap();

@@ -176,7 +176,7 @@ fn an_interrupted_upload_says_how_to_go_on() {
 }
 
 #[test]
-fn what_is_not_to_be_resumed_leaves_nothing_at_the_client() {
+fn no_resume_leaves_no_files_at_the_client() {
     let stage = Stage::new();
     let _server = stage.serve();
     let put = stage.put(&[], &["--rate", "16M", "--no-resume"]);
@@ -301,7 +301,7 @@ fn a_disk_error_fails_and_can_be_resumed() {
 }
 
 #[test]
-fn a_full_disk_is_told_before_the_body() {
+fn a_full_disk_is_reported_before_the_body() {
     let stage = Stage::new();
     // A disk of a few MiB, if one may be mounted here.
     let disk = stage.own.path().join("disk");

@@ -164,7 +164,7 @@ fn folders_arrive_with_everything_in_them() {
 }
 
 #[test]
-fn what_cannot_be_read_does_not_stop_the_rest() {
+fn unreadable_files_do_not_stop_the_others() {
     let stage = Stage::new(&[]);
     let root = stage.own.path().join("tree");
     fs::create_dir(&root).unwrap();
@@ -333,7 +333,7 @@ fn each_refusal_is_one_line_that_says_what_to_do() {
 }
 
 #[test]
-fn wrong_usage_is_told_before_anybody_is_asked() {
+fn wrong_usage_is_reported_before_any_connection() {
     let stage = Stage::new(&[]);
     let file = stage.file("file", 10);
     let folder = stage.url("/");

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_too_early_has_to_wait() {
+    fn transfers_above_the_rate_have_to_wait() {
         let rate_limit = RateLimit::new(Some(1000));
         let started = Instant::now();
         (0..3).for_each(|_| rate_limit.spend(50, &[]));

@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_is_fetched_by_another() {
+    fn segments_of_a_failed_worker_are_fetched_by_another() {
         let scheduler = SegmentScheduler::new(vec![0..2 * MIB], 2);
         let cuts = cuts(2);
         assert_eq!(scheduler.next_segment(0, &cuts), SegmentTask::Fetch(0..MIB));

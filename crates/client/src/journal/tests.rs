@@ -36,7 +36,7 @@ fn saved_in_part(folder: &Path, name: &OsStr) -> (Journal<Subject>, File, usize)
 }
 
 #[test]
-fn what_is_noted_is_remembered_by_the_next_process() {
+fn journal_entries_are_read_by_the_next_process() {
     let folder = tempfile::tempdir().expect("a folder");
     let name = OsStr::new("journal");
     let journal = Journal::create(open(folder.path()), name, subject()).expect("a journal");
@@ -164,7 +164,7 @@ fn a_journal_that_is_damaged_says_nothing_wrong() {
 }
 
 #[test]
-fn what_is_forgotten_is_neither_present_nor_safe() {
+fn forgotten_ranges_are_neither_present_nor_safe() {
     for (forgotten, expected) in [
         (0..10, vec![10..40]),
         (5..35, vec![0..5, 35..40]),

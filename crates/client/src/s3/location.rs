@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_said() {
+    fn malformed_s3_addresses_are_refused() {
         for (text, wrong) in [
             ("s3://ab/k", BadLocation::Bucket),
             ("s3:///k", BadLocation::Bucket),

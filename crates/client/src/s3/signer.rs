@@ -230,7 +230,7 @@ mod tests {
     use crate::s3::credentials::KeySource;
 
     #[test]
-    fn what_one_request_has_learned_helps_all_that_were_under_way() {
+    fn corrections_learned_by_one_request_help_all_that_are_under_way() {
         let chain = KeySources::new(Vec::new(), TlsSetup::default());
         let keys = Keys { id: "id".to_owned(), secret: "secret".to_owned(), ..Keys::default() };
         let signer = Signer::new(chain, Some(keys), "us-east-1", false);

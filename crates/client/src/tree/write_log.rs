@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_synced_is_believed() {
+    fn synced_files_are_trusted() {
         let dest = tempfile::tempdir().unwrap();
         let dest = dest.path();
         let log = open(dest);
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_before_a_failed_sync_is_doubted() {
+    fn files_written_before_a_failed_sync_are_not_trusted() {
         let dest = tempfile::tempdir().unwrap();
         let dest = dest.path();
         let old = make(dest, "old");

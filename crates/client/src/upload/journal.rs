@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_found_by_one_process_at_a_time() {
+    fn a_journal_is_open_in_one_process_at_a_time() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/journal");
         assert!(UploadJournal::find(&path).unwrap().is_none());
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_as_good_as_nothing() {
+    fn an_invalid_journal_counts_as_missing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
         for text in ["", "nonsense", "{}", r#"{"version":2,"target":"","resource":"","file":""}"#] {

@@ -83,7 +83,7 @@ fn interim_answers_are_passed_over_up_to_a_bound() {
 }
 
 #[test]
-fn what_is_no_http_or_has_no_end_is_refused() {
+fn malformed_or_endless_heads_are_refused() {
     for (answer, words) in [
         ("SSH-2.0-OpenSSH\n\n".to_owned(), "invalid response"),
         (format!("HTTP/1.1 200 OK\nX: {}\n\n", "x".repeat(100_000)), "too long"),
@@ -99,7 +99,7 @@ fn what_is_no_http_or_has_no_end_is_refused() {
 }
 
 #[test]
-fn a_server_that_does_not_tell_the_length_with_a_part_is_asked_for_the_whole() {
+fn a_part_without_a_total_length_leads_to_a_request_for_the_whole() {
     let bytes = noise(20 << 20);
     let body = bytes.clone();
     let server = Server::start(move |asked, stream| {
@@ -148,7 +148,7 @@ fn the_text_of_a_refusal_that_drips_is_not_waited_for() {
 }
 
 #[test]
-fn a_part_has_to_be_the_one_that_was_asked_for() {
+fn a_part_must_be_the_requested_one() {
     let bytes = noise(40 << 20);
     for (range, words) in [
         ("bytes 1-16777215/41943040", "other bytes"),
@@ -257,7 +257,7 @@ fn the_file_gets_the_time_of_its_last_change_unless_that_is_not_wanted() {
 }
 
 #[test]
-fn what_is_too_large_for_the_disk_is_refused_before_its_first_byte() {
+fn a_file_larger_than_the_disk_is_refused_before_its_first_byte() {
     let server = Server::start(|_, stream| {
         let head = "HTTP/1.1 200 OK\nETag: \"x\"\nAccept-Ranges: bytes\n";
         say(stream, &format!("{head}Content-Length: {}\n\n", u64::MAX / 4))
@@ -266,7 +266,7 @@ fn what_is_too_large_for_the_disk_is_refused_before_its_first_byte() {
 }
 
 #[test]
-fn a_coding_that_was_not_asked_for_is_not_taken_for_the_file() {
+fn a_coding_that_was_not_requested_is_not_taken_for_the_file() {
     let bytes = noise(1000);
     let serve = |coding: &'static str| {
         let body = bytes.clone();

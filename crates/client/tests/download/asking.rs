@@ -100,7 +100,7 @@ fn a_name_in_the_url_is_sent_again_after_a_redirect_to_the_same_server() {
 }
 
 #[test]
-fn a_name_is_asked_for_again_if_the_server_is_busy() {
+fn a_name_is_requested_again_if_the_server_is_busy() {
     let server = Server::start(|asked, stream| match asked.number {
         0 => say(stream, "HTTP/1.1 503 x\nContent-Length: 0\n\n"),
         _ => say(stream, "HTTP/1.1 200 x\nContent-Disposition: attachment; filename=\"a.pdf\"\n\n"),
@@ -171,7 +171,7 @@ fn a_proxy_that_never_opens_the_tunnel_is_left() {
 }
 
 #[test]
-fn a_proxy_is_asked_with_the_whole_address() {
+fn a_proxy_gets_the_whole_address() {
     let bytes = noise(1000);
     let proxy = Server::of(&bytes);
     let mut client = Client::new();
@@ -281,7 +281,7 @@ fn a_server_that_refuses_head_can_have_the_same_file() {
 }
 
 #[test]
-fn a_server_that_refuses_ranges_is_asked_for_the_whole() {
+fn a_server_that_refuses_ranges_gets_a_request_for_the_whole() {
     let bytes = noise(20 << 20);
     for refusal in ["400 Bad", "403 No", "405 No", "501 No"] {
         for is_well in [true, false] {

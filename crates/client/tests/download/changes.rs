@@ -295,7 +295,7 @@ fn a_download_that_starts_over_leaves_the_partial_file_of_another_one() {
 }
 
 #[test]
-fn servers_of_one_name_that_have_different_tags_are_asked_for_one_answer() {
+fn servers_of_one_name_with_different_tags_give_one_version() {
     let bytes = noise(LEN);
     let body = bytes.clone();
     let server = Server::start(move |asked, stream| {
@@ -396,7 +396,7 @@ fn without_a_strong_validator_nothing_is_put_together() {
 }
 
 #[test]
-fn what_went_down_a_pipe_cannot_be_taken_back() {
+fn a_change_after_bytes_went_down_a_pipe_is_an_error() {
     let (old, new) = (noise(LEN), other());
     let server = Server::start(move |asked, stream| {
         if asked.number == 0 {

@@ -140,7 +140,7 @@ fn redirects_lead_into_tls_and_never_out_of_it() {
 }
 
 #[test]
-fn who_is_not_believed_gets_no_request() {
+fn an_untrusted_server_gets_no_request() {
     let server = Server::of(&noise(10));
     let front = Front::of(server.address);
     let elsewhere = Front::of(server.address);
@@ -247,7 +247,7 @@ fn a_proxy_leads_to_the_server_and_learns_nothing_but_its_address() {
 }
 
 #[test]
-fn a_proxy_that_does_not_lead_there_is_told_in_one_line() {
+fn a_failing_proxy_is_reported_in_one_line() {
     for (answer, words) in [
         ("407 Who?\r\nContent-Length: 0", "refuses to connect to localhost:1: 407"),
         ("502 x\r\nContent-Type: text/plain\r\nContent-Length: 9\r\n\r\nno route\n", "no route"),
@@ -266,7 +266,7 @@ fn a_proxy_that_does_not_lead_there_is_told_in_one_line() {
 }
 
 #[test]
-fn a_server_without_tls_is_told_from_one_that_hangs_up() {
+fn a_server_without_tls_is_distinguished_from_one_that_hangs_up() {
     let server = Server::start(|_, stream| say(stream, "HTTP/1.1 400 x\n\n"));
     let plain = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = plain.local_addr().unwrap().port();

@@ -86,7 +86,7 @@ fn a_failure_tells_what_was_there_before() {
 }
 
 #[test]
-fn what_is_there_is_not_fetched_again() {
+fn bytes_of_the_partial_file_are_not_fetched_again() {
     let bytes = noise(LEN);
     let (client, server, failed) = broken_off(&bytes, 10_000_000);
     let kept = failed.kept.unwrap();
@@ -151,7 +151,7 @@ fn the_part_of_another_address_is_not_trusted() {
 }
 
 #[test]
-fn a_part_that_somebody_has_touched_is_not_trusted() {
+fn a_part_changed_by_another_program_is_not_trusted() {
     let bytes = noise(LEN);
     for touch in ["cut", "written to"] {
         let (client, server, _) = broken_off(&bytes, 10_000_000);
@@ -419,7 +419,7 @@ fn a_file_whose_length_no_answer_tells_starts_over_as_a_whole() {
 }
 
 #[test]
-fn what_another_user_has_put_into_a_shared_folder_is_not_trusted() {
+fn partial_files_of_other_users_are_not_trusted() {
     let bytes = noise(LEN);
     let (client, server, _) = broken_off(&bytes, 10_000_000);
     let journal = client.folder.path().join("file.part.journal");
@@ -450,7 +450,7 @@ fn what_another_user_has_put_into_a_shared_folder_is_not_trusted() {
 }
 
 #[test]
-fn neither_a_part_nor_its_file_can_be_read_by_those_who_could_not_read_the_old_one() {
+fn replacing_a_private_file_keeps_the_part_and_the_new_file_private() {
     let bytes = noise(LEN);
     let is_well = Arc::new(AtomicBool::new(false));
     let server = server(&bytes, 10_000_000, &is_well);

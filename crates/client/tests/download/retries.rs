@@ -83,7 +83,7 @@ fn a_server_that_asks_for_patience_gets_it() {
 }
 
 #[test]
-fn what_will_not_get_better_is_not_tried_again() {
+fn permanent_errors_are_not_retried() {
     for status in [400, 401, 403, 404, 410, 501] {
         let server = Server::start(move |_, stream| {
             let fields = "Content-Type: text/plain\nContent-Length: 10";
@@ -126,7 +126,7 @@ fn a_server_that_says_nothing_is_left_after_the_timeout() {
 }
 
 #[test]
-fn nobody_there_is_told_at_once() {
+fn an_address_without_a_listener_is_reported_at_once() {
     let url = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap()

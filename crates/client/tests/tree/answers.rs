@@ -210,7 +210,7 @@ fn fetch_twice(url: &Url) {
 }
 
 #[test]
-fn a_server_that_refuses_head_is_asked_by_get() {
+fn a_server_that_refuses_head_gets_a_get() {
     for status in ["400 Bad", "403 No", "405 No", "501 No"] {
         let url = serve_by(move |method, target| match (method, target) {
             (_, "/x/") => response("text/html", b"<a href=a>a</a>"),
@@ -307,7 +307,7 @@ fn a_folder_without_a_slash_is_entered_again() {
 }
 
 #[test]
-fn what_is_wrong_with_one_file_does_not_end_the_others() {
+fn a_fault_of_one_file_does_not_end_the_others() {
     let redirect = "HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: ";
     for b in [
         "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nbytes".to_owned(),

@@ -254,7 +254,7 @@ fn two_folders_with_one_address_have_the_same_contents() {
 }
 
 #[test]
-fn a_redirect_to_a_folder_around_it_is_told_and_not_followed_in_circles() {
+fn a_redirect_to_a_parent_folder_is_reported_and_not_followed_in_circles() {
     let redirect =
         |to| format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n");
     let url = serve(move |target| match target.split('?').next().unwrap() {
@@ -305,7 +305,7 @@ fn a_name_without_a_slash_may_turn_out_to_be_a_folder() {
 }
 
 #[test]
-fn a_listing_in_a_coding_is_told() {
+fn a_compressed_listing_is_reported() {
     let url = serve(|_| {
         let body = b"\x1f\x8b";
         let head = format!(
@@ -329,7 +329,7 @@ fn a_listing_of_more_links_than_anybody_has_is_refused() {
 }
 
 #[test]
-fn what_stays_in_the_place_of_a_folder_is_reported_if_nothing_may_be_removed() {
+fn a_file_where_a_folder_should_be_is_reported_without_delete() {
     let url = serve(|target| match target {
         "/x/" => response("application/json", br#"[{"name":"a","type":"directory"}]"#),
         "/x/a/" => response("application/json", br#"[{"name":"b"}]"#),

@@ -68,7 +68,7 @@ fn pages_of_each_server_are_understood() {
 }
 
 #[test]
-fn a_page_that_a_script_fills_is_told() {
+fn a_page_that_a_script_fills_is_reported() {
     let page = "<head><link rel=\"icon\" href=\"/__dufs_v0.47.0__/favicon.ico\"></head>\
         <template id=\"index-data\">eyJ9</template>";
     assert!(listing(HTML, page).is_scripted);
@@ -179,7 +179,7 @@ fn names_that_lead_elsewhere_are_refused() {
 }
 
 #[test]
-fn what_is_no_listing_is_none() {
+fn other_documents_are_not_read_as_listings() {
     assert_eq!(read(&base(), "text/plain", b"<a href=x>"), None);
     assert_eq!(read(&base(), "", b"<a href=x>"), None);
     for body in ["", "{}", "3", "[3]", "{\"paths\":3}"] {

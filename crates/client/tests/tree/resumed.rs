@@ -101,7 +101,7 @@ fn a_part_that_was_replaced_is_not_resumed() {
 }
 
 #[test]
-fn what_an_earlier_run_left_out_is_left_out_again() {
+fn members_left_out_by_an_earlier_run_are_left_out_again() {
     let contents = noise(LEN);
     let members = [file(b"/abs", b"bad"), file(b"large", &contents)];
     let is_well = Arc::default();
@@ -166,7 +166,7 @@ fn an_archive_without_a_tag_is_not_resumed() {
 }
 
 #[test]
-fn what_is_counted_is_of_the_version_that_arrived() {
+fn counts_are_of_the_version_that_arrived() {
     let old = archive(&[file(b"/abs", b"bad"), file(b"a", b"1"), file(b"b", b"2")]);
     let new = archive(&[file(b"a", b"1"), file(b"b", b"2")]);
     let url = scripted(move |number, request, stream| match number {
@@ -201,7 +201,7 @@ fn a_break_after_the_last_byte_of_a_member_is_no_damage() {
 }
 
 #[test]
-fn what_is_here_is_not_jumped_over_again_and_again() {
+fn a_resumed_archive_does_not_skip_the_same_bytes_repeatedly() {
     // A server that takes no ranges, and a folder that changes all the time.
     for changes in [false, true] {
         let contents = vec![7; 17 << 20];
@@ -229,7 +229,7 @@ fn what_is_here_is_not_jumped_over_again_and_again() {
 }
 
 #[test]
-fn a_busy_server_is_asked_for_the_archive_again() {
+fn an_archive_is_requested_again_from_a_busy_server() {
     let (archive, is_ready) = (archive(&[file(b"a", b"1")]), AtomicBool::new(false));
     let url = scripted(move |_, request, stream| {
         if !is_ready.swap(true, Ordering::Relaxed) {

@@ -163,7 +163,7 @@ fn each_kind_of_header_is_understood() {
 }
 
 #[test]
-fn what_a_header_says_holds_for_one_member_only() {
+fn a_pax_header_applies_to_one_member_only() {
     let first = header(b"one", EntryType::Regular, 0).as_bytes().to_vec();
     let second = header(b"two", EntryType::Regular, 0).as_bytes().to_vec();
     let members = read(&[pax(b"8 path=x\n".as_slice()), first, second].concat());
@@ -194,7 +194,7 @@ fn sizes_beyond_eight_gib_are_understood_in_both_ways() {
 }
 
 #[test]
-fn what_is_no_archive_is_refused() {
+fn malformed_archives_are_refused() {
     let good = header(b"name", EntryType::Regular, 3).as_bytes().to_vec();
     let mut bad_sum = good.clone();
     bad_sum[0] ^= 1;
@@ -303,7 +303,7 @@ fn an_archive_of_ours_says_what_is_in_the_folder() {
 
 proptest! {
     #[test]
-    fn what_the_tar_crate_writes_is_read(
+    fn archives_of_the_tar_crate_are_read(
         members in prop::collection::vec(
             (
                 prop::collection::vec(prop::collection::vec(b'a'..=b'z', 1..90), 1..5),

@@ -87,7 +87,7 @@ fn an_empty_stream_is_an_empty_file() {
 }
 
 #[test]
-fn what_has_no_size_is_read_and_counted_so() {
+fn files_without_a_size_are_read_and_counted() {
     let expected = std::fs::read("/proc/version").unwrap();
     let len = expected.len() as u64;
     let server = Scripted::one(move |mut conn| {

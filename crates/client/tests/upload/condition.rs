@@ -27,7 +27,7 @@ fn taken(conn: &mut Conn, name: &str, value: &str, status: &str) {
 }
 
 #[test]
-fn what_is_there_is_not_even_offered_to_be_replaced() {
+fn existing_files_get_no_upload_request() {
     for status in ["200 OK", "204 No Content"] {
         let server = Scripted::one(move |mut conn| {
             told(&mut conn, status, &[]);
@@ -145,7 +145,7 @@ fn a_page_that_answers_everything_has_not_stored_the_file() {
 }
 
 #[test]
-fn what_is_not_there_is_sent_with_the_condition() {
+fn missing_files_are_sent_with_if_none_match() {
     // Who may write need not be allowed to read.
     for (head, status, may_have_replaced) in [
         ("404 Not Found", "201 Created", false),
@@ -178,7 +178,7 @@ fn the_server_may_know_better_than_its_answer_to_head() {
 }
 
 #[test]
-fn whoever_wants_a_password_gets_no_file_first() {
+fn a_server_that_wants_a_password_gets_no_file_first() {
     let server = Scripted::one(|mut conn| {
         told(&mut conn, "401 Unauthorized", &[]);
         assert!(conn.rest().0.is_empty());
@@ -187,7 +187,7 @@ fn whoever_wants_a_password_gets_no_file_first() {
 }
 
 #[test]
-fn a_server_that_is_busy_is_asked_again() {
+fn a_busy_server_is_tried_again() {
     let server = Scripted::new(vec![
         script(|mut conn| told(&mut conn, "503 Service Unavailable", &["Connection: close"])),
         script(|mut conn| {
@@ -199,7 +199,7 @@ fn a_server_that_is_busy_is_asked_again() {
 }
 
 #[test]
-fn what_a_broken_attempt_has_left_is_not_taken_for_the_file() {
+fn the_rest_of_a_broken_attempt_is_not_taken_for_the_file() {
     let server = Scripted::new(vec![
         script(|mut conn| {
             told(&mut conn, "404 Not Found", &[]);

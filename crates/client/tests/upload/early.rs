@@ -43,7 +43,7 @@ fn interim_answers_without_end_are_a_failure() {
 }
 
 #[test]
-fn another_protocol_is_told_at_once() {
+fn another_protocol_is_reported_at_once() {
     let sample = Sample::of(1 << 10);
     let server = Scripted::one(|mut conn| {
         conn.say("SSH-2.0-OpenSSH_9\r\n");
@@ -141,7 +141,7 @@ fn success_instead_of_continue_is_none_unless_the_body_is_taken() {
 }
 
 #[test]
-fn what_is_no_answer_is_told() {
+fn malformed_responses_are_reported() {
     let sample = Sample::of(10);
     for (answer, words) in [
         ("SSH-2.0-OpenSSH_9.6\r\n\r\n", "invalid response"),

@@ -115,7 +115,7 @@ fn a_server_that_is_gone_in_the_middle_gets_the_rest_later() {
 }
 
 #[test]
-fn who_is_not_believed_gets_nothing() {
+fn an_untrusted_server_gets_no_bytes() {
     let sample = Sample::of(10);
     let server = Scripted::one(|mut conn| assert_eq!(conn.rest().0, b""));
     let (_front, url) = front(&server);

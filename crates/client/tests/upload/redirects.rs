@@ -44,7 +44,7 @@ fn expect_no_more(mut conn: Conn) {
 }
 
 #[test]
-fn another_server_gets_no_password_whatever_it_is_asked() {
+fn another_server_never_gets_the_password() {
     // A page makes the client ask whether the file was stored.
     let other = Scripted::one(|mut conn| {
         expect(&mut conn, "PUT /other ", false);
@@ -198,7 +198,7 @@ fn no_folder_is_made_with_the_password_where_another_server_says() {
 }
 
 #[test]
-fn after_a_failure_the_first_server_is_asked_again() {
+fn after_a_failure_the_first_server_is_tried_again() {
     let busy = |conn: &mut Conn| {
         expect(conn, "PUT /other ", false);
         conn.take(LEN);
@@ -222,7 +222,7 @@ fn after_a_failure_the_first_server_is_asked_again() {
 }
 
 #[test]
-fn what_a_redirected_attempt_has_left_is_not_taken_for_the_file() {
+fn the_rest_of_a_redirected_attempt_is_not_taken_for_the_file() {
     let target = |conn: &mut Conn, status: &str| {
         expect(conn, "HEAD /other ", false);
         conn.answer(status, &["Content-Type: image/png", "Connection: close"]);

@@ -209,7 +209,7 @@ fn an_upload_that_the_server_has_forgotten_begins_anew() {
 }
 
 #[test]
-fn what_the_server_forgets_after_it_has_told_of_it_does_not_count_as_resumed() {
+fn bytes_that_the_server_forgets_do_not_count_as_resumed() {
     let sample = Sample::of(LEN);
     let server = broken(
         &sample,
@@ -230,7 +230,7 @@ fn what_the_server_forgets_after_it_has_told_of_it_does_not_count_as_resumed() {
 }
 
 #[test]
-fn a_server_that_has_less_than_it_said_is_asked_again() {
+fn a_short_response_is_requested_again() {
     let sample = Sample::of(LEN);
     let expected = sample.bytes.clone();
     let server = broken(
@@ -341,7 +341,7 @@ fn a_file_that_changes_while_it_is_sent_is_cancelled_on_the_server() {
 }
 
 #[test]
-fn a_server_that_cannot_resume_is_not_asked_to() {
+fn a_server_that_cannot_resume_gets_no_resumption_request() {
     let sample = Sample::of(LEN);
     let expected = sample.bytes.clone();
     let server = Scripted::one(move |mut conn| {

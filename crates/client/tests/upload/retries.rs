@@ -52,7 +52,7 @@ fn it_is_given_up_in_the_end() {
 }
 
 #[test]
-fn whoever_asks_for_an_hour_is_not_asked_again() {
+fn a_long_retry_after_is_not_waited_for() {
     let sample = Sample::of(10);
     let server = Scripted::one(|mut conn| {
         conn.head();
@@ -65,7 +65,7 @@ fn whoever_asks_for_an_hour_is_not_asked_again() {
 }
 
 #[test]
-fn nobody_at_the_address_is_told_at_once() {
+fn a_refused_connection_is_reported_at_once() {
     let sample = Sample::of(10);
     let server = Scripted::new(Vec::new());
     let url = server.url("/");

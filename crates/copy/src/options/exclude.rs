@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_told() {
+    fn malformed_patterns_are_refused() {
         for (text, fault) in [("[", "unclosed character class"), ("{a", "unclosed alternate group")]
         {
             let error = ExcludePattern::new(OsStr::new(text)).expect_err(text);

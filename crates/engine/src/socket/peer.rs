@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_peer_on_this_machine_has_not_read_is_counted() {
+    fn bytes_that_a_local_peer_has_not_read_are_counted() {
         for address in ["127.0.0.1:0", "[::1]:0", "[::ffff:127.0.0.1]:0"] {
             // A machine without IPv6 has nothing to count there.
             let Ok(listener) = TcpListener::bind(address) else { continue };

@@ -221,9 +221,9 @@ fn a_killed_program_leaves_nothing() {
 }
 
 #[test]
-fn what_a_killed_program_has_left_is_removed_when_its_name_is_written_again() {
+fn hidden_files_of_a_killed_program_are_removed_by_the_next_write() {
     const NAME: &str =
-        "atomic_file::what_a_killed_program_has_left_is_removed_when_its_name_is_written_again";
+        "atomic_file::hidden_files_of_a_killed_program_are_removed_by_the_next_write";
     refuse(libc::SYS_openat, 2, libc::O_TMPFILE as u64, Errno::OPNOTSUPP);
     if let Some(folder) = std::env::var_os(FOLDER) {
         write_until_killed(Path::new(&folder));
@@ -238,7 +238,7 @@ fn what_a_killed_program_has_left_is_removed_when_its_name_is_written_again() {
 }
 
 #[test]
-fn what_a_live_program_writes_to_is_never_removed() {
+fn hidden_files_of_a_live_program_are_never_removed() {
     thread::spawn(|| {
         refuse(libc::SYS_openat, 2, libc::O_TMPFILE as u64, Errno::OPNOTSUPP);
         let scratch = Scratch::new();
@@ -259,7 +259,7 @@ fn what_a_live_program_writes_to_is_never_removed() {
 }
 
 #[test]
-fn what_is_no_file_of_its_own_keeps_a_hidden_name() {
+fn foreign_files_keep_their_hidden_names() {
     thread::spawn(|| {
         refuse(libc::SYS_openat, 2, libc::O_TMPFILE as u64, Errno::OPNOTSUPP);
         let scratch = Scratch::new();
@@ -290,7 +290,7 @@ fn what_is_no_file_of_its_own_keeps_a_hidden_name() {
 }
 
 #[test]
-fn what_was_made_in_another_folder_is_no_leftover() {
+fn hidden_files_of_another_folder_are_no_leftovers() {
     thread::spawn(|| {
         refuse(libc::SYS_openat, 2, libc::O_TMPFILE as u64, Errno::OPNOTSUPP);
         let (scratch, elsewhere) = (Scratch::new(), Scratch::new());
@@ -409,8 +409,8 @@ fn a_name_without_a_folder_is_in_the_present_one() {
 }
 
 #[test]
-fn permissions_are_those_asked_for_less_the_umask() {
-    const NAME: &str = "atomic_file::permissions_are_those_asked_for_less_the_umask";
+fn permissions_are_the_requested_ones_less_the_umask() {
+    const NAME: &str = "atomic_file::permissions_are_the_requested_ones_less_the_umask";
     const FOLDER: &str = "UNDERPASS_TEST_UMASK";
     if let Some(folder) = std::env::var_os(FOLDER) {
         return with_and_without_unnamed_files(|| {
@@ -455,7 +455,7 @@ fn a_file_that_took_the_place_of_a_partial_one_keeps_it() {
 }
 
 #[test]
-fn case_is_told_from_what_a_folder_lists_also_if_it_is_only_a_path() {
+fn case_sensitivity_is_seen_in_the_listing_of_an_o_path_folder() {
     let scratch = Scratch::new();
     for name in ["name", "NAME"] {
         fs::write(scratch.path(name), name).unwrap();
@@ -498,7 +498,7 @@ fn a_file_in_a_folder_that_was_removed_says_that_it_is_missing() {
 }
 
 #[test]
-fn a_part_of_who_owns_the_folder_is_not_continued_by_another_user() {
+fn a_part_of_the_owner_of_the_folder_is_not_continued_by_another_user() {
     if !underpass_testkit::is_root() {
         return underpass_testkit::skip("files cannot be given away");
     }

@@ -480,7 +480,7 @@ fn files_of_two_file_systems_are_sent_instead_of_copied() {
 }
 
 #[test]
-fn a_file_system_that_cannot_share_blocks_says_so() {
+fn a_file_system_that_cannot_share_blocks_is_reported() {
     if temporary_files_can_share_blocks() {
         return skip("temporary files can share blocks");
     }

@@ -319,7 +319,7 @@ fn assert_lease_refused(file: &File, errno: Errno) {
 }
 
 #[test]
-fn no_lease_is_granted_while_somebody_has_the_file_open_for_writing() {
+fn no_lease_is_granted_while_the_file_is_open_for_writing() {
     let scratch = Scratch::new();
     let path = scratch.file("source", SMALL);
     let mut writer = shell(r#"exec 3<>"$1"; : >"$1.open"; exec sleep 60"#, &[&path]);
@@ -329,7 +329,7 @@ fn no_lease_is_granted_while_somebody_has_the_file_open_for_writing() {
 }
 
 #[test]
-fn no_lease_is_granted_on_a_file_of_somebody_else() {
+fn no_lease_is_granted_on_a_file_of_another_user() {
     let scratch = Scratch::new();
     let file = File::open(scratch.file("source", SMALL)).unwrap();
     if !is_root() {

@@ -254,7 +254,7 @@ fn a_sum_of_reports_has_the_weakest_integrity() {
 }
 
 #[test]
-fn what_passes_through_the_callers_buffer_is_counted_by_the_engine() {
+fn bytes_through_the_buffer_of_the_caller_are_counted_by_the_engine() {
     let scratch = Scratch::new();
     let file = File::open(scratch.file("source", LEN)).unwrap();
     let sink = scratch.file("sink", 0);
@@ -306,7 +306,7 @@ fn a_file_that_is_not_as_long_as_its_facts_say_is_left_to_the_engine() {
 }
 
 #[test]
-fn what_has_no_bytes_in_order_is_refused() {
+fn ends_without_a_byte_stream_are_refused() {
     let folder = File::open("/").unwrap();
     assert_errno(Source::of(&folder), Errno::ISDIR);
     assert_errno(Sink::of(&folder), Errno::ISDIR);

@@ -43,7 +43,7 @@ fn a_listener_that_continues_does_not_end_the_transfer() {
 }
 
 #[test]
-fn one_that_has_heard_enough_is_not_asked_again() {
+fn a_listener_that_stops_listening_is_not_called_again() {
     let scratch = Scratch::new();
     let source = File::open(scratch.file("source", LEN)).unwrap();
     let (sender, peer) = tcp_pair();

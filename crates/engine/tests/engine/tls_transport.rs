@@ -63,7 +63,7 @@ fn failure(outcome: Result<Report, Error>) -> (Errno, Option<Mechanism>, u64) {
 }
 
 #[test]
-fn what_the_kernel_cannot_encrypt_is_read_and_written() {
+fn user_space_tls_uses_read_and_write() {
     let (file, tls) = (Supply::new(From::File, 300_000), Toy::straight());
     let drain = Drain::new(To::Tcp);
     let chain = Chain::new().bytes(&b"head"[..]).source(file.source()).source(file.source());
@@ -287,7 +287,7 @@ fn a_refusal_counts_only_if_data_is_at_the_front() {
 }
 
 #[test]
-fn what_comes_behind_a_promised_length_is_left_where_it_is() {
+fn bytes_after_the_exact_length_stay_in_the_socket() {
     let tls = Toy::straight();
     let socket = saying(records_of(&pattern(50_000), 3, true));
     let (first, bytes) = receive(&socket, Some(20_001), from(&tls));

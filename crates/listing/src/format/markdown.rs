@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_become_too_long_is_not_rendered() {
+    fn documents_that_grow_too_long_are_not_rendered() {
         assert_eq!(rendered(&"*a* ".repeat(30_000)), None);
         let target = "x".repeat(50_000);
         let text = format!("{}\n\n[a]: {target}\n", "[a] ".repeat(15_000));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_deeply_nested_is_not_rendered() {
+    fn deeply_nested_documents_are_not_rendered() {
         for deep in ["> ", ">", "- ", "1. ", "+\t", "* > ", "  - "] {
             let lines = "a\n".repeat(30_000);
             let text = format!("# a\n\n{}a\n{lines}", deep.repeat(10_000));

@@ -156,7 +156,7 @@ fn only_lines_that_tell_what_it_cost_have_it_measured() {
 }
 
 #[test]
-fn of_tls_a_line_tells_version_suite_and_who_encrypts() {
+fn tls_is_shown_with_version_suite_and_encrypting_side() {
     let tls = Secured {
         version: "TLSv1.3",
         suite: "TLS_AES_128_GCM_SHA256",
@@ -195,7 +195,7 @@ fn template_says_which_request_fields_it_needs() {
 }
 
 #[test]
-fn what_is_no_format_is_refused_with_a_remedy() {
+fn malformed_log_formats_are_refused_with_a_remedy() {
     let text = |format| LogFormat::parse(format).unwrap_err().to_string();
     for format in ["", "Combined", "apache"] {
         assert!(

@@ -84,7 +84,7 @@ fn fresh_page_has_every_family_and_zeros() {
 }
 
 #[test]
-fn what_workers_count_is_summed() {
+fn counters_of_workers_are_summed() {
     let metrics = Metrics::new(3);
     for worker in 0..3 {
         let metrics = metrics.worker(worker);

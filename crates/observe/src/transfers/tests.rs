@@ -43,7 +43,7 @@ fn transfer_is_listed_from_registration_until_its_handle_is_dropped() {
 }
 
 #[test]
-fn what_turns_a_line_around_is_not_shown_as_it_is() {
+fn bidirectional_controls_of_a_target_are_escaped() {
     let transfers = Transfers::default();
     let target = "/\u{202e}gpj.exe\u{61c}";
     let _handle = transfers.register(facts(target, 10, Instant::now()));
@@ -172,13 +172,13 @@ fn page_is_small_asks_for_nothing_and_renews_itself() {
 }
 
 #[test]
-fn page_without_transfers_says_so() {
+fn page_without_transfers_is_marked_as_empty() {
     let page = Transfers::default().page(|_| true);
     assert!(page.contains("No transfers") && !page.contains("<ul>"));
 }
 
 #[test]
-fn what_may_not_be_seen_is_left_out() {
+fn transfers_that_the_client_may_not_see_are_left_out() {
     let transfers = Transfers::default();
     let _handles = ["/a", "/b"].map(|name| transfers.register(facts(name, 10, Instant::now())));
     let seen = transfers.json(|facts| facts.target == b"/b");

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_the_block_goes_into_a_pax_header() {
+    fn long_values_go_into_a_pax_header() {
         let link = |target| MemberFacts { kind: MemberType::Symlink(target), size: 0, ..PLAIN };
         let (hundred, more, other) = ([b'x'; 100], [b'x'; 101], [b'\xff'; 101]);
         let long_path = format!("111 path={}\n", "x".repeat(101));

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_malformed() {
+    fn malformed_credentials_are_recognised() {
         for field in ["Basic", "Basic ", "Basic !!!!", "Basic YTpi YTpi", "Basic YWJj"] {
             assert_eq!(
                 RequestCredentials::parse(field.as_bytes()),

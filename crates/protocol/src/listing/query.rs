@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_asked_is_a_page_of_everything_by_name() {
+    fn the_default_listing_has_everything_by_name() {
         assert_eq!(read(&[]), Ok(ListingQuery::default()));
         let empty = [("q", ""), ("limit", ""), ("after", ""), ("sort", ""), ("order", "")];
         assert_eq!(read(&empty), Ok(ListingQuery::default()));
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_meaning_is_refused() {
+    fn invalid_listing_parameters_are_refused() {
         for (key, value, error) in [
             ("sort", "colour", BadQuery::Sort),
             ("order", "up", BadQuery::Order),

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_refused() {
+    fn malformed_host_patterns_are_refused() {
         for text in ["", "*", "*.", "a b", "a..b", "a:80", "http://a", "a/b", "*.*.a", "a.*", "[x"]
         {
             assert_eq!(text.parse::<HostPattern>(), Err(BadHost), "{text}");

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_redirect_is_refused() {
+    fn malformed_redirects_are_refused() {
         for (text, fault) in [
             ("/a", BadRedirect::Form),
             ("/a /b 301 c", BadRedirect::Form),

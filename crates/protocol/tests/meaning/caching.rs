@@ -86,7 +86,7 @@ fn directives_are_read_as_the_standard_has_it() {
 }
 
 #[test]
-fn what_is_meant_for_one_client_is_not_stored() {
+fn responses_for_one_client_are_not_stored() {
     for (lines, expected) in [
         (&[][..], Ok(())),
         (&["Cache-Control: public"], Ok(())),

@@ -56,7 +56,7 @@ fn responses_of_old_servers_are_read() {
 }
 
 #[test]
-fn what_is_not_chunked_is_refused() {
+fn malformed_chunked_bodies_are_refused() {
     for (body, refused) in [
         ("\r\n", BadChunk::Unexpected(b'\r')),
         (";\r\n", BadChunk::Unexpected(b';')),

@@ -42,7 +42,7 @@ fn the_examples_of_the_standard_are_written_and_read() {
 }
 
 #[test]
-fn what_a_field_says_of_a_known_algorithm_is_a_digest_of_it() {
+fn digests_of_known_algorithms_must_be_well_formed() {
     let known = of_text(Sha256);
     for (line, expected) in [
         ("", Some(vec![])),

@@ -39,7 +39,7 @@ fn chosen_types_win_over_known_ones_and_these_over_those_of_the_system() {
 }
 
 #[test]
-fn what_is_no_type_is_refused() {
+fn malformed_media_types_are_refused() {
     for text in [
         "",
         "html",

@@ -33,7 +33,7 @@ fn codings_are_offered_in_the_order_that_the_client_likes() {
 }
 
 #[test]
-fn json_is_for_those_who_like_it_better_than_a_page() {
+fn json_is_sent_to_clients_that_prefer_it_to_html() {
     for (accept, expected) in [
         ("application/json", true),
         ("Application/JSON; charset=utf-8", true),
@@ -58,7 +58,7 @@ fn json_is_for_those_who_like_it_better_than_a_page() {
 }
 
 #[test]
-fn pages_are_for_those_who_ask_for_them_by_name() {
+fn listings_are_pages_only_for_clients_that_name_html() {
     for (accept, expected) in [
         ("text/html,application/xhtml+xml,*/*;q=0.8", true),
         ("*/*", false),

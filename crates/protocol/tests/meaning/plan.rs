@@ -161,7 +161,7 @@ fn a_resumed_download_never_mixes_two_versions() {
 }
 
 #[test]
-fn what_is_not_modified_keeps_its_validators_and_has_no_body() {
+fn a_304_has_validators_and_no_body() {
     let facts = Representation { varies: true, coding: Some(Coding::Br), ..facts() };
     let plan = planned("GET", &["If-None-Match: \"v1\""], &facts);
     assert_eq!((plan.status, &plan.body, plan.body_len), (304, &PlannedBody::Nothing, 0));
@@ -177,7 +177,7 @@ fn another_version_than_the_one_that_was_meant_is_412() {
 }
 
 #[test]
-fn a_compressed_neighbour_says_so_and_every_answer_says_that_it_varies() {
+fn a_compressed_file_names_its_coding_and_every_response_has_vary() {
     let facts = Representation { varies: true, coding: Some(Coding::Gzip), ..facts() };
     for (fields, status, has_coding) in [
         (&[][..], 200, true),

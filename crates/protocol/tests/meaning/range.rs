@@ -81,7 +81,7 @@ fn ranges_of_1000_bytes_are_answered_as_clients_expect() {
 }
 
 #[test]
-fn an_empty_file_is_sent_whole_whatever_part_is_asked_for() {
+fn an_empty_file_is_sent_whole_for_every_range() {
     for value in ["bytes=0-", "bytes=0-0", "bytes=-5", "bytes=5-", "bytes=0-,1-"] {
         assert_eq!(answer(value.as_bytes(), 0), RangeAnswer::Whole, "{value}");
     }

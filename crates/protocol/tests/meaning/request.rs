@@ -48,7 +48,7 @@ fn a_later_minor_version_is_read_as_1_1() {
 }
 
 #[test]
-fn what_two_servers_could_read_in_two_ways_is_refused() {
+fn ambiguous_requests_are_refused() {
     for (head, refused) in [
         ("GET / HTTP/1.1\r\n\r\n", Malformed::Host),
         ("GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", Malformed::Host),
@@ -103,7 +103,7 @@ fn what_two_servers_could_read_in_two_ways_is_refused() {
 }
 
 #[test]
-fn what_has_one_meaning_is_accepted() {
+fn unambiguous_requests_are_accepted() {
     for head in [
         "GET / HTTP/1.0\r\n\r\n",
         "GET / HTTP/1.1\r\nHost:\r\n\r\n",

@@ -150,7 +150,7 @@ fn parts_whose_last_byte_is_named_are_known_where_they_lie() {
 }
 
 #[test]
-fn what_was_refused_is_refused_again() {
+fn a_refused_continuation_is_refused_again() {
     let broken = broken_off(&["Range: bytes=3-"]);
     for _ in 0..3 {
         assert!(mixes(&broken, &["Range: bytes=7-"], "\"new\""));

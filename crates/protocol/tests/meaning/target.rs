@@ -150,7 +150,7 @@ proptest! {
     }
 
     #[test]
-    fn every_name_can_be_linked_and_asked_for(name in prop::collection::vec(1_u8.., 1..40)) {
+    fn every_name_can_be_linked_and_requested(name in prop::collection::vec(1_u8.., 1..40)) {
         prop_assume!(!name.contains(&b'/') && name != b"." && name != b"..");
         let link = format!("/{}", encode_segment(&name));
         prop_assert_eq!(path(link.as_bytes(), ""), Ok((name, false)));

@@ -195,7 +195,7 @@ fn a_complete_part_is_that_of_one_session_and_the_same_owner() {
 }
 
 #[test]
-fn what_is_logged_of_a_target_has_no_token() {
+fn logged_targets_have_no_upload_token() {
     for (line, shown) in [
         ("/file", "/file"),
         ("/upload=x", "/upload=x"),

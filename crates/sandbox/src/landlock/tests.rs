@@ -100,7 +100,7 @@ fn the_log_can_be_reopened_and_the_socket_removed() {
 }
 
 #[test]
-fn what_is_allowed_is_said_and_no_more_is_missed() {
+fn allowed_access_is_described_and_only_missing_rights_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let other = bounds(folder.path());
     let path = PathBuf::from;
@@ -198,7 +198,7 @@ fn uploads_can_be_named_and_replace_and_folders_be_copied_beneath_the_root_alone
 }
 
 #[test]
-fn what_may_be_changed_can_be_moved_and_removed() {
+fn writable_trees_allow_moving_and_removing() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().to_owned();
     fs::create_dir_all(root.join("a/b")).unwrap();

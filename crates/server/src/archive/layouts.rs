@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn few_layouts_that_nobody_reads_have_a_descriptor() {
+    fn few_unused_layouts_keep_a_descriptor() {
         let layouts = Layouts::new(1, 100);
         let keys: Vec<_> =
             (0..MAX_FRESH + 9).map(|at| keep(&layouts, &at.to_string(), 0).0).collect();

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_removed_of_a_replaced_folder_keeps_a_name_that_is_never_removed() {
+    fn the_rest_of_a_replaced_folder_gets_a_name_that_is_never_removed() {
         let parent = tempfile::tempdir().unwrap();
         let at = |name: &str| parent.path().join(name);
         fs::create_dir_all(at("old/kept/file")).unwrap();
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_a_folder_says_that_its_name_was_taken() {
+    fn a_partly_removed_folder_whose_name_was_taken_is_reported() {
         let parent = tempfile::tempdir().unwrap();
         let at = |name: &str| parent.path().join(name);
         fs::create_dir_all(at("folder/kept/file")).unwrap();
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hidden_and_comes_before_a_removal_stays_under_the_name_of_its_folder() {
+    fn hidden_entries_that_appear_before_a_removal_keep_the_name_of_their_folder() {
         let parent = tempfile::tempdir().unwrap();
         fs::create_dir_all(parent.path().join("folder/inner")).unwrap();
         fs::write(parent.path().join("folder/inner/file"), "x").unwrap();
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hidden_and_comes_before_a_replacement_keeps_a_name_that_is_never_removed() {
+    fn hidden_entries_that_appear_before_a_replacement_are_never_removed() {
         let parent = tempfile::tempdir().unwrap();
         for path in ["new", "old"] {
             fs::create_dir(parent.path().join(path)).unwrap();

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_after_a_copy_was_begun_is_not_removed_with_the_original() {
+    fn a_move_keeps_entries_that_appear_after_its_copy_began() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::create_dir_all(at("original/inner")).unwrap();

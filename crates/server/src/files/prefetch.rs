@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_is_found_in_one_piece_up_to_what_is_cached() {
+    fn a_missing_range_ends_where_cached_pages_begin() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(4 << 30).unwrap();
         let opened: Arc<OwnedFd> = Arc::new(File::open(file.path()).unwrap().into());

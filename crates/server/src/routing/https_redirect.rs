@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_host_and_path_are_asked_for_over_tls() {
+    fn the_same_host_and_path_are_requested_over_tls() {
         for (head, port, location) in [
             ("GET /a?b=c HTTP/1.1\r\nHost: h", 443, "https://h/a?b=c"),
             ("GET /a HTTP/1.1\r\nHost: h:8080", 443, "https://h/a"),

@@ -49,7 +49,7 @@ fn hidden_names_are_members_only_when_shown() {
 }
 
 #[test]
-fn what_the_caller_hides_is_asked_for_by_its_path_from_the_root() {
+fn the_caller_hides_entries_by_their_path_from_the_root() {
     let folder = folder();
     files(folder.path(), &["keep", "secret", "sub/secret", "sub/deep/keep", "gone/keep"]);
     let hides = |path: &[u8], is_folder: bool| {
@@ -107,7 +107,7 @@ fn an_abandoned_walk_ends() {
 }
 
 #[test]
-fn what_cannot_be_read_is_an_error_that_names_it() {
+fn an_unreadable_entry_fails_the_walk_with_its_path() {
     // Root may read everything. Capabilities are a matter of one thread, and this one ends with
     // the test.
     let none = CapabilitySet::empty();

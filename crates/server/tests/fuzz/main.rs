@@ -35,7 +35,7 @@ fn rights_grow_with_the_user_and_hold_for_whole_folders() {
 }
 
 #[test]
-fn one_server_is_asked() {
+fn a_request_names_one_authority() {
     search("authority", authority::SEEDS, authority::check);
 }
 
@@ -60,7 +60,7 @@ fn xml_of_webdav_is_refused_or_means_the_same_when_it_is_written_again() {
 }
 
 #[test]
-fn a_destination_is_a_path_on_the_server_that_was_asked() {
+fn a_destination_is_a_path_on_the_same_server() {
     search("destination", destination::SEEDS, destination::check);
 }
 

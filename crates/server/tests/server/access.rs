@@ -43,7 +43,7 @@ fn each_user_reads_what_is_his() {
 }
 
 #[test]
-fn a_readme_is_shown_to_those_who_may_read_it() {
+fn a_readme_is_shown_only_with_the_right_to_read_it() {
     let files: &[(&str, &[u8])] =
         &[("README.md", b"# For alice"), ("public/README.md", b"# For all")];
     let site = Site::of(files).auth(&["alice:secret1@/", "@/public"]).start();
@@ -61,7 +61,7 @@ fn a_readme_is_shown_to_those_who_may_read_it() {
 }
 
 #[test]
-fn a_wrong_password_is_asked_for_again_and_the_connection_kept() {
+fn a_wrong_password_gets_a_challenge_and_the_connection_is_kept() {
     let site = site();
     let mut client = site.connect();
     let malformed = ["Authorization: Basic !!!", "Authorization: Basic YWxpY2U="];

@@ -102,7 +102,7 @@ fn nothing_else_of_a_folder_above_is_given() {
 }
 
 #[test]
-fn who_may_read_nothing_beneath_is_refused_as_before() {
+fn clients_without_rights_below_a_folder_are_refused() {
     let site = site(false);
     for path in ["/", "/a/", "/public/"] {
         let reply = site.get(path);

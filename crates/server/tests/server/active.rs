@@ -26,7 +26,7 @@ fn policy(site: &Running, path: &str) -> Option<String> {
 }
 
 #[test]
-fn active_files_are_sandboxed_where_somebody_may_change_files_or_has_a_password() {
+fn active_files_are_sandboxed_on_sites_with_uploads_or_passwords() {
     let everybody = ["@/", "alice:secret@/:rw"];
     let sites = [
         site().with_site(|site| site.changes.upload = true),

@@ -7,7 +7,7 @@ fn site() -> Running {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_with_what_can() {
+fn unsupported_methods_are_refused_with_the_allowed_ones() {
     let site = site();
     let mut client = site.connect();
     for verb in ["PUT", "POST", "DELETE", "PATCH", "MKCOL", "TRACE", "PROPPATCH", "LOCK"] {

@@ -215,7 +215,7 @@ fn copied_while(site: &Running, expected: u16, act: impl Fn()) -> u16 {
 }
 
 #[test]
-fn what_comes_while_a_folder_is_copied_is_replaced_only_as_before() {
+fn entries_that_appear_during_a_copy_are_replaced_by_the_same_rules() {
     let site = open_site(&[("to/copy/old", b"old")]);
     (0..500).for_each(|i| site.write(&format!("from/{i}"), b"x"));
     let site = site.start();

@@ -91,7 +91,7 @@ fn a_folder_goes_in_one_step() {
 }
 
 #[test]
-fn what_is_hidden_is_neither_removed_nor_made_nor_found_out() {
+fn hidden_entries_cannot_be_removed_made_or_detected() {
     let files: &[(&str, &[u8])] = &[
         (".secret", b"x"),
         ("project/.git/config", b"x"),
@@ -151,7 +151,7 @@ fn nothing_goes_of_a_folder_with_something_hidden_in_a_folder_that_was_moved_asi
 }
 
 #[test]
-fn conditions_keep_a_file_that_somebody_has_changed() {
+fn conditions_protect_a_file_that_was_changed() {
     let site = open_site(&[("file", b"one"), ("folder/x", b"x")]).start();
     let reply = site.get("/file");
     let old = reply.field("ETag").unwrap().to_owned();

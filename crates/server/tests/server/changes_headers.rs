@@ -55,7 +55,7 @@ fn an_empty_body_is_none() {
 }
 
 #[test]
-fn a_wrong_destination_is_told_what_is_wrong() {
+fn a_wrong_destination_is_refused_with_the_reason() {
     let site = open_site(&[("file", b"x")]).start();
     for (to, expected) in [
         ("/a/../../z", "the path leads above the root"),

@@ -55,7 +55,7 @@ fn named(found: &[(String, String)]) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn what_cannot_be_removed_is_named_and_the_rest_is_removed() {
+fn entries_that_cannot_be_removed_are_named_and_the_others_removed() {
     let files: &[(&str, &[u8])] = &[
         ("top/a", b"a"),
         ("top/ro/k 1", b"k"),
@@ -101,7 +101,7 @@ fn a_list_of_what_cannot_be_removed_has_a_bound() {
 }
 
 #[test]
-fn what_cannot_be_read_is_named_and_nothing_is_copied() {
+fn unreadable_entries_are_named_and_nothing_is_copied() {
     let files: &[(&str, &[u8])] =
         &[("from/a", b"a"), ("from/in/secret", b"s"), ("from/dir/x", b"x"), ("file", b"f")];
     let site = start(open_site(files));
@@ -145,7 +145,7 @@ fn a_copy_that_fails_leaves_nothing_though_its_folders_are_not_writable() {
 }
 
 #[test]
-fn what_cannot_move_to_another_file_system_is_named() {
+fn entries_that_cannot_move_to_another_file_system_are_named() {
     let Some(mounted) = Mounted::new(FileSystem::Tmpfs, 8) else { return };
     // The mount point has a name in the folder that is served.
     let folder = mounted.root().parent().unwrap().to_owned();
@@ -209,7 +209,7 @@ fn conditions_on_what_cannot_be_opened_do_not_hold() {
 }
 
 #[test]
-fn what_other_requests_have_under_way_in_a_folder_stays_when_that_moves_to_another_file_system() {
+fn uploads_under_way_in_a_folder_survive_its_move_to_another_file_system() {
     let Some(mounted) = Mounted::new(FileSystem::Tmpfs, 8) else { return };
     let folder = mounted.root().parent().unwrap().to_owned();
     let new = ".new.0123456789abcdef0123456789abcdef.upload";

@@ -80,7 +80,7 @@ fn pages_of_other_sites_cannot_change_anything() {
 }
 
 #[test]
-fn the_page_offers_changes_only_to_those_who_may_make_them() {
+fn the_page_offers_changes_only_with_the_right_to_make_them() {
     let site = site();
     let offers = |path: &str, fields: &[&str]| {
         let fields = [fields, &["Sec-Fetch-Dest: document", "Sec-Fetch-Mode: navigate"]].concat();

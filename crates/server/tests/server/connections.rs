@@ -163,7 +163,7 @@ fn an_absolute_target_is_as_good_as_a_path() {
 }
 
 #[test]
-fn options_says_what_can_be_asked() {
+fn options_lists_the_allowed_methods() {
     let site = site();
     let mut client = site.connect();
     for target in ["*", "/a", "/folder/", "/nothing"] {

@@ -8,7 +8,7 @@ use super::limits::{LEN, begun, site};
 use super::rig::{Certificate, Client, narrow, pattern, request, wait_for, wait_until};
 
 #[test]
-fn silent_connections_do_not_shut_out_those_who_ask() {
+fn silent_connections_do_not_shut_out_other_clients() {
     let site = site().with(|settings| settings.max_connections = 8).start();
     let silent: Vec<_> = (0..40).map(|_| site.connect()).collect();
     for _ in 0..20 {
@@ -20,7 +20,7 @@ fn silent_connections_do_not_shut_out_those_who_ask() {
 }
 
 #[test]
-fn begun_requests_do_not_shut_out_those_who_ask() {
+fn begun_requests_do_not_shut_out_other_clients() {
     let site = site().with(|settings| settings.max_connections = 8).start();
     let begun: Vec<_> = (0..40)
         .map(|_| {
@@ -36,7 +36,7 @@ fn begun_requests_do_not_shut_out_those_who_ask() {
 }
 
 #[test]
-fn begun_handshakes_do_not_shut_out_those_who_ask() {
+fn begun_handshakes_do_not_shut_out_other_clients() {
     let certificate = Certificate::new();
     let site = site().secure(&certificate).with(|settings| settings.max_connections = 8).start();
     let begun: Vec<_> = (0..40)

@@ -74,7 +74,7 @@ fn properties_are_those_that_get_tells() {
 }
 
 #[test]
-fn what_is_asked_for_is_told_and_what_is_missing_is_named() {
+fn requested_properties_are_returned_and_missing_ones_named() {
     let site = Site::of(&[("file", b"x")]).start();
     let ask = |inside: &str| {
         let body = format!("<propfind xmlns='DAV:'>{inside}</propfind>");
@@ -131,7 +131,7 @@ fn depth_is_bounded_and_bodies_come_in_any_form() {
 }
 
 #[test]
-fn nothing_is_told_that_no_listing_tells() {
+fn properties_reveal_nothing_that_listings_hide() {
     let files: &[(&str, &[u8])] =
         &[(".hidden", b"x"), ("kept/file", b"x"), ("secret.key", b"x"), ("open/file", b"x")];
     let site = Site::of(files).with_site(|site| site.hide = vec!["*.key".to_owned()]).start();

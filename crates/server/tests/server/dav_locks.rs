@@ -285,7 +285,7 @@ fn a_lock_that_is_granted_beside_a_change_holds() {
 }
 
 #[test]
-fn what_is_neither_a_file_nor_a_folder_cannot_be_locked() {
+fn fifos_and_sockets_cannot_be_locked() {
     let site = open_site(&[("file", b"x")]).start();
     for (name, kind) in [("pipe", FileType::Fifo), ("socket", FileType::Socket)] {
         mknodat(CWD, site.path(name), kind, Mode::RUSR, 0).unwrap();

@@ -34,7 +34,7 @@ fn threads(name: &str) -> usize {
 }
 
 #[test]
-fn one_walk_is_enough_for_all_who_ask_for_an_archive_at_once() {
+fn one_walk_serves_all_simultaneous_requests_for_an_archive() {
     let site = site().start();
     let head = request("HEAD", "/many/?archive=tar", &[]);
     let mut clients = asking(&site, &vec![head; 60]);
@@ -59,7 +59,7 @@ fn an_archive_of_too_many_entries_is_refused_with_the_limit() {
 }
 
 #[test]
-fn one_listing_is_enough_for_all_who_wait_and_none_is_older_than_its_request() {
+fn one_listing_serves_all_waiting_requests_and_is_never_older_than_them() {
     let site = site().start();
     let mut clients = asking(&site, &vec![request("GET", "/many/?json", &[]); 60]);
     let replies: Vec<_> = clients.iter_mut().map(Client::reply).collect();

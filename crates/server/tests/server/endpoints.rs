@@ -38,7 +38,7 @@ fn a_server_whose_folder_was_removed_is_not_healthy() {
 }
 
 #[test]
-fn what_tells_more_needs_a_password_where_there_is_one() {
+fn metrics_and_transfers_need_a_password_where_the_site_has_one() {
     let site = site().auth(&["user:word@/", "guest:word@/public"]).start();
     for path in ["/.underpass/metrics", "/.underpass/transfers", "/.underpass/transfers?json"] {
         assert_eq!(site.get(path).status, 401, "{path}");

@@ -59,7 +59,7 @@ fn put(site: &Running, path: &str) -> u16 {
 }
 
 #[test]
-fn what_may_not_be_read_is_not_read_through_a_link() {
+fn links_do_not_give_access_to_forbidden_paths() {
     let site = site();
     for path in [
         "/in/to_secret",
@@ -185,7 +185,7 @@ fn a_listing_tells_nothing_of_what_may_not_be_read_behind_a_link() {
 }
 
 #[test]
-fn what_is_hidden_is_hidden_behind_a_link() {
+fn hidden_entries_stay_hidden_behind_links() {
     let site = site();
     for user in [ALICE, BOB] {
         assert!(matches!(site.ask("GET", "/in/to_h", &[user]).status, 403 | 404));
@@ -244,7 +244,7 @@ fn a_link_that_takes_the_place_of_a_file_meanwhile_is_not_read() {
 }
 
 #[test]
-fn what_is_hidden_where_a_link_leads_is_not_copied_either() {
+fn hidden_entries_below_the_target_of_a_link_are_not_copied() {
     let site = Site::of(&[("ok/secret/f", b"s"), ("ok/sub/top", b"s"), ("ok/fine", b"f")]);
     fs::create_dir(site.path("in")).unwrap();
     symlink("../ok", site.path("in/link")).unwrap();

@@ -155,7 +155,7 @@ fn listings_are_compressed_for_clients_that_accept_it() {
 }
 
 #[test]
-fn a_listing_that_is_not_sorted_says_so() {
+fn an_unsorted_listing_is_marked() {
     let site = Site::new();
     fs::create_dir(site.path("many")).unwrap();
     for number in 0..=underpass_listing::MAX_ENTRIES {
@@ -198,7 +198,7 @@ fn a_changed_folder_is_listed_as_it_is_now() {
 const MANY: usize = 10_050;
 
 #[test]
-fn more_than_ten_thousand_entries_are_all_there_however_they_are_asked_for() {
+fn all_of_ten_thousand_entries_are_listed_with_every_option() {
     let site = Site::new();
     for at in 0..MANY {
         fs::File::create(site.path(&format!("{at:05}"))).unwrap();

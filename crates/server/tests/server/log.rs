@@ -77,7 +77,7 @@ fn an_aborted_download_is_logged_as_incomplete() {
 }
 
 #[test]
-fn what_the_kernel_took_and_the_client_did_not_is_a_reset() {
+fn bytes_that_the_client_never_read_are_logged_as_a_reset() {
     let site = Site::new();
     site.write("file", &pattern(400_000));
     let site = site.start();

@@ -126,7 +126,7 @@ fn one_file_may_be_hidden_or_a_link_for_it_was_named() {
 }
 
 #[test]
-fn what_cannot_be_served_is_refused_at_the_start() {
+fn unusable_roots_are_refused_at_the_start() {
     for (root, word) in [("nothing", "nothing"), ("fifo", "fifo")] {
         let mut site = Site::new();
         let fifo = site.path("fifo");
@@ -145,7 +145,7 @@ fn what_cannot_be_served_is_refused_at_the_start() {
 }
 
 #[test]
-fn an_application_is_for_those_who_may_read_its_page() {
+fn an_application_is_served_only_with_the_right_to_read_its_page() {
     let site = Site::of(&[("index.html", b"page"), ("pub/a", b"a")]);
     let site = site.with_site(|site| site.renders_spa = true);
     let site = site.auth(&["alice:secret1@/", "@/pub"]).start();

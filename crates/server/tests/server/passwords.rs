@@ -73,7 +73,7 @@ fn connect_from(site: &Running, last: u8) -> Client {
 }
 
 #[test]
-fn who_knows_the_password_gets_in_while_others_guess() {
+fn a_right_password_is_accepted_while_others_guess() {
     let site = site(64 << 10);
     let mut guessing: Vec<Client> = (0..100)
         .map(|number| {
@@ -108,7 +108,7 @@ fn who_knows_the_password_gets_in_while_others_guess() {
 }
 
 #[test]
-fn who_has_left_is_not_waited_for_and_who_only_ended_its_side_is_answered() {
+fn closed_clients_are_not_awaited_and_half_closed_ones_are_answered() {
     let site = site(8);
     let mut client = site.connect();
     client.send(request("GET", "/a", &[&basic("alice:secret")]));

@@ -62,7 +62,7 @@ fn a_path_is_tidied_before_it_is_looked_up() {
 }
 
 #[test]
-fn what_cannot_be_a_name_is_refused() {
+fn impossible_names_are_refused() {
     let site = site().start();
     for path in ["/a%00b", "/%00", "/%zz", "/%", "/100%.txt", "/a%2"] {
         assert_eq!(site.get(path).status, 400, "{path}");
@@ -318,7 +318,7 @@ fn a_redirect_below_an_escape_is_short_but_for_clients_that_undo_escapes() {
 }
 
 #[test]
-fn what_the_server_may_not_read_is_forbidden() {
+fn files_that_the_server_may_not_read_are_forbidden() {
     use std::os::unix::fs::PermissionsExt;
     let site = Site::of(&[("file", b"x")]).start();
     fs::set_permissions(site.path("file"), fs::Permissions::from_mode(0o000)).unwrap();

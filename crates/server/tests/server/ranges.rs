@@ -75,7 +75,7 @@ fn a_range_past_the_end_gets_the_length_of_the_file() {
 }
 
 #[test]
-fn what_cannot_be_a_range_gets_the_whole_file() {
+fn invalid_ranges_get_the_whole_file() {
     let site = site();
     let many: Vec<_> = (0..17).map(|at| format!("{}-{}", at * 10, at * 10)).collect();
     let many = format!("bytes={}", many.join(","));
@@ -109,7 +109,7 @@ fn a_range_of_an_empty_file_is_the_empty_file() {
 }
 
 #[test]
-fn several_ranges_come_as_parts_in_the_order_asked() {
+fn several_ranges_come_as_parts_in_the_requested_order() {
     let site = site();
     let reply = range(&site, "/file", "bytes=0-0,-2");
     assert_eq!((reply.status, reply.field("Content-Range")), (206, None));

@@ -117,7 +117,7 @@ fn until(client: &mut Client, path: &str, status: u16, text: &str) {
 }
 
 #[test]
-fn what_changes_on_the_way_to_a_file_is_seen_soon() {
+fn changes_of_parent_folders_are_noticed_soon() {
     let site = Site::of(&[("a/b/file", b"old"), ("c/file", b"new")]).start();
     symlink("a/b", site.path("link")).unwrap();
     let (mut client, _) = known(&site, "/a/b/file");
@@ -134,7 +134,7 @@ fn what_changes_on_the_way_to_a_file_is_seen_soon() {
 }
 
 #[test]
-fn a_removed_file_gives_its_space_back_though_it_was_asked_for() {
+fn a_removed_file_gives_its_space_back_although_it_was_requested() {
     let site = Site::of(&[("file", b"contents")]).start();
     let (mut client, _) = known(&site, "/file");
     let path = fs::canonicalize(site.path("file")).unwrap();

@@ -68,7 +68,7 @@ fn plain_http_gets_an_error_with_the_right_url() {
 }
 
 #[test]
-fn what_is_no_handshake_ends_with_an_alert_or_nothing() {
+fn malformed_handshakes_end_with_an_alert_or_nothing() {
     let certificate = Certificate::new();
     let site = site().secure(&certificate);
     // Some of it could be the beginning of something.
@@ -232,7 +232,7 @@ fn a_renewed_certificate_is_shown_to_new_connections_and_old_ones_go_on() {
 }
 
 #[test]
-fn what_is_no_record_ends_a_connection_and_no_other() {
+fn a_malformed_record_ends_only_its_connection() {
     let certificate = Certificate::new();
     let site = site().secure(&certificate).start();
     let mut huge = vec![23, 3, 3, 0xff, 0xff];

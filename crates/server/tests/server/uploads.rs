@@ -151,7 +151,7 @@ fn the_connection_goes_on_behind_a_body() {
 }
 
 #[test]
-fn a_client_that_waits_to_be_asked_is_asked_only_when_all_is_well() {
+fn a_100_continue_is_sent_only_when_the_request_is_accepted() {
     let server = open_site().with_site(|site| site.changes.limit = Some(10)).start();
     let mut client = server.connect();
     let expect = "Expect: 100-continue";
@@ -177,7 +177,7 @@ fn a_client_that_waits_to_be_asked_is_asked_only_when_all_is_well() {
 }
 
 #[test]
-fn a_client_that_does_not_wait_after_all_is_not_asked() {
+fn a_client_that_sends_its_body_at_once_gets_no_100_continue() {
     let server = open_site().start();
     let mut client = server.connect();
     let head = request("PUT", "/file", &["Expect: 100-continue", "Content-Length: 5"]);
@@ -429,7 +429,7 @@ fn too_long_is_found_out_before_the_body_and_at_the_latest_in_it() {
 }
 
 #[test]
-fn who_sends_everything_before_listening_hears_the_refusal() {
+fn a_client_that_sends_everything_first_gets_the_refusal() {
     let server = open_site().with_site(|site| site.changes.limit = Some(1000)).start();
     let bytes = pattern(20_000_000);
     let mut client = server.connect();
@@ -440,7 +440,7 @@ fn who_sends_everything_before_listening_hears_the_refusal() {
 }
 
 #[test]
-fn who_pauses_while_sending_hears_the_refusal_too() {
+fn a_client_that_pauses_while_sending_gets_the_refusal() {
     let server = open_site().with_site(|site| site.changes.limit = Some(1000)).start();
     let mut client = server.connect();
     client.send(request("PUT", "/file", &["Content-Length: 3000000"]));
@@ -452,7 +452,7 @@ fn who_pauses_while_sending_hears_the_refusal_too() {
 }
 
 #[test]
-fn what_cannot_fit_on_the_disk_is_refused_before_the_body() {
+fn uploads_larger_than_the_disk_are_refused_before_the_body() {
     let server = open_site().start();
     let mut client = server.connect();
     let fields = ["Expect: 100-continue", "Content-Length: 9000000000000000000"];
@@ -462,7 +462,7 @@ fn what_cannot_fit_on_the_disk_is_refused_before_the_body() {
 }
 
 #[test]
-fn only_those_may_write_who_have_the_right() {
+fn only_users_with_the_right_may_write() {
     let closed = Site::new().start();
     let reply = put(&closed, "/file", &[], b"x");
     assert_eq!((reply.status, reply.field("Allow")), (405, Some("GET, HEAD, OPTIONS, PROPFIND")));

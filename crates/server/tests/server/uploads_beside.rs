@@ -39,7 +39,7 @@ fn no_change_of_several_at_once_is_lost() {
 }
 
 #[test]
-fn what_a_change_is_made_of_may_change_before_it() {
+fn a_partial_update_uses_the_file_at_the_time_of_its_commit() {
     // What is there, the range, what happens meanwhile, and what is there then.
     for (range, meanwhile, expected) in [
         ("append", Some("put"), Ok("later..")),
@@ -88,7 +88,7 @@ fn the_rest_of_a_file_is_not_put_behind_the_beginning_of_an_older_one() {
 }
 
 #[test]
-fn what_is_appended_in_parts_does_not_replace_a_newer_file() {
+fn an_upload_in_parts_does_not_replace_a_newer_file() {
     let server = open_site().start();
     let ranges = |first: usize| {
         [first..first + 2, first + 2..first + 4].map(|range| {

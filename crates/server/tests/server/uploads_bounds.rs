@@ -92,7 +92,7 @@ fn space_is_reserved_for_as_long_as_a_connection_sends() {
 }
 
 #[test]
-fn one_client_leaves_so_many_parts_and_no_more() {
+fn the_unfinished_parts_of_one_client_are_limited() {
     const MANY: usize = 140;
     const MAX: usize = 128;
     let server = open_site().start();

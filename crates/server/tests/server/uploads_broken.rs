@@ -133,7 +133,7 @@ fn a_part_is_locked_for_other_processes_until_it_has_its_name() {
 }
 
 #[test]
-fn a_client_that_leaves_before_its_body_is_asked_for_leaves_no_space_reserved() {
+fn a_client_that_leaves_before_100_continue_leaves_no_space_reserved() {
     const TOTAL: usize = 64 << 20;
     let server = open_site().start();
     let first = format!("Content-Range: bytes 0-99999/{TOTAL}");

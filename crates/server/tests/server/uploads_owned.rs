@@ -47,7 +47,7 @@ fn from_elsewhere(server: &Running) -> Client {
 }
 
 #[test]
-fn who_may_only_read_neither_asks_about_an_upload_nor_ends_it() {
+fn readers_can_neither_query_nor_end_an_upload() {
     let server = site().start();
     let (mut client, location) = begin(&server, &[ME], 500_000);
     wait_until("it has a name", || names(&server).len() == 1);
@@ -126,7 +126,7 @@ fn the_address_of_an_upload_is_of_no_use_to_another_writer() {
 }
 
 #[test]
-fn what_names_a_part_in_its_folder_is_not_what_its_client_knows() {
+fn the_file_name_of_a_part_differs_from_its_upload_token() {
     let server = site().start();
     let (client, location) = begin(&server, &[ME], 500_000);
     leave(&server, client);

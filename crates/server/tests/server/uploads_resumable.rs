@@ -400,7 +400,7 @@ fn an_upload_for_one_version_replaces_no_other() {
 }
 
 #[test]
-fn what_is_asked_of_an_upload_has_to_make_sense() {
+fn invalid_requests_for_an_upload_are_refused() {
     let server = open_site().start();
     let location = broken(&server, "/file", 100);
     let wrong = |fields: &[&str]| server.ask("PATCH", &location, fields).status;

@@ -65,7 +65,7 @@ fn free(disk: &Mounted) -> u64 {
 }
 
 #[test]
-fn what_is_to_stay_free_on_the_disk_does() {
+fn uploads_leave_the_configured_space_free() {
     const KEPT: u64 = 16 << 20;
     for (kind, min_free) in [
         (FileSystem::Tmpfs, MinFree::Bytes(KEPT)),

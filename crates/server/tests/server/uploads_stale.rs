@@ -40,7 +40,7 @@ fn a_part_with_the_time_of_its_original_is_not_stale() {
 }
 
 #[test]
-fn what_another_process_receives_is_left_alone() {
+fn parts_of_another_process_are_left_alone() {
     let site = open_site().with_site(|site| site.changes.expiry = Duration::ZERO);
     let Some(site) = watched(site) else { return };
     fs::write(site.path(PART), "x").unwrap();
@@ -54,7 +54,7 @@ fn what_another_process_receives_is_left_alone() {
 }
 
 #[test]
-fn the_time_left_for_an_upload_is_told() {
+fn the_time_left_for_an_upload_is_sent() {
     let site = open_site().with_site(|site| site.changes.expiry = Duration::from_secs(3600));
     let server = site.start();
     let created = server.ask("PUT", "/file", &["Upload-Complete: ?0"]);
@@ -95,7 +95,7 @@ fn a_site_does_not_remove_what_another_site_of_its_folder_keeps() {
 }
 
 #[test]
-fn what_a_killed_process_has_left_without_unnamed_files_is_removed() {
+fn hidden_files_of_a_killed_process_are_removed() {
     let site = open_site().with_site(|site| site.changes.expiry = Duration::from_secs(1));
     let number = number_of(fs::File::open(site.path("")).unwrap()).unwrap();
     let [own, copied] = [number, number ^ 1 << 31]

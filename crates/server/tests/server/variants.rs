@@ -146,7 +146,7 @@ fn a_neighbour_of_the_same_second_is_compared_by_finer_times() {
 }
 
 #[test]
-fn what_is_not_the_whole_of_the_file_in_a_form_for_all_is_no_neighbour() {
+fn incomplete_or_unusual_compressed_files_are_not_used() {
     let site = packed();
     let mut open = fs::File::options().append(true).open(site.path("page.html.br")).unwrap();
     std::io::Write::write_all(&mut open, b"half").unwrap();
@@ -185,7 +185,7 @@ fn a_changed_neighbour_is_seen_by_the_next_request() {
 }
 
 #[test]
-fn a_packed_file_asked_for_by_its_own_name_is_just_a_file() {
+fn a_compressed_file_requested_by_its_own_name_is_a_plain_file() {
     let site = packed();
     let reply = site.ask("GET", "/page.html.gz", &["Accept-Encoding: gzip"]);
     assert_eq!((reply.text().as_str(), reply.field("Content-Encoding")), (GZIPPED, None));

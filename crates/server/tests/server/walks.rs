@@ -56,7 +56,7 @@ fn a_search_finds_names_in_all_folders_below_that_may_be_seen() {
 }
 
 #[test]
-fn a_search_that_ends_early_says_so() {
+fn a_search_that_ends_early_is_marked() {
     let site = Site::new();
     for number in 0..1_005 {
         site.write(&format!("deep/file {number}"), b"");

@@ -68,7 +68,7 @@ fn complete_handshake(
 }
 
 #[test]
-fn what_follows_a_handshake_stays_in_the_socket() {
+fn bytes_after_a_handshake_stay_in_the_socket() {
     let (acceptor, connector) = both();
     for (offer, why) in [
         (claimed_offer(), KernelTlsObstacle::Version),

@@ -124,7 +124,7 @@ fn a_client_comes_back() {
 }
 
 #[test]
-fn http_is_agreed_on_with_those_who_ask() {
+fn alpn_selects_http_for_clients_that_offer_it() {
     let certificate = Certificate::new();
     let asked = [
         ("", None),

@@ -94,7 +94,7 @@ fn both_directions_at_once() {
 }
 
 #[test]
-fn what_was_cut_off_is_not_whole() {
+fn a_connection_cut_off_is_no_complete_body() {
     let certificate = Certificate::new();
     for version in [&TLS12, &TLS13] {
         let config = Arc::new(certificate.server(&[version]));

@@ -176,7 +176,7 @@ fn keys_are_changed_as_often_as_a_peer_likes() {
 }
 
 #[test]
-fn alerts_of_the_peer_are_told() {
+fn alerts_of_the_peer_are_reported() {
     let certificate = Certificate::new();
     // A client that does not believe us.
     let other = Certificate::with(|params| {

@@ -194,7 +194,7 @@ fn fault(folder: &Path, certificate: &str, key: &str) -> String {
 }
 
 #[test]
-fn files_that_cannot_be_used_are_told_apart() {
+fn files_that_cannot_be_used_are_distinguished() {
     let (certificate, other) = (Certificate::new(), Certificate::new());
     let folder = certificate.folder.path();
     let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
@@ -242,7 +242,7 @@ fn files_that_cannot_be_used_are_told_apart() {
 }
 
 #[test]
-fn a_certificate_out_of_its_time_is_told_and_used() {
+fn an_expired_certificate_is_reported_and_used() {
     let old = Certificate::with(|params| {
         params.not_before = rcgen::date_time_ymd(2019, 1, 1);
         params.not_after = rcgen::date_time_ymd(2020, 1, 1);

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_program_is_told_to_make_the_same_copy() {
+    fn each_program_gets_options_for_the_same_copy() {
         let words = |contender, is_folder| {
             copy(contender, is_folder, false, Path::new("from"), Path::new("to")).to_string()
         };

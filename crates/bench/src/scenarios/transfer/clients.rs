@@ -86,7 +86,7 @@ mod tests {
     const URL: &str = "http://127.0.0.1:80/file";
 
     #[test]
-    fn each_client_is_told_source_and_target_and_to_be_quiet() {
+    fn each_client_gets_source_target_and_a_quiet_option() {
         let file = Path::new("folder/file");
         for (contender, words) in [
             (Contender::Curl, "curl -q -fsS -o folder/file http://127.0.0.1:80/file"),

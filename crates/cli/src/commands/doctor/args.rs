@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_no_target_is_refused() {
+    fn invalid_doctor_targets_are_refused() {
         for text in ["", ":80", "/dev/null", "a:b:c", "host:port", "unix:", "fe80::1"] {
             let refused = target(OsStr::new(text));
             assert!(matches!(refused, Err(Failure::Usage(_))), "{text}: {refused:?}");

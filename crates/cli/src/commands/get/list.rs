@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_refused() {
+    fn malformed_download_lists_are_refused() {
         for lines in [
             &["  out=a"][..],
             &["http://h/a", " out=../a"],

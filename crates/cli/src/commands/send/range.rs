@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_range_is_refused() {
+    fn malformed_byte_ranges_are_refused() {
         for text in ["", "-", "5", "5-3", "a-b", "-0", "1-2-3", "--1"] {
             assert_eq!(text.parse::<ByteRange>(), Err(NotARange), "{text}");
         }

@@ -38,7 +38,7 @@ fn sparse(here: &Path, mebibytes: u64) -> u64 {
 }
 
 #[test]
-fn what_was_read_is_counted_although_it_could_not_be_written() {
+fn bytes_that_were_read_but_not_written_are_counted() {
     if !has("strace") {
         return;
     }
@@ -160,7 +160,7 @@ fn a_disk_that_cannot_be_read_directly_is_read_through_the_cache() {
 }
 
 #[test]
-fn what_is_written_in_place_is_opened_as_it_is() {
+fn in_place_targets_are_opened_without_o_creat() {
     if !has("strace") {
         return;
     }
@@ -207,7 +207,7 @@ fn a_redirected_file_with_holes_is_read_from_its_cursor_to_its_end() {
 }
 
 #[test]
-fn what_is_a_hole_in_both_is_not_read_to_be_compared() {
+fn verify_skips_holes_that_both_files_have() {
     let here = folder();
     sparse(here.path(), 64);
     let len = fs::metadata(here.path().join("a")).unwrap().len();
@@ -333,7 +333,7 @@ fn with_sync_the_name_of_a_stream_is_on_the_disk_too() {
 }
 
 #[test]
-fn what_looks_like_the_copy_is_compared_if_told() {
+fn resume_with_verify_compares_files_that_look_the_same() {
     let here = folder();
     noise_file(here.path(), "a", 5000);
     fs::write(here.path().join("z"), vec![0; 5000]).unwrap();
@@ -391,7 +391,7 @@ fn a_program_that_runs_is_replaced_but_not_written_into() {
 }
 
 #[test]
-fn what_is_written_at_the_end_of_alone_is_written_there() {
+fn an_appending_standard_output_gets_the_bytes_at_its_end() {
     let here = folder();
     noise_file(here.path(), "a", 5000);
     let mut command = underpass();
@@ -486,7 +486,7 @@ fn refusals_of_odd_file_systems_are_no_failures() {
 }
 
 #[test]
-fn lost_permissions_are_told_and_the_rest_is_copied() {
+fn lost_permissions_are_reported_and_the_rest_is_copied() {
     if !has("strace") {
         return;
     }

@@ -61,7 +61,7 @@ fn copied_beside_a_writer(here: &Path, words: &[&str], writes: Writes) -> Finish
 }
 
 #[test]
-fn what_changes_once_is_copied_again_and_what_changes_twice_is_told() {
+fn a_file_that_changes_once_is_copied_again_and_twice_fails() {
     if !has("strace") {
         return;
     }
@@ -114,7 +114,7 @@ fn a_tree_goes_on_beside_a_writer() {
 }
 
 #[test]
-fn who_trusts_the_original_gets_it_as_it_is() {
+fn fast_integrity_does_not_check_the_source_for_changes() {
     if !has("strace") {
         return;
     }

@@ -42,7 +42,7 @@ fn existing_files_are_replaced_as_the_last_option_says() {
 }
 
 #[test]
-fn what_is_there_is_left_with_n_whatever_the_source_is() {
+fn no_clobber_keeps_targets_for_every_kind_of_source() {
     let here = folder();
     plant(here.path());
     let fifo = here.path().join("fifo");
@@ -251,7 +251,7 @@ fn attributes_alone_make_no_links_of_files_that_are_there() {
 }
 
 #[test]
-fn what_needs_bytes_twice_does_not_take_them_from_a_fifo() {
+fn options_that_read_twice_refuse_a_fifo() {
     let here = folder();
     plant(here.path());
     let fifo = here.path().join("fifo");

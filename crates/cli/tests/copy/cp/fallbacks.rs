@@ -134,7 +134,7 @@ fn a_file_in_a_folder_that_is_not_writable_is_written_in_place() {
 }
 
 #[test]
-fn a_name_that_is_none_is_told_in_one_line_and_the_rest_is_copied() {
+fn an_invalid_name_is_one_clear_line_and_the_others_are_copied() {
     let here = folder();
     noise_file(here.path(), "a", 10);
     fs::create_dir(here.path().join("t")).unwrap();

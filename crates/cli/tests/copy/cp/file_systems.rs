@@ -205,7 +205,7 @@ fn all_names_of_a_large_folder_are_seen() {
 
 /// A file that somebody reads has two links for a while after it got its name there.
 #[test]
-fn a_twin_that_somebody_reads_is_not_replaced_either() {
+fn a_second_copy_that_is_being_read_is_not_replaced() {
     let Some(mounted) = Mounted::new(FileSystem::NoCase, 16) else { return };
     if !has("strace") {
         return;
@@ -371,7 +371,7 @@ fn from_one_file_system_to_another() {
 }
 
 #[test]
-fn other_file_systems_are_not_entered_if_told() {
+fn one_file_system_does_not_enter_other_file_systems() {
     let Some(outer) = Mounted::new(FileSystem::Tmpfs, 8) else { return };
     let inner = outer.root().join("a/inner");
     fs::create_dir_all(&inner).unwrap();
@@ -453,7 +453,7 @@ fn zeros_become_holes_where_the_file_system_allocates_ahead() {
 }
 
 #[test]
-fn immutable_files_are_told_and_the_rest_is_copied() {
+fn immutable_files_are_reported_and_the_others_are_copied() {
     if !has("chattr") {
         return;
     }
@@ -520,7 +520,7 @@ const ACL: [u8; 44] = {
 };
 
 #[test]
-fn what_only_root_may_give_is_kept() {
+fn root_preserves_owners_and_privileged_attributes() {
     for kind in ALL {
         let Some(mounted) = Mounted::new(kind, 32) else { continue };
         let root = mounted.root();
@@ -573,7 +573,7 @@ fn what_only_root_may_give_is_kept() {
 }
 
 #[test]
-fn who_may_not_give_files_away_keeps_them() {
+fn unprivileged_copies_belong_to_the_caller() {
     if !is_root() {
         return skip("only root has files of others to copy");
     }

@@ -50,7 +50,7 @@ fn plant(folder: &Path, text: &str) {
 }
 
 #[test]
-fn what_an_interrupted_copy_has_left_next_to_its_original_is_copied_next_to_it() {
+fn leftovers_in_a_source_are_copied_like_other_entries() {
     if !has("strace") {
         return;
     }
@@ -221,7 +221,7 @@ fn a_folder_that_was_only_renamed_is_no_leftover() {
 }
 
 #[test]
-fn an_unfinished_folder_is_that_of_who_copies_until_it_is_whole() {
+fn an_unfinished_folder_belongs_to_the_copying_user_until_it_is_complete() {
     if !is_root() || !has("strace") {
         return skip("files cannot be given away");
     }

@@ -34,7 +34,7 @@ fn mirrored(here: &Path, words: &[&str]) -> Finished {
 }
 
 #[test]
-fn what_the_source_does_not_have_is_removed() {
+fn delete_removes_entries_that_the_source_does_not_have() {
     let here = folder();
     plant(here.path());
     let receipt = mirrored(here.path(), &["--json", "a", "t"]).succeeded().receipt();
@@ -64,7 +64,7 @@ fn a_folder_that_two_sources_make_keeps_what_both_have() {
 }
 
 #[test]
-fn what_is_removed_is_printed() {
+fn delete_prints_each_removed_entry() {
     let here = folder();
     plant(here.path());
     let dry = mirrored(here.path(), &["--dry-run", "a", "t"]).succeeded().text();
@@ -198,7 +198,7 @@ fn a_source_in_its_target_stays() {
 }
 
 #[test]
-fn what_a_dead_process_has_left_is_removed_whatever_its_name_was() {
+fn delete_removes_leftovers_of_dead_processes_under_any_name() {
     let here = folder();
     plant(here.path());
     let hidden =

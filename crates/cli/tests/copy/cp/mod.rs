@@ -183,7 +183,7 @@ fn special_sources_are_read_to_their_end() {
 }
 
 #[test]
-fn what_comes_from_a_device_has_its_times_only_if_they_are_asked_for() {
+fn device_times_are_copied_only_on_request() {
     let folder = folder();
     for (args, is_new) in [
         (&["/dev/null"][..], true),

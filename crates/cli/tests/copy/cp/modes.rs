@@ -30,7 +30,7 @@ fn prepare(here: &Path, existing: Option<u32>) {
 }
 
 #[test]
-fn what_comes_from_a_stream_gets_the_mode_that_coreutils_gives() {
+fn files_from_streams_get_the_mode_that_coreutils_gives() {
     let ours = format!("{} cp", underpass().get_program().display());
     let here = folder();
     for (name, mode) in [("wide", 0o666), ("narrow", 0o640), ("run", 0o755)] {

@@ -126,7 +126,7 @@ fn a_copy_without_a_marker_is_compared() {
 }
 
 #[test]
-fn what_a_run_without_resume_has_left_is_not_believed_later() {
+fn resume_does_not_trust_files_of_a_run_without_it() {
     let here = unfinished();
     fs::remove_dir_all(here.path().join("k")).unwrap();
     cp_in(here.path(), &["-aL", "s", "k"]).failed(1, &[]);

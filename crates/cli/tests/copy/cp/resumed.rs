@@ -120,7 +120,7 @@ fn links_that_lead_elsewhere_and_other_devices_are_made_again() {
 }
 
 #[test]
-fn what_the_first_run_was_not_to_keep_is_added() {
+fn resume_adds_attributes_that_the_first_run_left_out() {
     let here = folder();
     let at = |path: &str| here.path().join(path);
     fs::create_dir(at("s")).unwrap();

@@ -160,7 +160,7 @@ fn links_that_are_no_danger_are_copied() {
 
 /// Where coreutils destroys something, this program does not.
 #[test]
-fn what_coreutils_destroys_is_left_alone() {
+fn copies_onto_links_do_not_destroy_their_sources() {
     if !has("timeout") {
         return;
     }

@@ -38,7 +38,7 @@ fn folders_of_one_name_become_one_and_none_of_their_files_is_replaced() {
 }
 
 #[test]
-fn what_is_named_twice_is_copied_once() {
+fn sources_named_twice_are_copied_once() {
     let here = folder();
     for name in ["a/x", "d"] {
         fs::create_dir_all(here.path().join(name)).unwrap();
@@ -152,7 +152,7 @@ fn nothing_is_poured_anywhere_in_a_dry_run() {
 }
 
 #[test]
-fn what_cannot_be_promised_of_a_stream_is_refused() {
+fn options_that_need_a_file_are_refused_for_streams() {
     let here = folder();
     for word in
         ["--verify", "--resume", "--update", "--sparse=always", "--reflink=always", "--in-place"]

@@ -101,7 +101,7 @@ fn capabilities_outlive_the_change_of_owner() {
 }
 
 #[test]
-fn what_cannot_be_kept_is_told_and_the_copy_stays() {
+fn attributes_that_cannot_be_stored_are_reported_and_the_copy_stays() {
     if !has("strace") {
         return;
     }

@@ -90,7 +90,7 @@ fn size_and_time_count_only_where_no_other_user_may_write() {
 }
 
 #[test]
-fn size_and_time_count_below_a_folder_of_another_user_only_if_nobody_may_enter_it() {
+fn size_and_time_count_only_below_private_folders_of_another_user() {
     if !is_root() {
         return skip("files cannot be given away");
     }
@@ -106,7 +106,7 @@ fn size_and_time_count_below_a_folder_of_another_user_only_if_nobody_may_enter_i
 }
 
 #[test]
-fn what_another_user_can_write_to_is_copied_anew() {
+fn resume_copies_files_anew_that_other_users_can_write_to() {
     if !is_root() {
         return skip("files cannot be given away");
     }
@@ -291,7 +291,7 @@ fn own_name(here: &Path) -> std::ffi::OsString {
 }
 
 #[test]
-fn what_was_begun_for_a_snapshot_is_not_continued_for_another_one() {
+fn a_copy_of_one_snapshot_does_not_resume_with_another() {
     if !has("strace") || !has("btrfs") {
         return;
     }

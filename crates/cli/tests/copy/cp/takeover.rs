@@ -114,7 +114,7 @@ fn a_part_is_removed_before_the_next_copy_may_be_interrupted() {
 }
 
 #[test]
-fn what_a_killed_root_has_left_for_another_user_is_removed() {
+fn leftovers_of_a_killed_root_process_are_removed() {
     if !is_root() || !has("strace") {
         return skip("files cannot be given away");
     }
@@ -148,7 +148,7 @@ fn what_a_killed_root_has_left_for_another_user_is_removed() {
 }
 
 #[test]
-fn nobody_goes_on_with_the_copy_of_another_folder() {
+fn the_unfinished_copy_of_another_folder_is_not_continued() {
     let Some((here, hidden)) = killed() else { return };
     fs::rename(here.path().join("a"), here.path().join("other")).unwrap();
     fs::create_dir(here.path().join("a")).unwrap();

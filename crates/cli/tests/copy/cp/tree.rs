@@ -137,7 +137,7 @@ fn paths_that_mean_nothing_are_refused() {
 }
 
 #[test]
-fn what_was_just_made_is_not_replaced() {
+fn a_file_of_the_same_run_is_not_replaced() {
     let here = tree();
     fs::create_dir(here.path().join("d")).unwrap();
     fs::write(here.path().join("small"), "other").unwrap();
@@ -165,7 +165,7 @@ fn errors_do_not_stop_the_rest() {
 }
 
 #[test]
-fn links_are_followed_as_told() {
+fn link_options_decide_which_links_are_followed() {
     let here = tree();
     symlink("a", here.path().join("named")).unwrap();
     cp_in(here.path(), &["-r", "named", "p"]).succeeded();
@@ -181,7 +181,7 @@ fn links_are_followed_as_told() {
 }
 
 #[test]
-fn what_several_links_lead_to_stays_one_file() {
+fn the_target_of_several_symlinks_is_copied_as_one_file() {
     let here = tree();
     fs::create_dir(here.path().join("many")).unwrap();
     fs::write(here.path().join("many/file"), noise(5000)).unwrap();
@@ -199,7 +199,7 @@ fn what_several_links_lead_to_stays_one_file() {
 }
 
 #[test]
-fn links_in_a_circle_are_told_and_left_out() {
+fn links_in_a_circle_are_reported_and_left_out() {
     let here = tree();
     fs::remove_file(here.path().join("a/b/dangling")).unwrap();
     symlink("..", here.path().join("a/b/up")).unwrap();
@@ -232,7 +232,7 @@ fn a_link_in_the_way_is_replaced_and_not_followed() {
 }
 
 #[test]
-fn what_is_kept_and_replaced_is_as_told() {
+fn overwrite_options_decide_which_files_are_replaced() {
     let here = folder();
     let place = |name: &str| here.path().join(name);
     fs::create_dir_all(place("a")).unwrap();
@@ -256,7 +256,7 @@ fn what_is_kept_and_replaced_is_as_told() {
 }
 
 #[test]
-fn what_is_excluded_is_left_out() {
+fn excluded_entries_are_not_copied() {
     let here = tree();
     let words = ["-r", "--exclude", "*ng", "--exclude", "/b/c", "--json", "a", "z"];
     let receipt = cp_in(here.path(), &words).succeeded().receipt();

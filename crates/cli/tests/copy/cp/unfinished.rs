@@ -130,7 +130,7 @@ fn copies_at_the_same_time_leave_one_whole_folder_and_nothing_else() {
 }
 
 #[test]
-fn what_a_dead_process_left_is_removed_and_what_a_live_one_has_is_not() {
+fn only_unfinished_folders_of_dead_processes_are_removed() {
     let here = folder();
     plant(here.path());
     let hidden = |name: &str, number| hidden_name(OsStr::new(name), Some(number));
@@ -175,7 +175,7 @@ fn an_empty_folder_that_a_killed_process_could_not_mark_is_removed() {
 }
 
 #[test]
-fn what_somebody_else_has_called_like_a_part_stays() {
+fn foreign_folders_named_like_a_part_stay() {
     for words in [&["-r", "s", "k"][..], &["-a", "--resume", "s", "k"], &["-anT", "s", "k"]] {
         let here = folder();
         plant(here.path());
@@ -197,7 +197,7 @@ fn what_somebody_else_has_called_like_a_part_stays() {
 }
 
 #[test]
-fn what_is_mounted_in_a_part_stays() {
+fn a_mount_below_an_unfinished_folder_stays() {
     if !is_root() || !has("strace") {
         return skip("there are no mounts");
     }
@@ -263,7 +263,7 @@ fn wait_for_stop_at(log: &Path, call: &str) {
 }
 
 #[test]
-fn what_is_merged_with_backups_is_not_taken_for_a_leftover() {
+fn folders_that_another_run_merges_with_backups_are_no_leftovers() {
     if !has("strace") {
         return;
     }
@@ -366,7 +366,7 @@ fn a_folder_that_appears_meanwhile_is_treated_as_one_that_was_there() {
 }
 
 #[test]
-fn what_appears_in_a_folder_meanwhile_is_treated_as_if_it_had_been_there() {
+fn entries_that_appear_during_a_copy_are_treated_as_existing() {
     if !has("strace") {
         return;
     }
@@ -438,7 +438,7 @@ fn two_processes_never_write_into_the_same_part_of_a_file() {
 }
 
 #[test]
-fn nobody_goes_on_with_a_part_that_another_user_has_made() {
+fn parts_of_another_user_are_not_continued() {
     let here = folder();
     let path = |name: &str| here.path().join(name);
     fs::write(path("large"), noise(20 << 20)).unwrap();

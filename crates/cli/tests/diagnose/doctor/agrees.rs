@@ -145,7 +145,7 @@ fn files_of_procfs_and_sysfs_are_read_to_their_end() {
 }
 
 #[test]
-fn an_appending_standard_output_is_told() {
+fn an_appending_standard_output_is_reported() {
     let folder = folder();
     let from = noise_file(folder.path(), "from", LARGE);
     for appends in [true, false] {
@@ -184,7 +184,7 @@ fn an_appending_standard_output_is_told() {
 }
 
 #[test]
-fn a_lease_that_somebody_stands_in_the_way_of_is_told() {
+fn a_lease_that_another_process_prevents_is_reported() {
     let folder = folder();
     let from = noise_file(folder.path(), "from", LARGE);
     // A process that another test starts has the file open for a moment.

@@ -108,7 +108,7 @@ fn a_closed_loopback_is_reported() {
 }
 
 #[test]
-fn somebody_without_privilege_gets_the_same_answers() {
+fn an_unprivileged_user_gets_the_same_answers() {
     if !is_root() {
         return skip("only root can become somebody else");
     }

@@ -127,7 +127,7 @@ fn a_socket_has_the_pages_of_the_file() {
 }
 
 #[test]
-fn the_way_to_a_host_is_told() {
+fn the_route_to_a_host_is_reported() {
     let folder = folder();
     let diagnosis = doctor(folder.path(), "127.0.0.1:80");
     assert_eq!(finding(&diagnosis, "route")["finding"], "over lo");
@@ -143,7 +143,7 @@ fn the_way_to_a_host_is_told() {
 }
 
 #[test]
-fn what_cannot_be_tried_is_one_clear_line() {
+fn unusable_ends_fail_with_one_clear_line() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     fs::write(at("empty"), "").unwrap();

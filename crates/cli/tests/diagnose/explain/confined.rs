@@ -50,7 +50,7 @@ fn check(scene: &Scene) {
 }
 
 #[test]
-fn what_a_program_has_forbidden_itself_is_told() {
+fn explain_reports_calls_that_the_program_forbade_itself() {
     let Some(python) = python() else { return };
     let scene = Scene::new(1 << 20);
     let (finished, _) = scene.explain(&[python, "-c", SCRIPT, "confined"]);
@@ -100,7 +100,7 @@ fn without_its_proc_nothing_is_claimed() {
 }
 
 #[test]
-fn what_a_container_forbids_is_told() {
+fn explain_reports_calls_that_a_container_forbids() {
     let Some(python) = python() else { return };
     let scene = Scene::new(1 << 20);
     let explain = scene.command(&[], &[python, "-c", SCRIPT, "as it is"]);

@@ -21,7 +21,7 @@ fn the_exit_code_is_that_of_the_program() {
 }
 
 #[test]
-fn what_cannot_be_run_is_told_as_a_shell_does() {
+fn explain_fails_like_a_shell_for_programs_that_cannot_run() {
     let scene = Scene::new(1);
     fs::write(scene.path("script"), "echo").unwrap();
     let missing = run(["explain", "--", "/no/such/program"]);
@@ -144,7 +144,7 @@ fn a_signal_that_was_ignored_stays_so() {
 }
 
 #[test]
-fn a_stopped_program_goes_on_when_it_is_told_to() {
+fn a_stopped_program_continues_after_sigcont() {
     let scene = Scene::new(1);
     let program = "(sleep 0.1; kill -CONT $$) & kill -STOP $$; echo went on";
     let (finished, _) = scene.explain(&["sh", "-c", program]);
@@ -152,7 +152,7 @@ fn a_stopped_program_goes_on_when_it_is_told_to() {
 }
 
 #[test]
-fn what_a_program_leaves_behind_is_waited_for_and_gets_signals() {
+fn daemons_of_a_program_are_awaited_and_get_signals() {
     let Some(python) = python() else { return };
     let scene = Scene::new(1000);
     let port = free_port().to_string();

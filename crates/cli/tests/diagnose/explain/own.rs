@@ -70,7 +70,7 @@ fn send_and_recv_say_of_themselves_what_is_seen_of_them() {
 }
 
 #[test]
-fn a_write_from_a_mapped_file_is_told_from_one_of_a_buffer() {
+fn a_write_from_a_mapped_file_is_distinguished_from_one_of_a_buffer() {
     let (sent, seen, ..) = send("mmap");
     let out = crate::explain::scene::crossed(&seen, "out", "socket", "mmap");
     assert_eq!(by(&sent, "mmap").0, LEN as u64);
@@ -96,7 +96,7 @@ fn the_figure_shows_what_was_measured() {
 }
 
 #[test]
-fn a_refusal_is_told_with_its_meaning() {
+fn a_refusal_is_reported_with_its_meaning() {
     let scene = Scene::new(LEN);
     let mut command = crate::rig::underpass();
     command.args(["cp", "--prefer", "reflink", "--explain", "/proc/version"]);

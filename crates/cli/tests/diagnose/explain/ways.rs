@@ -14,7 +14,7 @@ fn python(scene: &Scene, program: &str) -> Option<serde_json::Value> {
 }
 
 #[test]
-fn kinds_of_descriptors_are_told_apart() {
+fn kinds_of_descriptors_are_distinguished() {
     let scene = Scene::new(10);
     let program = "import os, socket
 near, far = os.pipe()
@@ -66,7 +66,7 @@ fn constants_of_a_program_are_not_taken_for_a_mapped_file() {
 }
 
 #[test]
-fn what_is_declined_is_told_with_ends_and_meaning() {
+fn declined_calls_are_listed_with_their_ends_and_reason() {
     let scene = Scene::new(100);
     let program = "import os
 source = os.open('source', os.O_RDONLY)
@@ -104,7 +104,7 @@ except OSError: pass";
 }
 
 #[test]
-fn what_a_pipe_of_its_own_carries_counts_once() {
+fn bytes_through_an_own_pipe_count_once() {
     let scene = Scene::new(200_000);
     let program = "import os
 source = os.open('source', os.O_RDONLY); target = os.open('target', os.O_CREAT | os.O_WRONLY)
@@ -121,7 +121,7 @@ os.read(near, 10000)";
 }
 
 #[test]
-fn what_read_takes_out_of_a_pipe_is_not_in_it_any_more() {
+fn bytes_read_from_a_pipe_have_left_it() {
     let scene = Scene::new(60_000);
     let program = "import os
 source = os.open('source', os.O_RDONLY); target = os.open('target', os.O_CREAT | os.O_WRONLY)
@@ -178,7 +178,7 @@ for allows in (False, True):
 }
 
 #[test]
-fn what_is_read_into_a_mapped_file_is_delivered() {
+fn reads_into_a_mapped_file_count_as_delivered() {
     let scene = Scene::new(100_000);
     let program = "import mmap, os
 target = os.open('target', os.O_CREAT | os.O_RDWR); os.ftruncate(target, 100000)
@@ -220,7 +220,7 @@ assert call(os.getpid(), vector, 1, vector, 1, 0) == 100";
 }
 
 #[test]
-fn io_uring_is_said_to_hide_its_work() {
+fn the_receipt_says_that_io_uring_hides_its_work() {
     let Some(python) = crate::explain::scene::python() else { return };
     let scene = Scene::new(10);
     // The second attempt fails everywhere, and hides nothing.

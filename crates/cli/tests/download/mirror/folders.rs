@@ -12,7 +12,7 @@ use crate::rig::{Running, folder, names, noise, piped, run};
 use underpass_testkit::{is_root, skip};
 
 #[test]
-fn what_our_server_says_of_permissions_is_for_new_files() {
+fn permissions_from_the_server_apply_to_new_files_only() {
     let root = folder();
     let all = ["replaced", "same", "large", "new", "sub/new"];
     let len = |name: &str| if name == "large" { 17 << 20 } else { 100 };
@@ -135,7 +135,7 @@ fn two_slashes_in_a_row_are_not_taken_for_one() {
 }
 
 #[test]
-fn what_a_running_download_writes_stays() {
+fn delete_keeps_files_of_running_downloads() {
     let (origin, here) = (Origin::start(), folder());
     origin.set("/", listing(&[("file", b"new")]));
     origin.set("/file", Page::new(b"new", &[]));

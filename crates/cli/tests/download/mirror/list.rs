@@ -278,7 +278,7 @@ fn a_signal_between_two_files_is_no_success() {
 }
 
 #[test]
-fn lists_that_are_not_what_they_seem_are_told() {
+fn suspicious_download_lists_are_reported() {
     let (origin, here) = (Origin::start(), folder());
     origin.set("/a", Page::new(b"one", &[]));
     let url = origin.url("/a");

@@ -77,7 +77,7 @@ fn an_unchanged_mirror_costs_a_request_for_each_folder() {
 }
 
 #[test]
-fn what_differs_in_case_only_stays() {
+fn delete_keeps_names_that_differ_in_case_only() {
     let Some(mounted) = Mounted::new(FileSystem::NoCase, 16) else { return };
     let (root, place) = (folder(), mounted.root().join("t"));
     for path in ["READ.me", "Photos/One", "Photos/Old/X", "photos/Two"] {
@@ -128,7 +128,7 @@ fn names_that_differ_in_case_only_never_replace_each_other() {
 }
 
 #[test]
-fn what_the_server_does_not_list_is_removed_and_nothing_else() {
+fn delete_removes_exactly_the_names_that_are_not_listed() {
     let (root, place) = (folder(), folder());
     put(root.path(), "keep", b"keep", 0);
     put(root.path(), "one/gone", b"gone", 0);
@@ -340,7 +340,7 @@ fn credentials_stay_with_the_server_that_was_named() {
 }
 
 #[test]
-fn what_a_redirect_leads_away_from_is_neither_here_nor_empty() {
+fn folders_that_redirect_elsewhere_are_missing_not_empty() {
     let (origin, here) = (Origin::start(), folder());
     let dir = here.path();
     let to = |path: &str| {
@@ -393,7 +393,7 @@ fn what_a_redirect_leads_away_from_is_neither_here_nor_empty() {
 }
 
 #[test]
-fn what_is_removed_has_to_be_a_mirror_of_its_own() {
+fn delete_needs_a_separate_folder_for_each_url() {
     let (root, here) = (folder(), folder());
     put(root.path(), "one/x/a", b"one", 0);
     put(root.path(), "two/x/b", b"two", 0);

@@ -16,7 +16,7 @@ fn put(here: &Path, args: &[&str]) -> Finished {
 }
 
 #[test]
-fn a_failed_upload_has_the_integrity_that_was_asked_for() {
+fn a_failed_upload_has_the_requested_integrity() {
     let (origin, here) = (Origin::start(), folder());
     write(&here.path().join("file"), b"one", 0);
     origin.set("/file", Page { status: Some(403), ..Page::default() });
@@ -101,7 +101,7 @@ fn a_folder_that_is_there_costs_few_requests() {
 }
 
 #[test]
-fn one_file_is_asked_for_and_sent_if_it_differs() {
+fn a_single_file_is_compared_and_sent_if_it_differs() {
     let (here, root) = (folder(), folder());
     let file = here.path().join("file");
     write(&file, b"one", 0);
@@ -185,7 +185,7 @@ fn missing_folders_are_created() {
 }
 
 #[test]
-fn what_a_redirect_leads_to_is_not_what_is_there() {
+fn a_redirect_to_another_folder_or_page_does_not_count_as_present() {
     let (here, origin) = (folder(), Origin::start());
     write(&here.path().join("dir/file"), b"one", 0);
     let time = "Sun, 09 Sep 2001 01:46:40 GMT";

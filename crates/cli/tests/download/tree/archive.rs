@@ -45,7 +45,7 @@ fn the_folder_that_a_server_begins_with_is_the_one_named() {
 }
 
 #[test]
-fn what_is_here_already_is_not_written_again() {
+fn files_that_are_up_to_date_are_not_written_again() {
     let (source, target) = (folder(), folder());
     let tree = source.path().join("t");
     fs::create_dir(&tree).unwrap();
@@ -62,7 +62,7 @@ fn what_is_here_already_is_not_written_again() {
 }
 
 #[test]
-fn what_is_here_is_recognised_where_times_are_rounded() {
+fn files_are_recognised_where_times_are_rounded() {
     let source = folder();
     for number in 0..3_u32 {
         let file = File::create(source.path().join(number.to_string())).unwrap();
@@ -80,7 +80,7 @@ fn what_is_here_is_recognised_where_times_are_rounded() {
 }
 
 #[test]
-fn what_is_in_the_place_of_a_folder_or_a_file_is_to_be_removed() {
+fn entries_of_another_kind_must_be_removed_first() {
     let (source, target) = (folder(), folder());
     let tree = source.path().join("t");
     fs::create_dir_all(tree.join("folder")).unwrap();
@@ -196,7 +196,7 @@ fn without_archives_the_listing_of_our_server_does() {
 }
 
 #[test]
-fn what_is_for_single_files_is_refused() {
+fn options_for_single_files_are_refused_with_r() {
     for option in ["--sync", "--no-mtime", "--verify", "--digest-print"] {
         let finished = crate::rig::run(["get", "-r", option, "http://127.0.0.1:1/"]);
         finished.failed(2, &["cannot be used with"]);

@@ -222,7 +222,7 @@ fn after_a_power_cut_what_a_broken_run_has_written_is_fetched_again() {
 }
 
 #[test]
-fn what_is_no_folder_is_told() {
+fn an_address_that_is_no_folder_is_reported() {
     if !has("python3") {
         return;
     }

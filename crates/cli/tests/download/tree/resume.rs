@@ -375,7 +375,7 @@ fn a_folder_that_another_user_has_put_into_a_shared_one_is_in_the_way() {
 }
 
 #[test]
-fn what_another_program_calls_by_the_name_of_a_note_is_not_waited_for() {
+fn a_fifo_named_like_a_journal_does_not_block() {
     let site = Site::new(|root| drop(noise_file(root, "file", 10)), &[]);
     fs::create_dir(site.at("t")).unwrap();
     // It has no other end.

@@ -69,7 +69,7 @@ fn a_smaller_budget_holds_from_the_start_on() {
 }
 
 #[test]
-fn what_is_used_often_stays_when_everything_is_asked_for_once() {
+fn a_scan_does_not_evict_frequently_used_objects() {
     let object = Object::new(noise(MIB / 4), "a");
     let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &["--cache-size", "10M"]);
@@ -89,7 +89,7 @@ fn what_is_used_often_stays_when_everything_is_asked_for_once() {
 }
 
 #[test]
-fn what_does_not_fit_is_passed_on_past_the_disk() {
+fn objects_larger_than_the_cache_are_relayed() {
     let object = Object::new(noise(4 * MIB), "a");
     let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &["--cache-size", "1M"]);
@@ -137,7 +137,7 @@ fn one_network_does_not_take_all_relays() {
 }
 
 #[test]
-fn what_has_no_version_or_no_length_is_passed_on_as_well() {
+fn objects_without_version_or_length_are_relayed() {
     let bytes = noise(2 * MIB);
     let body = bytes.clone();
     let origin = Origin::new(move |request, sending| {
@@ -281,7 +281,7 @@ fn old_objects_make_room_where_there_are_no_inodes() {
 }
 
 #[test]
-fn a_body_without_a_length_ends_when_nobody_reads_it() {
+fn a_body_without_a_length_ends_when_its_reader_is_gone() {
     // More than any machine would take in this time, and no test could wait for.
     let origin = Origin::new(|_, sending| send_chunks(sending, 4 << 10));
     let node = Node::new(&origin.url(), &[]);
@@ -438,7 +438,7 @@ fn a_disk_that_fills_up_is_made_room_on_or_passed_by() {
 }
 
 #[test]
-fn what_cannot_be_removed_from_a_disk_is_served() {
+fn objects_that_cannot_be_removed_from_a_disk_are_served() {
     stay_on_a_read_only_disk("8M", (7, MIB), 6 * MIB);
 }
 

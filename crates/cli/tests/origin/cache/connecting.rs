@@ -66,7 +66,7 @@ fn a_name_that_cannot_be_found_is_an_origin_that_cannot_be_reached() {
 }
 
 #[test]
-fn what_breaks_the_handshake_is_told_to_the_operator() {
+fn handshake_failures_are_reported_to_the_operator() {
     let cut = listener(drop);
     let plain = listener(|mut stream| {
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
@@ -97,7 +97,7 @@ fn secure(files: &std::path::Path, names: &[&str]) -> (Running, tempfile::TempDi
 }
 
 #[test]
-fn a_certificate_that_is_not_trusted_is_told_with_the_option_that_trusts_it() {
+fn an_untrusted_certificate_is_reported_with_the_option_that_trusts_it() {
     let files = folder();
     noise_file(files.path(), "a", 5);
     let (origin, _keys) = secure(files.path(), &["127.0.0.1"]);
@@ -111,7 +111,7 @@ fn a_certificate_that_is_not_trusted_is_told_with_the_option_that_trusts_it() {
 }
 
 #[test]
-fn what_is_here_is_served_while_the_certificate_of_the_origin_is_wrong() {
+fn cached_objects_are_served_despite_a_bad_origin_certificate() {
     let (files, cache, keys) = (folder(), folder(), folder());
     noise_file(files.path(), "a", 5);
     let bytes = fs::read(files.path().join("a")).unwrap();
@@ -138,7 +138,7 @@ fn what_is_here_is_served_while_the_certificate_of_the_origin_is_wrong() {
 }
 
 #[test]
-fn what_an_origin_says_that_is_not_for_clients_is_told_to_the_operator() {
+fn invalid_origin_responses_are_reported_to_the_operator() {
     for (head, detail, words) in [
         ("304 Not Modified", "origin-invalid", "304 Not Modified without a condition"),
         (

@@ -24,7 +24,7 @@ fn shown(node: &Node) -> serde_json::Value {
 }
 
 #[test]
-fn what_waits_for_a_place_of_one_client_does_not_hold_up_others() {
+fn jobs_of_a_limited_client_do_not_hold_up_others() {
     let object = Object::new(noise(12 * MIB), "a");
     let bytes = object.bytes.clone();
     let gate = Gate::default();

@@ -69,7 +69,7 @@ fn parts_of_a_large_object_leave_for_others_of_it() {
 }
 
 #[test]
-fn what_is_read_while_parts_leave_stays_right() {
+fn readers_get_right_bytes_while_extents_are_evicted() {
     let object = Object::new(bytes(256), "a");
     let bytes = Arc::clone(&object.bytes);
     let origin = Origin::of(&object);
@@ -96,7 +96,7 @@ fn what_is_read_while_parts_leave_stays_right() {
 }
 
 #[test]
-fn what_a_slow_client_still_has_to_get_does_not_leave() {
+fn extents_that_a_slow_client_needs_are_not_evicted() {
     let object = Object::new(bytes(200), "a");
     let bytes = Arc::clone(&object.bytes);
     let origin = Origin::of(&object);
@@ -267,7 +267,7 @@ fn an_object_larger_than_the_room_takes_that_of_no_other() {
 }
 
 #[test]
-fn what_a_fill_has_written_counts_once() {
+fn bytes_of_a_fill_count_once_against_the_disk() {
     // The disk has room for the whole, but not for another half of it.
     let Some(disk) = Mounted::new(FileSystem::Tmpfs, 300) else { return };
     let object = Object::new(bytes(200), "a");

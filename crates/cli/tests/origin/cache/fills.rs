@@ -168,7 +168,7 @@ fn neither_a_slow_client_nor_one_that_leaves_holds_up_a_fill() {
 
 /// An origin that gives each connection little makes fills last for long.
 #[test]
-fn slow_fills_that_nobody_reads_hold_up_nobody() {
+fn slow_fills_without_readers_do_not_block_others() {
     let is_over = Arc::new(AtomicBool::new(false));
     let ends = Arc::clone(&is_over);
     let small = Object::new(b"small".to_vec(), "a").with("Cache-Control: max-age=0");

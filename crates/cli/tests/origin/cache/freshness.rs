@@ -14,7 +14,7 @@ fn object(lines: &str) -> Object {
 }
 
 #[test]
-fn what_is_stale_is_validated_and_sent_once() {
+fn a_stale_object_is_validated_and_sent_once() {
     let object = object("Cache-Control: no-cache\nX-Other: 1\nContent-Language: en");
     let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &[]);
@@ -164,7 +164,7 @@ fn an_answer_without_an_age_is_new() {
 }
 
 #[test]
-fn what_does_not_say_how_long_it_is_fresh_is_so_for_the_time_given() {
+fn objects_without_a_lifetime_are_fresh_for_the_configured_time() {
     for (args, expected) in [(&["--fresh", "1h"][..], 1), (&[][..], 2)] {
         let object = object("Content-Type: text/plain");
         let origin = Origin::of(&object);
@@ -195,7 +195,7 @@ fn a_stale_object_is_served_while_it_is_validated() {
 }
 
 #[test]
-fn what_is_not_there_is_not_asked_for_again_at_once() {
+fn missing_objects_are_not_requested_again_at_once() {
     let origin = Origin::new(|_, sending| {
         sending.answer("HTTP/1.1 404 Not Found\nContent-Type: text/xml", b"<secret/>");
     });
@@ -225,7 +225,7 @@ fn an_object_that_is_gone_is_removed() {
 }
 
 #[test]
-fn what_is_for_one_client_is_passed_on_and_not_stored() {
+fn responses_for_one_client_are_relayed_and_not_stored() {
     for line in [
         "Cache-Control: no-store",
         "Cache-Control: private",
@@ -306,7 +306,7 @@ fn a_version_that_breaks_off_does_not_replace_a_whole_one_while_the_origin_fails
 }
 
 #[test]
-fn what_must_not_be_used_stale_is_not() {
+fn must_revalidate_overrides_stale_if_error() {
     let object = object("Cache-Control: max-age=0, must-revalidate");
     let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &["--stale-if-error", "1d"]);
@@ -317,7 +317,7 @@ fn what_must_not_be_used_stale_is_not() {
 }
 
 #[test]
-fn failures_of_the_origin_are_told_and_left_alone_for_a_moment() {
+fn failures_of_the_origin_are_reported_and_not_retried_for_a_moment() {
     for (status, passed_on) in
         [(500, 500), (503, 503), (429, 429), (403, 502), (401, 502), (302, 502)]
     {

@@ -59,7 +59,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 #[test]
-fn random_ranges_fetch_at_most_twice_what_was_asked_for() {
+fn random_ranges_fetch_at_most_twice_the_requested_bytes() {
     let (len, count) = (sized(1 << 30, 10 << 30), sized(64, 1000));
     let (_here, origin) = sparse(len);
     let address = origin.host().to_owned();

@@ -23,7 +23,7 @@ fn post(node: &Node, target: &str, lines: &[&str]) -> u16 {
 }
 
 #[test]
-fn what_is_declared_stale_is_validated_even_after_a_restart() {
+fn expired_objects_are_validated_even_after_a_restart() {
     let origin = hello();
     let node = Node::new(&origin.url(), &[]);
     for path in ["/a/1", "/a/2", "/b/1"] {
@@ -89,7 +89,7 @@ fn errors_are_declared_stale_too() {
 }
 
 #[test]
-fn a_node_is_filled_and_declared_stale_by_those_who_may_write() {
+fn a_node_is_filled_and_expired_by_clients_with_write_access() {
     let origin = hello();
     let args = ["--auth", "w:w@/:rw", "--auth", "r:r@/", "--auth", "@/a/"];
     let node = Node::new(&origin.url(), &args);
@@ -130,7 +130,7 @@ fn a_range_is_filled_without_being_sent() {
 }
 
 #[test]
-fn what_is_filled_is_what_clients_with_the_same_fields_get() {
+fn a_fill_serves_clients_with_the_same_fields() {
     let origin = hello();
     let node = Node::new(&origin.url(), &["--vary-on", "X-Kind"]);
     assert_eq!(post(&node, "/.underpass/fill?path=/a", &[]), 200);
@@ -195,7 +195,7 @@ fn without_users_only_programs_of_the_operator_may_operate_a_node() {
 
 /// The disk syncs the folder of what is removed before anybody learns that it is gone.
 #[test]
-fn what_is_removed_is_gone_after_a_power_cut_too() {
+fn purged_objects_are_gone_after_a_power_cut_too() {
     if !has("strace") {
         return;
     }
@@ -240,7 +240,7 @@ fn what_is_removed_is_gone_after_a_power_cut_too() {
 }
 
 #[test]
-fn what_is_purged_while_it_is_fetched_is_not_stored() {
+fn an_object_purged_while_it_is_fetched_is_not_stored() {
     for status in ["200 OK", "404 Not Found"] {
         let gate = Gate::default();
         let (held, first) = (gate.clone(), AtomicBool::new(true));

@@ -276,7 +276,7 @@ fn a_digest_of_the_whole_or_of_a_part_is_not_sent_with_another_part() {
 
 /// An origin may send less than was requested, with and without a disk in between.
 #[test]
-fn an_origin_that_sends_half_of_each_range_is_asked_for_the_rest() {
+fn the_rest_of_a_half_sent_range_is_requested() {
     let object = Object::new(noise(3 << 20), "a");
     let bytes = object.bytes.clone();
     let origin = Origin::new(move |request, sending| {

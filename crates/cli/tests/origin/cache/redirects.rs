@@ -67,7 +67,7 @@ fn redirects_without_an_end_are_given_up() {
 }
 
 #[test]
-fn the_next_origin_is_asked_if_a_redirect_fails() {
+fn the_next_origin_is_tried_if_a_redirect_fails() {
     let gone = Origin::new(|_, _| {});
     gone.end();
     let base = gone.address.clone();

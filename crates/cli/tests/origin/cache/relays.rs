@@ -7,7 +7,7 @@ use crate::scripted_origin::{Gate, Object, Origin};
 const MIB: usize = 1 << 20;
 
 #[test]
-fn a_client_without_a_relay_refuses_nobody_who_waits_with_it() {
+fn a_client_without_a_relay_does_not_fail_others_that_wait_with_it() {
     let object = Object::new(noise(4 * MIB), "a");
     let bytes = object.bytes.clone();
     let (gate, heads) = (Gate::default(), Gate::default());

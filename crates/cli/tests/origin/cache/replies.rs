@@ -13,7 +13,7 @@ fn node(head: &'static str, body: &'static [u8]) -> (Origin, Node) {
 }
 
 #[test]
-fn what_the_origin_says_instead_of_an_object_is_passed_on() {
+fn error_responses_of_the_origin_are_passed_on() {
     let (origin, node) = node(
         "HTTP/1.1 404 Not Found\nContent-Type: text/html\nX-Any: 1\nSet-Cookie: a=b\nETag: \"x\"",
         b"<p>no such file",

@@ -122,7 +122,7 @@ fn files_of_an_origin_that_is_no_longer_given_are_not_used() {
 }
 
 #[test]
-fn what_broken_processes_have_left_is_removed() {
+fn files_without_a_journal_are_removed_at_the_start() {
     let (origin, node, _) = stored(LEN);
     let journal = files(node.cache.path(), ".json").remove(0);
     fs::remove_file(journal).unwrap();
@@ -196,7 +196,7 @@ fn a_cache_whose_format_is_empty_keeps_its_objects() {
 }
 
 #[test]
-fn what_is_stored_is_read_without_writing() {
+fn stored_objects_are_read_without_writing() {
     let (origin, node, bytes) = stored_and_killed();
     let journal = files(node.cache.path(), ".json").remove(0);
     let before = fs::metadata(&journal).unwrap().ino();
@@ -206,7 +206,7 @@ fn what_is_stored_is_read_without_writing() {
 }
 
 #[test]
-fn what_comes_from_the_future_is_validated() {
+fn objects_with_times_in_the_future_are_validated() {
     let (origin, node, bytes) = stored_and_killed();
     // The clock has been set back by a day since it was stored.
     let journal = &files(node.cache.path(), ".json")[0];
@@ -280,7 +280,7 @@ fn nodes_killed_in_the_middle_of_fills_keep_no_wrong_byte() {
 
 /// What the disk cannot read is fetched again: at once if nothing was sent, else for the next one.
 #[test]
-fn what_the_disk_cannot_read_is_fetched_again() {
+fn unreadable_extents_are_fetched_again() {
     if !has("strace") {
         return;
     }
@@ -313,7 +313,7 @@ fn is_fetched_again(errno: &str) {
 }
 
 #[test]
-fn what_could_not_be_synced_is_fetched_again() {
+fn extents_that_could_not_be_synced_are_fetched_again() {
     if !has("strace") {
         return;
     }
@@ -331,7 +331,7 @@ fn what_could_not_be_synced_is_fetched_again() {
 }
 
 #[test]
-fn what_an_ended_node_could_not_write_back_is_fetched_again() {
+fn extents_that_were_not_written_back_are_fetched_again() {
     if !has("strace") {
         return;
     }
@@ -424,7 +424,7 @@ fn a_disk_that_has_become_read_only_is_reported_once() {
 }
 
 #[test]
-fn what_is_whole_is_served_from_a_disk_that_others_have_filled() {
+fn complete_objects_are_served_from_a_full_disk() {
     let Some(disk) = Mounted::new(FileSystem::Tmpfs, 16) else { return };
     let object = Object::new(noise(LEN), "a");
     let origin = Origin::of(&object);
@@ -457,7 +457,7 @@ fn a_folder_that_is_removed_is_reported_once() {
 }
 
 #[test]
-fn an_expiry_while_a_file_is_opened_holds_up_nobody() {
+fn an_expiry_while_a_file_is_opened_does_not_block_others() {
     if !has("strace") {
         return;
     }

@@ -272,7 +272,7 @@ fn a_list_has_the_fields_by_which_files_vary() {
 }
 
 #[test]
-fn what_is_popular_with_its_fields_is_a_list_for_another_node() {
+fn popular_objects_can_be_listed_for_another_node() {
     let origin = Origin::new(|request, sending| {
         let body = format!("{} {:?}", request.path, request.field("x-kind"));
         let lines = "Vary: X-Kind\nCache-Control: max-age=1000";
@@ -303,7 +303,7 @@ fn what_is_popular_with_its_fields_is_a_list_for_another_node() {
 }
 
 #[test]
-fn what_cannot_be_fetched_is_told_and_does_not_stop_the_rest() {
+fn failed_paths_of_a_fill_are_reported_and_the_others_filled() {
     let object = Object::new(b"hello".to_vec(), "a");
     let origin = Origin::new(move |request, sending| match request.path.as_str() {
         "/none" => sending.answer("HTTP/1.1 404 No", b""),

@@ -19,7 +19,7 @@ const FORBIDDEN: [&str; 5] = [
 ];
 
 #[test]
-fn what_a_304_declares_private_is_not_served_to_others() {
+fn a_304_that_makes_an_object_private_ends_its_sharing() {
     for forbidden in FORBIDDEN {
         let versions = AtomicUsize::new(0);
         let origin = Origin::new(move |request, sending| {
@@ -80,7 +80,7 @@ fn a_hole_is_not_filled_with_what_is_private_by_now() {
 }
 
 #[test]
-fn what_forbids_to_share_counts_although_it_is_malformed() {
+fn malformed_fields_that_forbid_sharing_count() {
     for forbidden in [
         &b"Set-Cookie: a=\xe9"[..],
         b"Cache-Control: private, x=\"\xe9\"",

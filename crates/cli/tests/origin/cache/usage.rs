@@ -67,7 +67,7 @@ fn rules_hold_before_anything_is_looked_up() {
 }
 
 #[test]
-fn the_methods_that_are_told_are_those_that_are_allowed() {
+fn the_listed_methods_are_the_allowed_ones() {
     let object = Object::new(b"hello".to_vec(), "a");
     let origin = Origin::of(&object);
     let open = Node::new(&origin.url(), &[]);

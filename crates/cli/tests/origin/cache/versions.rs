@@ -20,7 +20,7 @@ fn versions() -> (Object, Object) {
 }
 
 #[test]
-fn a_new_version_resets_those_in_the_middle_and_serves_those_who_come() {
+fn a_new_version_resets_running_downloads_and_serves_new_ones() {
     let (old, new) = versions();
     let (old_bytes, new_bytes) = (old.bytes.clone(), new.bytes.clone());
     let origin = Origin::new(move |request, sending| {

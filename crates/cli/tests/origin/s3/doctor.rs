@@ -55,7 +55,7 @@ fn a_good_store_has_nothing_that_hinders() {
 }
 
 #[test]
-fn what_is_wrong_with_a_store_is_named() {
+fn doctor_names_the_faults_of_a_store() {
     let Some(store) = Store::new() else { return };
     let here = folder();
     fs::write(store.path("x"), "words").unwrap();

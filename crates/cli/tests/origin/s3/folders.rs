@@ -179,7 +179,7 @@ fn one_request_lists_a_folder_for_a_crowd_and_for_a_while() {
 }
 
 #[test]
-fn a_listing_that_fails_is_told_as_for_objects() {
+fn a_failed_listing_is_reported_like_a_failed_object() {
     let store = Origin::new(move |request: &Request, sending: &mut Sending| {
         let refuse = |sending: &mut Sending, status: &str| {
             let body = "<Error><Code>Secret</Code><Message>of bucket</Message></Error>";

@@ -197,7 +197,7 @@ fn a_store_that_lies_about_ranges_is_an_error() {
 }
 
 #[test]
-fn a_store_that_is_too_busy_is_asked_again() {
+fn a_busy_store_is_tried_again() {
     let object = Object::new(noise(1000), "one");
     let count = Arc::new(AtomicU32::new(0));
     let origin = Origin::new(move |request, sending| match count.fetch_add(1, Ordering::Relaxed) {

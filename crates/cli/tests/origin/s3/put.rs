@@ -499,7 +499,7 @@ fn the_own_object_is_known_after_a_lost_answer() {
 }
 
 #[test]
-fn parts_that_the_store_does_not_remove_are_told() {
+fn parts_that_the_store_does_not_remove_are_reported() {
     let here = folder();
     fs::write(here.path().join("file"), noise(20 << 20)).unwrap();
     for (status, is_told) in [("204 Gone", false), ("404 No", false), ("403 No", true)] {

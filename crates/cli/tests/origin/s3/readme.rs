@@ -56,7 +56,7 @@ fn the_page_of_a_folder_has_its_readme() {
 }
 
 #[test]
-fn nothing_is_asked_for_where_no_readme_is_shown() {
+fn no_readme_is_requested_where_none_is_shown() {
     let store = store(&[("a", 1), ("README.md", 9), ("README.d", 1)], "# A *title*");
     let node = before(&store, &[]);
     node.ask("HEAD", "/", &["Accept: text/html"]);

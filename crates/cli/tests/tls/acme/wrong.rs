@@ -45,7 +45,7 @@ fn a_refused_name_is_reported_and_does_not_disturb_others() {
 }
 
 #[test]
-fn a_challenge_that_nobody_answers_is_reported() {
+fn an_unanswered_challenge_is_reported() {
     let Some(authority) = Authority::new(MONTH) else { return };
     let mut site = Site::new(&authority);
     site.tls = free_port();
@@ -113,7 +113,7 @@ fn keys_are_not_found_behind_a_link_out_of_the_root() {
 }
 
 #[test]
-fn what_root_creates_belongs_to_the_user_of_the_server() {
+fn files_that_root_creates_belong_to_the_user_of_the_server() {
     if !rustix::process::geteuid().is_root() {
         return crate::rig::skip("only root becomes another user");
     }

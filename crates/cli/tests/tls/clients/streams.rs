@@ -187,7 +187,7 @@ fn words_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn a_peer_without_tls_is_told() {
+fn a_peer_without_tls_is_reported() {
     let folder = folder();
     let target = folder.path().join("target");
     let (receiver, _) = listens(&["recv"], &target);

@@ -111,7 +111,7 @@ fn authorities_come_from_the_system_or_from_a_file() {
 }
 
 #[test]
-fn a_port_without_tls_is_told_from_one_with_it() {
+fn a_port_without_tls_is_distinguished_from_one_with_it() {
     let home = folder();
     let server = serve_by(at_home(home.path(), &[]), &home, &["--quiet"]);
     let url = server.address.replace("http:", "https:");

@@ -94,7 +94,7 @@ fn a_folder_with_a_quota_of_its_own_does_not_end_the_copy() {
 }
 
 #[test]
-fn what_cannot_be_synced_is_reported() {
+fn failed_syncs_are_reported() {
     let Some(fuse) = Fuse::new() else { return };
     let here = folder();
     fs::create_dir(here.path().join("tree")).unwrap();

@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_noted_is_read_again() {
+    fn a_journal_reads_back_its_entries() {
         let dest = tempfile::tempdir().unwrap();
         let (journal, text) = written(dest.path());
         let (noted, end) = read(&text, &journal.epoch);

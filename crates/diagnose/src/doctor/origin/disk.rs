@@ -78,7 +78,7 @@ mod tests {
     use crate::doctor::FindingState;
 
     #[test]
-    fn a_folder_that_does_not_exist_yet_is_told_apart() {
+    fn a_folder_that_does_not_exist_yet_is_distinguished() {
         let folder = tempfile::tempdir().unwrap();
         let above = ", in the folder above: it does not exist yet";
         for (place, is_there) in [(folder.path(), true), (&folder.path().join("new"), false)] {

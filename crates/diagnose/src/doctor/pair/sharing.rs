@@ -81,7 +81,7 @@ mod tests {
     use crate::doctor::finding::FindingState;
 
     #[test]
-    fn what_changes_later_is_told_from_what_was_copied() {
+    fn blocks_that_stay_shared_are_distinguished_from_copied_ones() {
         let untried = Err("no file can be made in /proc".to_owned());
         for (sharing, state) in [
             (Ok((65_536, 65_536)), FindingState::Best),

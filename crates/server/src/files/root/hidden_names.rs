@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_beneath_a_hidden_path_is_hidden() {
+    fn entries_below_a_hidden_path_are_hidden() {
         for (pattern, hides, shows) in [
             ("/a/b", &["a/b", "a/b/c", "a/b/c/d"][..], &["a", "b", "a/c", "x/a/b", "a/bc"][..]),
             ("/a/*.log", &["a/x.log", "a/x.log/y"], &["a/b/x.log", "x.log"]),

@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_or_malformed_is_refused() {
+    fn malformed_or_excessive_control_records_are_refused() {
         let refuses = |mut control: ControlReader, kind, bytes: &[u8]| {
             control.read(kind, bytes).unwrap_err().alert.unwrap()
         };

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_half_of_all_unless_something_else_is_asked_for() {
+    fn an_address_has_half_of_the_connections_by_default() {
         assert_eq!(per_address(None, 101), Some(51));
         assert_eq!(per_address(None, 1), Some(1));
         assert_eq!(per_address(Some(7), 100), Some(7));

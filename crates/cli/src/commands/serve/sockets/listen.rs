@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn malformed_bind_addresses_are_refused() {
         for bind in [
             "",
             ":",
