@@ -31,7 +31,7 @@ fn a_propfind_says_what_it_wants() {
 }
 
 #[test]
-fn a_property_that_is_named_again_is_answered_once() {
+fn a_property_named_twice_is_answered_once() {
     let names = "<D:getetag/><x:y/><D:lockdiscovery/>".repeat(20);
     for kind in ["prop", "include"] {
         let body = format!(

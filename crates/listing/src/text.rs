@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_turns_a_name_around() {
+    fn bidirectional_controls_of_names_are_replaced() {
         assert_eq!(visible("\u{202e}gpj.exe".as_bytes()), "\u{fffd}gpj.exe");
         let controls = "\u{61c}\u{200e}\u{200f}\u{202a}\u{202e}\u{2066}\u{2069}";
         assert_eq!(visible(controls.as_bytes()), "\u{fffd}".repeat(7));

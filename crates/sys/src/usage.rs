@@ -139,7 +139,7 @@ fn usage(whose: c_int) -> Usage {
 pub fn prepare_allocator() {
     #[cfg(target_env = "gnu")]
     // SAFETY: mallopt(3) sets a number, and malloc_trim(3) releases pages that are free, both under
-    // the locks of the allocator. Proved by `sys/src/usage.rs::memory_is_as_good_as_before`.
+    // the locks of the allocator. Proved by `sys/src/usage.rs::allocated_memory_stays_intact_after_preparing_the_allocator`.
     unsafe {
         libc::mallopt(libc::M_MXFAST, 0);
         libc::malloc_trim(0);
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_as_good_as_before() {
+    fn allocated_memory_stays_intact_after_preparing_the_allocator() {
         let piece = |number: usize| vec![number as u8; number % 300];
         let before: Vec<_> = (0..3000).map(piece).collect();
         prepare_allocator();

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_not_a_whole_file_is_a_fault() {
+    fn incomplete_responses_are_faults() {
         let length = |found| ResponseFault::Length { found, expected: 4 };
         let long = vec![b'x'; MAX_HEAD + 1];
         let cases: [(&[u8], ResponseFault); 6] = [

@@ -12,7 +12,7 @@ fn with_runs(runs: u32) -> Record {
 }
 
 #[test]
-fn a_quiet_long_run_gives_no_reason_to_doubt() {
+fn a_long_run_without_noise_has_no_warnings() {
     assert!(warnings(&with_runs(5)).is_empty(), "{:?}", warnings(&with_runs(5)));
 }
 

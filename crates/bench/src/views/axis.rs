@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_a_place_of_its_own_on_a_logarithmic_scale() {
+    fn zero_has_a_position_on_a_logarithmic_scale() {
         let log = AxisScale::fit(&[0.0, 1.0, 1000.0], 10.0, Base::Ten);
         assert_eq!(log.place(0.0), 0.0);
         assert!(log.place(1.0) > 0.1);

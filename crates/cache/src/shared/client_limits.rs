@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_clients_leave_some_for_others() {
+    fn a_few_clients_do_not_use_up_the_limit() {
         let clients = ClientLimits::new(|others| ((64 - others) / 4).max(1), usize::MAX);
         let mut permits = Vec::new();
         let taken: Vec<_> = (1..=15)

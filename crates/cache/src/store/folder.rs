@@ -410,7 +410,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lock_is_no_link() {
+    fn a_symlink_instead_of_the_lock_file_is_refused() {
         let place = tempfile::tempdir().unwrap();
         fs::write(place.path().join(FORMAT), "x").unwrap();
         std::os::unix::fs::symlink("target", place.path().join(LOCK)).unwrap();

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marked_paths_lead_to_the_same_file() {
+    fn marked_paths_name_the_same_file() {
         for (path, expected) in [
             ("socket", ".//.//socket"),
             ("./socket", "././/.//socket"),

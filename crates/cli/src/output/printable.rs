@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn json_means_the_same() {
+    fn escaped_json_has_the_same_value() {
         let text = "a\u{9b}b\u{202e}c\u{e0041}d\u{7f}\n\x1b";
         let written = json(&serde_json::to_string(text).expect("a string"));
         assert!(written.chars().all(|letter| !changes_display(letter)), "{written}");

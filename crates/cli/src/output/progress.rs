@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_short() {
+    fn durations_are_printed_in_short_form() {
         for (seconds, text) in [
             (0.4, "0 s"),
             (59.4, "59 s"),

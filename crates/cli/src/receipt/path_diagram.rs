@@ -264,7 +264,7 @@ disk▸page cache ───────── sendfile 7.00 MiB in 4 ───�
     }
 
     #[test]
-    fn nothing_is_drawn_of_nothing() {
+    fn an_empty_diagram_is_not_drawn() {
         assert!(PathDiagram::default().draw(Alphabet::Unicode).is_empty());
     }
 }

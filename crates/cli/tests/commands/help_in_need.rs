@@ -229,7 +229,7 @@ fn a_token_cannot_add_a_field() {
 }
 
 #[test]
-fn messages_have_no_words_of_libraries() {
+fn error_messages_do_not_use_words_of_libraries() {
     let here = folder();
     let file = here.path().join("file");
     fs::write(&file, "x").unwrap();

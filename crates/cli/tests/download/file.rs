@@ -480,7 +480,7 @@ fn a_refused_connection_is_reported_at_once() {
 }
 
 #[test]
-fn a_folder_is_pointed_out() {
+fn get_of_a_folder_hints_at_r() {
     let (site, here) = (folder(), folder());
     fs::create_dir(site.path().join("sub")).unwrap();
     fs::write(site.path().join("sub/file"), "bytes").unwrap();

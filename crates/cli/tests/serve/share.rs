@@ -123,7 +123,7 @@ fn a_cut_download_is_resumed_and_counts_once() {
 }
 
 #[test]
-fn two_clients_and_a_folder() {
+fn a_share_for_two_downloads_of_a_folder_ends_after_both() {
     if !has("curl") {
         return skip("curl is not there");
     }
@@ -186,7 +186,7 @@ fn a_share_ends_with_its_terminal() {
 }
 
 #[test]
-fn the_time_runs_out() {
+fn a_share_ends_with_an_error_after_its_time() {
     let here = folder();
     fs::write(here.path().join("f"), "x").unwrap();
     let says = "the share ended before a transfer was complete";

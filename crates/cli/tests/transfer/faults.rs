@@ -127,7 +127,7 @@ fn interrupted_system_calls_lose_nothing() {
 }
 
 #[test]
-fn a_send_reads_and_writes_no_byte_of_the_file() {
+fn send_uses_no_read_or_write_for_the_bytes_of_a_file() {
     let Some(stage) = Stage::new() else { return };
     let receiver = receiver(&[], Path::new("/dev/null"));
     let strace = ["-e", "trace=read,pread64,readv,write,send,sendto,sendmsg,writev,sendfile"];

@@ -224,7 +224,7 @@ fn a_range_of_a_redirected_file_counts_from_its_cursor() {
 }
 
 #[test]
-fn it_speaks_with_netcat_in_both_roles() {
+fn send_and_recv_work_with_netcat() {
     if !has("nc") {
         return;
     }

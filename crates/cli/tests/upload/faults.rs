@@ -151,7 +151,7 @@ fn a_server_that_is_killed_at_the_very_end_has_all_of_it() {
 }
 
 #[test]
-fn both_may_be_killed() {
+fn an_upload_resumes_after_both_sides_were_killed() {
     let stage = Stage::new();
     let mut server = stage.serve();
     let mut put = stage.put_midway(0);

@@ -358,7 +358,7 @@ fn wrong_usage_is_reported_before_any_connection() {
 }
 
 #[test]
-fn a_digest_goes_along() {
+fn put_sends_the_digest_of_the_file() {
     let stage = Stage::new(&[]);
     let file = stage.file("file", 2 << 20);
     let done = stage.run(&[&file, &stage.url("/file"), "--digest", "sha-256", "--json"]);
@@ -371,7 +371,7 @@ fn a_digest_goes_along() {
 }
 
 #[test]
-fn a_rate_holds() {
+fn put_keeps_to_the_rate() {
     let stage = Stage::new(&[]);
     let file = stage.file("file", 3 << 20);
     let done = stage.run(&[&file, &stage.url("/file"), "--rate", "2M", "--json"]);

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suggested_name_leads_nowhere_and_is_seen() {
+    fn a_suggested_name_stays_in_the_folder_and_is_not_hidden() {
         for (suggested, name) in [
             ("a.tar", Some("a.tar")),
             ("/etc/passwd", Some("passwd")),

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_scheme_has_its_own() {
+    fn each_scheme_has_its_own_proxy() {
         let url = |text: &str| Url::parse(text).expect("a URL");
         let proxies = Proxies {
             http: Some(url("http://a:1/")),

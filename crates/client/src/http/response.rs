@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_may_go_on_in_another_line() {
+    fn a_folded_field_value_is_joined() {
         let head = "HTTP/1.1 200 OK\nA: b\n  c\nContent-Length:\n 5\n\n";
         let response = parse(head, "GET").expect("a head");
         assert_eq!(response.fields.text("a"), Some("b    c"));

@@ -79,7 +79,7 @@ fn after_another_boot_or_mount_only_what_was_saved_counts() {
 }
 
 #[test]
-fn one_that_is_opened_again_is_written_when_it_changes() {
+fn a_reopened_journal_is_written_when_it_changes() {
     let folder = tempfile::tempdir().expect("a folder");
     let (name, path) = (OsStr::new("journal"), folder.path().join("journal"));
     let (journal, part, _) = saved_in_part(folder.path(), name);
@@ -104,7 +104,7 @@ fn one_that_is_opened_again_is_written_when_it_changes() {
 }
 
 #[test]
-fn one_that_is_closed_leaves_the_name_to_the_next() {
+fn a_closed_journal_leaves_its_name_to_the_next() {
     let folder = tempfile::tempdir().expect("a folder");
     let name = OsStr::new("journal");
     let (journal, part, piece) = saved_in_part(folder.path(), name);

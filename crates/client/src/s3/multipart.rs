@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn only_parts_that_are_as_they_should_be_count() {
+    fn only_parts_of_the_expected_number_and_size_count() {
         let body = b"<ListPartsResult><NextPartNumberMarker>3</NextPartNumberMarker>\
             <IsTruncated>true</IsTruncated>\
             <Part><PartNumber>1</PartNumber><ETag>&quot;a&quot;</ETag><Size>16777216</Size></Part>\

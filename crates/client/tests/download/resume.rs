@@ -248,7 +248,7 @@ fn a_part_with_a_journal_of_nothing_is_left_alone_and_both_are_named() {
 }
 
 #[test]
-fn little_is_fetched_anew_rather_than_kept() {
+fn small_unfinished_downloads_are_not_kept() {
     let bytes = noise(1 << 20);
     let (client, server, failed) = broken_off(&bytes, 1 << 19);
     assert_eq!(failed.kept, None);
@@ -257,7 +257,7 @@ fn little_is_fetched_anew_rather_than_kept() {
 }
 
 #[test]
-fn two_at_a_time_do_not_write_to_one_file() {
+fn two_downloads_do_not_write_to_one_file() {
     let bytes = noise(LEN);
     let server = Server::of(&bytes);
     let mut client = Client::new();

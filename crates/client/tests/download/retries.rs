@@ -40,7 +40,7 @@ fn a_connection_that_breaks_is_made_again_where_it_was() {
 }
 
 #[test]
-fn without_ranges_it_begins_anew_and_only_so_often() {
+fn without_ranges_a_download_restarts_a_limited_number_of_times() {
     let bytes = noise(LEN);
     let body = Arc::clone(&bytes);
     let server = Server::start(move |asked, stream| {
@@ -62,7 +62,7 @@ fn without_ranges_it_begins_anew_and_only_so_often() {
 }
 
 #[test]
-fn a_server_that_asks_for_patience_gets_it() {
+fn retry_after_is_waited_for() {
     let bytes = noise(1000);
     let body = Arc::clone(&bytes);
     let server = Server::start(move |asked, stream| match asked.number {

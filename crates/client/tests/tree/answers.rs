@@ -358,7 +358,7 @@ fn an_answer_without_a_media_type_is_no_folder() {
 }
 
 #[test]
-fn a_server_that_is_gone_ends_all() {
+fn a_lost_server_ends_the_whole_download() {
     let url = serve(|target| match target {
         "/x/" => response("text/html", b"<a href=a>a</a><a href=b>b</a><a href=c>c</a>"),
         _ => b"HTTP/1.0 200 OK\r\nContent-Length: 500\r\n\r\nbytes".to_vec(),

@@ -141,7 +141,7 @@ fn members_that_lead_out_are_left_out_and_the_rest_arrives() {
 }
 
 #[test]
-fn a_name_that_comes_again_is_the_last_one() {
+fn the_last_member_of_a_repeated_name_wins() {
     let url = archive(&[
         file(b"a", b"1"),
         link(b"b", b"a", EntryType::Symlink),

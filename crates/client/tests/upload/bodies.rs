@@ -28,7 +28,7 @@ fn every_length_arrives_behind_one_head() {
 }
 
 #[test]
-fn a_large_file_never_surfaces_and_waits_for_leave() {
+fn a_large_upload_waits_for_100_continue_and_bypasses_user_space() {
     let sample = Sample::of(5 << 20);
     let expected = sample.bytes.clone();
     let server = Scripted::one(move |mut conn| {

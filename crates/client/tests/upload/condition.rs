@@ -169,7 +169,7 @@ fn missing_files_are_sent_with_if_none_match() {
 }
 
 #[test]
-fn the_server_may_know_better_than_its_answer_to_head() {
+fn a_412_counts_even_if_head_was_refused() {
     let server = Scripted::one(|mut conn| {
         told(&mut conn, "403 Forbidden", &[]);
         taken(&mut conn, "if-none-match", "*", "412 Precondition Failed");

@@ -12,7 +12,7 @@ use underpass_client::upload::UploadError;
 const LEN: usize = 32 << 20;
 
 #[test]
-fn a_server_that_wants_no_more_is_heard_in_the_middle() {
+fn a_refusal_during_an_upload_is_read() {
     let sample = Sample::of(LEN);
     let server = Scripted::one(|mut conn| {
         conn.head_and_body(1 << 20);
@@ -54,7 +54,7 @@ fn another_protocol_is_reported_at_once() {
 }
 
 #[test]
-fn the_last_words_before_a_reset_are_heard() {
+fn a_refusal_before_a_reset_is_read() {
     let sample = Sample::of(LEN);
     let server = Scripted::one(|mut conn| {
         conn.head_and_body(1 << 20);

@@ -16,7 +16,7 @@ fn a_server_that_never_gives_leave_gets_the_body_after_a_moment() {
 }
 
 #[test]
-fn leave_that_comes_late_is_no_answer() {
+fn a_late_100_continue_is_no_final_response() {
     let sample = Sample::of(LEN);
     let expected = sample.bytes.clone();
     let server = Scripted::one(move |mut conn| {
@@ -130,7 +130,7 @@ fn another_server_does_not_hear_the_password() {
 }
 
 #[test]
-fn redirects_end() {
+fn endless_redirects_are_given_up() {
     let sample = Sample::of(10);
     let server = Scripted::new(
         (0..12)

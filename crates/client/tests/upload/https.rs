@@ -60,7 +60,7 @@ fn a_stream_goes_in_chunks() {
 }
 
 #[test]
-fn a_server_that_wants_no_more_is_heard_in_the_middle() {
+fn a_refusal_during_an_upload_is_read() {
     let sample = Sample::of(LEN);
     let server = Scripted::one(|mut conn| {
         conn.head_and_body(1 << 20);

@@ -36,7 +36,7 @@ fn a_connection_that_breaks_is_replaced_and_everything_sent_anew() {
 }
 
 #[test]
-fn it_is_given_up_in_the_end() {
+fn an_upload_is_given_up_after_the_last_retry() {
     let sample = Sample::of(10);
     let busy = || {
         script(|mut conn| {

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_numbers_are_numbered() {
+    fn only_numeric_suffixes_are_numbered_backups() {
         for (found, expected) in [
             (&b"f.~1~"[..], Some(1)),
             (b"f.~120~", Some(120)),

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_taken_as_they_were_added() {
+    fn listed_names_are_returned_in_the_order_of_insertion() {
         let added = [
             (7, FileType::RegularFile, c"a"),
             (u64::MAX, FileType::Unknown, c""),

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_remedy_is_for_the_cause() {
+    fn the_remedy_of_a_refused_trace_fits_its_cause() {
         let remedy = |status, scope| remedy_for(status, scope);
         assert!(remedy("Name:\tx\nTracerPid:\t12\n", "3").contains("strace"));
         assert!(remedy("TracerPid:\t0\n", "3").contains("reboot"));

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_eldest_get_what_the_program_leaves_behind() {
+    fn signals_go_to_the_oldest_remaining_processes() {
         let family = ProcessTree::default();
         for (pid, parent) in [(10, 1), (11, 10), (12, 11), (13, 10)] {
             family.came(pid, parent);

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_documentation_says_the_same() {
+    fn the_documentation_has_the_same_meanings_of_errnos() {
         let mut section = "";
         let mut compared = 0;
         for line in include_str!("../../../../docs/mechanisms.md").lines() {

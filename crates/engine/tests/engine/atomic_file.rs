@@ -152,7 +152,7 @@ fn a_file_system_that_cannot_rename_without_replacing_links_instead_or_needs_no_
 }
 
 #[test]
-fn of_many_that_keep_one_lands_and_of_many_that_replace_all_do() {
+fn one_of_many_keeping_writers_succeeds_and_all_replacing_ones_do() {
     with_and_without_unnamed_files(|| {
         let scratch = Scratch::new();
         let target = scratch.path("file");

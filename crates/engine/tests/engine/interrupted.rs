@@ -145,7 +145,7 @@ fn memory_file() -> File {
 }
 
 #[test]
-fn source_truncated_while_mapped() {
+fn a_source_truncated_while_mapped_is_an_error() {
     const LEN: usize = 64 * PAGE;
     let contents = pattern(LEN);
     let (source, sink) = (memory_file(), memory_file());

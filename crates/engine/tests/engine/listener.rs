@@ -62,7 +62,7 @@ fn a_listener_that_stops_listening_is_not_called_again() {
 }
 
 #[test]
-fn one_that_wants_no_more_gets_a_reset() {
+fn a_peer_that_stops_reading_ends_the_transfer_with_a_reset() {
     let scratch = Scratch::new();
     let source = File::open(scratch.file("source", LEN)).unwrap();
     let (sender, mut peer) = tcp_pair();

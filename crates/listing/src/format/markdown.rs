@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_its_html_is_left() {
+    fn html_in_markdown_is_escaped() {
         for text in [
             "<script>alert(1)</script>",
             "a <img src=x onerror=alert(1)> b",
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn images_are_no_commands_to_the_server() {
+    fn images_cannot_trigger_commands_of_the_server() {
         let page = shown("![a](?logout) ![b](b.png?raw=true) ![c](sub/&quest;archive=tar)");
         let b = "<img src=\"b.png\" alt=\"b\" />";
         assert_eq!(page, format!("<p>a {b} <img src=\"sub/\" alt=\"c\" /></p>\n"));

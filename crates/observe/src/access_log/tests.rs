@@ -332,7 +332,7 @@ proptest! {
     }
 
     #[test]
-    fn no_template_panics(text in "[$a-z_{} ]{0,40}") {
+    fn parsing_and_using_any_log_format_never_panics(text in "[$a-z_{} ]{0,40}") {
         let _ = LogFormat::parse(&text).map(|format| format.line(&exchange()));
     }
 }

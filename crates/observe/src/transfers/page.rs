@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn hundred_percent_means_everything() {
+    fn a_hundred_percent_is_shown_only_at_the_end() {
         assert_eq!((percent(0, 0), percent(7, 7), percent(8, 7)), (100, 100, 100));
         assert_eq!((percent(0, 7), percent(u64::MAX - 1, u64::MAX)), (0, 99));
     }

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_asks_for_the_same_again() {
+    fn a_page_link_repeats_the_parameters_of_the_query() {
         let query = read(&[("json", ""), ("sort", "size"), ("limit", "5"), ("q", "a&b")]);
         assert_eq!(
             query.map(|query| query.link(Some(b"7:\xff/"))).as_deref(),

@@ -214,7 +214,7 @@ fn stale_responses_are_used_only_where_that_is_allowed() {
 }
 
 #[test]
-fn the_field_says_what_happened() {
+fn cache_status_describes_hits_and_misses() {
     let hit = CacheStatus { ttl: Some(30), ..CacheStatus::default() };
     assert_eq!(hit.to_string(), "underpass; hit; ttl=30");
     assert_eq!(hit.label(), "hit");

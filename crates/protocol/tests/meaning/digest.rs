@@ -68,7 +68,7 @@ fn digests_of_known_algorithms_must_be_well_formed() {
 }
 
 #[test]
-fn wishes_are_put_in_order() {
+fn preferences_for_digests_are_sorted_by_weight() {
     for (line, expected) in [
         ("sha-256=1", &[Sha256][..]),
         ("sha-256=10, sha-512=3", &[Sha256, Sha512]),
@@ -132,14 +132,14 @@ fn digest() -> impl Strategy<Value = Digest> {
 
 proptest! {
     #[test]
-    fn a_digest_survives_a_field_and_a_text(digest in digest()) {
+    fn a_digest_reads_back_from_a_field_and_from_text(digest in digest()) {
         prop_assert_eq!(parse(&[&write_digests([&digest])]), Ok(vec![digest.clone()]));
         prop_assert_eq!(digest.to_string().parse(), Ok(digest.clone()));
         prop_assert_eq!(digest.hex().parse(), Ok(digest));
     }
 
     #[test]
-    fn no_text_is_read_in_two_ways(text in "\\PC{0,140}") {
+    fn parsed_digests_have_the_length_of_their_algorithm(text in "\\PC{0,140}") {
         if let Ok(digest) = text.parse::<Digest>() {
             prop_assert_eq!(digest.value().len(), digest.algorithm().len());
         }

@@ -85,7 +85,7 @@ fn fields_of_some_files_may_be_their_type_and_nothing_else_that_the_server_decid
 
 proptest! {
     #[test]
-    fn numbers_are_written_as_people_do(number: u64) {
+    fn numbers_are_written_in_decimal(number: u64) {
         let mut out = Vec::new();
         push_decimal(&mut out, number);
         prop_assert_eq!(String::from_utf8(out).unwrap(), number.to_string());

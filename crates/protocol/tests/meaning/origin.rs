@@ -34,7 +34,7 @@ fn programs_and_pages_of_this_server_are_heard_and_no_other_pages() {
 }
 
 #[test]
-fn over_tls_only_pages_that_came_over_tls_are_heard() {
+fn requests_over_tls_are_refused_from_pages_without_tls() {
     for (fields, expected) in [
         (&["Origin: https://example.org"], false),
         (&["Origin: HTTPS://example.org:443"], false),

@@ -145,7 +145,7 @@ proptest! {
     }
 
     #[test]
-    fn no_value_confuses_it(value in prop::collection::vec(any::<u8>(), 0..60), len: u64) {
+    fn any_range_value_gives_ranges_within_the_file(value in prop::collection::vec(any::<u8>(), 0..60), len: u64) {
         for range in ranges(answer(&value, len)) {
             prop_assert!(range.start < range.end && range.end <= len);
         }

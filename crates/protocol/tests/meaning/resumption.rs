@@ -79,7 +79,7 @@ fn only_one_part_is_a_download_and_only_one_to_the_end_is_remembered() {
 }
 
 #[test]
-fn a_look_at_the_new_version_does_not_hide_the_old_part() {
+fn a_short_probe_of_the_new_version_does_not_hide_the_old_part() {
     let look = |arrived: u64| {
         let broken = broken_off(&[]);
         let new = download(&broken, &[], "\"new\"").unwrap();

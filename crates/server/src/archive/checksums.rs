@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latest_are_kept_and_those_in_use() {
+    fn recent_checksums_and_those_in_use_are_kept() {
         let checksums = Checksums::default();
         let version = |inode| FileVersion { inode, ..FileVersion::default() };
         checksums.keep(&version(0), 7);

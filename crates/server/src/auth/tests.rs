@@ -115,7 +115,7 @@ fn every_combination_of_rule_user_and_path_has_one_answer() {
 }
 
 #[test]
-fn can_agrees_with_check() {
+fn rights_from_can_agree_with_those_from_check() {
     let access = access(&["alice:a@/x:rw", "@/y"]);
     for path in ["", "x", "x/1", "y", "y/1", "z"] {
         for right in [Right::Read, Right::Write] {
@@ -232,7 +232,7 @@ fn only_a_connection_with_a_verified_password_skips_the_check() {
 }
 
 #[test]
-fn belief_ends_after_a_while() {
+fn a_verified_password_is_checked_again_after_a_while() {
     let access = access(&[&format!("alice:{SHA512}@/")]);
     let long_ago = Instant::now().checked_sub(BELIEVED_FOR).unwrap();
     assert!(access.users.verify(

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_back_is_relative_to_the_path() {
+    fn links_of_an_error_page_are_relative_to_its_path() {
         let hrefs = |path: &str| {
             let target = Target::parse(path.as_bytes(), b"/prefix").unwrap();
             navigation_links(&target).into_iter().map(|(href, _)| href).collect::<Vec<_>>()

@@ -107,7 +107,7 @@ impl Dice {
 }
 
 #[test]
-fn the_dictionary_is_understood() {
+fn the_fuzzing_dictionary_is_parsed() {
     assert_eq!(words("# a\n\"\\x0d\\\"b\"\n"), [b"\r\"b".to_vec()]);
     assert!(words(include_str!("http.dict")).len() > 20);
 }

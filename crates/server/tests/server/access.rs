@@ -21,7 +21,7 @@ fn site() -> Running {
 }
 
 #[test]
-fn each_user_reads_what_is_his() {
+fn each_user_reads_only_permitted_paths() {
     let site = site();
     let mut client = site.connect();
     let rows: [(&str, u16, u16, u16); 6] = [

@@ -70,7 +70,7 @@ fn a_folder_above_lists_only_what_leads_to_what_may_be_read() {
 }
 
 #[test]
-fn nothing_else_of_a_folder_above_is_given() {
+fn parent_folders_reveal_nothing_but_the_path_to_permitted_ones() {
     let site = site(false);
     for path in [
         "/?archive=tar",

@@ -71,7 +71,7 @@ fn a_folder_goes_with_all_that_is_in_it_and_nothing_that_links_in_it_lead_to() {
 }
 
 #[test]
-fn a_folder_goes_in_one_step() {
+fn a_folder_is_removed_in_one_step() {
     let site = open_site(&[("folder/first", b"x")]);
     fs::create_dir(site.path("folder/many")).unwrap();
     for number in 0..3_000 {

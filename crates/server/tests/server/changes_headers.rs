@@ -9,7 +9,7 @@ use super::changes_delete::{open_site, statuses};
 use super::rig::request;
 
 #[test]
-fn a_body_that_would_be_ignored_is_refused() {
+fn methods_without_a_body_refuse_one() {
     let site = open_site(&[("file", b"x"), ("folder/file", b"x")]).start();
     let to = "Destination: /new";
     for (verb, path) in [

@@ -276,7 +276,7 @@ fn a_digest_is_kept_with_its_file_whose_tag_stays_as_it_was() {
 }
 
 #[test]
-fn whatever_changes_a_file_makes_what_is_kept_with_it_a_thing_of_the_past() {
+fn a_stored_digest_is_invalid_after_any_change_of_the_file() {
     let changes: [fn(&Path); 4] = [
         |path| File::options().write(true).open(path).unwrap().write_all_at(b"other", 5).unwrap(),
         |path| {

@@ -125,7 +125,7 @@ fn pages_of_other_sites_do_not_see_transfers() {
 }
 
 #[test]
-fn each_can_be_switched_off_and_no_file_takes_its_place() {
+fn disabled_endpoints_are_not_replaced_by_files() {
     let open = site().with_site(|site| site.shows_hidden = true).start();
     for name in ["health", "metrics", "transfers"] {
         assert_eq!(open.get(&format!("/.underpass/{name}")).status, 200, "{name}");

@@ -63,7 +63,7 @@ fn allowed_names_are_taken_and_all_of_them_by_an_asterisk() {
 }
 
 #[test]
-fn a_password_says_more_than_a_name() {
+fn a_right_password_allows_an_unknown_host_name() {
     let alice = "Authorization: Basic YWxpY2U6c2VjcmV0MQ==\r\n"; // alice:secret1
     let site = site().auth(&["alice:secret1@/:rw", "@/"]).start();
     assert_eq!(ask(&site, "GET", "/a", "rebound.example", alice).status, 200);

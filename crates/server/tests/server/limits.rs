@@ -156,7 +156,7 @@ fn the_deadline_cuts_off_and_counts() {
 }
 
 #[test]
-fn a_stop_does_not_wait() {
+fn stop_ends_connections_at_once() {
     let site = site().start();
     let mut client = begun(&site);
     site.control.drain();

@@ -260,7 +260,7 @@ fn hidden_entries_below_the_target_of_a_link_are_not_copied() {
 }
 
 #[test]
-fn where_it_may_be_changed_a_link_is_a_way() {
+fn uploads_through_a_link_need_rights_at_its_target() {
     let site = site();
     assert_eq!(put(&site, "/in/to_own/new"), 201);
     assert_eq!(fs::read(site.path("in/own/new")).unwrap(), b"new");

@@ -24,7 +24,7 @@ fn pages(site: &Running, path: &str) -> (String, Vec<(String, String)>) {
 
 /// Browsers send `Sec-Fetch-*` only to https and to localhost.
 #[test]
-fn a_browser_gets_pages_by_plain_http_too() {
+fn a_browser_gets_paged_listings_over_plain_http_too() {
     let site = Site::new();
     (0..2_001).for_each(|number| site.write(&number.to_string(), b""));
     let site = site.start();

@@ -39,7 +39,7 @@ fn every_request_is_led_to_the_same_place_over_tls() {
 }
 
 #[test]
-fn nothing_is_taken_there() {
+fn uploads_over_plain_http_are_redirected_and_not_stored() {
     let certificate = Certificate::new();
     let site = site(&certificate);
     let mut client = connect(&site);

@@ -84,7 +84,7 @@ fn a_body_that_does_not_come_does_not_hold_the_answer_for_ever() {
 }
 
 #[test]
-fn a_reader_that_stands_still_is_given_up() {
+fn a_client_that_stops_reading_times_out() {
     let site = site();
     let mut client = site.connect_narrow();
     client.send(request("GET", "/large", &[]));
@@ -146,7 +146,7 @@ fn a_connection_that_asks_now_and_then_is_kept() {
 }
 
 #[test]
-fn a_body_that_is_not_wanted_keeps_no_connection_by_a_byte_now_and_then() {
+fn a_trickling_unwanted_body_does_not_keep_a_connection() {
     let site = site();
     let started = Instant::now();
     let mut client = site.connect();

@@ -199,7 +199,7 @@ fn one_connection_too_many_gets_a_tls_alert() {
 }
 
 #[test]
-fn a_long_hello_is_not_heard_out() {
+fn an_oversized_client_hello_ends_the_connection() {
     let certificate = Certificate::new();
     let site = site().secure(&certificate);
     // Longer than the test waits: it is not for lack of progress that the connection ends.

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use super::*;
 
 #[test]
-fn a_byte_of_a_long_body_takes_no_more_room_than_a_step() {
+fn a_single_byte_of_a_long_body_uses_one_step_of_memory() {
     let (near, mut far) = UnixStream::pair().expect("a pair");
     let mut incoming = Incoming::new(near, Vec::new(), Some(Duration::from_secs(20)), None);
     for count in 1..=3 {

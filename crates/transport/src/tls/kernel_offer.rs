@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_place_is_decided_by_what_the_kernel_can_do() {
+    fn kernel_support_decides_where_tls_runs() {
         let kind = (TlsVersion::Tls13, Cipher::Aes256Gcm);
         assert_eq!(KernelOffer::of(None).obstacle(), Some(KernelTlsObstacle::Unwanted));
         let none = KernelOffer::of(Some(Support::none(Errno::NOENT)));

@@ -84,7 +84,7 @@ fn certificates(pem: &str) -> Vec<rustls::pki_types::CertificateDer<'static>> {
 }
 
 #[test]
-fn clients_come_back_to_a_server() {
+fn clients_resume_their_sessions() {
     let certificate = Certificate::new();
     for version in [&TLS12, &TLS13] {
         let acceptor = certificate.acceptor();
@@ -108,7 +108,7 @@ fn clients_come_back_to_a_server() {
 }
 
 #[test]
-fn a_client_comes_back() {
+fn our_client_resumes_its_session() {
     let certificate = Certificate::new();
     for version in [&TLS12, &TLS13] {
         let connector = certificate.connector();

@@ -71,7 +71,7 @@ fn everything_is_received_whatever_the_buffer() {
 }
 
 #[test]
-fn both_directions_at_once() {
+fn tls_moves_bytes_in_both_directions_at_once() {
     let certificate = Certificate::new();
     let (socket, peer) = client_peer(certificate.client(&[&TLS13]), |peer| {
         let mut back = vec![0; LEN];

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn coordinates_are_short() {
+    fn coordinates_have_at_most_one_decimal() {
         for (value, text) in [(1.0, "1"), (-0.01, "0"), (12.34, "12.3"), (-5.25, "-5.2")] {
             assert_eq!(number(value), text);
         }
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn each_look_has_a_mark_and_a_hatching_of_its_own() {
+    fn each_style_has_a_distinct_mark_and_hatching() {
         let marks: Vec<_> = (0..STYLES).map(|style| mark(style, 0.0, 0.0).into_string()).collect();
         let hatchings: Vec<_> =
             (0..STYLES).map(|style| hatching("a", style).into_string()).collect();

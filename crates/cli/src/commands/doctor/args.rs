@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_a_host_unless_it_is_a_path() {
+    fn a_target_without_a_path_is_a_host() {
         let hosts =
             [("mirror.test", "mirror.test"), ("mirror.test:80", "mirror.test"), ("::1", "::1")];
         for (text, host) in hosts.into_iter().chain([("[::1]:80", "::1"), ("[::1]", "::1")]) {

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_we_are_in_has_no_name() {
+    fn the_current_folder_has_no_name() {
         for (path, expected) in
             [("a/b", Some("b")), ("a/b/", Some("b")), (".", None), ("a/.", None), ("..", None)]
         {

@@ -43,27 +43,27 @@ fn run_all_on(kind: FileSystem) {
 }
 
 #[test]
-fn everything_on_btrfs() {
+fn all_options_work_on_btrfs() {
     run_all_on(FileSystem::Btrfs);
 }
 
 #[test]
-fn everything_on_ext4() {
+fn all_options_work_on_ext4() {
     run_all_on(FileSystem::Ext4);
 }
 
 #[test]
-fn everything_on_overlay() {
+fn all_options_work_on_overlay() {
     run_all_on(FileSystem::Overlay);
 }
 
 #[test]
-fn everything_on_tmpfs() {
+fn all_options_work_on_tmpfs() {
     run_all_on(FileSystem::Tmpfs);
 }
 
 #[test]
-fn everything_on_xfs() {
+fn all_options_work_on_xfs() {
     run_all_on(FileSystem::Xfs);
 }
 
@@ -354,7 +354,7 @@ fn a_full_disk_that_is_the_target_itself_ends_the_copy() {
 }
 
 #[test]
-fn from_one_file_system_to_another() {
+fn files_are_copied_between_all_file_systems() {
     let mounted: Vec<_> = ALL.iter().filter_map(|kind| Mounted::new(*kind, 64)).collect();
     for from in &mounted {
         noise_file(&from.root(), "file", 3 << 20);

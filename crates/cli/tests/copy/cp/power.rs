@@ -93,7 +93,7 @@ fn after_another_boot_what_is_here_is_compared_and_repaired() {
 }
 
 #[test]
-fn a_marker_that_says_nothing_is_not_believed() {
+fn an_empty_marker_is_not_trusted() {
     // A file without its bytes yet, of which only the length has reached the disk, or not even that.
     for text in ["", "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", "boot", "boot \n"] {
         let here = unfinished();

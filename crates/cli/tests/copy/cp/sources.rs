@@ -131,7 +131,7 @@ fn a_fifo_in_the_way_is_not_replaced_by_a_file() {
 }
 
 #[test]
-fn nothing_is_poured_anywhere_in_a_dry_run() {
+fn a_dry_run_does_not_write_to_streams() {
     let here = folder();
     fs::write(here.path().join("a"), "bytes").unwrap();
     for words in [["--dry-run", "a", "-"], ["--dry-run", "-", "z"]] {
@@ -173,7 +173,7 @@ fn options_that_need_a_file_are_refused_for_streams() {
 }
 
 #[test]
-fn names_tell_the_terminal_nothing() {
+fn control_characters_of_names_are_printed_escaped() {
     let here = folder();
     let finished = cp_in(here.path(), &["missing\u{1b}[31m\nline", "z"]);
     finished.failed(1, &["missing\\u{1b}[31m\\nline"]);

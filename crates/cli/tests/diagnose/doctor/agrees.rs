@@ -61,7 +61,7 @@ fn mounted() -> Vec<(FileSystem, Mounted)> {
 }
 
 #[test]
-fn within_and_between_all_file_systems() {
+fn the_doctor_agrees_with_cp_within_and_between_all_file_systems() {
     let mounted = mounted();
     for (kind, from) in &mounted {
         let large = noise_file(&from.root(), "large", LARGE);

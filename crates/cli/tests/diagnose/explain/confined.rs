@@ -77,7 +77,7 @@ ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code))
 }
 
 #[test]
-fn without_its_proc_nothing_is_claimed() {
+fn explain_claims_nothing_without_its_proc() {
     if !is_root() {
         return skip("only root can unmount /proc");
     }

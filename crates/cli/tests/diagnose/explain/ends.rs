@@ -45,7 +45,7 @@ fn explain_fails_like_a_shell_for_programs_that_cannot_run() {
 }
 
 #[test]
-fn output_of_the_program_is_its_own() {
+fn the_traced_program_keeps_its_own_input_and_output() {
     let scene = Scene::new(1);
     let program = "echo out; echo err >&2; read line; echo $line";
     let mut command = crate::rig::underpass();
@@ -175,7 +175,7 @@ while True: time.sleep(0.05)";
 }
 
 #[test]
-fn a_refusal_to_trace_is_one_line_with_a_remedy() {
+fn a_refused_ptrace_is_one_line_with_a_remedy() {
     if !has("strace") {
         return;
     }

@@ -191,7 +191,7 @@ fn no_message_has_a_password() {
 }
 
 #[test]
-fn a_bucket_is_no_file() {
+fn a_bucket_needs_a_recursive_download() {
     let here = folder();
     for url in ["s3://bucket", "s3://bucket/"] {
         get(here.path(), &[url]).failed(2, &["is a bucket", "-r"]);

@@ -82,7 +82,7 @@ fn parts_come_from_servers_with_the_same_tag_or_a_digest() {
 }
 
 #[test]
-fn the_one_that_lies_is_named_among_several() {
+fn the_server_with_wrong_bytes_is_named_among_several() {
     let (root, bad, here) = (folder(), folder(), folder());
     let bytes = noise(LEN);
     fs::write(root.path().join("file"), &bytes).unwrap();

@@ -50,7 +50,7 @@ fn python_serves(root: &Path) -> Peer {
 }
 
 #[test]
-fn python() {
+fn folders_of_python_are_fetched() {
     if has("python3") {
         fetch("python", &[], |root| Some(python_serves(root)));
     }
@@ -75,7 +75,7 @@ fn a_folder_that_is_not_there_leaves_nothing() {
 }
 
 #[test]
-fn caddy() {
+fn folders_of_caddy_are_fetched() {
     if has("caddy") {
         fetch("caddy", &[], |root| {
             Some(Peer::start(|port| {
@@ -89,7 +89,7 @@ fn caddy() {
 }
 
 #[test]
-fn nginx_with_pages_and_with_json() {
+fn folders_of_nginx_are_fetched_with_html_and_json_listings() {
     let Some(program) = system_program("nginx") else { return };
     for format in ["html", "json"] {
         let state = folder();
@@ -107,7 +107,7 @@ fn nginx_with_pages_and_with_json() {
 }
 
 #[test]
-fn apache() {
+fn folders_of_apache_are_fetched() {
     let Some(program) = system_program("apache2") else { return };
     let modules = Path::new("/usr/lib/apache2/modules");
     if !modules.join("mod_autoindex.so").exists() {
@@ -142,7 +142,7 @@ fn apache() {
 }
 
 #[test]
-fn dufs() {
+fn folders_of_dufs_are_fetched() {
     if let Some(program) = peer_program("dufs") {
         fetch("dufs", &[], |root| {
             Some(Peer::start(|port| {
@@ -155,7 +155,7 @@ fn dufs() {
 }
 
 #[test]
-fn miniserve() {
+fn folders_of_miniserve_are_fetched() {
     if let Some(program) = peer_program("miniserve") {
         // It lists names that begin so, and answers 400 for them.
         fetch("miniserve", &["*?[a]", "<b>"], |root| {

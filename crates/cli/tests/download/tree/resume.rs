@@ -247,7 +247,7 @@ fn a_run_killed_while_it_started_over_is_resumed() {
 }
 
 #[test]
-fn notes_of_something_else_stay() {
+fn foreign_journals_are_not_removed() {
     let site = Site::new(|root| drop(noise_file(root, "file", 10)), &[]);
     let journal = site.at("t.part.journal");
     fs::write(&journal, "mine").unwrap();

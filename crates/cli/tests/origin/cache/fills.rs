@@ -52,7 +52,7 @@ fn the_second_client_gets_the_bytes_from_the_disk_and_both_from_the_kernel() {
 }
 
 #[test]
-fn a_fill_is_spliced() {
+fn a_fill_uses_splice() {
     let object = Object::new(noise(LEN), "a");
     let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &[]);
@@ -367,7 +367,7 @@ fn a_fill_over_tls_is_checked_and_every_byte_arrives() {
 }
 
 #[test]
-fn a_tier_is_another_node() {
+fn a_node_can_be_the_origin_of_another() {
     let object = Object::new(noise(8 * LEN), "a");
     let (origin, gate) = Origin::holding(&object, LEN, |_| true);
     let parent = Node::new(&origin.url(), &[]);
@@ -391,7 +391,7 @@ fn a_tier_is_another_node() {
 }
 
 #[test]
-fn a_parent_that_dies_in_the_middle_is_gone_on_after() {
+fn a_fill_continues_with_another_parent_after_one_dies() {
     let object = Object::new(noise(4 * LEN), "a");
     let (origin, gate) = Origin::holding(&object, LEN, |_| true);
     let (one, other) = (Node::new(&origin.url(), &[]), Node::new(&origin.url(), &[]));
@@ -404,7 +404,7 @@ fn a_parent_that_dies_in_the_middle_is_gone_on_after() {
 }
 
 #[test]
-fn nodes_in_a_circle_say_so() {
+fn nodes_in_a_circle_are_an_error() {
     let port = underpass_testkit::free_port();
     let node = Node::new(&format!("http://127.0.0.1:{port}/"), &[]);
     let port = port.to_string();

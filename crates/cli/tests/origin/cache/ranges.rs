@@ -39,7 +39,7 @@ fn a_range_is_fetched_in_whole_mib_and_the_rest_later() {
 }
 
 #[test]
-fn a_range_beyond_every_file_is_none() {
+fn ranges_near_the_largest_offset_are_unsatisfiable() {
     let object = Object::new(noise(100), "a");
     let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &[]);

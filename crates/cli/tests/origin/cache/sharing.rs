@@ -138,7 +138,7 @@ fn an_answer_for_one_client_is_not_given_to_those_that_wait() {
 }
 
 #[test]
-fn a_page_that_is_another_one_with_each_answer_is_never_refused() {
+fn a_page_that_changes_with_each_response_is_always_served() {
     let versions = AtomicUsize::new(0);
     let origin = Origin::new(move |_, sending| {
         let number = versions.fetch_add(1, Ordering::Relaxed);

@@ -117,7 +117,7 @@ fn a_validation_forgets_no_length() {
 }
 
 #[test]
-fn a_date_of_the_future_is_no_other_one_with_each_answer() {
+fn a_future_date_does_not_make_a_new_version_with_each_response() {
     let lines = "Cache-Control: max-age=1000\nLast-Modified: Fri, 31 Dec 9999 23:59:59 GMT";
     let origin = Origin::of(&Object::new(b"hello".to_vec(), "a").with(lines));
     let node = Node::new(&origin.url(), &[]);

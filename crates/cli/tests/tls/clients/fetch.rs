@@ -98,7 +98,7 @@ fn a_killed_download_goes_on_where_it_was() {
 }
 
 #[test]
-fn openssl_and_python_give_files_without_a_word_of_farewell() {
+fn servers_without_close_notify_are_read_up_to_their_length() {
     if !(has("openssl") && has("python3")) {
         return;
     }

@@ -61,7 +61,7 @@ fn either_side_may_listen_and_both_know_whom_they_have() {
 }
 
 #[test]
-fn a_stranger_gets_nothing() {
+fn an_unpinned_receiver_gets_no_bytes() {
     let folder = folder();
     let source = noise_file(folder.path(), "source", LEN);
     let wrong = "sha256//47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=";

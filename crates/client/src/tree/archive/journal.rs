@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn two_processes_do_not_share_one() {
+    fn two_processes_do_not_share_a_journal() {
         let dest = tempfile::tempdir().unwrap();
         let (_journal, _) = written(dest.path());
         let folder = OwnedFd::from(File::open(dest.path()).unwrap());

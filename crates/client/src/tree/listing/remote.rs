@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_is_of_one_size_and_of_one_time_or_later() {
+    fn a_file_of_the_same_size_and_time_or_newer_is_up_to_date() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("file");
         std::fs::write(&path, "four").expect("written");

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_lies_in_a_folder() {
+    fn the_folder_of_a_target_file_is_its_parent() {
         assert_eq!(TrialTarget::File("./new".into()).folder(), Some(PathBuf::from(".")));
         assert_eq!(TrialTarget::File("new".into()).folder(), Some(PathBuf::from(".")));
         assert_eq!(TrialTarget::Any.folder(), None);

@@ -20,7 +20,7 @@ fn rendered(info: &NetworkInfo) -> String {
 }
 
 #[test]
-fn cards_that_do_more_and_less_by_themselves() {
+fn findings_about_cards_match_the_snapshots() {
     use Offload::{Absent, Off, On};
     let features = |gather, checksum, tso, gso, tls| {
         card(&[
@@ -51,7 +51,7 @@ fn cards_that_do_more_and_less_by_themselves() {
 }
 
 #[test]
-fn ways_without_a_card() {
+fn routes_without_a_card_match_the_snapshots() {
     let loopback =
         HostRoute { interface: "lo".to_owned(), is_loopback: true, mtu: 65536, ..route() };
     let tunnel = HostRoute { kind: Some("wireguard".to_owned()), gateway: None, ..route() };

@@ -254,13 +254,13 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_has_everything() {
+    fn a_kernel_with_every_feature_matches_the_snapshot() {
         assert_eq!(rendered(&whole()), include_str!("../snapshots/ktls.txt"));
         assert_eq!(count_closed(&findings(&whole())), 0);
     }
 
     #[test]
-    fn an_older_kernel_without_some_of_it() {
+    fn an_older_kernel_matches_the_snapshot() {
         let mut info = whole();
         let mut support = info.support.clone().unwrap_or(Support::none(Errno::IO));
         support.key_change = Err(Errno::BUSY);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn kernels_without_it_and_what_to_do() {
+    fn kernels_without_ktls_match_the_snapshots() {
         let mut all = String::new();
         for module in [Module::Installed, Module::NotBuilt, Module::Unknown] {
             all += &rendered(&without(Errno::NOENT, KernelOrigin { module, ..HERE }));
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_self_test_closes_the_way() {
+    fn a_failed_self_test_closes_ktls() {
         let proof = Some(Err("byte 16384 is not the one that was sent".to_owned()));
         let found = findings(&TlsInfo { proof, ..whole() });
         assert_eq!(count_closed(&found), 1);

@@ -128,7 +128,7 @@ mod tests {
     use crate::doctor::finding::{count_closed, text};
 
     #[test]
-    fn kernels_with_more_and_less() {
+    fn kernel_findings_match_the_snapshots() {
         let whole = HostInfo {
             kernel: "Linux 6.18.0 x86_64".to_owned(),
             openat2: Ok(()),

@@ -199,7 +199,7 @@ mod tests {
     use crate::doctor::finding::{count_closed, text};
 
     #[test]
-    fn machines_with_more_and_less() {
+    fn storage_findings_match_the_snapshots() {
         let whole = StorageInfo {
             pipe: (Ok(1 << 20), Some(1 << 20)),
             nowait: Ok(()),

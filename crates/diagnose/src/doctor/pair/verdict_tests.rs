@@ -32,7 +32,7 @@ fn declined(errno: Errno) -> TrialOutcome {
 }
 
 #[test]
-fn ways_that_are_open_and_closed() {
+fn verdicts_of_open_and_closed_paths_match_the_snapshots() {
     let failed = TrialOutcome::Failed("Operation not permitted".to_owned());
     let stream = PairTrials { is_stream: true, ..trials(trial(failed.clone(), 0)) };
     let mut rendered = String::new();
@@ -51,7 +51,7 @@ fn ways_that_are_open_and_closed() {
 }
 
 #[test]
-fn mechanisms_alone_and_guards() {
+fn findings_about_single_mechanisms_and_guards_match_the_snapshots() {
     let alone = vec![
         (Mechanism::Reflink, trial(declined(Errno::OPNOTSUPP), 0)),
         (Mechanism::CopyFileRange, trial(TrialOutcome::Differs, 1000)),

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_whole_note_says_anything() {
+    fn only_complete_sync_records_are_read() {
         let note = SyncRecord { epoch: "boot a mount 1\n", synced: 5 };
         assert_eq!(SyncRecord::parse(b"boot a mount 1\nsynced 5\n"), Some(note));
         for text in ["", "boot a mount 1\n", "boot a mount 1\nsynced 5", "synced 5\n", "\0\0\0"] {

@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn each_side_may_say_only_its_own() {
+    fn each_side_accepts_only_messages_of_the_other_role() {
         const TICKET: &[u8] = &[4, 0, 0, 0];
         const HELLO: &[u8] = &[1, 0, 0, 0];
         let cases: [(&[u8], [bool; 4]); 6] = [

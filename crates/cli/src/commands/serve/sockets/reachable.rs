@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn useful_addresses_mean_something_elsewhere() {
+    fn useful_addresses_are_reachable_from_other_machines() {
         let socket = |text: &str| text.parse::<SocketAddr>().expect("an address");
         let (v4, v6) = (socket("0.0.0.0:80"), socket("[::]:80"));
         for (ip, bound, expected) in [
