@@ -66,7 +66,8 @@ impl Mapping {
         let address = std::ptr::with_exposed_provenance::<c_void>(self.address + start);
         // SAFETY: the range was just checked to lie inside the mapping, which lives as long as
         // `self`. Only the kernel reads it, and it answers EFAULT where the file has no page any
-        // more. Proved by `engine/tests/engine/interrupted.rs::a_source_truncated_while_mapped_is_an_error`.
+        // more. Proved by
+        // `engine/tests/engine/interrupted.rs::a_source_truncated_while_mapped_is_an_error`.
         let written = unsafe {
             match to {
                 MappedSink::Offset(at) => libc::pwrite64(fd, address, len, at.cast_signed()),

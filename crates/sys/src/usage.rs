@@ -139,7 +139,8 @@ fn usage(whose: c_int) -> Usage {
 pub fn prepare_allocator() {
     #[cfg(target_env = "gnu")]
     // SAFETY: mallopt(3) sets a number, and malloc_trim(3) releases pages that are free, both under
-    // the locks of the allocator. Proved by `sys/src/usage.rs::allocated_memory_stays_intact_after_preparing_the_allocator`.
+    // the locks of the allocator. Proved by
+    // `sys/src/usage.rs::allocated_memory_stays_intact_after_preparing_the_allocator`.
     unsafe {
         libc::mallopt(libc::M_MXFAST, 0);
         libc::malloc_trim(0);

@@ -26,7 +26,7 @@ fn cells(record: &Value) -> Vec<String> {
     cells.map(|cell| format!("{} {}", text(&cell["way"]), text(&cell["step"]))).collect()
 }
 
-/// How often a side of a cell made a system call in the counted pass; none if nobody counted it.
+/// How often a side of a cell made a system call in the counted pass; `None` if it was not counted.
 fn calls(record: &Value, cell: &str, role: &str, name: &str) -> Option<u64> {
     let index = cells(record).iter().position(|found| found == cell).unwrap();
     let counted = list(record, "counted").iter();

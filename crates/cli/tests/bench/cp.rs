@@ -32,7 +32,7 @@ fn check(record: &Value, original: &str, ways: &[&str], runs: usize) {
 fn files_of_each_size_are_copied_by_all_that_are_there() {
     let folder = folder();
     let words = ["cp", "--sizes", "1M,3M", "--runs", "2", "--way", "cp-a,underpass,tar,xcp"];
-    // Where nobody has installed it, it is named.
+    // Where it is not installed, it is named.
     let rare = crate::rig::has_rare("xcp");
     let (finished, record) = bench(folder.path(), &words);
     let ways = ["cp_a", "underpass", "tar", "xcp"];

@@ -22,7 +22,7 @@ fn samples(record: &Value) -> &Vec<Value> {
     record["samples"].as_array().unwrap()
 }
 
-/// Responses and bodies add up, somebody has worked for them, and their latencies are in order.
+/// Responses and bodies add up, have cost processor time, and their latencies are in order.
 #[track_caller]
 fn check_requests(record: &Value, server: &str) {
     assert_eq!(record["scenario"], "serve");
@@ -243,7 +243,7 @@ fn caches_in_front_of_an_origin_are_measured_by_what_it_sent() {
         let (_, record) = bench(folder.path(), &[&args[..], &more].concat());
         let found = &samples(&record)[0]["served"]["origin"];
         let number = |value: &Value| value.as_u64().unwrap();
-        // What a crowd costs the origin is told to the byte, and so is what ranges cost.
+        // The bytes that a crowd, or ranges, cost the origin are recorded exactly.
         let sent = number(&found["crowd_origin_bytes"]);
         assert!(sent >= 4 << 20, "{found}");
         let ranges = &found["ranges"];

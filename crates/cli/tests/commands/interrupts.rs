@@ -155,7 +155,7 @@ fn a_fifo_without_another_end_does_not_block() {
     let place = folder();
     assert!(Command::new("mkfifo").arg(place.path().join("fifo")).status().unwrap().success());
     fs::write(place.path().join("file"), "bytes").unwrap();
-    // Nobody accepts: the address is not what is waited for.
+    // Nothing accepts: the address is not what is waited for.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let url = format!("http://{address}/name");
@@ -227,7 +227,7 @@ fn a_fifo_without_a_writer_as_list_does_not_block() {
 fn a_peer_that_never_answers_does_not_block_others() {
     let place = folder();
     fs::write(place.path().join("file"), "bytes").unwrap();
-    // It accepts nobody, so that its queue of one becomes full.
+    // It accepts no connection, so that its queue of one becomes full.
     let path = place.path().join("socket");
     let listener = UnixListener::bind(&path).unwrap();
     rustix::net::listen(&listener, 0).unwrap();
@@ -251,7 +251,7 @@ fn a_named_fifo_as_standard_input_is_read_after_its_writer_has_gone() {
     let place = folder();
     let fifo = place.path().join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    // Opened for both, so that nobody waits and what is in it stays.
+    // Opened for both, so that opening does not wait and its content stays.
     let both = OpenOptions::new().read(true).write(true).open(&fifo).unwrap();
     let reader = OpenOptions::new().read(true).open(&fifo).unwrap();
     (&both).write_all(b"bytes").unwrap();

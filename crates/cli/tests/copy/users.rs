@@ -11,7 +11,7 @@ use rustix::io::FdFlags;
 use crate::rig::{Finished, Running, folder, has};
 use underpass_testkit::is_root;
 
-/// Somebody to whom nothing belongs.
+/// A user that owns nothing.
 pub(crate) const NOBODY: u32 = 65_534;
 
 /// Gives a tree to the user that [`cp_as_user`] copies as.
@@ -27,7 +27,7 @@ pub(crate) fn give_to_user(path: &Path) {
     }
 }
 
-/// Gives one file or folder to somebody else than that user; `None` if nobody but root can.
+/// Gives one file or folder to another user than that one; `None` if only root can.
 pub(crate) fn take_from_user(path: &Path) -> Option<()> {
     is_root().then(|| chown(path, Some(1234), Some(1234)).unwrap())
 }
@@ -36,7 +36,7 @@ pub(crate) fn take_from_user(path: &Path) -> Option<()> {
 pub(crate) fn cp_as_user(here: &Path, words: &[&str]) -> Option<Finished> {
     let program = env!("CARGO_BIN_EXE_underpass");
     let mut command = Command::new("setpriv");
-    // Nobody else may be able to find the program by its path, so its descriptor is handed over.
+    // Other users may not find the program by its path, so its descriptor is handed over.
     let file = fs::File::open(program).unwrap();
     if is_root() {
         if !has("setpriv") {

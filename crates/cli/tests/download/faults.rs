@@ -103,7 +103,7 @@ fn no_byte_of_a_body_enters_the_program() {
         let calls = trace.lines().filter_map(|line| {
             let call = line.split_once(' ')?.1.trim_start();
             let bytes: i64 = call.rsplit(" = ").next()?.split(' ').next()?.parse().ok()?;
-            // A call during which another thread made one is told in two lines.
+            // A call during which another thread made one has two lines.
             let name = match call.strip_prefix("<... ") {
                 Some(resumed) => resumed.split(' ').next()?,
                 None => call.split('(').next()?,

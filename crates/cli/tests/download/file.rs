@@ -352,7 +352,7 @@ fn proxies_are_taken_from_the_usual_variables() {
         ("http_proxy", &[], true),
         ("all_proxy", &[], true),
         ("ALL_PROXY", &[], true),
-        // In a CGI program this is a field of somebody's request.
+        // In a CGI program this is a field of a client's request.
         ("HTTP_PROXY", &[], false),
         ("http_proxy", &["--no-proxy"], false),
         ("none", &["--proxy"], true),
@@ -457,7 +457,7 @@ fn a_folder_to_which_names_can_only_be_added_gets_the_file_and_nothing_else() {
 
 #[test]
 fn a_refused_connection_is_reported_at_once() {
-    // Nobody listens on a port that was just given back.
+    // Nothing listens on a port that was just given back.
     let port = free_port();
     let url = format!("http://127.0.0.1:{port}/x/");
     let place = folder();

@@ -43,7 +43,7 @@ impl Node {
         Self { cache, server }
     }
 
-    /// A node on a folder that somebody else removes.
+    /// A node on a folder that the caller removes.
     #[allow(dead_code)] // not in all tests with nodes
     pub fn at(cache: &Path, origin: &str, args: &[&str]) -> Self {
         Self { cache: folder(), server: start(underpass(), cache, origin, args) }

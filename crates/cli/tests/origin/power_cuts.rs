@@ -127,7 +127,7 @@ impl Sources {
 
     /// Everything of the disk that has its final name is as it should be; whether that is all.
     ///
-    /// `is_promised` is false for what nobody has asked to be on the disk: then it may be less.
+    /// `is_promised` is false for what was not requested to be on the disk: then it may be less.
     fn compare(&self, work: Work, disk: &Path, is_promised: bool) -> bool {
         let is_same = |name: &Path, original: &str| {
             let Ok(bytes) = fs::read(name) else { return false };
@@ -235,7 +235,7 @@ fn named_files_are_complete_after_a_power_cut_and_the_rest_resumes() {
         drop(mounted);
         let mounted = Mount::new(&lost, &at("disk")).unwrap();
         println!("{round}: {work:?} on {kind} after {after:?}: {:?}", names(&at("disk")));
-        // A copy is on the disk only when somebody has asked for that.
+        // A copy is on the disk only if that was requested.
         let is_promised = !matches!(work, Work::Copy);
         let is_whole = sources.compare(work, &at("disk"), is_promised);
         assert!(is_whole || !had_ended || !is_promised, "{work:?} had ended");
@@ -345,7 +345,7 @@ fn a_cache_has_no_wrong_byte_after_a_power_cut_while_parts_leave() {
         node.server.child.kill().unwrap();
         node.server.child.wait().unwrap();
         drop(mounted);
-        // XFS refuses a clone as long as somebody has the original mounted, in a namespace of theirs.
+        // XFS refuses a clone as long as the original is mounted, in any namespace.
         let mut mounted = None;
         until("a mounted clone", || {
             mounted = Mount::new(&on("lost"), &disk).ok();

@@ -1,4 +1,4 @@
-//! An origin that does what it is told, also what no origin should do.
+//! An origin that follows a script, also in what no origin should do.
 
 use std::io::Write;
 use std::net::TcpStream;

@@ -204,7 +204,7 @@ fn readers_see_no_controls_for_changes() {
             + document.querySelectorAll('[data-select=Move], [data-select=Delete]').length",
     );
     assert_eq!((found.as_str(), browser.text("document.scripts.length").as_str()), ("0", "1"));
-    // Nor does the server do it, whoever asks.
+    // Nor does the server do it for any client.
     let status = "await fetch('old.txt', { method: 'DELETE' }).then((reply) => reply.status)";
     assert_eq!(browser.run(&format!("return {status}")), 405);
     assert!(site.source("old.txt").exists());

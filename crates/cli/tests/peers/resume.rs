@@ -7,7 +7,7 @@ use crate::site::{Site, assert_same};
 
 const LEN: usize = 24 << 20;
 
-/// Programs that go on where they broke off, and how they are told to.
+/// Programs that resume a download, and the options for it.
 const PROGRAMS: [(&str, &[&str]); 3] = [
     ("curl", &["-sS", "-C", "-", "-o", "file"]),
     ("wget", &["-nv", "-c"]),

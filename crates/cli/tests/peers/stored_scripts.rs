@@ -1,5 +1,5 @@
 //! Scripts in uploaded files, in a browser that knows an administrator's password: they must not act with
-//! the rights of whoever looks at the file.
+//! the rights of the user who views the file.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! A browser that does what it is told, over the WebDriver protocol (W3C) of chromedriver.
+//! A browser that follows commands of the WebDriver protocol (W3C) of chromedriver.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -361,7 +361,7 @@ pub fn has_rare(program: &str) -> bool {
     found
 }
 
-/// Not captured by the test harness, so that nobody takes the test for passed.
+/// Not captured by the test harness, so that the test is not taken for passed.
 fn tell(reason: &str) {
     let _ =
         writeln!(File::options().append(true).open("/dev/stderr").unwrap(), "skipped: {reason}");

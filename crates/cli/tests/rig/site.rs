@@ -17,7 +17,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// `None`, which is told, if a program that has to fetch is missing.
+    /// `None`, with a message, if a program that has to fetch is missing.
     pub fn new(programs: &[&str], args: &[&str]) -> Option<Self> {
         if !programs.iter().all(|program| has(program)) {
             return None;

@@ -1,4 +1,4 @@
-//! Who gets in at the real server, and what it costs to turn others away.
+//! Access to the real server, and the cost of refusing clients.
 
 use std::fs;
 use std::net::TcpStream;
@@ -80,7 +80,7 @@ fn a_page_of_another_name_gets_nothing_on_loopback() {
     let folder = folder();
     fs::write(folder.path().join("a"), "contents").unwrap();
     let status = |server: &Running, host: &str| {
-        // Every address is told with an example behind it.
+        // Every address is printed with an example behind it.
         let address = server.host().replace("0.0.0.0", "127.0.0.1");
         let mut client = Client::new(TcpStream::connect(address).unwrap());
         client.send(format!("GET /a HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"));

@@ -22,7 +22,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// `None`, which is told, if there is no strace or no curl.
+    /// `None`, with a message, if there is no strace or no curl.
     fn new() -> Option<Self> {
         (has("strace") && has("curl")).then(|| {
             let (served, other) = (folder(), folder());
@@ -72,7 +72,7 @@ fn load_digest(path: &Path) -> Option<stored::StoredDigest> {
     stored::load_digest(&file, &Version::of(&file).unwrap())
 }
 
-/// Whether digests can be kept where the tests run; told if not.
+/// Whether digests can be kept where the tests run; prints a message if not.
 fn can_keep(folder: &Path, digest: &Digest) -> bool {
     let path = noise_file(folder, "probe", 1);
     let file = File::open(path).unwrap();

@@ -34,7 +34,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// `None`, which is told, if there is no strace or no curl.
+    /// `None`, with a message, if there is no strace or no curl.
     fn new() -> Option<Self> {
         (has("strace") && has("curl")).then(|| {
             let (served, other) = (folder(), folder());
@@ -286,7 +286,7 @@ fn a_server_serves_though_nothing_takes_its_messages() {
     let line = lines.find(|line| line.contains(" at http://")).unwrap();
     let address = line.split_once(" at ").unwrap().1.to_owned();
     fill(&writer);
-    // A transfer that fails is told, and so is what SIGHUP has read.
+    // A failed transfer is reported, and so is what SIGHUP has read.
     let at = address.trim_start_matches("http://").trim_end_matches('/');
     let mut download = TcpStream::connect(at).unwrap();
     write!(download, "GET /file HTTP/1.1\r\nHost: {at}\r\n\r\n").unwrap();
@@ -647,7 +647,7 @@ fn a_change_that_waits_is_checked_again_and_ends_with_its_client() {
     }
     assert_eq!(copy.finish().status, 403);
     assert!(!served.join("in/copy").exists());
-    // Whoever comes later has had their turn after it.
+    // Later requests have had their turn after it.
     assert_eq!(begin("MKCOL /in/last").finish().status, 201);
     assert!(served.join("in/kept").exists(), "its client had left");
 }

@@ -163,7 +163,7 @@ fn each_connection_can_be_sent_a_file_of_its_own() {
     }
     let args = ["-q", "--workers", "2", "--max-per-address", "0"];
     let server = serve_by(limited("-n 1024"), &folder, &args);
-    // Files that nobody is sent stay open for a while.
+    // Files that are not being sent stay open for a while.
     for number in 0..600 {
         let reply = Client::new(server.connect()).ask("HEAD", &format!("/{number}"), &[]);
         assert_eq!(reply.status, 200, "{reply:?}");
@@ -279,7 +279,7 @@ fn uploads_of_one_address_leave_descriptors_for_others() {
         client.write_all(head.as_bytes()).unwrap();
         clients.push(client);
     }
-    // Those that are refused are told so; the others wait for the body.
+    // Refused clients get a response; the others wait for the body.
     let deadline = Instant::now() + Duration::from_secs(30);
     while refused < 120 && Instant::now() < deadline {
         clients.retain_mut(|client| {

@@ -31,7 +31,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// `None`, which is told, if one of these programs is missing.
+    /// `None`, with a message, if one of these programs is missing.
     fn new(programs: &[&str]) -> Option<Self> {
         programs.iter().all(|program| has(program)).then(|| {
             let (served, other) = (folder(), folder());
@@ -374,7 +374,7 @@ fn a_server_that_is_killed_at_any_moment_leaves_the_old_file_or_the_new_one() {
         server = stage.serve_at(&port);
         let mut finished = client.finish();
         if finished.code() != Some(0) {
-            // Nobody had ever answered it.
+            // It was never answered.
             let is_early =
                 ["refused", "reset by peer"].iter().any(|it| finished.stderr.contains(it));
             assert!(is_early, "{}", finished.stderr);

@@ -36,7 +36,7 @@ impl Site {
         self.server.host()
     }
 
-    /// Runs such a program, which is told this.
+    /// Runs such a program with these arguments.
     fn tell(&self, program: &str, args: &[&str], input: &str) -> Finished {
         let mut command = self.peer(program, args);
         let mut running = Running::start({
@@ -165,7 +165,7 @@ fn a_pin_is_that_of_the_key() {
     let args = ["-sSk", "--fail", "--pinnedpubkey", &pin, "-o", "got", &url];
     site.fetch("curl", &args).succeeded();
     site.assert_same("got");
-    // Whoever believes the certificate needs nothing else.
+    // A client that trusts the certificate needs nothing else.
     site.fetch("curl", &["-sS", "--cacert", certificate, "-o", "again", &url]).succeeded();
     site.assert_same("again");
     let refused = site.fetch("curl", &["-sS", &url]);
@@ -258,7 +258,7 @@ fn sighup_reads_the_certificate_again_and_a_bad_one_changes_nothing() {
     assert!(believed(&one) && !believed(&two));
     fs::write(used, "no certificate").unwrap();
     site.server.signal("HUP");
-    // Somebody else's key is no good either.
+    // The key of another certificate is refused, too.
     fs::copy(&two, used).unwrap();
     site.server.signal("HUP");
     assert!(believed(&one) && !believed(&two));

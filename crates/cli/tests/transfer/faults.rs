@@ -27,7 +27,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// `None`, which is told, if there is no strace.
+    /// `None`, with a message, if there is no strace.
     fn new() -> Option<Self> {
         has("strace").then(|| {
             let folder = folder();

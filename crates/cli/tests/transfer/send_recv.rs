@@ -271,7 +271,7 @@ fn the_mode_of_a_foreign_file_in_a_shared_folder_is_not_kept() {
     let source = noise_file(folder.path(), "source", 10_000);
     let target = noise_file(folder.path(), "target", 10);
     fs::set_permissions(&target, fs::Permissions::from_mode(0o666)).unwrap();
-    // As in /tmp: everybody may create files, and nobody may replace those of others.
+    // As in /tmp: every user may create files, and none may replace those of others.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
     if chown(&target, Some(1234), Some(1234)).is_err() {
         return;
@@ -763,7 +763,7 @@ fn a_reader_of_standard_output_that_leaves_with_everything_is_no_failure() {
         let mut peer = TcpStream::connect(address).unwrap();
         peer.write_all(&noise(10_240)).unwrap();
         assert!(read_and_leave(&mut receiver, 10_240) == noise(10_240));
-        // It waits for the sender now, and notices that nobody reads.
+        // It waits for the sender now, and notices that its reader is gone.
         std::thread::sleep(Duration::from_millis(200));
         // After a failure the connection is reset.
         let _ = peer.write_all(more);

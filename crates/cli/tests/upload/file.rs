@@ -379,7 +379,7 @@ fn put_keeps_to_the_rate() {
     assert!(seconds > 1.0, "3 MiB at 2 MiB a second in {seconds} s");
 }
 
-/// nginx with its dav module, on a free port; `None`, which is told, if there is none.
+/// nginx with its dav module, on a free port; `None`, with a message, if there is none.
 fn nginx(stage: &Path) -> Option<(Running, String)> {
     if !has("nginx") {
         return None;
@@ -433,7 +433,7 @@ fn nginx_takes_files_streams_and_folders() {
     server.finish();
 }
 
-/// rclone as a WebDAV server on a free port; `None`, which is told, if it is not there.
+/// rclone as a WebDAV server on a free port; `None`, with a message, if it is not there.
 fn rclone(root: &Path) -> Option<(Running, String)> {
     if !has("rclone") {
         return None;

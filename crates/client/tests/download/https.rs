@@ -169,7 +169,7 @@ fn an_untrusted_server_gets_no_request() {
     client.get(&https(&front, "/")).unwrap();
 }
 
-/// A proxy that leads everybody to this address.
+/// A proxy that connects every client to this address.
 fn blind_proxy(to: std::net::SocketAddr) -> Url {
     proxy(move |head, client| {
         assert!(head.starts_with("CONNECT 127.0.0.2:"), "{head}");
@@ -178,7 +178,7 @@ fn blind_proxy(to: std::net::SocketAddr) -> Url {
     })
 }
 
-/// A proxy that reads a head and leads to where it is told, if anywhere.
+/// A proxy that reads a head and connects to the address that the closure returns, if any.
 fn proxy(
     answer: impl Fn(&str, &mut std::net::TcpStream) -> Option<std::net::SocketAddr> + Send + 'static,
 ) -> Url {

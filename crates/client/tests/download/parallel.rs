@@ -22,7 +22,7 @@ const LEN: usize = 64 << 20;
 #[test]
 fn several_connections_share_the_work() {
     let bytes = noise(LEN);
-    // Nobody gets anything behind the first piece before three are there.
+    // Nothing behind the first piece is sent before three are there.
     let (body, together) = (bytes.clone(), Barrier::new(3));
     let arrived = AtomicUsize::new(0);
     let server = Server::start(move |asked, stream| {

@@ -431,7 +431,7 @@ fn partial_files_of_other_users_are_not_trusted() {
     let mut client = Client::new();
     client.if_exists = IfExists::Update;
     client.gets(&server.url("/"), &bytes);
-    // Where everybody may create files, and nobody may replace those of others.
+    // Where every user may create files, and none may replace those of others.
     fs::set_permissions(client.folder.path(), Permissions::from_mode(0o1777)).unwrap();
     chown(client.path(), Some(1234), None).unwrap();
     fs::set_permissions(client.path(), Permissions::from_mode(0o666)).unwrap();
@@ -440,7 +440,7 @@ fn partial_files_of_other_users_are_not_trusted() {
     assert!(!done.was_here);
     let found = fs::metadata(client.path()).unwrap();
     assert_ne!(found.uid(), 1234);
-    // Who may write to it is not for that user to decide.
+    // That user must not decide who may write to it.
     assert_ne!(found.gid(), 1234);
     assert_eq!(found.mode() & 0o022, 0);
     chown(client.path(), Some(1234), None).unwrap();

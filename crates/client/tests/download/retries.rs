@@ -74,7 +74,7 @@ fn retry_after_is_waited_for() {
     client.gets(&server.url("/"), &bytes);
     assert!(started.elapsed() >= Duration::from_secs(2));
     assert_eq!(client.told("Retrying"), 1);
-    // Nobody waits an hour for a download.
+    // An hour is too long to wait for a download.
     let server = Server::start(|_, stream| {
         say(stream, "HTTP/1.1 429 Slow\nRetry-After: 3600\nContent-Length: 0\n\n")
     });

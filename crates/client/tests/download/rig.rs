@@ -1,4 +1,4 @@
-//! A server that does what it is told, misbehaviour too, and a folder for what is fetched.
+//! A server that follows a script, misbehaviour too, and a folder for what is fetched.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -21,7 +21,7 @@ use underpass_testkit::http::{self, Request, file_head};
 
 pub use underpass_testkit::http::{close as hang_up, write_head as say};
 
-/// A server. It answers each request as it was told; a failure ends the connection.
+/// A server. It answers each request by the closure; a failure ends the connection.
 pub struct Server {
     pub address: SocketAddr,
     server: http::Server,

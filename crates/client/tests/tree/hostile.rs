@@ -47,7 +47,7 @@ pub(crate) fn response(media_type: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// What came of a folder, and what was told to be left out.
+/// The outcome of a download, and the entries that were left out.
 pub(crate) struct Outcome {
     /// The folder in which all is, one below the place that must stay as it is.
     pub(crate) place: TempDir,

@@ -1,4 +1,4 @@
-//! Folders of other servers: archives as anybody writes them, listings, and who means ill.
+//! Folders of other servers: archives of all programs, listings, and hostile servers.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

@@ -146,7 +146,7 @@ fn a_page_that_answers_everything_has_not_stored_the_file() {
 
 #[test]
 fn missing_files_are_sent_with_if_none_match() {
-    // Who may write need not be allowed to read.
+    // A client that may write need not be allowed to read.
     for (head, status, may_have_replaced) in [
         ("404 Not Found", "201 Created", false),
         ("410 Gone", "201 Created", false),

@@ -17,7 +17,7 @@ fn a_refusal_during_an_upload_is_read() {
     let server = Scripted::one(|mut conn| {
         conn.head_and_body(1 << 20);
         conn.refuse("413 Content Too Large", "no more than a megabyte\n");
-        // Whoever goes on sending would fill the buffers and wait here forever.
+        // A client that goes on sending would fill the buffers and wait here forever.
         let (rest, _) = conn.rest();
         assert!(rest.len() < LEN - (1 << 20), "everything was sent in vain");
     });

@@ -67,7 +67,7 @@ fn a_refusal_during_an_upload_is_read() {
         conn.say("HTTP/1.1 102 Processing\r\n\r\n");
         conn.take(1 << 20);
         conn.refuse("413 Content Too Large", "no more than two megabytes\n");
-        // Whoever goes on sending would fill the buffers and wait here forever.
+        // A client that goes on sending would fill the buffers and wait here forever.
         let (rest, _) = conn.rest();
         assert!(rest.len() < LEN - (2 << 20), "everything was sent in vain");
     });

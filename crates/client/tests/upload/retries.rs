@@ -148,7 +148,7 @@ fn a_stream_cannot_be_sent_to_another_address_once_begun() {
     assert!(error.to_string().contains("only once"), "{error}");
 }
 
-/// It may have been carried out before the connection broke: whoever sends it decides.
+/// It may have been carried out before the connection broke: its sender decides.
 #[test]
 fn a_request_that_must_not_be_repeated_has_a_connection_of_its_own() {
     let server = Scripted::new(vec![

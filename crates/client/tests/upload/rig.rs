@@ -226,7 +226,7 @@ pub struct UploadOptions {
     pub watch: Box<dyn FnMut(u64) + Send>,
 }
 
-/// How an upload ended, and what was told meanwhile.
+/// The result of an upload, and its events.
 pub struct Outcome {
     pub result: Result<UploadOutcome, UploadFailed>,
     pub told: Vec<String>,

@@ -271,11 +271,11 @@ fn foreign_files_keep_their_hidden_names() {
         };
         fs::create_dir(hidden(0)).unwrap();
         symlink("missing", hidden(1)).unwrap();
-        // One more name is one that somebody has given it.
+        // A second name was given by another program.
         fs::hard_link(scratch.file("linked", 10), hidden(2)).unwrap();
         assert!(Command::new("mkfifo").arg(hidden(3)).status().unwrap().success());
         fs::write(hidden(4), b"left").unwrap();
-        // Anybody may call a file so.
+        // Any program may give a file such a name.
         fs::write(scratch.path(".file.0.part"), b"own").unwrap();
         let mut before = names(scratch.folder());
         land(&target, b"whole", Existing::Keep).unwrap();

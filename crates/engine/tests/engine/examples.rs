@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::rig::ends::pattern;
 
-/// The kernel takes a part of it before anybody reads, and never the whole.
+/// The kernel takes a part of it before a peer reads, and never the whole.
 const LEN: usize = 24 << 20;
 
 #[test]

@@ -123,7 +123,7 @@ fn detect_compares_with_the_version_whose_length_was_promised() {
     assert!(matches!(outcome, Err(Error::SourceChanged { level: Integrity::Detect, .. })));
 }
 
-/// Whether somebody waits for the lease on this file to be given back.
+/// Whether a writer waits for the lease on this file to be given back.
 fn is_lease_breaking(file: &Path) -> bool {
     let inode = format!(":{} ", fs::metadata(file).unwrap().ino());
     let locks = fs::read_to_string("/proc/locks").unwrap();

@@ -57,7 +57,7 @@ fn a_pipe_with_leftovers_is_not_used_again() {
         let options = options.cancel(&cancel);
         let ends = (Source::of(&source).unwrap(), Sink::of(&sink).unwrap());
         let mut transfer = Transfer::new(ends.0, ends.1).options(options);
-        // Nobody reads, so that the socket is full and the pipe is not empty.
+        // The peer does not read, so the socket is full and the pipe is not empty.
         while !matches!(transfer.advance().unwrap(), Status::Waiting(_)) {}
         assert!(transfer.report().bytes() < LEN as u64);
         if cancelled {

@@ -1,4 +1,4 @@
-//! Files that somebody has open for writing, or keeps a mapping of: the versions that a transfer
+//! Files that are open for writing elsewhere, or mapped: the versions that a transfer
 //! compares have to tell each change.
 
 use std::fs::{self, File};

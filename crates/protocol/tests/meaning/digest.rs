@@ -1,4 +1,4 @@
-//! RFC 9530: which digests a field says, which somebody wants, and how both are written.
+//! RFC 9530: the digests that a field has, those that a client wants, and how both are written.
 
 use proptest::prelude::*;
 use underpass_protocol::digest::{
@@ -61,7 +61,7 @@ fn digests_of_known_algorithms_must_be_well_formed() {
     ] {
         assert_eq!(parse(&[line]).ok(), expected, "{line}");
     }
-    // With parameters, which nobody has defined; and the last of two counts (RFC 9651 3.2).
+    // With parameters, of which none is defined; and the last of two counts (RFC 9651 3.2).
     assert_eq!(parse(&[&format!("sha-256=:{SHA256}:;a=1")]), Ok(vec![known.clone()]));
     let twice = format!("sha-256=:AA==:, sha-256=:{SHA256}:");
     assert_eq!(parse(&[&twice]), Ok(vec![known]));

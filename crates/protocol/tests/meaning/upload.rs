@@ -173,7 +173,7 @@ fn the_part_of_a_token_is_that_of_one_user_and_one_name() {
     assert_ne!(id, me.part_of_token(me.token([8; 12]), b"file"));
     assert_eq!(owner_tag(&partial_name(b"file", id)), Some(me.tag()));
     assert_ne!(id.to_string(), token.to_string());
-    // Who has no name may come from elsewhere.
+    // A client without a user name may have another address.
     let one = Owner::new(None, client(1));
     let other = Owner::new(None, client(2));
     let token = one.token([7; 12]);

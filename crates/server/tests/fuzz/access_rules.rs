@@ -1,5 +1,5 @@
 //! Whatever rules say, rights grow with the user and with the right, and hold for whole folders; a
-//! rule that is refused is told of in one line.
+//! rule that is refused is reported in one line.
 
 use underpass_server::auth::{Access, Right};
 

@@ -1,5 +1,5 @@
 //! A chunked body means the same in whatever pieces it comes, ends where its last line does, and
-//! whoever passes its data by finds the same end.
+//! a reader that skips its data finds the same end.
 
 use underpass_protocol::chunked::{BadChunk, Chunked};
 
@@ -62,7 +62,7 @@ fn read(body: &[u8], pieces: &[usize]) -> Outcome {
     Ok((data, None))
 }
 
-/// Where the body ends for somebody who reads the framing a few bytes at a time and has the data
+/// Where the body ends for a reader that reads the framing a few bytes at a time and has the data
 /// go elsewhere.
 fn pass(body: &[u8]) -> Result<Option<usize>, BadChunk> {
     let mut chunked = Chunked::default();

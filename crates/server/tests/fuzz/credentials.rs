@@ -1,4 +1,4 @@
-//! Nobody is taken for a user but by the user's own name and password.
+//! Only the name and password of a user are taken for that user.
 
 use std::sync::OnceLock;
 

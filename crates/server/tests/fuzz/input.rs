@@ -1,4 +1,4 @@
-//! Takes numbers and names from bytes that nobody chose.
+//! Takes numbers and names from random bytes.
 
 /// The bytes that are left.
 pub(crate) struct Input<'a>(pub(crate) &'a [u8]);

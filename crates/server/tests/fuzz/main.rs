@@ -1,4 +1,4 @@
-//! What holds for every input, tried with inputs that nobody chose: seeds changed at random, with
+//! Properties that hold for every input, tried with random inputs: seeds changed at random, with
 //! words of HTTP between. libFuzzer, which is better at it and not everywhere, drives the same
 //! functions from `fuzz/`; this way each run of the tests tries something new.
 //!

@@ -1,4 +1,4 @@
-//! Somebody in the middle changes, drops, adds and cuts what a TLS client and a TLS server say:
+//! An attacker in the middle changes, drops, adds and cuts what a TLS client and a TLS server say:
 //! each gets what the other said or a failure, and both come to an end.
 
 use std::io::{Read, Write};
@@ -30,7 +30,7 @@ pub(crate) const SEEDS: &[&[u8]] = &[
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
 const ANSWER_LEN: usize = 20_000;
 
-/// More turns than anybody needs who gets on.
+/// More turns than a handshake that succeeds can need.
 const MOST_TURNS: usize = 2000;
 
 /// What is done, each at a place in what one side says.
@@ -140,7 +140,7 @@ impl<'a> Wire<'a> {
                 }
             }
         }
-        // Whoever does not read any more misses nothing.
+        // An end that does not read any more misses nothing.
         let _ = self.to.write_all(&carried);
         if len == 0 || self.is_cut {
             self.is_cut = true;

@@ -117,7 +117,7 @@ impl Pair {
             let (end, said) = (&self.ends[side], &self.ends[1 - side].said);
             assert!(said.starts_with(&end.heard), "something else than what was said");
             let is_damaged = self.is_damaged[side];
-            // An end that failed because of damage may have told the other by an alert.
+            // An end that failed because of damage may have sent an alert.
             let is_hurt = self.is_damaged.contains(&true);
             match end.fate {
                 Fate::Open => assert!(is_damaged || end.heard.len() == said.len()),

@@ -1,4 +1,4 @@
-//! Who may read what.
+//! The rights of users to read paths.
 
 use super::rig::{Running, Site};
 

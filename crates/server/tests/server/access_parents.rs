@@ -1,4 +1,4 @@
-//! Folders above those that somebody may read: listings of what leads there, and nothing else.
+//! Folders above those that a user may read: listings of what leads there, and nothing else.
 
 use super::rig::{Reply, Running, Site, request};
 use underpass_server::Changes;
@@ -6,7 +6,7 @@ use underpass_server::Changes;
 const BOB: &str = "Authorization: Basic Ym9iOnNlY3JldDI="; // bob:secret2
 const EVE: &str = "Authorization: Basic ZXZlOnNlY3JldDM="; // eve:secret3
 
-/// Bob may write in `a/b` and read `a/c/file`; everybody may read `public/open` if `is_public`.
+/// Bob may write in `a/b` and read `a/c/file`; everyone may read `public/open` if `is_public`.
 fn site(is_public: bool) -> Running {
     let site = Site::of(&[
         ("a/b/mine", b"mine"),

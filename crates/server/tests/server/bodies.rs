@@ -1,4 +1,4 @@
-//! Requests with bodies nobody wants: refused, read to their end, and never taken for requests.
+//! Requests with unwanted bodies: refused, read to their end, and never taken for requests.
 
 use super::rig::{Running, Site, request};
 

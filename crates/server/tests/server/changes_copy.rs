@@ -1,4 +1,4 @@
-//! COPY: by the kernel, whole, and without what nobody may see.
+//! COPY: by the kernel, whole, and without hidden entries.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};

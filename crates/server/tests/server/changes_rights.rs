@@ -1,4 +1,4 @@
-//! Who may change what, and for whom a browser asks.
+//! Rights to make changes, and the origins that a browser names.
 
 use super::changes_delete::{open_site, statuses};
 use super::rig::{Running, Site};
@@ -97,7 +97,7 @@ fn the_page_offers_changes_only_with_the_right_to_make_them() {
     assert!(offers("/", &[ALICE]) && offers("/shared/", &[ALICE]) && offers("/bob/", &[ALICE]));
     assert!(offers("/bob/", &[BOB]) && offers("/inbox/", &[BOB]) && offers("/inbox/", &[]));
     assert!(!offers("/shared/", &[BOB]) && !offers("/bob/kept/", &[BOB]));
-    // Nobody is asked who he is where everybody may read: the page lets him say it.
+    // No password is requested where everyone may read: the page has a way to log in.
     let open = open_site(&[("file", b"x")]).auth(&["alice:secret1@/:rw", "@/"]).start();
     let page = open.ask("GET", "/", &["Accept: text/html"]).text();
     assert!(page.contains("name=\"login\"") && !page.contains("data-may"));

@@ -1,4 +1,4 @@
-//! Connections: kept, shared by pipelined requests, closed; and what HTTP/1.0 is told.
+//! Connections: kept, shared by pipelined requests, closed; and those of HTTP/1.0.
 
 use std::io::Write;
 use std::time::Duration;

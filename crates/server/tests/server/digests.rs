@@ -43,7 +43,7 @@ struct Ground {
 
 impl Ground {
     /// The usual folder; where it is on a file system that cannot keep digests (overlayfs, in a
-    /// container), one on a file system of its own. `None`, which is told, if that cannot be had.
+    /// container), one on a file system of its own. `None`, with a message, if that fails.
     fn new(files: &[(&str, &[u8])]) -> Option<Self> {
         let site = Site::new();
         let probe = site.path("probe");

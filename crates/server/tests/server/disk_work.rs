@@ -106,7 +106,7 @@ fn a_listing_that_is_made_for_each_client_is_whole() {
         fs::File::create(site.path(&format!("{at:05}"))).unwrap();
     }
     let site = site.start();
-    // The length of such a listing is known to nobody before it is made, so it is not shared.
+    // The length of such a listing is not known before it is made, so it is not shared.
     let properties = r#"<propfind xmlns="DAV:"><prop><resourcetype/></prop></propfind>"#;
     let len = format!("Content-Length: {}", properties.len());
     let (plain, gzip) = (["Depth: 1", &len, "X: y"], ["Depth: 1", &len, "Accept-Encoding: gzip"]);

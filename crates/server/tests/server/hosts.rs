@@ -46,7 +46,7 @@ fn an_unknown_host_is_refused_on_loopback() {
     for host in ["localhost:1", "127.0.0.1", "[::1]:5000", "192.0.2.1:80", "x.localhost", &own] {
         assert_eq!(ask(&site, "GET", "/a", host, "").status, 200, "{host}");
     }
-    // Whoever is asked whether a server lives knows nothing of names.
+    // A health check does not know the names of the server.
     assert_eq!(ask(&site, "GET", "/.underpass/health", "balancer.example", "").status, 200);
 }
 

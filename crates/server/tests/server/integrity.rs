@@ -60,7 +60,7 @@ fn a_file_overwritten_in_mid_response_resets_the_connection_before_its_last_byte
     assert_reset(&mut client);
     assert_eq!(site.record("\"target\":\"/file\"")["failure"], "changed");
     assert_eq!(site.metric("responses_failed_total{reason=\"changed\"}"), 1.0);
-    // The new version is there for whoever asks again.
+    // The next request gets the new version.
     let again = site.get("/file");
     assert_eq!((again.body.len(), &again.body[5..10]), (LEN, &b"other"[..]));
 }
@@ -113,7 +113,7 @@ fn a_file_that_grows_meanwhile_is_never_sent_beyond_what_was_promised() {
     assert_eq!(client.get("/file").field("Content-Length"), Some((LEN * 2).to_string().as_str()));
 }
 
-/// Writes all `A`, then all `B`, and so on over the same file, until it is told to end.
+/// Writes all `A`, then all `B`, and so on over the same file, until it is stopped.
 fn rewrite(path: &Path, len: usize, is_over: &AtomicBool) {
     let file = File::options().write(true).open(path).unwrap();
     for version in [b'A', b'B'].iter().cycle() {

@@ -73,7 +73,7 @@ fn links_do_not_give_access_to_forbidden_paths() {
         let reply = site.ask("GET", path, &[BOB]);
         assert_eq!(reply.status, 403, "{path}");
         assert!(!reply.text().contains("secret"), "{path}");
-        // Also while it is open for somebody else.
+        // Also while it is open for another client.
         assert_eq!(site.ask("GET", path, &[ALICE]).status, 200, "{path}");
         assert_eq!(site.ask("GET", path, &[BOB]).status, 403, "{path}");
     }

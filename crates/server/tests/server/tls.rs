@@ -145,7 +145,7 @@ fn close_notify_is_sent_before_the_connection_is_closed() {
         client.send("GET /?json HTTP/1.0\r\n\r\n");
         assert!(client.reply().text().contains("middle"));
         assert!(gets_close_notify(&mut client));
-        // Whoever takes leave is answered in kind.
+        // A close_notify is answered by one.
         let mut client = site.secure_as(&config);
         assert_eq!(client.get("/a").text(), "first");
         client.stream.conn.send_close_notify();

@@ -95,7 +95,7 @@ fn malformed_handshakes_end_with_an_alert_or_nothing() {
         stream.write_all(&bytes).unwrap();
         // The server may have reset the connection already.
         let _ = stream.shutdown(std::net::Shutdown::Write);
-        // A handshake, an alert, or what is said to somebody who speaks another protocol.
+        // A handshake, an alert, or the answer to a client with another protocol.
         let _ = stream.read_to_end(&mut Vec::new());
     }
     for end in (0..hello.len()).step_by(11) {

@@ -35,7 +35,7 @@ fn an_upload_is_among_the_transfers_while_it_runs() {
         serde_json::from_slice(&server.get("/.underpass/transfers?json").body).unwrap()
     };
     wait_until("something is here", || look()[0]["bytes"].as_u64().is_some_and(|bytes| bytes > 0));
-    // What came with the head was copied; progress is told at intervals.
+    // What came with the head was copied; progress is reported at intervals.
     std::thread::sleep(2 * underpass_engine::Progress::INTERVAL);
     client.send(pattern(500_000));
     wait_until("most was spliced", || look()[0]["mechanism"] == "splice");

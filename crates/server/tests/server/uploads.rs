@@ -34,7 +34,7 @@ pub(crate) fn send(client: &mut Client, verb: &str, path: &str, fields: &[&str],
     let length = format!("Content-Length: {}", body.len());
     let fields: Vec<_> = fields.iter().copied().chain([length.as_str()]).collect();
     client.send(request(verb, path, &fields));
-    // Whoever refuses a body need not read it.
+    // A body that is refused need not be read.
     let _ = client.stream.write_all(body);
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn names(server: &Running) -> Vec<String> {
     underpass_testkit::names(&server.path(""))
 }
 
-/// Leaves, and waits until the server has noticed: whoever asks earlier how far it is ends it there.
+/// Leaves, and waits until the server has noticed: an earlier query would end the upload there.
 pub(crate) fn leave(server: &Running, client: Client) {
     let ended = || server.lines().iter().filter(|line| line.contains("\"reset\"")).count();
     let before = ended();
@@ -301,7 +301,7 @@ fn names_that_are_hidden_cannot_be_written() {
     assert_eq!(names(&server), [""; 0]);
     let server = open_site().with_site(|site| site.shows_hidden = true).start();
     assert_eq!(put(&server, "/.env", &[], b"x").status, 201);
-    // Parts of uploads are nobody's files, whatever is shown.
+    // Parts of uploads are never served, whatever is shown.
     assert_eq!(put(&server, &part, &[], b"x").status, 403);
     fs::write(server.path(&part[1..]), "x").unwrap();
     assert_eq!(server.get(&part).status, 404);

@@ -109,7 +109,7 @@ fn the_unfinished_parts_of_one_client_are_limited() {
         })
         .collect();
     assert_eq!(names(&server).len(), MAX + 1);
-    // The newest are there, and that of somebody else.
+    // The newest are there, and that of another client.
     assert_eq!(client.try_ask("HEAD", &locations[0], &[]).unwrap().status, 404);
     assert_eq!(client.try_ask("HEAD", &locations[MANY - 1], &[]).unwrap().status, 204);
     assert_eq!(other.try_ask("HEAD", &theirs, &[]).unwrap().status, 204);

@@ -12,7 +12,7 @@ const ME: &str = "Authorization: Basic bWU6c2VjcmV0"; // me:secret
 const YOU: &str = "Authorization: Basic eW91OnNlY3JldA=="; // you:secret
 const READER: &str = "Authorization: Basic cmVhZGVyOnNlY3JldA=="; // reader:secret
 
-/// A site that everybody may read, and two may write to.
+/// A site that everyone may read, and two users may write to.
 fn site() -> Site {
     open_site().auth(&["me:secret@/:rw", "you:secret@/:rw", "reader:secret@/", "@/"])
 }
@@ -241,7 +241,7 @@ fn the_url_of_an_upload_is_given_to_its_owner_only() {
     wait_until("it has begun", || server.metric("transfers_open") > 0.0);
     server.ask("HEAD", &location, &[]);
     server.ask("HEAD", &location, &[&format!("Referer: http://localhost{location}")]);
-    // A head that cannot be understood is told by its first line.
+    // A head that cannot be parsed is identified by its first line.
     let mut bad = server.connect();
     bad.send(format!("PATCH {location} HTTP/1.1\r\nno field\r\n\r\n"));
     assert_eq!(bad.reply().status, 400);

@@ -38,7 +38,7 @@ pub(crate) fn provider() -> CryptoProvider {
 /// Data that begins with this is sent as a record of the type in the next byte.
 const DISGUISE: &[u8] = b"as type ";
 
-/// An algorithm whose sender can be told the type of a record.
+/// An algorithm whose sender can be given the type of a record.
 struct Disguising(&'static dyn Tls13AeadAlgorithm);
 
 impl Tls13AeadAlgorithm for Disguising {

@@ -1,5 +1,5 @@
 //! Peers of TLS 1.3 whose records are encrypted as they should be, with contents that no peer may
-//! send: each is told by an alert why the connection ends.
+//! send: each gets an alert with the reason why the connection ends.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;

@@ -22,7 +22,7 @@ use crate::rig::{
 const UNEXPECTED_MESSAGE: u8 = 10;
 const DECODE_ERROR: u8 = 50;
 
-/// What our server says to somebody who says this, and what it is told by an alert.
+/// What our server answers to these bytes, and the alert that it sends.
 fn answer_to(bytes: &[u8]) -> (String, Vec<u8>) {
     let (ours, mut theirs) = pair();
     theirs.write_all(bytes).unwrap();
@@ -51,7 +51,7 @@ fn malformed_beginnings_are_answered_by_an_alert() {
         let [21, 3, _, 0, 2, 2, description] = answer[..] else { panic!("{bytes:?}: {answer:?}") };
         assert_eq!(description, alert, "{bytes:?}");
     }
-    // Who leaves in the middle, or at once, is told nothing.
+    // A client that leaves in the middle, or at once, gets no alert.
     for bytes in [&[22, 3, 1, 0, 9, 1][..], &[]] {
         let (text, answer) = answer_to(bytes);
         assert_eq!(text, "the peer closed the connection in the middle of the TLS handshake");

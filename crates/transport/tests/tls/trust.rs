@@ -1,4 +1,4 @@
-//! Whom a client believes, and how it says that it does not: one line each.
+//! The servers that a client trusts, and its messages about others: one line each.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -98,7 +98,7 @@ fn strangers_are_not_believed_unless_everybody_is() {
     }
 }
 
-/// A certificate whose issuer nobody knows.
+/// A certificate whose issuer is unknown.
 fn signed_by_stranger() -> Certificate {
     let mut authority = rcgen::CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -265,7 +265,7 @@ fn an_expired_certificate_is_reported_and_used() {
 
 #[test]
 fn the_authorities_of_the_system_are_those_of_its_variables() {
-    // A process of its own, as variables are everybody's.
+    // A process of its own, as variables belong to the whole process.
     let certificate = Certificate::new();
     let path = certificate.folder.path().join("cert.pem");
     let asks = |path: &Path| {

@@ -189,7 +189,7 @@ fn differences(case: &Case) -> Vec<String> {
         }
     }
     for place in [theirs, ours] {
-        // Modes that were taken away keep nobody from cleaning up but those who are not root.
+        // Without root, modes that were taken away would prevent cleaning up.
         let _ = Command::new("chmod").args(["-R", "u+rwx"]).arg(place.path()).output();
     }
     differences

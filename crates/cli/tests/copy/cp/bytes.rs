@@ -78,7 +78,7 @@ fn the_sparse_option_decides_which_holes_are_made() {
                 assert!(blocks(name) <= before && blocks(name) > 100, "{}", blocks(name));
                 assert_eq!(surfaced, 0);
                 let holes = receipt["hole_bytes"].as_u64().unwrap();
-                // A clone has them, too, but nobody has looked at them.
+                // A clone has them, too, but they were not looked for.
                 assert!(holes > 60 << 20 || bytes_by(&receipt, "reflink") > 0, "{receipt}");
             }
             "never" => assert!(blocks(name) >= (64 << 20) / 512),
@@ -407,7 +407,7 @@ fn a_file_that_shrinks_meanwhile_fails_and_the_rest_goes_on() {
     if !has("strace") {
         return;
     }
-    // The end comes before the length that was told, as if somebody had cut it off.
+    // The end comes before the reported length, as if the file had been truncated.
     for (len, mechanism) in [(5000, "auto"), (5000, "sendfile"), (5 * MIB, "auto")] {
         let here = folder();
         fs::create_dir(here.path().join("a")).unwrap();

@@ -16,7 +16,7 @@ fn version(number: u8, len: usize) -> Vec<u8> {
     vec![number; len]
 }
 
-/// When somebody writes.
+/// When another program writes.
 #[derive(Clone, Copy, PartialEq)]
 enum Writes {
     Once,

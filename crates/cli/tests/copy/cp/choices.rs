@@ -53,7 +53,7 @@ fn no_clobber_keeps_targets_for_every_kind_of_source() {
     }
     let before = names(here.path());
     for words in [
-        // Nobody writes to it, nor to standard input.
+        // It has no writer, nor has standard input.
         "-n fifo g",
         "-n fifo g folder",
         "-n - g",
@@ -66,7 +66,7 @@ fn no_clobber_keeps_targets_for_every_kind_of_source() {
         assert_eq!(names(here.path()), before, "{words}");
         assert_eq!(fs::read(here.path().join("folder/fifo")).unwrap(), b"old", "{words}");
     }
-    // What is wrong is told without waiting for bytes.
+    // The error is reported without waiting for bytes.
     cp_in(here.path(), &["-n", "missing", "fifo"]).failed(1, &["missing"]);
     cp_in(here.path(), &["-T", "fifo", "folder"]).failed(1, &["folder", "directory"]);
 }
@@ -261,7 +261,7 @@ fn options_that_read_twice_refuse_a_fifo() {
         ["--verify", "--verify=direct", "--resume", "-u", "--sparse=always", "--reflink=always"]
     {
         for from in ["fifo", "/dev/null"] {
-            // Nobody writes to the FIFO: to open it would be to wait.
+            // The FIFO has no writer: to open it would be to wait.
             cp_in(here.path(), &[option, from, "out"]).failed(2, &["needs files"]);
             cp_in(here.path(), &[option, "f", from, "."]).failed(2, &["needs files"]);
         }

@@ -117,7 +117,7 @@ fn a_file_in_a_folder_that_is_not_writable_is_written_in_place() {
     let streamed = cp_as_user(here.path(), &["-", "z/a"]).unwrap().succeeded();
     assert!(streamed.stderr.contains("z/a was written in place"), "{}", streamed.stderr);
     assert_eq!(fs::read(here.path().join("z/a")).unwrap(), b"");
-    // In a folder like /tmp a file of somebody else may be written to, but not replaced.
+    // In a folder like /tmp a file of another user may be written to, but not replaced.
     let sticky = here.path().join("sticky");
     if take_from_user(&sticky.join("a")).is_some() {
         take_from_user(&sticky).unwrap();

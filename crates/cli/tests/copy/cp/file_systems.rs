@@ -203,7 +203,7 @@ fn all_names_of_a_large_folder_are_seen() {
     assert!(names(&mounted.root()).is_empty());
 }
 
-/// A file that somebody reads has two links for a while after it got its name there.
+/// A file that is open has two links for a while after it got its name there.
 #[test]
 fn a_second_copy_that_is_being_read_is_not_replaced() {
     let Some(mounted) = Mounted::new(FileSystem::NoCase, 16) else { return };

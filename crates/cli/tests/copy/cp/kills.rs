@@ -1,4 +1,4 @@
-//! Copies that are killed at random moments: nobody finds a part of a file under its name, and
+//! Copies that are killed at random moments: no part of a file is found under its name, and
 //! `--resume` completes them.
 //!
 //! `UNDERPASS_KILLS` says how often, instead of a few times; `UNDERPASS_SEED` repeats a run.

@@ -31,7 +31,7 @@ fn folders_of_one_name_become_one_and_none_of_their_files_is_replaced() {
     assert_eq!(names(&here.path().join("d")), ["x"]);
     assert_eq!(names(&here.path().join("d/x")), ["deep", "f", "g", "link"]);
     assert_eq!(fs::read(here.path().join("d/x/deep/f")).unwrap(), b"a");
-    // What was there before is replaced, by whoever comes first.
+    // An existing file is replaced by the first of them.
     let finished = cp_in(here.path(), &["-r", "b/x", "a/x", "d"]);
     assert_eq!(finished.code(), Some(1));
     assert_eq!(fs::read(here.path().join("d/x/deep/f")).unwrap(), b"b");

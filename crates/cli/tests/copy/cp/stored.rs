@@ -1,4 +1,4 @@
-//! Attributes, ACLs, owners, modes and times: kept whatever the mode is, and told where they are not.
+//! Attributes, ACLs, owners, modes and times: kept whatever the mode is, or reported.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -142,7 +142,7 @@ fn attributes_that_cannot_be_stored_are_reported_and_the_copy_stays() {
         assert!(finished.stderr.contains("keeping ACL of rules/file"), "{}", finished.stderr);
         assert_eq!(finished.receipt()["failed"], 1);
     }
-    // Root may give files away, so that it is told where even root may not.
+    // Root may give files away, so it is reported where even root may not.
     if is_root() {
         chown(a.join("file"), Some(1234), Some(77)).unwrap();
         let finished = copied("fchown", "EPERM", "owners");

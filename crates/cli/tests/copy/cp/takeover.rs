@@ -155,9 +155,9 @@ fn the_unfinished_copy_of_another_folder_is_not_continued() {
     fs::write(here.path().join("a/new"), "new").unwrap();
     cp_in(here.path(), &["-r", "--resume", "a", "z"]).succeeded();
     assert_eq!(names(&here.path().join("z")), ["new"]);
-    // And what nobody can go on with any more is removed.
+    // And parts that cannot be continued any more are removed.
     assert!(!hidden.exists());
-    // Nor with what somebody else has put there.
+    // Nor with files that another user has put there.
     fs::remove_dir_all(here.path().join("z")).unwrap();
     fs::create_dir(here.path().join("outside")).unwrap();
     symlink("outside", &hidden).unwrap();

@@ -193,7 +193,7 @@ fn the_target_of_several_symlinks_is_copied_as_one_file() {
     assert_eq!(fs::read(here.path().join("one/second")).unwrap(), noise(5000));
     assert_eq!(inode("one/first"), inode("one/file"));
     assert_eq!(inode("one/second"), inode("one/file"));
-    // Who does not ask for it gets a file for each.
+    // Without the option each name becomes a separate file.
     cp_in(here.path(), &["-rL", "many", "three"]).succeeded();
     assert_ne!(inode("three/first"), inode("three/file"));
 }

@@ -1,4 +1,4 @@
-//! The same run, told by strace: as many calls, and as many bytes.
+//! The same run as strace shows it: as many calls, and as many bytes.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -36,7 +36,7 @@ while piece := os.read(source, 4096):
     os.write(target, piece)
 ";
 
-/// The refusal is told, and what was done instead.
+/// The refusal is reported, and what was done instead.
 #[track_caller]
 fn check(scene: &Scene) {
     let receipt = scene.receipt();

@@ -1,4 +1,4 @@
-//! How programs begin and end, and what becomes of those who are to be told.
+//! How programs begin and end, and how that is reported.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -103,7 +103,7 @@ fn a_signal_goes_to_the_program_and_the_receipt_is_written() {
             "trap 'echo got it; exit 5' {signal}; echo ready; cat source >&2; \
             touch ready.{signal}; while :; do sleep 0.02; done"
         );
-        // Whoever runs the tests in the background has it ignore some of them.
+        // Tests that run in the background ignore some of them.
         let words = ["env", "--default-signal", "sh", "-c", &program];
         let running = Running::start(scene.command(&[], &words));
         until("the program", || scene.path(&format!("ready.{signal}")).exists());

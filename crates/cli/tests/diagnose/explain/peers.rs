@@ -64,7 +64,7 @@ fn cp_copies_in_the_kernel() {
     let by = |mechanism| moved(&receipt, mechanism, "file", "file").0;
     assert_eq!(by("copy_file_range") + by("reflink"), LEN as u64, "{receipt}");
     assert_eq!(end(&receipt, "/source")["read"]["bytes"], 0);
-    // Where it could not share blocks, it was told why.
+    // Where it could not share blocks, the reason is given.
     if by("reflink") == 0 {
         let declined = &receipt["declined"][0];
         assert_eq!(declined["mechanism"], "reflink");

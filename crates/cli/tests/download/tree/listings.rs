@@ -134,7 +134,7 @@ fn folders_of_apache_are_fetched() {
             let config = state.path().join("conf");
             fs::write(&config, text).unwrap();
             let mut command = Command::new(&program);
-            // One process, which ends when it is told to and needs no other user.
+            // One process, which ends at a signal and needs no other user.
             command.args(["-X", "-f"]).arg(config);
             command
         }))

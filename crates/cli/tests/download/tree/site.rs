@@ -42,7 +42,7 @@ pub(crate) fn contents(root: &Path) -> BTreeMap<Vec<u8>, Found> {
     found.collect()
 }
 
-/// Contents that can be told apart, short enough to be shown.
+/// Contents that differ, short enough to be shown.
 fn hash(bytes: &[u8]) -> (usize, u64) {
     let mut hasher = DefaultHasher::new();
     bytes.hash(&mut hasher);

@@ -124,7 +124,7 @@ fn cached_objects_are_served_despite_a_bad_origin_certificate() {
     until_stored(&node, 5);
     let port = good.address.rsplit(':').next().unwrap().trim_end_matches('/').to_owned();
     drop(good);
-    // The same address, with a certificate that nobody knows.
+    // The same address, with an unknown certificate.
     let (certificate, key) = certificate(keys.path(), "cert", &["127.0.0.1"]);
     until("the port is free", || TcpListener::bind(format!("127.0.0.1:{port}")).is_ok());
     let mut command = underpass();

@@ -60,7 +60,7 @@ fn parts_of_a_large_object_leave_for_others_of_it() {
     assert_eq!((node.metric("objects"), node.metric("relayed_bytes_total")), (1, 0));
     let room = 141 * MIB as u64;
     assert!(used(&node) < room, "{}", used(&node));
-    // What has left comes again, also after a kill: nobody reads a hole.
+    // Evicted extents come again, also after a kill: no hole is read.
     let node = node.again(&origin.url(), &["--cache-size", SIZE]);
     for start in (0..256).step_by(16) {
         check(&node, &bytes, start * MIB..(start + 1) * MIB + 7);

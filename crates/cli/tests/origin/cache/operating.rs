@@ -193,7 +193,7 @@ fn without_users_only_programs_of_the_operator_may_operate_a_node() {
     assert_eq!(ask("65534", &[], "/a"), "200");
 }
 
-/// The disk syncs the folder of what is removed before anybody learns that it is gone.
+/// The disk syncs the folder of what is removed before its removal is acknowledged.
 #[test]
 fn purged_objects_are_gone_after_a_power_cut_too() {
     if !has("strace") {

@@ -67,7 +67,7 @@ fn a_response_without_content_ends_where_its_head_does() {
         let reply = node.get("/a");
         reply.assert_is(status[..3].parse().unwrap(), b"");
         assert_eq!((reply.field("x-any"), reply.field("content-length")), (Some("1"), len));
-        // As a fill it is a failure that is told.
+        // As a fill it is reported as a failure.
         let filled = node.ask("POST", "/.underpass/fill?path=/a", &[]);
         assert_eq!(filled.status, 404, "{status}: {}", filled.head);
     }

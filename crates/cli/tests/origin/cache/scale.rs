@@ -110,7 +110,7 @@ fn clients_behind_nginx_lose_nothing_when_a_node_is_killed() {
     }
     one_node_is_killed(|here, nodes, port| {
         let (path, here) = (here.path().join("nginx.conf"), here.path().display().to_string());
-        // As nobody in particular: it has its files here.
+        // Without a home of its own: it has its files here.
         let own = format!(
             "http {{ client_body_temp_path {here}/1; proxy_temp_path {here}/2; \
              fastcgi_temp_path {here}/3; uwsgi_temp_path {here}/4; scgi_temp_path {here}/5;"

@@ -165,7 +165,7 @@ fn a_version_that_may_be_used_stale_stays_until_another_one_is_whole() {
     let node = Node::new(&origin.url(), &["--stale-if-error", "1d"]);
     node.get("/a").assert_is(200, b"old");
     until_stored(&node, 3);
-    // Nobody reads it.
+    // No client reads it.
     assert_eq!(node.ask("HEAD", "/a", &[]).field("etag"), Some("\"b\""));
     until("the end of the fill", || node.metric("reserved_bytes") == 0);
     node.get("/a").assert_is(200, &bytes);

@@ -137,7 +137,7 @@ fn keys_are_looked_for_once_and_not_for_each_object() {
         change(&mut command);
         Running::start(command).finish()
     };
-    // Nor is it told for each that there are none.
+    // Nor is it reported for each that there are none.
     let finished = run(&|_| {}).failed(1, &["was not signed"]);
     assert_eq!(finished.stderr.matches("no keys for the store").count(), 1, "{}", finished.stderr);
     let address = service.url() + "container";

@@ -1,4 +1,4 @@
-//! Object stores: versitygw where it is installed, and one of our own that does what it is told.
+//! Object stores: versitygw where it is installed, and one of our own that follows a script.
 
 mod doctor;
 mod folders;

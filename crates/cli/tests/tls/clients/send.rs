@@ -26,7 +26,7 @@ fn nginx_takes_files_streams_and_folders() {
     let receipt = run(home.path(), &args).succeeded().receipt();
     assert!(arrived("file") == noise(5 << 20));
     assert_eq!(receipt["status"], 201);
-    // Older ones leave the newest version to whoever configures them.
+    // Older ones offer the newest version only if configured.
     assert!(receipt["tls"]["version"].as_str().unwrap().starts_with("TLSv1."), "{receipt}");
 
     let mut command = at_home(home.path(), &["put", "-", &format!("{url}stream"), "--cacert", &ca]);

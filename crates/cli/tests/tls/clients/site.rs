@@ -54,7 +54,7 @@ impl Authority {
         (at("pem"), at("key"))
     }
 
-    /// A certificate that nobody has signed but itself.
+    /// A self-signed certificate.
     pub fn self_signed(&self) -> (PathBuf, PathBuf) {
         let (pem, key) = certificate(self.folder.path(), "own", &["localhost"]);
         (pem.into(), key.into())

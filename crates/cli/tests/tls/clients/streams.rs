@@ -84,7 +84,7 @@ fn a_cut_stream_is_no_end() {
     let source = noise_file(folder.path(), "source", LEN);
     let target = folder.path().join("target");
     let (receiver, pin) = listens(&["recv"], &target);
-    // Somebody on the way ends the stream in good order, but too early.
+    // A relay on the way ends the stream in good order, but too early.
     let cutter = TcpListener::bind("127.0.0.1:0").unwrap();
     let (between, behind) = (cutter.local_addr().unwrap().to_string(), receiver.address.clone());
     let cut = std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Whom the clients believe, and what they say of others.
+//! The servers that clients trust, and the messages about others.
 
 use crate::clients::site::{Authority, Nginx, at_home, free_port, run, until_listening};
 use crate::rig::{Finished, Running, folder, serve_by};

@@ -86,7 +86,7 @@ fn a_folder_with_a_quota_of_its_own_does_not_end_the_copy() {
         let root = fuse.root();
         let finished = run(here.path(), &["cp", "-r", "-j1", "s/.", root.to_str().unwrap()]);
         assert_eq!(finished.code(), Some(1), "{}", finished.stderr);
-        // One that everything has is told once.
+        // A problem that all files have is reported once.
         let lines = finished.stderr.lines().filter(|line| line.contains("quota"));
         assert_eq!(lines.count(), 1, "{}", finished.stderr);
         assert_eq!(made.iter().filter(|name| is_there(name)).count(), whole, "{below}");

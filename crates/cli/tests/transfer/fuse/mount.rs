@@ -14,7 +14,7 @@ pub(crate) struct Fuse {
 }
 
 impl Fuse {
-    /// Mounts one without faults; `None`, which is told, where that is not possible.
+    /// Mounts one without faults; `None`, with a message, where that is not possible.
     pub(crate) fn new() -> Option<Self> {
         Self::with("{}")
     }

@@ -115,7 +115,7 @@ impl Supply {
 
 impl Drop for Supply {
     fn drop(&mut self) {
-        // The feeder of a transfer that was declined ends when nobody can read any more.
+        // The feeder of a transfer that was declined ends when its reader is gone.
         self.fd = File::open("/dev/null").unwrap().into();
         if let Some(feeder) = self.feeder.take() {
             feeder.join().unwrap();
@@ -308,7 +308,7 @@ pub(crate) fn crossings(mechanism: Mechanism) -> u64 {
     }
 }
 
-/// Who moved bytes, in the order of the type.
+/// The mechanisms that moved bytes, in the order of the type.
 pub(crate) fn movers(report: &Report) -> Vec<Mechanism> {
     report.mechanisms().map(|(mechanism, _)| mechanism).collect()
 }

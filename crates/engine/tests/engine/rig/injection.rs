@@ -10,7 +10,7 @@ use seccompiler::{
 };
 use underpass_engine::{Error, Status, Transfer};
 
-/// A system call, told apart from others of its name by some of its arguments.
+/// A system call, distinguished from others of its name by some of its arguments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
     number: i64,

@@ -200,7 +200,7 @@ impl TlsTransport for Toy {
             if inside.open() {
                 continue;
             }
-            // Only what the socket holds wakes anybody up.
+            // Only bytes in the socket wake a waiter.
             if inside.is_moody() {
                 return Err(Errno::AGAIN);
             }
@@ -236,7 +236,7 @@ pub(crate) struct KernelToy {
     fronts: Mutex<VecDeque<Result<RecordKind, Errno>>>,
     /// How often it was asked.
     asked: Mutex<usize>,
-    /// What it was told that the kernel took, call by call.
+    /// The bytes that the kernel took, call by call.
     sent: Mutex<Vec<usize>>,
     /// After how many bytes the key is worn.
     worn_after: Option<usize>,

@@ -191,7 +191,7 @@ impl Running {
         line.map_or(0.0, |value| value.parse().unwrap())
     }
 
-    /// Waits for its end, which somebody has asked for.
+    /// Waits for its end, which was requested before.
     pub fn finish(mut self) -> ServerSummary {
         self.thread.take().unwrap().join().unwrap()
     }
@@ -234,7 +234,7 @@ pub fn settings(root: &Path) -> Settings {
 
 pub use underpass_testkit::{folder, pattern};
 
-/// Gives a file a modification time so long ago that nobody can be writing to it; its ctime stays
+/// Gives a file a modification time so long ago that it counts as not written to; its ctime stays
 /// that of now.
 pub fn age(path: &Path, seconds: u64) {
     let then = std::time::SystemTime::now() - Duration::from_secs(seconds);
