@@ -55,8 +55,8 @@ fn an_empty_file_is_downloaded_with_any_number_of_connections() {
 fn a_head_that_comes_in_single_bytes_is_read_without_the_body() {
     let bytes = noise(2 << 20);
     let body = bytes.clone();
-    let server = Server::start(move |asked, stream| {
-        let (head, range) = head(asked, &body, "\"x\"");
+    let server = Server::start(move |request, stream| {
+        let (head, range) = head(request, &body, "\"x\"");
         for byte in head.replace('\n', "\r\n").bytes() {
             stream.write_all(&[byte])?;
         }
@@ -69,9 +69,9 @@ fn a_head_that_comes_in_single_bytes_is_read_without_the_body() {
 fn interim_answers_are_passed_over_up_to_a_bound() {
     let bytes = noise(100);
     let body = bytes.clone();
-    let server = Server::start(move |asked, stream| {
+    let server = Server::start(move |request, stream| {
         say(stream, "HTTP/1.1 100 Continue\n\nHTTP/1.1 103 Early Hints\nLink: </x>\n\n")?;
-        give(asked, stream, &body, "\"x\"")
+        give(request, stream, &body, "\"x\"")
     });
     Client::new().gets(&server.url("/"), &bytes);
     let endless = Server::start(|_, stream| {
@@ -102,8 +102,8 @@ fn malformed_or_endless_heads_are_refused() {
 fn a_part_without_a_total_length_leads_to_a_request_for_the_whole() {
     let bytes = noise(20 << 20);
     let body = bytes.clone();
-    let server = Server::start(move |asked, stream| {
-        let (head, range) = head(asked, &body, "\"x\"");
+    let server = Server::start(move |request, stream| {
+        let (head, range) = head(request, &body, "\"x\"");
         say(stream, &head.replace(&format!("/{}\n", body.len()), "/*\n"))?;
         stream.write_all(&body[range])
     });
@@ -169,8 +169,8 @@ fn a_part_must_be_the_requested_one() {
     }
     // Less than was asked for is allowed (RFC 9110 15.3.7), and the rest is asked for.
     let body = bytes.clone();
-    let server = Server::start(move |asked, stream| {
-        let range = asked.range(body.len()).unwrap();
+    let server = Server::start(move |request, stream| {
+        let range = request.range(body.len()).unwrap();
         let range = range.start..range.end.min(range.start + (5 << 20));
         let content_range = format!("bytes {}-{}/{}", range.start, range.end - 1, body.len());
         let fields =
@@ -186,8 +186,8 @@ fn a_part_may_come_in_chunks_or_until_the_end() {
     let bytes = noise(20 << 20);
     for is_chunked in [true, false] {
         let body = bytes.clone();
-        let server = Server::start(move |asked, stream| {
-            let range = asked.range(body.len()).unwrap();
+        let server = Server::start(move |request, stream| {
+            let range = request.range(body.len()).unwrap();
             let content_range = format!("bytes {}-{}/{}", range.start, range.end - 1, body.len());
             let coding = if is_chunked { "Transfer-Encoding: chunked\n" } else { "" };
             let fields = format!("Content-Range: {content_range}\nETag: \"x\"\n{coding}");
@@ -222,8 +222,8 @@ fn a_part_that_comes_as_a_200_is_not_taken_for_the_whole() {
         ("bytes 0-16777215/*", true),
     ] {
         let body = bytes.clone();
-        let server = Server::start(move |asked, stream| {
-            let is_part = always || asked.field("range").is_some();
+        let server = Server::start(move |request, stream| {
+            let is_part = always || request.field("range").is_some();
             let sent = if is_part { &body[..PART] } else { &body[..] };
             let field = if is_part { format!("Content-Range: {range}\n") } else { String::new() };
             let fields = format!("{field}ETag: \"x\"\nContent-Length: {}", sent.len());

@@ -10,8 +10,8 @@ use underpass_client::{ClientError, Credentials, Proxies, Url};
 use crate::rig::{Client, Server, TAG, give, hang_up, noise, say};
 
 fn redirects(to: String) -> Server {
-    Server::start(move |asked, stream| {
-        let to = if asked.path == "/self" { "/self" } else { &to };
+    Server::start(move |request, stream| {
+        let to = if request.path == "/self" { "/self" } else { &to };
         say(stream, &format!("HTTP/1.1 302 Found\nLocation: {to}\nContent-Length: 3\n\nno\n"))
     })
 }
@@ -46,15 +46,15 @@ fn secrets_go_to_the_server_that_was_named_and_to_no_other() {
         client.headers = vec![("Cookie".to_owned(), "secret".to_owned())];
         client.gets(&first.url("/"), &bytes);
     }
-    for asked in first.asked() {
-        let value = asked.field("authorization").unwrap();
+    for request in first.asked() {
+        let value = request.field("authorization").unwrap();
         assert!(["Bearer secret", "Basic bWU6c2VjcmV0"].contains(&value), "{value}");
-        assert_eq!(asked.field("cookie"), Some("secret"));
+        assert_eq!(request.field("cookie"), Some("secret"));
     }
     // The requests for parts that follow the first know nothing either.
     assert!(target.asked().len() > 4);
-    for asked in target.asked() {
-        assert_eq!((asked.field("authorization"), asked.field("cookie")), (None, None));
+    for request in target.asked() {
+        assert_eq!((request.field("authorization"), request.field("cookie")), (None, None));
     }
 }
 
@@ -66,23 +66,23 @@ fn a_name_in_the_url_is_sent_as_a_field() {
     url.set_username("a%40b").unwrap();
     url.set_password(Some("c:d")).unwrap();
     Client::new().gets(&url, &bytes);
-    let asked = server.asked();
-    assert_eq!(asked[0].field("authorization"), Some("Basic YUBiOmM6ZA=="));
-    assert!(!asked[0].head.contains("c:d"));
-    assert_eq!(asked[0].field("host"), Some(server.address.to_string().as_str()));
-    assert_eq!(asked[0].field("accept-encoding"), Some("identity"));
+    let requests = server.asked();
+    assert_eq!(requests[0].field("authorization"), Some("Basic YUBiOmM6ZA=="));
+    assert!(!requests[0].head.contains("c:d"));
+    assert_eq!(requests[0].field("host"), Some(server.address.to_string().as_str()));
+    assert_eq!(requests[0].field("accept-encoding"), Some("identity"));
 }
 
 #[test]
 fn a_name_in_the_url_is_sent_again_after_a_redirect_to_the_same_server() {
     let bytes = noise(10);
     let body = bytes.clone();
-    let server = Server::start(move |asked, stream| match asked.path.as_str() {
+    let server = Server::start(move |request, stream| match request.path.as_str() {
         "/x" => {
-            let to = asked.field("host").unwrap();
+            let to = request.field("host").unwrap();
             say(stream, &format!("HTTP/1.1 302 x\nLocation: http://{to}/y\nContent-Length: 0\n\n"))
         }
-        _ => give(asked, stream, &body, "\"y\""),
+        _ => give(request, stream, &body, "\"y\""),
     });
     let mut url = server.url("/x");
     url.set_username("me").unwrap();
@@ -101,7 +101,7 @@ fn a_name_in_the_url_is_sent_again_after_a_redirect_to_the_same_server() {
 
 #[test]
 fn a_name_is_requested_again_if_the_server_is_busy() {
-    let server = Server::start(|asked, stream| match asked.number {
+    let server = Server::start(|request, stream| match request.number {
         0 => say(stream, "HTTP/1.1 503 x\nContent-Length: 0\n\n"),
         _ => say(stream, "HTTP/1.1 200 x\nContent-Disposition: attachment; filename=\"a.pdf\"\n\n"),
     });
@@ -121,16 +121,16 @@ fn a_tag_is_that_of_the_url_that_has_answered() {
     let (old, new) = (noise(1000), std::sync::Arc::new(vec![7; 1000]));
     let is_new = std::sync::Arc::new(AtomicBool::new(false));
     let (first, second, flag) = (old.clone(), new.clone(), is_new.clone());
-    let server = Server::start(move |asked, stream| match asked.path.as_str() {
+    let server = Server::start(move |request, stream| match request.path.as_str() {
         "/latest" => {
             let to = if flag.load(Ordering::Relaxed) { "/v2" } else { "/v1" };
             say(stream, &format!("HTTP/1.1 302 x\nLocation: {to}\nContent-Length: 0\n\n"))
         }
-        _ if asked.field("if-none-match") == Some("\"same\"") => {
+        _ if request.field("if-none-match") == Some("\"same\"") => {
             say(stream, "HTTP/1.1 304 x\nETag: \"same\"\n\n")
         }
-        "/v1" => give(asked, stream, &first, "\"same\""),
-        _ => give(asked, stream, &second, "\"same\""),
+        "/v1" => give(request, stream, &first, "\"same\""),
+        _ => give(request, stream, &second, "\"same\""),
     });
     let mut client = Client::new();
     client.if_exists = IfExists::Update;
@@ -144,12 +144,12 @@ fn a_tag_is_that_of_the_url_that_has_answered() {
 fn an_unmodified_version_with_another_tag_is_fetched() {
     let (old, new) = (noise(1000), std::sync::Arc::new(vec![7; 1000]));
     let (first, second) = (old.clone(), new.clone());
-    let server = Server::start(move |asked, stream| match asked.field("if-none-match") {
+    let server = Server::start(move |request, stream| match request.field("if-none-match") {
         Some("\"new\"") => say(stream, "HTTP/1.1 304 x\nETag: W/\"new\"\n\n"),
         // A confused cache.
         Some(_) => say(stream, "HTTP/1.1 304 x\nETag: \"new\"\n\n"),
-        None if asked.number == 0 => give(asked, stream, &first, "\"old\""),
-        None => give(asked, stream, &second, "\"new\""),
+        None if request.number == 0 => give(request, stream, &first, "\"old\""),
+        None => give(request, stream, &second, "\"new\""),
     });
     let mut client = Client::new();
     client.if_exists = IfExists::Update;
@@ -182,11 +182,11 @@ fn a_proxy_gets_the_whole_address() {
         Proxies { http: Some(through), https: None, except: vec!["localhost".to_owned()] };
     client.credentials = Credentials::Bearer("for the server".to_owned());
     client.gets(&Url::parse("http://no.such.host.invalid:81/a?b#c").unwrap(), &bytes);
-    let asked = &proxy.asked()[0];
-    assert_eq!(asked.path, "http://no.such.host.invalid:81/a?b");
-    assert_eq!(asked.field("host"), Some("no.such.host.invalid:81"));
-    assert_eq!(asked.field("proxy-authorization"), Some("Basic cHJvOnh5"));
-    assert_eq!(asked.field("authorization"), Some("Bearer for the server"));
+    let request = &proxy.asked()[0];
+    assert_eq!(request.path, "http://no.such.host.invalid:81/a?b");
+    assert_eq!(request.field("host"), Some("no.such.host.invalid:81"));
+    assert_eq!(request.field("proxy-authorization"), Some("Basic cHJvOnh5"));
+    assert_eq!(request.field("authorization"), Some("Bearer for the server"));
     // An exception is asked directly, and learns nothing of the proxy.
     let server = Server::of(&bytes);
     let mut url = server.url("/z");
@@ -211,8 +211,8 @@ fn addresses_of_other_kinds_are_refused_in_plain_words() {
 fn a_connection_with_something_left_on_it_is_not_used_again() {
     let bytes = noise(40 << 20);
     let body = bytes.clone();
-    let server = Server::start(move |asked, stream| {
-        give(asked, stream, &body, "\"x\"")?;
+    let server = Server::start(move |request, stream| {
+        give(request, stream, &body, "\"x\"")?;
         // What comes here answers no question.
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
     });
@@ -221,9 +221,9 @@ fn a_connection_with_something_left_on_it_is_not_used_again() {
 
 #[test]
 fn a_file_that_is_there_is_replaced_kept_or_taken_for_the_same() {
-    let server = Server::start(|asked, stream| {
+    let server = Server::start(|request, stream| {
         let date = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT";
-        let body = if asked.head.starts_with("HEAD") { "" } else { "new" };
+        let body = if request.head.starts_with("HEAD") { "" } else { "new" };
         say(stream, &format!("HTTP/1.1 200 OK\n{date}\nContent-Length: 3\n\n{body}"))
     });
     let mut client = Client::new();
@@ -240,7 +240,7 @@ fn a_file_that_is_there_is_replaced_kept_or_taken_for_the_same() {
     let before = server.asked().len();
     let done = client.get(&server.url("/")).unwrap();
     assert!(done.was_here && done.report.bytes() == 0 && done.resumed_at == 3);
-    assert!(server.asked()[before..].iter().all(|asked| asked.head.starts_with("HEAD")));
+    assert!(server.asked()[before..].iter().all(|request| request.head.starts_with("HEAD")));
 }
 
 #[test]
@@ -263,8 +263,8 @@ fn the_status_is_reported_before_the_file_that_is_there() {
 #[test]
 fn a_server_that_refuses_head_can_have_the_same_file() {
     for refusal in ["403 Forbidden", "405 Method Not Allowed", "501 Not Implemented"] {
-        let server = Server::start(move |asked, stream| {
-            if asked.head.starts_with("HEAD") {
+        let server = Server::start(move |request, stream| {
+            if request.head.starts_with("HEAD") {
                 return say(stream, &format!("HTTP/1.1 {refusal}\nContent-Length: 0\n\n"));
             }
             let date = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT";
@@ -286,9 +286,9 @@ fn a_server_that_refuses_ranges_gets_a_request_for_the_whole() {
     for refusal in ["400 Bad", "403 No", "405 No", "501 No"] {
         for is_well in [true, false] {
             let body = bytes.clone();
-            let server = Server::start(move |asked, stream| {
-                if is_well && asked.field("range").is_none() {
-                    return give(asked, stream, &body, TAG);
+            let server = Server::start(move |request, stream| {
+                if is_well && request.field("range").is_none() {
+                    return give(request, stream, &body, TAG);
                 }
                 say(stream, &format!("HTTP/1.1 {refusal}\nContent-Length: 0\n\n"))
             });

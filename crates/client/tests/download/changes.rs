@@ -24,14 +24,14 @@ fn a_file_that_is_replaced_midway_is_fetched_anew() {
     for connections in [1, 4] {
         let (old, new) = (noise(LEN), other());
         let expected = new.clone();
-        let server = Server::start(move |asked, stream| {
-            if asked.number == 0 {
-                let (head, range) = head(asked, &old, "\"old\"");
+        let server = Server::start(move |request, stream| {
+            if request.number == 0 {
+                let (head, range) = head(request, &old, "\"old\"");
                 say(stream, &head)?;
                 stream.write_all(&old[range.start..range.start + (8 << 20)])?;
                 return hang_up();
             }
-            give(asked, stream, &new, "\"new\"")
+            give(request, stream, &new, "\"new\"")
         });
         let client = Client::with(connections);
         client.gets(&server.url("/"), &expected);
@@ -43,9 +43,9 @@ fn a_file_that_is_replaced_midway_is_fetched_anew() {
 fn a_server_that_ignores_if_range_gives_itself_away_by_its_tag() {
     let (old, new) = (noise(LEN), other());
     let expected = new.clone();
-    let server = Server::start(move |asked, stream| {
-        let (bytes, tag) = if asked.number == 0 { (&old, "\"old\"") } else { (&new, "\"new\"") };
-        let range = asked.range(LEN).unwrap();
+    let server = Server::start(move |request, stream| {
+        let (bytes, tag) = if request.number == 0 { (&old, "\"old\"") } else { (&new, "\"new\"") };
+        let range = request.range(LEN).unwrap();
         let content_range = format!("bytes {}-{}/{LEN}", range.start, range.end - 1);
         let fields =
             format!("Content-Range: {content_range}\nETag: {tag}\nContent-Length: {}", range.len());
@@ -58,16 +58,16 @@ fn a_server_that_ignores_if_range_gives_itself_away_by_its_tag() {
 /// Gives the first part of one file with a tag, and all others of another file with these fields.
 fn mixed(first: &'static str, later: &'static str) -> Server {
     let (old, new) = (noise(LEN), other());
-    Server::start(move |asked, stream| {
-        let (bytes, fields) = if asked.number == 0 { (&old, first) } else { (&new, later) };
-        let range = asked.range(LEN).unwrap_or(0..LEN);
+    Server::start(move |request, stream| {
+        let (bytes, fields) = if request.number == 0 { (&old, first) } else { (&new, later) };
+        let range = request.range(LEN).unwrap_or(0..LEN);
         let content_range = format!("bytes {}-{}/{LEN}", range.start, range.end - 1);
-        let head = match asked.field("range") {
+        let head = match request.field("range") {
             Some(_) => format!("206 Partial\nContent-Range: {content_range}"),
             None => "200 OK".to_owned(),
         };
         say(stream, &format!("HTTP/1.1 {head}\n{fields}Content-Length: {}\n\n", range.len()))?;
-        match asked.number {
+        match request.number {
             0 => {
                 stream.write_all(&bytes[range.start..range.start + (8 << 20)])?;
                 hang_up()
@@ -114,13 +114,13 @@ fn another_weak_tag_is_of_another_version_whatever_its_date() {
     for tag in ["ETag: W/\"x\"\n", "ETag: \"x\"\n", ""] {
         let bytes = noise(LEN);
         let body = bytes.clone();
-        let server = Server::start(move |asked, stream| {
-            let (head, range) = head(asked, &body, asked.field("if-range").unwrap_or("x"));
-            let tag = if asked.number == 0 { "ETag: W/\"x\"\n" } else { tag };
+        let server = Server::start(move |request, stream| {
+            let (head, range) = head(request, &body, request.field("if-range").unwrap_or("x"));
+            let tag = if request.number == 0 { "ETag: W/\"x\"\n" } else { tag };
             let (before, after) = head.split_once("ETag: ").unwrap();
             let after = after.split_once('\n').unwrap().1;
             say(stream, &format!("{before}{date}{tag}{after}"))?;
-            if asked.number == 0 {
+            if request.number == 0 {
                 stream.write_all(&body[range.start..range.start + (4 << 20)])?;
                 return hang_up();
             }
@@ -141,17 +141,20 @@ fn parts_are_not_put_together_if_nothing_tells_their_version() {
     for fields in [String::new(), weak, format!("Last-Modified: {date}\n"), dates] {
         let (old, new) = files.clone();
         let said = fields.clone();
-        let server = Server::start(move |asked, stream| {
+        let server = Server::start(move |request, stream| {
             // Between the first two requests it changes.
-            let bytes = if asked.number == 0 { &old } else { &new };
-            let (head, range) = head(asked, bytes, "x");
+            let bytes = if request.number == 0 { &old } else { &new };
+            let (head, range) = head(request, bytes, "x");
             say(stream, &head.replace("ETag: x\n", &said))?;
             stream.write_all(&bytes[range])
         });
         let client = Client::with(2);
         client.gets(&server.url("/"), &files.1);
-        let asked = server.asked();
-        assert!(asked.len() == 2 && asked[1].field("range").is_none(), "{fields}: {asked:?}");
+        let requests = server.asked();
+        assert!(
+            requests.len() == 2 && requests[1].field("range").is_none(),
+            "{fields}: {requests:?}"
+        );
     }
 }
 
@@ -159,8 +162,8 @@ fn parts_are_not_put_together_if_nothing_tells_their_version() {
 fn a_short_file_without_a_version_is_fetched_by_one_request() {
     let bytes = noise(2 << 20);
     let body = bytes.clone();
-    let server = Server::start(move |asked, stream| {
-        let (head, range) = head(asked, &body, "x");
+    let server = Server::start(move |request, stream| {
+        let (head, range) = head(request, &body, "x");
         say(stream, &head.replace("ETag: x\n", ""))?;
         stream.write_all(&body[range])
     });
@@ -172,7 +175,7 @@ fn a_short_file_without_a_version_is_fetched_by_one_request() {
 fn a_version_of_which_nothing_came_is_not_that_of_what_follows() {
     for connections in [1, 4] {
         let (old, new) = (noise(LEN), other());
-        let server = Server::start(move |asked, stream| match asked.number {
+        let server = Server::start(move |request, stream| match request.number {
             0 => {
                 let head = "HTTP/1.1 200 OK\nETag: \"old\"\nAccept-Ranges: bytes\n";
                 say(stream, &format!("{head}Transfer-Encoding: chunked\n\n"))?;
@@ -180,12 +183,12 @@ fn a_version_of_which_nothing_came_is_not_that_of_what_follows() {
             }
             // One of several servers has the new version already, and breaks off.
             1 => {
-                let (head, range) = head(asked, &new, "\"new\"");
+                let (head, range) = head(request, &new, "\"new\"");
                 say(stream, &head)?;
                 stream.write_all(&new[range.start..range.start + (8 << 20)])?;
                 hang_up()
             }
-            _ => give(asked, stream, &old, "\"old\""),
+            _ => give(request, stream, &old, "\"old\""),
         });
         let client = Client::with(connections);
         let done = client.get(&server.url("/")).unwrap();
@@ -199,25 +202,25 @@ fn parts_of_several_servers_are_resumed_only_if_a_digest_is_compared() {
     let (right, wrong) = (noise(LEN), other());
     let is_well = Arc::new(AtomicBool::new(false));
     let (bytes, well) = (right.clone(), is_well.clone());
-    let first = Server::start(move |asked, stream| {
+    let first = Server::start(move |request, stream| {
         if well.load(Ordering::Relaxed) {
-            return give(asked, stream, &bytes, "\"right\"");
+            return give(request, stream, &bytes, "\"right\"");
         }
-        if asked.number > 0 {
+        if request.number > 0 {
             return say(stream, "HTTP/1.1 404 x\nContent-Length: 0\n\n");
         }
-        let (head, range) = head(asked, &bytes, "\"right\"");
+        let (head, range) = head(request, &bytes, "\"right\"");
         say(stream, &head)?;
         stream.write_all(&bytes[range.start..range.start + (4 << 20)])?;
         // Until the other one has a part in it.
         std::thread::sleep(std::time::Duration::from_millis(300));
         hang_up()
     });
-    let mirror = Server::start(move |asked, stream| {
-        if asked.number > 0 {
+    let mirror = Server::start(move |request, stream| {
+        if request.number > 0 {
             return say(stream, "HTTP/1.1 404 x\nContent-Length: 0\n\n");
         }
-        let (head, range) = head(asked, &wrong, "\"wrong\"");
+        let (head, range) = head(request, &wrong, "\"wrong\"");
         say(stream, &head)?;
         stream.write_all(&wrong[range.start..range.start + (2 << 20)])?;
         hang_up()
@@ -247,21 +250,21 @@ fn a_download_that_starts_over_leaves_the_partial_file_of_another_one() {
     let (end, may_end) = channel::<()>();
     let waits = Mutex::new((may_go_on, may_end));
     let (first, second) = (old, new.clone());
-    let server = Server::start(move |asked, stream| match asked.number {
+    let server = Server::start(move |request, stream| match request.number {
         0 => {
-            say(stream, &head(asked, &first, "\"old\"").0)?;
+            say(stream, &head(request, &first, "\"old\"").0)?;
             stream.write_all(&first[..8 << 20])?;
             hang_up()
         }
-        1 => give(asked, stream, &second, "\"new\""),
+        1 => give(request, stream, &second, "\"new\""),
         // The first download has started over: it waits until the other one has the partial file.
         2 => {
             begin.send(()).unwrap();
             waits.lock().unwrap().0.recv().unwrap();
-            give(asked, stream, &second, "\"new\"")
+            give(request, stream, &second, "\"new\"")
         }
         _ => {
-            let (head, range) = head(asked, &second, "\"new\"");
+            let (head, range) = head(request, &second, "\"new\"");
             say(stream, &head)?;
             stream.write_all(&second[range.start..8 << 20])?;
             waits.lock().unwrap().1.recv().unwrap();
@@ -298,8 +301,8 @@ fn a_download_that_starts_over_leaves_the_partial_file_of_another_one() {
 fn servers_of_one_name_with_different_tags_give_one_version() {
     let bytes = noise(LEN);
     let body = bytes.clone();
-    let server = Server::start(move |asked, stream| {
-        give(asked, stream, &body, if asked.number % 2 == 0 { "\"0\"" } else { "\"1\"" })
+    let server = Server::start(move |request, stream| {
+        give(request, stream, &body, if request.number % 2 == 0 { "\"0\"" } else { "\"1\"" })
     });
     Client::with(4).gets(&server.url("/"), &bytes);
 }
@@ -310,12 +313,12 @@ fn a_part_need_not_repeat_the_date_of_the_others() {
         "Date: Sun, 06 Nov 1994 08:49:37 GMT\nLast-Modified: Sun, 06 Nov 1994 08:49:30 GMT\n";
     let bytes = noise(LEN);
     let body = bytes.clone();
-    let server = Server::start(move |asked, stream| {
-        let tag = asked.field("if-range").unwrap_or("x");
-        let (head, range) = head(asked, &body, tag);
-        let fields = if asked.number == 0 { dates } else { "" };
+    let server = Server::start(move |request, stream| {
+        let tag = request.field("if-range").unwrap_or("x");
+        let (head, range) = head(request, &body, tag);
+        let fields = if request.number == 0 { dates } else { "" };
         say(stream, &head.replace(&format!("ETag: {tag}\n"), fields))?;
-        if asked.number == 0 {
+        if request.number == 0 {
             stream.write_all(&body[range.start..range.start + (4 << 20)])?;
             return hang_up();
         }
@@ -330,9 +333,9 @@ fn a_part_need_not_repeat_the_date_of_the_others() {
 #[test]
 fn a_file_that_never_stays_the_same_is_given_up() {
     let bytes = noise(LEN);
-    let server = Server::start(move |asked, stream| {
-        let tag = format!("\"{}\"", asked.number);
-        let (head, range) = head(asked, &bytes, &tag);
+    let server = Server::start(move |request, stream| {
+        let tag = format!("\"{}\"", request.number);
+        let (head, range) = head(request, &bytes, &tag);
         say(stream, &head)?;
         stream.write_all(&bytes[range.start..(range.start + (2 << 20)).min(range.end)])?;
         hang_up()
@@ -348,14 +351,14 @@ fn our_own_answer_for_a_replaced_file_means_starting_over() {
     for status in [409, 412, 416] {
         let bytes = noise(LEN);
         let body = bytes.clone();
-        let server = Server::start(move |asked, stream| match asked.number {
+        let server = Server::start(move |request, stream| match request.number {
             0 => {
-                say(stream, &head(asked, &body, "\"x\"").0)?;
+                say(stream, &head(request, &body, "\"x\"").0)?;
                 stream.write_all(&body[..4 << 20])?;
                 hang_up()
             }
             1 => say(stream, &format!("HTTP/1.1 {status} x\nContent-Length: 0\n\n")),
-            _ => give(asked, stream, &body, "\"x\""),
+            _ => give(request, stream, &body, "\"x\""),
         });
         let client = Client::new();
         client.gets(&server.url("/"), &bytes);
@@ -377,12 +380,12 @@ fn without_a_strong_validator_nothing_is_put_together() {
     ] {
         let bytes = noise(LEN);
         let (body, new_fields) = (bytes.clone(), fields.clone());
-        let server = Server::start(move |asked, stream| {
-            let (head, range) = head(asked, &body, "\"x\"");
+        let server = Server::start(move |request, stream| {
+            let (head, range) = head(request, &body, "\"x\"");
             // What was asked for is given in any case: the client is to be careful.
             let head = head.replace("ETag: \"x\"\n", &new_fields);
             say(stream, &head)?;
-            if asked.number == 0 {
+            if request.number == 0 {
                 stream.write_all(&body[range.start..range.start + (4 << 20)])?;
                 return hang_up();
             }
@@ -398,13 +401,13 @@ fn without_a_strong_validator_nothing_is_put_together() {
 #[test]
 fn a_change_after_bytes_went_down_a_pipe_is_an_error() {
     let (old, new) = (noise(LEN), other());
-    let server = Server::start(move |asked, stream| {
-        if asked.number == 0 {
-            say(stream, &head(asked, &old, "\"old\"").0)?;
+    let server = Server::start(move |request, stream| {
+        if request.number == 0 {
+            say(stream, &head(request, &old, "\"old\"").0)?;
             stream.write_all(&old[..4 << 20])?;
             return hang_up();
         }
-        give(asked, stream, &new, "\"new\"")
+        give(request, stream, &new, "\"new\"")
     });
     let client = Client::new();
     let file = fs::File::options().write(true).open("/dev/null").unwrap();

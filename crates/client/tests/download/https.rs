@@ -57,11 +57,11 @@ fn pieces_come_over_connections_that_go_on_with_one_session() {
 fn a_broken_download_goes_on_where_it_was() {
     let bytes = noise(4 << 20);
     let body = Arc::clone(&bytes);
-    let server = Server::start(move |asked, stream| {
-        if asked.number > 0 {
-            return give(asked, stream, &body, TAG);
+    let server = Server::start(move |request, stream| {
+        if request.number > 0 {
+            return give(request, stream, &body, TAG);
         }
-        let (head, range) = head(asked, &body, TAG);
+        let (head, range) = head(request, &body, TAG);
         say(stream, &head)?;
         stream.write_all(&body[range][..3 << 20])?;
         hang_up()
@@ -99,8 +99,8 @@ fn a_body_of_unknown_length_is_whole_only_if_its_end_was_announced() {
 fn a_body_of_known_length_is_whole_whatever_comes_behind_it() {
     let bytes = noise(100_000);
     let body = Arc::clone(&bytes);
-    let server = Server::start(move |asked, stream| {
-        give(asked, stream, &body, TAG)?;
+    let server = Server::start(move |request, stream| {
+        give(request, stream, &body, TAG)?;
         hang_up()
     });
     let front = Front::of(server.address);
@@ -115,8 +115,8 @@ fn a_body_of_known_length_is_whole_whatever_comes_behind_it() {
 fn redirects_lead_into_tls_and_never_out_of_it() {
     let bytes = noise(1000);
     let body = Arc::clone(&bytes);
-    let server = Server::start(move |asked, stream| match asked.path.as_str() {
-        "/f" => give(asked, stream, &body, TAG),
+    let server = Server::start(move |request, stream| match request.path.as_str() {
+        "/f" => give(request, stream, &body, TAG),
         to => {
             let to = percent_encoding::percent_decode_str(&to[1..]).decode_utf8().unwrap();
             say(stream, &format!("HTTP/1.1 302 x\nLocation: {to}\nContent-Length: 0\n\n"))
@@ -127,10 +127,10 @@ fn redirects_lead_into_tls_and_never_out_of_it() {
     client.credentials = Credentials::Bearer("secret".to_owned());
     let into = https(&front, "/f").to_string();
     client.get(&server.url(&format!("/{}", into.replace(':', "%3A")))).unwrap();
-    let asked = server.asked();
-    assert_eq!(asked[0].field("authorization"), Some("Bearer secret"));
-    assert_eq!(asked[1].path, "/f");
-    assert_eq!(asked[1].field("authorization"), None, "another scheme is another server");
+    let requests = server.asked();
+    assert_eq!(requests[0].field("authorization"), Some("Bearer secret"));
+    assert_eq!(requests[1].path, "/f");
+    assert_eq!(requests[1].field("authorization"), None, "another scheme is another server");
 
     std::fs::remove_file(client.path()).unwrap();
     let out = server.url("/f").to_string();
@@ -240,10 +240,10 @@ fn a_proxy_leads_to_the_server_and_learns_nothing_but_its_address() {
         assert!(head.contains("Proxy-Authorization: Basic bWU6cHc=\r\n"), "{head}");
         assert!(!head.contains("secret"), "{head}");
     }
-    let asked = &server.asked()[0];
-    assert_eq!(asked.path, "/secret-path?x");
-    assert_eq!(asked.field("authorization"), Some("Bearer secret"));
-    assert_eq!(asked.field("proxy-authorization"), None);
+    let request = &server.asked()[0];
+    assert_eq!(request.path, "/secret-path?x");
+    assert_eq!(request.field("authorization"), Some("Bearer secret"));
+    assert_eq!(request.field("proxy-authorization"), None);
 }
 
 #[test]

@@ -25,18 +25,18 @@ fn several_connections_share_the_work() {
     // Nothing behind the first piece is sent before three are there.
     let (body, together) = (bytes.clone(), Barrier::new(3));
     let arrived = AtomicUsize::new(0);
-    let server = Server::start(move |asked, stream| {
-        if asked.number > 0 && arrived.fetch_add(1, Ordering::Relaxed) < 3 {
+    let server = Server::start(move |request, stream| {
+        if request.number > 0 && arrived.fetch_add(1, Ordering::Relaxed) < 3 {
             together.wait();
         }
-        give(asked, stream, &body, TAG)
+        give(request, stream, &body, TAG)
     });
     let done = Client::with(4).gets(&server.url("/"), &bytes);
     assert!(done.connections >= 3, "{}", done.connections);
-    let asked = server.asked();
-    assert!(asked[1..].iter().all(|asked| asked.field("if-range") == Some(TAG)));
+    let requests = server.asked();
+    assert!(requests[1..].iter().all(|request| request.field("if-range") == Some(TAG)));
     // Each byte was asked for once: no piece overlaps with another.
-    let mut ranges: Vec<_> = asked.iter().map(|asked| asked.range(LEN).unwrap()).collect();
+    let mut ranges: Vec<_> = requests.iter().map(|request| request.range(LEN).unwrap()).collect();
     ranges.sort_by_key(|range| range.start);
     assert_eq!(ranges.iter().map(ExactSizeIterator::len).sum::<usize>(), LEN);
 }
@@ -46,8 +46,8 @@ fn each_part_is_compared_with_its_digest() {
     let bytes = noise(LEN);
     for is_right in [true, false] {
         let body = bytes.clone();
-        let server = Server::start(move |asked, stream| {
-            let (head, range) = head(asked, &body, TAG);
+        let server = Server::start(move |request, stream| {
+            let (head, range) = head(request, &body, TAG);
             // One part is wrong, and not the first.
             let is_right = is_right || range.start < LEN / 2;
             let sum = Sha256::digest(if is_right { &body[range.clone()] } else { b"other" });
@@ -84,10 +84,10 @@ fn a_slow_connection_does_not_hold_up_the_end() {
     let bytes = noise(LEN);
     let body = bytes.clone();
     let is_slow = AtomicBool::new(true);
-    let server = Server::start(move |asked, stream| {
+    let server = Server::start(move |request, stream| {
         // The first piece comes at 256 KiB/s: alone it would take a minute.
-        if asked.number == 0 && is_slow.swap(false, Ordering::Relaxed) {
-            let (head, range) = head(asked, &body, TAG);
+        if request.number == 0 && is_slow.swap(false, Ordering::Relaxed) {
+            let (head, range) = head(request, &body, TAG);
             say(stream, &head)?;
             for piece in body[range].chunks(16 << 10) {
                 stream.write_all(piece)?;
@@ -95,39 +95,40 @@ fn a_slow_connection_does_not_hold_up_the_end() {
             }
             return Ok(());
         }
-        give(asked, stream, &body, TAG)
+        give(request, stream, &body, TAG)
     });
     Client::with(3).gets(&server.url("/"), &bytes);
     // A part of the first piece was asked for again, by another one.
-    let asked = server.asked();
-    let first = asked[0].range(LEN).unwrap();
-    assert!(asked[1..].iter().any(|asked| first.contains(&asked.range(LEN).unwrap().start)));
+    let requests = server.asked();
+    let first = requests[0].range(LEN).unwrap();
+    assert!(requests[1..].iter().any(|request| first.contains(&request.range(LEN).unwrap().start)));
 }
 
 #[test]
 fn a_connection_that_stalls_is_cut_off_and_its_bytes_fetched_by_another() {
     let bytes = noise(LEN);
     let body = bytes.clone();
-    let server = Server::start(move |asked, stream| {
-        if asked.number == 1 {
-            let (head, range) = head(asked, &body, TAG);
+    let server = Server::start(move |request, stream| {
+        if request.number == 1 {
+            let (head, range) = head(request, &body, TAG);
             say(stream, &head)?;
             stream.write_all(&body[range.start..range.start + 1000])?;
             // Until the client hangs up.
             while stream.write_all(b"").is_ok() && stream.peek(&mut [0]).is_err() {}
             return hang_up();
         }
-        give(asked, stream, &body, TAG)
+        give(request, stream, &body, TAG)
     });
     // Without the cut this would wait for the whole timeout.
     let mut client = Client::with(2);
     client.timeout = Duration::from_secs(600);
     client.gets(&server.url("/"), &bytes);
-    let asked = server.asked();
-    let stalled = asked[1].range(LEN).unwrap();
-    let again =
-        asked[2..].iter().any(|asked| asked.range(LEN).unwrap().start == stalled.start + 1000);
-    assert!(again, "{asked:?}");
+    let requests = server.asked();
+    let stalled = requests[1].range(LEN).unwrap();
+    let again = requests[2..]
+        .iter()
+        .any(|request| request.range(LEN).unwrap().start == stalled.start + 1000);
+    assert!(again, "{requests:?}");
 }
 
 #[test]
@@ -135,12 +136,12 @@ fn a_server_that_takes_one_connection_only_is_enough() {
     let bytes = noise(LEN);
     let body = bytes.clone();
     let open = AtomicUsize::new(0);
-    let server = Server::start(move |asked, stream| {
+    let server = Server::start(move |request, stream| {
         let is_second = open.fetch_add(1, Ordering::Relaxed) > 0;
         let outcome = if is_second {
             say(stream, "HTTP/1.1 503 Busy\nContent-Length: 0\n\n")
         } else {
-            give(asked, stream, &body, TAG)
+            give(request, stream, &body, TAG)
         };
         open.fetch_sub(1, Ordering::Relaxed);
         outcome
@@ -157,16 +158,16 @@ fn parts_of_several_servers_without_a_digest_are_reported() {
     for is_checked in [false, true] {
         let is_asked = Arc::new(AtomicBool::new(false));
         let (body, asks) = (bytes.clone(), is_asked.clone());
-        let first = Server::start(move |asked, stream| {
-            let (head, range) = head(asked, &body, TAG);
+        let first = Server::start(move |request, stream| {
+            let (head, range) = head(request, &body, TAG);
             say(stream, &head)?;
             stream.write_all(&body[range.start..range.start + 1])?;
             wait_until("the mirror", || asks.load(Ordering::Relaxed));
             stream.write_all(&body[range.start + 1..range.end])
         });
         let body = bytes.clone();
-        let mirror = Server::start(move |asked, stream| {
-            give(asked, stream, &body, TAG)?;
+        let mirror = Server::start(move |request, stream| {
+            give(request, stream, &body, TAG)?;
             is_asked.store(true, Ordering::Relaxed);
             Ok(())
         });
@@ -196,16 +197,16 @@ fn a_connection_that_is_refused_for_good_leaves_the_work_to_the_others() {
     for status in ["400 Bad", "401 Who", "403 No", "404 Gone", "509 Too much"] {
         let (body, serving) = (bytes.clone(), AtomicUsize::new(0));
         let refused = AtomicUsize::new(0);
-        let server = Server::start(move |asked, stream| {
+        let server = Server::start(move |request, stream| {
             let is_second = serving.fetch_add(1, Ordering::Relaxed) > 0;
             let outcome = if is_second {
                 refused.fetch_add(1, Ordering::Relaxed);
                 say(stream, &format!("HTTP/1.1 {status}\nContent-Length: 0\n\n"))
             } else {
-                let (head, range) = head(asked, &body, TAG);
+                let (head, range) = head(request, &body, TAG);
                 say(stream, &head)?;
                 stream.write_all(&body[range.start..range.start + 1])?;
-                if asked.number == 0 {
+                if request.number == 0 {
                     wait_until("another", || refused.load(Ordering::Relaxed) > 0);
                 }
                 stream.write_all(&body[range.start + 1..range.end])
@@ -223,8 +224,8 @@ fn an_address_that_a_redirect_led_to_is_looked_up_again_when_it_is_refused() {
     for connections in [1, 4] {
         let body = bytes.clone();
         let (issued, used) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let server = Server::start(move |asked, stream| {
-            let Some(number) = asked.path.strip_prefix("/once/") else {
+        let server = Server::start(move |request, stream| {
+            let Some(number) = request.path.strip_prefix("/once/") else {
                 let number = 1 + issued.fetch_add(1, Ordering::Relaxed);
                 let to = format!("Location: /once/{number}");
                 return say(stream, &format!("HTTP/1.1 302 Found\n{to}\nContent-Length: 0\n\n"));
@@ -234,7 +235,7 @@ fn an_address_that_a_redirect_led_to_is_looked_up_again_when_it_is_refused() {
             if used.fetch_or(mask, Ordering::Relaxed) & mask != 0 {
                 return say(stream, "HTTP/1.1 403 No\nContent-Length: 0\n\n");
             }
-            give(asked, stream, &body, "\"d41d8cd98f00b204e9800998ecf8427e\"")
+            give(request, stream, &body, "\"d41d8cd98f00b204e9800998ecf8427e\"")
         });
         Client::with(connections).gets(&server.url("/"), &bytes);
     }

@@ -21,16 +21,16 @@ fn other() -> Arc<Vec<u8>> {
 fn redirector(to: [&'static str; 2], fields: &'static str) -> Server {
     let (old, new) = (noise(LEN), other());
     let has_broken = AtomicBool::new(false);
-    Server::start(move |asked, stream| {
-        if asked.path == "/latest" {
+    Server::start(move |request, stream| {
+        if request.path == "/latest" {
             let to = to[usize::from(has_broken.load(Ordering::Relaxed))];
             let head = format!("302 Found\nLocation: {to}\nContent-Length: 0");
             return say(stream, &format!("HTTP/1.1 {head}\n\n"));
         }
-        let bytes = if asked.path.ends_with('2') { &new } else { &old };
+        let bytes = if request.path.ends_with('2') { &new } else { &old };
         // It honours any condition, and says what these fields say.
-        let tag = asked.field("if-range").unwrap_or("x");
-        let (head, range) = head(asked, bytes, tag);
+        let tag = request.field("if-range").unwrap_or("x");
+        let (head, range) = head(request, bytes, tag);
         say(stream, &head.replace(&format!("ETag: {tag}\n"), fields))?;
         if has_broken.swap(true, Ordering::Relaxed) {
             return stream.write_all(&bytes[range]);

@@ -17,11 +17,11 @@ const LEN: usize = 24 << 20;
 /// A client that has a part of a file, and its server, which is well again.
 fn broken_off(bytes: &Arc<Vec<u8>>) -> (Client, Server) {
     let body = Arc::clone(bytes);
-    let server = Server::start(move |asked, stream| {
-        if asked.number > 0 {
-            return give(asked, stream, &body, TAG);
+    let server = Server::start(move |request, stream| {
+        if request.number > 0 {
+            return give(request, stream, &body, TAG);
         }
-        let (head, range) = head(asked, &body, TAG);
+        let (head, range) = head(request, &body, TAG);
         say(stream, &head)?;
         stream.write_all(&body[range.start..range.start + 10_000_000])?;
         hang_up()

@@ -21,14 +21,14 @@ const LEN: usize = 24 << 20;
 /// A server that gives so many bytes once, and all of them from the moment on when it is well.
 fn server(bytes: &Arc<Vec<u8>>, first: usize, is_well: &Arc<AtomicBool>) -> Server {
     let (body, is_well) = (Arc::clone(bytes), Arc::clone(is_well));
-    Server::start(move |asked, stream| {
+    Server::start(move |request, stream| {
         if is_well.load(Ordering::Relaxed) {
-            return give(asked, stream, &body, TAG);
+            return give(request, stream, &body, TAG);
         }
-        if asked.number > 0 {
+        if request.number > 0 {
             return hang_up();
         }
-        let (head, range) = head(asked, &body, TAG);
+        let (head, range) = head(request, &body, TAG);
         say(stream, &head)?;
         stream.write_all(&body[range.start..range.start + first])?;
         hang_up()
@@ -49,10 +49,10 @@ fn broken_off(bytes: &Arc<Vec<u8>>, first: usize) -> (Client, Server, DownloadFa
 #[test]
 fn a_digest_that_was_sent_once_is_compared_by_the_process_that_resumes() {
     let bytes = noise(LEN);
-    let server = Server::start(move |asked, stream| {
-        let (head, range) = head(asked, &bytes, TAG);
-        if asked.number > 0 {
-            return give(asked, stream, &bytes, TAG);
+    let server = Server::start(move |request, stream| {
+        let (head, range) = head(request, &bytes, TAG);
+        if request.number > 0 {
+            return give(request, stream, &bytes, TAG);
         }
         let wrong = "Repr-Digest: sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:";
         say(stream, &format!("{}\n{wrong}\n\n", head.trim_end()))?;
@@ -71,10 +71,10 @@ fn a_digest_that_was_sent_once_is_compared_by_the_process_that_resumes() {
 #[test]
 fn a_failure_tells_what_was_there_before() {
     let body = noise(LEN);
-    let server = Server::start(move |asked, stream| {
-        let (head, range) = head(asked, &body, TAG);
+    let server = Server::start(move |request, stream| {
+        let (head, range) = head(request, &body, TAG);
         say(stream, &head)?;
-        let end = if asked.number == 0 { 12_000_000 } else { 15_000_000 };
+        let end = if request.number == 0 { 12_000_000 } else { 15_000_000 };
         stream.write_all(&body[range.start..end])?;
         hang_up()
     });
@@ -104,11 +104,11 @@ fn bytes_of_the_partial_file_are_not_fetched_again() {
 fn the_time_of_a_file_is_remembered_with_its_parts() {
     let bytes = noise(LEN);
     let body = Arc::clone(&bytes);
-    let server = Server::start(move |asked, stream| {
-        let (head, range) = head(asked, &body, TAG);
-        if asked.number > 0 {
+    let server = Server::start(move |request, stream| {
+        let (head, range) = head(request, &body, TAG);
+        if request.number > 0 {
             // Nothing but the tag has to be said again (RFC 9110 15.3.7).
-            return give(asked, stream, &body, TAG);
+            return give(request, stream, &body, TAG);
         }
         let date = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\n\n";
         say(stream, &head.replace("\n\n", &format!("\n{date}")))?;
@@ -132,7 +132,7 @@ fn another_version_starts_over() {
     let new: Arc<Vec<u8>> = Arc::new(bytes.iter().map(|byte| !byte).collect());
     let body = Arc::clone(&new);
     // Another server; the journal names the address, so that has to be the same.
-    let server = Server::start(move |asked, stream| give(asked, stream, &body, "\"v2\""));
+    let server = Server::start(move |request, stream| give(request, stream, &body, "\"v2\""));
     let journal = client.folder.path().join("file.part.journal");
     let text = fs::read_to_string(&journal).unwrap();
     let (old_port, new_port) = (path.port().unwrap(), server.address.port());
@@ -290,16 +290,16 @@ fn a_process_killed_before_it_could_remove_the_journal_was_done() {
     let done = client.get(&server.url("/")).unwrap();
     assert!(done.was_here);
     assert_eq!(client.names(), ["file"]);
-    assert!(server.asked()[before..].iter().all(|asked| asked.head.starts_with("HEAD")));
+    assert!(server.asked()[before..].iter().all(|request| request.head.starts_with("HEAD")));
 }
 
 #[test]
 fn a_body_without_a_length_can_be_resumed_too() {
     let bytes = noise(LEN);
     let body = Arc::clone(&bytes);
-    let server = Server::start(move |asked, stream| {
-        if asked.number > 0 {
-            return give(asked, stream, &body, TAG);
+    let server = Server::start(move |request, stream| {
+        if request.number > 0 {
+            return give(request, stream, &body, TAG);
         }
         let fields = format!("ETag: {TAG}\nAccept-Ranges: bytes\nTransfer-Encoding: chunked");
         say(stream, &format!("HTTP/1.1 200 OK\n{fields}\n\n{:x}\n", 8 << 20))?;
@@ -320,9 +320,9 @@ fn a_part_that_nothing_needs_any_more_does_not_stay() {
     fs::write(&part, "").unwrap();
     client.gets(&Server::of(&small).url("/"), &small);
     let body = Arc::clone(&small);
-    let server = Server::start(move |asked, stream| match asked.field("if-none-match") {
+    let server = Server::start(move |request, stream| match request.field("if-none-match") {
         Some(_) => say(stream, &format!("HTTP/1.1 304 x\nETag: {TAG}\n\n")),
-        None => give(asked, stream, &body, TAG),
+        None => give(request, stream, &body, TAG),
     });
     client.if_exists = IfExists::Update;
     client.gets(&server.url("/"), &small);
@@ -341,8 +341,8 @@ fn a_file_that_another_program_puts_in_the_place_of_the_part_is_its_own() {
     let client = Client::with(1);
     let part = client.folder.path().join("file.part");
     let (body, there, other) = (Arc::clone(&bytes), part.clone(), part.with_extension("other"));
-    let server = Server::start(move |asked, stream| {
-        let (head, range) = head(asked, &body, TAG);
+    let server = Server::start(move |request, stream| {
+        let (head, range) = head(request, &body, TAG);
         say(stream, &head)?;
         let half = range.start + range.len() / 2;
         stream.write_all(&body[range.start..half])?;
@@ -362,11 +362,11 @@ fn a_file_that_another_program_puts_in_the_place_of_the_part_is_its_own() {
 fn no_password_reaches_the_disk() {
     let bytes = noise(8 << 20);
     let body = bytes.clone();
-    let server = Server::start(move |asked, stream| {
-        if asked.number > 0 {
-            return give(asked, stream, &body, TAG);
+    let server = Server::start(move |request, stream| {
+        if request.number > 0 {
+            return give(request, stream, &body, TAG);
         }
-        let (head, range) = head(asked, &body, TAG);
+        let (head, range) = head(request, &body, TAG);
         say(stream, &head)?;
         stream.write_all(&body[range][..4 << 20])?;
         hang_up()
@@ -392,9 +392,9 @@ fn no_password_reaches_the_disk() {
 fn a_file_whose_length_no_answer_tells_starts_over_as_a_whole() {
     let bytes = noise(3 << 20);
     let body = bytes.clone();
-    let server = Server::start(move |asked, stream| {
+    let server = Server::start(move |request, stream| {
         let len = body.len();
-        if let Some(range) = asked.field("range") {
+        if let Some(range) = request.field("range") {
             let start: usize = range["bytes=".len()..].split('-').next().unwrap().parse().unwrap();
             let part = &body[start..];
             let range = format!("Content-Range: bytes {start}-{}/*", len - 1);
@@ -404,7 +404,7 @@ fn a_file_whose_length_no_answer_tells_starts_over_as_a_whole() {
         }
         let head = format!("HTTP/1.1 200 OK\nAccept-Ranges: bytes\nETag: {TAG}");
         say(stream, &format!("{head}\nTransfer-Encoding: chunked\n\n{len:x}\n"))?;
-        if asked.number == 0 {
+        if request.number == 0 {
             stream.write_all(&body[..2 << 20])?;
             return hang_up();
         }
@@ -488,11 +488,11 @@ fn a_complete_file_whose_name_is_taken_meanwhile_is_kept() {
     let mut client = Client::with(1);
     client.if_exists = IfExists::SameIsFine;
     let path = client.path();
-    let server = Server::start(move |asked, stream| {
-        if asked.number == 0 {
+    let server = Server::start(move |request, stream| {
+        if request.number == 0 {
             fs::write(&path, "precious")?;
         }
-        give(asked, stream, &body, TAG)
+        give(request, stream, &body, TAG)
     });
     let failed = client.get(&server.url("/")).unwrap_err();
     assert!(matches!(failed.error, DownloadError::Exists), "{failed:?}");

@@ -18,10 +18,10 @@ fn a_connection_that_breaks_is_made_again_where_it_was() {
         for connections in [1, 3] {
             let bytes = noise(LEN);
             let body = Arc::clone(&bytes);
-            let server = Server::start(move |asked, stream| {
-                let (head, range) = head(asked, &body, TAG);
-                if asked.number > 2 {
-                    return give(asked, stream, &body, TAG);
+            let server = Server::start(move |request, stream| {
+                let (head, range) = head(request, &body, TAG);
+                if request.number > 2 {
+                    return give(request, stream, &body, TAG);
                 }
                 say(stream, &head)?;
                 let some = range.start..range.end.min(range.start + (2 << 20));
@@ -43,9 +43,9 @@ fn a_connection_that_breaks_is_made_again_where_it_was() {
 fn without_ranges_a_download_restarts_a_limited_number_of_times() {
     let bytes = noise(LEN);
     let body = Arc::clone(&bytes);
-    let server = Server::start(move |asked, stream| {
+    let server = Server::start(move |request, stream| {
         say(stream, &format!("HTTP/1.0 200 OK\nContent-Length: {LEN}\n\n"))?;
-        stream.write_all(&body[..if asked.number < 2 { LEN / 2 } else { LEN }])?;
+        stream.write_all(&body[..if request.number < 2 { LEN / 2 } else { LEN }])?;
         hang_up()
     });
     let mut client = Client::new();
@@ -65,9 +65,9 @@ fn without_ranges_a_download_restarts_a_limited_number_of_times() {
 fn retry_after_is_waited_for() {
     let bytes = noise(1000);
     let body = Arc::clone(&bytes);
-    let server = Server::start(move |asked, stream| match asked.number {
+    let server = Server::start(move |request, stream| match request.number {
         0 => say(stream, "HTTP/1.1 503 Busy\nRetry-After: 2\nContent-Length: 0\n\n"),
-        _ => give(asked, stream, &body, TAG),
+        _ => give(request, stream, &body, TAG),
     });
     let started = Instant::now();
     let client = Client::new();
@@ -138,10 +138,10 @@ fn an_address_without_a_listener_is_reported_at_once() {
 
 #[test]
 fn a_thread_that_panics_ends_the_download() {
-    let server = Server::start(|asked, stream| {
+    let server = Server::start(|request, stream| {
         let bytes = noise(4 * LEN);
-        let (head, range) = head(asked, &bytes, TAG);
-        if asked.number > 0 {
+        let (head, range) = head(request, &bytes, TAG);
+        if request.number > 0 {
             return hang_up();
         }
         say(stream, &head)?;
@@ -170,11 +170,11 @@ fn a_thread_that_panics_ends_the_download() {
 fn failures_in_a_row_are_counted_once() {
     let bytes = noise(8 << 20);
     let body = bytes.clone();
-    let server = Server::start(move |asked, stream| {
-        if asked.number > 0 {
+    let server = Server::start(move |request, stream| {
+        if request.number > 0 {
             return hang_up();
         }
-        let (head, _) = head(asked, &body, TAG);
+        let (head, _) = head(request, &body, TAG);
         say(stream, &head)?;
         stream.write_all(&body[..2 << 20])?;
         hang_up()

@@ -38,7 +38,7 @@ impl Server {
     /// A server of these bytes that does everything right.
     pub fn of(bytes: &Arc<Vec<u8>>) -> Self {
         let bytes = Arc::clone(bytes);
-        Self::start(move |asked, stream| give(asked, stream, &bytes, TAG))
+        Self::start(move |request, stream| give(request, stream, &bytes, TAG))
     }
 
     pub fn url(&self, path: &str) -> Url {
@@ -55,21 +55,21 @@ impl Server {
 pub const TAG: &str = "\"v1\"";
 
 /// The head of the right answer for a file of these bytes, and which of them follow.
-pub fn head(asked: &Request, bytes: &[u8], tag: &str) -> (String, Range<usize>) {
-    let (head, range) = file_head(asked, bytes, tag, "");
+pub fn head(request: &Request, bytes: &[u8], tag: &str) -> (String, Range<usize>) {
+    let (head, range) = file_head(request, bytes, tag, "");
     (head + "\n\n", range)
 }
 
 /// The right answer for a file of these bytes.
 pub fn give(
-    asked: &Request,
+    request: &Request,
     stream: &mut TcpStream,
     bytes: &[u8],
     tag: &str,
 ) -> std::io::Result<()> {
-    let (head, range) = head(asked, bytes, tag);
+    let (head, range) = head(request, bytes, tag);
     say(stream, &head)?;
-    if asked.method == "HEAD" { Ok(()) } else { stream.write_all(&bytes[range]) }
+    if request.method == "HEAD" { Ok(()) } else { stream.write_all(&bytes[range]) }
 }
 
 /// `len` bytes that no two offsets share a pattern of.

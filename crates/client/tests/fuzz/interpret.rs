@@ -32,33 +32,33 @@ pub(crate) fn check(data: &[u8]) {
     } else {
         StrongValidator::Tag("\"v\"".to_owned())
     };
-    let asked = FileRequest {
+    let request = FileRequest {
         range: is_set(0).then_some((from, end)),
         version: is_set(2).then_some((version, is_set(4).then_some(known))),
         ..FileRequest::default()
     };
     let Ok(response) = Response::parse(input.0, "GET") else { return };
-    match interpret_response(&asked, &response) {
+    match interpret_response(&request, &response) {
         Ok(Interpretation::Part { range, total }) => {
-            let (from, end) = asked.range.unwrap();
+            let (from, end) = request.range.unwrap();
             assert_eq!((response.status, range.start), (206, from));
             assert!(range.start < range.end && range.end <= total);
             assert!(end.is_none_or(|end| range.end <= end));
-            check_version(&asked, &response, Some(total));
+            check_version(&request, &response, Some(total));
         }
         Ok(Interpretation::Whole { total }) => {
             assert_eq!(response.status, 200);
-            let is_from_start = asked.range.is_none_or(|(from, _)| from == 0);
-            assert!(asked.version.is_none() || is_from_start);
-            check_version(&asked, &response, total);
+            let is_from_start = request.range.is_none_or(|(from, _)| from == 0);
+            assert!(request.version.is_none() || is_from_start);
+            check_version(&request, &response, total);
         }
         _ => {}
     }
 }
 
 /// Checks that an answer is of the version that was asked for.
-fn check_version(asked: &FileRequest, response: &Response, total: Option<u64>) {
-    let Some((version, known)) = &asked.version else { return };
+fn check_version(request: &FileRequest, response: &Response, total: Option<u64>) {
+    let Some((version, known)) = &request.version else { return };
     assert!(known.is_none() || *known == total);
     let (name, own) = match version {
         StrongValidator::Tag(tag) => ("etag", tag),

@@ -469,9 +469,9 @@ fn a_file_that_several_pages_link_to_is_fetched_once() {
 
 #[test]
 fn credentials_go_to_no_url_that_another_server_has_named() {
-    let asked = std::sync::Arc::new(Mutex::new(Vec::new()));
+    let requests = std::sync::Arc::new(Mutex::new(Vec::new()));
     let other = std::sync::Arc::new(OnceLock::<Url>::new());
-    let (record, leads) = (asked.clone(), other.clone());
+    let (record, leads) = (requests.clone(), other.clone());
     let redirect = |to: &Url| {
         let head = "HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: ";
         format!("{head}{to}\r\n\r\n").into_bytes()
@@ -496,8 +496,8 @@ fn credentials_go_to_no_url_that_another_server_has_named() {
     let (target, gauge) = (place.path().join("x"), TreeGauge::default());
     let done = fetch(&client, &wishes, &url.join("x/").unwrap(), &target, &gauge, &|_| {});
     assert_eq!(done.unwrap().files, 3);
-    let mut asked = asked.lock().unwrap();
-    asked.sort();
+    let mut requests = requests.lock().unwrap();
+    requests.sort();
     let expected = [
         ("/private/", false),
         ("/private/secret", false),
@@ -507,5 +507,5 @@ fn credentials_go_to_no_url_that_another_server_has_named() {
         ("/x/own", true),
         ("/x/s/", true),
     ];
-    assert_eq!(*asked, expected.map(|(path, has_key)| (path.to_owned(), has_key)));
+    assert_eq!(*requests, expected.map(|(path, has_key)| (path.to_owned(), has_key)));
 }

@@ -43,7 +43,7 @@ fn parts(reply: &Reply) -> Vec<(String, Vec<u8>)> {
 fn each_single_range_is_answered_as_the_table_says() {
     let site = site();
     let all = pattern(1000);
-    for (asked, answer, bytes) in [
+    for (field, answer, bytes) in [
         ("bytes=0-9", "bytes 0-9/1000", &all[..10]),
         ("bytes=0-", "bytes 0-999/1000", &all[..]),
         ("bytes=990-1990", "bytes 990-999/1000", &all[990..]),
@@ -55,11 +55,11 @@ fn each_single_range_is_answered_as_the_table_says() {
         ("BYTES=0-9", "bytes 0-9/1000", &all[..10]),
         ("bytes=0-18446744073709551615999", "bytes 0-999/1000", &all[..]),
     ] {
-        let reply = range(&site, "/file", asked);
-        assert_eq!(reply.status, 206, "{asked}");
-        assert_eq!(reply.field("Content-Range"), Some(answer), "{asked}");
-        assert_eq!(reply.body, bytes, "{asked}");
-        assert_eq!(reply.field("Accept-Ranges"), Some("bytes"), "{asked}");
+        let reply = range(&site, "/file", field);
+        assert_eq!(reply.status, 206, "{field}");
+        assert_eq!(reply.field("Content-Range"), Some(answer), "{field}");
+        assert_eq!(reply.body, bytes, "{field}");
+        assert_eq!(reply.field("Accept-Ranges"), Some("bytes"), "{field}");
         assert!(reply.field("ETag").is_some() && reply.field("Last-Modified").is_some());
     }
 }
@@ -67,10 +67,10 @@ fn each_single_range_is_answered_as_the_table_says() {
 #[test]
 fn a_range_past_the_end_gets_the_length_of_the_file() {
     let site = site();
-    for asked in ["bytes=1000-", "bytes=10-1", "bytes=2000-3000", "bytes=-0", "bytes=5000-,1000-"] {
-        let reply = range(&site, "/file", asked);
-        assert_eq!(reply.status, 416, "{asked}");
-        assert_eq!(reply.field("Content-Range"), Some("bytes */1000"), "{asked}");
+    for field in ["bytes=1000-", "bytes=10-1", "bytes=2000-3000", "bytes=-0", "bytes=5000-,1000-"] {
+        let reply = range(&site, "/file", field);
+        assert_eq!(reply.status, 416, "{field}");
+        assert_eq!(reply.field("Content-Range"), Some("bytes */1000"), "{field}");
     }
 }
 
@@ -79,7 +79,7 @@ fn invalid_ranges_get_the_whole_file() {
     let site = site();
     let many: Vec<_> = (0..17).map(|at| format!("{}-{}", at * 10, at * 10)).collect();
     let many = format!("bytes={}", many.join(","));
-    for asked in [
+    for field in [
         "lines=0-9",
         "bytes=0-,0-,0-",
         "bytes=0-9,5-20",
@@ -91,9 +91,9 @@ fn invalid_ranges_get_the_whole_file() {
         "0-9",
         &many,
     ] {
-        let reply = range(&site, "/file", asked);
-        assert_eq!((reply.status, reply.body == pattern(1000)), (200, true), "{asked}");
-        assert_eq!(reply.field("Content-Range"), None, "{asked}");
+        let reply = range(&site, "/file", field);
+        assert_eq!((reply.status, reply.body == pattern(1000)), (200, true), "{field}");
+        assert_eq!(reply.field("Content-Range"), None, "{field}");
     }
     let twice = site.ask("GET", "/file", &["Range: bytes=0-9", "Range: bytes=5-9"]);
     assert_eq!(twice.status, 200);
@@ -102,9 +102,9 @@ fn invalid_ranges_get_the_whole_file() {
 #[test]
 fn a_range_of_an_empty_file_is_the_empty_file() {
     let site = site();
-    for asked in ["bytes=0-", "bytes=0-9", "bytes=-5"] {
-        let reply = range(&site, "/empty", asked);
-        assert_eq!((reply.status, reply.field("Content-Length")), (200, Some("0")), "{asked}");
+    for field in ["bytes=0-", "bytes=0-9", "bytes=-5"] {
+        let reply = range(&site, "/empty", field);
+        assert_eq!((reply.status, reply.field("Content-Length")), (200, Some("0")), "{field}");
     }
 }
 
@@ -128,8 +128,8 @@ fn several_ranges_come_as_parts_in_the_requested_order() {
 #[test]
 fn sixteen_parts_are_allowed() {
     let site = site();
-    let asked: Vec<_> = (0..16).map(|at| format!("{}-{}", at * 60, at * 60 + 9)).collect();
-    let reply = range(&site, "/file", &format!("bytes={}", asked.join(",")));
+    let ranges: Vec<_> = (0..16).map(|at| format!("{}-{}", at * 60, at * 60 + 9)).collect();
+    let reply = range(&site, "/file", &format!("bytes={}", ranges.join(",")));
     let all = pattern(1000);
     for (at, (_, bytes)) in parts(&reply).into_iter().enumerate() {
         assert_eq!(bytes, &all[at * 60..at * 60 + 10]);
