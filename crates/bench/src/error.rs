@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 pub(crate) use underpass_engine::hint::in_words as plain;
 use underpass_engine::hint::{Action, Hint, Hinted};
+use underpass_engine::socket::CongestionUnavailable;
 
 use crate::record::Unit;
 
@@ -109,13 +110,8 @@ pub enum UsageError {
     #[error("{0}")]
     Arguments(String),
     /// The system does not have this congestion control, or does not allow it.
-    #[error("congestion control '{name}' is not available; this system allows: auto {allowed}")]
-    CongestionControl {
-        /// Its name.
-        name: String,
-        /// Those that the system allows.
-        allowed: String,
-    },
+    #[error(transparent)]
+    CongestionControl(#[from] CongestionUnavailable),
     /// The congestion control of the system can only be set by root.
     #[error("--congestion changes a setting of the system, which only root may: run it as root")]
     CongestionNeedsRoot,

@@ -2,6 +2,7 @@
 
 use std::net::Ipv6Addr;
 
+use underpass_protocol::response::head::is_token_char;
 use url::{ParseError, Url};
 
 use crate::s3::Location;
@@ -114,8 +115,7 @@ pub fn redacted(text: &str) -> String {
 /// begin another field (RFC 9110, section 5.5).
 pub fn field(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("write 'Name: value'")?;
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if name.is_empty() || !name.bytes().all(is_token) {
+    if name.is_empty() || !name.bytes().all(is_token_char) {
         return Err("a name consists of letters, digits and hyphens".to_owned());
     }
     let value = value.trim();

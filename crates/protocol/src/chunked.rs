@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use crate::response::head::is_token_char;
+
 /// Reads a chunked body that comes in pieces of any size.
 #[derive(Clone, Debug)]
 pub struct Chunked {
@@ -100,9 +102,9 @@ impl ExtensionPart {
             (Self::Quoted, b'\\') => Self::Escaped,
             (Self::Quoted | Self::Escaped, byte) if is_text(byte) => Self::Quoted,
             (Self::NameStart | Self::ValueStart, _) if is_space => self,
-            (Self::NameStart | Self::Name, byte) if is_token(byte) => Self::Name,
+            (Self::NameStart | Self::Name, byte) if is_token_char(byte) => Self::Name,
             (Self::ValueStart, b'"') => Self::Quoted,
-            (Self::ValueStart | Self::Value, byte) if is_token(byte) => Self::Value,
+            (Self::ValueStart | Self::Value, byte) if is_token_char(byte) => Self::Value,
             (Self::Name | Self::NameEnd, b'=') => Self::ValueStart,
             (Self::Name | Self::NameEnd, _) if is_space => Self::NameEnd,
             (Self::Space | Self::Value | Self::QuotedEnd, _) if is_space => Self::Space,
@@ -238,7 +240,7 @@ impl Chunked {
                 let part = part.after(byte).ok_or(BadChunk::Unexpected(byte))?;
                 self.spend(ChunkState::Extension { size, part })?
             }
-            (ChunkState::TrailerStart | ChunkState::TrailerName, byte) if is_token(byte) => {
+            (ChunkState::TrailerStart | ChunkState::TrailerName, byte) if is_token_char(byte) => {
                 self.spend(ChunkState::TrailerName)?
             }
             (ChunkState::TrailerName, b':') => self.spend(ChunkState::Trailer)?,
@@ -270,11 +272,6 @@ impl Chunked {
         self.allowance = self.allowance.checked_sub(1).ok_or(BadChunk::TooMuchFraming)?;
         Ok(state)
     }
-}
-
-/// Returns whether a byte may be in a name (RFC 9110 5.6.2).
-fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 /// Returns whether a byte may be in quotes or in the value of a field: all but control

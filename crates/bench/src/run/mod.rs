@@ -27,6 +27,6 @@ pub(crate) use schedule::{Measured, RunPlan, Scenario, Verification};
 pub(crate) use survey::{
     file_system, find, first_line, machine_seconds, nginx_version, survey, version,
 };
-pub(crate) use system::{SystemCongestion, allow_open_files, choose_congestion, is_root};
+pub(crate) use system::{SystemCongestion, allow_open_files, is_root};
 pub(crate) use threads::{copy_memory, send_bare};
 pub(crate) use tracer::{CallTracer, traced};

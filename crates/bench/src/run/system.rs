@@ -2,15 +2,13 @@
 //! the limit of open files.
 
 use std::fs::{self, File};
-use std::net::TcpStream;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use rustix::net::sockopt;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use underpass_engine::socket::{UNPACED, avoid_pacing_on_loopback, paces};
+use underpass_engine::socket::{CongestionUnavailable, UNPACED, paces};
 
-use crate::error::{BenchError, Result, Shortage, UsageError};
+use crate::error::{Result, Shortage, UsageError};
 
 /// The system's congestion control, which other programs take as they find it. If this run has changed it,
 /// it is put back when dropped. No other run changes it meanwhile.
@@ -47,7 +45,7 @@ impl SystemCongestion {
                 Ok(Self { name: before, before: None, _lock: lock })
             }
             None if is_available(requested) => Err(UsageError::CongestionNeedsRoot.into()),
-            None => Err(unknown(requested)),
+            None => Err(UsageError::from(CongestionUnavailable::new(requested)).into()),
         }
     }
 
@@ -73,17 +71,6 @@ impl Drop for SystemCongestion {
     }
 }
 
-/// Sets the requested algorithm, or a better one if that is certain, and returns the one in use.
-pub(crate) fn choose_congestion(socket: &TcpStream, requested: &str) -> Result<Option<String>> {
-    match requested {
-        "auto" => avoid_pacing_on_loopback(socket),
-        requested => {
-            sockopt::set_tcp_congestion(socket, requested).map_err(|_| unknown(requested))?
-        }
-    }
-    Ok(sockopt::tcp_congestion(socket).ok())
-}
-
 /// Takes the lock of the setting, which is another run's if that has changed it or relies on it.
 fn try_lock(file: Option<&File>, operation: FlockOperation) -> Result<()> {
     match file.map(|file| flock(file, operation)) {
@@ -96,14 +83,6 @@ fn try_lock(file: Option<&File>, operation: FlockOperation) -> Result<()> {
 fn is_available(name: &str) -> bool {
     let available = fs::read_to_string(AVAILABLE);
     available.is_ok_and(|names| names.split_whitespace().any(|known| known == name))
-}
-
-/// Returns the error of one that this system does not have, or that may not be set.
-fn unknown(requested: &str) -> BenchError {
-    let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
-    let available = available.unwrap_or_default();
-    let (name, allowed) = (requested.to_owned(), available.trim().to_owned());
-    UsageError::CongestionControl { name, allowed }.into()
 }
 
 fn current() -> String {
@@ -133,12 +112,13 @@ const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::BenchError;
 
     #[test]
     fn an_unknown_congestion_control_is_refused_and_nothing_is_set() {
         let before = current();
         let failure = SystemCongestion::choose("none").unwrap_err();
-        assert!(matches!(failure, BenchError::Usage(UsageError::CongestionControl { .. })));
+        assert!(matches!(failure, BenchError::Usage(UsageError::CongestionControl(_))));
         assert_eq!(current(), before);
     }
 

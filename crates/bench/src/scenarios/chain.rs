@@ -17,20 +17,19 @@ use clap::Args;
 use rustix::event::{PollFd, PollFlags};
 use sha2::{Digest, Sha256};
 use underpass_engine::ktls::loopback_pair;
+use underpass_engine::socket::set_congestion;
 use underpass_engine::wait::poll;
 use underpass_engine::{
     Chain, Error, Mechanism, Options, Policy, Report, Sink, Source, Status, Transfer, Usage,
 };
 
-use crate::error::{BenchError, Result, WithPath};
+use crate::error::{BenchError, Result, UsageError, WithPath};
 use crate::options::{Measure, bytes, number};
 use crate::record::{
     CALLS, CPU, Cell, Contender, Description, Environment, PEER_CPU, Record, Role, SWITCHES, Side,
     SinkKind, TIME, ThreadCost, USER_SPACE, Variant, short_size,
 };
-use crate::run::{
-    Measured, SampleEnds, Scenario, Start, Verification, choose_congestion, hex, on_core, stay_on,
-};
+use crate::run::{Measured, SampleEnds, Scenario, Start, Verification, hex, on_core, stay_on};
 
 /// The arguments of `bench chain`.
 #[derive(Debug, Args)]
@@ -118,8 +117,9 @@ impl SmallFiles<'_> {
             source,
         };
         let (server, client) = connection().map_err(network)?;
-        self.seen_congestion = choose_congestion(&server, &self.congestion)?;
-        choose_congestion(&client, &self.congestion)?;
+        let set = |socket| set_congestion(socket, &self.congestion).map_err(UsageError::from);
+        self.seen_congestion = set(&server)?;
+        set(&client)?;
         let (cores, cancel) = (self.ends.cores, self.ends.context.cancel);
         let (served, requests) = std::thread::scope(|scope| {
             let serving = scope.spawn(move || {

@@ -13,6 +13,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
+use underpass_engine::socket::CongestionUnavailable;
 use underpass_engine::wait::{Limits, WaitError};
 
 use underpass_transport::tls::Pin;
@@ -39,10 +40,8 @@ pub(crate) enum StreamAddress {
 /// The reason why a stream cannot be as the options ask for.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StreamError {
-    #[error(
-        "congestion control '{requested}' is not available; this system allows: auto {available}"
-    )]
-    Congestion { requested: String, available: String },
+    #[error(transparent)]
+    Congestion(CongestionUnavailable),
     #[error("--tls is for streams over TCP: a unix socket does not leave this machine")]
     LocalTls,
     #[error("no address was given")]

@@ -1,5 +1,6 @@
 //! Options of stream sockets: resets, acknowledgements, pacing, corking.
 
+mod congestion;
 pub(crate) mod peer;
 pub(crate) mod tls_transport;
 
@@ -12,6 +13,9 @@ use rustix::io::Errno;
 use rustix::net::{SocketType, netlink, sockopt};
 use underpass_sys::Netlink;
 
+pub use congestion::{
+    CongestionUnavailable, UNPACED, avoid_pacing_on_loopback, paces, set_congestion,
+};
 pub use peer::owner_of_peer;
 
 /// Makes closing the socket, by whatever means, reset the connection instead of ending it well.
@@ -98,25 +102,6 @@ pub fn has_loopback_peer(socket: impl AsFd) -> bool {
     let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
     peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback())
 }
-
-/// Chooses a congestion control without pacing for a connection over loopback, where there is no
-/// congestion to control: one with pacing costs the sender ten times the processor time there.
-pub fn avoid_pacing_on_loopback(socket: impl AsFd) {
-    if has_loopback_peer(&socket) && sockopt::tcp_congestion(&socket).is_ok_and(|name| paces(&name))
-    {
-        // Where neither is allowed, the system's own works too, only at a higher cost.
-        let _ = UNPACED.iter().find(|name| sockopt::set_tcp_congestion(&socket, name).is_ok());
-    }
-}
-
-/// Returns whether the congestion control of this name paces its connections.
-#[must_use]
-pub fn paces(name: &str) -> bool {
-    name.starts_with("bbr")
-}
-
-/// Congestion controls without pacing, in the order of preference; every kernel has reno.
-pub const UNPACED: [&str; 2] = ["cubic", "reno"];
 
 /// Refuses sockets that do not keep the order of bytes.
 pub(crate) fn require_stream(socket: impl AsFd) -> Result<(), Errno> {

@@ -206,8 +206,9 @@ pub fn reason(status: u16) -> &'static str {
     }
 }
 
-/// Returns whether a byte may be in the name of a field (RFC 9110 5.6.2).
-fn is_token_char(byte: u8) -> bool {
+/// Returns whether a byte may be in a token, such as the name of a field (RFC 9110 5.6.2).
+#[must_use]
+pub fn is_token_char(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Read;
 
-use super::rig::{Client, Running, Site, request};
+use super::rig::{Client, Running, Site, request, threads};
 
 /// Files of a folder whose walk takes long enough for others to join.
 const MANY: usize = 3_000;
@@ -24,13 +24,6 @@ fn asking<S: AsRef<str>>(site: &Running, requests: &[S]) -> Vec<Client> {
         client.send(request.as_ref());
     }
     clients
-}
-
-/// Threads of this process with this name, of the servers of all tests.
-fn threads(name: &str) -> usize {
-    let tasks = fs::read_dir("/proc/self/task").unwrap();
-    let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
-    names.filter(|comm| comm.trim_end() == name).count()
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fs;
 use super::archives::{
     BYTES, TAR, check_changing_members, check_ranges, check_resumption, check_whole, site,
 };
-use super::rig::{Running, Site, pattern, request, wait_until};
+use super::rig::{Running, Site, pattern, request, threads, wait_until};
 
 const ZIP: &str = "/folder/?archive=zip";
 
@@ -88,11 +88,4 @@ fn a_client_that_leaves_while_a_checksum_is_made_ends_that() {
     // It would take minutes; the thread ends when nothing is left to do.
     wait_until("nothing is read any more", || threads("checksum") == 0);
     assert!(read_bytes(&site) < (1_u64 << 40) as f64);
-}
-
-/// Threads of this process with this name, of the servers of all tests.
-fn threads(name: &str) -> usize {
-    let tasks = fs::read_dir("/proc/self/task").unwrap();
-    let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
-    names.filter(|comm| comm.trim_end() == name).count()
 }

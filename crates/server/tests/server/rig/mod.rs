@@ -264,3 +264,10 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
+
+/// Threads of this process with this name, of the servers of all tests.
+pub fn threads(name: &str) -> usize {
+    let tasks = fs::read_dir("/proc/self/task").unwrap();
+    let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names.filter(|comm| comm.trim_end() == name).count()
+}
