@@ -14,7 +14,7 @@ use crate::terms;
 /// A connection to a client.
 pub(crate) type Connection = StreamOwned<ServerConnection, TcpStream>;
 
-/// The server, which ends by itself after so many connections.
+/// The server, which ends by itself after a number of connections.
 #[derive(Debug)]
 pub(crate) struct Origin {
     /// Its port on 127.0.0.1.

@@ -16,7 +16,7 @@ const SUITES: &[CipherSuite] = &[
     CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
 ];
 
-/// Fetches a small file once by each suite. The metrics say who encrypted.
+/// Fetches a small file once by each suite. The metrics say which side encrypted.
 pub(super) fn every_suite(place: &Place) -> Result<Outcome> {
     let len = 40_000;
     pattern::file(&place.served().join("small"), len)?;
@@ -43,8 +43,8 @@ fn fetch(peer: &mut Peer, path: &str, len: u64) -> Result<()> {
     pattern::Arrived::default().read(peer.body(), len)
 }
 
-/// Fails unless so many connections were counted as encrypted where they should be, and all for
-/// the same reason, which is returned.
+/// Fails unless this number of connections was counted as encrypted where they should be, and all
+/// for the same reason, which is returned.
 fn reasons(peer: &mut Peer, place: &Place, count: usize) -> Result<String> {
     let page = peer.text("/.underpass/metrics")?;
     let mode = format!("underpass_tls_connections_total{{mode=\"{}\"", place.wanted.receipt());

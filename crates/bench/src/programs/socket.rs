@@ -97,8 +97,8 @@ impl SocketPrograms {
         self.command(program, program.command)
     }
 
-    /// Returns the command that sends a file in pieces of `chunk` bytes, 0 for as many as it
-    /// likes. `None` if the contender is no such program.
+    /// Returns the command that sends a file in pieces of `chunk` bytes, 0 for its
+    /// default. `None` if the contender is no such program.
     pub(crate) fn sender(
         &self,
         contender: Contender,

@@ -207,7 +207,7 @@ pub(crate) struct ThreadCost {
 }
 
 /// The resources that a process used from its start to its end; of a server all of its processes,
-/// while they were being asked.
+/// while they served the load.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct ProcessCost {
     pub(crate) wall_s: f64,

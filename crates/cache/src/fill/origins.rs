@@ -316,7 +316,7 @@ fn is_unreachable(error: &ClientError) -> bool {
     }
 }
 
-/// Returns what the operator is told about an error.
+/// Returns the message to the operator about an error.
 fn reason(error: &ClientError) -> String {
     match error {
         ClientError::Tls { error: handshake, .. } if handshake.is_untrusted() => {

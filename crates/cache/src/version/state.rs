@@ -1,4 +1,4 @@
-//! What of a version is there, what is on its way, and who reads it.
+//! The state of a version: the ranges that are present or on their way, and its readers.
 
 use std::net::IpAddr;
 use std::ops::Range;

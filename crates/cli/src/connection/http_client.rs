@@ -129,7 +129,7 @@ impl HttpClientArgs {
     /// Reads the netrc file.
     fn read_netrc(&self, cancel: &AtomicBool) -> Result<Netrc> {
         let Some(path) = &self.netrc_file else { return Ok(Netrc::read(None)?) };
-        // It may be a FIFO, to which nobody writes.
+        // It may be a FIFO without a writer.
         let file = path.clone();
         let read = move || Ok(Netrc::read(Some(&file)));
         Ok(interruptible(cancel, read).with_path("reading", path)??)

@@ -89,8 +89,8 @@ impl Response {
                 fields.all("connection").flat_map(|value| value.split(|b| *b == b','));
             options.any(|word| word.trim_ascii().eq_ignore_ascii_case(option))
         };
-        // RFC 9112 6.1: who says the length twice, or in chunks without HTTP/1.1, is not to be
-        // trusted with where the next message begins.
+        // RFC 9112 6.1: a server that gives the length twice, or chunks without HTTP/1.1, cannot be
+        // trusted about where the next message begins.
         let is_coded = fields.get("transfer-encoding").is_some();
         let is_doubtful = is_coded && (!is_11 || fields.get("content-length").is_some());
         let keeps_alive = !says(b"close")

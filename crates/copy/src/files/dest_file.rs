@@ -202,7 +202,7 @@ impl<'a> DestFile<'a> {
     /// Ends a part that a later run could resume: it is whole, and about to get its name.
     pub(crate) fn end_partial(&mut self) {
         if let Self::Unnamed { file, .. } = self {
-            // Under its old name, nobody would remove it without the mark.
+            // Under its old name, it would never be removed without the mark.
             let _ = file.end_partial();
             hidden_names::unmark(file.file());
         }

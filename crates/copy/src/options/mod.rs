@@ -239,7 +239,7 @@ impl CopyOptions {
     }
 }
 
-/// The options, and who copies.
+/// The options, and the identity of this process.
 #[derive(Debug)]
 pub(crate) struct Settings<'a> {
     options: &'a CopyOptions,
@@ -252,7 +252,7 @@ pub(crate) struct Settings<'a> {
 }
 
 impl<'a> Settings<'a> {
-    /// Adds who this process is to the options.
+    /// Adds the identity of this process to the options.
     pub(crate) fn new(options: &'a CopyOptions) -> Self {
         let owner = (geteuid().as_raw(), getegid().as_raw());
         // Not known: then all permissions are set.

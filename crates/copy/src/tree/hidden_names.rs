@@ -86,7 +86,7 @@ pub(crate) fn partial_name(name: &CStr, stat: &Stat) -> CString {
 /// but not together with the time of its birth. The number of the device may change with each
 /// mount, and counts only where that time is not known.
 ///
-/// Snapshots of btrfs share both, and are told apart by the number of their subvolume.
+/// Snapshots of btrfs share both, and are distinguished by the number of their subvolume.
 pub(crate) fn identity(source: &OwnedFd) -> u32 {
     let wanted = StatxFlags::INO | StatxFlags::BTIME;
     let mut facts = match statx(source, c"", AtFlags::EMPTY_PATH, wanted) {

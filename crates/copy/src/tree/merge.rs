@@ -122,7 +122,7 @@ pub(crate) struct Clash<'c> {
 }
 
 /// Moves a file in place of another one, which gets a backup. Until then it has its first name,
-/// too, so that nobody takes the hidden one for a leftover.
+/// too, so that no other run takes the hidden one for a leftover.
 fn replace_in(
     from: &OwnedFd,
     to: &OwnedFd,

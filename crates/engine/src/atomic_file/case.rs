@@ -10,7 +10,7 @@ use super::names::{find_name, for_each_name};
 use crate::integrity::FileId;
 
 /// Returns whether an entry of a folder is also found by its name in the other case, as on a
-/// file system that ignores case; `None` if that cannot be told: the name may be gone, have no
+/// file system that ignores case; `None` if that is unknown: the name may be gone, have no
 /// case, or letters whose case is not everywhere the same.
 pub fn ignores_case(folder: impl AsFd, name: &[u8]) -> Option<bool> {
     let folder = folder.as_fd();
@@ -79,7 +79,7 @@ fn is_found_in_other_case(folder: BorrowedFd<'_>, name: &[u8]) -> Option<bool> {
 }
 
 /// Returns whether a name leads only to an entry that is listed by just this name. False if that
-/// cannot be told.
+/// is unknown.
 fn is_taken_as_it_is(folder: BorrowedFd<'_>, name: &[u8]) -> bool {
     #[allow(clippy::unnecessary_cast)] // the type differs by target
     let kind = fstatfs(folder).map_or(0, |facts| facts.f_type as u32);

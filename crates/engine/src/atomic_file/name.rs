@@ -33,7 +33,7 @@ pub fn hidden_name(name: &OsStr, number: Option<u32>) -> OsString {
 }
 
 /// Returns the name that goes with a [hidden one](hidden_name) of this program with a number, whose
-/// checksum shows that nobody else has chosen it.
+/// checksum shows that no other program has chosen it.
 #[must_use]
 pub fn name_of_hidden(hidden: &[u8]) -> Option<&[u8]> {
     parse_hidden(hidden).map(|(name, _)| name)

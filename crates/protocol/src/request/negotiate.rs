@@ -46,7 +46,7 @@ impl Coding {
     }
 }
 
-/// Returns the codings that the client accepts and likes no less than the plain file, best first.
+/// Returns the codings that the client accepts at least as well as the plain file, best first.
 ///
 /// The order is by the client's weights, and among equals by compression (12.5.3). A client that
 /// does not send `Accept-Encoding` gets the plain file, though 12.5.3 would allow any coding: it

@@ -61,8 +61,8 @@ pub fn first_of_request(request: &Request) -> Option<Range<u64>> {
 /// - A value that is not well formed is ignored (14.2), and so is another unit (14.1).
 /// - `10-1` asks for nothing and counts as not in the file, so that alone it is a 416, although
 ///   14.1.1 calls it invalid and 14.2 lets invalid ones be ignored: nginx, Caddy, h2o,
-///   static-web-server and dufs all answer 416, so clients know that, and a client with its
-///   ends swapped is better told than sent a whole image.
+///   static-web-server and dufs all answer 416, so clients know that, and an error helps
+///   a client with its ends swapped more than a whole image.
 /// - An empty file has no ranges and is sent whole, as Go does: a client that puts
 ///   `bytes=0-` on everything must not fail on it.
 /// - Ranges that overlap, or more than [`MAX_PARTS`] of them, are answered with the whole file

@@ -105,7 +105,7 @@ impl Users {
     /// Returns the verdict on a name and a password.
     ///
     /// Only what this client has sent before is decided here: otherwise a client that does not wait
-    /// for refusals would learn as many as it likes.
+    /// for refusals could try any number of passwords.
     ///
     /// A refusal takes as long as one check of each cost that hashes of the rules have, whether the
     /// name exists or not, so that the time does not reveal names. If all passwords in the rules

@@ -58,7 +58,7 @@ pub(crate) async fn linger(link: Link<'_>, max_discarded: u64) {
     peer.set_activity(Activity::Sending, Instant::now());
     if peer.session().is_some() {
         // A client that knows the length of the response may close before it reads the alert. Its
-        // system then resets the connection, after which nobody knows what had arrived. Nothing is
+        // system then resets the connection, after which it is unknown what had arrived. Nothing is
         // read until then: a session that has read the end of the other side sends no alert.
         arrival(peer, || !peer.has_failed()).await;
         if peer.has_delivered_all() {

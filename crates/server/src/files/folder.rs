@@ -47,7 +47,7 @@ pub(crate) async fn respond(
 }
 
 /// Answers with the archive of those entries that the body of a request names, one in each field or
-/// line `entry=`, because a target takes only so many.
+/// line `entry=`, because the length of a target is limited.
 pub(crate) async fn respond_to_names(
     ctx: &RequestContext<'_>,
     target: &Target<'_>,

@@ -138,7 +138,7 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Returns whether the client is a program on this machine of root or of the user of this server,
-    /// and the request is none that a proxy has forwarded, as far as that can be told: some add no
+    /// and the request is none that a proxy has forwarded, as far as that is known: some add no
     /// field, but speak HTTP/1.0, pass on a name that is neither one of this machine nor of the
     /// site, or have a user of their own, as nginx does. Nor may a page of another site be what sends
     /// it from a browser of that user.

@@ -63,8 +63,8 @@ impl Endpoint {
 
     /// Returns the refusal for a client that may not see the endpoint; `None` if it may.
     ///
-    /// If the rules name users, the client must be one of them. Otherwise clients cannot be told
-    /// apart, and only the operator may see the transfers of all.
+    /// If the rules name users, the client must be one of them. Otherwise clients are not
+    /// distinguished, and only the operator may see the transfers of all.
     fn refusal(self, ctx: &RequestContext<'_>) -> Option<Response> {
         if ctx.settings().access.has_users() {
             return ctx.user.is_none().then(|| ctx.challenge());

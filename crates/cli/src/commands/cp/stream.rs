@@ -53,8 +53,7 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
     refuse_words(args, options, path)?;
     refuse_itself(from, path)?;
     let not_begun = |failed| print::not_begun(failed, show, 0.0);
-    // If the target is kept, no bytes are waited for: they may come from a FIFO to which nobody
-    // writes.
+    // If the target is kept, no bytes are waited for: they may come from a FIFO without a writer.
     if is_kept(options, from, path).map_err(not_begun)? {
         print::not_moved(show, NotMoved::Kept);
         return Ok(());

@@ -50,8 +50,8 @@ impl Peer {
     /// Waits for a response, unless the client leaves before it is known, so that a file system that
     /// does not answer does not hold the connection.
     ///
-    /// A client that has only ended its side of the connection cannot be told from one that has
-    /// left. It gets the result if that is known within [`LEFT_INTERVAL`].
+    /// A client that has only ended its side of the connection cannot be distinguished from one
+    /// that has left. It gets the result if that is known within [`LEFT_INTERVAL`].
     pub(crate) async fn until_left<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         loop {

@@ -42,7 +42,7 @@ pub(crate) struct Peer {
     /// The address that opened the connection, or for which a proxy did; `None` over a unix socket.
     origin: Cell<Option<SocketAddr>>,
     /// The address of the client of the present request, and whether it used https, if a proxy has
-    /// told them.
+    /// named them.
     forwarded: OnceCell<Box<Cell<Forwarded>>>,
     /// The kind of the listener that accepted it.
     pub(crate) listener: ListenerKind,

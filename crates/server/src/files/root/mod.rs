@@ -417,8 +417,8 @@ impl Root {
         Ok(Some((self.open_folder(above)?, OsStr::from_bytes(name))))
     }
 
-    /// Checks that a path still leads to a folder that was opened by it: whoever may write to the
-    /// path need not be allowed to write to where the folder is now.
+    /// Checks that a path still leads to a folder that was opened by it: a user that may write to
+    /// the path need not be allowed to write to where the folder is now.
     ///
     /// # Errors
     ///

@@ -21,7 +21,7 @@ pub(crate) struct LinkTargets<'a> {
 impl LinkTargets<'_> {
     /// Returns whether a link, at this path below the root, may be passed on as a link: it leads to
     /// an entry that the client may see, or to nothing at a path that it may know. Targets outside
-    /// of the root are told only where links out of it are followed.
+    /// of the root are revealed only where links out of it are followed.
     ///
     /// # Errors
     ///

@@ -131,8 +131,8 @@ impl<'a> PartialUpload<'a> {
 
     /// Opens or makes the part, cut to the `len` bytes at its front that are to be kept.
     ///
-    /// Fails if the part has become shorter than the client was told, after a failed sync or by
-    /// another program: bytes would be missing before the new ones.
+    /// Fails if the part has become shorter than the offset sent to the client, after a failed sync
+    /// or by another program: bytes would be missing before the new ones.
     pub(crate) fn open(&self, target: &UploadTarget, len: u64) -> Result<AtomicFile> {
         let new_file = self.open_locked(target)?;
         let synced = &self.site.shared.uploads.synced;
