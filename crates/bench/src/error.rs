@@ -4,8 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-pub(crate) use underpass_engine::hint::in_words as plain;
-use underpass_engine::hint::{Action, Hint, Hinted};
+use underpass_engine::hint::{Hint, Hinted, PathError};
+pub(crate) use underpass_engine::hint::{WithPath, in_words as plain};
 use underpass_engine::socket::CongestionUnavailable;
 
 use crate::record::Unit;
@@ -36,15 +36,8 @@ pub enum BenchError {
         source: io::Error,
     },
     /// Something about a file.
-    #[error("{action} {}: {}", .path.display(), plain(.source))]
-    Path {
-        /// The action, such as `opening`.
-        action: Action,
-        /// With which file.
-        path: PathBuf,
-        /// The system's answer.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Path(#[from] PathError),
     /// The file is not a record, a damaged one, or one of another version of this program.
     #[error("reading {}: {why}", .path.display())]
     Record {
@@ -130,7 +123,7 @@ impl Hinted for BenchError {
     fn hint(&self) -> Option<Hint> {
         match self {
             Self::Network { source, .. } => Hint::of_network(source),
-            Self::Path { action, source, .. } => action.hint(source),
+            Self::Path(error) => error.hint(),
             _ => None,
         }
     }
@@ -152,21 +145,5 @@ impl BenchError {
     /// mechanism.
     pub(crate) fn other(what: impl fmt::Display, ran: &str) -> Self {
         Self::measuring(what, format!("the receipt says {ran}"))
-    }
-}
-
-/// Turns an error of the system into one that names the file.
-pub(crate) trait WithPath<T> {
-    /// Adds the path, and `action`: what was being done with it.
-    fn with_path(self, action: impl Into<Action>, path: impl Into<PathBuf>) -> Result<T>;
-}
-
-impl<T, E: Into<io::Error>> WithPath<T> for std::result::Result<T, E> {
-    fn with_path(self, action: impl Into<Action>, path: impl Into<PathBuf>) -> Result<T> {
-        self.map_err(|source| BenchError::Path {
-            action: action.into(),
-            path: path.into(),
-            source: source.into(),
-        })
     }
 }

@@ -149,7 +149,7 @@ impl OutputTarget {
             return Self::stdout();
         }
         if let Some(number) = open_file_number(path) {
-            return Self::descriptor(path, number).with_path("opening", path);
+            return Ok(Self::descriptor(path, number).with_path("opening", path)?);
         }
         // A link is followed: the file that it leads to is replaced, as by every other program.
         let path = match fs::symlink_metadata(path) {
@@ -160,10 +160,8 @@ impl OutputTarget {
         };
         let existing = match fs::metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Existing::Keep,
-            Err(error) => return Err(error).with_path("looking at", path),
-            Ok(found) if found.is_dir() => {
-                return Err(Errno::ISDIR).with_path(Action::Writing, path);
-            }
+            Err(error) => Err(error).with_path("looking at", &path)?,
+            Ok(found) if found.is_dir() => Err(Errno::ISDIR).with_path(Action::Writing, &path)?,
             Ok(found) if found.is_file() => {
                 may_replace(&path, overwrite)?;
                 Existing::Replace
@@ -218,7 +216,7 @@ impl OutputTarget {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Self::create(path, OverwriteRule::Never, cancel)
             }
-            Err(error) => Err(error).with_path("opening", path),
+            Err(error) => Err(error).with_path("opening", path)?,
         }
     }
 
@@ -307,7 +305,7 @@ impl OutputTarget {
     pub(crate) fn reserve(&self, len: u64) -> Result<()> {
         match &self.place {
             OpenTarget::New { atomic, .. } => {
-                atomic.reserve(len).with_path("reserving space for", &self.path)
+                Ok(atomic.reserve(len).with_path("reserving space for", &self.path)?)
             }
             OpenTarget::End { .. } | OpenTarget::Open { .. } => Ok(()),
         }
@@ -328,7 +326,7 @@ impl OutputTarget {
     pub(crate) fn finish(self, bytes: u64) -> Result<()> {
         match self.place {
             OpenTarget::New { atomic, existing, .. } => {
-                atomic.commit(existing).with_path(Action::Writing, self.path)
+                Ok(atomic.commit(existing).with_path(Action::Writing, self.path)?)
             }
             OpenTarget::Open { file, at } => {
                 check_writes(&file).with_path(Action::Writing, self.path)?;
@@ -339,9 +337,9 @@ impl OutputTarget {
             }
             OpenTarget::End { file, at } => {
                 check_end(&file, at + bytes).with_path(Action::Writing, &self.path)?;
-                check_writes(&file)
-                    .or_else(|errno| ftruncate(&file, at).and(Err(errno)))
-                    .with_path(Action::Writing, self.path)
+                let written =
+                    check_writes(&file).or_else(|errno| ftruncate(&file, at).and(Err(errno)));
+                Ok(written.with_path(Action::Writing, self.path)?)
             }
         }
     }
@@ -350,9 +348,10 @@ impl OutputTarget {
     /// an appended one is cut back, unless that would remove what another program has appended.
     pub(crate) fn abandon(self, bytes: u64) -> Result<()> {
         match self.place {
-            OpenTarget::End { file, at } => check_end(&file, at + bytes)
-                .and_then(|()| Ok(ftruncate(&file, at)?))
-                .with_path("cutting back", self.path),
+            OpenTarget::End { file, at } => {
+                let cut = check_end(&file, at + bytes).and_then(|()| Ok(ftruncate(&file, at)?));
+                Ok(cut.with_path("cutting back", self.path)?)
+            }
             OpenTarget::New { .. } | OpenTarget::Open { .. } => Ok(()),
         }
     }
@@ -389,10 +388,10 @@ fn keep_mode(path: &Path, atomic: &AtomicFile) -> io::Result<()> {
 
 fn may_replace(path: &Path, overwrite: OverwriteRule) -> Result<()> {
     match overwrite {
-        OverwriteRule::Never => Err(Errno::EXIST).with_path(Action::Writing, path),
+        OverwriteRule::Never => Err(Errno::EXIST).with_path(Action::Writing, path)?,
         OverwriteRule::IfWritable => {
-            accessat(CWD, path, Access::WRITE_OK, rustix::fs::AtFlags::EACCESS)
-                .with_path(Action::Replacing, path)
+            let access = accessat(CWD, path, Access::WRITE_OK, rustix::fs::AtFlags::EACCESS);
+            Ok(access.with_path(Action::Replacing, path)?)
         }
         OverwriteRule::Always => Ok(()),
     }
@@ -429,7 +428,7 @@ fn standard(stream: &impl AsFd, how: &OpenOptions) -> io::Result<File> {
 pub(crate) fn standard_input() -> Result<io::Stdin> {
     let stdin = io::stdin();
     if was_closed(&stdin) {
-        Err(io::Error::from(Errno::BADF)).with_path("opening", "standard input")
+        Err(Errno::BADF).with_path("opening", "standard input")?
     } else {
         Ok(stdin)
     }

@@ -4,7 +4,6 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 use std::num::{IntErrorKind, ParseIntError};
-use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use strsim::damerau_levenshtein;
@@ -12,8 +11,8 @@ use underpass_client::environment::EnvironmentError;
 use underpass_client::input;
 use underpass_copy::{CopyError, CopyRefusal};
 use underpass_diagnose::doctor::DoctorError;
-pub(crate) use underpass_engine::hint::in_words as plain;
-use underpass_engine::hint::{Action, Hint, Hinted};
+use underpass_engine::hint::{Action, Hint, Hinted, PathError};
+pub(crate) use underpass_engine::hint::{WithPath, in_words as plain};
 use underpass_sandbox::SandboxError;
 use underpass_server::ServeError;
 
@@ -45,14 +44,7 @@ pub(crate) enum Failure {
         source: io::Error,
     },
     /// The kernel refused something about a file.
-    Path {
-        /// The action that failed.
-        action: Action,
-        /// The file.
-        path: PathBuf,
-        /// The system's answer.
-        source: io::Error,
-    },
+    Path(PathError),
     /// The kernel refused something about this process.
     System {
         /// The action, such as `waiting for signals`.
@@ -193,7 +185,7 @@ impl Failure {
                 Some(Hint::new("give an IPv4 address without ::ffff: before it"))
             }
             Self::Network { source, .. } => Hint::of_network(source),
-            Self::Path { action, source, .. } => action.hint(source),
+            Self::Path(error) => error.hint(),
             Self::Transfer { source, .. } => source.hint(),
         }
     }
@@ -207,12 +199,7 @@ impl fmt::Display for Failure {
             Self::Network { action, address, source } => {
                 write!(f, "{action} {address}: {}", plain(source))
             }
-            Self::Path { action, path, source } if path.as_os_str().is_empty() => {
-                write!(f, "{action} '': {}", plain(source))
-            }
-            Self::Path { action, path, source } => {
-                write!(f, "{action} {}: {}", path.display(), plain(source))
-            }
+            Self::Path(error) => error.fmt(f),
             Self::System { action, source } => write!(f, "{action}: {}", plain(source)),
             Self::Transfer { what, source, .. } => write!(f, "{what}: {source}"),
             Self::Usage(error) => error.fmt(f),
@@ -220,11 +207,17 @@ impl fmt::Display for Failure {
     }
 }
 
+impl From<PathError> for Failure {
+    fn from(error: PathError) -> Self {
+        Self::Path(error)
+    }
+}
+
 impl From<EnvironmentError> for Failure {
     fn from(error: EnvironmentError) -> Self {
         match error {
             EnvironmentError::Netrc { path, source } => {
-                Self::Path { action: "reading".into(), path, source }
+                PathError::new("reading", path, source).into()
             }
             error => Self::Usage(error.into()),
         }
@@ -258,7 +251,7 @@ impl From<ServeError> for Failure {
                 Self::Usage(error.into())
             }
             ServeError::Root { path, source } => {
-                Self::Path { action: Action::Serving, path, source }
+                PathError::new(Action::Serving, path, source).into()
             }
             error => Self::line(error),
         }
@@ -269,7 +262,7 @@ impl From<SandboxError> for Failure {
     fn from(error: SandboxError) -> Self {
         match error {
             SandboxError::Unreadable { path, source } => {
-                Self::Path { action: Action::Serving, path, source }
+                PathError::new(Action::Serving, path, source).into()
             }
             error => Self::value("--user", error),
         }
@@ -375,21 +368,5 @@ fn foreign_advice(error: &clap::Error) -> Option<&'static str> {
             foreign_options::advice(command, Some(&option))
         }
         _ => None,
-    }
-}
-
-/// Turns an error of the system into a failure that names the file.
-pub(crate) trait WithPath<T> {
-    /// Adds the path, and the `action` that failed on it.
-    fn with_path(self, action: impl Into<Action>, path: impl Into<PathBuf>) -> Result<T>;
-}
-
-impl<T, E: Into<io::Error>> WithPath<T> for std::result::Result<T, E> {
-    fn with_path(self, action: impl Into<Action>, path: impl Into<PathBuf>) -> Result<T> {
-        self.map_err(|source| Failure::Path {
-            action: action.into(),
-            path: path.into(),
-            source: source.into(),
-        })
     }
 }

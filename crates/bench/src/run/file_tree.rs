@@ -61,7 +61,7 @@ impl FileTree {
         (0..self.large).try_for_each(|index| {
             let path = root.join(large_name(index));
             let file = File::options().write(true).open(&path);
-            file.and_then(|file| file.set_len(0)).with_path("emptying", &path)
+            Ok(file.and_then(|file| file.set_len(0)).with_path("emptying", &path)?)
         })
     }
 

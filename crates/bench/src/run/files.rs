@@ -28,7 +28,7 @@ impl RunFolder {
         };
         let taken = || Err(io::ErrorKind::AlreadyExists.into());
         let created = (0..100).find_map(create).unwrap_or_else(taken);
-        created.with_path("creating a folder in", parent)
+        Ok(created.with_path("creating a folder in", parent)?)
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {
@@ -41,7 +41,7 @@ impl RunFolder {
 
     /// Returns its whole path, for programs that run with another current folder.
     pub(crate) fn absolute(&self) -> Result<PathBuf> {
-        fs::canonicalize(&self.path).with_path("looking at", &self.path)
+        Ok(fs::canonicalize(&self.path).with_path("looking at", &self.path)?)
     }
 
     /// Fails if `needed` bytes do not fit, and a little more.
@@ -61,7 +61,7 @@ impl RunFolder {
     pub(crate) fn clear(&self, file: &Path) -> Result<()> {
         match fs::remove_file(file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(error).with_path("removing", file)
+                Err(error).with_path("removing", file)?
             }
             _ => self.sync(),
         }
@@ -69,9 +69,8 @@ impl RunFolder {
 
     /// Waits until the file system has nothing left to write.
     pub(crate) fn sync(&self) -> Result<()> {
-        File::open(&self.path)
-            .and_then(|folder| Ok(syncfs(folder)?))
-            .with_path("writing out", &self.path)
+        let synced = File::open(&self.path).and_then(|folder| Ok(syncfs(folder)?));
+        Ok(synced.with_path("writing out", &self.path)?)
     }
 }
 
@@ -128,7 +127,7 @@ impl Noise {
             }
             Ok(())
         };
-        write().with_path("writing", path)
+        Ok(write().with_path("writing", path)?)
     }
 
     /// Writes a file of `size` bytes down to the disk, and returns its digest. No two pages of it
@@ -151,7 +150,7 @@ impl Noise {
             file.sync_all()?;
             Ok(hex(&hasher.finalize()))
         };
-        write().with_path("writing", path)
+        Ok(write().with_path("writing", path)?)
     }
 }
 
@@ -168,7 +167,7 @@ pub(crate) fn sparse(path: &Path, size: u64) -> Result<()> {
         }
         file.sync_all()
     };
-    write().with_path("writing", path)
+    Ok(write().with_path("writing", path)?)
 }
 
 pub(crate) fn digest(path: &Path) -> Result<String> {
@@ -183,14 +182,13 @@ pub(crate) fn digest(path: &Path) -> Result<String> {
             }
         }
     };
-    read().with_path("reading", path)
+    Ok(read().with_path("reading", path)?)
 }
 
 /// Drops a file, which has been written to disk, from the page cache.
 pub(crate) fn drop_cached(path: &Path) -> Result<()> {
-    File::open(path)
-        .and_then(|file| Ok(fadvise(file, 0, None, Advice::DontNeed)?))
-        .with_path("dropping from the page cache", path)
+    let dropped = File::open(path).and_then(|file| Ok(fadvise(file, 0, None, Advice::DontNeed)?));
+    Ok(dropped.with_path("dropping from the page cache", path)?)
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {

@@ -146,7 +146,7 @@ pub(crate) fn all_printed() -> Result<(), Failure> {
         Some(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             let source =
                 error.raw_os_error().map_or_else(|| error.kind().into(), Error::from_raw_os_error);
-            Err(source).with_path(Action::Writing, "standard output")
+            Err(source).with_path(Action::Writing, "standard output")?
         }
         _ => Ok(()),
     }

@@ -3,7 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use underpass_engine::hint::{Action, Hint, Hinted, Plain};
+pub(super) use underpass_engine::hint::WithPath;
+use underpass_engine::hint::{Hint, Hinted, PathError, Plain};
 
 /// The reason why two ends were not examined. A problem of the ends themselves is a finding, not an
 /// error.
@@ -21,15 +22,8 @@ pub enum DoctorError {
         source: io::Error,
     },
     /// The kernel refused something about a file.
-    #[error("{action} {}: {}", .path.display(), Plain(.source))]
-    Path {
-        /// The action that failed.
-        action: Action,
-        /// The file.
-        path: PathBuf,
-        /// The kernel's answer.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Path(#[from] PathError),
     /// The kernel refused something about this process.
     #[error("{action}: {}", Plain(.source))]
     System {
@@ -68,24 +62,8 @@ impl Hinted for DoctorError {
     fn hint(&self) -> Option<Hint> {
         match self {
             Self::Network { source, .. } => Hint::of_network(source),
-            Self::Path { action, source, .. } => action.hint(source),
+            Self::Path(error) => error.hint(),
             Self::System { .. } | Self::Unsuitable(_) => None,
         }
-    }
-}
-
-/// Turns an error of the system into one that names the file.
-pub(super) trait WithPath<T> {
-    /// Adds `path` and the `action` that was being done with it.
-    fn with_path(self, action: impl Into<Action>, path: impl Into<PathBuf>) -> Result<T>;
-}
-
-impl<T, E: Into<io::Error>> WithPath<T> for std::result::Result<T, E> {
-    fn with_path(self, action: impl Into<Action>, path: impl Into<PathBuf>) -> Result<T> {
-        self.map_err(|source| DoctorError::Path {
-            action: action.into(),
-            path: path.into(),
-            source: source.into(),
-        })
     }
 }

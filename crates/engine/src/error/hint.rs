@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 
 use rustix::io::Errno;
 
@@ -131,6 +132,69 @@ impl fmt::Display for Action {
             Self::Writing => "writing",
             Self::Other(words) => words,
         })
+    }
+}
+
+/// The error of an action on a file or folder.
+#[derive(Debug)]
+pub struct PathError {
+    /// The action that failed.
+    pub action: Action,
+    /// The file or folder.
+    pub path: PathBuf,
+    /// The system's answer.
+    pub source: io::Error,
+}
+
+impl PathError {
+    /// Creates the error of an action.
+    pub fn new(
+        action: impl Into<Action>,
+        path: impl Into<PathBuf>,
+        source: impl Into<io::Error>,
+    ) -> Self {
+        Self { action: action.into(), path: path.into(), source: source.into() }
+    }
+}
+
+impl fmt::Display for PathError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { action, path, source } = self;
+        let shown = if path.as_os_str().is_empty() { "''".into() } else { path.to_string_lossy() };
+        write!(f, "{action} {shown}: {}", in_words(source))
+    }
+}
+
+impl std::error::Error for PathError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+impl Hinted for PathError {
+    fn hint(&self) -> Option<Hint> {
+        self.action.hint(&self.source)
+    }
+}
+
+/// Turns an error of the system into one that names the file.
+pub trait WithPath<T> {
+    /// Adds the path, and the action that failed on it.
+    ///
+    /// # Errors
+    ///
+    /// The error with both, if there is one.
+    fn with_path(self, action: impl Into<Action>, path: impl Into<PathBuf>)
+    -> Result<T, PathError>;
+}
+
+impl<T, E: Into<io::Error>> WithPath<T> for Result<T, E> {
+    fn with_path(
+        self,
+        action: impl Into<Action>,
+        path: impl Into<PathBuf>,
+    ) -> Result<T, PathError> {
+        self.map_err(|source| PathError::new(action, path, source))
     }
 }
 

@@ -318,7 +318,7 @@ impl Copying<'_> {
 /// Drops everything from all caches; fails without root's rights.
 fn drop_all_caches() -> Result<()> {
     let path = Path::new("/proc/sys/vm/drop_caches");
-    fs::write(path, "3").with_path("writing", path)
+    Ok(fs::write(path, "3").with_path("writing", path)?)
 }
 
 /// Makes the original, and looks at it.

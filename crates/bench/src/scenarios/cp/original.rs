@@ -70,7 +70,7 @@ impl CopyOriginal {
             Self::Sparse { len, data } => {
                 let dense = Self::dense_path(place);
                 noise.write(&dense, *data)?;
-                spread(&dense, &path, *len, *data).with_path("writing", &path)
+                Ok(spread(&dense, &path, *len, *data).with_path("writing", &path)?)
             }
         }
     }

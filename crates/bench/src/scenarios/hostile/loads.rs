@@ -64,7 +64,7 @@ impl BadLoad {
                 (0..ENTRIES).try_for_each(|number| {
                     let file =
                         folder.join(format!("a file of a folder with many of them {number}"));
-                    fs::write(&file, b"").with_path("writing", file)
+                    Ok(fs::write(&file, b"").with_path("writing", file)?)
                 })
             }
         }

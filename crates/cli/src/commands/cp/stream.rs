@@ -9,7 +9,7 @@ use std::time::Instant;
 use rustix::fs::{FileType, Mode, fchmod, fstat, fsync, ftruncate, futimens, stat};
 use rustix::io::Errno;
 use underpass_copy::{CopyOptions, ExistingFiles, Preserve, PreserveMode, permissions, times};
-use underpass_engine::hint::Action;
+use underpass_engine::hint::{Action, PathError};
 use underpass_engine::{
     Error, FileId, Integrity, Report, Source, Transfer, Version, atomic_file, data_ranges,
 };
@@ -34,7 +34,7 @@ fn create(
     cancel: &AtomicBool,
 ) -> Result<OutputTarget> {
     match OutputTarget::create(path, overwrite, cancel) {
-        Err(Failure::Path { action: Action::Creating, source, .. })
+        Err(Failure::Path(PathError { action: Action::Creating, source, .. }))
             if is_refused(&source)
                 && !options.remove_destination
                 && fs::metadata(path).is_ok_and(|found| found.is_file()) =>
@@ -101,7 +101,8 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
         Ok(())
     };
     if args.sync && !target.is_new() {
-        sync(target.file()).with_path("writing to the disk of", path).map_err(not_ended)?;
+        let synced = sync(target.file()).with_path("writing to the disk of", path);
+        synced.map_err(|error| not_ended(error.into()))?;
     }
     target.finish(report.bytes()).map_err(not_ended)?;
     // Holes are read, too, although none of their bytes is moved.
@@ -132,7 +133,7 @@ fn is_kept(options: &CopyOptions, from: &Path, path: &Path) -> Result<bool> {
     let has_source = is_dash(from) || is_there(from);
     let exists = has_source && !is_dash(path) && is_there(path);
     match options.existing {
-        ExistingFiles::Refuse if exists => Err(Errno::EXIST).with_path(Action::Writing, path),
+        ExistingFiles::Refuse if exists => Err(Errno::EXIST).with_path(Action::Writing, path)?,
         existing => Ok(exists && existing == ExistingFiles::Keep),
     }
 }
@@ -146,7 +147,7 @@ fn may_replace(args: &CpArgs, input: &Input, path: &Path, cancel: &AtomicBool) -
     if !input.has_name() {
         return Err(CpError::AnswersFromSource.into());
     }
-    ask(path, cancel).with_path("asking about", path)
+    Ok(ask(path, cancel).with_path("asking about", path)?)
 }
 
 /// Moves all bytes; of a file with holes only its data.
@@ -270,7 +271,7 @@ fn keep_mode_and_times(
     let is_timed = preserve.keeps_times_of_bytes(&stat);
     let timed = if is_timed { futimens(to, &times(&stat)) } else { Ok(()) };
     moded.with_path("keeping mode of", path)?;
-    timed.with_path("keeping times of", path)
+    Ok(timed.with_path("keeping times of", path)?)
 }
 
 /// Returns whether the error means that a file could not be replaced, though it may be writable.

@@ -15,7 +15,7 @@ use super::args::GetArgs;
 use super::list::Item;
 use super::usage::GetError;
 use underpass_engine::atomic_file;
-use underpass_engine::hint::Action;
+use underpass_engine::hint::{Action, PathError};
 
 use crate::ends::{self, OverwriteRule, is_dash, is_stdout, open_file_number};
 use crate::failure::{Result, WithPath};
@@ -88,7 +88,7 @@ impl GetDestination {
             return Err(GetError::NotAName(path.to_owned()).into());
         }
         if atomic_file::names_folder(path) && !path.is_dir() {
-            return Err(Errno::NOTDIR).with_path(Action::Creating, path);
+            return Err(PathError::new(Action::Creating, path, Errno::NOTDIR).into());
         }
         let file = followed(path)?;
         let name = file.file_name().ok_or_else(|| GetError::NotAName(path.to_owned()))?;
@@ -151,7 +151,7 @@ pub(super) fn is_stream(path: &Path) -> bool {
 fn followed(path: &Path) -> Result<PathBuf> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_symlink() => {
-            atomic_file::follow(path).with_path("following the link", path)
+            Ok(atomic_file::follow(path).with_path("following the link", path)?)
         }
         _ => Ok(path.to_owned()),
     }

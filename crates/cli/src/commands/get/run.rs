@@ -162,7 +162,9 @@ fn fetch_all(files: &GetRun<'_>, items: &[Item]) -> Result<()> {
     let new_dir = args.dir.as_deref().filter(|dir| !dir.exists());
     if let Some(dir) = new_dir {
         let created = fs::create_dir_all(dir).with_path(Action::Creating, dir);
-        created.inspect_err(|failure| report_not_started(args, items, failure))?;
+        created
+            .map_err(Failure::from)
+            .inspect_err(|failure| report_not_started(args, items, failure))?;
     }
     let meter =
         ProgressMeter::new(args.show, &output::counted(items.len() as u64, "file", "files"));

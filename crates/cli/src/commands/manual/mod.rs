@@ -28,7 +28,7 @@ pub(crate) fn write(command: &Command, folder: &Path) -> Result<()> {
         let path = folder.join(format!("{}.1", page.name()));
         let mut text = Vec::new();
         page.render(&mut text).expect("a vector takes everything");
-        fs::write(&path, text).with_path(Action::Writing, &path)
+        Ok(fs::write(&path, text).with_path(Action::Writing, &path)?)
     })
 }
 

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 
 use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
 use rustix::io::Errno;
-use underpass_engine::hint::Action;
+use underpass_engine::hint::{Action, PathError};
 use underpass_sys::open_beneath;
 
 use crate::ends::{Input, blocking};
@@ -115,7 +115,7 @@ impl LocalPath {
             let reason = "it, or a folder above it, has become a link";
             return Failure::line(format!("opening {path}: {reason}"));
         }
-        Failure::Path { action: action.into(), path: self.path.clone(), source: error }
+        PathError::new(action, &self.path, error).into()
     }
 }
 

@@ -310,7 +310,7 @@ impl<'s> PutRun<'s> {
             return Err(PutError::DigestOfStore.into());
         }
         let computed = compute(source.fd(), at..at + len, &[algorithm], wanted);
-        computed.map(Some).with_path(Action::Reading, input.path())
+        Ok(computed.map(Some).with_path(Action::Reading, input.path())?)
     }
 
     fn condition(&self) -> Condition<'s> {

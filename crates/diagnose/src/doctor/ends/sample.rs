@@ -36,7 +36,7 @@ impl TrialFile {
                 Ok(sample) => Ok(sample),
                 Err(error) => match largest(path) {
                     Some(file) => Self::named(&file),
-                    None => Err(error).with_path("creating a file for the trials in", path),
+                    None => Err(error).with_path("creating a file for the trials in", path)?,
                 },
             };
         }
@@ -100,7 +100,7 @@ impl TrialFile {
 
     /// Returns its metadata.
     pub(crate) fn stat(&self) -> Result<Stat> {
-        fstat(&self.file).with_path("looking at", &self.name)
+        Ok(fstat(&self.file).with_path("looking at", &self.name)?)
     }
 
     /// Returns its first bytes as a source.

@@ -47,7 +47,7 @@ impl TrialTarget {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Ok(Self::File(path.to_owned()))
             }
-            Err(error) => Err(error).with_path("looking at", path),
+            Err(error) => Err(error).with_path("looking at", path)?,
         }
     }
 
@@ -98,9 +98,10 @@ impl TrialTarget {
             Self::Unix => {
                 Scratch::unix().map_err(|source| DoctorError::System { action: CONNECTING, source })
             }
-            Self::File(path) => Scratch::file(path).with_path(Action::Creating, path),
+            Self::File(path) => Ok(Scratch::file(path).with_path(Action::Creating, path)?),
             Self::Folder(path) => {
-                Scratch::file(&path.join(scratch::NAME)).with_path("creating a file in", path)
+                Ok(Scratch::file(&path.join(scratch::NAME))
+                    .with_path("creating a file in", path)?)
             }
             Self::Output => self.output(),
         }
@@ -113,8 +114,8 @@ impl TrialTarget {
         let output = io::stdout();
         let stat = fstat(output.as_fd()).with_path("looking at", name())?;
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Fifo => Scratch::pipe().with_path("creating a pipe like", name()),
-            FileType::Socket => Scratch::unix().with_path("creating a socket like", name()),
+            FileType::Fifo => Ok(Scratch::pipe().with_path("creating a pipe like", name())?),
+            FileType::Socket => Ok(Scratch::unix().with_path("creating a socket like", name())?),
             FileType::RegularFile => {
                 let folder = self.folder().ok_or(Errno::NOENT);
                 let folder = folder.with_path("looking for the folder of", name())?;
@@ -122,8 +123,8 @@ impl TrialTarget {
                 let at = rustix::fs::seek(output.as_fd(), rustix::fs::SeekFrom::Current(0));
                 let at = at.unwrap_or(0);
                 let appends = flags.contains(OFlags::APPEND);
-                Scratch::like(&folder.join(scratch::NAME), appends, at)
-                    .with_path("creating a file in", folder)
+                let scratch = Scratch::like(&folder.join(scratch::NAME), appends, at);
+                Ok(scratch.with_path("creating a file in", folder)?)
             }
             _ => Err(UnsuitableEnd::StandardOutput.into()),
         }
