@@ -48,7 +48,7 @@ fn an_empty_file_is_downloaded_with_any_number_of_connections() {
     for connections in [1, 4] {
         Client::with(connections).gets(&server.url("/"), &bytes);
     }
-    assert_eq!(server.asked().len(), 3);
+    assert_eq!(server.requests().len(), 3);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn malformed_or_endless_heads_are_refused() {
     ] {
         let server = Server::start(move |_, stream| say(stream, &answer));
         Client::new().fails(&server.url("/"), words);
-        assert_eq!(server.asked().len(), 1, "{words}");
+        assert_eq!(server.requests().len(), 1, "{words}");
     }
 }
 
@@ -108,7 +108,7 @@ fn a_part_without_a_total_length_leads_to_a_request_for_the_whole() {
         stream.write_all(&body[range])
     });
     Client::with(4).gets(&server.url("/"), &bytes);
-    assert_eq!(server.asked().len(), 2);
+    assert_eq!(server.requests().len(), 2);
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn a_part_that_comes_as_a_200_is_not_taken_for_the_whole() {
         } else {
             drop(Client::with(2).gets(&server.url("/"), &bytes))
         }
-        assert_eq!(server.asked().len(), 2, "{range}");
+        assert_eq!(server.requests().len(), 2, "{range}");
     }
 }
 
@@ -250,7 +250,7 @@ fn the_file_gets_the_time_of_its_last_change_unless_that_is_not_wanted() {
     let mut client = Client::new();
     client.get(&server.url("/")).unwrap();
     assert_eq!(fs::metadata(client.path()).unwrap().modified().unwrap(), time);
-    client.wishes.keep_time = false;
+    client.options.keep_time = false;
     client.get(&server.url("/")).unwrap();
     assert!(fs::metadata(client.path()).unwrap().modified().unwrap() > time);
     drop(bytes);
@@ -281,7 +281,7 @@ fn a_coding_that_was_not_requested_is_not_taken_for_the_file() {
             let server = serve(coding);
             let failed = Client::with(connections).fails(&server.url("/page"), "Content-Encoding ");
             assert!(failed.to_string().contains("not requested"), "{failed}");
-            assert_eq!(server.asked().len(), 1, "{coding}");
+            assert_eq!(server.requests().len(), 1, "{coding}");
         }
     }
     // What is none, and what is named after its coding.

@@ -1,4 +1,4 @@
-//! Redirects, secrets and proxies: who is asked, and who learns what.
+//! Redirects, secrets and proxies: the servers that get requests, and what they learn.
 
 use std::fs;
 use std::io::Write;
@@ -26,7 +26,7 @@ fn redirects_are_followed_up_to_a_bound() {
     let failed = Client::new().fails(&first.url("/self"), "more than 5 redirects");
     assert!(!failed.error.is_temporary());
     // All over one connection each, which no test can see but by its speed; the count it can.
-    assert_eq!(first.asked().len(), 1 + 6);
+    assert_eq!(first.requests().len(), 1 + 6);
     let mut client = Client::new();
     client.max_redirects = 0;
     client.fails(&first.url("/"), "more than 0 redirects");
@@ -46,14 +46,14 @@ fn secrets_go_to_the_server_that_was_named_and_to_no_other() {
         client.headers = vec![("Cookie".to_owned(), "secret".to_owned())];
         client.gets(&first.url("/"), &bytes);
     }
-    for request in first.asked() {
+    for request in first.requests() {
         let value = request.field("authorization").unwrap();
         assert!(["Bearer secret", "Basic bWU6c2VjcmV0"].contains(&value), "{value}");
         assert_eq!(request.field("cookie"), Some("secret"));
     }
     // The requests for parts that follow the first know nothing either.
-    assert!(target.asked().len() > 4);
-    for request in target.asked() {
+    assert!(target.requests().len() > 4);
+    for request in target.requests() {
         assert_eq!((request.field("authorization"), request.field("cookie")), (None, None));
     }
 }
@@ -66,7 +66,7 @@ fn a_name_in_the_url_is_sent_as_a_field() {
     url.set_username("a%40b").unwrap();
     url.set_password(Some("c:d")).unwrap();
     Client::new().gets(&url, &bytes);
-    let requests = server.asked();
+    let requests = server.requests();
     assert_eq!(requests[0].field("authorization"), Some("Basic YUBiOmM6ZA=="));
     assert!(!requests[0].head.contains("c:d"));
     assert_eq!(requests[0].field("host"), Some(server.address.to_string().as_str()));
@@ -94,7 +94,7 @@ fn a_name_in_the_url_is_sent_again_after_a_redirect_to_the_same_server() {
     url.set_username("me").unwrap();
     Client::new().gets(&url, &bytes);
     let sent: Vec<_> =
-        server.asked().iter().map(|it| it.field("authorization").map(str::to_owned)).collect();
+        server.requests().iter().map(|it| it.field("authorization").map(str::to_owned)).collect();
     let named = Some("Basic bWU6c2VjcmV0".to_owned());
     assert_eq!(sent, [named.clone(), named, None]);
 }
@@ -106,7 +106,7 @@ fn a_name_is_requested_again_if_the_server_is_busy() {
         _ => say(stream, "HTTP/1.1 200 x\nContent-Disposition: attachment; filename=\"a.pdf\"\n\n"),
     });
     let client = Client::new();
-    let downloader = Downloader::new(client.agent(None), client.wishes.clone());
+    let downloader = Downloader::new(client.agent(None), client.options.clone());
     let name = downloader.suggested_name(&server.url("/dl"), &|_| {});
     assert_eq!(name, Some("a.pdf".into()));
     // An error suggests nothing.
@@ -165,7 +165,7 @@ fn a_proxy_that_never_opens_the_tunnel_is_left() {
         hang_up()
     });
     let mut client = Client::new();
-    client.wishes.retries = 0;
+    client.options.retries = 0;
     client.proxies = Proxies { https: Some(proxy.url("/")), ..Proxies::default() };
     client.fails(&Url::parse("https://no.such.host.invalid/").unwrap(), "too many interim answers");
 }
@@ -182,7 +182,7 @@ fn a_proxy_gets_the_whole_address() {
         Proxies { http: Some(through), https: None, except: vec!["localhost".to_owned()] };
     client.credentials = Credentials::Bearer("for the server".to_owned());
     client.gets(&Url::parse("http://no.such.host.invalid:81/a?b#c").unwrap(), &bytes);
-    let request = &proxy.asked()[0];
+    let request = &proxy.requests()[0];
     assert_eq!(request.path, "http://no.such.host.invalid:81/a?b");
     assert_eq!(request.field("host"), Some("no.such.host.invalid:81"));
     assert_eq!(request.field("proxy-authorization"), Some("Basic cHJvOnh5"));
@@ -192,9 +192,9 @@ fn a_proxy_gets_the_whole_address() {
     let mut url = server.url("/z");
     url.set_host(Some("localhost")).unwrap();
     client.gets(&url, &bytes);
-    assert_eq!(server.asked()[0].path, "/z");
-    assert_eq!(server.asked()[0].field("proxy-authorization"), None);
-    assert_eq!(proxy.asked().len(), 1);
+    assert_eq!(server.requests()[0].path, "/z");
+    assert_eq!(server.requests()[0].field("proxy-authorization"), None);
+    assert_eq!(proxy.requests().len(), 1);
 }
 
 #[test]
@@ -237,10 +237,10 @@ fn a_file_that_is_there_is_replaced_kept_or_taken_for_the_same() {
     client.if_exists = IfExists::Replace;
     client.gets(&server.url("/"), b"new");
     client.if_exists = IfExists::SameIsFine;
-    let before = server.asked().len();
+    let before = server.requests().len();
     let done = client.get(&server.url("/")).unwrap();
     assert!(done.was_here && done.report.bytes() == 0 && done.resumed_at == 3);
-    assert!(server.asked()[before..].iter().all(|request| request.head.starts_with("HEAD")));
+    assert!(server.requests()[before..].iter().all(|request| request.head.starts_with("HEAD")));
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn a_server_that_refuses_ranges_gets_a_request_for_the_whole() {
             } else {
                 drop(Client::with(2).fails(&server.url("/"), &refusal[..3]))
             }
-            assert_eq!(server.asked().len(), 2, "{refusal}");
+            assert_eq!(server.requests().len(), 2, "{refusal}");
         }
     }
 }

@@ -35,7 +35,7 @@ fn a_file_that_is_replaced_midway_is_fetched_anew() {
         });
         let client = Client::with(connections);
         client.gets(&server.url("/"), &expected);
-        assert_eq!(client.told("StartingOver"), 1);
+        assert_eq!(client.events("StartingOver"), 1);
     }
 }
 
@@ -85,7 +85,7 @@ fn a_part_without_the_tag_of_the_others_is_of_another_version() {
             let server = mixed("ETag: \"old\"\nAccept-Ranges: bytes\n", later);
             let client = Client::with(connections);
             client.gets(&server.url("/"), &other());
-            assert_eq!(client.told("StartingOver"), 1, "{connections} {later}");
+            assert_eq!(client.events("StartingOver"), 1, "{connections} {later}");
         }
     }
 }
@@ -100,16 +100,16 @@ fn another_weak_tag_is_of_another_version_whatever_its_date() {
         let server = mixed(first, later);
         let client = Client::with(connections);
         client.gets(&server.url("/"), &other());
-        assert_eq!(client.told("StartingOver"), 1);
+        assert_eq!(client.events("StartingOver"), 1);
     }
     // A later process compares with what the journal has.
     let server = mixed(first, later);
     let mut client = Client::with(1);
-    client.wishes.retries = 0;
+    client.options.retries = 0;
     let failed = client.get(&server.url("/")).unwrap_err();
     assert!(failed.kept.is_some(), "{failed:?}");
     client.gets(&server.url("/"), &other());
-    assert_eq!(client.told("StartingOver"), 1);
+    assert_eq!(client.events("StartingOver"), 1);
     // The same weak tag, or none, denies nothing.
     for tag in ["ETag: W/\"x\"\n", "ETag: \"x\"\n", ""] {
         let bytes = noise(LEN);
@@ -128,7 +128,7 @@ fn another_weak_tag_is_of_another_version_whatever_its_date() {
         });
         let client = Client::with(1);
         client.gets(&server.url("/"), &bytes);
-        assert_eq!(client.told("StartingOver"), 0, "{tag}");
+        assert_eq!(client.events("StartingOver"), 0, "{tag}");
     }
 }
 
@@ -150,7 +150,7 @@ fn parts_are_not_put_together_if_nothing_tells_their_version() {
         });
         let client = Client::with(2);
         client.gets(&server.url("/"), &files.1);
-        let requests = server.asked();
+        let requests = server.requests();
         assert!(
             requests.len() == 2 && requests[1].field("range").is_none(),
             "{fields}: {requests:?}"
@@ -168,7 +168,7 @@ fn a_short_file_without_a_version_is_fetched_by_one_request() {
         stream.write_all(&body[range])
     });
     Client::with(2).gets(&server.url("/"), &bytes);
-    assert_eq!(server.asked().len(), 1);
+    assert_eq!(server.requests().len(), 1);
 }
 
 #[test]
@@ -226,19 +226,19 @@ fn parts_of_several_servers_are_resumed_only_if_a_digest_is_compared() {
         hang_up()
     });
     let mut client = Client::with(2);
-    client.wishes.expected = vec![format!("sha-256:{}", "0".repeat(64)).parse().unwrap()];
-    client.wishes.retries = 0;
+    client.options.expected = vec![format!("sha-256:{}", "0".repeat(64)).parse().unwrap()];
+    client.options.retries = 0;
     let folder: OwnedFd = fs::File::open(client.folder.path()).unwrap().into();
     let name = OsStr::new("file");
     let target = Target::Named { folder: &folder, name, if_exists: client.if_exists };
-    let downloader = Downloader::new(client.agent(None), client.wishes.clone());
+    let downloader = Downloader::new(client.agent(None), client.options.clone());
     let downloader = downloader.with_mirrors(vec![(client.agent(None), mirror.url("/"))]);
     let failed = downloader.fetch(&first.url("/"), &target, &client.gauge, &|_| {});
     assert!(failed.is_err(), "{failed:?}");
     assert_eq!(client.names(), ["file.part", "file.part.journal"]);
     is_well.store(true, Ordering::Relaxed);
     // Now nothing tells which server is right but the address.
-    client.wishes.expected.clear();
+    client.options.expected.clear();
     client.gets(&first.url("/"), &right);
 }
 
@@ -276,7 +276,7 @@ fn a_download_that_starts_over_leaves_the_partial_file_of_another_one() {
     let fetch = |client: &Client| {
         let name = OsStr::new("file");
         let target = Target::Named { folder: &folder, name, if_exists: client.if_exists };
-        let downloader = Downloader::new(client.agent(None), client.wishes.clone());
+        let downloader = Downloader::new(client.agent(None), client.options.clone());
         downloader.fetch(&server.url("/"), &target, &client.gauge, &|_| {})
     };
     std::thread::scope(|scope| {
@@ -326,8 +326,8 @@ fn a_part_need_not_repeat_the_date_of_the_others() {
     });
     let client = Client::with(1);
     client.gets(&server.url("/"), &bytes);
-    assert_eq!(server.asked().len(), 2);
-    assert_eq!(client.told("StartingOver"), 0);
+    assert_eq!(server.requests().len(), 2);
+    assert_eq!(client.events("StartingOver"), 0);
 }
 
 #[test]
@@ -343,7 +343,7 @@ fn a_file_that_never_stays_the_same_is_given_up() {
     let client = Client::new();
     let failed = client.fails(&server.url("/"), "changed");
     assert!(matches!(failed.error, DownloadError::Changed), "{failed:?}");
-    assert!(client.told("StartingOver") > 1);
+    assert!(client.events("StartingOver") > 1);
 }
 
 #[test]
@@ -362,7 +362,7 @@ fn our_own_answer_for_a_replaced_file_means_starting_over() {
         });
         let client = Client::new();
         client.gets(&server.url("/"), &bytes);
-        assert_eq!(client.told("StartingOver"), 1, "{status}");
+        assert_eq!(client.events("StartingOver"), 1, "{status}");
     }
 }
 
@@ -392,7 +392,7 @@ fn without_a_strong_validator_nothing_is_put_together() {
             stream.write_all(&body[range])
         });
         Client::new().gets(&server.url("/"), &bytes);
-        let second = server.asked()[1].clone();
+        let second = server.requests()[1].clone();
         assert_eq!(second.field("if-range").is_some(), is_usable, "{fields}: {}", second.head);
         assert_eq!(second.field("range").is_some(), is_usable, "{fields}: {}", second.head);
     }
@@ -411,7 +411,7 @@ fn a_change_after_bytes_went_down_a_pipe_is_an_error() {
     });
     let client = Client::new();
     let file = fs::File::options().write(true).open("/dev/null").unwrap();
-    let downloader = Downloader::new(client.agent(None), client.wishes.clone());
+    let downloader = Downloader::new(client.agent(None), client.options.clone());
     let target = Target::Stream { file: &file, at: 0 };
     let gauge = underpass_client::download::Gauge::default();
     let failed = downloader.fetch(&server.url("/"), &target, &gauge, &|_| {}).unwrap_err();

@@ -38,7 +38,7 @@ fn pieces_come_over_connections_that_go_on_with_one_session() {
     let server = Server::of(&bytes);
     let front = Front::of(server.address);
     let mut client = client(&front);
-    client.wishes.connections = Some(3);
+    client.options.connections = Some(3);
     let done = client.get(&https(&front, "/f")).unwrap();
     assert!(std::fs::read(client.path()).unwrap() == *bytes);
     assert_eq!(client.names(), ["file"]);
@@ -71,8 +71,8 @@ fn a_broken_download_goes_on_where_it_was() {
     let done = client.get(&https(&front, "/")).unwrap();
     assert!(std::fs::read(client.path()).unwrap() == *bytes);
     assert!(done.report.bytes() < 5 << 20, "{}", done.report.bytes());
-    assert_eq!(client.told("Retrying"), 1);
-    assert!(server.asked()[1].range(bytes.len()).unwrap().start > 0);
+    assert_eq!(client.events("Retrying"), 1);
+    assert!(server.requests()[1].range(bytes.len()).unwrap().start > 0);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_body_of_unknown_length_is_whole_only_if_its_end_was_announced() {
     });
     let front = Front::of(server.address);
     let mut client = client(&front);
-    client.wishes.retries = 0;
+    client.options.retries = 0;
     client.get(&https(&front, "/")).unwrap();
     assert!(std::fs::read(client.path()).unwrap() == *bytes);
 
@@ -108,7 +108,7 @@ fn a_body_of_known_length_is_whole_whatever_comes_behind_it() {
     let client = client(&front);
     client.get(&https(&front, "/")).unwrap();
     assert!(std::fs::read(client.path()).unwrap() == *bytes);
-    assert_eq!(client.told("Retrying"), 0);
+    assert_eq!(client.events("Retrying"), 0);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn redirects_lead_into_tls_and_never_out_of_it() {
     client.credentials = Credentials::Bearer("secret".to_owned());
     let into = https(&front, "/f").to_string();
     client.get(&server.url(&format!("/{}", into.replace(':', "%3A")))).unwrap();
-    let requests = server.asked();
+    let requests = server.requests();
     assert_eq!(requests[0].field("authorization"), Some("Bearer secret"));
     assert_eq!(requests[1].path, "/f");
     assert_eq!(requests[1].field("authorization"), None, "another scheme is another server");
@@ -162,7 +162,7 @@ fn an_untrusted_server_gets_no_request() {
     client.tls = TlsSetup::new(Trust { insecure: true, pins, ..Trust::default() });
     let failed = client.fails(&https(&front, "/"), "sha256//");
     let HandshakeError::NotPinned { key } = handshake(&failed) else { panic!("{failed}") };
-    assert_eq!(server.asked().len(), 0);
+    assert_eq!(server.requests().len(), 0);
 
     let pins = vec![*key];
     client.tls = TlsSetup::new(Trust { insecure: true, pins, ..Trust::default() });
@@ -240,7 +240,7 @@ fn a_proxy_leads_to_the_server_and_learns_nothing_but_its_address() {
         assert!(head.contains("Proxy-Authorization: Basic bWU6cHc=\r\n"), "{head}");
         assert!(!head.contains("secret"), "{head}");
     }
-    let request = &server.asked()[0];
+    let request = &server.requests()[0];
     assert_eq!(request.path, "/secret-path?x");
     assert_eq!(request.field("authorization"), Some("Bearer secret"));
     assert_eq!(request.field("proxy-authorization"), None);
@@ -257,7 +257,7 @@ fn a_failing_proxy_is_reported_in_one_line() {
             None
         });
         let mut client = Client::new();
-        client.wishes.retries = 0;
+        client.options.retries = 0;
         client.proxies = Proxies { https: Some(through), ..Proxies::default() };
         let failed = client.fails(&Url::parse("https://localhost:1/").unwrap(), words);
         let error = &failed.error;
@@ -287,7 +287,7 @@ fn a_server_without_tls_is_distinguished_from_one_that_hangs_up() {
     let url = Url::parse(&format!("https://localhost:{port}/")).unwrap();
     let failed = client.get(&url).unwrap_err();
     assert!(!failed.to_string().is_empty());
-    assert_eq!(client.told("Retrying"), 0, "nobody has ever answered there");
+    assert_eq!(client.events("Retrying"), 0, "nobody has ever answered there");
 }
 
 #[test]

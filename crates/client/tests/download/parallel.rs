@@ -33,7 +33,7 @@ fn several_connections_share_the_work() {
     });
     let done = Client::with(4).gets(&server.url("/"), &bytes);
     assert!(done.connections >= 3, "{}", done.connections);
-    let requests = server.asked();
+    let requests = server.requests();
     assert!(requests[1..].iter().all(|request| request.field("if-range") == Some(TAG)));
     // Each byte was asked for once: no piece overlaps with another.
     let mut ranges: Vec<_> = requests.iter().map(|request| request.range(LEN).unwrap()).collect();
@@ -71,12 +71,12 @@ fn on_this_machine_and_for_small_files_one_is_enough() {
     let bytes = noise(LEN);
     let server = Server::of(&bytes);
     assert_eq!(Client::new().gets(&server.url("/"), &bytes).connections, 1);
-    assert_eq!(server.asked().len(), 1);
-    assert_eq!(server.asked()[0].field("range"), None);
+    assert_eq!(server.requests().len(), 1);
+    assert_eq!(server.requests()[0].field("range"), None);
     let small = noise(1 << 20);
     let server = Server::of(&small);
     assert_eq!(Client::with(8).gets(&server.url("/"), &small).connections, 1);
-    assert_eq!(server.asked().len(), 1);
+    assert_eq!(server.requests().len(), 1);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_slow_connection_does_not_hold_up_the_end() {
     });
     Client::with(3).gets(&server.url("/"), &bytes);
     // A part of the first piece was asked for again, by another one.
-    let requests = server.asked();
+    let requests = server.requests();
     let first = requests[0].range(LEN).unwrap();
     assert!(requests[1..].iter().any(|request| first.contains(&request.range(LEN).unwrap().start)));
 }
@@ -123,7 +123,7 @@ fn a_connection_that_stalls_is_cut_off_and_its_bytes_fetched_by_another() {
     let mut client = Client::with(2);
     client.timeout = Duration::from_secs(600);
     client.gets(&server.url("/"), &bytes);
-    let requests = server.asked();
+    let requests = server.requests();
     let stalled = requests[1].range(LEN).unwrap();
     let again = requests[2..]
         .iter()
@@ -147,7 +147,7 @@ fn a_server_that_takes_one_connection_only_is_enough() {
         outcome
     });
     let mut client = Client::with(4);
-    client.wishes.retries = 2;
+    client.options.retries = 2;
     client.gets(&server.url("/"), &bytes);
 }
 
@@ -173,12 +173,12 @@ fn parts_of_several_servers_without_a_digest_are_reported() {
         });
         let mut client = Client::with(2);
         if is_checked {
-            client.wishes.expected = vec![format!("sha-256:{}", hex(&sum)).parse().unwrap()];
+            client.options.expected = vec![format!("sha-256:{}", hex(&sum)).parse().unwrap()];
         }
         let folder: OwnedFd = fs::File::open(client.folder.path()).unwrap().into();
         let (name, if_exists) = (OsStr::new("file"), client.if_exists);
         let target = Target::Named { folder: &folder, name, if_exists };
-        let downloader = Downloader::new(client.agent(None), client.wishes.clone());
+        let downloader = Downloader::new(client.agent(None), client.options.clone());
         let downloader = downloader.with_mirrors(vec![(client.agent(None), mirror.url("/"))]);
         let warned = AtomicBool::new(false);
         let on_event = |event: &DownloadEvent<'_>| {
@@ -246,7 +246,7 @@ fn a_rate_holds_for_all_connections_together() {
     let bytes = noise(8 << 20);
     let server = Server::of(&bytes);
     let mut client = Client::with(4);
-    client.wishes.rate = Some(8 << 20);
+    client.options.rate = Some(8 << 20);
     let started = Instant::now();
     client.gets(&server.url("/"), &bytes);
     // Slower is what a busy machine does; faster would be wrong.
@@ -259,7 +259,7 @@ fn a_cancelled_download_ends_at_once_and_can_be_resumed() {
     let server = Server::of(&bytes);
     for connections in [1, 4] {
         let mut client = Client::with(connections);
-        client.wishes.rate = Some(16 << 20);
+        client.options.rate = Some(16 << 20);
         let cancel = AtomicBool::new(false);
         let failed = std::thread::scope(|scope| {
             let running = scope.spawn(|| client.get_until(&server.url("/"), Some(&cancel)));
@@ -270,7 +270,7 @@ fn a_cancelled_download_ends_at_once_and_can_be_resumed() {
         assert_eq!(failed.to_string(), "cancelled");
         let kept = failed.kept.unwrap().bytes;
         assert!(kept > 1 << 20);
-        client.wishes.rate = None;
+        client.options.rate = None;
         let done = client.gets(&server.url("/"), &bytes);
         assert_eq!(done.resumed_at, kept);
         assert_eq!(done.report.bytes(), LEN as u64 - kept);

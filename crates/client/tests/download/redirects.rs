@@ -54,16 +54,16 @@ fn parts_of_two_urls_to_which_redirects_lead_are_not_put_together() {
             let server = redirector(["/v1", "/v2"], fields);
             let client = Client::with(connections);
             client.gets(&server.url("/latest"), &noise(LEN));
-            assert_eq!(client.told("StartingOver"), 0, "{fields}");
+            assert_eq!(client.events("StartingOver"), 0, "{fields}");
         }
         // A later process does not know whether it is.
         let server = redirector(["/v1", "/v2"], fields);
         let mut client = Client::with(1);
-        client.wishes.retries = 0;
+        client.options.retries = 0;
         let failed = client.get(&server.url("/latest")).unwrap_err();
         assert!(failed.kept.is_some(), "{failed:?}");
         client.gets(&server.url("/latest"), &other());
-        assert_eq!(client.told("StartingOver"), 1, "{fields}");
+        assert_eq!(client.events("StartingOver"), 1, "{fields}");
     }
 }
 
@@ -76,7 +76,7 @@ fn parts_of_one_url_with_another_signature_are_put_together() {
     {
         let server = redirector(to, fields);
         let mut client = Client::with(1);
-        client.wishes.retries = 0;
+        client.options.retries = 0;
         client.get(&server.url("/latest")).unwrap_err();
         let done = client.gets(&server.url("/latest"), &noise(LEN));
         assert_eq!(done.resumed_at, 8 << 20, "{fields}");
@@ -87,10 +87,10 @@ fn parts_of_one_url_with_another_signature_are_put_together() {
 fn a_digest_joins_parts_of_two_urls() {
     let server = redirector(["/v1", "/again1"], TIME_AND_SIZE);
     let mut client = Client::with(1);
-    client.wishes.retries = 0;
+    client.options.retries = 0;
     client.get(&server.url("/latest")).unwrap_err();
     let sum = hex(&Sha256::digest(noise(LEN).as_slice()));
-    client.wishes.expected = vec![format!("sha-256:{sum}").parse().unwrap()];
+    client.options.expected = vec![format!("sha-256:{sum}").parse().unwrap()];
     let done = client.gets(&server.url("/latest"), &noise(LEN));
     assert_eq!(done.resumed_at, 8 << 20);
 }

@@ -27,7 +27,7 @@ fn broken_off(bytes: &Arc<Vec<u8>>) -> (Client, Server) {
         hang_up()
     });
     let mut client = Client::with(1);
-    client.wishes.retries = 0;
+    client.options.retries = 0;
     client.get(&server.url("/")).unwrap_err();
     (client, server)
 }

@@ -40,7 +40,7 @@ fn broken_off(bytes: &Arc<Vec<u8>>, first: usize) -> (Client, Server, DownloadFa
     let is_well = Arc::new(AtomicBool::new(false));
     let server = server(bytes, first, &is_well);
     let mut client = Client::new();
-    client.wishes.retries = 0;
+    client.options.retries = 0;
     let failed = client.get(&server.url("/")).unwrap_err();
     is_well.store(true, Ordering::Relaxed);
     (client, server, failed)
@@ -60,12 +60,12 @@ fn a_digest_that_was_sent_once_is_compared_by_the_process_that_resumes() {
         hang_up()
     });
     let mut client = Client::with(1);
-    client.wishes.retries = 0;
+    client.options.retries = 0;
     let failed = client.get(&server.url("/")).unwrap_err();
     assert!(failed.kept.is_some(), "{failed:?}");
     let failed = client.fails(&server.url("/"), "sha-256");
     assert!(matches!(failed.error, DownloadError::Digest(_)), "{failed:?}");
-    assert_eq!(server.asked()[1].range(LEN), Some(4 << 20..LEN));
+    assert_eq!(server.requests()[1].range(LEN), Some(4 << 20..LEN));
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_failure_tells_what_was_there_before() {
         hang_up()
     });
     let mut client = Client::new();
-    client.wishes.retries = 0;
+    client.options.retries = 0;
     assert_eq!(client.get(&server.url("/")).unwrap_err().resumed_at, 0);
     let failed = client.get(&server.url("/")).unwrap_err();
     assert_eq!((failed.resumed_at, failed.kept.unwrap().bytes), (12_000_000, 15_000_000));
@@ -95,7 +95,7 @@ fn bytes_of_the_partial_file_are_not_fetched_again() {
     let done = client.gets(&server.url("/"), &bytes);
     assert_eq!(done.resumed_at, 10_000_000);
     assert_eq!(done.report.bytes(), LEN as u64 - 10_000_000);
-    let last = server.asked().pop().unwrap();
+    let last = server.requests().pop().unwrap();
     assert_eq!(last.field("if-range"), Some(TAG));
     assert_eq!(last.range(LEN).unwrap(), 10_000_000..LEN);
 }
@@ -116,7 +116,7 @@ fn the_time_of_a_file_is_remembered_with_its_parts() {
         hang_up()
     });
     let mut client = Client::new();
-    client.wishes.retries = 0;
+    client.options.retries = 0;
     client.get(&server.url("/")).unwrap_err();
     client.gets(&server.url("/"), &bytes);
     let time = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
@@ -139,7 +139,7 @@ fn another_version_starts_over() {
     fs::write(&journal, text.replace(&format!(":{old_port}/"), &format!(":{new_port}/"))).unwrap();
     let done = client.gets(&server.url("/"), &new);
     assert_eq!(done.resumed_at, 0);
-    assert_eq!(client.told("StartingOver"), 1);
+    assert_eq!(client.events("StartingOver"), 1);
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn two_downloads_do_not_write_to_one_file() {
     let bytes = noise(LEN);
     let server = Server::of(&bytes);
     let mut client = Client::new();
-    client.wishes.rate = Some(8 << 20);
+    client.options.rate = Some(8 << 20);
     std::thread::scope(|scope| {
         let first = scope.spawn(|| client.get(&server.url("/")));
         while !client.names().iter().any(|name| name.ends_with(".journal")) {
@@ -286,11 +286,11 @@ fn a_process_killed_before_it_could_remove_the_journal_was_done() {
     let (done, len) = (format!("{:020} \n", LEN - 1), format!("{LEN:020} \n"));
     let text = String::from_utf8(text).unwrap().replace(&done, &len);
     fs::write(&journal, text).unwrap();
-    let before = server.asked().len();
+    let before = server.requests().len();
     let done = client.get(&server.url("/")).unwrap();
     assert!(done.was_here);
     assert_eq!(client.names(), ["file"]);
-    assert!(server.asked()[before..].iter().all(|request| request.head.starts_with("HEAD")));
+    assert!(server.requests()[before..].iter().all(|request| request.head.starts_with("HEAD")));
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn a_body_without_a_length_can_be_resumed_too() {
     });
     let done = Client::new().gets(&server.url("/"), &bytes);
     assert_eq!(done.report.bytes(), LEN as u64);
-    assert_eq!(server.asked()[1].range(LEN).unwrap(), 8 << 20..LEN);
+    assert_eq!(server.requests()[1].range(LEN).unwrap(), 8 << 20..LEN);
 }
 
 #[test]
@@ -372,7 +372,7 @@ fn no_password_reaches_the_disk() {
         hang_up()
     });
     let mut client = Client::with(1);
-    client.wishes.retries = 0;
+    client.options.retries = 0;
     let mut url = server.url("/big");
     url.set_username("me").unwrap();
     url.set_password(Some("SECRET")).unwrap();
@@ -412,7 +412,7 @@ fn a_file_whose_length_no_answer_tells_starts_over_as_a_whole() {
         say(stream, "\n0\n\n")
     });
     let mut client = Client::with(1);
-    client.wishes.retries = 0;
+    client.options.retries = 0;
     let failed = client.get(&server.url("/")).unwrap_err();
     assert!(failed.kept.is_some(), "{failed:?}");
     assert_eq!(client.gets(&server.url("/"), &bytes).resumed_at, 0);
@@ -455,7 +455,7 @@ fn replacing_a_private_file_keeps_the_part_and_the_new_file_private() {
     let is_well = Arc::new(AtomicBool::new(false));
     let server = server(&bytes, 10_000_000, &is_well);
     let mut client = Client::new();
-    client.wishes.retries = 0;
+    client.options.retries = 0;
     // By default, user 65534 may read and write.
     let entries = [(1, 6, !0), (2, 6, 65534), (4, 4, !0), (16, 6, !0), (32, 0, !0)];
     let entry = |(tag, may, user): (u16, u16, u32)| {

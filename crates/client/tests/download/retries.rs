@@ -51,14 +51,14 @@ fn without_ranges_a_download_restarts_a_limited_number_of_times() {
     let mut client = Client::new();
     let done = client.gets(&server.url("/"), &bytes);
     assert_eq!(done.report.bytes(), 2 * LEN as u64);
-    client.wishes.retries = 1;
+    client.options.retries = 1;
     let never = Server::start(|_, stream| {
         say(stream, &format!("HTTP/1.0 200 OK\nContent-Length: {LEN}\n\nabc"))?;
         hang_up()
     });
     let client = Client { folder: Client::new().folder, ..client };
     client.fails(&never.url("/"), "ended before the last byte");
-    assert_eq!(never.asked().len(), 2);
+    assert_eq!(never.requests().len(), 2);
 }
 
 #[test]
@@ -73,13 +73,13 @@ fn retry_after_is_waited_for() {
     let client = Client::new();
     client.gets(&server.url("/"), &bytes);
     assert!(started.elapsed() >= Duration::from_secs(2));
-    assert_eq!(client.told("Retrying"), 1);
+    assert_eq!(client.events("Retrying"), 1);
     // An hour is too long to wait for a download.
     let server = Server::start(|_, stream| {
         say(stream, "HTTP/1.1 429 Slow\nRetry-After: 3600\nContent-Length: 0\n\n")
     });
     Client::new().fails(&server.url("/"), "429");
-    assert_eq!(server.asked().len(), 1);
+    assert_eq!(server.requests().len(), 1);
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn permanent_errors_are_not_retried() {
             say(stream, &format!("HTTP/1.1 {status} x\n{fields}\n\nno, sorry!"))
         });
         Client::new().fails(&server.url("/"), &format!("{status}"));
-        assert_eq!(server.asked().len(), 1, "{status}");
+        assert_eq!(server.requests().len(), 1, "{status}");
     }
     std::thread::scope(|scope| {
         for status in [408, 429, 500, 502, 503, 504] {
@@ -100,10 +100,10 @@ fn permanent_errors_are_not_retried() {
                 let head = format!("HTTP/1.1 {status} x\n\n");
                 let server = Server::start(move |_, stream| say(stream, &head));
                 let mut client = Client::new();
-                client.wishes.retries = 1;
+                client.options.retries = 1;
                 client.timeout = Duration::from_secs(3);
                 client.fails(&server.url("/"), &format!("{status}"));
-                assert_eq!(server.asked().len(), 2, "{status}");
+                assert_eq!(server.requests().len(), 2, "{status}");
             });
         }
     });
@@ -119,7 +119,7 @@ fn a_server_that_says_nothing_is_left_after_the_timeout() {
         });
         let mut client = Client::new();
         client.timeout = Duration::from_millis(300);
-        client.wishes.retries = 0;
+        client.options.retries = 0;
         let failed = client.fails(&server.url("/"), "no progress");
         assert!(matches!(failed.error, DownloadError::Client(ClientError::Stalled)), "{failed:?}");
     }
@@ -133,7 +133,7 @@ fn an_address_without_a_listener_is_reported_at_once() {
     };
     let client = Client::new();
     client.fails(&url, "refused");
-    assert_eq!(client.told("Retrying"), 0);
+    assert_eq!(client.events("Retrying"), 0);
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_thread_that_panics_ends_the_download() {
         let folder = std::fs::File::open(client.folder.path()).unwrap().into();
         let target =
             Target::Named { folder: &folder, name: "file".as_ref(), if_exists: client.if_exists };
-        let downloader = Downloader::new(client.agent(None), client.wishes.clone());
+        let downloader = Downloader::new(client.agent(None), client.options.clone());
         let report =
             |event: &DownloadEvent<'_>| assert!(!matches!(event, DownloadEvent::Retrying { .. }));
         drop(downloader.fetch(&url, &target, &client.gauge, &report));
@@ -180,7 +180,7 @@ fn failures_in_a_row_are_counted_once() {
         hang_up()
     });
     let mut client = Client::with(1);
-    client.wishes.retries = 2;
+    client.options.retries = 2;
     assert!(client.get(&server.url("/")).is_err());
-    assert_eq!(server.asked().len(), 3);
+    assert_eq!(server.requests().len(), 3);
 }

@@ -45,8 +45,8 @@ impl Server {
         Url::parse(&self.server.url(path)).unwrap()
     }
 
-    /// What came so far.
-    pub fn asked(&self) -> Vec<Request> {
+    /// The requests so far.
+    pub fn requests(&self) -> Vec<Request> {
         self.server.requests()
     }
 }
@@ -80,7 +80,7 @@ pub fn noise(len: usize) -> Arc<Vec<u8>> {
 /// A client that downloads.
 pub struct Client {
     pub folder: TempDir,
-    pub wishes: DownloadOptions,
+    pub options: DownloadOptions,
     pub if_exists: IfExists,
     pub headers: Vec<(String, String)>,
     pub credentials: Credentials,
@@ -90,14 +90,14 @@ pub struct Client {
     pub timeout: Duration,
     pub max_redirects: u32,
     pub gauge: Gauge,
-    pub told: Mutex<Vec<String>>,
+    pub events: Mutex<Vec<String>>,
 }
 
 impl Client {
     pub fn new() -> Self {
         Self {
             folder: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap(),
-            wishes: DownloadOptions::default(),
+            options: DownloadOptions::default(),
             if_exists: IfExists::Replace,
             headers: Vec::new(),
             credentials: Credentials::None,
@@ -107,14 +107,14 @@ impl Client {
             timeout: Duration::from_secs(60),
             max_redirects: 5,
             gauge: Gauge::default(),
-            told: Mutex::default(),
+            events: Mutex::default(),
         }
     }
 
-    /// With so many connections.
+    /// A client with this number of connections.
     pub fn with(connections: u32) -> Self {
         let mut client = Self::new();
-        client.wishes.connections = Some(connections);
+        client.options.connections = Some(connections);
         client
     }
 
@@ -145,9 +145,9 @@ impl Client {
         let folder: OwnedFd = File::open(self.folder.path()).unwrap().into();
         let name = OsStr::new("file");
         let target = Target::Named { folder: &folder, name, if_exists: self.if_exists };
-        let downloader = Downloader::new(self.agent(cancel), self.wishes.clone());
+        let downloader = Downloader::new(self.agent(cancel), self.options.clone());
         let report =
-            |event: &DownloadEvent<'_>| self.told.lock().unwrap().push(format!("{event:?}"));
+            |event: &DownloadEvent<'_>| self.events.lock().unwrap().push(format!("{event:?}"));
         downloader.fetch(url, &target, &self.gauge, &report)
     }
 
@@ -181,8 +181,8 @@ impl Client {
         underpass_testkit::names(self.folder.path())
     }
 
-    /// How often it was told of this.
-    pub fn told(&self, what: &str) -> usize {
-        self.told.lock().unwrap().iter().filter(|told| told.starts_with(what)).count()
+    /// The number of events of this kind.
+    pub fn events(&self, what: &str) -> usize {
+        self.events.lock().unwrap().iter().filter(|event| event.starts_with(what)).count()
     }
 }

@@ -118,8 +118,8 @@ fn a_file_has_the_time_of_the_version_that_came() {
                     [head.as_bytes(), &vec![7; len]].concat()
                 }
             });
-            let wishes = TreeOptions { archive: false, ..mirroring() };
-            let Outcome { place, outcome, .. } = attempt_again(older(), &wishes, &url);
+            let options = TreeOptions { archive: false, ..mirroring() };
+            let Outcome { place, outcome, .. } = attempt_again(older(), &options, &url);
             outcome.unwrap();
             let found = fs::metadata(place.path().join("x/a")).unwrap();
             assert_eq!((found.len(), found.mtime()), (len as u64, second), "{date}");
@@ -142,7 +142,7 @@ fn a_large_file_that_cannot_be_created_is_left_out_as_a_small_one_is() {
     // The name that it would have until it is complete.
     fs::create_dir_all(place.path().join("x/a.part")).unwrap();
     fs::write(place.path().join("x/a"), "precious").unwrap();
-    let wishes = TreeOptions {
+    let options = TreeOptions {
         retries: 0,
         archive: false,
         connections: 1,
@@ -150,7 +150,7 @@ fn a_large_file_that_cannot_be_created_is_left_out_as_a_small_one_is() {
         deletes: true,
         ..TreeOptions::default()
     };
-    let Outcome { place, outcome, left_out } = attempt_again(place, &wishes, &url);
+    let Outcome { place, outcome, left_out } = attempt_again(place, &options, &url);
     assert_eq!(outcome.unwrap().left_out, 1);
     assert_eq!(left_out, ["a: a folder has the name of its partial file: remove it"]);
     assert_eq!(fs::read(place.path().join("x/z")).unwrap(), b"small");
@@ -178,9 +178,9 @@ fn files_of_connections_that_a_server_refuses_are_fetched_over_another() {
         }
         _ => response("text/plain", b"served"),
     });
-    let wishes = TreeOptions { archive: false, retries: 0, ..TreeOptions::default() };
+    let options = TreeOptions { archive: false, retries: 0, ..TreeOptions::default() };
     let Outcome { outcome, left_out, .. } =
-        attempt_again(tempfile::tempdir().unwrap(), &wishes, &url);
+        attempt_again(tempfile::tempdir().unwrap(), &options, &url);
     assert_eq!((outcome.unwrap().files, left_out), (4, Vec::new()));
 }
 
@@ -191,20 +191,20 @@ fn a_folder_that_answers_with_a_page_is_left_out() {
         "/x/s/" => response("text/html", b"<h1>Welcome</h1><a href=/>home</a>"),
         _ => response("text/plain", b"a"),
     });
-    let wishes = TreeOptions { archive: false, ..TreeOptions::default() };
+    let options = TreeOptions { archive: false, ..TreeOptions::default() };
     let Outcome { outcome, left_out, .. } =
-        attempt_again(tempfile::tempdir().unwrap(), &wishes, &url);
+        attempt_again(tempfile::tempdir().unwrap(), &options, &url);
     assert_eq!(outcome.unwrap().files, 1);
     assert!(left_out.len() == 1 && left_out[0].starts_with('s'), "{left_out:?}");
 }
 
 /// Fetches twice into one place, and expects that the second time all is here.
 fn fetch_twice(url: &Url) {
-    let wishes = TreeOptions { replaces: true, archive: false, ..TreeOptions::default() };
+    let options = TreeOptions { replaces: true, archive: false, ..TreeOptions::default() };
     let place = tempfile::tempdir().unwrap();
-    let Outcome { place, outcome, .. } = attempt_again(place, &wishes, url);
+    let Outcome { place, outcome, .. } = attempt_again(place, &options, url);
     assert_eq!(outcome.unwrap().files, 1);
-    let Outcome { outcome, left_out, .. } = attempt_again(place, &wishes, url);
+    let Outcome { outcome, left_out, .. } = attempt_again(place, &options, url);
     let done = outcome.unwrap();
     assert_eq!((done.files, done.here, left_out), (0, 1, Vec::new()));
 }
@@ -285,8 +285,8 @@ fn a_link_in_the_place_of_a_large_file_is_replaced() {
         let place = tempfile::tempdir().unwrap();
         fs::create_dir_all(place.path().join("x/folder")).unwrap();
         symlink(leads, place.path().join("x/large")).unwrap();
-        let wishes = TreeOptions { replaces: true, archive: false, ..TreeOptions::default() };
-        let Outcome { place, outcome, left_out } = attempt_again(place, &wishes, &url);
+        let options = TreeOptions { replaces: true, archive: false, ..TreeOptions::default() };
+        let Outcome { place, outcome, left_out } = attempt_again(place, &options, &url);
         assert_eq!((outcome.unwrap().files, left_out), (2, Vec::new()), "{leads}");
         let found = fs::symlink_metadata(place.path().join("x/large")).unwrap();
         assert!(found.is_file() && found.len() == 16 << 20, "{leads}");
@@ -325,8 +325,8 @@ fn a_fault_of_one_file_does_not_end_the_others() {
             "/x/b" => answer.clone().into_bytes(),
             _ => response("text/plain", b"bytes"),
         });
-        let wishes = TreeOptions { connections: 1, deletes: false, ..mirroring() };
-        let Outcome { outcome, left_out, .. } = attempt_again(older(), &wishes, &url);
+        let options = TreeOptions { connections: 1, deletes: false, ..mirroring() };
+        let Outcome { outcome, left_out, .. } = attempt_again(older(), &options, &url);
         let done = outcome.unwrap();
         assert_eq!((done.files, done.left_out), (2, 1), "{b}: {left_out:?}");
         assert!(left_out[0].starts_with("b: "), "{left_out:?}");
@@ -343,9 +343,9 @@ fn a_large_file_is_requested_once() {
         // Its address is good for one request.
         _ => answered("429 Too Many", "text/plain", ""),
     });
-    let wishes = TreeOptions { retries: 0, archive: false, ..TreeOptions::default() };
+    let options = TreeOptions { retries: 0, archive: false, ..TreeOptions::default() };
     let Outcome { outcome, left_out, .. } =
-        attempt_again(tempfile::tempdir().unwrap(), &wishes, &url);
+        attempt_again(tempfile::tempdir().unwrap(), &options, &url);
     assert_eq!((outcome.unwrap().files, left_out), (1, Vec::new()));
     assert_eq!(requests.load(Ordering::Relaxed), 1);
 }
@@ -363,8 +363,8 @@ fn a_lost_server_ends_the_whole_download() {
         "/x/" => response("text/html", b"<a href=a>a</a><a href=b>b</a><a href=c>c</a>"),
         _ => b"HTTP/1.0 200 OK\r\nContent-Length: 500\r\n\r\nbytes".to_vec(),
     });
-    let wishes = TreeOptions { connections: 1, deletes: false, ..mirroring() };
-    let Outcome { outcome, left_out, .. } = attempt_again(older(), &wishes, &url);
+    let options = TreeOptions { connections: 1, deletes: false, ..mirroring() };
+    let Outcome { outcome, left_out, .. } = attempt_again(older(), &options, &url);
     assert_eq!((outcome.is_err(), left_out.len()), (true, 1), "{left_out:?}");
 }
 
@@ -459,9 +459,9 @@ fn a_file_that_several_pages_link_to_is_fetched_once() {
                 response("image/png", &vec![7; len])
             }
         });
-        let wishes = TreeOptions { archive: false, ..TreeOptions::default() };
+        let options = TreeOptions { archive: false, ..TreeOptions::default() };
         let Outcome { outcome, left_out, .. } =
-            attempt_again(tempfile::tempdir().unwrap(), &wishes, &url);
+            attempt_again(tempfile::tempdir().unwrap(), &options, &url);
         assert_eq!((outcome.unwrap().files, left_out), (1, Vec::new()), "{len}");
         assert_eq!(requests.load(Ordering::Relaxed), 1, "{len}");
     }
@@ -491,10 +491,10 @@ fn credentials_go_to_no_url_that_another_server_has_named() {
     let private = url.join("private/").unwrap();
     other.set(serve(move |_| redirect(&private))).unwrap();
     let client = HttpClient { headers: vec![("X-Key".to_owned(), "k".to_owned())], ..agent() };
-    let wishes = TreeOptions { archive: false, ..TreeOptions::default() };
+    let options = TreeOptions { archive: false, ..TreeOptions::default() };
     let place = tempfile::tempdir().unwrap();
     let (target, gauge) = (place.path().join("x"), TreeGauge::default());
-    let done = fetch(&client, &wishes, &url.join("x/").unwrap(), &target, &gauge, &|_| {});
+    let done = fetch(&client, &options, &url.join("x/").unwrap(), &target, &gauge, &|_| {});
     assert_eq!(done.unwrap().files, 3);
     let mut requests = requests.lock().unwrap();
     requests.sort();

@@ -56,8 +56,8 @@ pub(crate) struct Outcome {
 }
 
 pub(crate) fn attempt(url: &Url) -> Outcome {
-    let wishes = TreeOptions { retries: 0, ..TreeOptions::default() };
-    attempt_again(tempfile::tempdir().unwrap(), &wishes, url)
+    let options = TreeOptions { retries: 0, ..TreeOptions::default() };
+    attempt_again(tempfile::tempdir().unwrap(), &options, url)
 }
 
 pub(crate) fn agent() -> HttpClient<'static> {
@@ -70,7 +70,7 @@ pub(crate) fn agent() -> HttpClient<'static> {
 }
 
 /// Fetches into a place where something may be already.
-pub(crate) fn attempt_again(place: TempDir, wishes: &TreeOptions, url: &Url) -> Outcome {
+pub(crate) fn attempt_again(place: TempDir, options: &TreeOptions, url: &Url) -> Outcome {
     fs::write(place.path().join("outside"), "untouched").unwrap();
     let left_out = Mutex::new(Vec::new());
     let report = |event: &TreeEvent<'_>| {
@@ -79,7 +79,7 @@ pub(crate) fn attempt_again(place: TempDir, wishes: &TreeOptions, url: &Url) -> 
         }
     };
     let target = place.path().join("x");
-    let outcome = fetch(&agent(), wishes, url, &target, &TreeGauge::default(), &report);
+    let outcome = fetch(&agent(), options, url, &target, &TreeGauge::default(), &report);
     assert_eq!(fs::read(place.path().join("outside")).unwrap(), b"untouched");
     assert_eq!(names(place.path()).len(), 1 + usize::from(target.exists()) + unfinished(&place));
     let left_out = left_out.into_inner().unwrap();
@@ -240,9 +240,9 @@ fn two_folders_with_one_address_have_the_same_contents() {
             "/x/v1/docs/sub/" => response("text/html", b"<a href=\"b\">b</a>"),
             _ => response("application/octet-stream", target.as_bytes()),
         });
-        let wishes = TreeOptions { retries: 0, connections: threads, ..TreeOptions::default() };
+        let options = TreeOptions { retries: 0, connections: threads, ..TreeOptions::default() };
         let Outcome { place, outcome, left_out } =
-            attempt_again(tempfile::tempdir().unwrap(), &wishes, &url);
+            attempt_again(tempfile::tempdir().unwrap(), &options, &url);
         let done = outcome.unwrap();
         assert_eq!((done.files, done.folders, done.left_out), (4, 6, 0), "{left_out:?}");
         for version in ["latest", "v1"] {
@@ -338,7 +338,7 @@ fn a_file_where_a_folder_should_be_is_reported_without_delete() {
     let place = tempfile::tempdir().unwrap();
     fs::create_dir(place.path().join("x")).unwrap();
     fs::write(place.path().join("x/a"), "mine").unwrap();
-    let wishes = TreeOptions {
+    let options = TreeOptions {
         retries: 0,
         replaces: true,
         archive: false,
@@ -346,7 +346,7 @@ fn a_file_where_a_folder_should_be_is_reported_without_delete() {
         max_delete: Some(0),
         ..TreeOptions::default()
     };
-    let Outcome { outcome, left_out, .. } = attempt_again(place, &wishes, &url);
+    let Outcome { outcome, left_out, .. } = attempt_again(place, &options, &url);
     let failed = outcome.unwrap_err();
     assert_eq!(failed.to_string(), "nothing was removed: that would be 1 entry, more than 0");
     assert!(left_out.len() == 1 && left_out[0].starts_with("a: "), "{left_out:?}");

@@ -74,9 +74,9 @@ fn a_part_that_was_replaced_is_not_resumed() {
     for (is_replaced, is_old) in [(false, false), (true, false), (false, true), (true, true)] {
         let is_well = Arc::default();
         let url = broken_off(&[file(b"large", &contents)], &is_well);
-        let wishes = TreeOptions { retries: 0, ..TreeOptions::default() };
+        let options = TreeOptions { retries: 0, ..TreeOptions::default() };
         let Outcome { place, outcome, .. } =
-            attempt_again(tempfile::tempdir().unwrap(), &wishes, &url);
+            attempt_again(tempfile::tempdir().unwrap(), &options, &url);
         outcome.unwrap_err();
         is_well.store(true, Ordering::Relaxed);
         let part = place.path().join("x.part/.underpass-get.part");
@@ -92,7 +92,7 @@ fn a_part_that_was_replaced_is_not_resumed() {
             let lines = text.lines().filter(|line| !line.starts_with("part "));
             fs::write(&journal, lines.map(|line| format!("{line}\n")).collect::<String>()).unwrap();
         }
-        let Outcome { place, outcome, left_out } = attempt_again(place, &wishes, &url);
+        let Outcome { place, outcome, left_out } = attempt_again(place, &options, &url);
         let done = outcome.unwrap();
         assert_eq!(left_out, Vec::<String>::new());
         assert_eq!(done.resumed_at > 1 << 20, !is_replaced && !is_old, "{is_replaced} {is_old}");
@@ -106,15 +106,15 @@ fn members_left_out_by_an_earlier_run_are_left_out_again() {
     let members = [file(b"/abs", b"bad"), file(b"large", &contents)];
     let is_well = Arc::default();
     let url = broken_off(&members, &is_well);
-    let wishes = TreeOptions { retries: 0, ..TreeOptions::default() };
+    let options = TreeOptions { retries: 0, ..TreeOptions::default() };
     let mut place = tempfile::tempdir().unwrap();
     for _ in 0..2 {
-        let broken = attempt_again(place, &wishes, &url);
+        let broken = attempt_again(place, &options, &url);
         assert_eq!(broken.outcome.unwrap_err().done.left_out, 1);
         place = broken.place;
     }
     is_well.store(true, Ordering::Relaxed);
-    let Outcome { place, outcome, left_out } = attempt_again(place, &wishes, &url);
+    let Outcome { place, outcome, left_out } = attempt_again(place, &options, &url);
     let done = outcome.unwrap();
     assert_eq!((done.left_out, left_out.len()), (1, 1));
     assert!(done.resumed_at > 1 << 20, "{done:?}");
@@ -129,17 +129,17 @@ fn a_folder_that_exists_is_looked_at_again_and_its_large_file_is_resumed() {
         let members = [file(b"a", b"new"), file(b"b", b"b"), file(b"large", &contents)];
         let is_well = Arc::default();
         let url = broken_off(&members, &is_well);
-        let wishes = TreeOptions { retries: 0, ..TreeOptions::default() };
+        let options = TreeOptions { retries: 0, ..TreeOptions::default() };
         let place = tempfile::tempdir().unwrap();
         let mine = place.path().join("x");
         fs::create_dir(&mine).unwrap();
         fs::write(mine.join("a"), "different").unwrap();
-        let Outcome { place, outcome, .. } = attempt_again(place, &wishes, &url);
+        let Outcome { place, outcome, .. } = attempt_again(place, &options, &url);
         assert_eq!(outcome.unwrap_err().done.left_out, 1);
         fs::remove_file(mine.join("b")).unwrap();
         is_well.store(true, Ordering::Relaxed);
-        let wishes = TreeOptions { replaces: true, ..wishes };
-        let Outcome { place: _place, outcome, left_out } = attempt_again(place, &wishes, &url);
+        let options = TreeOptions { replaces: true, ..options };
+        let Outcome { place: _place, outcome, left_out } = attempt_again(place, &options, &url);
         let done = outcome.unwrap();
         assert_eq!((left_out, done.files), (Vec::new(), 3));
         assert!(done.resumed_at > 1 << 20, "{done:?}");
@@ -216,13 +216,13 @@ fn a_resumed_archive_does_not_skip_the_same_bytes_repeatedly() {
             let tag = format!("ETag: \"{}\"\r\n", if changes { number } else { 0 });
             answer(&request.method, stream, &tag, &archive, 0..archive.len())
         });
-        let wishes = TreeOptions { retries: 0, ..TreeOptions::default() };
+        let options = TreeOptions { retries: 0, ..TreeOptions::default() };
         let place = tempfile::tempdir().unwrap();
         fs::create_dir(place.path().join("x")).unwrap();
-        let Outcome { place, outcome, .. } = attempt_again(place, &wishes, &url);
+        let Outcome { place, outcome, .. } = attempt_again(place, &options, &url);
         outcome.unwrap();
         requests.store(0, Ordering::Relaxed);
-        let Outcome { outcome, .. } = attempt_again(place, &wishes, &url);
+        let Outcome { outcome, .. } = attempt_again(place, &options, &url);
         assert_eq!(outcome.unwrap().here, 3);
         assert!(requests.load(Ordering::Relaxed) <= 3, "{requests:?}");
     }

@@ -11,7 +11,7 @@ fn put_new(sample: &Sample, server: &Scripted) -> Outcome {
 }
 
 /// Expects a HEAD request and answers it.
-fn told(conn: &mut Conn, status: &str, fields: &[&str]) {
+fn answer_head(conn: &mut Conn, status: &str, fields: &[&str]) {
     let head = conn.head();
     assert!(head.starts_with("HEAD /file "), "{head}");
     conn.answer(status, fields);
@@ -30,7 +30,7 @@ fn taken(conn: &mut Conn, name: &str, value: &str, status: &str) {
 fn existing_files_get_no_upload_request() {
     for status in ["200 OK", "204 No Content"] {
         let server = Scripted::one(move |mut conn| {
-            told(&mut conn, status, &[]);
+            answer_head(&mut conn, status, &[]);
             let (rest, _) = conn.rest();
             assert!(rest.is_empty(), "{}", String::from_utf8_lossy(&rest));
         });
@@ -43,7 +43,7 @@ fn existing_files_get_no_upload_request() {
 #[test]
 fn a_page_to_log_in_is_not_what_is_there() {
     let server = Scripted::one(|mut conn| {
-        told(&mut conn, "302 Found", &["Location: /login?to=file"]);
+        answer_head(&mut conn, "302 Found", &["Location: /login?to=file"]);
         assert!(conn.head().starts_with("HEAD /login?to=file "));
         conn.answer("200 OK", &["Content-Type: text/html; charset=utf-8"]);
         let (rest, _) = conn.rest();
@@ -55,7 +55,7 @@ fn a_page_to_log_in_is_not_what_is_there() {
     // What is stored elsewhere is there, be it a page itself.
     for (place, media_type) in [("/store/file", "text/html"), ("/store/1234", "image/png")] {
         let server = Scripted::one(move |mut conn| {
-            told(&mut conn, "307 Temporary Redirect", &[&format!("Location: {place}")]);
+            answer_head(&mut conn, "307 Temporary Redirect", &[&format!("Location: {place}")]);
             assert!(conn.head().starts_with(&format!("HEAD {place} ")));
             conn.answer("200 OK", &[&format!("Content-Type: {media_type}")]);
         });
@@ -69,7 +69,7 @@ fn a_redirect_that_does_not_tell_what_is_there_sends_nothing() {
     {
         for condition in [Condition::Absent, Condition::Version("\"old\"")] {
             let server = Scripted::one(move |mut conn| {
-                told(&mut conn, "302 Found", &["Location: /login"]);
+                answer_head(&mut conn, "302 Found", &["Location: /login"]);
                 assert!(conn.head().starts_with("HEAD /login "));
                 conn.answer(status, &[]);
                 let (rest, _) = conn.rest();
@@ -156,7 +156,7 @@ fn missing_files_are_sent_with_if_none_match() {
         ("501 Not Implemented", "201 Created", false),
     ] {
         let server = Scripted::one(move |mut conn| {
-            told(&mut conn, head, &[]);
+            answer_head(&mut conn, head, &[]);
             taken(&mut conn, "if-none-match", "*", status);
         });
         let done = put_new(&Sample::of(LEN), &server).done();
@@ -171,7 +171,7 @@ fn missing_files_are_sent_with_if_none_match() {
 #[test]
 fn a_412_counts_even_if_head_was_refused() {
     let server = Scripted::one(|mut conn| {
-        told(&mut conn, "403 Forbidden", &[]);
+        answer_head(&mut conn, "403 Forbidden", &[]);
         taken(&mut conn, "if-none-match", "*", "412 Precondition Failed");
     });
     assert!(put_new(&Sample::of(LEN), &server).done().was_there);
@@ -180,7 +180,7 @@ fn a_412_counts_even_if_head_was_refused() {
 #[test]
 fn a_server_that_wants_a_password_gets_no_file_first() {
     let server = Scripted::one(|mut conn| {
-        told(&mut conn, "401 Unauthorized", &[]);
+        answer_head(&mut conn, "401 Unauthorized", &[]);
         assert!(conn.rest().0.is_empty());
     });
     assert_eq!(put_new(&Sample::of(LEN), &server).refused().0, 401);
@@ -189,9 +189,11 @@ fn a_server_that_wants_a_password_gets_no_file_first() {
 #[test]
 fn a_busy_server_is_tried_again() {
     let server = Scripted::new(vec![
-        script(|mut conn| told(&mut conn, "503 Service Unavailable", &["Connection: close"])),
         script(|mut conn| {
-            told(&mut conn, "404 Not Found", &[]);
+            answer_head(&mut conn, "503 Service Unavailable", &["Connection: close"])
+        }),
+        script(|mut conn| {
+            answer_head(&mut conn, "404 Not Found", &[]);
             taken(&mut conn, "if-none-match", "*", "201 Created");
         }),
     ]);
@@ -202,14 +204,14 @@ fn a_busy_server_is_tried_again() {
 fn the_rest_of_a_broken_attempt_is_not_taken_for_the_file() {
     let server = Scripted::new(vec![
         script(|mut conn| {
-            told(&mut conn, "404 Not Found", &[]);
+            answer_head(&mut conn, "404 Not Found", &[]);
             conn.head();
             conn.take(LEN / 2);
             conn.reset();
         }),
         script(|mut conn| {
-            told(&mut conn, "200 OK", &[]);
-            told(&mut conn, "200 OK", &[]);
+            answer_head(&mut conn, "200 OK", &[]);
+            answer_head(&mut conn, "200 OK", &[]);
         }),
     ]);
     let error = put_new(&Sample::of(LEN), &server).failed().error;
@@ -228,7 +230,7 @@ fn only_the_version_that_was_named_is_replaced() {
         ("404 Not Found", &[], None),
     ] {
         let server = Scripted::one(move |mut conn| {
-            told(&mut conn, status, fields);
+            answer_head(&mut conn, status, fields);
             assert!(conn.rest().0.is_empty());
         });
         match put(&server, "\"old\"").failed().error {
@@ -244,7 +246,7 @@ fn only_the_version_that_was_named_is_replaced() {
         ("405 Method Not Allowed", &[], "\"old\"", "201 Created", true),
     ] {
         let server = Scripted::one(move |mut conn| {
-            told(&mut conn, head, fields);
+            answer_head(&mut conn, head, fields);
             taken(&mut conn, "if-match", tag, status);
         });
         assert_eq!(
@@ -258,7 +260,7 @@ fn only_the_version_that_was_named_is_replaced() {
 #[test]
 fn a_target_without_an_entity_tag_is_no_version() {
     let server = Scripted::one(|mut conn| {
-        told(&mut conn, "200 OK", &[]);
+        answer_head(&mut conn, "200 OK", &[]);
         assert!(conn.rest().0.is_empty());
     });
     let put = Sample::of(LEN).put_with(&server.url("/file"), |options| {

@@ -108,8 +108,8 @@ fn a_server_that_is_gone_in_the_middle_gets_the_rest_later() {
         it.tls = front.trusted();
         it.journal = Some(journal);
     });
-    assert!(outcome.told[0].starts_with("again (true)"), "{:?}", outcome.told);
-    assert_eq!(outcome.told[1..], [format!("resumed at {half}")]);
+    assert!(outcome.events[0].starts_with("again (true)"), "{:?}", outcome.events);
+    assert_eq!(outcome.events[1..], [format!("resumed at {half}")]);
     assert!(outcome.done().is_resumable);
     assert_eq!((front.connections(), front.resumed()), (2, 1));
 }

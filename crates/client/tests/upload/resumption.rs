@@ -75,8 +75,8 @@ fn a_broken_upload_goes_on_in_the_same_process() {
         }),
     ]);
     let outcome = sample.put_resumably(&server.url("/file"));
-    assert!(outcome.told[0].starts_with("again (true)"), "{:?}", outcome.told);
-    assert_eq!(outcome.told[1..], [format!("resumed at {}", HALF - 7)]);
+    assert!(outcome.events[0].starts_with("again (true)"), "{:?}", outcome.events);
+    assert_eq!(outcome.events[1..], [format!("resumed at {}", HALF - 7)]);
     let done = outcome.done();
     assert!(done.is_resumable);
     assert_eq!(done.resumed_at, 0, "this process has sent all of it");
@@ -152,7 +152,7 @@ fn a_file_that_has_changed_since_is_sent_anew_and_the_old_part_thrown_away() {
     let other: Vec<u8> = sample.bytes.iter().map(|byte| !byte).collect();
     fs::write(sample.path(), &other).unwrap();
     let outcome = sample.put_resumably(&server.url("/file"));
-    assert_eq!(outcome.told, ["started over: the file has changed since"]);
+    assert_eq!(outcome.events, ["started over: the file has changed since"]);
     assert_eq!(outcome.done().resumed_at, 0);
     assert!(*seen.lock().unwrap() == other);
     assert!(!sample.journal().exists());
@@ -178,7 +178,7 @@ fn a_file_that_was_new_before_a_power_cut_is_sent_anew() {
     assert_ne!(text, other);
     fs::write(sample.journal(), other).unwrap();
     let outcome = sample.put_resumably(&server.url("/file"));
-    assert_eq!(outcome.told, ["started over: the file has changed since"]);
+    assert_eq!(outcome.events, ["started over: the file has changed since"]);
     assert_eq!(outcome.done().resumed_at, 0);
 }
 
@@ -204,7 +204,7 @@ fn an_upload_that_the_server_has_forgotten_begins_anew() {
         })],
     );
     let outcome = sample.put_resumably(&server.url("/file"));
-    assert_eq!(outcome.told, ["started over: the server no longer knows the upload"]);
+    assert_eq!(outcome.events, ["started over: the server no longer knows the upload"]);
     outcome.done();
 }
 
@@ -433,10 +433,10 @@ fn a_condition_is_checked_again_before_the_rest_is_sent() {
         ]);
         let put = || {
             let journal = sample.journal();
-            sample.put_with(&server.url("/file"), |wishes| {
-                wishes.journal = Some(journal);
-                wishes.condition = Condition::Version("\"old\"");
-                wishes.retries = retries;
+            sample.put_with(&server.url("/file"), |options| {
+                options.journal = Some(journal);
+                options.condition = Condition::Version("\"old\"");
+                options.retries = retries;
             })
         };
         let first = put();
@@ -468,9 +468,9 @@ fn a_body_that_never_comes_is_not_waited_for() {
     ]);
     let sample = Sample::of(LEN);
     let journal = sample.journal();
-    let put = sample.put_with(&server.url("/file"), |wishes| {
-        wishes.journal = Some(journal);
-        wishes.timeout = Duration::from_secs(600);
+    let put = sample.put_with(&server.url("/file"), |options| {
+        options.journal = Some(journal);
+        options.timeout = Duration::from_secs(600);
     });
     put.done();
 }

@@ -30,8 +30,8 @@ fn a_connection_that_breaks_is_replaced_and_everything_sent_anew() {
         }),
     ]);
     let outcome = sample.put(&server.url("/file"));
-    assert_eq!(outcome.told.len(), 2, "{:?}", outcome.told);
-    assert!(outcome.told.iter().all(|told| told.starts_with("again (false)")));
+    assert_eq!(outcome.events.len(), 2, "{:?}", outcome.events);
+    assert!(outcome.events.iter().all(|event| event.starts_with("again (false)")));
     outcome.done();
 }
 
@@ -47,7 +47,7 @@ fn an_upload_is_given_up_after_the_last_retry() {
     };
     let server = Scripted::new(vec![busy(), busy(), busy()]);
     let outcome = sample.put(&server.url("/file"));
-    assert_eq!(outcome.told.len(), 2);
+    assert_eq!(outcome.events.len(), 2);
     assert_eq!(outcome.refused().0, 503);
 }
 
@@ -60,7 +60,7 @@ fn a_long_retry_after_is_not_waited_for() {
         conn.answer("503 Service Unavailable", &["Retry-After: 3600"]);
     });
     let outcome = sample.put(&server.url("/file"));
-    assert!(outcome.told.is_empty());
+    assert!(outcome.events.is_empty());
     assert_eq!(outcome.refused().0, 503);
 }
 
@@ -71,7 +71,7 @@ fn a_refused_connection_is_reported_at_once() {
     let url = server.url("/");
     drop(server);
     let outcome = sample.put(&url);
-    assert!(outcome.told.is_empty(), "{:?}", outcome.told);
+    assert!(outcome.events.is_empty(), "{:?}", outcome.events);
     assert!(outcome.failed().error.to_string().contains("connecting to"));
 }
 
@@ -88,7 +88,7 @@ fn a_stream_that_was_begun_is_not_sent_again() {
     });
     let file = File::from(std::os::fd::OwnedFd::from(reader));
     let outcome = put(&file, &server.url("/stream"), |_| {});
-    assert!(outcome.told.is_empty(), "{:?}", outcome.told);
+    assert!(outcome.events.is_empty(), "{:?}", outcome.events);
     assert!(outcome.failed().error.is_temporary());
     drop(file);
     feeder.join().unwrap();

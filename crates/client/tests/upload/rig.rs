@@ -229,13 +229,13 @@ pub struct UploadOptions {
 /// The result of an upload, and its events.
 pub struct Outcome {
     pub result: Result<UploadOutcome, UploadFailed>,
-    pub told: Vec<String>,
+    pub events: Vec<String>,
 }
 
 impl Outcome {
     #[track_caller]
     pub fn done(self) -> UploadOutcome {
-        self.result.unwrap_or_else(|failed| panic!("{}: {:?}", failed.error, self.told))
+        self.result.unwrap_or_else(|failed| panic!("{}: {:?}", failed.error, self.events))
     }
 
     #[track_caller]
@@ -284,19 +284,19 @@ pub fn put(file: &File, url: &Url, change: impl FnOnce(&mut UploadOptions)) -> O
         journal: options.journal.as_deref(),
         retries: options.retries,
     };
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     let mut report = |event: &UploadEvent<'_>| match event {
         UploadEvent::Progress(progress) => (options.watch)(progress.bytes),
-        UploadEvent::Resumed { at } => told.push(format!("resumed at {at}")),
-        UploadEvent::StartedOver { reason } => told.push(format!("started over: {reason}")),
+        UploadEvent::Resumed { at } => events.push(format!("resumed at {at}")),
+        UploadEvent::StartedOver { reason } => events.push(format!("started over: {reason}")),
         UploadEvent::Again { error, resumes, .. } => {
-            told.push(format!("again ({resumes}): {error}"))
+            events.push(format!("again ({resumes}): {error}"))
         }
-        UploadEvent::Redirected { to } => told.push(format!("redirected to {to}")),
-        UploadEvent::PartsLeft { upload, .. } => told.push(format!("parts left of {upload}")),
+        UploadEvent::Redirected { to } => events.push(format!("redirected to {to}")),
+        UploadEvent::PartsLeft { upload, .. } => events.push(format!("parts left of {upload}")),
     };
     let result = upload(&agent, &what, url, None, &mut report).map(|(done, _)| done);
-    Outcome { result, told }
+    Outcome { result, events }
 }
 
 /// Bytes of the payload that were moved.
