@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_folder_is_left_to_its_thread_if_another_one_is_near() {
+    fn tasks_of_idle_folders_nearby_are_preferred() {
         for (tasks, busy, next) in [
             (&[Some(1), Some(1)][..], &[][..], 0),
             (&[Some(1), Some(1), Some(2)], &[Some(1)], 2),

@@ -324,7 +324,7 @@ fn hidden_names_are_listed_only_when_shown() -> Result<()> {
 }
 
 #[test]
-fn a_glob_sees_the_path_from_the_root() -> Result<()> {
+fn globs_match_paths_from_the_root() -> Result<()> {
     let mut root = Root::new()?;
     fs::create_dir(root.path(b"folder"))?;
     root.file(b"folder/private", 0)?;
@@ -585,7 +585,7 @@ fn elements<'p>(page: &'p str, name: &str) -> Vec<&'p str> {
 }
 
 #[test]
-fn only_what_is_written_here_runs_on_a_page() -> Result<()> {
+fn only_scripts_of_this_server_run_on_a_page() -> Result<()> {
     use base64::Engine as _;
     use sha2::Digest as _;
     let mut root = Root::with_files(["file", "README.md"])?;

@@ -83,7 +83,7 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: address and length are those of the mapping made in `new`, which no reference
         // points into and which is not used again. Proved by
-        // `engine/tests/engine/interrupted.rs::mappings_do_not_pile_up`.
+        // `engine/tests/engine/interrupted.rs::mappings_are_removed_after_each_transfer`.
         unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(self.address), self.len) };
     }
 }

@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_line_names_no_place() {
+    fn recorded_command_lines_contain_no_paths() {
         let lines = [
             ServerKind::Other(&DUFS, Some("/opt/dufs".into())),
             ServerKind::Other(&NGINX_DAV, None),

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupts_that_programs_pay_for_are_theirs() {
+    fn interrupts_are_split_between_programs_and_kernel() {
         for (hard, soft, expected) in [(0, 138_705, 138_705), (2, 5_000, 5_002), (4_000, 5_000, 0)]
         {
             assert_eq!(interrupts_of_programs(hard, soft), expected, "{hard} {soft}");

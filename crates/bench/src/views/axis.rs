@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_cannot_be_drawn_lie_at_an_end() {
+    fn undrawable_values_are_placed_at_an_end_of_the_axis() {
         for scale in [
             AxisScale::Linear { high: 1.0 },
             AxisScale::Log { low: 1.0, high: 10.0, zero: false, base: Base::Ten },

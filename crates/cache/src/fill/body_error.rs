@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_comes_from_the_disk_is_its_failure() {
+    fn errors_of_the_disk_are_distinguished_from_those_of_the_origin() {
         for (errno, is_relay, expected) in [
             (Errno::CONNRESET, false, CacheErrorKind::CutOff),
             (Errno::HOSTUNREACH, false, CacheErrorKind::CutOff),

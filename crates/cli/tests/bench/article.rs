@@ -156,7 +156,7 @@ fn the_copy_through_a_small_buffer_is_counted_call_by_call() {
 }
 
 #[test]
-fn the_limit_is_a_bare_loop_and_the_machines_memory() {
+fn the_limit_compares_a_bare_loop_and_a_memory_copy() {
     if !has_all(&["cc", "iperf3", "nc"]) {
         return;
     }

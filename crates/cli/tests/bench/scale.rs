@@ -38,7 +38,7 @@ fn check(record: &Value, server: &str) {
 }
 
 #[test]
-fn points_take_turns_and_no_file_is_too_large() {
+fn scale_measures_its_points_in_turn() {
     for server in ["underpass", "nginx"] {
         if server == "nginx" && !has("nginx") {
             continue;

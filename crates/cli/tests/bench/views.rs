@@ -144,7 +144,7 @@ fn nothing_that_a_record_says_becomes_a_part_of_a_view() {
 }
 
 #[test]
-fn records_that_make_no_sense_are_drawn_or_refused_but_never_end_in_a_panic() {
+fn invalid_records_never_cause_a_panic() {
     let folder = folder();
     type Spoil = fn(&mut Value);
     let cases: [Spoil; 8] = [

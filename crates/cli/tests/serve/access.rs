@@ -76,7 +76,7 @@ fn everybody_writing_without_a_password_is_warned_of() {
 }
 
 #[test]
-fn a_page_of_another_name_gets_nothing_on_loopback() {
+fn an_unknown_host_name_is_refused_on_loopback() {
     let folder = folder();
     fs::write(folder.path().join("a"), "contents").unwrap();
     let status = |server: &Running, host: &str| {

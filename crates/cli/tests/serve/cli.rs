@@ -140,7 +140,7 @@ fn a_switch_of_the_file_can_be_undone_by_the_environment() {
 }
 
 #[test]
-fn a_choice_of_the_file_gives_way_to_one_that_excludes_it() {
+fn a_typed_option_replaces_a_conflicting_one_of_the_file() {
     let folder = folder();
     let config = folder.path().join("config");
     fs::write(&config, "mechanism = 'splice'").unwrap();

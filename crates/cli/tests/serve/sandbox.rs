@@ -117,7 +117,7 @@ fn get(server: &Running, path: &str) -> Vec<u8> {
 }
 
 #[test]
-fn from_inside_nothing_can_be_done_but_serving() {
+fn a_confined_server_can_only_serve() {
     if !has("cc") {
         return;
     }

@@ -236,7 +236,7 @@ fn a_file_cut_short_meanwhile_is_no_upload() {
 }
 
 #[test]
-fn no_byte_of_the_body_surfaces_as_strace_sees_it() {
+fn strace_sees_no_byte_of_the_body_in_user_space() {
     if !has("strace") {
         return;
     }

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_families_take_turns() {
+    fn address_families_alternate() {
         let parse = |text: &str| text.parse::<SocketAddr>().unwrap();
         let six = ["[::1]:1", "[::2]:1", "[::3]:1"].map(parse);
         let four = ["127.0.0.1:1"].map(parse);

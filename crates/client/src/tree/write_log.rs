@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_written_in_another_session_is_doubted() {
+    fn only_files_of_another_session_are_doubted() {
         let dest = tempfile::tempdir().unwrap();
         let dest = dest.path();
         let old = make(dest, "old");

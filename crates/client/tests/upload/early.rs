@@ -78,7 +78,7 @@ fn accepted(sample: &Sample, server: Scripted) {
 }
 
 #[test]
-fn success_before_the_end_is_none_unless_the_end_is_taken() {
+fn an_early_success_counts_only_if_the_whole_body_is_read() {
     let sample = Sample::of(LEN);
     let server = Scripted::one(|mut conn| {
         conn.head_and_body(1 << 20);

@@ -71,7 +71,7 @@ fn a_refusal_before_the_body_costs_no_byte_of_it() {
 }
 
 #[test]
-fn a_failed_expectation_is_tried_without() {
+fn a_failed_expectation_is_retried_without_expect() {
     let sample = Sample::of(LEN);
     let expected = sample.bytes.clone();
     let server = Scripted::new(vec![

@@ -79,7 +79,7 @@ fn a_refusal_during_an_upload_is_read() {
 }
 
 #[test]
-fn a_server_that_is_gone_in_the_middle_gets_the_rest_later() {
+fn an_upload_continues_after_a_lost_connection() {
     let sample = Sample::of(4 << 20);
     let (expected, half) = (sample.bytes.clone(), 2 << 20);
     let server = Scripted::new(vec![

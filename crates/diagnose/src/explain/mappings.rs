@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_and_libraries_are_no_data() {
+    fn mapped_programs_and_libraries_do_not_count_as_data() {
         let mut mappings = Mappings::default();
         mappings.insert(PAGE * 16, PAGE, file(1));
         assert!(mappings.is_data(PAGE * 16) && mappings.has_data());

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_of_several_counts() {
+    fn the_best_of_several_offloads_counts() {
         let features = [("a", Offload::Absent), ("b", Offload::Off), ("c", Offload::On)];
         let features = features.map(|(name, offload)| (name.to_owned(), offload));
         let offloads = Offloads::new(features.to_vec());

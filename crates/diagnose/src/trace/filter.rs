@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_watched_stops() {
+    fn only_watched_calls_stop_the_program() {
         let watched = [
             (10, CallFilter::If { argument: 1, is: 77 }),
             (11, CallFilter::Unless { argument: 3, mask: 0x30, value: 0x20 }),

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_announced_leaves_the_contents() {
+    fn only_announced_attribute_changes_leave_the_version_valid() {
         let (first, second) = (version(91, 100), version(91, 205));
         assert!(second.differs_from(&first));
         announce_attribute(first, 200..210);

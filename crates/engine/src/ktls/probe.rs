@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_answer_for_a_suite_is_found_where_it_was_put() {
+    fn support_is_stored_by_version_and_cipher() {
         let mut support = Support::none(Errno::NOENT);
         support.suites[0][1] = Ok(());
         let supported: Vec<_> = TlsVersion::ALL

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quicker_step_moves_nearly_all_of_a_file() {
+    fn the_faster_step_moves_nearly_all_of_a_file() {
         assert!(share_of_large(|_| 200, 300) > 0.9);
         assert!(share_of_large(|_| 900, 300) < 0.1);
         let half = share_of_large(|at| if at < 1 << 29 { 200 } else { 900 }, 300);

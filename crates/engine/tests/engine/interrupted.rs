@@ -246,7 +246,7 @@ fn zeros_from_behind_the_end_of_a_mapped_file_end_the_connection() {
 }
 
 #[test]
-fn mappings_do_not_pile_up() {
+fn mappings_are_removed_after_each_transfer() {
     let scratch = Scratch::new();
     let file = File::open(scratch.file("mapped-source", LEN)).unwrap();
     let sink = File::options().write(true).open("/dev/null").unwrap();

@@ -85,7 +85,7 @@ fn a_peer_that_stops_reading_ends_the_transfer_with_a_reset() {
 }
 
 #[test]
-fn a_peer_is_heard_while_the_source_has_nothing_to_say() {
+fn the_peer_is_listened_to_while_the_source_is_idle() {
     let (out, _into) = std::io::pipe().unwrap();
     let (sender, mut peer) = tcp_pair();
     peer.write_all(b"word").unwrap();

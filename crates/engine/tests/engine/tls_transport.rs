@@ -148,7 +148,7 @@ fn the_peer_gets_what_there_is_while_the_source_rests() {
 }
 
 #[test]
-fn only_what_goes_to_the_socket_itself_is_corked() {
+fn only_sockets_written_by_the_kernel_are_corked() {
     let (user, kernel) = (Toy::straight(), KernelToy::default());
     for (tls, is_corked) in [(&user as &dyn TlsTransport, false), (&kernel, true)] {
         let (ours, _theirs) = tcp_pair();

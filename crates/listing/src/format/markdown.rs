@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn images_of_other_servers_are_their_text() {
+    fn images_of_other_servers_are_replaced_by_their_text() {
         let page = shown("![here](a.png) ![there](https://example.org/b.png)");
         assert_eq!(page, "<p><img src=\"a.png\" alt=\"here\" /> there</p>\n");
     }

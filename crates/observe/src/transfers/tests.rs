@@ -113,7 +113,7 @@ fn transfer_that_has_stalled_comes_to_a_rate_of_nothing() {
 }
 
 #[test]
-fn bytes_that_go_backwards_do_no_harm() {
+fn progress_that_goes_backwards_does_no_harm() {
     let transfers = Transfers::default();
     let handle = transfers.register(facts("/", 10, ago(5)));
     handle.progress(u64::MAX, None);

@@ -104,7 +104,7 @@ fn responses_for_one_client_are_not_stored() {
 }
 
 #[test]
-fn some_is_only_for_caches_that_know_the_status() {
+fn must_understand_requires_a_known_status() {
     let no_store = Err(NotStored::NoStore);
     for (status, line, expected) in [
         (200, "Cache-Control: no-store, must-understand", Ok(())),

@@ -170,7 +170,7 @@ fn a_restarted_or_complete_download_is_not_refused() {
 }
 
 #[test]
-fn it_is_forgotten_after_a_day_or_when_too_many_others_broke_off() {
+fn broken_downloads_are_forgotten_after_a_day_or_many_others() {
     let broken = broken_off(&[]);
     let again = download(&broken, &["Range: bytes=7-"], "\"new\"").unwrap();
     let now = Instant::now();

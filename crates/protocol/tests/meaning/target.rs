@@ -74,7 +74,7 @@ fn a_target_that_no_file_can_have_is_refused_with_the_reason() {
 }
 
 #[test]
-fn only_what_is_below_the_prefix_is_served() {
+fn only_paths_below_the_prefix_are_served() {
     for (target, expected) in [
         ("/pre/fix/a", Ok(("a", false))),
         ("/pre/fix/", Ok(("", true))),

@@ -167,7 +167,7 @@ fn hashed_password_is_checked_once_and_then_believed() {
 }
 
 #[test]
-fn time_tells_nothing_about_names_where_there_are_hashes() {
+fn response_times_do_not_reveal_user_names() {
     let access = access(&[&format!("alice:{SHA512}@/"), "bob:plain@/", "@/open"]);
     for credentials in ["alice:x", "bob:x", "carol:x", "\u{fc}:x", ":"] {
         let answer = verdict(&access, &basic(credentials), "open", Right::Read);
@@ -346,7 +346,7 @@ fn faults_of_rules_are_reported_with_their_position() {
 }
 
 #[test]
-fn only_what_has_the_form_of_a_hash_is_no_plain_password() {
+fn values_without_the_form_of_a_hash_are_plain_passwords() {
     for password in ["$open", "$$x", "pa$$word", "$a b$c", "{x", "{}x", "{a b}c", "x{SHA}y"] {
         let access = access(&[&format!("a:{password}@/")]);
         assert_eq!(label(&access, &format!("a:{password}"), "x", Right::Read), "allowed a");

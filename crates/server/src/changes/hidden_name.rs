@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_moved_aside_gets_its_name_back_if_that_is_free() {
+    fn only_folders_moved_aside_get_their_name_back_if_it_is_free() {
         let parent = tempfile::tempdir().unwrap();
         let folder = fs::File::open(parent.path()).unwrap();
         let make =

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_another_format_is_none() {
+    fn digest_records_of_another_format_are_ignored() {
         let bytes = record(vec![digest(Algorithm::Sha256)]).bytes();
         for len in (0..bytes.len()).filter(|len| *len != 20) {
             assert!(DigestRecord::parse(&bytes[..len]).is_none(), "{len} bytes");

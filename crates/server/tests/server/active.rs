@@ -47,7 +47,7 @@ fn active_files_are_sandboxed_on_sites_with_uploads_or_passwords() {
 }
 
 #[test]
-fn scripts_run_where_nothing_can_be_lost_or_it_was_wished_for() {
+fn scripts_run_on_read_only_sites_or_if_allowed() {
     let trusted = site().auth(&["@/", "a:b@/:rw"]).with_site(|site| {
         site.changes.upload = true;
         site.allows_scripts = true;

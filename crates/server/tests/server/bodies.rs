@@ -25,7 +25,7 @@ fn unsupported_methods_are_refused_with_the_allowed_ones() {
 }
 
 #[test]
-fn a_body_is_passed_over_and_the_next_request_found() {
+fn an_unwanted_body_is_skipped_and_the_next_request_answered() {
     let site = site();
     let mut client = site.connect();
     let bodies: &[(&str, &str)] = &[

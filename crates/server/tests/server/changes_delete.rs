@@ -41,7 +41,7 @@ fn a_file_that_is_removed_is_served_by_no_worker_any_more() {
 }
 
 #[test]
-fn a_folder_goes_with_all_that_is_in_it_and_nothing_that_links_in_it_lead_to() {
+fn deleting_a_folder_removes_its_entries_but_no_link_targets() {
     let site = open_site(&[("a/b/c/d", b"x"), ("a/e", b"y"), ("kept/file", b"z"), ("top", b"t")]);
     let outside = super::rig::folder();
     fs::write(outside.path().join("file"), "outside").unwrap();
@@ -120,7 +120,7 @@ fn hidden_entries_cannot_be_removed_made_or_detected() {
 }
 
 #[test]
-fn a_folder_goes_with_what_is_left_in_it_of_changes() {
+fn deleting_a_folder_removes_leftovers_of_changes() {
     let files: &[(&str, &[u8])] = &[
         ("removed/file", b"x"),
         ("removed/.rest.0123456789abcdef0123456789abcdef.upload/a/.git/b", b"x"),
@@ -136,7 +136,7 @@ fn a_folder_goes_with_what_is_left_in_it_of_changes() {
 }
 
 #[test]
-fn nothing_goes_of_a_folder_with_something_hidden_in_a_folder_that_was_moved_aside() {
+fn a_folder_with_hidden_entries_in_a_leftover_is_not_removed() {
     let files: &[(&str, &[u8])] = &[
         ("one/.aside.61736964000000000000000000000000.upload/a/.git/b", b"x"),
         ("two/.private.61736964000000000000000000000000.upload/a", b"x"),

@@ -80,7 +80,7 @@ fn a_wrong_destination_is_refused_with_the_reason() {
 }
 
 #[test]
-fn depth_is_that_of_folders() {
+fn depth_applies_to_folders_only() {
     let files: &[(&str, &[u8])] =
         &[("a", b"x"), ("b", b"x"), ("c", b"x"), ("folder/file", b"x"), ("other/file", b"x")];
     let site = open_site(files).start();

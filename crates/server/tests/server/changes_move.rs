@@ -51,7 +51,7 @@ fn a_folder_moves_and_no_worker_finds_its_files_where_they_were() {
 }
 
 #[test]
-fn whatever_is_in_the_way_is_replaced_whole() {
+fn a_move_replaces_an_existing_entry_completely() {
     let files: &[(&str, &[u8])] = &[
         ("file", b"file"),
         ("folder/new", b"new"),
@@ -177,7 +177,7 @@ fn destinations_that_are_none_are_refused_and_nothing_is_changed() {
 }
 
 #[test]
-fn hidden_things_move_along_only_if_they_stay_hidden() {
+fn hidden_entries_move_along_only_if_they_stay_hidden() {
     let site = open_site(&[("a/.dot", b"x"), ("a/secret/file", b"x"), ("b/file", b"x")]);
     let site = site.with_site(|site| site.hide = vec!["a/secret".into()]).start();
     statuses(&site, &[("MOVE", "/a", &["Destination: /c"], 403)]);
@@ -244,7 +244,7 @@ fn tree(folder: &Path) -> Vec<(PathBuf, Content)> {
 }
 
 #[test]
-fn a_link_does_not_take_the_place_of_what_it_leads_to() {
+fn a_link_is_not_moved_over_its_own_target() {
     let site = open_site(&[("file", b"data"), ("folder/inside", b"data"), ("other", b"other")]);
     for (name, leads) in [("link", "file"), ("chain", "link"), ("to", "folder")] {
         symlink(leads, site.path(name)).unwrap();

@@ -95,7 +95,7 @@ fn empty_lines_before_a_request_are_no_request() {
 }
 
 #[test]
-fn a_client_that_wants_to_leave_gets_its_answer_and_a_clean_end() {
+fn connection_close_gets_a_response_and_a_clean_end() {
     let site = site();
     for path in ["/a", "/large", "/nothing", "/folder/"] {
         let mut client = site.connect();

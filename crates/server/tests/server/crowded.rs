@@ -93,7 +93,7 @@ fn a_server_full_of_downloads_answers_its_health_check_and_refuses_the_rest() {
 }
 
 #[test]
-fn those_beyond_the_reserve_are_turned_away_and_its_places_come_free() {
+fn connections_beyond_the_reserve_are_refused_and_its_places_reused() {
     let site = site().with(|settings| settings.max_connections = 1).start();
     let _busy = begun(&site);
     let begun = Instant::now();

@@ -71,7 +71,7 @@ fn a_pattern_that_ends_in_a_slash_hides_folders_only() {
 }
 
 #[test]
-fn changes_leave_hidden_folders_alone_and_files_of_the_name_not() {
+fn patterns_of_folders_protect_folders_but_not_files() {
     let site = site();
     assert_eq!(ask(&site, "PUT", "/in/x/new", &[]), 403);
     assert_eq!(ask(&site, "PUT", "/in/x", &[]), 403);

@@ -32,7 +32,7 @@ fn a_combined_line_says_what_arrived_and_how() {
 }
 
 #[test]
-fn a_json_line_has_the_whole_truth() {
+fn a_json_line_records_complete_and_broken_responses() {
     let site = site("json");
     assert_eq!(site.get("/large").body.len(), LEN);
     let record = site.record("\"target\":\"/large\"");

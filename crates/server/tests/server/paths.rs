@@ -221,7 +221,7 @@ const AWKWARD: [&[u8]; 14] = [
 ];
 
 #[test]
-fn whatever_a_file_is_called_it_is_listed_linked_and_fetched() {
+fn files_of_any_name_are_listed_linked_and_fetched() {
     let site = Site::new();
     for name in AWKWARD {
         fs::write(site.path(".").join(OsStr::from_bytes(name)), name).unwrap();

@@ -160,7 +160,7 @@ fn many_handshakes_at_once_wait_for_each_other_and_all_succeed() {
 }
 
 #[test]
-fn keys_whose_signatures_take_long_are_as_good() {
+fn slow_signing_keys_work() {
     let certificate = Certificate::slow();
     let site = site().secure(&certificate).start();
     for config in certificate.clients() {

@@ -24,7 +24,7 @@ fn zstandard(len: u8) -> Vec<u8> {
 }
 
 #[test]
-fn a_packed_neighbour_is_sent_to_whom_can_unpack_it() {
+fn a_compressed_file_is_sent_to_clients_that_accept_it() {
     let site = packed();
     for (accept, coding, text) in [
         ("gzip", Some("gzip"), GZIPPED),
@@ -110,7 +110,7 @@ fn a_range_is_one_of_the_file_unless_it_continues_a_packed_one() {
 }
 
 #[test]
-fn a_neighbour_older_than_the_file_was_made_from_something_else() {
+fn a_compressed_file_older_than_its_original_is_not_used() {
     let site = packed();
     let mut client = site.connect();
     let mut ask = || client.ask("GET", "/page.html", &["Accept-Encoding: gzip"]);
@@ -128,7 +128,7 @@ fn a_neighbour_older_than_the_file_was_made_from_something_else() {
 }
 
 #[test]
-fn a_neighbour_of_the_same_second_is_compared_by_finer_times() {
+fn compressed_files_of_the_same_second_are_compared_by_finer_times() {
     let site = packed();
     let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(1_000_000_000_500);
     let set = |name: &str, time| {
@@ -173,7 +173,7 @@ fn incomplete_or_unusual_compressed_files_are_not_used() {
 }
 
 #[test]
-fn a_changed_neighbour_is_seen_by_the_next_request() {
+fn a_changed_compressed_file_is_seen_by_the_next_request() {
     let site = packed();
     let mut client = site.connect();
     let mut ask = || client.ask("GET", "/page.html", &["Accept-Encoding: gzip"]).text();
@@ -192,7 +192,7 @@ fn a_compressed_file_requested_by_its_own_name_is_a_plain_file() {
 }
 
 #[test]
-fn a_neighbour_with_rights_of_its_own_stands_for_itself_alone() {
+fn a_compressed_file_with_other_rights_is_not_used() {
     let files = [("dl/app", b"good".as_slice()), ("dl/other", b"other"), ("pub/a", b"plain")];
     let site = Site::of(&files).with_site(|site| site.changes.upload = true);
     age(&site.path("dl/app"), 60);

@@ -88,7 +88,7 @@ fn bytes_after_a_handshake_stay_in_the_socket() {
 }
 
 #[test]
-fn where_tls_stays_here_it_is_read_at_once() {
+fn user_space_tls_reads_all_that_has_arrived() {
     let (acceptor, connector) = both();
     let ends = UnixStream::pair().unwrap();
     let (_client, server, left) = complete_handshake((&ends.0, &ends.1), &connector, &acceptor);

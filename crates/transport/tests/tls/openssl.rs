@@ -81,7 +81,7 @@ fn openssl_changes_its_keys_and_asks_for_ours() {
 }
 
 #[test]
-fn there_is_no_other_handshake_on_a_connection() {
+fn renegotiation_is_refused() {
     if !has("openssl") {
         return;
     }

@@ -150,7 +150,7 @@ fn records_that_are_too_long_end_a_session() {
 }
 
 #[test]
-fn a_cut_record_is_no_end() {
+fn a_truncated_record_is_an_error() {
     let (failure, alert, ..) = after_a_word(&TLS13, |peer| {
         peer.sock.write_all(&[23, 3, 3, 0, 40, 1, 2, 3]).unwrap();
         peer.sock.shutdown(Shutdown::Write).unwrap();

@@ -58,7 +58,7 @@ fn names_and_addresses_are_checked() {
 }
 
 #[test]
-fn times_are_checked() {
+fn validity_times_of_certificates_are_checked() {
     // Also of a certificate that is named itself and looks like an authority's.
     for is_ca in [
         rcgen::IsCa::NoCa,
@@ -85,7 +85,7 @@ fn times_are_checked() {
 }
 
 #[test]
-fn strangers_are_not_believed_unless_everybody_is() {
+fn unknown_certificates_are_refused_unless_insecure() {
     let (certificate, other) = (Certificate::new(), Certificate::new());
     let expected = "the server's certificate is self-signed and not trusted";
     assert_eq!(says(try_with(&certificate, &other.trust(), "localhost")), expected);
@@ -110,7 +110,7 @@ fn signed_by_stranger() -> Certificate {
 }
 
 #[test]
-fn pins_count_besides_all_else() {
+fn pins_are_checked_in_addition_to_authorities() {
     let (certificate, other) = (Certificate::new(), Certificate::new());
     let (pin, wrong) = (certificate.identity().pin(), other.identity().pin());
     let expected = format!("the server's public key is not a pinned one, but {pin}");
@@ -125,7 +125,7 @@ fn pins_count_besides_all_else() {
 }
 
 #[test]
-fn insecure_still_wants_to_see_the_key() {
+fn insecure_still_checks_that_the_server_has_the_key() {
     // A server that shows the certificate of another, whose key it does not have.
     let (certificate, other) = (Certificate::new(), Certificate::new());
     let thief = Certificate::of(&certificate.pem, &other.key);

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_time_is_made_up_for_by_a_second_at_most() {
+    fn the_pace_catches_up_by_one_second_at_most() {
         let second = Duration::from_secs(1);
         let begun = Instant::now();
         let mut pace = Pace::new(100, begun);

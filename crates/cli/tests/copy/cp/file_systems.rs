@@ -393,7 +393,7 @@ fn one_file_system_does_not_enter_other_file_systems() {
 }
 
 #[test]
-fn nothing_hidden_stays_in_a_folder_to_which_names_can_only_be_added() {
+fn no_hidden_file_stays_in_an_append_only_folder() {
     if !has("chattr") {
         return;
     }

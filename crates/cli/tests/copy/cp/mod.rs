@@ -278,7 +278,7 @@ fn an_interrupted_copy_leaves_no_trace() {
 }
 
 #[test]
-fn quiet_says_nothing_and_explain_tells_the_way() {
+fn quiet_prints_nothing_and_explain_prints_the_path() {
     let folder = folder();
     let from = noise_file(folder.path(), "from", 1000);
     let to = folder.path().join("to");

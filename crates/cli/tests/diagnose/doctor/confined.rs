@@ -55,7 +55,7 @@ fn a_seccomp_filter_is_reported_and_breaks_nothing() {
 }
 
 #[test]
-fn a_strict_filter_leaves_little_and_the_doctor_whole() {
+fn the_doctor_works_under_a_strict_filter() {
     if !has("strace") {
         return;
     }

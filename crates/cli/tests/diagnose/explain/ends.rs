@@ -81,7 +81,7 @@ fn no_process_of_many_is_lost() {
 }
 
 #[test]
-fn a_child_that_shares_memory_until_it_is_a_program_is_followed() {
+fn children_of_vfork_are_traced() {
     let Some(python) = python() else { return };
     let scene = Scene::new(1000);
     // subprocess uses vfork(2), posix_spawn(3) CLONE_VFORK.

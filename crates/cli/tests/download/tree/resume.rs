@@ -202,7 +202,7 @@ fn a_folder_that_changed_meanwhile_is_never_mixed() {
 }
 
 #[test]
-fn nothing_of_others_is_removed_when_a_folder_is_started_over() {
+fn foreign_files_stay_when_a_download_is_restarted() {
     let (site, other) = (Site::new(tree, &SLOW), folder());
     let (part, old) = (site.at("t.part"), site.at("t.part.old"));
     fs::create_dir(&old).unwrap();

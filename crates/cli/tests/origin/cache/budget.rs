@@ -207,7 +207,7 @@ fn a_body_without_a_length_has_all_of_the_disk() {
 }
 
 #[test]
-fn nothing_makes_room_for_a_body_without_a_length_that_is_not_kept() {
+fn unstored_bodies_without_a_length_evict_nothing() {
     let object = Object::new(noise(MIB), "a");
     let small_bytes = object.bytes.clone();
     let origin = Origin::new(move |request, sending| match request.path.as_str() {
@@ -241,7 +241,7 @@ fn bodies_that_are_not_kept_take_no_more_than_the_room_of_the_cache() {
 }
 
 #[test]
-fn nothing_makes_room_for_ranges_that_are_not_kept() {
+fn unstored_ranges_evict_nothing() {
     let private = Object::new(noise(16 * MIB), "a").with("Cache-Control: no-store");
     let small = Object::new(noise(MIB), "b");
     let (bytes, small_bytes) = (private.bytes.clone(), small.bytes.clone());
@@ -297,7 +297,7 @@ fn a_body_without_a_length_ends_when_its_reader_is_gone() {
 }
 
 #[test]
-fn a_head_of_what_would_not_be_kept_costs_little() {
+fn a_head_request_of_an_unstored_object_transfers_little() {
     let bytes = vec![b'x'; 160 * MIB];
     let origin = Origin::new(move |request, sending| match request.path.as_str() {
         "/plain" => sending.answer("HTTP/1.1 200 OK\nCache-Control: max-age=1000", &bytes),
@@ -330,7 +330,7 @@ fn objects_without_bytes_take_room_too() {
 }
 
 #[test]
-fn a_relay_is_as_slow_as_its_client_and_no_other() {
+fn a_slow_relay_does_not_slow_down_others() {
     let object = Object::new(noise(24 * MIB), "a");
     let origin = Origin::of(&object);
     let node = Node::new(&origin.url(), &["--cache-size", "1M", "--timeout", "60"]);

@@ -22,7 +22,7 @@ fn end_tracer(node: &Node) {
 }
 
 #[test]
-fn nothing_waits_for_a_disk_that_syncs() {
+fn requests_do_not_wait_for_a_slow_sync() {
     if !has("strace") {
         return;
     }

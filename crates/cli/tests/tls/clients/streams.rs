@@ -169,7 +169,7 @@ fn openssl_speaks_with_either_side() {
 }
 
 #[test]
-fn words_that_make_no_sense_are_refused() {
+fn contradicting_tls_options_are_refused() {
     let folder = folder();
     let source = noise_file(folder.path(), "source", 10);
     let source = source.to_str().unwrap();

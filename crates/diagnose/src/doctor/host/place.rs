@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lists_tell_where_the_module_is() {
+    fn module_lists_show_whether_ktls_is_installed() {
         let deps = "kernel/net/ipv4/x.ko:\nkernel/net/tls/tls.ko.xz: kernel/y.ko\n";
         assert_eq!(module(Some(deps), None), Module::Installed);
         // Another module may need it.

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn no_response_overtakes_those_in_line() {
+    fn waiting_responses_keep_their_order() {
         let (turns, now) = (TurnQueue::default(), Instant::now());
         let mut context = Context::from_waker(Waker::noop());
         assert!(turns.is_free(now));
