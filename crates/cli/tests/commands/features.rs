@@ -1,4 +1,4 @@
-//! What the program lacks when it is built without one of its features, and says about it.
+//! Builds without a feature: missing commands and options, and the messages about them.
 //!
 //! `UNDERPASS_FULL=1 scripts/features` runs these tests with a program that has no features, which
 //! `UNDERPASS_WITHOUT_FEATURES` names: the libraries of the tests need not be compiled for it.

@@ -1,4 +1,4 @@
-//! What holds for all commands: options, help, messages, the manual, and how they are interrupted.
+//! Common properties of all commands: options, help, messages, the manual, interruption.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

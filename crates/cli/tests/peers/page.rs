@@ -1,4 +1,4 @@
-//! The page of a folder in a browser, for those who may change it and for those who may not.
+//! The page of a folder in a browser, with and without the right to change it.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! HAProxy and nginx in front of the server, which learns who asks.
+//! HAProxy and nginx in front of the server, which learns the addresses of clients.
 
 use std::fs;
 use std::process::Command;

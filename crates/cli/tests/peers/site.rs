@@ -1,4 +1,4 @@
-//! What is served and what was fetched, compared.
+//! A site to serve and a folder to fetch into, and the comparison of both.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -1,4 +1,4 @@
-//! What the tests of the program share: the real binary, peers, files, and their ends.
+//! The shared parts of the program's tests: the real binary, peers, files, and their ends.
 
 #![allow(dead_code, unreachable_pub, unused_imports)] // each test program uses a part of it
 

@@ -16,7 +16,7 @@ fn limited(descriptors: usize, args: &[&str]) -> Command {
     command
 }
 
-/// The status of a request, and for errors what is said.
+/// The status of a request, and for errors the text.
 fn ask(server: &Running, verb: &str, path: &str, to: &str) -> String {
     let mut curl = piped("curl");
     curl.args(["-sS", "-X", verb, "-o", "-", "-w", "%{http_code}"]);

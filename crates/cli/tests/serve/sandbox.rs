@@ -1,4 +1,4 @@
-//! What the server gives up before it serves: seen from outside, and tried from inside.
+//! The sandbox of the server, seen from outside and tried from inside.
 
 use std::collections::BTreeMap;
 use std::fs;

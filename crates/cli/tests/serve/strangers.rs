@@ -1,4 +1,4 @@
-//! What clients without any rights can make the server hold in memory.
+//! Bounds on the memory that clients without any rights can make the server hold.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};

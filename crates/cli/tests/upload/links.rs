@@ -1,4 +1,4 @@
-//! What becomes a link while a folder is sent leads to nothing outside of the folder.
+//! Entries that become links while a folder is sent do not lead out of the folder.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,4 +1,4 @@
-//! What an earlier process has left.
+//! Partial files and journals of an earlier process.
 
 use std::fs::{self, Permissions};
 use std::io::Write;

@@ -1,5 +1,5 @@
-//! What is taken for a part of a file, or for a whole one, is what was asked for and of the version
-//! that was asked for.
+//! A response is taken for a part of a file, or for the whole, only if it is the requested part of
+//! the requested version.
 
 use underpass_client::Response;
 use underpass_client::download::interpret::{
@@ -20,7 +20,7 @@ pub(crate) const SEEDS: &[&[u8]] = &[
       Last-Modified: d\r\nContent-Range: bytes 18446744073709551615-18446744073709551615/*\r\n\r\n",
 ];
 
-/// What is asked for, as flags and numbers, and the head of the answer.
+/// The request, as flags and numbers, and the head of the response.
 pub(crate) fn check(data: &[u8]) {
     let mut input = Input(data);
     let flags = input.byte();
@@ -56,7 +56,7 @@ pub(crate) fn check(data: &[u8]) {
     }
 }
 
-/// Checks that an answer is of the version that was asked for.
+/// Checks that a response is of the requested version.
 fn check_version(request: &FileRequest, response: &Response, total: Option<u64>) {
     let Some((version, known)) = &request.version else { return };
     assert!(known.is_none() || *known == total);

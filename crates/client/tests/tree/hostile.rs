@@ -14,7 +14,7 @@ use underpass_testkit::names;
 
 use crate::tar_reader::{blocks, header, pax};
 
-/// A server that gives the same answers again and again, by the path asked for.
+/// A server that gives the same answers again and again, by the requested path.
 pub(crate) fn serve(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> Url {
     serve_by(move |_, target| answer(target))
 }

@@ -1,4 +1,4 @@
-//! What is tried again, and what is not.
+//! Uploads that are retried, and those that are not.
 
 use std::fs::File;
 use std::io::Write;

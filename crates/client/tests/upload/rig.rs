@@ -1,4 +1,4 @@
-//! What these tests share: servers that follow a script, and an upload to them.
+//! The shared parts of these tests: servers that follow a script, and an upload to them.
 
 #![allow(unreachable_pub)] // as in the other rigs
 

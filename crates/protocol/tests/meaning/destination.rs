@@ -1,4 +1,4 @@
-//! Where MOVE and COPY go.
+//! The destination of MOVE and COPY.
 
 use underpass_protocol::request::destination::{BadDestination, Depth, Destination, Overwrite};
 use underpass_protocol::request::target::{TargetError, TargetFault};

@@ -1,4 +1,4 @@
-//! Which name a value of `Content-Disposition` has.
+//! The file name in `Content-Disposition`.
 
 use underpass_protocol::response::disposition::file_name;
 

@@ -1,4 +1,4 @@
-//! Which requests a browser sends for a page of another site.
+//! Requests that a browser sends for a page of another site.
 
 use underpass_protocol::request::origin::is_foreign;
 

@@ -1,4 +1,4 @@
-//! Which part of which upload a request's body is.
+//! The part of an upload that the body of a request is.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Which server is asked has one answer, and a page of that server is not foreign to it.
+//! A request names one authority, and a page of that server is not foreign to it.
 
 use underpass_protocol::request::origin::is_foreign;
 use underpass_protocol::request::target::Target;

@@ -1,4 +1,4 @@
-//! A destination names a path below the root of the server that was asked, and the same one as
+//! A destination names a path below the root of this server, and the same one as
 //! the target of a request would.
 
 use underpass_protocol::request::destination::{BadDestination, Depth, Destination};

@@ -1,8 +1,8 @@
 //! Two ends of an established TLS session say and hear in any order, in pieces of any size: each
 //! hears what the other said, and behind a damaged byte nothing.
 //!
-//! A handshake costs more than all that follows, so a session that nobody has damaged or closed is
-//! used for the next input too; what is left of it after an input is that more records have gone by.
+//! A handshake costs more than all that follows, so a session that was neither damaged nor closed
+//! is used for the next input too; only more records have gone by.
 
 use std::cell::RefCell;
 use std::io::{Read, Write};

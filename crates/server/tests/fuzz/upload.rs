@@ -1,4 +1,4 @@
-//! Whatever is said of a part, it lies within what is said of the whole.
+//! The range of a part of an upload lies within its length, whatever fields say.
 
 use std::sync::Arc;
 

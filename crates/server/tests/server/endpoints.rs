@@ -1,4 +1,4 @@
-//! What the server tells about itself.
+//! The endpoints of the server about itself: health, metrics, transfers.
 
 use super::rig::{Site, pattern, request, wait_for, wait_until};
 

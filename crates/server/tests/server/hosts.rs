@@ -1,4 +1,4 @@
-//! Names under which a server is asked: pages that point a name of their own here get nothing.
+//! Host names of requests: pages with a name that was pointed here (DNS rebinding) get nothing.
 
 use super::rig::{Reply, Running, Site};
 use underpass_server::{Address, Changes};

@@ -1,4 +1,4 @@
-//! Where the server is found, and what happens when it runs out of descriptors.
+//! Listening sockets, and a server that runs out of descriptors.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};

@@ -162,8 +162,8 @@ fn files_that_are_made_when_they_are_read_are_served_with_their_text() {
     site.settings.sites[0].root = Some("/sys/kernel".into());
     let site = site.start();
     let mut seen = 0;
-    // Each is asked for before anybody else reads it: one that nobody has looked at for long counts
-    // as written just now.
+    // Each is requested before anything else reads it: one that was not read for long counts as
+    // written just now.
     for name in ["fscaps", "kexec_crash_loaded", "kexec_loaded", "profiling", "rcu_expedited"] {
         let path = format!("/{name}");
         let reply = site.get(&path);

@@ -1,4 +1,4 @@
-//! A port for those who did not know that there is TLS.
+//! A port that redirects plain HTTP to HTTPS.
 
 use super::rig::{Certificate, Client, Running, Site, request};
 

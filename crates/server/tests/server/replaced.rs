@@ -1,4 +1,4 @@
-//! What is asked for after a change is what is there after the change, on the same connection.
+//! After a change, a request on the same connection gets the new state.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::rig::{Client, PATIENCE, Running, Site, pattern};
 
-/// A file that is kept open, because it was asked for a moment ago, and its tag.
+/// A file that is kept open, because it was requested a moment ago, and its tag.
 fn known(site: &Running, path: &str) -> (Client, String) {
     let mut client = site.connect();
     for _ in 0..3 {

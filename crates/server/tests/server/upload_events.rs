@@ -1,5 +1,5 @@
-//! What is told of uploads: in the log, in the metrics, to those who look on; and what becomes of
-//! those that nobody goes on with.
+//! Uploads in the log, in the metrics and in the list of transfers; and the removal of abandoned
+//! ones.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What one client can take away from others: places for uploads, space on the disk, parts.
+//! Limits of one client, so that others keep places for uploads, space on the disk, and parts.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};

@@ -1,4 +1,4 @@
-//! Whose an upload is: who may ask how far it is, who may end it, and who may go on with it.
+//! The owner of an upload, who alone may query, continue and end it.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 

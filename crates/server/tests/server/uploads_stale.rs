@@ -1,4 +1,4 @@
-//! What the search for stale uploads removes, and what it leaves.
+//! The search for stale uploads: the parts that it removes, and those that it leaves.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,4 @@
-//! What is said about a file: packed neighbours, media types, names, and fields of the operator.
+//! Representations of a file: compressed forms, media types, names, fields of the operator.
 
 use std::fs;
 

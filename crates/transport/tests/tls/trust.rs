@@ -185,7 +185,7 @@ fn a_certificate_of_our_own_is_good_for_its_names() {
     assert_eq!(error.to_string(), "a certificate cannot be for the name `a\u{e9}b`");
 }
 
-/// What is said of these files.
+/// The message about these files.
 fn fault(folder: &Path, certificate: &str, key: &str) -> String {
     let error = Identity::load(&folder.join(certificate), &folder.join(key)).unwrap_err();
     let text = error.to_string();

@@ -1,4 +1,4 @@
-//! What a killed run has left in its hidden folders, and what a later one makes of it.
+//! Leftovers of a killed run in its hidden folders, and a later run that takes them over.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};

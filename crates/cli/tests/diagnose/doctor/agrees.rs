@@ -1,4 +1,4 @@
-//! What the doctor says of two ends is what the commands then do.
+//! The doctor's verdict on two ends agrees with what the commands then do.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

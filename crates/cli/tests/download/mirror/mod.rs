@@ -1,5 +1,5 @@
-//! `--update` and what else keeps copies of a server's files: what moves, what is asked, and what
-//! stays when something breaks.
+//! `--update` and other options that keep copies of a server's files: the bytes and requests that
+//! they cost, and the files that stay after an error.
 
 mod file;
 mod folders;

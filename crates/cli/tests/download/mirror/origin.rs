@@ -1,4 +1,4 @@
-//! A server whose files and faults a test decides, and which remembers what it was asked.
+//! A server whose files and faults a test decides, and which records its requests.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -69,7 +69,7 @@ impl Origin {
         };
     }
 
-    /// Returns what was asked since the last call.
+    /// Returns the requests since the last call.
     pub(crate) fn take_exchanges(&self) -> Vec<Exchange> {
         std::mem::take(&mut lock(&self.state).exchanges)
     }

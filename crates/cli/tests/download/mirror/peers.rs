@@ -1,4 +1,4 @@
-//! The programs that files are fetched from and sent to, and what they have been asked.
+//! The programs that files are fetched from and sent to, and their requests.
 
 use std::fs;
 use std::io::{Read, Write};

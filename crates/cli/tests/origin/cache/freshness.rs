@@ -1,4 +1,4 @@
-//! When the origin is asked again, and what happens when it does not answer.
+//! Freshness: when the origin gets another request, and stale responses when it fails.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! What has to hold at full size: with `UNDERPASS_FULL`, otherwise much smaller.
+//! Tests at full size: with `UNDERPASS_FULL`, otherwise much smaller.
 
 use std::fs;
 use std::io::{Read, Write};

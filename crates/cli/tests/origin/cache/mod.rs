@@ -1,5 +1,5 @@
-//! A node in front of an origin: what clients get, what the origin is asked, and what happens when
-//! it fails.
+//! A node in front of an origin: the responses to clients, the requests to the origin, and its
+//! failures.
 
 mod budget;
 mod connecting;

@@ -1,4 +1,4 @@
-//! What operators do with a node: fill it, declare parts of it stale, and look at it.
+//! The endpoints for operators of a node: filling, expiring, purging and inspecting it.
 
 use std::fs;
 use std::process::Command;

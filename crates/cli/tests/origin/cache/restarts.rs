@@ -1,4 +1,4 @@
-//! What outlives the process, and what does not.
+//! Restarts: the objects and times that outlive the process, and those that do not.
 
 use std::fs;
 use std::io::Write;

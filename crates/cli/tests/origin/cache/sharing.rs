@@ -1,4 +1,4 @@
-//! What becomes the business of one client only after it was stored for all.
+//! Responses that become private to one client only after they were stored for all.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;

@@ -1,4 +1,4 @@
-//! What the doctor says of a store.
+//! The doctor's findings about a store.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What goes wrong: the authority is away, it refuses, the folder cannot be written to.
+//! Failures of ACME: the authority is away, it refuses, the folder cannot be written to.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, symlink};

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! The shared parts of these tests.
 
 pub(crate) mod ends;
 pub(crate) mod injection;

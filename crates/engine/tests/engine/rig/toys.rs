@@ -102,7 +102,7 @@ impl Toy {
         Self::new(seed, false)
     }
 
-    /// One that does what it is asked to.
+    /// One that does as requested.
     pub(crate) fn straight() -> Self {
         Self::new(1, true)
     }
@@ -234,7 +234,7 @@ impl TlsTransport for Toy {
 pub(crate) struct KernelToy {
     /// What is at the front when that is asked, in turn; data in the end.
     fronts: Mutex<VecDeque<Result<RecordKind, Errno>>>,
-    /// How often it was asked.
+    /// The number of calls.
     asked: Mutex<usize>,
     /// The bytes that the kernel took, call by call.
     sent: Mutex<Vec<usize>>,

@@ -1,4 +1,4 @@
-//! What these tests share: a server with a folder of its own, and a client that checks its answers.
+//! The shared parts of these tests: a server with a folder, and a client that checks responses.
 
 #![allow(unreachable_pub)] // as in the other rigs
 
