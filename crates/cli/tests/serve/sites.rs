@@ -770,7 +770,7 @@ root = 'DIR/b'
 }
 
 #[test]
-fn paths_outside_the_sandbox_are_refused_until_a_restart() {
+fn what_the_sandbox_does_not_reach_is_refused_until_a_restart() {
     let refusal = |root: &str, option: &str| {
         let sites = Sites::new(TWO, |folder| {
             two_roots(folder);
