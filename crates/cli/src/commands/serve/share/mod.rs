@@ -2,7 +2,9 @@
 //! over.
 
 mod args;
+mod coverage;
 pub(super) mod goal;
+mod receipt;
 mod run;
 
 pub(crate) use args::ShareArgs;

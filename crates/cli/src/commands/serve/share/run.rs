@@ -8,7 +8,8 @@ use std::sync::Arc;
 use clap::Parser;
 
 use super::args::ShareArgs;
-use super::goal::{Goal, ShareGoal};
+use super::goal::ShareGoal;
+use super::receipt::Goal;
 use crate::commands::serve::args::{OptionsError, ServeArgs};
 use crate::commands::serve::run::run_until;
 use crate::failure::{Result, WithPath};

@@ -17,24 +17,21 @@
 //! clap, with underscores.
 
 use std::collections::BTreeSet;
-use std::env;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches};
-use strsim::damerau_levenshtein;
+use clap::{Arg, ArgGroup, ArgMatches, Args, Command, FromArgMatches};
 use underpass_server::{BadHost, HostPattern};
 
 use super::super::args::{LimitArgs, LoggingArgs, OptionsError, PlaceArgs, ServeArgs, SiteArgs};
 use super::super::certificate::args::TlsArgs;
-use super::super::settings;
 use super::config::{self, ConfigFile, ConfigKey, SiteTable};
+use super::environment::{CONFIG, environment, variable};
+use super::keys::{as_words, check, find, flag, invalid, is_settable, is_yes, name};
 use crate::args::EngineArgs;
 use crate::cli::with_negative_numbers;
-use crate::failure::{Failure, Result, clap_message};
-use crate::output;
+use crate::failure::{Failure, Result};
 
 /// Reads the options of a server from the typed words, the environment and the config file.
 pub(crate) fn merge_sources(words: &[OsString]) -> Result<ServeArgs> {
@@ -100,21 +97,6 @@ fn is_of_server(command: &Command, wanted: &str) -> bool {
         groups.contains(&Some(group.get_id().clone())) && group.get_args().any(|it| it == id)
     };
     (command.get_groups().any(has) && !OF_SITE.contains(&wanted)) || OF_SERVER.contains(&wanted)
-}
-
-/// Warns of variables whose names are nearly those of options of the server.
-pub(crate) fn warn_of_variables() {
-    let command = ServeArgs::augment_args(Command::new("serve"));
-    let settable = command.get_arguments().filter(|each| is_settable(each));
-    let known = settable
-        .map(|each| format!("{PREFIX}{}", each.get_id().as_str().to_uppercase()))
-        .chain([CONFIG, BEARER].map(str::to_owned));
-    misspelt_variables(&known.collect::<Vec<_>>()).iter().for_each(|text| output::note(text));
-}
-
-/// Warns of variables whose names are nearly that of the one for requests.
-pub(crate) fn warn_of_variables_of_requests() {
-    misspelt_variables(&[BEARER.to_owned()]).iter().for_each(|text| output::note(text));
 }
 
 /// Returns the options of one site, for which those of all other sources are the defaults.
@@ -212,12 +194,6 @@ fn remove_acme_flag(keys: &mut Vec<ConfigKey>, has_sites: bool) -> Result<bool> 
     Ok(key.values[0] == "true")
 }
 
-/// Returns whether a key is set to `true`.
-fn flag(key: &ConfigKey, otherwise: &str) -> Result<bool> {
-    let value = key.values.first().filter(|_| key.values.len() == 1);
-    value.and_then(|value| is_yes(value)).ok_or_else(|| invalid(key, otherwise))
-}
-
 /// Returns the names of a site.
 fn names(key: &ConfigKey) -> Result<Vec<HostPattern>> {
     let name = |value: &OsString| {
@@ -280,127 +256,6 @@ fn claim(claimed: &mut BTreeSet<String>, argument: &Arg) {
     }
 }
 
-/// Returns the options of the variables. An empty variable counts as unset: compose files set
-/// such ones.
-fn environment(command: &Command) -> Vec<ConfigKey> {
-    let arguments = command.get_arguments().filter(|each| is_settable(each));
-    let entries = arguments.filter_map(|argument| {
-        let place = format!("{PREFIX}{}", argument.get_id().as_str().to_uppercase());
-        let text = variable(&place)?;
-        let is_list = matches!(argument.get_action(), ArgAction::Append);
-        let values = if is_list { lines(&text) } else { vec![text] };
-        Some(ConfigKey { place, name: name(argument).to_owned(), values })
-    });
-    entries.collect()
-}
-
-/// Returns a warning for each variable whose name is nearly that of an option.
-fn misspelt_variables(known: &[String]) -> Vec<String> {
-    let given = env::vars_os().filter(|(_, value)| !value.is_empty());
-    let mut warnings: Vec<_> = given
-        .filter_map(|(name, _)| name.into_string().ok())
-        .filter(|name| name.starts_with(PREFIX) && !known.contains(name))
-        .filter_map(|name| {
-            let max = max_typos(name.len() - PREFIX.len());
-            let meant = known
-                .iter()
-                .find(|known| damerau_levenshtein(known, &name.to_uppercase()) <= max)?;
-            Some(format!("{name} is not an option and has no effect: did you mean {meant}?"))
-        })
-        .collect();
-    warnings.sort();
-    warnings
-}
-
-fn variable(name: &str) -> Option<OsString> {
-    env::var_os(name).filter(|value| !value.is_empty())
-}
-
-/// Returns the values of a list: one a line, for passwords and patterns may contain everything
-/// else.
-fn lines(text: &OsStr) -> Vec<OsString> {
-    let lines = text.as_bytes().split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    lines.map(|line| OsString::from_vec(line.to_vec())).collect()
-}
-
-fn find<'c>(command: &'c Command, entry: &ConfigKey) -> Result<&'c Arg> {
-    let wanted = &entry.name;
-    if let Some(found) = command.get_arguments().find(|each| name(each) == wanted) {
-        return if is_settable(found) {
-            Ok(found)
-        } else {
-            Err(Failure::value(&entry.place, OptionsError::OnlyTyped(wanted.clone())))
-        };
-    }
-    let known = command.get_arguments().filter(|each| is_settable(each)).map(name);
-    let near = known.min_by_key(|name| damerau_levenshtein(name, wanted));
-    let near = near.filter(|name| damerau_levenshtein(name, wanted) <= max_typos(wanted.len()));
-    let unknown = OptionsError::Unknown { name: wanted.clone(), near: near.map(ToOwned::to_owned) };
-    Err(Failure::value(&entry.place, unknown))
-}
-
-/// Returns how many typing errors a word of this length may have: one if it is short, or two.
-const fn max_typos(len: usize) -> usize {
-    if len < 8 { 1 } else { 2 }
-}
-
-/// Returns the words that set an option on the command line.
-fn as_words(argument: &Arg, entry: &ConfigKey) -> Result<Vec<OsString>> {
-    let prefix = |value: &OsString| {
-        let mut word = OsString::from(format!("--{}=", entry.name));
-        word.push(value);
-        word
-    };
-    match (argument.get_action(), entry.values.as_slice()) {
-        (ArgAction::Append, values) => Ok(values.iter().map(prefix).collect()),
-        (ArgAction::SetTrue, [value]) => match is_yes(value) {
-            Some(true) => Ok(vec![format!("--{}", entry.name).into()]),
-            Some(false) => Ok(Vec::new()),
-            None => Err(invalid(entry, "is neither true nor false")),
-        },
-        // Joined so that no name of a folder can be taken for an option.
-        // An empty one stays empty, which is refused: it is no name of the current folder.
-        (_, [value]) if argument.is_positional() && !value.is_empty() => {
-            Ok(vec![Path::new(".").join(value).into()])
-        }
-        (_, [value]) if argument.is_positional() => Ok(vec![value.clone()]),
-        (_, [value]) => Ok(vec![prefix(value)]),
-        _ => Err(invalid(entry, "takes one value")),
-    }
-}
-
-fn is_yes(value: &OsStr) -> Option<bool> {
-    match value.to_str()?.to_ascii_lowercase().as_str() {
-        "1" | "on" | "true" | "yes" => Some(true),
-        "0" | "false" | "no" | "off" => Some(false),
-        _ => None,
-    }
-}
-
-/// Parses an entry alone, so that the message can name its source.
-fn check(command: &Command, words: &[OsString], entry: &ConfigKey) -> Result<()> {
-    let words = [OsString::from("serve")].into_iter().chain(words.iter().cloned());
-    let given = command.clone().try_get_matches_from(words);
-    let args = given.and_then(|given| ServeArgs::from_arg_matches(&given));
-    args.map_err(|error| clap_message(&error))
-        .and_then(|args| settings::check(&args).map_err(|failure| failure.to_string()))
-        .map_err(|why| Failure::value(&entry.place, why))
-}
-
-fn invalid(entry: &ConfigKey, what: &str) -> Failure {
-    Failure::value(&entry.place, format!("{} {what}", entry.name))
-}
-
-/// Returns the key of an option: its long name; the folder's is its own.
-fn name(argument: &Arg) -> &str {
-    argument.get_long().unwrap_or(argument.get_id().as_str())
-}
-
-fn is_settable(argument: &Arg) -> bool {
-    const TYPED: [&str; 5] = ["completions", "config", "help", "print_manpage", "write_manpages"];
-    !TYPED.contains(&argument.get_id().as_str())
-}
-
 /// The options that exclude each other because each chooses mechanisms.
 const POLICY: [&str; 3] = ["mechanism", "no_zero_copy", "prefer"];
 
@@ -432,10 +287,3 @@ const NOT_OF_ORIGIN: [&str; 7] = [
     "render_spa",
     "root",
 ];
-
-const CONFIG: &str = "UNDERPASS_CONFIG";
-
-const PREFIX: &str = "UNDERPASS_";
-
-/// The token of requests; no option of the server.
-const BEARER: &str = "UNDERPASS_BEARER";

@@ -1,0 +1,59 @@
+//! The parts of a file that a client has got, until they are the whole.
+
+use underpass_server::access_log::BodyPart;
+
+/// The parts of a file that one client has got.
+#[derive(Debug, Default)]
+pub(super) struct Coverage {
+    whole: u64,
+    /// The number of the version of which the parts are.
+    version: u64,
+    /// Begin and end of each part in bytes, in order and without overlaps.
+    parts: Vec<(u64, u64)>,
+}
+
+impl Coverage {
+    /// Adds a part, and returns whether nothing is missing any more.
+    pub(super) fn add(&mut self, part: &BodyPart, got: u64) -> bool {
+        let &BodyPart { start, whole, version, .. } = part;
+        if (self.whole, self.version) != (whole, version) || self.parts.len() >= MAX_PARTS {
+            *self = Self { whole, version, parts: Vec::new() };
+        }
+        self.parts.push((start, start + got));
+        self.parts.sort_unstable();
+        self.parts = self.parts.iter().fold(Vec::new(), |mut merged, &(from, to)| {
+            match merged.last_mut() {
+                Some((_, end)) if from <= *end => *end = to.max(*end),
+                _ => merged.push((from, to)),
+            }
+            merged
+        });
+        self.parts == [(0, whole)]
+    }
+}
+
+/// Parts of a file that are remembered of a client; of more, it begins again.
+const MAX_PARTS: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_add_up_to_a_whole() {
+        let mut coverage = Coverage::default();
+        let mut add = |(whole, version), from, to| {
+            let part = BodyPart { start: from, whole, version, is_archive: false };
+            coverage.add(&part, to - from)
+        };
+        assert!(!add((10, 1), 0, 4));
+        assert!(!add((10, 1), 6, 10));
+        assert!(!add((10, 1), 7, 9));
+        assert!(add((10, 1), 3, 6));
+        // Another size is another file, and another version of the same size too.
+        assert!(!add((11, 1), 4, 11));
+        assert!(!add((11, 2), 0, 4));
+        assert!(add((11, 2), 4, 11));
+        assert!(add((0, 3), 0, 0));
+    }
+}
