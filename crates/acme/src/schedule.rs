@@ -1,4 +1,4 @@
-//! When certificates are renewed, and when a failed attempt is repeated.
+//! The times at which certificates are renewed and failed attempts repeated.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;

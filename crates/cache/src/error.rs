@@ -1,4 +1,4 @@
-//! Why the origin or the store failed.
+//! The errors of the origin and the store.
 
 use std::error::Error;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What options and commands of curl, wget, aria2c, rclone and other servers are called here.
+//! The names here of options and commands of curl, wget, aria2c, rclone and other servers.
 
 /// Returns what to do instead of using this option of a command, or this command if the option is
 /// `None`, neither of which exists here.

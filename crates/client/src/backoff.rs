@@ -1,4 +1,4 @@
-//! When a failed request is repeated: one policy for `get`, `get -r` and `put`.
+//! The repetition of failed requests: one policy for `get`, `get -r` and `put`.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Why something was not copied.
+//! The errors of copying.
 
 use std::ffi::OsStr;
 use std::io;

@@ -1,4 +1,4 @@
-//! Which source is copied to which name: the rules are those of coreutils.
+//! The target of each source: the rules are those of coreutils.
 
 mod parents;
 

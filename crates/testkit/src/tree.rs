@@ -1,4 +1,4 @@
-//! What is below a folder, to be compared with another one.
+//! The entries below a folder, to be compared with those of another one.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

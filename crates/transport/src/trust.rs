@@ -1,4 +1,4 @@
-//! Which servers a client trusts.
+//! The servers that a client trusts.
 
 use std::fmt;
 use std::path::PathBuf;

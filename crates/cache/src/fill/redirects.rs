@@ -1,4 +1,4 @@
-//! Which redirects of an origin are followed, and how.
+//! The redirects of an origin that are followed.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,4 +1,4 @@
-//! Which object, or extent of a large one, is removed next: S3-FIFO (Yang and others, SOSP 2023).
+//! The order in which objects, and extents of large ones, are evicted: S3-FIFO (Yang et al., 2023).
 //!
 //! New objects enter a small queue, and those that are not requested again leave from its end; the
 //! others move to the main queue. So a scan of everything passes through a tenth of the space and

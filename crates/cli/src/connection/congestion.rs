@@ -1,4 +1,4 @@
-//! Which congestion control a connection uses.
+//! The congestion control of a connection.
 //!
 //! An algorithm that paces costs ten times the sender's processor time on loopback, where there
 //! is no congestion to control, so another one is used there unless the user names one.

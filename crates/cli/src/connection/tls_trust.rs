@@ -1,4 +1,4 @@
-//! Which TLS servers are trusted: the options that all clients have in common.
+//! The trust in TLS servers: the options that all clients have in common.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Which version a file here is, for the next [`IfExists::Update`](super::IfExists::Update): the
+//! The version of a local file, for the next [`IfExists::Update`](super::IfExists::Update): the
 //! server's validator, in the extended attribute `user.underpass.version` of the file.
 //!
 //! The attribute is valid as long as the file has the size and the time that it had when the

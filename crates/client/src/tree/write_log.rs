@@ -1,4 +1,4 @@
-//! Which files of a folder may have lost their bytes in a power cut.
+//! A log of the files of a folder that may lose their bytes in a power cut.
 //!
 //! A file with the right size and time is taken for complete. After a power cut it can have both
 //! and not its bytes, if these had not reached the disk. While a folder is being fetched, a small

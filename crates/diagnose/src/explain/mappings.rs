@@ -1,4 +1,4 @@
-//! Which parts of a process' memory are files, which distinguishes a write from a mapped file
+//! The parts of a process' memory that are files, which distinguishes a write from a mapped file
 //! from a write of bytes that were read before.
 //!
 //! Every mapping of a file is made by mmap(2), which is traced, as are all calls that end one.

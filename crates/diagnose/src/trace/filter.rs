@@ -1,4 +1,4 @@
-//! Which system calls stop a traced program, as a filter program for seccomp(2).
+//! The system calls that stop a traced program, as a filter program for seccomp(2).
 //!
 //! A stop costs a hundred times as much as a call, so the kernel lets every call pass that is not
 //! traced.

@@ -1,4 +1,4 @@
-//! Which mechanisms are tried for two ends, and in which order: decisions without side effects.
+//! The mechanisms that are tried for two ends, in order: decisions without side effects.
 
 use underpass_sys::Kind;
 

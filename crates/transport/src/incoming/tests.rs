@@ -1,4 +1,4 @@
-//! What a peer makes the receiving half hold.
+//! Bounds on the memory that a peer makes the receiving half hold.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;

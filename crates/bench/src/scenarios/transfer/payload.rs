@@ -1,4 +1,4 @@
-//! What clients move, and the samples of that.
+//! The files that clients move, and their samples.
 //!
 //! The folders of earlier samples stay, though without the bytes of their large files. ext4 gives
 //! the inode of a file away again only minutes after the file was removed, and until then looks at

@@ -1,4 +1,4 @@
-//! Which backups the options and the environment ask for.
+//! The backups that options and environment request.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

@@ -1,4 +1,4 @@
-//! What the journal of an archive says.
+//! The entries of an archive's journal.
 
 use rustix::fs::Timespec;
 use rustix::io::Errno;

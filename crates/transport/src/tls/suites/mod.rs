@@ -1,4 +1,4 @@
-//! Which algorithms are offered, and what they are called.
+//! The algorithms that are offered, and their names.
 
 mod framing;
 
