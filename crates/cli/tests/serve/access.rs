@@ -4,7 +4,7 @@ use std::fs;
 use std::net::TcpStream;
 use std::os::unix::fs::symlink;
 
-use crate::rig::{Running, folder};
+use crate::rig::{Running, folder, has, serve_by, traced};
 use underpass_testkit::http::Client;
 use underpass_testkit::mounts::{FileSystem, Mounted};
 
@@ -182,4 +182,29 @@ fn rules_and_locks_hold_in_any_case_where_the_file_system_ignores_it() {
     }
     assert_eq!(locked(eve, "/Pub/Doc"), 423);
     assert_eq!(status(eve, "PUT /PUB/new", ""), 201);
+}
+
+#[test]
+fn a_link_that_cannot_be_followed_for_want_of_descriptors_is_not_replaced() {
+    if !has("strace") {
+        return;
+    }
+    let (served, other) = (folder(), folder());
+    let link = served.path().join("in/link");
+    for name in ["in", "private"] {
+        fs::create_dir(served.path().join(name)).unwrap();
+    }
+    fs::write(served.path().join("private/file"), "text").unwrap();
+    symlink("../private/file", &link).unwrap();
+    let rules = ["--workers", "1", "-A", "-a", "bob:pw@/in:rw", "-a", "eve:e@/:rw"];
+    let fields = "Authorization: Basic Ym9iOnB3\r\nContent-Length: 0\r\n";
+    // Calls of the thread that receives the upload; those of the start are fewer.
+    for when in 4..9 {
+        let inject = format!("inject=openat2:error=EMFILE:when={when}");
+        let command = traced(&other.path().join("trace"), &["-e", "trace=openat2", "-e", &inject]);
+        let server = serve_by(command, &served, &rules);
+        let reply = send(&server, "PUT /in/link", fields).finish();
+        assert!(matches!(reply.status, 403 | 503), "call {when}: {reply:?}");
+        assert!(link.is_symlink(), "call {when}");
+    }
 }

@@ -104,10 +104,8 @@ async fn run(
         _ => {}
     }
     let conditions = guard::conditions(ctx, target).await?;
-    if matches!(method, Method::Put | Method::Patch | Method::Proppatch)
-        && let Some(refusal) = guard::check_write(ctx, &conditions.tokens, &target.path).await
-    {
-        return Err(refusal);
+    if matches!(method, Method::Put | Method::Patch | Method::Proppatch) {
+        guard::check_write(ctx, &conditions.tokens, &target.path).await?;
     }
     match method {
         Method::Proppatch => Ok(proppatch::respond(ctx, target, expected, conditions).await),
@@ -285,10 +283,8 @@ async fn begin(
         ChangeKind::Copy(to, _) | ChangeKind::Move(to, _) => Some(&*to.path),
         ChangeKind::Delete(_) => None,
     };
-    if let Some(new_path) = new_path
-        && let Some(refusal) = guard::check_parents(ctx, tokens, new_path).await
-    {
-        return Err(refusal);
+    if let Some(new_path) = new_path {
+        guard::check_parents(ctx, tokens, new_path).await?;
     }
     let begun = ChangingPaths::begin(ctx, tokens, changing);
     begun.map_err(|lock| guard::locked(ctx, &lock, "lock-token-submitted"))

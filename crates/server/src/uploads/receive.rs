@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::files::links;
+use crate::files::links::{self, LinkRefusal};
 use crate::routing::response::Response;
 use crate::server::sites::site::Site;
 use crate::uploads::active_upload::ActiveUpload;
@@ -51,7 +51,10 @@ impl UploadJob {
         let user = params.owner.user();
         let followed = links::follow(&site, user, request.method, &params.path, is_followed)
             .map(|resolved| params.path = resolved.path)
-            .map_err(|(status, detail)| UploadRefusal::new(status, detail));
+            .map_err(|refusal| match refusal {
+                LinkRefusal::Forbidden(status, detail) => UploadRefusal::new(status, detail),
+                LinkRefusal::Unknown(errno) => UploadRefusal::from(errno),
+            });
         let timeout = Some(site.shared.settings.timeout);
         let mut incoming = Incoming::new(Arc::clone(&slot.connection), ahead, timeout, None);
         if let Some(session) = session {

@@ -45,7 +45,7 @@ pub(crate) async fn conditions<'r>(
     }
     let field = ctx.request.single("if").and_then(IfField::parse);
     let Some(field) = field else { return Err(ctx.error(400, "the If field is malformed")) };
-    let resources = resources(ctx, target, &field).await;
+    let resources = resources(ctx, target, &field).await?;
     let now = Instant::now();
     let table = locks(ctx.site());
     let is_in = |resource: Option<&str>, state: State<'_>| {
@@ -86,13 +86,13 @@ async fn resources<'r>(
     ctx: &RequestContext<'_>,
     target: &Target<'_>,
     field: &IfField<'r>,
-) -> HashMap<Option<&'r str>, Option<NamedResource>> {
+) -> Result<HashMap<Option<&'r str>, Option<NamedResource>>, Response> {
     let mut resources = HashMap::new();
     for list in field.lists() {
         if let Entry::Vacant(entry) = resources.entry(list.resource) {
             let resource = match path_of(ctx, target, list.resource) {
                 Some(path) => {
-                    let locks = LockPaths::find(ctx, &path).await;
+                    let locks = LockPaths::find(ctx, &path).await?;
                     Some(NamedResource { path, locks, etag: None })
                 }
                 None => None,
@@ -108,7 +108,7 @@ async fn resources<'r>(
             resource.etag = etag(ctx, &resource.path).await;
         }
     }
-    resources
+    Ok(resources)
 }
 
 /// Returns the conditions on entity tags of a list; `None` if its conditions on locks do not hold.
@@ -222,17 +222,19 @@ pub(crate) async fn check_write(
     ctx: &RequestContext<'_>,
     tokens: &[&str],
     path: &[u8],
-) -> Option<Response> {
+) -> Result<(), Response> {
     if locks(ctx.site()).is_empty() {
-        return None;
+        return Ok(());
     }
     let names = ctx.request.method != Method::Proppatch && find_current(ctx, path).await.is_err();
-    let paths = LockPaths::find(ctx, path).await;
-    let refusal = check(ctx, tokens, &paths, Reach { names, is_deep: false });
-    if refusal.is_some() || ctx.request.method != Method::Put {
-        return refusal;
+    let paths = LockPaths::find(ctx, path).await?;
+    if let Some(refusal) = check(ctx, tokens, &paths, Reach { names, is_deep: false }) {
+        return Err(refusal);
     }
-    check_parents(ctx, tokens, path).await
+    match ctx.request.method {
+        Method::Put => check_parents(ctx, tokens, path).await,
+        _ => Ok(()),
+    }
 }
 
 /// Refuses the same for the folders above a new entry that would be made for it.
@@ -240,17 +242,21 @@ pub(crate) async fn check_parents(
     ctx: &RequestContext<'_>,
     tokens: &[&str],
     path: &[u8],
-) -> Option<Response> {
+) -> Result<(), Response> {
     if !ctx.settings().changes.create_parents || locks(ctx.site()).is_empty() {
-        return None;
+        return Ok(());
     }
-    let (mut highest, mut above) = (None, parent(path)?);
-    while find_current(ctx, above).await.err().is_some_and(is_missing) {
-        highest = Some(above);
-        above = parent(above)?;
+    let (mut highest, mut above) = (None, parent(path));
+    while let Some(folder) = above
+        && find_current(ctx, folder).await.err().is_some_and(is_missing)
+    {
+        highest = Some(folder);
+        above = parent(folder);
     }
-    let paths = LockPaths::find(ctx, highest?).await;
-    check(ctx, tokens, &paths, Reach { names: true, is_deep: false })
+    // Without a folder that exists there is nothing to be locked.
+    let (Some(highest), Some(_)) = (highest, above) else { return Ok(()) };
+    let paths = LockPaths::find(ctx, highest).await?;
+    check(ctx, tokens, &paths, Reach { names: true, is_deep: false }).map_or(Ok(()), Err)
 }
 
 /// Returns the response to a request that meets the lock of another client.

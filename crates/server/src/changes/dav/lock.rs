@@ -39,7 +39,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
         Err(refusal) => return refusal,
     };
     if body.is_empty() {
-        return refresh(ctx, target, &tokens).await;
+        return refresh(ctx, target, &tokens).await.unwrap_or_else(|refusal| refusal);
     }
     match LockInfo::parse(&body) {
         Ok(info) => create(ctx, target, &tokens, info).await.unwrap_or_else(|refusal| refusal),
@@ -48,16 +48,20 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
 }
 
 /// Lets a lock last longer.
-async fn refresh(ctx: &RequestContext<'_>, target: &Target<'_>, tokens: &[&str]) -> Response {
+async fn refresh(
+    ctx: &RequestContext<'_>,
+    target: &Target<'_>,
+    tokens: &[&str],
+) -> Result<Response, Response> {
     let submitted = submitted(ctx, tokens);
     let wanted = timeout(ctx.request.field("timeout"));
-    let paths = LockPaths::find(ctx, &target.path).await;
+    let paths = LockPaths::find(ctx, &target.path).await?;
     let mut table = locks(ctx.site());
     let lock = paths.iter().find_map(|path| table.refresh(path, submitted, wanted, Instant::now()));
     drop(table);
     match lock {
-        Some(lock) => described(ctx, 200, lock),
-        None => ctx.error(412, "If must name a lock of this path; it may have ended"),
+        Some(lock) => Ok(described(ctx, 200, lock)),
+        None => Err(ctx.error(412, "If must name a lock of this path; it may have ended")),
     }
 }
 
@@ -75,7 +79,7 @@ async fn create(
         return Err(ctx.error(403, "only one file is served, and it cannot be changed"));
     }
     for _ in 0..MAX_ATTEMPTS {
-        let paths = LockPaths::find(ctx, path).await;
+        let paths = LockPaths::find(ctx, path).await?;
         if let Some(refusal) = refuse(ctx, &paths, depth) {
             return Err(refusal);
         }
@@ -92,7 +96,7 @@ async fn create(
             LockError::Changing => ctx.error(423, "this, or something in it, is being changed"),
         })?;
         // From here on no change begins that has not named the lock. One may have ended before.
-        if find(ctx, target).await? != present || LockPaths::find(ctx, path).await != paths {
+        if find(ctx, target).await? != present || LockPaths::find(ctx, path).await? != paths {
             continue;
         }
         if is_new {
@@ -260,7 +264,10 @@ pub(crate) async fn unlock(ctx: &RequestContext<'_>, target: &Target<'_>) -> Res
     };
     let named = [token];
     let submitted = submitted(ctx, &named);
-    let paths = LockPaths::find(ctx, &target.path).await;
+    let paths = match LockPaths::find(ctx, &target.path).await {
+        Ok(paths) => paths,
+        Err(refusal) => return refusal,
+    };
     let (mut table, now) = (locks(ctx.site()), Instant::now());
     if paths.iter().any(|path| table.remove(path, submitted, now)) {
         return Response::empty(204);

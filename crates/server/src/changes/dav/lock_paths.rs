@@ -3,9 +3,12 @@
 
 use std::sync::Arc;
 
+use rustix::io::Errno;
+
 use crate::files::links::ResolvedPath;
 use crate::files::root::{FollowedPath, Root};
 use crate::routing::context::RequestContext;
+use crate::routing::response::Response;
 use crate::server::sites::site::Site;
 
 /// The paths at which a lock of a file or folder may be.
@@ -19,18 +22,22 @@ pub(crate) struct LockPaths {
 
 impl LockPaths {
     /// Follows the links of a path.
-    pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// The response, if it cannot be told now where they lead.
+    pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Self, Response> {
         let (site, helper_path) = (Arc::clone(ctx.site()), path.to_vec());
         let follow = move || Self::follow(&site.root, helper_path);
         let found = ctx.worker.helpers.run(ctx.peer.client_net(), follow).await;
-        found.unwrap_or_else(|_| Self { own: ctx.site().root.disk_path(path), target: None })
+        found.map_err(|_| ctx.error(500, ""))?.map_err(|errno| ctx.refused(errno))
     }
 
     /// Follows the links of a path. It may wait for the disk.
-    fn follow(root: &Root, path: Vec<u8>) -> Self {
-        let FollowedPath { real, target } = root.follow(&path);
+    fn follow(root: &Root, path: Vec<u8>) -> Result<Self, Errno> {
+        let FollowedPath { real, target } = root.follow(&path)?;
         let path = real.ok().flatten().unwrap_or(path);
-        Self::of(root, &ResolvedPath { path, target })
+        Ok(Self::of(root, &ResolvedPath { path, target }))
     }
 
     /// Returns the paths of one whose links were followed.

@@ -61,7 +61,7 @@ pub(crate) async fn respond(
     let slot = ctx.peer.while_connected(site.shared.changing.acquire(ctx.owner(), &site)).await;
     let Some(slot) = slot else { return ctx.error(CLIENT_LEFT, "") };
     // A lock may have been given while the body came.
-    if let Some(refusal) = check_write(ctx, &tokens, &target.path).await {
+    if let Err(refusal) = check_write(ctx, &tokens, &target.path).await {
         return refusal;
     }
     let expected = (version, tags);

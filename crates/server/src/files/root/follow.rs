@@ -5,13 +5,14 @@ use std::borrow::Cow;
 use rustix::fs::{AtFlags, FileType, OFlags, ResolveFlags, statat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file;
+use underpass_listing::leads_nowhere;
 
 use super::{Root, open_at, open_folder_by, split};
 
 /// A path with its links followed.
 #[derive(Debug)]
 pub(crate) struct FollowedPath {
-    /// The [`Root::real_path`].
+    /// The [`Root::real_path`], or the error that says that links lead nowhere.
     pub(crate) real: Result<Option<Vec<u8>>, Errno>,
     /// The target of a link at the path itself; `None` if it is not a link, or leads nowhere below
     /// the root.
@@ -21,13 +22,23 @@ pub(crate) struct FollowedPath {
 impl Root {
     /// Follows the links of a path. Few paths have any; a path without links costs one call for
     /// each name, and two for each folder.
-    pub(crate) fn follow(&self, path: &[u8]) -> FollowedPath {
-        match self.listed_path(path) {
+    ///
+    /// # Errors
+    ///
+    /// An error that does not say where the links lead, such as `EMFILE`: what holds for the target
+    /// cannot be checked now.
+    pub(crate) fn follow(&self, path: &[u8]) -> Result<FollowedPath, Errno> {
+        match self.listed_path(path)? {
             (listed, false) if self.only.is_none() => {
-                FollowedPath { real: Ok(listed), target: None }
+                return Ok(FollowedPath { real: Ok(listed), target: None });
             }
-            _ => FollowedPath { real: self.real_path(path), target: self.link_target(path) },
+            _ => {}
         }
+        let real = match self.real_path(path) {
+            Err(errno) if !leads_nowhere(errno) => return Err(errno),
+            real => real,
+        };
+        Ok(FollowedPath { real, target: self.link_target(path)? })
     }
 
     /// Returns the path at which a change would be made, if it is another one: the resolved path of
@@ -39,7 +50,7 @@ impl Root {
     /// The errors of [`parent_of`](Self::parent_of).
     pub(crate) fn real_path(&self, path: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
         let linked = self.linked_path(path)?;
-        Ok(self.listed_path(linked.as_deref().unwrap_or(path)).0.or(linked))
+        Ok(self.listed_path(linked.as_deref().unwrap_or(path))?.0.or(linked))
     }
 
     /// Returns the path to which links on the way to this one lead.
@@ -67,45 +78,57 @@ impl Root {
 
     /// Returns a path with the names that folders list for what exists of it, if one differs, and
     /// whether there is a link on the way or at its end, at which it stops.
-    fn listed_path(&self, path: &[u8]) -> (Option<Vec<u8>>, bool) {
+    ///
+    /// # Errors
+    ///
+    /// Those that do not say that a name is missing or may not be looked up.
+    fn listed_path(&self, path: &[u8]) -> Result<(Option<Vec<u8>>, bool), Errno> {
         if self.only.is_some() {
-            return (None, false);
+            return Ok((None, false));
         }
         let mut names = path.split(|byte| *byte == b'/').peekable();
         let (mut inner, mut listed) = (None, Vec::new());
         let (mut is_other, mut has_links) = (false, false);
         while let Some(name) = names.next() {
             let folder = inner.as_ref().unwrap_or(&self.folder);
-            let found = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok();
-            let other = found.and_then(|stat| atomic_file::listed_name(folder, name, &stat));
+            let stat = found(statat(folder, name, AtFlags::SYMLINK_NOFOLLOW))?;
+            let other = stat.and_then(|stat| atomic_file::listed_name(folder, name, &stat));
             is_other |= other.is_some();
             listed.push(other.map_or(Cow::Borrowed(name), Cow::Owned));
-            let kind = found.map(|stat| FileType::from_raw_mode(stat.st_mode));
+            let kind = stat.map(|stat| FileType::from_raw_mode(stat.st_mode));
             has_links = kind == Some(FileType::Symlink);
             if kind != Some(FileType::Directory) || names.peek().is_none() {
                 break;
             }
-            match open_folder_by(folder, name, ResolveFlags::NO_SYMLINKS) {
-                Ok(opened) => inner = Some(opened),
-                Err(_) => break,
+            match found(open_folder_by(folder, name, ResolveFlags::NO_SYMLINKS))? {
+                Some(opened) => inner = Some(opened),
+                None => break,
             }
         }
         listed.extend(names.map(Cow::Borrowed));
-        (is_other.then(|| listed.join(&b'/')), has_links)
+        Ok((is_other.then(|| listed.join(&b'/')), has_links))
     }
 
     /// Returns the target of a link at this path; `None` if it is not a link, or leads nowhere
     /// below the root.
-    fn link_target(&self, path: &[u8]) -> Option<Vec<u8>> {
+    fn link_target(&self, path: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let open = |links| open_at(&self.folder, path, flags, resolve | links);
         match open(ResolveFlags::NO_SYMLINKS) {
-            Err(Errno::LOOP) => {
-                let target = self.reached(open(ResolveFlags::empty()).ok()?).ok()??;
-                Some(self.listed_path(&target).0.unwrap_or(target))
-            }
-            _ => None,
+            Err(Errno::LOOP) => {}
+            other => return found(other).map(|_| None),
         }
+        let Some(opened) = found(open(ResolveFlags::empty()))? else { return Ok(None) };
+        let Some(target) = found(self.reached(opened))?.flatten() else { return Ok(None) };
+        Ok(Some(self.listed_path(&target)?.0.unwrap_or(target)))
+    }
+}
+
+/// Returns what was looked up, and nothing if the error says that a path leads nowhere.
+fn found<T>(outcome: Result<T, Errno>) -> Result<Option<T>, Errno> {
+    match outcome {
+        Err(errno) if leads_nowhere(errno) => Ok(None),
+        outcome => outcome.map(Some),
     }
 }
