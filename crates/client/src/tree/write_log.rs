@@ -37,6 +37,8 @@ struct Period {
 pub(super) struct WriteLog {
     folder: OwnedFd,
     file: File,
+    /// The device of its file system, which is the only one that is synced.
+    device: u64,
     /// This mount epoch; empty if the machine has no boot id.
     epoch: String,
     periods: Vec<Period>,
@@ -73,7 +75,8 @@ impl WriteLog {
             file.by_ref().take(MAX_LEN as u64).read_to_end(&mut text)?;
             periods = read(&text, mtime(&fstat(&file)?));
         }
-        let mut log = Self { folder, file, epoch, periods, is_new };
+        let device = fstat(&file)?.st_dev;
+        let mut log = Self { folder, file, device, epoch, periods, is_new };
         let is_own = |log: &Self| log.periods.last().is_some_and(|last| log.is_own(last));
         // The kernel drops bytes that it could not write back.
         if is_own(&log) && syncfs(&log.file).is_err() {
@@ -96,7 +99,9 @@ impl WriteLog {
     pub(super) fn is_complete(&self, stat: &Stat) -> bool {
         let changed = Version::from_stat(stat).changed();
         let period = self.periods.iter().rev().find(|period| period.since <= changed);
-        period.is_none_or(|period| period.epoch.is_none() || self.is_own(period))
+        // A file on what is mounted below the folder was not synced.
+        let is_synced = |period: &Period| period.epoch.is_none() && stat.st_dev == self.device;
+        period.is_none_or(|period| is_synced(period) || self.is_own(period))
     }
 
     /// Returns whether every file is believed.
@@ -328,6 +333,9 @@ mod tests {
         drop(log);
         another_boot(dest);
         let log = open(dest);
+        let mut elsewhere = first;
+        elsewhere.st_dev += 1;
+        assert!(!log.is_complete(&elsewhere), "its file system was not synced");
         assert_eq!(
             [&first, &second, &third].map(|stat| log.is_complete(stat)),
             [true, true, false]
