@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use underpass_client::download::{Gauge, RateLimit};
-use underpass_client::{TlsSetup, Url};
+use underpass_client::{ClientError, TlsSetup, Url};
 use underpass_engine::Size;
 use underpass_engine::hint::Action;
 use underpass_engine::wait::{lock, unpoison};
@@ -136,7 +136,13 @@ fn remote_sums(
 ) -> Result<Option<ChecksumList>> {
     let Some(ChecksumSource::Url(url)) = &args.check else { return Ok(None) };
     let remote = args.store.remote(&args.http, url, tls, cancel)?;
-    ChecksumList::fetch(&remote.client, &remote.url).map(Some)
+    let report = |error: &ClientError, after| {
+        if !args.show.quiet {
+            print::retrying(error, after);
+        }
+    };
+    let patience = (args.http.retries, cancel);
+    ChecksumList::fetch(&remote.client, &remote.url, patience, report).map(Some)
 }
 
 /// Fetches files, several at once if so requested.

@@ -6,7 +6,10 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
+use underpass_client::backoff::{Backoff, sleep};
 use underpass_client::{ClientError, HttpClient, InvalidResponse, Request, Url, input};
 use underpass_protocol::digest::Digest;
 
@@ -59,8 +62,13 @@ impl ChecksumList {
         Self::parse(&path.display().to_string(), &text)
     }
 
-    /// Fetches the digests at a URL.
-    pub(super) fn fetch(client: &HttpClient<'_>, url: &Url) -> Result<Self> {
+    /// Fetches the digests at a URL, with retries as for files. `report` is called before each.
+    pub(super) fn fetch(
+        client: &HttpClient<'_>,
+        url: &Url,
+        (retries, cancel): (u32, &AtomicBool),
+        report: impl Fn(&ClientError, Duration),
+    ) -> Result<Self> {
         let name = underpass_receipt::shown(url);
         let fetched = || {
             let request = Request { method: "GET", fields: &[] };
@@ -71,10 +79,20 @@ impl ChecksumList {
             let body = answer.connection.incoming().memory(answer.response.framing, MAX_BYTES);
             body.map_err(|error| ClientError::from(InvalidResponse::Body(error)))
         };
-        let text = fetched().map_err(|error| {
-            Failure::hinted(format!("fetching the digests of {name}: {error}"), &error)
-        })?;
-        Self::parse(&name, &text)
+        let mut backoff = Backoff::new(retries);
+        loop {
+            let error = match fetched() {
+                Ok(text) => return Self::parse(&name, &text),
+                Err(error) => error,
+            };
+            let may_pass = error.is_temporary() && !error.is_unreachable_host();
+            let wait = backoff.next(error.retry_after()).filter(|_| may_pass);
+            wait.iter().for_each(|wait| report(&error, *wait));
+            if !wait.is_some_and(|wait| sleep(wait, &[cancel])) {
+                let line = format!("fetching the digests of {name}: {error}");
+                return Err(Failure::hinted(line, &error));
+            }
+        }
     }
 
     fn parse(name: &str, text: &[u8]) -> Result<Self> {

@@ -115,6 +115,11 @@ fn a_file_that_is_not_what_the_digests_say_gets_no_name() {
     get(here.path(), &[&a, "--check", "none"]).failed(1, &["no digests"]);
     get(here.path(), &[&a, "--check", "sums", "-o", "-"]).failed(2, &["standard output"]);
     get(here.path(), &[&a, "--check", &origin.url("/no")]).failed(1, &["404"]);
+    // A server that is busy is asked again.
+    origin.set("/SHA256SUMS", Page { status: Some(503), ..Page::default() });
+    origin.take_exchanges();
+    get(here.path(), &[&a, "--check", &url, "--retries", "1"]).failed(1, &["503"]);
+    assert_eq!(origin.log().len(), 2);
     // A list may have digests of its own.
     let list = format!(
         "{a}\n out=right\n checksum=sha-256={HELLO}\n{b}\n out=wrong\n \
