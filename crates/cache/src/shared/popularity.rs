@@ -26,6 +26,20 @@ impl Popularity {
         self.count_name(&name(key));
     }
 
+    /// Takes back a counted request, which no kept object has answered: a list of what other nodes
+    /// should have is no place for paths that do not exist.
+    pub(crate) fn discount(&self, key: &CacheKey) {
+        let mut counted = lock(&self.0);
+        let RequestCounts { counts, bytes } = &mut *counted;
+        let key = name(key);
+        let Some(count) = counts.get_mut(&*key) else { return };
+        *count -= 1;
+        if *count == 0 {
+            *bytes -= key.len();
+            counts.remove(&*key);
+        }
+    }
+
     fn count_name(&self, key: &str) {
         let mut counted = lock(&self.0);
         let RequestCounts { counts, bytes } = &mut *counted;

@@ -165,6 +165,25 @@ fn a_node_shows_what_it_has_and_what_is_popular() {
     }
 }
 
+/// The list is for `underpass fill`, which reports what other nodes cannot keep.
+#[test]
+fn what_is_popular_are_files_that_nodes_keep() {
+    let kept = Object::new(b"hello".to_vec(), "a");
+    let private = kept.clone().with("Cache-Control: private");
+    let origin = Origin::new(move |request, sending| match request.path.as_str() {
+        "/kept" => kept.send(request, sending),
+        "/private" => private.send(request, sending),
+        "/moved" => sending.answer("HTTP/1.1 302 Found\nLocation: /kept", b""),
+        "/broken" => sending.answer("HTTP/1.1 500 No", b""),
+        _ => sending.answer("HTTP/1.1 404 No", b""),
+    });
+    let node = Node::new(&origin.url(), &[]);
+    for path in ["/kept", "/private", "/moved", "/broken", "/wp-login.php", "/wp-login.php"] {
+        node.get(path);
+    }
+    assert_eq!(node.get("/.underpass/popular").body, b"/kept 1\n");
+}
+
 /// A proxy on this machine may add nothing to what it forwards; its user is another one.
 #[test]
 fn without_users_only_programs_of_the_operator_may_operate_a_node() {
