@@ -2,9 +2,11 @@
 
 use std::io;
 
+use underpass_protocol::caching::{CacheStatus, Forward};
+
 use super::Cache;
 use crate::key::CacheKey;
-use crate::shared::CacheStats;
+use crate::shared::{CacheStats, Counters};
 use crate::store::OBJECT_OVERHEAD;
 
 /// An object in memory.
@@ -27,6 +29,17 @@ impl Cache {
     #[must_use]
     pub fn counters(&self) -> CacheStats {
         self.shared.counters()
+    }
+
+    /// Counts a response.
+    pub fn count_response(&self, status: &CacheStatus) {
+        let counters = &self.shared.counters;
+        let count = match status.forward {
+            None => &counters.hits,
+            Some(Forward::UriMiss | Forward::Partial) => &counters.misses,
+            Some(Forward::Stale) => &counters.stale,
+        };
+        Counters::add(count, 1);
     }
 
     /// Returns the bytes of disk space that all objects may take; `None` if nothing limits them.

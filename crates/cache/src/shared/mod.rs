@@ -133,6 +133,12 @@ pub struct CacheStats {
     pub failed: u64,
     /// Requests that waited for the fetch of another request.
     pub collapsed: u64,
+    /// Responses from what was in the cache.
+    pub hits: u64,
+    /// Responses for which the origin was asked, as nothing was in the cache.
+    pub misses: u64,
+    /// Responses for which the origin was asked about a stale version.
+    pub stale: u64,
     /// Bytes received from origins.
     pub origin_bytes: u64,
     /// Bytes relayed from origins to clients without being stored.
@@ -159,6 +165,9 @@ pub(crate) struct Counters {
     pub(crate) requests: AtomicU64,
     pub(crate) failed: AtomicU64,
     pub(crate) collapsed: AtomicU64,
+    pub(crate) hits: AtomicU64,
+    pub(crate) misses: AtomicU64,
+    pub(crate) stale: AtomicU64,
     pub(crate) origin_bytes: AtomicU64,
     pub(crate) relayed_bytes: AtomicU64,
     pub(crate) evicted: AtomicU64,
@@ -398,6 +407,9 @@ impl Shared {
             requests: count(&self.counters.requests),
             failed: count(&self.counters.failed),
             collapsed: count(&self.counters.collapsed),
+            hits: count(&self.counters.hits),
+            misses: count(&self.counters.misses),
+            stale: count(&self.counters.stale),
             origin_bytes: count(&self.counters.origin_bytes),
             relayed_bytes: count(&self.counters.relayed_bytes),
             evicted: count(&self.counters.evicted),

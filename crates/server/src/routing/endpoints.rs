@@ -110,12 +110,16 @@ impl Endpoint {
             Self::Health => ("application/json", "{\"status\":\"OK\"}\n".to_owned()),
             Self::Metrics => {
                 let sites = ctx.worker.published.get();
+                let caches = sites.all.iter().filter_map(|site| {
+                    let name = site.counts.as_ref().map(|counts| counts.name());
+                    Some((name, site.settings.cache.as_ref()?.counters()))
+                });
+                let caches = operate::metrics(&caches.collect::<Vec<_>>());
                 let sites: Vec<_> =
                     sites.all.iter().filter_map(|site| site.counts.clone()).collect();
-                let cache = ctx.settings().cache.as_ref().map(operate::metrics);
                 let tls = shared.settings.tls.as_ref().map(certificates).unwrap_or_default();
                 let text = shared.metrics.render(shared.transfers.len(), &sites);
-                (MEDIA_TYPE, text + &tls + &cache.unwrap_or_default())
+                (MEDIA_TYPE, text + &tls + &caches)
             }
             Self::Transfers => {
                 let of_site = ctx.site().counts.as_ref().map(|counts| counts.name());

@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use underpass_cache::{Cache, CacheEntry, CacheError, CacheErrorKind, Lookup, ObjectRequest};
+use underpass_cache::{
+    Cache, CacheEntry, CacheError, CacheErrorKind, CacheStats, Lookup, ObjectRequest,
+};
 use underpass_observe::transfers::CacheRow;
 use underpass_protocol::request::target::Target;
 use underpass_protocol::response::head::PLAIN_TEXT;
@@ -194,41 +196,57 @@ pub(crate) fn rows(cache: &Cache, may_see: impl Fn(&str) -> bool) -> Vec<CacheRo
     row.collect()
 }
 
-/// Returns the metrics of a cache in the format of Prometheus.
-pub(crate) fn metrics(cache: &Cache) -> String {
-    let counters = cache.counters();
+/// Returns the metrics of caches in the format of Prometheus; each has the name of its site, if there
+/// are several sites.
+pub(crate) fn metrics(caches: &[(Option<&str>, CacheStats)]) -> String {
     let mut text = String::new();
-    for (name, kind, help, value) in [
-        ("requests_total", "counter", "Requests to origins.", counters.requests),
-        ("fills_failed_total", "counter", "Fills that were abandoned.", counters.failed),
-        (
-            "collapsed_total",
-            "counter",
-            "Requests that waited for the fetch of another one.",
-            counters.collapsed,
-        ),
-        ("origin_bytes_total", "counter", "Bytes received from origins.", counters.origin_bytes),
-        (
-            "relayed_bytes_total",
-            "counter",
-            "Bytes relayed to clients without being stored.",
-            counters.relayed_bytes,
-        ),
-        ("evicted_total", "counter", "Objects and extents removed to make room.", counters.evicted),
-        ("changed_total", "counter", "Objects found changed at the origin.", counters.changed),
-        ("damaged_total", "counter", "Objects the disk failed to read.", counters.damaged),
-        ("read_only", "gauge", "Whether nothing is stored.", counters.is_read_only.into()),
-        ("used_bytes", "gauge", "Bytes of all stored objects.", counters.used_bytes),
-        ("objects", "gauge", "Stored objects.", counters.objects),
-        ("reserved_bytes", "gauge", "Bytes that fills still write.", counters.reserved_bytes),
-    ] {
-        // Writing to a string does not fail.
+    if caches.is_empty() {
+        return text;
+    }
+    // Writing to a string does not fail.
+    for (name, kind, help, value) in METRICS {
         let _ = writeln!(text, "# HELP underpass_cache_{name} {help}");
         let _ = writeln!(text, "# TYPE underpass_cache_{name} {kind}");
-        let _ = writeln!(text, "underpass_cache_{name} {value}");
+        for (site, stats) in caches {
+            let site = site.map(|site| format!("{{site=\"{site}\"}}")).unwrap_or_default();
+            let _ = writeln!(text, "underpass_cache_{name}{site} {}", value(stats));
+        }
+    }
+    let name = "underpass_cache_responses_total";
+    let _ = writeln!(text, "# HELP {name} Responses, by what the cache had.");
+    let _ = writeln!(text, "# TYPE {name} counter");
+    for (site, stats) in caches {
+        let site = site.map(|site| format!("site=\"{site}\",")).unwrap_or_default();
+        for (status, count) in [("hit", stats.hits), ("miss", stats.misses), ("stale", stats.stale)]
+        {
+            let _ = writeln!(text, "{name}{{{site}status=\"{status}\"}} {count}");
+        }
     }
     text
 }
+
+/// A metric: its name, kind, help and value.
+type CacheMetric = (&'static str, &'static str, &'static str, fn(&CacheStats) -> u64);
+
+/// The metrics of a cache that have no label but the site.
+const METRICS: [CacheMetric; 12] = [
+    ("requests_total", "counter", "Requests to origins.", |it| it.requests),
+    ("fills_failed_total", "counter", "Fills that were abandoned.", |it| it.failed),
+    ("collapsed_total", "counter", "Requests that waited for the fetch of another one.", |it| {
+        it.collapsed
+    }),
+    ("origin_bytes_total", "counter", "Bytes received from origins.", |it| it.origin_bytes),
+    ("relayed_bytes_total", "counter", "Bytes relayed to clients without being stored.", |it| {
+        it.relayed_bytes
+    }),
+    ("evicted_total", "counter", "Objects and extents removed to make room.", |it| it.evicted),
+    ("changed_total", "counter", "Objects found changed at the origin.", |it| it.changed),
+    ("damaged_total", "counter", "Objects the disk failed to read.", |it| it.damaged),
+    ("read_only", "gauge", "Whether nothing is stored.", |it| it.is_read_only.into()),
+    ("used_bytes", "gauge", "Bytes of all stored objects.", |it| it.used_bytes),
+    ("objects", "gauge", "Stored objects.", |it| it.objects),
+    ("reserved_bytes", "gauge", "Bytes that fills still write.", |it| it.reserved_bytes),
+];
 
 /// Why a fill is refused that would leave nothing.
 const NOT_KEPT: &str = "not cached: the origin forbids it, or sends no length";

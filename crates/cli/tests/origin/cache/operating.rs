@@ -150,6 +150,8 @@ fn a_node_shows_what_it_has_and_what_is_popular() {
     }
     assert_eq!(node.get("/.underpass/popular").body, b"/often 2\n/once 1\n");
     assert_eq!(node.get("/.underpass/popular?n=1").body, b"/often 2\n");
+    let answered = |status: &str| node.metric(&format!("responses_total{{status=\"{status}\"}}"));
+    assert_eq!((answered("hit"), answered("miss"), answered("stale")), (1, 2, 0));
     until_stored(&node, 10);
     let shown = node.get("/.underpass/cache?json");
     let rows: Value = serde_json::from_slice(&shown.body).unwrap();
@@ -163,6 +165,34 @@ fn a_node_shows_what_it_has_and_what_is_popular() {
     for path in ["/.underpass/popular", "/.underpass/cache"] {
         assert_eq!(node.ask("GET", path, &[forwarded]).status, 403, "{path}");
     }
+}
+
+#[test]
+fn the_metrics_have_the_cache_of_each_site() {
+    let origin = hello();
+    let (here, cache) = (folder(), folder());
+    let config = here.path().join("sites.toml");
+    let sites = format!(
+        "[[site]]\nnames = ['a.test']\ndefault = true\n\
+         [[site]]\nnames = ['b.test']\ncache = '{}'\n",
+        cache.path().display()
+    );
+    fs::write(&config, sites).unwrap();
+    let node = Node::new(&origin.url(), &["--config", config.to_str().unwrap()]);
+    for _ in 0..2 {
+        node.get("http://b.test/a").assert_is(200, b"hello");
+    }
+    let metrics = node.get("/.underpass/metrics").text();
+    for line in [
+        "requests_total{site=\"a.test\"} 0",
+        "requests_total{site=\"b.test\"} 1",
+        "responses_total{site=\"a.test\",status=\"miss\"} 0",
+        "responses_total{site=\"b.test\",status=\"hit\"} 1",
+        "responses_total{site=\"b.test\",status=\"miss\"} 1",
+    ] {
+        assert!(metrics.contains(&format!("\nunderpass_cache_{line}\n")), "{line}: {metrics}");
+    }
+    assert_eq!(metrics.matches("# TYPE underpass_cache_requests_total ").count(), 1);
 }
 
 /// The list is for `underpass fill`, which reports what other nodes cannot keep.
