@@ -33,11 +33,12 @@ type WriteVariable = fn(&AccessEntry, &TimeText, &mut Vec<u8>);
 
 /// The variables by name; in addition there is `$http_NAME` for every request field. docs/serve.md
 /// says what each of them means.
-const VARIABLES: [(&str, WriteVariable); 31] = [
+const VARIABLES: [(&str, WriteVariable); 34] = [
     ("body_bytes_sent", |entry, _, out| escape::push_number(out, entry.sent)),
     ("bytes_acknowledged", |entry, _, out| escape::push_number(out, entry.acknowledged)),
     ("bytes_expected", |entry, _, out| escape::push_number(out, entry.body_len)),
     ("bytes_received", |entry, _, out| escape::push_number(out, entry.received)),
+    ("cache", |entry, _, out| out.extend_from_slice(entry.cache.unwrap_or("-").as_bytes())),
     ("calls", |entry, _, out| escape::push_number(out, entry.calls)),
     ("completed", |entry, _, out| out.extend_from_slice(entry.completion().as_bytes())),
     ("context_switches", |entry, _, out| {
@@ -56,6 +57,7 @@ const VARIABLES: [(&str, WriteVariable); 31] = [
     ("mechanism", |entry, _, out| push_mechanisms(out, entry)),
     ("moved", |entry, _, out| push_moved(out, entry)),
     ("msec", |_, time, out| time.push_epoch(out)),
+    ("origin_bytes", |entry, _, out| escape::push_number(out, entry.origin_bytes)),
     ("remote_addr", |entry, _, out| {
         escape::push_or_dash(out, entry.peer.as_bytes(), Quoting::Bare)
     }),
@@ -83,6 +85,9 @@ const VARIABLES: [(&str, WriteVariable); 31] = [
     ("time_local", |_, time, out| out.extend_from_slice(time.common().as_bytes())),
     ("tls", |entry, _, out| push_tls(out, entry, Secured::place)),
     ("user_space_bytes", |entry, _, out| escape::push_number(out, entry.user_space_bytes)),
+    ("waited", |entry, _, out| {
+        escape::push_thousandths(out, u64::try_from(entry.waited.as_millis()).unwrap_or(u64::MAX));
+    }),
 ];
 
 /// The variables whose values have to be measured.

@@ -184,6 +184,14 @@ fn tls_is_shown_with_version_suite_and_encrypting_side() {
 }
 
 #[test]
+fn a_line_tells_what_the_cache_did() {
+    let waited = Duration::from_millis(1250);
+    let miss = AccessEntry { cache: Some("miss"), origin_bytes: 1000, waited, ..exchange() };
+    assert_eq!(line("$cache $origin_bytes $waited", &miss), "miss 1000 1.250");
+    assert_eq!(line("$cache $origin_bytes $waited", &exchange()), "- 0 0.000");
+}
+
+#[test]
 fn template_says_which_request_fields_it_needs() {
     let format =
         LogFormat::parse("$http_X_Request_Id $http_host $http_host $http_referer").unwrap();
@@ -207,10 +215,7 @@ fn malformed_log_formats_are_refused_with_a_remedy() {
     assert!(
         unknown.starts_with("there is no $upstream_addr in log formats; there are $body_bytes")
     );
-    assert!(
-        unknown.ends_with("$user_space_bytes, and $http_NAME for every request header"),
-        "{unknown}"
-    );
+    assert!(unknown.ends_with("$waited, and $http_NAME for every request header"), "{unknown}");
     assert!(text("$http_").starts_with("there is no $http_ "));
     for format in ["cost: 5 $", "$ status", "${status", "${}"] {
         assert!(text(format).contains("not followed by a name"), "{format}");
