@@ -236,7 +236,13 @@ impl Filler<'_> {
                 _ => false,
             };
             match wait {
-                Some(wait) => self.sleep(wait)?,
+                Some(wait) => {
+                    if !self.args.quiet {
+                        let (path, seconds) = (&wanted.path, wait.as_secs_f64());
+                        output::note(&format!("{path}: {error}; trying again in {seconds:.1} s"));
+                    }
+                    self.sleep(wait)?;
+                }
                 None if is_of_path => return Err(FillStop::Path(error.to_string())),
                 None => {
                     let line = format!("asking {}: {error}", shown(&self.args.node));

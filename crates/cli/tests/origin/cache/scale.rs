@@ -333,6 +333,20 @@ fn failed_paths_of_a_fill_are_reported_and_the_others_filled() {
 }
 
 #[test]
+fn a_path_that_fails_for_a_moment_is_tried_again_and_that_is_said() {
+    let object = Object::new(b"hello".to_vec(), "a");
+    let origin = Origin::new(move |request, sending| match request.number {
+        0 => sending.answer("HTTP/1.1 503 No", b""),
+        _ => object.send(request, sending),
+    });
+    let node = Node::new(&origin.url(), &[]);
+    let (code, receipt, said) = fill(&node, "/a\n", &[]);
+    assert_eq!((code, &receipt["files"]), (Some(0), &1.into()), "{said}");
+    assert!(said.contains("/a: the server answered 503 "), "{said}");
+    assert!(said.contains("; trying again in "), "{said}");
+}
+
+#[test]
 fn a_path_that_takes_too_long_does_not_stop_the_rest() {
     let gate = Gate::default();
     let held = gate.clone();
