@@ -771,24 +771,24 @@ root = 'DIR/b'
 
 #[test]
 fn what_the_sandbox_does_not_reach_is_refused_until_a_restart() {
-    let refusal = |root: &str, option: &str| {
+    let refusal = |options: &str| {
         let sites = Sites::new(TWO, |folder| {
             two_roots(folder);
             file(folder, "a/within/same", "within a\n");
             file(folder, "c/same", "of c\n");
         });
-        let site = |root: &str, option: &str| {
-            format!("{TWO}\n[[site]]\nnames = ['c.test']\nroot = 'DIR/{root}'\n{option}\n")
-        };
-        sites.reload(&site("a/within", ""));
+        let site = |options: &str| format!("{TWO}\n[[site]]\nnames = ['c.test']\n{options}\n");
+        sites.reload(&site("root = 'DIR/a/within'"));
         until("a folder within a root is served", || sites.status("c.test", "/same") == 200);
         assert_eq!(sites.body("c.test", "/same"), "within a\n");
-        sites.reload(&site(root, option));
+        sites.reload(&site(options));
         // A reload that is refused shows in nothing but its line.
         std::thread::sleep(std::time::Duration::from_secs(1));
         sites.end().0
     };
-    let (other, changes) = (refusal("c", ""), refusal("a", "allow_upload = true"));
+    let other = refusal("root = 'DIR/c'");
+    let changes = refusal("root = 'DIR/a'\nallow_upload = true");
+    let cache = refusal("origin = 'http://127.0.0.1:9/'\ncache = 'DIR/new'");
     if !other.contains("confined by Landlock") {
         return crate::rig::skip("this kernel has no Landlock");
     }
@@ -797,6 +797,7 @@ fn what_the_sandbox_does_not_reach_is_refused_until_a_restart() {
         "{other}"
     );
     assert!(changes.contains("does not allow changes of "), "{changes}");
+    assert!(cache.contains("does not allow changes of "), "{cache}");
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Reads the configuration again, and serves the sites that it has now.
 
 use std::ffi::OsString;
+use std::fs;
+use std::path::{self, Path};
 
-use underpass_sandbox::AllowedAccess;
+use underpass_sandbox::{AllowedAccess, AllowedRoot};
 use underpass_server::SiteControl;
 
 use super::super::args::{OptionsError, ServeArgs};
@@ -65,14 +67,14 @@ impl Reload {
             return Err(Failure::value(file.display(), OptionsError::EmptyConfig));
         }
         self.refuse_tls(args)?;
+        // The kernel's error for a cache that cannot be opened would not say why.
+        self.refuse_denied(&caches_of(args))?;
         // What is open is that of the previous sites until these are replaced.
         let mut open = self.open.clone();
         let opened = open.open(args)?;
         let mut needed = AllowedAccess::default();
         add_needs(&mut needed, args, &opened);
-        if let Some(lack) = self.confined_to.as_ref().and_then(|own| own.lacks(&needed)) {
-            return Err(OptionsError::Sandboxed(lack.to_string()).into());
-        }
+        self.refuse_denied(&needed)?;
         let names = self.orders.as_ref().map(|orders| orders.names(args)).transpose()?;
         let mut roots = opened.sites.iter().filter_map(|site| site.root.as_deref());
         if let Some(orders) = &self.orders {
@@ -90,6 +92,14 @@ impl Reload {
         opened.notes.iter().for_each(|text| note(text));
         self.warn(args);
         Ok(number)
+    }
+
+    /// Refuses what the running sandbox does not allow.
+    fn refuse_denied(&self, needed: &AllowedAccess) -> Result<()> {
+        match self.confined_to.as_ref().and_then(|own| own.lacks(needed)) {
+            Some(lack) => Err(OptionsError::Sandboxed(lack).into()),
+            None => Ok(()),
+        }
     }
 
     /// Refuses certificates for a server that does not speak TLS, and none for one that does.
@@ -122,4 +132,16 @@ impl Reload {
             }
         }
     }
+}
+
+/// Returns the access that caches need; that of one that does not exist is for the folder above.
+fn caches_of(args: &ServeArgs) -> AllowedAccess {
+    let existing = |folder: &Path| {
+        let folder = path::absolute(folder).ok()?;
+        folder.ancestors().find_map(|above| fs::canonicalize(above).ok())
+    };
+    let sites = args.each_site().filter(|site| !site.origin.origin.is_empty());
+    let paths = sites.filter_map(|site| existing(site.origin.cache.as_deref()?));
+    let root = |path| AllowedRoot { path, caches: true, ..AllowedRoot::default() };
+    AllowedAccess { roots: paths.map(root).collect(), ..AllowedAccess::default() }
 }
