@@ -214,6 +214,7 @@ fn files_that_cannot_be_used_are_distinguished() {
     write("odd.pem", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n");
     write("bad.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
     write("cut.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n");
+    write("torn.pem", "-----BEGIN CERTIF\n");
     Identity::load(&folder.join("both.pem"), &folder.join("both.pem")).unwrap();
     let cases = [
         ("none", "key.pem", "none cannot be read: No such file or directory"),
@@ -221,7 +222,9 @@ fn files_that_cannot_be_used_are_distinguished() {
         (".", "key.pem", " cannot be read: Is a directory"),
         ("text", "key.pem", "text has no certificate in it (PEM, "),
         ("key.pem", "key.pem", "key.pem has no certificate in it (PEM, "),
-        ("cut.pem", "key.pem", "cut.pem is not PEM: "),
+        ("cut.pem", "key.pem", "cut.pem is not PEM: `-----END CERTIFICATE-----` is missing, "),
+        ("torn.pem", "key.pem", "torn.pem is not PEM: `-----BEGIN CERTIF` begins no section"),
+        ("cert.pem", "cut.pem", "cut.pem is not PEM: `-----END CERTIFICATE-----` is missing, "),
         ("bad.pem", "key.pem", "bad.pem has a certificate in it that cannot be used: "),
         ("cert.pem", "cert.pem", "cert.pem has no private key in it (PEM, "),
         ("cert.pem", "sealed.pem", "sealed.pem has an encrypted private key in it: decrypt it, "),

@@ -74,7 +74,7 @@ impl Identity {
             let fault = match error {
                 _ if is_encrypted(pem) => Fault::EncryptedKey,
                 PemError::NoItemsFound => Fault::NoKey,
-                other => Fault::NotPem(other.to_string()),
+                other => not_pem(&other),
             };
             TlsError::Unusable { path: key.to_owned(), fault }
         })?;
@@ -223,8 +223,23 @@ fn parse_certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'sta
     let unusable = |fault| TlsError::Unusable { path: path.to_owned(), fault };
     let chain: Vec<_> = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()
-        .map_err(|error: PemError| unusable(Fault::NotPem(error.to_string())))?;
+        .map_err(|error: PemError| unusable(not_pem(&error)))?;
     if chain.is_empty() { Err(unusable(Fault::NoCertificate)) } else { Ok(chain) }
+}
+
+/// Returns the fault of a file that is not PEM; the library prints lines as lists of numbers.
+fn not_pem(error: &PemError) -> Fault {
+    Fault::NotPem(match error {
+        PemError::MissingSectionEnd { end_marker } => {
+            let name = String::from_utf8_lossy(end_marker);
+            format!("`-----END {}-----` is missing, so it is not complete", name.escape_debug())
+        }
+        PemError::IllegalSectionStart { line } => {
+            let line = String::from_utf8_lossy(line);
+            format!("`{}` begins no section", line.trim_end().escape_debug())
+        }
+        other => other.to_string(),
+    })
 }
 
 /// Returns the contents of a file.
