@@ -87,6 +87,12 @@ impl Destination {
         };
         Ok(Self { path: target.path.into_owned(), is_folder: target.is_folder, overwrite })
     }
+
+    /// Returns whether an existing file may be replaced.
+    #[must_use]
+    pub fn may_replace(&self) -> bool {
+        self.overwrite != Overwrite::Forbidden
+    }
 }
 
 /// Returns the path of a target up to its last slash. What is relative to it is understood behind

@@ -154,6 +154,7 @@ impl Change {
             }
             match dest.give(is_folder, &folder, &name, renaming) {
                 Err(refusal) if renaming.is_refused(&refusal) => renaming = Renaming::Checked,
+                Err(refusal) if dest.was_taken(&refusal) && to.may_replace() => {}
                 given => break given,
             }
         };
@@ -241,9 +242,9 @@ impl Change {
             let _names = self.hold_names(site, !is_local(&dest.folder))?;
             self.check_dest(site, &dest)?;
             find_existing(site, to, &mut dest, &stat)?;
-            let replaces = dest.existing.is_some();
-            new_file.commit(if replaces { Existing::Replace } else { Existing::Keep })?;
-            !replaces
+            // Another request may have taken the name since.
+            new_file.commit(if to.may_replace() { Existing::Replace } else { Existing::Keep })?;
+            dest.existing.is_none()
         } else {
             let copy = UnnamedCopy::new(&mut dest)?;
             let folder = &copy.dest.folder;
@@ -469,6 +470,9 @@ impl<'a> UnnamedCopy<'a> {
             change.check_dest(site, self.dest)?;
             match self.dest.give(is_folder, &self.dest.folder, &self.name, renaming) {
                 Err(refusal) if renaming.is_refused(&refusal) => renaming = Renaming::Checked,
+                Err(refusal) if self.dest.was_taken(&refusal) && to.may_replace() => {
+                    find_existing(site, to, self.dest, source)?;
+                }
                 given => return given,
             }
         }

@@ -65,7 +65,7 @@ pub(super) fn find_existing(
     if FileId::of(existing) == FileId::of(source) {
         return Err(ChangeRefusal::new(403, "this is the same file or folder"));
     }
-    if to.overwrite == Overwrite::Forbidden {
+    if !to.may_replace() {
         return Err(Errno::EXIST.into());
     }
     match tree::kind(existing) {

@@ -83,6 +83,12 @@ impl DestEntry {
         Ok(Some(rename_new(folder, &*aside, folder, &*rest).map_or(aside, |()| rest)))
     }
 
+    /// Returns whether [`give`](Self::give) was refused because the name was found free, and taken
+    /// since by another request or program.
+    pub(crate) fn was_taken(&self, refusal: &ChangeRefusal) -> bool {
+        self.existing.is_none() && refusal.is_by(Errno::EXIST)
+    }
+
     /// Returns whether a folder has the name now.
     pub(crate) fn is_folder(&self) -> bool {
         self.existing.is_some_and(|existing| tree::kind(&existing) == FileType::Directory)

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{XattrFlags, setxattr};
 
@@ -226,6 +227,31 @@ fn entries_that_appear_during_a_copy_are_replaced_by_the_same_rules() {
     let taken = || drop(fs::create_dir(site.path("to/copy")));
     assert_eq!(copied_while(&site, 204, taken), 204);
     assert!(site.path("to/copy/499").exists());
+}
+
+#[test]
+fn what_takes_the_name_in_the_last_moment_is_replaced_too() {
+    let site = open_site(&[("file", b"file"), ("other", b"other")]).start();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (other, taken) = (site.path("other"), site.path("taken"));
+            while !is_over.load(Ordering::Relaxed) {
+                let _ = fs::hard_link(&other, &taken);
+                let _ = fs::remove_file(&taken);
+            }
+        });
+        let refused = (0..100).find_map(|_| {
+            fs::write(site.path("moved"), "moved").unwrap();
+            ["COPY /file", "MOVE /moved"].into_iter().find_map(|change| {
+                let (verb, path) = change.split_once(' ').unwrap();
+                let status = site.ask(verb, path, &["Destination: /taken"]).status;
+                (!matches!(status, 201 | 204)).then_some((change, status))
+            })
+        });
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(refused, None);
+    });
 }
 
 #[test]
