@@ -207,6 +207,25 @@ fn a_server_that_is_read_only_has_properties_and_takes_none() {
 }
 
 #[test]
+fn an_upload_gets_the_time_of_its_original_without_a_fraction() {
+    let site = open_site(&[]).start();
+    for (sent, time) in [
+        ("1000000000", Some(1_000_000_000)),
+        ("1000000001.75", Some(1_000_000_001)),
+        ("1000000000.7x", None),
+        ("-1", None),
+    ] {
+        let reply = send(&site, "PUT", "/file", &[&format!("X-OC-Mtime: {sent}")], "text");
+        assert_eq!(reply.field("X-OC-MTime"), time.map(|_| "accepted"), "{sent}");
+        let stored = fs::metadata(site.path("file")).unwrap();
+        assert!(
+            time.is_none_or(|time| (stored.mtime(), stored.mtime_nsec()) == (time, 0)),
+            "{sent}"
+        );
+    }
+}
+
+#[test]
 fn times_are_set_and_other_computed_properties_are_not() {
     let site = open_site(&[("file", b"x")]).start();
     let time = "Thu, 02 Jan 2020 03:04:05 GMT";

@@ -124,11 +124,17 @@ pub(crate) fn finish(
 /// Gives the file the time that the request has for it, in seconds since 1970, as ownCloud and
 /// rclone understand it; returns whether there is one.
 fn set_time(upload: &ActiveUpload<'_>, file: &File) -> io::Result<bool> {
-    let said = upload.request.field("x-oc-mtime");
-    let seconds = said.and_then(|value| str::from_utf8(value).ok()?.trim().parse::<u32>().ok());
+    let seconds = upload.request.field("x-oc-mtime").and_then(whole_seconds);
     let Some(seconds) = seconds else { return Ok(false) };
     futimens(file, &times_of_new(Timespec { tv_sec: seconds.into(), tv_nsec: 0 }))?;
     Ok(true)
+}
+
+/// Reads a number of seconds. As ownCloud does, a fraction is cut off.
+fn whole_seconds(value: &[u8]) -> Option<u32> {
+    let text = str::from_utf8(value).ok()?.trim();
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    whole.parse().ok().filter(|_| fraction.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Checks the existing file once more, and takes the name; returns whether a file was replaced.
