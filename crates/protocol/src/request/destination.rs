@@ -38,11 +38,14 @@ pub enum BadDestination {
     /// No file can have the path.
     #[error("the Destination is not a path that a file can have: {0}")]
     Path(TargetError),
-    /// The destination is on another server, or outside of the served tree.
+    /// The destination is on another server.
     #[error(
         "the Destination is not on this server; a proxy has to pass on Host as its client sent it"
     )]
     Elsewhere,
+    /// The destination is not below the prefix.
+    #[error("the Destination is not below the --path-prefix of this server")]
+    Outside,
     /// The destination has a query, or a name with an unescaped `?`.
     #[error("the Destination has a query; a ? in a name is written %3F")]
     Query,
@@ -71,7 +74,7 @@ impl Destination {
             value
         };
         let target = Target::parse(path, prefix).map_err(|error| match error {
-            TargetError::Outside => BadDestination::Elsewhere,
+            TargetError::Outside => BadDestination::Outside,
             TargetError::Malformed(TargetFault::Form) => BadDestination::Malformed,
             error => BadDestination::Path(error),
         })?;
@@ -122,7 +125,7 @@ impl BadDestination {
     #[must_use]
     pub fn status(self) -> u16 {
         match self {
-            Self::Elsewhere => 502, // 9.8.5, 9.9.4
+            Self::Elsewhere | Self::Outside => 502, // 9.8.5, 9.9.4
             Self::Missing | Self::Malformed | Self::Path(_) | Self::Query | Self::Overwrite => 400,
         }
     }

@@ -170,6 +170,7 @@ pub fn reason(status: u16) -> &'static str {
         202 => "Accepted",
         204 => "No Content",
         206 => "Partial Content",
+        207 => "Multi-Status",
         301 => "Moved Permanently",
         302 => "Found",
         303 => "See Other",

@@ -101,11 +101,11 @@ impl UploadRefusal {
 impl From<Errno> for UploadRefusal {
     fn from(errno: Errno) -> Self {
         match errno {
-            Errno::NOSPC | Errno::DQUOT => Self::full(),
+            Errno::NOSPC => Self::full(),
+            Errno::DQUOT => Self::new(507, "the quota is used up"),
             Errno::FBIG => Self::too_long(None),
-            Errno::ACCESS | Errno::PERM | Errno::ROFS => {
-                Self::new(403, "the server may not write there")
-            }
+            Errno::ACCESS | Errno::PERM => Self::new(403, "the server may not write there"),
+            Errno::ROFS => Self::new(403, "the file system is read-only"),
             // RFC 4918 9.7.1: the parent folder must exist.
             Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV => {
                 Self::new(409, "its parent folder does not exist")
@@ -227,5 +227,17 @@ mod tests {
     #[test]
     fn a_folder_that_was_just_made_is_no_failure_of_the_server() {
         assert_eq!(UploadRefusal::from(Errno::ISDIR).status, 405);
+    }
+
+    #[test]
+    fn a_refusal_says_whether_the_disk_the_quota_or_the_mount_is_the_reason() {
+        for (errno, status, detail) in [
+            (Errno::NOSPC, 507, "not enough space"),
+            (Errno::DQUOT, 507, "the quota is used up"),
+            (Errno::ROFS, 403, "the file system is read-only"),
+        ] {
+            let refusal = UploadRefusal::from(errno);
+            assert_eq!((refusal.status, &*refusal.detail), (status, detail));
+        }
     }
 }

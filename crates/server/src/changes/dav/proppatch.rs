@@ -111,7 +111,8 @@ fn change(
     if change.stored != before
         && let Err(errno) = dead_properties::store(&file, change.stored.clone())
     {
-        let status = Some(if errno == Errno::NOSPC { 507 } else { 403 });
+        let is_full = matches!(errno, Errno::NOSPC | Errno::DQUOT);
+        let status = Some(if is_full { 507 } else { 403 });
         faults = patches.iter().map(|patch| status.filter(|_| !is_time(patch))).collect();
         return Ok(faults);
     }
