@@ -201,6 +201,8 @@ def test_what_is_missing_is_a_missing_file(served, folder):
     with pytest.raises(FileNotFoundError):
         fs.get_file(path, "fetched")
     assert not (folder / "fetched").exists()
+    with pytest.raises(FileNotFoundError):
+        fs.put("missing", path)
 
 
 def test_a_file_that_exists_is_kept_if_it_is_to_be_new(served, folder):
@@ -211,14 +213,52 @@ def test_a_file_that_exists_is_kept_if_it_is_to_be_new(served, folder):
     assert (folder / "data/inner/one").read_text() == "1"
 
 
-def test_a_name_with_a_number_sign_is_not_cut(served, folder):
-    fs, _ = fsspec.url_to_fs("underpass+" + served.url)
+NAMES = ["a#b", "a#c", "a%20b", "a b", "a?b", "a?c", "\u00fc"]
+
+
+@pytest.mark.parametrize(
+    "source, target",
+    [("names", ""), ("names/", "inner"), ("names", "new"), ("names/*", "inner"), (NAMES, "inner/")],
+)
+def test_names_are_sent_as_they_are(served, folder, source, target):
+    fs, url = fsspec.url_to_fs("underpass+" + served.url)
     (folder / "names").mkdir()
-    for name in ("a#b", "a#c"):
+    for name in NAMES:
         (folder / "names" / name).write_text(name)
+    paths = [f"names/{name}" for name in source] if isinstance(source, list) else source
+    fs.put(paths, url + target, recursive=True)
+    sent = next(folder.glob("data/**/a#b")).parent
+    assert sorted(path.name for path in sent.iterdir() if path.name != "one") == sorted(NAMES)
+    assert all((sent / name).read_text() == name for name in NAMES)
+
+
+def test_a_folder_is_sent_with_its_folders(served, folder):
+    fs, url = fsspec.url_to_fs("underpass+" + served.url)
+    (folder / "tree/a/b").mkdir(parents=True)
+    (folder / "tree/empty").mkdir()
+    (folder / "tree/a/b/file").write_text("text")
+    for _ in range(2):
+        fs.put(folder / "tree", url + "new", recursive=True)
+    assert (folder / "data/new/a/b/file").read_text() == "text"
+    assert (folder / "data/new/empty").is_dir()
+
+
+def test_a_url_with_a_number_sign_is_not_cut(served, folder):
+    fs, _ = fsspec.url_to_fs("underpass+" + served.url)
+    (folder / "file").write_text("text")
     with pytest.raises(ValueError, match="%23"):
-        fs.put("names", "underpass+" + served.url + "inner", recursive=True)
+        fs.put("file", "underpass+" + served.url + "inner/a#b")
     assert not (folder / "data/inner/a").exists()
+
+
+def test_two_files_of_one_name_are_not_sent_to_one_url(served, folder):
+    fs, url = fsspec.url_to_fs("underpass+" + served.url)
+    for name in ("one", "two"):
+        (folder / name).mkdir()
+        (folder / name / "file").write_text(name)
+    with pytest.raises(ValueError, match="same name"):
+        fs.put(["one/file", "two/file"], url + "inner/")
+    assert not (folder / "data/inner/file").exists()
 
 
 def test_passwords_are_for_parts_and_whole_files(folder):

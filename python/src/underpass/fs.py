@@ -26,13 +26,13 @@ import functools
 import os
 from base64 import b64encode
 from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Tuple
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
-from aiohttp import TraceConfig
+from aiohttp import ClientError, TraceConfig
 from fsspec.asyn import sync
 from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.implementations.http import HTTPFileSystem
-from fsspec.implementations.local import make_path_posix
+from fsspec.implementations.local import LocalFileSystem, make_path_posix
 from fsspec.core import has_magic
 from fsspec.utils import isfilelike, other_paths
 from yarl import URL
@@ -178,6 +178,52 @@ class UnderpassFileSystem(HTTPFileSystem):  # type: ignore[misc]
         is_page = url.lower().endswith((".html", ".htm", ".xhtml"))
         return url.endswith("/") or (not is_page and await self._isdir(url))
 
+    async def _put(
+        self,
+        lpath: Any,
+        rpath: Any,
+        recursive: bool = False,
+        callback: Any = DEFAULT_CALLBACK,
+        maxdepth: Optional[int] = None,
+        **kwargs: Any,
+    ) -> Any:
+        if not isinstance(rpath, list):
+            lpath, rpath = await self._targets(lpath, rpath, recursive, maxdepth)
+        if isinstance(lpath, list):
+            for path, url in zip(lpath, rpath):
+                if os.path.isdir(path):
+                    await self._make_folder(url)
+        kwargs.update(recursive=recursive, callback=callback, maxdepth=maxdepth)
+        return await super()._put(lpath, rpath, **kwargs)
+
+    async def _targets(
+        self, lpath: Any, rpath: Any, recursive: bool, maxdepth: Optional[int]
+    ) -> Tuple[List[str], List[str]]:
+        """Returns the paths to send and the URL of each: fsspec's choice, but with encoded names."""
+        is_one = isinstance(lpath, (str, os.PathLike))
+        lpath = make_path_posix(lpath)
+        paths = LocalFileSystem().expand_path(lpath, recursive=recursive, maxdepth=maxdepth)
+        if is_one and (not recursive or maxdepth is not None):
+            paths = [path for path in paths if not os.path.isdir(path)]
+        rpath = self._strip_protocol(rpath)
+        into = is_one and (
+            len(paths) == 1
+            if has_magic(lpath)
+            else not lpath.endswith("/") and (rpath.endswith("/") or await self._isdir(rpath))
+        )
+        names = [quote(path, errors="surrogateescape") for path in paths]
+        urls = other_paths(names, rpath, exists=into, flatten=not is_one) if paths else []
+        if len(set(urls)) < len(urls):
+            raise ValueError(f"several of these files have the same name: {', '.join(paths)}")
+        return paths, urls
+
+    async def _make_folder(self, url: str) -> None:
+        """Creates a folder where the server can. Where it cannot, the answers to its files count."""
+        session = await self.set_session()
+        with contextlib.suppress(ClientError, asyncio.TimeoutError):
+            async with session.request("MKCOL", self.encode_url(url.rstrip("/") + "/")):
+                pass
+
     async def _put_file(
         self,
         lpath: Any,
@@ -189,7 +235,6 @@ class UnderpassFileSystem(HTTPFileSystem):  # type: ignore[misc]
     ) -> None:
         rpath = self._strip_protocol(rpath)
         if "#" in rpath:
-            # Several names of a folder could become one.
             raise ValueError(f"what follows '#' is not sent: write %23 instead: {rpath}")
         if isfilelike(lpath) or method.lower() != "put":
             kwargs.update(callback=callback, method=method, mode=mode)
@@ -198,6 +243,7 @@ class UnderpassFileSystem(HTTPFileSystem):  # type: ignore[misc]
         kwargs.pop("chunk_size", None)
         kwargs.setdefault("no_clobber", mode == "create")
         kwargs["progress"] = _progress(callback)
+        os.stat(lpath)  # raises FileNotFoundError, as from fsspec
         receipt = await self._run(_http.put, os.fspath(lpath), rpath, rpath=rpath, **kwargs)
         if mode == "create" and receipt["was_there"]:
             raise FileExistsError(rpath)
