@@ -374,7 +374,7 @@ fn check_end(file: &File, end: u64) -> io::Result<()> {
     }
 }
 
-/// Gives a new file the permissions of the one that it is to replace.
+/// Gives a new file the permissions and the owner of the one that it is to replace.
 fn keep_mode(path: &Path, atomic: &AtomicFile) -> io::Result<()> {
     let folder = atomic_file::folder_of(path);
     let folder = openat(CWD, folder, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
@@ -382,7 +382,7 @@ fn keep_mode(path: &Path, atomic: &AtomicFile) -> io::Result<()> {
         atomic.file(),
         folder,
         path.file_name().unwrap_or_default(),
-        KeptOwner::Own,
+        KeptOwner::Old,
     )?)
 }
 

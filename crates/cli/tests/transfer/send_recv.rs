@@ -284,6 +284,21 @@ fn the_mode_of_a_foreign_file_in_a_shared_folder_is_not_kept() {
 }
 
 #[test]
+fn a_file_that_is_replaced_keeps_its_owner_and_permissions() {
+    let folder = folder();
+    let source = noise_file(folder.path(), "source", 10_000);
+    let target = noise_file(folder.path(), "target", 10);
+    fs::set_permissions(&target, fs::Permissions::from_mode(0o640)).unwrap();
+    let is_root = chown(&target, Some(1234), Some(1235)).is_ok();
+    let receiver = receiver(&["--force"], &target);
+    sender(&[], &source, &receiver.address).finish().succeeded();
+    receiver.finish().succeeded();
+    let found = fs::metadata(&target).unwrap();
+    assert_eq!((found.len(), found.mode() & 0o777), (10_000, 0o640));
+    assert!(!is_root || (found.uid(), found.gid()) == (1234, 1235), "{found:?}");
+}
+
+#[test]
 fn append_adds_and_a_failed_append_is_cut_back() {
     let folder = folder();
     let source = noise_file(folder.path(), "source", 10_000);
