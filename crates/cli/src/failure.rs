@@ -176,6 +176,9 @@ impl Failure {
                     io::ErrorKind::AddrInUse => Some(Hint::new(
                         "another program listens there, or a file is there: choose another path",
                     )),
+                    io::ErrorKind::InvalidFilename => {
+                        Some(Hint::new("the path of a socket has some 100 bytes at most"))
+                    }
                     _ => Hint::of_network(source),
                 }
             }

@@ -31,7 +31,9 @@ pub(super) fn connect(path: &Path) -> io::Result<UnixStream> {
 
 /// Listens at the path by a marked socket.
 pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
-    UnixListener::bind(marked(path))
+    let path = marked(path);
+    SocketAddrUnix::new(&path)?; // the error of the kernel for a path that is too long
+    UnixListener::bind(path)
 }
 
 /// Returns whether a socket at the path exists and no process listens there.

@@ -282,4 +282,10 @@ fn hints_about_sockets_are_those_of_their_kind() {
     assert_eq!(code, Some(1), "{stderr}");
     assert!(!stderr.contains("1024"), "{stderr}");
     assert!(is_root || stderr.contains("the permissions of the socket"), "{stderr}");
+    let path = "x".repeat(150);
+    for command in ["send $0 --listen", "recv --listen", "send $0", "recv", "serve -b"] {
+        let (code, stderr) = shell(here.path(), &format!("exec $0 {command} unix:{path}"));
+        assert_eq!(code, Some(1), "{command}: {stderr}");
+        assert!(stderr.contains("too long (the path of a socket"), "{command}: {stderr}");
+    }
 }
