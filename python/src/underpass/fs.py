@@ -138,7 +138,7 @@ class UnderpassFileSystem(HTTPFileSystem):  # type: ignore[misc]
             # As fsspec: into a folder that exists, unless the URL ends in a slash.
             into = target.endswith("/") or os.path.isdir(target)
             if into and not url.endswith("/"):
-                target = os.path.join(target, unquote(url.rsplit("/", 1)[-1]))
+                target = os.path.join(target, _decoded(url.rsplit("/", 1)[-1]))
             own = {name: value for name, value in kwargs.items() if name not in _OF_FSSPEC}
             call = {"progress": _progress(callback), "replace": True, **own}
             # A file is not a folder, and fetched as one.
@@ -313,7 +313,7 @@ def _decoded(url: str) -> str:
     """Returns a URL with the names as they are; one that is no name of a file stays encoded."""
 
     def name(part: str) -> str:
-        decoded = unquote(part)
+        decoded = unquote(part, errors="surrogateescape")  # as the interpreter names files
         return part if decoded in ("", ".", "..") or "/" in decoded or "\0" in decoded else decoded
 
     return "/".join(name(part) for part in url.split("/"))
