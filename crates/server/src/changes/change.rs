@@ -128,6 +128,9 @@ impl Change {
 
     fn relocate(&self, site: &Site, to: &Destination, depth: Depth) -> Result<Changed> {
         let (folder, name, stat) = self.find(site)?;
+        // Listings show a link to a folder with a slash, and clients keep it in the new name.
+        let is_folder_link = self.is_folder && tree::kind(&stat) == FileType::Symlink;
+        let to = &Destination { is_folder: to.is_folder && !is_folder_link, ..to.clone() };
         check_depth(&stat, depth)?;
         self.check_hidden(site, &stat)?;
         if let Some(wanted) = self.other_name(to)

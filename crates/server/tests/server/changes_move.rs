@@ -177,6 +177,25 @@ fn destinations_that_are_none_are_refused_and_nothing_is_changed() {
 }
 
 #[test]
+fn a_link_to_a_folder_moves_under_the_name_that_listings_show() {
+    let site = open_site(&[("folder/file", b"x"), ("other/old", b"old")]).start();
+    symlink("folder", site.path("link")).unwrap();
+    statuses(
+        &site,
+        &[
+            ("MOVE", "/link/", &["Destination: /new/", "Overwrite: F"], 201),
+            ("MOVE", "/new/", &["Destination: /other/", "Overwrite: F"], 412),
+            ("MOVE", "/new/", &["Destination: /other/"], 409),
+            // What is requested as a file is none.
+            ("MOVE", "/new", &["Destination: /link/", "Overwrite: F"], 409),
+            ("MOVE", "/new/", &["Destination: /other/inner/", "Overwrite: F"], 201),
+        ],
+    );
+    assert_eq!(fs::read_link(site.path("other/inner")).unwrap(), Path::new("folder"));
+    assert_eq!(site.get("/?simple").text(), "folder/\nother/\n");
+}
+
+#[test]
 fn hidden_entries_move_along_only_if_they_stay_hidden() {
     let site = open_site(&[("a/.dot", b"x"), ("a/secret/file", b"x"), ("b/file", b"x")]);
     let site = site.with_site(|site| site.hide = vec!["a/secret".into()]).start();
