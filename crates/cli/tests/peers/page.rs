@@ -1,6 +1,7 @@
 //! The page of a folder in a browser, with and without the right to change it.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use crate::relay::Relay;
@@ -175,6 +176,24 @@ fn rows_are_renamed_and_deleted_and_folders_made() {
         until("the row is gone", || !shown(&browser).contains(row));
     }
     assert_eq!(names(&site.source("")), ["new #folder", "old.txt"]);
+}
+
+#[test]
+fn a_link_to_a_folder_is_renamed_and_deleted_as_a_link() {
+    let Some((site, browser)) = site(&["-A"]) else { return };
+    symlink("music", site.source("way")).unwrap();
+    fs::write(site.source("music/song"), "song").unwrap();
+    browser.open(&site.url(""));
+    act(&browser, "way", ".rename");
+    browser.enter("dialog input", "s\u{e007}");
+    until("it has its new name", || shown(&browser).contains("s,"));
+    act(&browser, "s", ".remove");
+    let said = ["h2", "p"]
+        .map(|part| browser.text(&format!("document.querySelector('dialog {part}').textContent")));
+    assert_eq!(said, ["Delete this link?", "s"]);
+    browser.click("dialog button[value=delete]");
+    until("the row is gone", || !shown(&browser).contains("s,"));
+    assert_eq!(names(&site.source("music")), ["song"]);
 }
 
 #[test]

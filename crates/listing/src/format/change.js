@@ -2,7 +2,7 @@
 (() => {
   'use strict';
   const {
-    address, ask, element, folder, isFolder, key, main, path, place, readable, refresh, request, rows,
+    address, ask, element, folder, isFolder, isLink, key, main, path, place, readable, refresh, request, rows,
     shown, visible,
   } = page;
   // Of entries to delete.
@@ -48,11 +48,14 @@
     const left = new Set(chosen);
     const index = row.rowIndex;
     const isOne = chosen.length === 1;
+    const kind = isLink(row) ? 'link' : isFolder(row) ? 'folder' : 'file';
+    // Of a link to a folder, only the link is removed.
+    const isWhole = (row) => isFolder(row) && !isLink(row);
     const more = chosen.length - MOST_NAMES;
     const names = chosen.slice(0, MOST_NAMES).map(path).join(', ') + (more > 0 ? ` and ${more} more` : '');
     const answer = await ask({
-      title: isOne ? `Delete this ${isFolder(row) ? 'folder' : 'file'}?` : `Delete these ${chosen.length}?`,
-      text: names + (chosen.some(isFolder) ? ', with everything inside' : ''),
+      title: isOne ? `Delete this ${kind}?` : `Delete these ${chosen.length}?`,
+      text: names + (chosen.some(isWhole) ? ', with everything inside' : ''),
       choices: [['delete', 'Delete', 'danger']],
       act: (value, signal) => each(left, signal, (row) => request('DELETE', place(row))),
     });

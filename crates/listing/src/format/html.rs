@@ -31,8 +31,8 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      style-src 'sha256-RpIrT83Viqx7a2irSpGAGVxjr1gus3eIpPGvgr72jrU=' \
      'sha256-3eDUHH/0u7rLz5wKHX8RQEG28pv0Bnx8gDMDvOnY+5s=' \
      'sha256-0maO9yFdh0o0fvpUdKK8spkanSO3sB90tZD3wmHMDbw='; \
-     script-src 'sha256-xpKQw8ZMqQ119YG/NUtVEZN5Dwqj9OQ4+iOzwyTFquE=' \
-     'sha256-qpIrOTo44Z64OJU+XA8YC2EkifAwPLk7qxrh7ejBatY=' \
+     script-src 'sha256-pxLR/PCIL8XxwtaoDyo0K8SlXeicE8KSRlw478/rOKM=' \
+     'sha256-ckeozRutd/fOhuKMYjsHZCi7EPumU06YqonnCVx5IQ0=' \
      'sha256-17DUavquRXlCnMjdnm+O3IfX9/syo/0ymLc43Sq+g8k='; \
      img-src 'self' data:; connect-src 'self'; form-action 'self'; media-src 'self'; frame-src 'self'; \
      base-uri 'none'; frame-ancestors 'self'";

@@ -150,6 +150,7 @@ const page = (() => {
   // With the folders in front of it, which the results of a search have.
   const path = (row) => [...link(row).querySelectorAll('.above, bdi')].map((part) => part.textContent).join('');
   const isFolder = (row) => link(row).classList.contains('dir');
+  const isLink = (row) => link(row).querySelector('small') !== null;
   // The rows of entries, without the one that leads to the folder above.
   const rows = () => [...main.querySelectorAll('tbody tr:not(.parent)')];
   // The address as the server wrote it, by which a row is known: a name need not be text.
@@ -181,7 +182,7 @@ const page = (() => {
 
   document.documentElement.classList.add('js');
   return {
-    address, ask, copy, digest, element, folder, hasStopped, isFolder, key, link, main, path, place, readable,
+    address, ask, copy, digest, element, folder, hasStopped, isFolder, isLink, key, link, main, path, place, readable,
     reason, refresh, refusal, request, rows, shown, size, visible,
   };
 })();
