@@ -215,6 +215,35 @@ fn files_are_dropped_onto_the_page() {
 }
 
 #[test]
+fn a_dropped_folder_is_uploaded_but_for_what_is_refused() {
+    let Some((site, browser)) = site(&["-A"]) else { return };
+    let folder = site.target("album");
+    for path in [".git/config", ".env", "a", "inner/b", "inner/empty/.hidden", "z"] {
+        fs::create_dir_all(folder.join(path).parent().unwrap()).unwrap();
+        fs::write(folder.join(path), path).unwrap();
+    }
+    // Each folder is made only once the files found before are there.
+    browser.run(
+        "const ask = window.fetch;
+        window.fetch = (url, options) => new Promise((done) => {
+            const go = () => options?.method === 'MKCOL'
+                && document.querySelector('#uploads [data-state=running]')
+                ? setTimeout(go, 10) : done(ask(url, options));
+            go();
+        });",
+    );
+    browser.drop_paths(&[&folder]);
+    browser.wait("document.querySelector('#total').textContent === '3 of 5 done, 2 failed'");
+    let failed = "[...document.querySelectorAll('#uploads [data-state=failed] bdi')]
+        .map((name) => name.textContent).sort()";
+    assert_eq!(browser.text(failed), "album/.env,album/inner/empty/.hidden");
+    let said = "document.querySelector('dialog[open]').innerText";
+    assert!(browser.text(said).contains("album/.git: Forbidden: such names are hidden here"));
+    let found: Vec<_> = tree(&site.source("album")).into_iter().map(|(path, _)| path).collect();
+    assert_eq!(found, ["a", "inner", "inner/b", "inner/empty", "z"]);
+}
+
+#[test]
 fn readers_see_no_controls_for_changes() {
     let Some((site, browser)) = site(&[]) else { return };
     assert!(shown(&browser).contains("old.txt"));

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 
@@ -97,6 +98,16 @@ impl Browser {
     pub(crate) fn enter(&self, selector: &str, text: &str) {
         let element = self.find(selector);
         self.ask("POST", &format!("/element/{element}/value"), &json!({ "text": text }));
+    }
+
+    /// Drops files and folders onto the page, as a reader drags them there.
+    pub(crate) fn drop_paths(&self, paths: &[&Path]) {
+        let data = json!({ "items": [], "files": paths, "dragOperationsMask": 1 });
+        for kind in ["dragEnter", "dragOver", "drop"] {
+            let params = json!({ "type": kind, "x": 300, "y": 300, "data": data });
+            let body = json!({ "cmd": "Input.dispatchDragEvent", "params": params });
+            self.ask("POST", "/goog/cdp/execute", &body);
+        }
     }
 
     /// Presses keys wherever the focus is. Shift and Ctrl stay down until the key that lifts them all.

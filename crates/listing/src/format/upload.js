@@ -16,6 +16,8 @@
   const MOST_TRIES = 8;
   // Of those that are done.
   const MOST_LINES = 200;
+  // Of a folder that was dropped.
+  const MOST_FAULTS = 5;
 
   const bar = document.querySelector('.change');
   const panel = document.getElementById('uploads');
@@ -89,6 +91,9 @@
 
   const waiting = [];
   const running = new Set();
+  // Drops that are still being read, from which more may come.
+  const drops = new Set();
+  const isIdle = () => !running.size && !waiting.length && !drops.size;
   const count = { all: 0, done: 0, failed: 0, bytes: 0, sent: 0 };
 
   class Upload {
@@ -378,7 +383,7 @@
       });
     }
     summarize();
-    if (!running.size && !waiting.length) {
+    if (isIdle()) {
       forAll = null;
       made.clear();
       refresh();
@@ -392,7 +397,7 @@
     setTimeout(() => {
       isStale = false;
       panel.hidden = !list.children.length && !waiting.length;
-      const isBusy = running.size + waiting.length > 0;
+      const isBusy = !isIdle();
       action('cancel').hidden = !isBusy;
       action('clear').hidden = isBusy || !list.querySelector(over);
       const percent = count.bytes ? Math.floor(count.sent / count.bytes * 100) : 100;
@@ -412,8 +417,12 @@
     summarize();
   };
 
+  // Makes room for the lines of what is selected or dropped next.
+  const begin = () => {
+    if (isIdle()) clear();
+  };
+
   const add = (file, path) => {
-    if (!running.size && !waiting.length) clear();
     const upload = new Upload(file, path);
     for (const line of list.querySelectorAll('[data-state=interrupted]')) {
       if (line.dataset.key === upload.key) line.remove();
@@ -423,9 +432,10 @@
   };
 
   // Everything in what was dropped, folders from the top down.
-  const walk = async (entry, path) => {
+  const read = async (entry, path, drop) => {
     if (entry.isFile) {
-      add(await new Promise((done, failed) => entry.file(done, failed)), path);
+      const file = await new Promise((done, failed) => entry.file(done, failed));
+      if (drops.has(drop)) add(file, path);
       return;
     }
     await makeFolder(path);
@@ -434,12 +444,26 @@
       // Some browsers give a hundred at a time.
       const entries = await new Promise((done, failed) => reader.readEntries(done, failed));
       if (!entries.length) break;
-      for (const inner of entries) await walk(inner, `${path}/${inner.name}`);
+      for (const inner of entries) await walk(inner, `${path}/${inner.name}`, drop);
+    }
+  };
+  // The same, but what cannot be read, or made on the server, does not keep the rest back.
+  const walk = async (entry, path, drop) => {
+    if (!drops.has(drop)) return;
+    try {
+      await read(entry, path, drop);
+    } catch (error) {
+      drop.faults.push(`${visible(path)}: ${error.message}`);
     }
   };
 
-  const complain = (error) => ask({
-    title: 'Not everything can be uploaded', text: error.message, choices: [['yes', 'OK']],
+  const complain = (faults) => ask({
+    title: 'Not everything can be uploaded',
+    text: element('ul', {},
+      ...faults.slice(0, MOST_FAULTS).map((textContent) => element('li', { textContent })),
+      ...(faults.length > MOST_FAULTS ? [`and ${faults.length - MOST_FAULTS} more`] : [])),
+    isOpen: true,
+    choices: [['yes', 'OK']],
   });
 
   addEventListener('drop', async (event) => {
@@ -449,16 +473,17 @@
     // Only now: once this has returned they are gone.
     const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.());
     const files = [...event.dataTransfer.files];
-    try {
-      for (const [at, entry] of entries.entries()) {
-        if (entry) await walk(entry, entry.name);
-        else if (files[at]) add(files[at], files[at].name);
-      }
-      // Folders without files are there by now.
-      if (!running.size && !waiting.length) await refresh();
-    } catch (error) {
-      complain(error);
+    const drop = { faults: [] };
+    begin();
+    drops.add(drop);
+    for (const [at, entry] of entries.entries()) {
+      if (entry) await walk(entry, entry.name, drop);
+      else if (files[at]) add(files[at], files[at].name);
     }
+    drops.delete(drop);
+    // Folders without files are there by now.
+    next();
+    if (drop.faults.length) complain(drop.faults);
   });
   let leaving = 0;
   addEventListener('dragover', (event) => {
@@ -475,16 +500,18 @@
     const input = document.getElementById(kind);
     action(kind).addEventListener('click', () => input.click());
     input.addEventListener('change', () => {
+      begin();
       for (const file of input.files) add(file, file.webkitRelativePath || file.name);
       input.value = '';
     });
   }
   action('clear').addEventListener('click', clear);
   action('cancel').addEventListener('click', () => {
+    drops.clear();
     for (const upload of [...waiting, ...running]) upload.cancel();
   });
   addEventListener('beforeunload', (event) => {
-    if (running.size || waiting.length || hasStopped()) event.preventDefault();
+    if (!isIdle() || hasStopped()) event.preventDefault();
   });
 
   // Tells of uploads of an earlier visit. The page cannot read their files without being given
