@@ -121,6 +121,32 @@ fn an_upload_of_which_only_the_last_answer_was_lost_is_not_sent_again() {
 }
 
 #[test]
+fn an_upload_that_will_fail_each_time_says_why() {
+    let Some((site, browser)) = site(&["-A"]) else { return };
+    let folder = site.target("album");
+    fs::create_dir(&folder).unwrap();
+    for path in [folder.join("inner"), site.target("gone"), site.source("album")] {
+        fs::write(path, "something").unwrap();
+    }
+    browser.open(&site.url(""));
+    let told = "document.querySelector('#uploads [data-state=failed] .state')?.textContent";
+    browser.enter("#folder", folder.to_str().unwrap());
+    browser.wait(&format!("{told}?.includes('a file is in the place of its parent folder')"));
+    browser.run(
+        "const { send } = XMLHttpRequest.prototype;
+        XMLHttpRequest.prototype.send = function (body) {
+            if (window.mayGo) return send.call(this, body);
+            window.go = () => { window.mayGo = true; send.call(this, body); };
+        };",
+    );
+    browser.enter("#files", site.target("gone").to_str().unwrap());
+    browser.wait("window.go");
+    fs::remove_file(site.target("gone")).unwrap();
+    browser.run("go()");
+    browser.wait(&format!("{told}?.includes('could not be found')"));
+}
+
+#[test]
 fn an_upload_that_is_paused_or_cancelled_while_its_folder_is_made_does_not_begin() {
     let Some((site, browser)) = site(&["-A"]) else { return };
     let folder = site.target("album");

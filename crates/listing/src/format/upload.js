@@ -14,6 +14,8 @@
   const SLICE = 64 << 20;
   const STALLED_MS = 60_000;
   const MOST_TRIES = 8;
+  // For a file whose folder is missing.
+  const MOST_MISPLACED_TRIES = 2;
   // Of those that are done.
   const MOST_LINES = 200;
   // Of a folder that was dropped.
@@ -180,7 +182,11 @@
             continue;
           }
           if (this.sent > before) tries = 0;
-          if (!fault.passes || tries >= MOST_TRIES) return this.fail(fault.message);
+          // Its folder may have been removed meanwhile, and is made again.
+          const isMisplaced = fault.status === 409 && fault.method !== 'PATCH';
+          if (isMisplaced) made.clear();
+          const most = isMisplaced ? MOST_MISPLACED_TRIES : MOST_TRIES;
+          if (!fault.passes || tries >= most) return this.fail(fault.message);
           await this.rest(Math.min(30, 2 ** tries), fault.message);
           if (this.state !== 'running') return;
         }
@@ -304,10 +310,13 @@
         xhr.onloadend = () => {
           clearInterval(watch);
           if (xhr.status >= 200 && xhr.status < 300) return done(xhr);
-          const lost = navigator.onLine ? 'The connection was lost' : 'There is no network';
           const told = xhr.status
-            ? reason(xhr.status, xhr.getResponseHeader('Content-Type'), xhr.responseText) : lost;
-          failed(new Fault(told, xhr.status));
+            ? reason(xhr.status, xhr.getResponseHeader('Content-Type'), xhr.responseText)
+            : navigator.onLine ? 'The connection was lost' : 'There is no network';
+          const fault = Object.assign(new Fault(told, xhr.status), { method });
+          if (xhr.status) return failed(fault);
+          // A file that cannot be read ends a request in the same way, and would each time.
+          this.file.slice(0, 1).arrayBuffer().then(() => failed(fault), failed);
         };
         xhr.send(body);
       });

@@ -149,7 +149,8 @@ impl ChangeRefusal {
     /// it is missing, its folder is (RFC 4918 9.3.1, 9.8.5, 9.9.4).
     pub(crate) fn at_target(errno: Errno) -> Self {
         match errno {
-            Errno::NOENT | Errno::NOTDIR => Self::new(409, "its parent folder does not exist"),
+            Errno::NOENT => Self::new(409, "its parent folder does not exist"),
+            Errno::NOTDIR => Self::new(409, "a file is in the place of its parent folder"),
             errno => errno.into(),
         }
     }

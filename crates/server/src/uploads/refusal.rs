@@ -107,9 +107,10 @@ impl From<Errno> for UploadRefusal {
             Errno::ACCESS | Errno::PERM => Self::new(403, "the server may not write there"),
             Errno::ROFS => Self::new(403, "the file system is read-only"),
             // RFC 4918 9.7.1: the parent folder must exist.
-            Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV => {
+            Errno::NOENT | Errno::LOOP | Errno::XDEV => {
                 Self::new(409, "its parent folder does not exist")
             }
+            Errno::NOTDIR => Self::new(409, "a file is in the place of its parent folder"),
             Errno::STALE => Self::new(409, "its parent folder was moved or replaced meanwhile"),
             // Another request or program has just made it.
             Errno::ISDIR => Self::is_folder(),
