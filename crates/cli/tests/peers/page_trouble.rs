@@ -310,6 +310,19 @@ fn a_proxy_may_replace_the_beginning_of_paths() {
     proxies::stop(nginx);
 }
 
+#[test]
+fn the_heads_of_narrow_columns_are_not_broken() {
+    let Some((site, browser)) = site(&[]) else { return };
+    fs::write(site.source("a"), "a").unwrap();
+    browser.open(&site.url(""));
+    let broken = "return [...document.querySelectorAll('th button')].filter((head) => {
+        const text = document.createRange();
+        text.selectNodeContents(head);
+        return text.getClientRects().length > 1;
+    }).length";
+    assert_eq!(browser.run(broken), 0);
+}
+
 /// The parts of rows that cover each other or are not within the window.
 const OVERLAPS: &str = r"
     const faults = [];

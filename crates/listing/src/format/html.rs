@@ -28,7 +28,7 @@ use crate::text::{compact, counted, grouped, human_size, utc, visible};
 /// styles, which a test compares; nothing else runs. No other site may put the page into a frame
 /// and make a user click on something invisible.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
-     style-src 'sha256-RpIrT83Viqx7a2irSpGAGVxjr1gus3eIpPGvgr72jrU=' \
+     style-src 'sha256-AARnWwZ6NS1kSaUqscorgbWzse+K5LKy2ZV4R//8HFY=' \
      'sha256-3eDUHH/0u7rLz5wKHX8RQEG28pv0Bnx8gDMDvOnY+5s=' \
      'sha256-0maO9yFdh0o0fvpUdKK8spkanSO3sB90tZD3wmHMDbw='; \
      script-src 'sha256-pxLR/PCIL8XxwtaoDyo0K8SlXeicE8KSRlw478/rOKM=' \
