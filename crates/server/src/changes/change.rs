@@ -21,10 +21,8 @@ use crate::changes::dav::tags::TagConditions;
 use crate::changes::dest_entry::{DestEntry, Renaming, is_other_spelling, remove_checked, respell};
 use crate::changes::hidden_name::hidden_name;
 use crate::changes::refusal::{ChangeRefusal, Result};
-use crate::changes::removal;
-use crate::changes::removal::CopiedEntries;
-use crate::changes::tree;
-use crate::changes::tree::TreeCopy;
+use crate::changes::removal::{self, CopiedEntries};
+use crate::changes::tree::{self, TreeCopy};
 use crate::files::root::{DiskWait, is_incomplete, is_local, split};
 use crate::server::sites::names_lock::NamesGuard;
 use crate::server::sites::site::Site;
@@ -232,7 +230,7 @@ impl Change {
             site.root.hides_reached(path, is_folder, &self.path, place.as_ref())
         };
         let fits = |to: BorrowedFd<'_>, len: u64| fits(site, to, len);
-        let mut copying = TreeCopy::new(&hides, &fits, false, is_synced(site));
+        let mut copying = TreeCopy::new(&hides, &fits, false, site.settings.changes.sync);
         let is_file = match tree::kind(&stat) {
             FileType::RegularFile => true,
             FileType::Directory => false,
@@ -371,13 +369,13 @@ fn move_across(
                 }
                 is_under_way
             };
-            let mut copying = TreeCopy::new(&excludes, &fits, true, is_synced(site));
+            let mut copying = TreeCopy::new(&excludes, &fits, true, site.settings.changes.sync);
             let moved = copying.folder(&from, Some(b""), new_folder, new_name);
             moved.map_err(|refusal| refusal.beneath(&change.path))?;
             copying.report
         }
         None => {
-            let mut copying = TreeCopy::new(&|_, _| false, &fits, true, is_synced(site));
+            let mut copying = TreeCopy::new(&|_, _| false, &fits, true, site.settings.changes.sync);
             copying.leaf(folder.as_fd(), name, stat, new_folder, new_name)?;
             copying.report
         }
@@ -434,7 +432,7 @@ fn copied(
 ) -> Result<AtomicFile> {
     let mut new_file = AtomicFile::create_in(folder.try_clone()?, name, 0o600)?;
     copying.file(from, new_file.file())?;
-    if is_synced(site) {
+    if site.settings.changes.sync {
         new_file.sync()?;
     }
     new_file.end_writes()?;
@@ -489,15 +487,11 @@ impl Drop for UnnamedCopy<'_> {
     }
 }
 
-fn is_synced(site: &Site) -> bool {
-    site.settings.changes.sync
-}
-
 /// Syncs the names in a folder to the disk, if the settings say so.
 fn sync(site: &Site, folder: &OwnedFd) -> Result<()> {
     sync_names(site, folder).map_err(ChangeRefusal::unsynced)
 }
 
 fn sync_names(site: &Site, folder: &OwnedFd) -> Result<(), Errno> {
-    if is_synced(site) { sync_folder(folder, fsync) } else { Ok(()) }
+    if site.settings.changes.sync { sync_folder(folder, fsync) } else { Ok(()) }
 }
