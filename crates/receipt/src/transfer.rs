@@ -67,7 +67,7 @@ pub struct TlsReceipt {
 }
 
 /// The facts about an upload.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct UploadReceipt {
     /// The file that was sent.
     pub file: String,

@@ -52,11 +52,9 @@ impl Receipt {
             file,
             url: shown(url),
             status: failed.error.status(),
-            was_there: false,
-            may_have_replaced: false,
             resumed_at: failed.resumed_at,
             resumable: failed.is_kept,
-            digest: None,
+            ..UploadReceipt::default()
         };
         Self {
             error: Some(failed.error.to_string()),
@@ -66,6 +64,14 @@ impl Receipt {
             upload: Some(upload),
             ..Self::of_payload(&failed.report)
         }
+    }
+
+    /// Creates the receipt of an upload of `file` to `url` that failed before it began, with this
+    /// error.
+    #[must_use]
+    pub fn of_no_upload(file: String, url: &Url, error: String) -> Self {
+        let upload = UploadReceipt { file, url: shown(url), ..UploadReceipt::default() };
+        Self { error: Some(error), upload: Some(upload), ..Self::from(&Report::default()) }
     }
 
     /// Creates a receipt without the overhead of the requests.

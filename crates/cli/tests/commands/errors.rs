@@ -180,6 +180,19 @@ fn each_receipt_of_a_failure_has_its_error_and_the_fields_of_its_command() {
     let receipt = failed.receipt();
     assert!(receipt["error"].as_str().unwrap().contains("refused"), "{receipt}");
     assert_eq!((&receipt["from"], &receipt["to"]), (&"file".into(), &"socket".into()));
+    let folder = url.strip_suffix("new").unwrap();
+    for names in [&["missing"][..], &["missing", "gone"]] {
+        let files = names.iter().map(|name| at(name));
+        let words = ["put", "--json"].map(str::to_owned).into_iter();
+        let failed = run(words.chain(files).chain([folder.to_owned()])).failed(1, &[]);
+        assert_eq!(failed.text().lines().count(), names.len());
+        for (line, name) in failed.text().lines().zip(names) {
+            let receipt: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert!(receipt["error"].as_str().unwrap().contains("No such file"), "{receipt}");
+            assert_eq!(receipt["file"], at(name));
+            assert_eq!(receipt["url"], format!("{folder}{name}"));
+        }
+    }
 }
 
 #[test]

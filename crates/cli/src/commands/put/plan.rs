@@ -189,7 +189,8 @@ impl PutWalk {
         if is_named && is_dash(local.path()) {
             return Ok(PutStep::File { local, url });
         }
-        let facts = local.look()?;
+        // Opening it fails as well, with a receipt that has its URL.
+        let Ok(facts) = local.look() else { return Ok(PutStep::File { local, url }) };
         let skipped = |reason| {
             let path = local.path().to_owned();
             Ok(PutStep::Skipped { path, reason })

@@ -188,7 +188,7 @@ impl<'s> PutRun<'s> {
 
     /// Sends a file.
     fn send(&mut self, local: &LocalPath, url: &Url) -> Result<Receipt, PutStop> {
-        let input = local.open(self.cancel)?;
+        let input = local.open(self.cancel).map_err(|failure| unopened(local, url, failure))?;
         if let Some(receipt) = self.has(&input, url)? {
             return Ok(receipt);
         }
@@ -349,6 +349,14 @@ impl<'s> PutRun<'s> {
         let failure = Failure::hinted(line, &failed);
         PutStop { failure, is_fatal, receipt: Some(Box::new(receipt)) }
     }
+}
+
+/// Returns the failure of an upload whose file cannot be opened.
+fn unopened(local: &LocalPath, url: &Url, failure: Failure) -> PutStop {
+    let file = local.path().display().to_string();
+    let receipt = Receipt::of_no_upload(file, url, failure.to_string());
+    let receipt = (failure.exit_code() == 1).then(|| Box::new(receipt));
+    PutStop { receipt, ..failure.into() }
 }
 
 /// Returns the failure of an upload that has moved nothing.
