@@ -270,6 +270,33 @@ fn a_redirect_to_a_parent_folder_is_reported_and_not_followed_in_circles() {
     assert_eq!(names(&place.path().join("x/sub")), ["b"]);
 }
 
+/// As a server shows a link to the folder that it is in, until it counts too many links.
+#[test]
+fn a_folder_that_appears_in_itself_again_and_again_is_left_out() {
+    for (page, files, folders) in [
+        ("<a href=\"a\">a</a><a href=\"sub/\">s</a>", 3, 2),
+        // Folders of digits may have the same names at each level.
+        ("<a href=\"sub/\">s</a>", 1, 8),
+    ] {
+        let url =
+            serve(move |target| match target.split('?').next().unwrap().strip_prefix("/x/") {
+                Some(inner) if inner.matches("sub/").count() == 8 => {
+                    response("text/html", b"<a href=\"last\">l</a>")
+                }
+                Some(inner) if inner.trim_end_matches("sub/").is_empty() => {
+                    response("text/html", page.as_bytes())
+                }
+                _ => response("application/octet-stream", target.as_bytes()),
+            });
+        let Outcome { outcome, left_out, .. } = attempt(&url);
+        let done = outcome.unwrap();
+        assert_eq!((done.files, done.folders), (files, folders), "{left_out:?}");
+        let is_circular = |line: &String| line.ends_with("it leads back to a folder that it is in");
+        assert!(left_out.iter().all(is_circular), "{left_out:?}");
+        assert_eq!(left_out.len() as u64, u64::from(files == 3));
+    }
+}
+
 #[test]
 fn a_body_that_ends_before_the_size_of_the_listing_is_no_file() {
     for (size, is_whole) in [(1000, false), (4, false), (5, true)] {

@@ -10,7 +10,7 @@ use underpass_engine::wait::lock;
 use url::Url;
 
 use super::file::is_elsewhere;
-use super::queue::{CrawlTask, FolderChain};
+use super::queue::{CrawlTask, FolderChain, contents};
 use super::worker::CrawlWorker;
 use crate::download::{PARTIAL_ENDS, partial_names};
 use crate::s3;
@@ -36,6 +36,8 @@ impl CrawlWorker<'_, '_, '_, '_> {
         let read = self.read_unless_circular(task).inspect_err(|_| {
             lock(&crawl.seen).remove(&seen);
         })?;
+        let contents = read.as_ref().and_then(|read| contents(&read.listing.entries));
+        let read = read.filter(|_| !FolderChain::repeats(task.around.as_ref(), contents));
         let Some(FolderRead { listing, url: answered, is_trusted }) = read else {
             self.leave_out(&task.entry.path, "it leads back to a folder that it is in");
             return Ok(());
@@ -65,6 +67,7 @@ impl CrawlWorker<'_, '_, '_, '_> {
         let around = Arc::new(FolderChain {
             listed: task.entry.url.clone(),
             answered,
+            contents,
             around: task.around.clone(),
         });
         let rivals = with_rivals(&listing.entries);

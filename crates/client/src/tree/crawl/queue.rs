@@ -1,6 +1,7 @@
 //! The queue of entries still to be fetched, shared by the workers.
 
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Condvar, Mutex};
 
 use underpass_engine::wait::{lock, unpoison};
@@ -33,6 +34,8 @@ pub(super) struct FolderChain {
     pub(super) listed: Url,
     /// The URL that answered, to which redirects may have led.
     pub(super) answered: Url,
+    /// The [`contents`] of its listing.
+    pub(super) contents: Option<u64>,
     /// The folder that it is in.
     pub(super) around: Option<Arc<FolderChain>>,
 }
@@ -43,7 +46,29 @@ impl FolderChain {
         std::iter::successors(innermost, |folder| folder.around.as_ref())
             .any(|folder| folder.listed == *url || folder.answered == *url)
     }
+
+    /// Returns whether several of these folders have this listing. A link on the server to a folder
+    /// above it has no URL that tells, and neither has a page that is shown for every path.
+    pub(super) fn repeats(innermost: Option<&Arc<Self>>, contents: Option<u64>) -> bool {
+        let around = std::iter::successors(innermost, |folder| folder.around.as_ref());
+        let same = around.filter(|folder| folder.contents == contents).count();
+        contents.is_some() && same >= MAX_REPEATS
+    }
 }
+
+/// Returns a hash of what a listing says about its entries; `None` if it has no file, as folders
+/// that sort others by the digits of a number have the same names at each level.
+pub(super) fn contents(entries: &[ListingEntry]) -> Option<u64> {
+    let mut hasher = DefaultHasher::new();
+    for ListingEntry { path, is_folder, facts, .. } in entries {
+        let time = facts.modified.map(|time| (time.tv_sec, time.tv_nsec));
+        (path, is_folder, facts.size, time).hash(&mut hasher);
+    }
+    entries.iter().any(|entry| !entry.is_folder).then(|| hasher.finish())
+}
+
+/// The number of folders within each other that may have the same listing.
+const MAX_REPEATS: usize = 3;
 
 /// A work queue, to which its workers add.
 #[derive(Debug)]
