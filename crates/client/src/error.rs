@@ -373,7 +373,10 @@ impl ClientError {
             ReceiveError::Cut => {
                 network(io::Error::new(io::ErrorKind::UnexpectedEof, error.to_string()))
             }
-            ReceiveError::Ended => Self::Closed,
+            ReceiveError::Ended => {
+                let message = "the connection ended before the last byte";
+                network(io::Error::new(io::ErrorKind::UnexpectedEof, message))
+            }
             ReceiveError::Io(source)
                 if Errno::from_io_error(&source) == Some(CERTIFICATE_REQUIRED) =>
             {
@@ -406,6 +409,8 @@ mod tests {
             assert!(error.to_string().starts_with("receiving from h:1: "), "{error}");
         }
         assert!(!engine(Errno::NOSPC).is_temporary());
+        let ended = ClientError::receiving("h:1", ReceiveError::Ended);
+        assert!(ended.is_temporary() && ended.to_string().contains("before the last byte"));
     }
 
     #[test]

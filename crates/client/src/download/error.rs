@@ -142,13 +142,6 @@ impl DownloadError {
 
     /// Converts an error from moving the body of an answer.
     pub(super) fn body(address: &str, error: ReceiveError) -> Self {
-        let error = match error {
-            ReceiveError::Ended => {
-                let message = "the connection ended before the last byte";
-                ReceiveError::Io(io::Error::new(io::ErrorKind::UnexpectedEof, message))
-            }
-            error => error,
-        };
         match ClientError::receiving(address, error) {
             ClientError::InvalidResponse(InvalidResponse::Body(ReceiveError::Engine(error))) => {
                 Self::Engine(error)

@@ -365,7 +365,7 @@ impl<'a> Connection<'a> {
         }
         let head = match self.incoming.head(MAX_HEAD) {
             Ok(Some(head)) => head,
-            Ok(None) => return Err(ClientError::Closed),
+            Ok(None) | Err(ReceiveError::Ended) => return Err(ClientError::Closed),
             Err(ReceiveError::TooLong) => {
                 return Err(InvalidResponse::Protocol("its head is too long").into());
             }

@@ -330,6 +330,7 @@ fn a_fault_of_one_file_does_not_end_the_others() {
         let done = outcome.unwrap();
         assert_eq!((done.files, done.left_out), (2, 1), "{b}: {left_out:?}");
         assert!(left_out[0].starts_with("b: "), "{left_out:?}");
+        assert!(!left_out[0].contains("without a response"), "{left_out:?}");
     }
 }
 

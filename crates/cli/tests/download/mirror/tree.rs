@@ -201,7 +201,7 @@ fn nothing_is_removed_unless_every_listing_was_read() {
     let refused = Page { status: Some(403), ..Page::default() };
     let gone = Page { status: Some(404), ..Page::default() };
     for (path, page, words) in [
-        ("/", cut, "closed the connection"),
+        ("/", cut, "ended before the last byte"),
         ("/", html(index, &["Connection: close"]), "may not list everything"),
         ("/", html(index, &["Link: </?page=2>; rel=\"next\""]), "may not list everything"),
         ("/", html("<h1>Welcome</h1><a href=a>a</a><a href=sub/>sub</a>", &[]), "may not list"),

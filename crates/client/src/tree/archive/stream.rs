@@ -56,7 +56,8 @@ impl<'a> ArchiveStream<'a> {
             self.unread -= read as u64;
             self.rate_limit.spend(read as u64, self.cancel.as_slice());
             if self.buffer.len() < len {
-                return Err(ClientError::Closed);
+                let address = self.connection.address();
+                return Err(ClientError::receiving(address, ReceiveError::Ended));
             }
         }
         let bytes = &self.buffer[self.used..][..len];
