@@ -81,6 +81,8 @@ pub enum ClientError {
         detail: String,
         /// Whether the request had credentials.
         has_identified: bool,
+        /// Whether the server requires authentication by other schemes than those of this program.
+        needs_other_scheme: bool,
         /// The time that the server asks to wait.
         retry_after: Option<Duration>,
     },

@@ -16,6 +16,9 @@ impl Hinted for ClientError {
                 "nothing listens there: is the server running, and the port right?"
             }
             Self::Network { source, .. } => return Hint::of_network(source),
+            Self::Status { status: 401, needs_other_scheme: true, .. } => {
+                "only passwords (Basic) and bearer tokens are supported"
+            }
             Self::Status { status: 401, has_identified: true, .. } => WRONG_PASSWORD,
             Self::Status { status: 401, .. } => {
                 "give a password with --user NAME:PASSWORD, --bearer TOKEN or ~/.netrc"
@@ -112,7 +115,9 @@ impl Hinted for UploadError {
         match self {
             Self::Precondition { .. } => return Some(Hint::new(OTHER_VERSION)),
             Self::NoLength => return Some(Hint::new("save it to a file first")),
-            Self::Client(error @ ClientError::Status { code, .. }) if !code.is_empty() => {
+            Self::Client(error @ ClientError::Status { status, code, .. })
+                if *status == 401 || !code.is_empty() =>
+            {
                 return error.hint();
             }
             Self::PartlyThere => {
@@ -127,8 +132,6 @@ impl Hinted for UploadError {
             _ => {}
         }
         Some(Hint::new(match self.status()? {
-            401 if self.has_identified() => WRONG_PASSWORD,
-            401 => "give a password with --user NAME:PASSWORD or --bearer TOKEN",
             // The server's own reason is better than a guess.
             400..=405 if self.is_explained() => return None,
             403 => "this user may not write there",
@@ -185,6 +188,7 @@ mod tests {
                 code: String::new(),
                 detail: String::new(),
                 has_identified: false,
+                needs_other_scheme: false,
                 retry_after: None,
             });
             let hint = error.hint().expect("a hint").to_string();

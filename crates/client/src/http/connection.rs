@@ -406,11 +406,13 @@ impl<'a> Connection<'a> {
             Some(refusal) => (refusal.code, plain(&refusal.message)),
             None => (String::new(), self.detail(response)),
         };
+        let schemes = response.other_schemes();
         ClientError::Status {
             status: response.status,
             code: plain(&code),
-            detail,
+            detail: schemes.as_ref().map_or(detail, |schemes| format!("it requires {schemes}")),
             has_identified: self.has_identified.get(),
+            needs_other_scheme: schemes.is_some(),
             retry_after: response.retry_after(now),
         }
     }

@@ -155,11 +155,42 @@ impl Response {
         line.trim_start_matches([':', ' ']).chars().filter(|c| !c.is_control()).collect()
     }
 
+    /// Returns the authentication schemes that the server requires, if it takes neither a password
+    /// (`Basic`) nor a bearer token.
+    pub(super) fn other_schemes(&self) -> Option<String> {
+        let challenges =
+            self.fields.all("www-authenticate").filter_map(|it| str::from_utf8(it).ok());
+        let mut schemes: Vec<_> = challenges.flat_map(schemes).take(MAX_SCHEMES).collect();
+        schemes.dedup();
+        let is_known = |it: &&str| ["basic", "bearer"].contains(&&*it.to_ascii_lowercase());
+        let is_other = self.status == 401 && !schemes.is_empty() && !schemes.iter().any(is_known);
+        is_other.then(|| schemes.join(" or "))
+    }
+
     /// Returns whether the status is a success.
     pub(crate) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 }
+
+/// Returns the schemes of a list of challenges (RFC 9110 11.6.1).
+fn schemes(challenges: &str) -> impl Iterator<Item = &str> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    let parts = challenges.split(move |c| {
+        is_quoted ^= c == '"' && !is_escaped;
+        is_escaped = c == '\\' && is_quoted && !is_escaped;
+        c == ',' && !is_quoted
+    });
+    // Any other part is a parameter of the scheme before it.
+    parts.filter_map(|part| {
+        let (scheme, rest) = part.trim().split_once(' ').unwrap_or((part.trim(), ""));
+        let is_scheme = scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        (is_scheme && !scheme.is_empty() && !rest.trim_start().starts_with('=')).then_some(scheme)
+    })
+}
+
+/// The maximum number of authentication schemes that are looked at.
+const MAX_SCHEMES: usize = 16;
 
 /// Returns a value in one line: a line break within it counts as spaces (RFC 9112 5.2).
 fn unfolded(value: &[u8]) -> Vec<u8> {
@@ -340,6 +371,25 @@ mod tests {
             let head = format!("HTTP/1.1 503 Busy\nRetry-After: {value}\n\n");
             let response = parse(&head, "GET").expect("a head");
             assert_eq!(response.retry_after(now), seconds.map(Duration::from_secs), "{value}");
+        }
+    }
+
+    #[test]
+    fn schemes_are_named_only_if_none_is_supported() {
+        for (challenges, named) in [
+            ("Digest realm=\"a, Basic\", qop=\"auth\"", Some("Digest")),
+            ("Digest realm=\"a\\\", Basic \", nonce = \"b\"", Some("Digest")),
+            ("Negotiate\nWWW-Authenticate: NTLM", Some("Negotiate or NTLM")),
+            ("Negotiate YWJj==, Digest a=b", Some("Negotiate or Digest")),
+            ("Digest a=b\nWWW-Authenticate: Digest a=c", Some("Digest")),
+            ("Digest a=b, basic realm=\"x\"", None),
+            ("Negotiate\nWWW-Authenticate: Bearer", None),
+            ("", None),
+            ("a=b", None),
+        ] {
+            let head = format!("HTTP/1.1 401 x\nWWW-Authenticate: {challenges}\n\n");
+            let response = parse(&head, "GET").expect("a head");
+            assert_eq!(response.other_schemes().as_deref(), named, "{challenges}");
         }
     }
 

@@ -479,6 +479,7 @@ fn refusal_in(body: &[u8]) -> Option<ClientError> {
         code,
         detail,
         has_identified: true,
+        needs_other_scheme: false,
         retry_after: None,
     })
 }

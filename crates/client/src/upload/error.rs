@@ -172,11 +172,6 @@ impl UploadError {
         matches!(self, Self::Client(ClientError::Status { detail, .. }) if !detail.is_empty())
     }
 
-    /// Returns whether the server has refused a request that had credentials.
-    pub(crate) fn has_identified(&self) -> bool {
-        matches!(self, Self::Client(ClientError::Status { has_identified: true, .. }))
-    }
-
     /// Returns whether the upload was cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
