@@ -145,6 +145,10 @@ impl Hinted for UploadError {
             411 => "the server has to know the length: save it to a file first",
             412 => OTHER_VERSION,
             413 => "it is larger than the server allows",
+            // As nginx does.
+            500 if !self.is_explained() => {
+                "the folder may not exist there: --create-parents creates it"
+            }
             507 => "the disk of the server is full",
             _ => return None,
         }))
@@ -182,6 +186,7 @@ mod tests {
         for (status, reasons) in [
             (404, ["no such place", "takes no uploads"]),
             (409, ["--create-parents", "a folder has this name"]),
+            (500, ["--create-parents", "may not exist"]),
         ] {
             let error = UploadError::from(ClientError::Status {
                 status,
