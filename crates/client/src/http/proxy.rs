@@ -13,7 +13,7 @@ pub struct Proxies {
     /// the connection.
     pub https: Option<Url>,
     /// Servers that are asked directly: `example.org` and all names below it, `10.0.0.1`, or `*`
-    /// for all; each may end in a colon and a port.
+    /// for all, each may end in a colon and a port; and networks such as `10.0.0.0/8`.
     pub except: Vec<String>,
 }
 
@@ -32,6 +32,9 @@ fn is_meant(name: &str, url: &Url) -> bool {
     if name == "*" {
         return true;
     }
+    if let Some((network, length)) = name.split_once('/') {
+        return is_in_network(host, network.trim_matches(['[', ']']), length);
+    }
     let is_address = |text: &str| text.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
     let (name, port) = match name.rsplit_once(':') {
         Some((name, port)) if !is_address(&format!("{name}:{port}")) => (name, port.parse().ok()),
@@ -44,6 +47,23 @@ fn is_meant(name: &str, url: &Url) -> bool {
     let (name, host) = (name.to_ascii_lowercase(), host.to_ascii_lowercase());
     let is_below = host.strip_suffix(&name).is_some_and(|rest| rest.ends_with('.'));
     !name.is_empty() && (host == name || (is_below && !is_address(&host)))
+}
+
+/// Returns whether a host is an address whose first `length` bits are those of a network.
+fn is_in_network(host: &str, network: &str, length: &str) -> bool {
+    let (Ok(host), Ok(network), Ok(length)) =
+        (host.parse(), network.parse(), length.parse::<u32>())
+    else {
+        return false;
+    };
+    let (differing, bits) = match (host, network) {
+        (IpAddr::V4(host), IpAddr::V4(network)) => {
+            ((host.to_bits() ^ network.to_bits()).into(), 32)
+        }
+        (IpAddr::V6(host), IpAddr::V6(network)) => (host.to_bits() ^ network.to_bits(), 128),
+        _ => return false,
+    };
+    length <= bits && differing.checked_shr(bits - length).unwrap_or(0_u128) == 0
 }
 
 #[cfg(test)]
@@ -70,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn exceptions_are_names_addresses_ports_and_all() {
+    fn exceptions_are_names_addresses_networks_ports_and_all() {
         let url = |text: &str| Url::parse(text).expect("a URL");
         for (name, address, is) in [
             ("example.org", "http://example.org/", true),
@@ -83,6 +103,17 @@ mod tests {
             ("10.0.0.1", "http://10.0.0.1/", true),
             ("0.0.1", "http://10.0.0.1/", false),
             ("::1", "http://[::1]:80/", true),
+            ("10.0.0.0/8", "http://10.1.2.3:8080/", true),
+            ("10.0.0.0/8", "http://11.0.0.0/", false),
+            ("10.1.2.3/31", "http://10.1.2.2/", true),
+            ("0.0.0.0/0", "http://10.0.0.1/", true),
+            ("0.0.0.0/0", "http://[::1]/", false),
+            ("10.0.0.0/33", "http://10.0.0.0/", false),
+            ("10.0.0.0/", "http://10.0.0.0/", false),
+            ("fd00::/8", "http://[fd12::1]/", true),
+            ("[fd00::]/8", "http://[fd12::1]/", true),
+            ("fd00::/128", "http://[fd00::1]/", false),
+            ("example.org/8", "http://example.org/", false),
             ("*", "http://a/", true),
             ("", "http://a/", false),
         ] {
