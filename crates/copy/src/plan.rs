@@ -194,7 +194,7 @@ fn destination(
         return Err(Errno::NOTDIR).at(Action::Creating, || target);
     }
     // With a slash, a link stands for the folder that it leads to.
-    let is_followed = bytes.ends_with(b"/") && is_folder && source_is_folder;
+    let is_followed = bytes.ends_with(b"/") && is_folder;
     let is_itself = bytes.ends_with(b"/.") || is_followed && is_link(&target);
     let Some(name) = target.file_name().filter(|_| !is_itself) else {
         return Ok(PlanDest { folder: target, name: Some(b".".to_vec()) });
