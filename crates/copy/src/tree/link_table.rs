@@ -1,8 +1,8 @@
 //! Files with several names: one of them is copied, and the other ones are linked to that copy.
 //!
 //! Only files with more than one name are in the table, and only until all of their names were
-//! found. Where symbolic links are followed, each of which is one more name, all files are in it to
-//! the end. The first name that is found is copied; names that are found before the copy is
+//! found. With several sources, of which one may lie in another, they are in it to the end, and
+//! where symbolic links are followed, each of which is one more name, all files are. The first name that is found is copied; names that are found before the copy is
 //! complete wait in the table. A thread waits for the copy only where too many of them wait, as
 //! each keeps its folder open.
 
@@ -27,7 +27,9 @@ use crate::tree::path_chain::{PathChain, open_named};
 /// Files with several names that were found so far.
 #[derive(Debug)]
 pub(crate) struct LinkTable {
-    /// Whether link counts tell how many names a file has, because symbolic links are not followed.
+    /// Whether only files of several names are in the table, because no symbolic links are followed.
+    needs_names: bool,
+    /// Whether link counts tell how often a file is found: no source can lie in another one either.
     are_counted: bool,
     table: Mutex<HashMap<LinkKey, LinkedFile>>,
     /// The number of names that wait.
@@ -98,10 +100,12 @@ pub(crate) enum LinkDecision {
 }
 
 impl LinkTable {
-    /// Makes an empty table.
-    pub(crate) fn new(follow: Follow) -> Self {
+    /// Makes an empty table for this number of sources.
+    pub(crate) fn new(follow: Follow, sources: usize) -> Self {
         let (table, waiting, is_decided, is_lost) = Default::default();
-        Self { are_counted: follow == Follow::Never, table, waiting, is_decided, is_lost }
+        let needs_names = follow == Follow::Never;
+        let are_counted = needs_names && sources == 1;
+        Self { needs_names, are_counted, table, waiting, is_decided, is_lost }
     }
 
     /// Records that a thread has panicked, and wakes those that wait for its copies.
@@ -113,7 +117,7 @@ impl LinkTable {
 
     /// Returns whether a file belongs into the table.
     pub(crate) fn may_have(&self, stat: &Stat) -> bool {
-        !self.are_counted || stat.st_nlink > 1
+        !self.needs_names || stat.st_nlink > 1
     }
 
     /// Records a name of a file with several, and returns what to do with it.

@@ -163,6 +163,11 @@ pub(crate) const CASES: &[Case] = &[
     case("hard links stay", "mkdir a; echo x >a/f; ln a/f a/g; ln a/f a/h", "-a a n"),
     case("hard links are lost by -r", "mkdir a; echo x >a/f; ln a/f a/g", "-r a n"),
     case("hard links of what was named", "echo x >f; ln f g; mkdir t", "-a f g t"),
+    case(
+        "hard links of what was named and found",
+        "mkdir s d t; echo x >s/a; ln s/a d/q",
+        "-dr d s s/a t",
+    ),
     case("a link that has two names", "mkdir a; ln -s x a/l; ln a/l a/m", "-a a n"),
     case("a FIFO and a device", "mkdir a; mkfifo -m 640 a/p; mknod -m 600 a/n c 1 3", "-a a n")
         .by_root(),
