@@ -339,6 +339,8 @@ impl Mirror<'_, '_> {
                 return Err(Errno::NAMETOOLONG).at("removing", path);
             }
             let (mut is_empty, folder_below) = (true, [below, b"/"].concat());
+            // Its lock also is that of the file in it which tells that it is not complete.
+            let is_leftover = merge::meant(name).is_some();
             for name in atomic_file::names(&inner).at(Action::ReadingFolder, path)? {
                 if context.skips() {
                     is_empty = false;
@@ -346,7 +348,8 @@ impl Mirror<'_, '_> {
                 }
                 let is_folder = lstat(&inner, &name).is_ok_and(|stat| is_folder(&stat));
                 let lock = lock_unfinished(&inner, &name);
-                let is_kept = lock.is_none() || self.is_excluded(&folder_below, &name, is_folder);
+                let is_used = lock.is_none() && !(is_leftover && marker::is_name(&name));
+                let is_kept = is_used || self.is_excluded(&folder_below, &name, is_folder);
                 let below = longer(&folder_below, &name);
                 let path = join(to, &name);
                 is_empty &= !is_kept && self.remove(&inner, &name, &path, &below, depth + 1)?;

@@ -207,6 +207,8 @@ fn delete_removes_leftovers_of_dead_processes_under_any_name() {
     for folder in dead.iter().chain([&live]) {
         fs::create_dir_all(folder.join("deep")).unwrap();
         fs::write(folder.join("deep/file"), "").unwrap();
+        // With --resume, this tells that the folder is not complete.
+        fs::write(folder.join(hidden_name(OsStr::new("unfinished"), Some(4711))), "").unwrap();
     }
     fs::write(hidden("t/gone", "part"), "").unwrap();
     symlink("nowhere", hidden("t", "link")).unwrap();
