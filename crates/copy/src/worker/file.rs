@@ -7,7 +7,7 @@ use rustix::fs::{FileType, fstat, fsync};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{Existing, KeptOwner, take_over_named};
 use underpass_engine::hint::Action;
-use underpass_engine::{Kind, is_file, is_folder};
+use underpass_engine::{FileId, Kind, is_file, is_folder};
 
 use crate::attributes::{self, FileModes};
 use crate::context::SYNCING;
@@ -36,7 +36,14 @@ impl CopyWorker<'_> {
         may_link: bool,
     ) -> Result<()> {
         // To open it is to wait for a writer.
-        if entry.kind == FileType::Fifo && self.is_left_unread(folder, entry)? {
+        let decided = match entry.kind {
+            FileType::Fifo => {
+                let stat = self.stat(folder, entry)?;
+                Some((FileId::of(&stat), self.verdict(folder, entry, &stat)?))
+            }
+            _ => None,
+        };
+        if matches!(decided, Some((_, EntryVerdict::Leave))) {
             return Ok(());
         }
         let mut original = match self.open(folder, entry) {
@@ -52,7 +59,15 @@ impl CopyWorker<'_> {
             let from = folder.source_path(&entry.name);
             return Err(CopyError::Refused(CopyRefusal::NotAFile { from }));
         }
-        let verdict = self.verdict(folder, entry, &stat)?;
+        let verdict = match decided {
+            // No question is asked twice.
+            Some((own, verdict))
+                if self.context.settings.interactive && own == FileId::of(&stat) =>
+            {
+                verdict
+            }
+            _ => self.verdict(folder, entry, &stat)?,
+        };
         if verdict == EntryVerdict::Leave || self.is_up_to_date(folder, entry, &stat, verdict)? {
             return Ok(());
         }

@@ -53,6 +53,10 @@ impl CopyWorker<'_> {
         if self.context.settings.recursive {
             flags |= OFlags::NONBLOCK;
         }
+        // A dry run does not wait for its writer.
+        if self.context.settings.dry_run && entry.kind == FileType::Fifo {
+            flags |= OFlags::PATH;
+        }
         let is_direct = self.context.settings.recursive || entry.kind == FileType::RegularFile;
         let opened = if is_direct {
             openat(&folder.source, &entry.name, flags, Mode::empty())

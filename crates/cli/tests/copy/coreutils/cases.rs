@@ -69,6 +69,8 @@ pub(crate) const CASES: &[Case] = &[
     case("a link onto itself", "ln -s nowhere l", "-P l l"),
     case("a FIFO onto itself", "mkfifo p", "p p"),
     case("a FIFO onto itself in its folder", "mkfifo p", "p ."),
+    case("a FIFO onto itself with -b", "mkfifo p; echo x >f", "-ib p f ."),
+    case("a FIFO over a file, asked", "mkfifo p; mkdir t; echo x >t/p", "-i p t").answered("n\n"),
     case("a newer FIFO onto itself by a link", "mkfifo p; ln -s p l", "-u l p"),
     // Links.
     case("a link is followed", "echo x >f; ln -s f l", "l n"),

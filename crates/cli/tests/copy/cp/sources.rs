@@ -148,7 +148,11 @@ fn a_dry_run_does_not_write_to_streams() {
         assert_eq!(finished.code(), Some(code), "{words}: {}", finished.stderr);
         assert_eq!(finished.text(), "", "{words}");
     }
-    assert_eq!(names(here.path()), ["a", "b"]);
+    // Nobody writes to it.
+    assert!(Command::new("mkfifo").arg(here.path().join("p")).status().unwrap().success());
+    let output = cp_in(here.path(), &["--dry-run", "p", "z"]).succeeded().text();
+    assert!(output.starts_with("p -> z\n"), "{output}");
+    assert_eq!(names(here.path()), ["a", "b", "p"]);
 }
 
 #[test]
