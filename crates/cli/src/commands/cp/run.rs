@@ -26,6 +26,9 @@ pub(crate) fn run(args: &CpArgs) -> Result<()> {
     args.context.check()?;
     let (sources, target) = args.sources_and_target()?;
     let sources = &*sources;
+    if args.parents && !fs::metadata(target).is_ok_and(|found| found.is_dir()) {
+        return Err(CpError::ParentsWithoutFolder.into());
+    }
     if let [from] = sources
         && let Some(to) = stream_target(args, &options, from, target)?
     {
@@ -38,9 +41,6 @@ pub(crate) fn run(args: &CpArgs) -> Result<()> {
         && sources.iter().any(|from| comes_once(&options, from))
     {
         return Err(refused);
-    }
-    if args.parents && !fs::metadata(target).is_ok_and(|found| found.is_dir()) {
-        return Err(CpError::ParentsWithoutFolder.into());
     }
     let target_path = target;
     let own_backup = own_backup(args, &mut options, sources, target);

@@ -126,6 +126,8 @@ fn a_fifo_in_the_way_is_not_replaced_by_a_file() {
     cp_in(here.path(), &["-a", "a/f", "z/f"]).succeeded();
     assert_eq!(reader.join().unwrap(), b"bytes");
     assert!(fs::symlink_metadata(&fifo).unwrap().file_type().is_fifo());
+    let words = ["--parents", "a/f", "z/f"];
+    cp_in(here.path(), &words).failed(2, &["--parents puts sources into a folder"]);
     cp_in(here.path(), &["-aT", "--force", "a", "z"]).succeeded();
     assert_eq!(fs::read(&fifo).unwrap(), b"bytes");
 }
