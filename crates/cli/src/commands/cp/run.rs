@@ -119,9 +119,13 @@ fn stream_target(
     let found = fs::metadata(&target).ok().map(kind);
     let takes_bytes = open_file_number(&target).is_some()
         || found.is_some_and(|kind| !matches!(kind, FileType::RegularFile | FileType::Directory));
-    // A tree cannot be written to a device, and with -r special files stay special.
-    let has_bytes = !options.recursive
-        || fs::symlink_metadata(from).is_ok_and(|found| kind(found) == FileType::RegularFile);
+    // A tree cannot be written to a device, and with -r special files stay special. A link that is
+    // copied as one has no bytes.
+    let has_bytes = match fs::symlink_metadata(from).map(kind) {
+        Ok(FileType::RegularFile) => true,
+        Ok(FileType::Symlink) if options.follow == Follow::Never => false,
+        _ => !options.recursive,
+    };
     let has_dash = is_dash(from) || is_dash(&target);
     // It is put aside or removed, or the link fails.
     let stays = options.backup.is_none() && !options.remove_destination && options.link.is_none();

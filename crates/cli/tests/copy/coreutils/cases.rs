@@ -95,6 +95,7 @@ pub(crate) const CASES: &[Case] = &[
     case("a link to a folder as target", "echo x >f; mkdir d; ln -s d l", "f l"),
     case("a link to a folder as target with -T", "echo x >f; mkdir d; ln -s d l", "-T f l"),
     case("a FIFO over a link", "mkfifo p; echo x >g; ln -s g t", "-r p t"),
+    case("a link over a FIFO", "mkfifo p; echo x >f; ln -s f l", "-Pf l p"),
     case("a FIFO over a dangling link", "mkfifo p; ln -s nowhere t", "-r p t"),
     case("a link to a folder, to a file with a slash", "mkdir d; ln -s d l; echo x >f", "-P l f/"),
     case("a link to a folder, to a link with a slash", "ln -s . l; ln -s nowhere t", "-rP l t/"),
