@@ -145,7 +145,8 @@ impl CopyWorker<'_> {
         };
         let made = self.name_once(folder, entry, verdict, || {
             let is_new = verdict != EntryVerdict::Replace;
-            place(to, target, is_new, context.backups_in(folder), make).at(Action::Creating, path)
+            place(to, target, is_new, context.backups_in(folder), make)
+                .at(Action::CreatingSpecial, path)
         });
         self.totals.add(&totals);
         let (missing, backup) = made?;

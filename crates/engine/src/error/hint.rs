@@ -28,6 +28,8 @@ pub trait Hinted: std::error::Error {
 pub enum Action {
     /// Creating a new file or folder.
     Creating,
+    /// Creating a symbolic link, device, FIFO or socket.
+    CreatingSpecial,
     /// Following a symbolic link.
     Following,
     /// Reading a file or its metadata.
@@ -99,10 +101,15 @@ impl Action {
             (Self::Creating, Errno::PERM) => {
                 "the folder may be immutable (see lsattr), or was removed meanwhile"
             }
+            (Self::CreatingSpecial, Errno::PERM) => {
+                "devices need root, FAT has no links or FIFOs, and a folder may be immutable (see lsattr)"
+            }
             (Self::Replacing | Self::Writing, Errno::PERM) => {
                 "it may be immutable (see lsattr), or be another user's in a folder like /tmp"
             }
-            (Self::Creating, Errno::EXIST) => "something else has that name: choose another one",
+            (Self::Creating | Self::CreatingSpecial, Errno::EXIST) => {
+                "something else has that name: choose another one"
+            }
             (_, Errno::TXTBSY) => "the program is running: leave out --in-place, or add --force",
             (_, Errno::EXIST) => "it exists already: --force replaces it",
             (_, Errno::NOSPC) => DISK_FULL,
@@ -122,7 +129,7 @@ impl From<&'static str> for Action {
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Creating => "creating",
+            Self::Creating | Self::CreatingSpecial => "creating",
             Self::Following => "following",
             Self::Reading => "reading",
             Self::ReadingFolder => "reading the folder",
@@ -239,6 +246,7 @@ mod tests {
         assert!(hint(Action::Reading, Errno::ISDIR).is_some_and(|it| it.contains("tar")));
         assert!(hint(Action::ReadingFolder, Errno::ISDIR).is_some_and(|it| it.contains("-r")));
         assert_eq!(hint(Action::Other("reading"), Errno::ISDIR), None);
+        assert!(hint(Action::CreatingSpecial, Errno::PERM).is_some_and(|it| it.contains("root")));
         assert_eq!(hint("looking at".into(), Errno::NOSPC).as_deref(), Some(DISK_FULL));
     }
 
