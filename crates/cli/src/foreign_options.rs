@@ -1,4 +1,4 @@
-//! The names here of options and commands of curl, wget, aria2c, rclone and other servers.
+//! The names here of options and commands of curl, wget, aria2c, rclone, rsync and other servers.
 
 /// Returns what to do instead of using this option of a command, or this command if the option is
 /// `None`, neither of which exists here.
@@ -8,6 +8,7 @@ pub(crate) fn advice(command: &str, option: Option<&str>) -> Option<&'static str
         "get" => GET,
         "put" => PUT,
         "serve" => SERVE,
+        "cp" => CP,
         _ => return None,
     };
     let wanted = option.unwrap_or(command);
@@ -49,6 +50,19 @@ const PUT: &[Advice] = &[
     (&["-s", "--silent", "-S", "--show-error"], "use -q to print errors only"),
     (&["--retry"], "use --retries"),
     (&["-X", "--request"], "the method is PUT"),
+];
+
+const CP: &[Advice] = &[
+    (&["-A", "--acls", "-X", "--xattrs", "--hard-links"], "-a keeps these"),
+    (&["-z", "--compress"], "nothing is compressed within a machine"),
+    (&["-c", "--checksum"], "use --resume --verify to compare all bytes"),
+    (&["--partial"], "use --resume"),
+    (&["--ignore-existing"], "use -n"),
+    (&["--delete-after", "--delete-before", "--delete-during"], "use --delete"),
+    (&["--info", "--stats"], "use --progress, --explain or --json"),
+    (&["--debug"], "use --explain"),
+    (&["--copy-contents"], "name each FIFO or device as a source, without -r"),
+    (&["-m", "--mode"], "use chmod(1) afterwards"),
 ];
 
 const SERVE: &[Advice] = &[

@@ -217,6 +217,8 @@ fn options_of_other_programs_lead_to_ours() {
         (&["put", "-T", "f", "http://h/"], "put FILE URL"),
         (&["serve", "--root", "."], "serve DIR"),
         (&["upload", "f", "http://h/"], "use put"),
+        (&["cp", "-avz", "a", "b"], "nothing is compressed"),
+        (&["cp", "-a", "--partial", "a", "b"], "use --resume"),
         (&["serve", "--bind", "8080"], "--port 8080"),
     ] {
         let mut command = underpass();
