@@ -126,7 +126,11 @@ pub(crate) fn refuse(ctx: &RequestContext<'_>) -> Response {
         return ctx.error(501, "this method is unknown");
     }
     let changes = &ctx.settings().changes;
-    let mut response = ctx.error(405, not_allowed_reason(ctx.request.method));
+    let reason = match ctx.request.verb {
+        "POST" => "files are uploaded by PUT, as by curl -T, and not by forms",
+        _ => not_allowed_reason(ctx.request.method),
+    };
+    let mut response = ctx.error(405, reason);
     response.add_field("Allow", methods(changes));
     response
 }

@@ -241,3 +241,11 @@ fn conditions_are_looked_at_again_after_the_body() {
         assert_eq!(client.reply().status, *second, "{verb} with {field}, then {between} {path}");
     }
 }
+
+#[test]
+fn a_form_is_told_how_files_are_uploaded() {
+    let site = open_site(&[]).start();
+    let reply = site.ask("POST", "/", &[]);
+    assert_eq!(reply.status, 405);
+    assert!(reply.text().contains("files are uploaded by PUT"), "{}", reply.text());
+}
