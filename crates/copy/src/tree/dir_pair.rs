@@ -128,6 +128,8 @@ fn is_one_file(folder: &OwnedFd, one: &CStr, other: &CStr) -> bool {
 pub(crate) enum DirOrigin {
     /// Made by this copy: it holds nothing else.
     Fresh,
+    /// Made by this copy under its final name: others may have put something in it.
+    Named,
     /// Made by an earlier run that was killed, under a hidden name.
     Adopted,
     /// It existed.

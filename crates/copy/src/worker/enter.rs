@@ -15,7 +15,7 @@ use underpass_engine::{FileId, atomic_file};
 use crate::attributes;
 use crate::attributes::inherited::InheritedAttrs;
 use crate::error::{At, CopyError, CopyRefusal, Result};
-use crate::files::file_system;
+use crate::files::file_system::{self, FUSE};
 use crate::files::folder::{open_folder, open_unlisted};
 use crate::tree::dir_pair::{DirOrigin, DirPair};
 use crate::tree::entry::SourceEntry;
@@ -166,12 +166,14 @@ impl CopyWorker<'_> {
                         parent.is_trusted
                             && (parent.is_closed || hidden_names::is_own_folder(&folder))
                     };
-                    // In a folder of a killed run, everything is ours.
-                    let origin = parent.origin;
-                    if origin == DirOrigin::Adopted {
-                        // It gets its mode once more in the end.
+                    let origin = if parent.origin == DirOrigin::Adopted {
+                        // In a folder of a killed run, everything is ours, and gets its mode once
+                        // more in the end.
                         atomic_file::make_writable(&folder).at("opening", path)?;
-                    }
+                        DirOrigin::Adopted
+                    } else {
+                        DirOrigin::Existing
+                    };
                     let (hidden, was_there) = (None, true);
                     return Ok(MadeDir { folder, origin, is_trusted, hidden, was_there });
                 }
@@ -182,24 +184,17 @@ impl CopyWorker<'_> {
                 Err(errno) => return Err(errno).at("opening", path),
             }
         }
-        let is_trusted = parent.is_trusted;
-        let make = || {
+        let renames = !must_not_rename(parent);
+        let mut made = if renames && (is_marked || !is_plain) {
+            self.make_hidden(parent, target, source)?
+        } else {
             // No other user may look in before it has its owner and mode.
             mkdirat(&parent.target, target, Mode::RWXU).at(Action::Creating, path)?;
-            open_folder(&parent.target, target).at("opening", path)
+            let folder = open_folder(&parent.target, target).at("opening", path)?;
+            let origin = if renames { DirOrigin::Fresh } else { DirOrigin::Named };
+            let (is_trusted, hidden, was_there) = (parent.is_trusted, None, false);
+            MadeDir { folder, origin, is_trusted, hidden, was_there }
         };
-        if is_plain && !is_marked {
-            let (folder, origin, was_there) = (make()?, DirOrigin::Fresh, false);
-            return Ok(MadeDir { folder, origin, is_trusted, hidden: None, was_there });
-        }
-        let mut made =
-            if parent.origin == DirOrigin::Existing && atomic_file::only_adds(&parent.target) {
-                // It has its name at once, so that the files in it must not have theirs.
-                let (folder, origin, was_there) = (make()?, DirOrigin::Adopted, false);
-                MadeDir { folder, origin, is_trusted, hidden: None, was_there }
-            } else {
-                self.make_hidden(parent, target, source)?
-            };
         if is_marked {
             made.is_trusted = self.mark(&made.folder, source, true).at(Action::Creating, path)?;
         }
@@ -363,6 +358,13 @@ impl CopyWorker<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns whether a new folder in this one must have its name from the start. On FUSE a file may be
+/// stored only after it was closed, and rclone then loses it if a folder above it has been renamed;
+/// programs in front of object stores copy each file for that, or refuse it.
+fn must_not_rename(parent: &DirPair) -> bool {
+    parent.system == FUSE || parent.origin != DirOrigin::Fresh && atomic_file::only_adds(parent)
 }
 
 /// Returns the target of a folder in a dry run: the one above stands for one that would be made.

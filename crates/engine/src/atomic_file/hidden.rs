@@ -54,9 +54,10 @@ pub fn only_adds(folder: impl AsFd) -> bool {
 }
 
 /// Returns whether this error of linkat(2) means that the file system has no hard links, or no more
-/// for this file: FAT, and FUSE programs that answer `EROFS` for missing calls.
+/// for this file: FAT, and FUSE programs that answer `EROFS`, or as rclone `EIO`, for missing calls.
 pub fn lacks_links(errno: Errno) -> bool {
-    matches!(errno, Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK | Errno::ROFS)
+    use Errno as E;
+    matches!(errno, E::PERM | E::OPNOTSUPP | E::NOSYS | E::MLINK | E::ROFS | E::IO)
 }
 
 /// Renames without replacing anything.

@@ -43,7 +43,7 @@ fn a_file_that_is_refused_at_the_close_gets_no_name() {
         &["cp", "a", &to("cp")][..],
         &["cp", "tree/small", &to("small")],
         &["cp", "--sync", "a", &to("synced")],
-        &["cp", "-r", "tree", &to("tree")],
+        &["cp", "-r", "tree", &to("copy")],
         &["cp", "/dev/stdin", &to("stream")],
         &["get", &file, "-o", &to("get")],
         &["get", "--sync", &file, "-o", &to("synced")],
@@ -61,7 +61,8 @@ fn a_file_that_is_refused_at_the_close_gets_no_name() {
     let stored = run(here.path(), &["put", "--retries", "0", "a", &storage]);
     assert_eq!(stored.code(), Some(1), "{}", stored.stderr);
     let left = names(&fuse.store());
-    assert!(left.iter().all(|name| name.contains(".part")), "{left:?}");
+    assert!(left.iter().all(|name| name.contains(".part") || name == "copy"), "{left:?}");
+    assert_eq!(names(&fuse.store().join("copy")), [""; 0]);
     assert_eq!(names(&fuse.store().join("tree.part")), [""; 0]);
     crate::rig::end(serving);
     crate::rig::end(storing);
@@ -77,8 +78,7 @@ fn a_folder_with_a_quota_of_its_own_does_not_end_the_copy() {
         fs::write(here.path().join("s").join(name).join("file"), "text").unwrap();
     }
     let is_there = |name: &String| fuse.store().join(name).join("file").exists();
-    // Until it is complete it has a hidden name.
-    for (below, whole) in [("/.q.", 40), ("/", 0)] {
+    for (below, whole) in [("/q/", 40), ("/", 0)] {
         for name in names(&fuse.store()) {
             fs::remove_dir_all(fuse.store().join(name)).unwrap();
         }
@@ -257,6 +257,40 @@ fn new_files_are_made_where_there_are_neither_links_nor_long_names() {
     let finished = run(here.path(), &["put", &a, &put]);
     assert_eq!(finished.code(), Some(0), "{}", finished.stderr);
     crate::rig::end(storing);
+}
+
+/// Mounts of rclone, and of other programs in front of object stores, are like this.
+#[test]
+fn trees_are_made_where_hard_links_fail_and_folders_cannot_be_renamed() {
+    let Some(fuse) = Fuse::new() else { return };
+    let (root, here) = (fuse.root(), folder());
+    fs::create_dir_all(here.path().join("tree/inner/empty")).unwrap();
+    noise_file(&here.path().join("tree"), "a", 100_000);
+    noise_file(&here.path().join("tree/inner"), "b", 100_000);
+    fs::hard_link(here.path().join("tree/a"), here.path().join("tree/inner/name")).unwrap();
+    fuse.fail(r#"{"link": "EIO", "fixed": true}"#);
+    let to = |name: &str| root.join(name).to_str().unwrap().to_owned();
+    for words in [
+        &["cp", "tree/a", &to("file")][..],
+        &["cp", "-n", "tree/a", &to("other")],
+        &["cp", "-r", "tree", &to("new")],
+        &["cp", "-r", "tree", &to("new")],
+        &["cp", "-r", "--preserve=links", "tree", &to("kept")],
+        &["cp", "-r", "--resume", "tree", &to("resumed")],
+        &["cp", "-r", "--resume", "tree", &to("resumed")],
+    ] {
+        let finished = run(here.path(), words);
+        assert_eq!(finished.code(), Some(0), "{words:?}: {}", finished.stderr);
+    }
+    assert_eq!(names(&fuse.store()), ["file", "kept", "new", "other", "resumed"]);
+    for tree in ["new", "new/tree", "kept", "resumed"] {
+        let tree = fuse.store().join(tree);
+        assert_eq!(names(&tree.join("inner")), ["b", "empty", "name"]);
+        for file in ["a", "inner/b", "inner/name"] {
+            let original = fs::read(here.path().join("tree").join(file)).unwrap();
+            assert!(fs::read(tree.join(file)).unwrap() == original, "{tree:?} {file}");
+        }
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ Faults are errors of calls, such as {"flush": "EDQUOT"}, and:
     "cached": true     lets the kernel keep what it has read, but no attributes; only at the start
     "threads": true    serves several calls at once; only at the start
     "names": BYTES     refuses longer names
+    "fixed": true      refuses to rename folders
     "below": PREFIX    calls fail for paths with this prefix alone
     "again": CALL      lets the second of these calls and all later ones hang until the fault is removed
 """
@@ -103,6 +104,8 @@ class Faulty(Operations):
         os.unlink(path)
 
     def rename(self, path, new):
+        if os.path.isdir(path) and faults().get("fixed"):
+            raise FuseOSError(errno.ENOSYS)
         os.rename(path, folder + new)
 
     def chmod(self, path, mode):
