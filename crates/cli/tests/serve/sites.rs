@@ -544,6 +544,21 @@ tls_key = 'DIR/a/folder/link.key'
 }
 
 #[test]
+fn how_a_site_gets_all_other_names_is_said_and_only_one_can() {
+    let default = "[[site]]\nroot = 'DIR/a'\ndefault = true\n";
+    for (config, words) in [
+        ("[[site]]\nnames = ['*']\nroot = 'DIR/a'\n", ["line 2", "default = true"]),
+        (&[default, default].concat(), ["two sites", "default = true"]),
+    ] {
+        let folder = folder();
+        two_roots(folder.path());
+        write_config(folder.path(), config);
+        let config = folder.path().join("config/underpass.toml");
+        run(["serve", "--port", "0", "--config", config.to_str().unwrap()]).failed(2, &words);
+    }
+}
+
+#[test]
 fn a_site_without_a_certificate_among_others_is_refused() {
     let folder = folder();
     with_keys(folder.path());

@@ -166,7 +166,7 @@ impl ServeError {
 #[non_exhaustive]
 pub enum SitesError {
     /// More than one is for all other names.
-    #[error("two sites are the default")]
+    #[error("two sites have default = true")]
     Defaults,
     /// Two have the same name.
     #[error("two sites have the name {0}")]

@@ -198,7 +198,8 @@ fn remove_acme_flag(keys: &mut Vec<ConfigKey>, has_sites: bool) -> Result<bool> 
 fn names(key: &ConfigKey) -> Result<Vec<HostPattern>> {
     let name = |value: &OsString| {
         let text = value.to_string_lossy();
-        let fail = |error: BadHost| invalid(key, &format!("has {text:?}: {error}"));
+        let others = if text == "*" { "; default = true is for all other names" } else { "" };
+        let fail = |error: BadHost| invalid(key, &format!("has {text:?}: {error}{others}"));
         text.parse().map_err(fail)
     };
     key.values.iter().map(name).collect()
