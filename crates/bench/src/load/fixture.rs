@@ -272,7 +272,7 @@ impl ResourceUse {
 const SPARE_CONNECTIONS: u32 = 64;
 
 /// Files that programs have open for themselves.
-const SPARE_FILES: u64 = 128;
+pub(crate) const SPARE_FILES: u64 = 128;
 
 /// The warm-up, in which connections are established, caches filled and windows opened.
 const WARM_UP: Duration = Duration::from_millis(500);

@@ -11,12 +11,12 @@ use super::idle::IdleArgs;
 use super::installed;
 use super::requests::{HandshakesArgs, RequestsArgs};
 use crate::error::Result;
-use crate::load::{ServedSite, ServerFixture, accept_any_certificate};
+use crate::load::{SPARE_FILES, ServedSite, ServerFixture, accept_any_certificate};
 use crate::options::{Benchmark, Run, ServerArgs};
 use crate::record::{Description, Role, Setting, Variant};
 use crate::run::{
-    CallTracer, Cores, Noise, RunPlan, Start, SystemCongestion, find, largest, nginx_version,
-    survey, version,
+    CallTracer, Cores, Noise, RunPlan, Start, SystemCongestion, allow_open_files, find, largest,
+    nginx_version, survey, version,
 };
 pub(super) use cold::COLD;
 use cold::ColdArgs;
@@ -86,6 +86,7 @@ impl ServerArgs {
         let programs = programs.filter_map(|server| version(&find(server.programs().first()?)?));
         let cores = Cores::of_server();
         let Start { context, run } = start;
+        allow_open_files(u64::from(setting.connections) + SPARE_FILES)?;
         let mut site = ServedSite::create(context, &run.dir, self.log, Some(cores.first))?;
         // Surveyed before any setting of the system is changed.
         let mut plan = RunPlan::new(start, sizes, survey(cores, site.folder.path(), None));

@@ -162,6 +162,19 @@ fn a_signal_ends_the_server_too() {
 }
 
 #[test]
+fn more_connections_than_files_may_be_open_are_refused() {
+    let most = fs::read_to_string("/proc/sys/fs/nr_open").unwrap();
+    if most.trim().parse::<u64>().unwrap() > 10_000_000 {
+        return; // root may have them
+    }
+    for scenario in ["requests", "handshakes", "fairness"] {
+        let words = ["bench", "serve", scenario, "--server", "underpass"];
+        let finished = run([&words[..], &["--connections", "10000000"]].concat());
+        finished.failed(1, &["10000128 open files", "ulimit -Hn"]);
+    }
+}
+
+#[test]
 fn underpass_is_measured_beside_nginx() {
     if !can_serve() || !has("nginx") {
         return;
