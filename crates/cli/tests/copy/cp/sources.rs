@@ -229,10 +229,13 @@ fn a_file_that_appears_while_a_stream_is_copied_is_replaced_as_the_options_say()
         copy.child.stdin.as_mut().unwrap().write_all(b"str").unwrap();
         // The file without a name is there: the target was looked at.
         let descriptors = format!("/proc/{}/fd", copy.child.id());
+        let root = here.path().canonicalize().unwrap();
         until("it copies", || {
             let opened = fs::read_dir(&descriptors).unwrap().flatten();
             let mut paths = opened.filter_map(|it| fs::read_link(it.path()).ok());
-            paths.any(|path| path.to_string_lossy().ends_with("(deleted)"))
+            paths.any(|path| {
+                path.starts_with(&root) && path.to_string_lossy().ends_with("(deleted)")
+            })
         });
         fs::write(here.path().join("late"), "mine").unwrap();
         copy.child.stdin.as_mut().unwrap().write_all(b"eam").unwrap();
