@@ -133,7 +133,7 @@ impl CopyWorker<'_> {
             && !settings.preserve.keeps_mode()
         {
             let (file, name) = (dest.file(), entry.target());
-            take_over_named(file, &folder.target, name, KeptOwner::Own)
+            take_over_named(file, &folder.target, name, KeptOwner::Old)
                 .at("keeping mode of", path)?;
         }
         if !settings.attributes_only {

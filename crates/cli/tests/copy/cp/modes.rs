@@ -1,7 +1,7 @@
 //! Permissions of copies are never wider than those that coreutils gives.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -67,6 +67,23 @@ fn files_from_streams_get_the_mode_that_coreutils_gives() {
     }
     prepare(here.path(), None);
     assert_eq!(mode(here.path(), 0o022, &format!("{ours} -p /dev/null n")), 0o666);
+}
+
+#[test]
+fn a_file_that_a_stream_replaces_keeps_its_owner() {
+    let ours = format!("{} cp", underpass().get_program().display());
+    let here = folder();
+    for line in ["CP /dev/null n", "echo bytes | CP - n", "mkfifo p; echo bytes > p & CP p n; wait"]
+    {
+        prepare(here.path(), Some(0o640));
+        if chown(here.path().join("n"), Some(1234), Some(1235)).is_err() {
+            skip("only root may give files away");
+            return;
+        }
+        assert_eq!(mode(here.path(), 0o022, &line.replace("CP", &ours)), 0o640, "{line}");
+        let found = fs::metadata(here.path().join("n")).unwrap();
+        assert_eq!((found.uid(), found.gid()), (1234, 1235), "{line}");
+    }
 }
 
 /// An ACL by which one user may write, and the group may do nothing.
