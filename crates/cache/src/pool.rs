@@ -121,7 +121,7 @@ impl Pool {
     pub(crate) fn has_waiting_for(&self, running: &JobOwner) -> bool {
         let state = lock(&self.0.state);
         let is_full = state.running.len() >= state.threads;
-        // It counts for its client if nobody else waited for it when it began.
+        // It counts for its client if no other one waited for it when it began.
         let client = running.client.filter(|client| state.running.contains(&Some(*client)));
         if !is_full && client.is_none() {
             return false;

@@ -169,7 +169,7 @@ fn hidden_links_of_a_killed_process_are_not_in_the_way() {
     }
     std::os::unix::fs::symlink("elsewhere", hidden("l")).unwrap();
     fs::write(hidden("p"), "").unwrap();
-    // What was left for a name that is not copied may be somebody's own.
+    // What was left for a name that is not copied may be a file of the user.
     std::os::unix::fs::symlink("elsewhere", hidden("other")).unwrap();
     for _ in 0..2 {
         let outcome = run(here.path(), ("a", "n"), &options, false).unwrap();

@@ -13,7 +13,7 @@ use underpass_engine::PipePool;
 fn the_probe_agrees_with_the_settings_of_the_kernel() {
     let setting = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u32>().ok();
     match (probe::io_uring(), setting("/proc/sys/kernel/io_uring_disabled")) {
-        // Still, whoever filters system calls may refuse it.
+        // Still, a filter of system calls may refuse it.
         (made, Some(0)) => assert!(made != Err(Errno::FAULT) && made != Err(Errno::INVAL)),
         (made, Some(2)) => assert_eq!(made, Err(Errno::PERM)),
         (made, _) => assert!(made != Err(Errno::FAULT), "{made:?}"),

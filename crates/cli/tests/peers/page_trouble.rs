@@ -121,7 +121,7 @@ fn an_upload_of_which_only_the_last_answer_was_lost_is_not_sent_again() {
 }
 
 #[test]
-fn an_upload_that_will_fail_each_time_says_why() {
+fn a_permanently_failing_upload_shows_the_reason() {
     let Some((site, browser)) = site(&["-A"]) else { return };
     let folder = site.target("album");
     fs::create_dir(&folder).unwrap();

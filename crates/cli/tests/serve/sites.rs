@@ -544,7 +544,7 @@ tls_key = 'DIR/a/folder/link.key'
 }
 
 #[test]
-fn how_a_site_gets_all_other_names_is_said_and_only_one_can() {
+fn the_default_site_is_explained_and_only_one_is_allowed() {
     let default = "[[site]]\nroot = 'DIR/a'\ndefault = true\n";
     for (config, words) in [
         ("[[site]]\nnames = ['*']\nroot = 'DIR/a'\n", ["line 2", "default = true"]),
@@ -785,7 +785,7 @@ root = 'DIR/b'
 }
 
 #[test]
-fn what_the_sandbox_does_not_reach_is_refused_until_a_restart() {
+fn paths_outside_the_sandbox_are_refused_until_a_restart() {
     let refusal = |options: &str| {
         let sites = Sites::new(TWO, |folder| {
             two_roots(folder);

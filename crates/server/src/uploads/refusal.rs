@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_whether_the_disk_the_quota_or_the_mount_is_the_reason() {
+    fn a_refusal_names_disk_quota_or_mount_as_the_reason() {
         for (errno, status, detail) in [
             (Errno::NOSPC, 507, "not enough space"),
             (Errno::DQUOT, 507, "the quota is used up"),

@@ -230,7 +230,7 @@ fn entries_that_appear_during_a_copy_are_replaced_by_the_same_rules() {
 }
 
 #[test]
-fn what_takes_the_name_in_the_last_moment_is_replaced_too() {
+fn a_file_that_takes_the_name_at_the_last_moment_is_replaced() {
     let site = open_site(&[("file", b"file"), ("other", b"other")]).start();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {

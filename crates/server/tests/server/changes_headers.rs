@@ -243,7 +243,7 @@ fn conditions_are_looked_at_again_after_the_body() {
 }
 
 #[test]
-fn a_form_is_told_how_files_are_uploaded() {
+fn a_posted_form_gets_an_error_that_explains_uploads() {
     let site = open_site(&[]).start();
     let reply = site.ask("POST", "/", &[]);
     assert_eq!(reply.status, 405);

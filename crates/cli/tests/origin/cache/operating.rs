@@ -197,7 +197,7 @@ fn the_metrics_have_the_cache_of_each_site() {
 
 /// The list is for `underpass fill`, which reports what other nodes cannot keep.
 #[test]
-fn what_is_popular_are_files_that_nodes_keep() {
+fn only_files_that_nodes_store_count_as_popular() {
     let kept = Object::new(b"hello".to_vec(), "a");
     let private = kept.clone().with("Cache-Control: private");
     let origin = Origin::new(move |request, sending| match request.path.as_str() {

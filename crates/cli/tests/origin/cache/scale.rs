@@ -333,7 +333,7 @@ fn failed_paths_of_a_fill_are_reported_and_the_others_filled() {
 }
 
 #[test]
-fn a_path_that_fails_for_a_moment_is_tried_again_and_that_is_said() {
+fn a_path_that_fails_for_a_moment_is_retried_with_a_message() {
     let object = Object::new(b"hello".to_vec(), "a");
     let origin = Origin::new(move |request, sending| match request.number {
         0 => sending.answer("HTTP/1.1 503 No", b""),
