@@ -215,6 +215,9 @@ fn files_that_cannot_be_used_are_distinguished() {
     write("bad.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
     write("cut.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n");
     write("torn.pem", "-----BEGIN CERTIF\n");
+    // As a secret store may hand it out.
+    write("line.pem", "-----BEGIN PRIVATE KEY----- c2VjcmV0 -----END PRIVATE KEY-----\n");
+    write("open.pem", "-----BEGIN PRIVATE KEY----- c2VjcmV0\n");
     Identity::load(&folder.join("both.pem"), &folder.join("both.pem")).unwrap();
     let cases = [
         ("none", "key.pem", "none cannot be read: No such file or directory"),
@@ -224,6 +227,8 @@ fn files_that_cannot_be_used_are_distinguished() {
         ("key.pem", "key.pem", "key.pem has no certificate in it (PEM, "),
         ("cut.pem", "key.pem", "cut.pem is not PEM: `-----END CERTIFICATE-----` is missing, "),
         ("torn.pem", "key.pem", "torn.pem is not PEM: `-----BEGIN CERTIF` begins no section"),
+        ("cert.pem", "line.pem", "a line that begins a section goes on after the label"),
+        ("cert.pem", "open.pem", "a line that begins a section goes on after the label"),
         ("cert.pem", "cut.pem", "cut.pem is not PEM: `-----END CERTIFICATE-----` is missing, "),
         ("bad.pem", "key.pem", "bad.pem has a certificate in it that cannot be used: "),
         ("cert.pem", "cert.pem", "cert.pem has no private key in it (PEM, "),

@@ -227,20 +227,31 @@ fn parse_certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'sta
     if chain.is_empty() { Err(unusable(Fault::NoCertificate)) } else { Ok(chain) }
 }
 
-/// Returns the fault of a file that is not PEM; the library prints lines as lists of numbers.
+/// Returns the fault of a file that is not PEM; the library prints lines as lists of numbers. A line
+/// that is no label is not shown: it may be a private key without line breaks.
 fn not_pem(error: &PemError) -> Fault {
+    let is_label = |name: &str| {
+        name.len() <= MAX_LABEL && name.bytes().all(|b| b.is_ascii_uppercase() || b == b' ')
+    };
+    let label = |text: &[u8]| {
+        let text = str::from_utf8(text).ok()?.trim_end().trim_start_matches("-----BEGIN ");
+        is_label(text).then(|| text.to_owned())
+    };
     Fault::NotPem(match error {
-        PemError::MissingSectionEnd { end_marker } => {
-            let name = String::from_utf8_lossy(end_marker);
-            format!("`-----END {}-----` is missing, so it is not complete", name.escape_debug())
-        }
-        PemError::IllegalSectionStart { line } => {
-            let line = String::from_utf8_lossy(line);
-            format!("`{}` begins no section", line.trim_end().escape_debug())
-        }
+        PemError::MissingSectionEnd { end_marker } => match label(end_marker) {
+            Some(label) => format!("`-----END {label}-----` is missing, so it is not complete"),
+            None => "a line that begins a section goes on after the label".to_owned(),
+        },
+        PemError::IllegalSectionStart { line } => match label(line) {
+            Some(label) => format!("`-----BEGIN {label}` begins no section"),
+            None => "a line that begins a section goes on after the label".to_owned(),
+        },
         other => other.to_string(),
     })
 }
+
+/// The length in bytes up to which the label of a section is shown.
+const MAX_LABEL: usize = 40;
 
 /// Returns the contents of a file.
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
