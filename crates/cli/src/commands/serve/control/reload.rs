@@ -67,11 +67,11 @@ impl Reload {
             return Err(Failure::value(file.display(), OptionsError::EmptyConfig));
         }
         self.refuse_tls(args)?;
-        // The kernel's error for a cache that cannot be opened would not say why.
-        self.refuse_denied(&caches_of(args))?;
         // What is open is that of the previous sites until these are replaced.
         let mut open = self.open.clone();
-        let opened = open.open(args)?;
+        // The kernel's error for a new cache would not say that the sandbox refuses it.
+        let explained = |failure| self.refuse_denied(&caches_of(args)).err().unwrap_or(failure);
+        let opened = open.open(args).map_err(explained)?;
         let mut needed = AllowedAccess::default();
         add_needs(&mut needed, args, &opened);
         self.refuse_denied(&needed)?;
