@@ -127,8 +127,8 @@ impl Change {
     fn relocate(&self, site: &Site, to: &Destination, depth: Depth) -> Result<Changed> {
         let (folder, name, stat) = self.find(site)?;
         // Listings show a link to a folder with a slash, and clients keep it in the new name.
-        let is_folder_link = self.is_folder && tree::kind(&stat) == FileType::Symlink;
-        let to = &Destination { is_folder: to.is_folder && !is_folder_link, ..to.clone() };
+        let is_link = self.is_folder && tree::kind(&stat) == FileType::Symlink;
+        let to = &Destination { is_folder: to.is_folder && !is_link, ..to.clone() };
         check_depth(&stat, depth)?;
         self.check_hidden(site, &stat)?;
         if let Some(wanted) = self.other_name(to)
@@ -144,7 +144,7 @@ impl Change {
             // Something hidden may have come into it while the source was checked.
             find_existing(site, to, &mut dest, &stat)?;
         }
-        let mut renaming = Renaming::Atomic;
+        let (mut renaming, mut attempts) = (Renaming::Atomic, 0);
         let given = loop {
             // While a folder moves, nothing gets a name in it.
             let _names = self.hold_names(site, is_folder || renaming == Renaming::Checked)?;
@@ -152,10 +152,11 @@ impl Change {
             self.check_dest(site, &dest)?;
             if dest.existing.is_none() {
                 find_existing(site, to, &mut dest, &stat)?;
+                self.refuse_own_target(site, &stat, &dest)?;
             }
             match dest.give(is_folder, &folder, &name, renaming) {
                 Err(refusal) if renaming.is_refused(&refusal) => renaming = Renaming::Checked,
-                Err(refusal) if dest.was_taken(&refusal) && to.may_replace() => {}
+                Err(refusal) if dest.was_taken(&refusal, &mut attempts) && to.may_replace() => {}
                 given => break given,
             }
         };
@@ -465,13 +466,15 @@ impl<'a> UnnamedCopy<'a> {
         // It may have come, or have got something in it, while the source was copied.
         find_existing(site, to, self.dest, source)?;
         let is_folder = tree::kind(source) == FileType::Directory;
-        let mut renaming = Renaming::Atomic;
+        let (mut renaming, mut attempts) = (Renaming::Atomic, 0);
         loop {
             let _names = change.hold_names(site, renaming == Renaming::Checked)?;
             change.check_dest(site, self.dest)?;
             match self.dest.give(is_folder, &self.dest.folder, &self.name, renaming) {
                 Err(refusal) if renaming.is_refused(&refusal) => renaming = Renaming::Checked,
-                Err(refusal) if self.dest.was_taken(&refusal) && to.may_replace() => {
+                Err(refusal)
+                    if self.dest.was_taken(&refusal, &mut attempts) && to.may_replace() =>
+                {
                     find_existing(site, to, self.dest, source)?;
                 }
                 given => return given,

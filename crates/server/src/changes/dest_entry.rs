@@ -84,9 +84,10 @@ impl DestEntry {
     }
 
     /// Returns whether [`give`](Self::give) was refused because the name was found free, and taken
-    /// since by another request or program.
-    pub(crate) fn was_taken(&self, refusal: &ChangeRefusal) -> bool {
-        self.existing.is_none() && refusal.is_by(Errno::EXIST)
+    /// since by another request or program: then it is worth another look.
+    pub(crate) fn was_taken(&self, refusal: &ChangeRefusal, attempts: &mut u32) -> bool {
+        *attempts += 1;
+        *attempts <= MAX_ATTEMPTS && self.existing.is_none() && refusal.is_by(Errno::EXIST)
     }
 
     /// Returns whether a folder has the name now.
@@ -221,6 +222,9 @@ pub(crate) fn remove_checked(
 
 const UNMOVABLE: &str =
     "the file system cannot move the folder at the Destination; delete it first";
+
+/// The maximum number of looks at a name that others take and give up.
+const MAX_ATTEMPTS: u32 = 1000;
 
 #[cfg(test)]
 mod tests {
