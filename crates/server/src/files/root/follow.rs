@@ -119,8 +119,8 @@ impl Root {
             Err(Errno::LOOP) => {}
             other => return found(other).map(|_| None),
         }
-        let Some(opened) = found(open(ResolveFlags::empty()))? else { return Ok(None) };
-        let Some(target) = found(self.reached(opened))?.flatten() else { return Ok(None) };
+        let placed = found(self.with_place(|| open(ResolveFlags::empty())))?;
+        let Some(target) = placed.and_then(|(_, place)| place.inside()) else { return Ok(None) };
         Ok(Some(self.listed_path(&target)?.0.unwrap_or(target)))
     }
 }
