@@ -18,21 +18,20 @@ impl Cache {
     /// Finds an object in the cache or at the origin. Concurrent requests for one object share one
     /// fetch.
     pub async fn find(&self, key: &CacheKey, request: &ObjectRequest) -> Lookup {
-        self.shared.popularity.count(key);
-        let found = self.find_counted(key, request).await;
+        let found = self.look_for(key, request).await;
         // A failure does not tell whether there is an object that could be kept.
         let is_kept = match &found {
             Lookup::Entry(entry) => entry.is_stored() || entry.relay_slot.is_some(),
             Lookup::Response { .. } => false,
             Lookup::Failed { .. } => true,
         };
-        if !is_kept {
-            self.shared.popularity.discount(key);
+        if is_kept {
+            self.shared.popularity.count(key);
         }
         found
     }
 
-    async fn find_counted(&self, key: &CacheKey, request: &ObjectRequest) -> Lookup {
+    async fn look_for(&self, key: &CacheKey, request: &ObjectRequest) -> Lookup {
         let object = self.shared.object(key);
         let mut is_collapsed = false;
         for _ in 0..MAX_ATTEMPTS {

@@ -20,24 +20,11 @@ struct RequestCounts {
 }
 
 impl Popularity {
-    /// Counts a request. When the table is full, all counts are halved, and paths that were
+    /// Counts a request that a kept object has answered: a list of what other nodes should have is
+    /// no place for paths that do not exist. When the table is full, all counts are halved, and paths that were
     /// requested once are dropped.
     pub(crate) fn count(&self, key: &CacheKey) {
         self.count_name(&name(key));
-    }
-
-    /// Takes back a counted request, which no kept object has answered: a list of what other nodes
-    /// should have is no place for paths that do not exist.
-    pub(crate) fn discount(&self, key: &CacheKey) {
-        let mut counted = lock(&self.0);
-        let RequestCounts { counts, bytes } = &mut *counted;
-        let key = name(key);
-        let Some(count) = counts.get_mut(&*key) else { return };
-        *count -= 1;
-        if *count == 0 {
-            *bytes -= key.len();
-            counts.remove(&*key);
-        }
     }
 
     fn count_name(&self, key: &str) {
