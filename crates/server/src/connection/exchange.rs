@@ -141,7 +141,7 @@ impl Exchange {
         self.entry.part = self.response.part;
         self.entry.has_stored = self.response.has_stored;
         if let Some(cache) = &self.response.cache {
-            self.entry.cache = Some(cache.label);
+            self.entry.cache = Some(cache.status.label());
             self.entry.origin_bytes = cache.origin_bytes;
             self.entry.waited = cache.waited;
         }

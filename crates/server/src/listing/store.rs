@@ -59,7 +59,7 @@ pub(crate) async fn respond(
     };
     let listing = match outcome {
         Ok(listing) if listing.exists => listing,
-        Ok(_) => return add_cache_fields(ctx, ctx.error(404, ""), &status),
+        Ok(_) => return add_cache_fields(ctx.error(404, ""), &status),
         Err(FolderFailure { error, status: code, retry_after }) => {
             return refused(ctx, code, &error.to_string(), retry_after, &status);
         }
@@ -75,7 +75,7 @@ pub(crate) async fn respond(
         }
     };
     response.add_field("Age", &age.as_secs().to_string());
-    add_cache_fields(ctx, response, &status)
+    add_cache_fields(response, &status)
 }
 
 /// Returns the README of a folder, if it belongs on the page and can be had soon. Without one in
@@ -151,7 +151,7 @@ pub(crate) async fn redirect(
     let key = cache.key(&of_folder)?;
     let found = look_up(ctx, cache, &key).await?;
     found.outcome.ok().filter(|listing| listing.exists)?;
-    Some(add_cache_fields(ctx, ctx.slash(target), &found.cache))
+    Some(add_cache_fields(ctx.slash(target), &found.cache))
 }
 
 /// Looks for a folder; `None` if the client leaves.

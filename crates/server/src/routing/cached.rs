@@ -14,14 +14,15 @@ use rustix::io::Errno;
 use tokio::time::timeout;
 use underpass_cache::{CacheEntry, CacheError, CacheErrorKind, Reader};
 use underpass_engine::{Chain, Error, FilePart, Source, is_resident};
+use underpass_protocol::caching::CacheStatus;
 use underpass_protocol::request::ClientNet;
 use underpass_protocol::response::plan::PlannedBody;
 
 /// The log's fields about the cache.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CacheFacts {
-    /// `hit`, `miss`, `partial` or `stale`.
-    pub(crate) label: &'static str,
+    /// How the cache answered.
+    pub(crate) status: CacheStatus,
     /// The bytes of the body that were not cached when the request came, if they are all sent.
     pub(crate) origin_bytes: u64,
     /// The time spent waiting for the origin before the response began.

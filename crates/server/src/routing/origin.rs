@@ -285,7 +285,7 @@ fn response(
     let mut response = Response::new(plan.status, plan.fields, body, len);
     response.date = Some(entry.freshness.date());
     response.custom = custom;
-    response.cache = Some(facts(ctx, &cache, origin_bytes));
+    response.cache = Some(facts(&cache, origin_bytes));
     response
 }
 
@@ -381,7 +381,7 @@ fn relay_response(
     let mut response = Response::new(received.status, fields, body, Some(text.len() as u64));
     response.date = Some(received.freshness.date());
     response.custom = custom;
-    add_cache_fields(ctx, response, cache)
+    add_cache_fields(response, cache)
 }
 
 /// Returns whether one of these lines is a field of this name.
@@ -428,25 +428,20 @@ pub(crate) fn refused(
         let seconds = wait.as_millis().div_ceil(1000).max(1);
         response.add_field("Retry-After", &seconds.to_string());
     }
-    add_cache_fields(ctx, response, cache)
+    add_cache_fields(response, cache)
 }
 
 /// Adds to a response without an object what the cache did.
-pub(crate) fn add_cache_fields(
-    ctx: &RequestContext<'_>,
-    mut response: Response,
-    cache: &CacheStatus,
-) -> Response {
+pub(crate) fn add_cache_fields(mut response: Response, cache: &CacheStatus) -> Response {
     response.add_field("Via", "1.1 underpass");
     response.add_field("Cache-Status", &cache.to_string());
-    response.cache = Some(facts(ctx, cache, 0));
+    response.cache = Some(facts(cache, 0));
     response
 }
 
-/// Counts a response, and returns what the log says about it.
-fn facts(ctx: &RequestContext<'_>, cache: &CacheStatus, origin_bytes: u64) -> CacheFacts {
-    ctx.settings().cache.iter().for_each(|it| it.count_response(cache));
-    CacheFacts { label: cache.label(), origin_bytes, waited: Duration::ZERO }
+/// Returns what the log says about a response.
+fn facts(cache: &CacheStatus, origin_bytes: u64) -> CacheFacts {
+    CacheFacts { status: *cache, origin_bytes, waited: Duration::ZERO }
 }
 
 /// Removes an object from the cache, which needs the right to write.

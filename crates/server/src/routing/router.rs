@@ -52,7 +52,9 @@ pub(crate) fn respond_at_once(ctx: &mut RequestContext<'_>) -> Option<Response> 
         return if is_hidden(ctx, &target, target.is_folder) {
             None
         } else {
-            origin::respond_at_once(ctx, cache, &target)
+            let response = origin::respond_at_once(ctx, cache, &target)?;
+            response.cache.iter().for_each(|facts| cache.count_response(&facts.status));
+            Some(response)
         };
     }
     let path = ctx.site().root.only(&target.path).unwrap_or(&target.path);
@@ -162,8 +164,18 @@ async fn route(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     changes::respond(ctx, target).await
 }
 
-/// Answers with an object of an origin.
+/// Answers with an object of an origin, and counts the response.
 async fn of_origin(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> Response {
+    let response = respond_of_origin(ctx, cache, target).await;
+    response.cache.iter().for_each(|facts| cache.count_response(&facts.status));
+    response
+}
+
+async fn respond_of_origin(
+    ctx: &RequestContext<'_>,
+    cache: &Cache,
+    target: &Target<'_>,
+) -> Response {
     if is_hidden(ctx, target, target.is_folder) {
         return ctx.error(404, "");
     }
