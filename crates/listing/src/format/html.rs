@@ -33,7 +33,7 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      'sha256-0maO9yFdh0o0fvpUdKK8spkanSO3sB90tZD3wmHMDbw='; \
      script-src 'sha256-pxLR/PCIL8XxwtaoDyo0K8SlXeicE8KSRlw478/rOKM=' \
      'sha256-ckeozRutd/fOhuKMYjsHZCi7EPumU06YqonnCVx5IQ0=' \
-     'sha256-91YK/1W9n+70RuGof/WC7CTkOpcy7Ew7no1abEDOTAg='; \
+     'sha256-tXa/YsaOSv3rE6+dydyJyaRei0xPjfgwm4tGRFIPN4I='; \
      img-src 'self' data:; connect-src 'self'; form-action 'self'; media-src 'self'; frame-src 'self'; \
      base-uri 'none'; frame-ancestors 'self'";
 

@@ -164,6 +164,7 @@
     async run() {
       this.samples = [];
       this.become('running', 'Starting\u2026');
+      let misplaced = 0;
       for (let tries = 0; ; tries += 1) {
         const before = this.sent;
         try {
@@ -183,10 +184,12 @@
           }
           if (this.sent > before) tries = 0;
           // Its folder may have been removed meanwhile, and is made again.
-          const isMisplaced = fault.status === 409 && fault.method !== 'PATCH';
-          if (isMisplaced) made.clear();
-          const most = isMisplaced ? MOST_MISPLACED_TRIES : MOST_TRIES;
-          if (!fault.passes || tries >= most) return this.fail(fault.message);
+          if (fault.status === 409 && fault.method !== 'PATCH') {
+            made.clear();
+            misplaced += 1;
+          }
+          const isLast = tries >= MOST_TRIES || misplaced > MOST_MISPLACED_TRIES;
+          if (!fault.passes || isLast) return this.fail(fault.message);
           await this.rest(Math.min(30, 2 ** tries), fault.message);
           if (this.state !== 'running') return;
         }
@@ -276,11 +279,12 @@
           if (done) return offset === this.file.size;
           this.moved = performance.now();
           const end = offset + value.length;
-          const own = new Uint8Array(await this.file.slice(offset, end).arrayBuffer());
+          const own = new Uint8Array(await this.read(offset, end));
           if (own.length < value.length || own.some((byte, at) => byte !== value[at])) return false;
           offset = end;
         }
       } catch (error) {
+        if (error === this.unreadable) throw error;
         // What cannot be read is not known to be there.
         if (error.status >= 400 && error.status < 500) return false;
         throw new Fault(error.message, error.status);
@@ -288,6 +292,14 @@
         clearInterval(watch);
         this.comparison.abort();
       }
+    }
+
+    // Reads a part of the own file, which may be gone.
+    read(from, to) {
+      return this.file.slice(from, to).arrayBuffer().catch((error) => {
+        this.unreadable = error;
+        throw error;
+      });
     }
 
     // Calls `stop` once nothing has moved for too long.
@@ -316,7 +328,7 @@
           const fault = Object.assign(new Fault(told, xhr.status), { method });
           if (xhr.status) return failed(fault);
           // A file that cannot be read ends a request in the same way, and would each time.
-          this.file.slice(0, 1).arrayBuffer().then(() => failed(fault), failed);
+          this.read(0, 1).then(() => failed(fault), failed);
         };
         xhr.send(body);
       });
