@@ -37,7 +37,10 @@ impl CrawlWorker<'_, '_, '_, '_> {
             lock(&crawl.seen).remove(&seen);
         })?;
         let contents = read.as_ref().and_then(|read| contents(&read.listing.entries));
-        let read = read.filter(|_| !FolderChain::repeats(task.around.as_ref(), contents));
+        if FolderChain::repeats(task.around.as_ref(), contents) {
+            self.leave_out(&task.entry.path, "its listing is that of several folders around it");
+            return Ok(());
+        }
         let Some(FolderRead { listing, url: answered, is_trusted }) = read else {
             self.leave_out(&task.entry.path, "it leads back to a folder that it is in");
             return Ok(());

@@ -35,7 +35,7 @@ pub(super) struct FolderChain {
     /// The URL that answered, to which redirects may have led.
     pub(super) answered: Url,
     /// The [`contents`] of its listing.
-    pub(super) contents: Option<u64>,
+    pub(super) contents: Option<ListingContents>,
     /// The folder that it is in.
     pub(super) around: Option<Arc<FolderChain>>,
 }
@@ -49,26 +49,45 @@ impl FolderChain {
 
     /// Returns whether several of these folders have this listing. A link on the server to a folder
     /// above it has no URL that tells, and neither has a page that is shown for every path.
-    pub(super) fn repeats(innermost: Option<&Arc<Self>>, contents: Option<u64>) -> bool {
+    pub(super) fn repeats(
+        innermost: Option<&Arc<Self>>,
+        contents: Option<ListingContents>,
+    ) -> bool {
         let around = std::iter::successors(innermost, |folder| folder.around.as_ref());
         let same = around.filter(|folder| folder.contents == contents).count();
-        contents.is_some() && same >= MAX_REPEATS
+        contents.is_some_and(|contents| same >= contents.max_repeats)
     }
 }
 
-/// Returns a hash of what a listing says about its entries; `None` if it has no file, as folders
-/// that sort others by the digits of a number have the same names at each level.
-pub(super) fn contents(entries: &[ListingEntry]) -> Option<u64> {
+/// What a listing says about its entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ListingContents {
+    hash: u64,
+    /// The number of folders within each other that may have it.
+    max_repeats: usize,
+}
+
+/// Returns what a listing says about its entries; `None` if it has no file, as folders that sort
+/// others by the digits of a number have the same names at each level.
+pub(super) fn contents(entries: &[ListingEntry]) -> Option<ListingContents> {
     let mut hasher = DefaultHasher::new();
     for ListingEntry { path, is_folder, facts, .. } in entries {
         let time = facts.modified.map(|time| (time.tv_sec, time.tv_nsec));
         (path, is_folder, facts.size, time).hash(&mut hasher);
     }
-    entries.iter().any(|entry| !entry.is_folder).then(|| hasher.finish())
+    let mut files = entries.iter().filter(|entry| !entry.is_folder).peekable();
+    files.peek()?;
+    let is_known =
+        |entry: &ListingEntry| entry.facts.size.is_some() || entry.facts.modified.is_some();
+    let max_repeats = if files.any(is_known) { MAX_REPEATS } else { MAX_REPEATS_OF_NAMES };
+    Some(ListingContents { hash: hasher.finish(), max_repeats })
 }
 
 /// The number of folders within each other that may have the same listing.
 const MAX_REPEATS: usize = 3;
+
+/// The same if it has names alone, as pages do, which different folders have more often.
+const MAX_REPEATS_OF_NAMES: usize = 5;
 
 /// A work queue, to which its workers add.
 #[derive(Debug)]
