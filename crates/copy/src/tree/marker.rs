@@ -2,7 +2,8 @@
 //!
 //! `cp -a --resume s k` makes the folder `k`, and would make `k/s` in it when it is repeated. While
 //! the copy is not complete there is therefore a small file in `k` whose name identifies the
-//! source. It is made before `k` has its name, and removed when nothing is left to be copied.
+//! source. It is made before `k` has its name (on FUSE, just after), and removed when nothing is
+//! left to be copied.
 //!
 //! It contains the mount epoch in which everything in the folder was written. It is written to an
 //! empty folder only, and never renewed: a run in another one may not come to all files.

@@ -282,8 +282,12 @@ fn trees_are_made_where_hard_links_fail_and_folders_cannot_be_renamed() {
         let finished = run(here.path(), words);
         assert_eq!(finished.code(), Some(0), "{words:?}: {}", finished.stderr);
     }
-    assert_eq!(names(&fuse.store()), ["file", "kept", "new", "other", "resumed"]);
-    for tree in ["new", "new/tree", "kept", "resumed"] {
+    let (serving, url) = server(&here.path().join("tree"), &[]);
+    let finished = run(here.path(), &["get", "-r", &url, "-d", &to("got")]);
+    assert_eq!(finished.code(), Some(0), "{}", finished.stderr);
+    crate::rig::end(serving);
+    assert_eq!(names(&fuse.store()), ["file", "got", "kept", "new", "other", "resumed"]);
+    for tree in ["got", "new", "new/tree", "kept", "resumed"] {
         let tree = fuse.store().join(tree);
         assert_eq!(names(&tree.join("inner")), ["b", "empty", "name"]);
         for file in ["a", "inner/b", "inner/name"] {

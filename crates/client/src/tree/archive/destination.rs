@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, mkdirat, openat, statat};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, fstatfs, mkdirat, openat, statat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{is_ours, rename_new};
 
@@ -52,7 +52,6 @@ impl ArchiveDest {
             Ok(_) => Self::existing(path, open_root(path)?, if_exists),
             Err(Errno::NOENT) => match UnfinishedFolder::of(path)? {
                 Some(unnamed) => unnamed.open(path, url),
-                // A name so long that there is none for the unfinished folder.
                 None => {
                     fs::create_dir(path).map_err(|error| TreeError::io("creating", path, error))?;
                     Self::open(path, url, if_exists)
@@ -123,7 +122,8 @@ impl ArchiveDest {
 }
 
 impl UnfinishedFolder {
-    /// Returns the names of an unfinished folder; `None` if the name is too long for any.
+    /// Returns the names of an unfinished folder; `None` if the name is too long for any, and on
+    /// FUSE: rclone loses files that were closed a moment before a folder above them is renamed.
     fn of(path: &Path) -> Result<Option<Self>> {
         let Some(name) = path.file_name() else { return Ok(None) };
         if name.len() + ".part.journal".len() > NAME_MAX {
@@ -137,6 +137,9 @@ impl UnfinishedFolder {
         fs::create_dir_all(&parent_path).map_err(failed)?;
         let parent = openat(CWD, &parent_path, FOLDER, Mode::empty());
         let parent = parent.map_err(|errno| TreeError::io("opening", &parent_path, errno))?;
+        if fstatfs(&parent).is_ok_and(|found| found.f_type as u32 == FUSE) {
+            return Ok(None);
+        }
         let mut part = name.to_owned();
         part.push(".part");
         Ok(Some(Self { parent, parent_path, name: name.to_owned(), part }))
@@ -234,3 +237,6 @@ const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEX
 
 /// The maximum length of a name on Linux file systems, in bytes.
 const NAME_MAX: usize = 255;
+
+/// The type of FUSE in statfs(2), as in linux/magic.h.
+const FUSE: u32 = 0x6573_5546;
