@@ -37,12 +37,10 @@ impl CrawlWorker<'_, '_, '_, '_> {
             lock(&crawl.seen).remove(&seen);
         })?;
         let contents = read.as_ref().and_then(|read| contents(&read.listing.entries));
-        if FolderChain::repeats(task.around.as_ref(), contents) {
-            self.leave_out(&task.entry.path, "its listing is that of several folders around it");
-            return Ok(());
-        }
-        let Some(FolderRead { listing, url: answered, is_trusted }) = read else {
-            self.leave_out(&task.entry.path, "it leads back to a folder that it is in");
+        let repeats = FolderChain::repeats(task.around.as_ref(), contents);
+        let Some(FolderRead { listing, url: answered, is_trusted }) = read.filter(|_| !repeats)
+        else {
+            self.leave_out(&task.entry.path, if repeats { REPEATED } else { CIRCULAR });
             return Ok(());
         };
         let made = crawl.dest.make_folder(&task.entry.path, task.entry.facts.mode.is_some());
@@ -254,3 +252,9 @@ fn with_rivals(entries: &[ListingEntry]) -> HashSet<Vec<u8>> {
 
 /// The maximum number of files and folders.
 const MAX_ENTRIES: u64 = listing::MAX_LINKS as u64;
+
+/// Why a folder is left out whose URL is that of one around it.
+const CIRCULAR: &str = "it leads back to a folder that it is in";
+
+/// Why a folder is left out whose contents are those of others.
+const REPEATED: &str = "its listing is that of several folders around it";
