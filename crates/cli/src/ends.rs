@@ -132,17 +132,36 @@ enum OpenTarget {
     /// Behind the bytes that a file has already.
     End { file: File, at: u64 },
     /// A file that appears when it is whole.
-    New { atomic: AtomicFile, existing: Existing, overwrite: OverwriteRule },
+    New {
+        atomic: AtomicFile,
+        existing: Existing,
+        overwrite: OverwriteRule,
+        /// Whose the file is that replaces another one and keeps its permissions; otherwise it
+        /// keeps nothing.
+        kept: Option<KeptOwner>,
+    },
     /// A device, a FIFO or standard output: written to in place, from its cursor if it has one.
     Open { file: File, at: u64 },
 }
 
 impl OutputTarget {
-    /// Prepares a new file at `path`; a device, a FIFO or `-` is opened as it is. A wait for the
-    /// other end of a FIFO ends when `cancel` is set.
+    /// Prepares a new file at `path`, which gets the permissions and the owner of a file that it
+    /// replaces; a device, a FIFO or `-` is opened as it is. A wait for the other end of a FIFO
+    /// ends when `cancel` is set.
     pub(crate) fn create(
         path: &Path,
         overwrite: OverwriteRule,
+        cancel: &AtomicBool,
+    ) -> Result<Self> {
+        Self::create_with(path, overwrite, Some(KeptOwner::Old), cancel)
+    }
+
+    /// Does what [`create`](Self::create) does; the new file gets the permissions of a file that it
+    /// replaces and this owner, or without `kept` neither.
+    pub(crate) fn create_with(
+        path: &Path,
+        overwrite: OverwriteRule,
+        kept: Option<KeptOwner>,
         cancel: &AtomicBool,
     ) -> Result<Self> {
         if is_stdout(path) {
@@ -180,9 +199,9 @@ impl OutputTarget {
         };
         let atomic = AtomicFile::create(&path, 0o666).with_path(Action::Creating, &path)?;
         if existing == Existing::Replace {
-            keep_mode(&path, &atomic).with_path("keeping mode of", &path)?;
+            keep_mode(&path, &atomic, kept).with_path("keeping mode of", &path)?;
         }
-        Ok(Self { path, place: OpenTarget::New { atomic, existing, overwrite } })
+        Ok(Self { path, place: OpenTarget::New { atomic, existing, overwrite, kept } })
     }
 
     /// Returns the file at `path`, emptied: for those that may be written to, but not replaced.
@@ -279,15 +298,15 @@ impl OutputTarget {
         matches!(self.place, OpenTarget::End { .. })
     }
 
-    /// Returns whether it takes the place of a file that is there.
-    pub(crate) fn replaces(&self) -> bool {
-        matches!(self.place, OpenTarget::New { existing: Existing::Replace, .. })
+    /// Returns whether it keeps the permissions of a file whose place it takes.
+    pub(crate) fn keeps_old(&self) -> bool {
+        matches!(self.place, OpenTarget::New { existing: Existing::Replace, kept: Some(_), .. })
     }
 
     /// Treats a file that has appeared under the name of a new one as if it had been there before,
     /// and returns whether one has.
     pub(crate) fn look_again(&mut self) -> Result<bool> {
-        let OpenTarget::New { atomic, existing: existing @ Existing::Keep, overwrite } =
+        let OpenTarget::New { atomic, existing: existing @ Existing::Keep, overwrite, kept } =
             &mut self.place
         else {
             return Ok(false);
@@ -295,7 +314,7 @@ impl OutputTarget {
         let has_appeared = fs::symlink_metadata(&self.path).is_ok_and(|found| found.is_file());
         if has_appeared && *overwrite != OverwriteRule::Never {
             may_replace(&self.path, *overwrite)?;
-            keep_mode(&self.path, atomic).with_path("keeping mode of", &self.path)?;
+            keep_mode(&self.path, atomic, *kept).with_path("keeping mode of", &self.path)?;
             *existing = Existing::Replace;
         }
         Ok(*existing == Existing::Replace)
@@ -314,8 +333,8 @@ impl OutputTarget {
     /// Has [`finish`](Self::finish) wait until a new file and its name are on the disk.
     pub(crate) fn durable(self) -> Self {
         let place = match self.place {
-            OpenTarget::New { atomic, existing, overwrite } => {
-                OpenTarget::New { atomic: atomic.durable(), existing, overwrite }
+            OpenTarget::New { atomic, existing, overwrite, kept } => {
+                OpenTarget::New { atomic: atomic.durable(), existing, overwrite, kept }
             }
             place => place,
         };
@@ -374,16 +393,13 @@ fn check_end(file: &File, end: u64) -> io::Result<()> {
     }
 }
 
-/// Gives a new file the permissions and the owner of the one that it is to replace.
-fn keep_mode(path: &Path, atomic: &AtomicFile) -> io::Result<()> {
+/// Gives a new file what is to be kept of the one that it is to replace.
+fn keep_mode(path: &Path, atomic: &AtomicFile, kept: Option<KeptOwner>) -> io::Result<()> {
+    let Some(owner) = kept else { return Ok(()) };
     let folder = atomic_file::folder_of(path);
     let folder = openat(CWD, folder, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    Ok(take_over_named(
-        atomic.file(),
-        folder,
-        path.file_name().unwrap_or_default(),
-        KeptOwner::Old,
-    )?)
+    take_over_named(atomic.file(), folder, path.file_name().unwrap_or_default(), owner)?;
+    Ok(())
 }
 
 fn may_replace(path: &Path, overwrite: OverwriteRule) -> Result<()> {

@@ -178,7 +178,7 @@ impl<'t> TargetName<'t> {
     /// allowed: a file that other users could not read must not become readable by an update.
     pub(super) fn keep_mode(&self, file: &File) -> Result<()> {
         let kept = take_over_named(file, self.folder, self.name, KeptOwner::Old);
-        kept.map_err(DownloadError::local("keeping mode of"))
+        kept.map(drop).map_err(DownloadError::local("keeping mode of"))
     }
 
     /// Creates a file that disappears with this process.

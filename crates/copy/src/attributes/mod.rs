@@ -106,6 +106,18 @@ impl FileModes {
         }
         Ok(self)
     }
+
+    /// Takes account of a file that has the mode, and perhaps the group, of the one that it
+    /// replaces.
+    pub(crate) fn taken_over(
+        self,
+        settings: &Settings<'_>,
+        made: BorrowedFd<'_>,
+    ) -> Result<Self, Errno> {
+        let mode = fstat(made)?.st_mode & 0o7777;
+        let needs_chown = settings.preserve.ownership;
+        Ok(Self { mode, without_acl: mode, needs_chown, needs_chmod: false, ..self })
+    }
 }
 
 /// The attributes that a copy lacks although they were asked for, by the first refused action.

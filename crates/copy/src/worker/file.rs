@@ -128,14 +128,11 @@ impl CopyWorker<'_> {
         } else {
             modes
         };
-        if verdict == EntryVerdict::Replace
-            && !original.is_file()
-            && !settings.preserve.keeps_mode()
-        {
-            let (file, name) = (dest.file(), entry.target());
-            take_over_named(file, &folder.target, name, KeptOwner::Old)
-                .at("keeping mode of", path)?;
-        }
+        let modes = if verdict == EntryVerdict::Replace && dest.is_new() && !original.is_file() {
+            self.take_over(original, &dest, modes).at("keeping mode of", path)?
+        } else {
+            modes
+        };
         if !settings.attributes_only {
             if !settings.recursive {
                 let kind = Kind::of(&original.file, &original.stat).at(Action::Reading, path)?;
@@ -173,6 +170,27 @@ impl CopyWorker<'_> {
         self.totals.between(original.system, original.folder.system).files += 1;
         self.name_made(folder, entry, backup.as_deref());
         Ok(())
+    }
+
+    /// Gives the new copy of a device or FIFO what it keeps of the file that it replaces, unless
+    /// that file is to be removed or put aside.
+    fn take_over(
+        &self,
+        original: &Original<'_>,
+        dest: &DestFile<'_>,
+        modes: FileModes,
+    ) -> Result<FileModes, Errno> {
+        let settings = &self.context.settings;
+        if settings.preserve.keeps_mode() || settings.removes_existing() {
+            return Ok(modes);
+        }
+        let owner = if settings.preserve.ownership { KeptOwner::Own } else { KeptOwner::Old };
+        let (folder, name) = (&original.folder.target, original.entry.target());
+        if take_over_named(dest.file(), folder, name, owner)? {
+            modes.taken_over(settings, dest.file().as_fd())
+        } else {
+            Ok(modes)
+        }
     }
 
     /// Makes or opens the file that the bytes are written to.

@@ -35,15 +35,15 @@ pub fn take_over_named(
     folder: impl AsFd,
     name: impl Arg + Copy,
     owner: KeptOwner,
-) -> Result<(), Errno> {
+) -> Result<bool, Errno> {
     let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = |how| openat(&folder, name, flags | how, Mode::empty());
     let old = match open(OFlags::PATH) {
-        Err(Errno::NOENT) => return Ok(()),
+        Err(Errno::NOENT) => return Ok(false),
         old => old?,
     };
     if !is_file(&fstat(&old)?) {
-        return Ok(());
+        return Ok(false);
     }
     // Attributes can be read without /proc where the file can.
     let old = open(OFlags::RDONLY | OFlags::NONBLOCK).unwrap_or(old);
@@ -54,7 +54,7 @@ pub fn take_over_named(
 /// written to, and its group where that is allowed. Each is tried by itself. If another group gets
 /// the file, it has no ACL, and the permissions that the group and all others had. Nothing is kept
 /// of a file that another user has put into a `folder` that users share: it would decide who may
-/// write to the new one.
+/// write to the new one. Returns whether anything was kept.
 ///
 /// # Errors
 ///
@@ -64,10 +64,10 @@ pub fn take_over(
     old: BorrowedFd<'_>,
     folder: impl AsFd,
     owner: KeptOwner,
-) -> Result<(), Errno> {
+) -> Result<bool, Errno> {
     let (had, has): (Stat, Stat) = (fstat(old)?, fstat(new)?);
     if is_of_stranger(&had, folder) {
-        return Ok(());
+        return Ok(false);
     }
     let mut mode = without_acl(old, had.st_mode) & 0o777;
     let mut acl = [0; MAX_ACL];
@@ -83,7 +83,7 @@ pub fn take_over(
         // At the end: only the owner may set permissions. Few users may give files away.
         let _ = fchown(new, Some(Uid::from_raw(had.st_uid)), None);
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Returns the mode of a file that is given to another group, whose old one is among the others now.

@@ -6,9 +6,11 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use rustix::fs::{FileType, Mode, fchmod, fstat, fsync, ftruncate, futimens, stat};
+use rustix::fs::{FileType, Mode, fchmod, fchown, fstat, fsync, ftruncate, futimens, stat};
 use rustix::io::Errno;
+use rustix::process::getegid;
 use underpass_copy::{CopyOptions, ExistingFiles, Preserve, PreserveMode, permissions, times};
+use underpass_engine::atomic_file::{KeptOwner, set_mode};
 use underpass_engine::hint::{Action, PathError};
 use underpass_engine::{
     Error, FileId, Integrity, Report, Source, Transfer, Version, atomic_file, data_ranges,
@@ -33,7 +35,7 @@ fn create(
     options: &CopyOptions,
     cancel: &AtomicBool,
 ) -> Result<OutputTarget> {
-    match OutputTarget::create(path, overwrite, cancel) {
+    match OutputTarget::create_with(path, overwrite, kept(options), cancel) {
         Err(Failure::Path(PathError { action: Action::Creating, source, .. }))
             if is_refused(&source)
                 && !options.remove_destination
@@ -45,6 +47,20 @@ fn create(
         }
         created => created,
     }
+}
+
+/// Returns what the copy keeps of a file that it replaces.
+fn kept(options: &CopyOptions) -> Option<KeptOwner> {
+    match asks_for_owner(options.preserve) {
+        _ if options.remove_destination => None,
+        true => Some(KeptOwner::Own),
+        false => Some(KeptOwner::Old),
+    }
+}
+
+/// Returns whether the permissions or the owner of a replaced file are not to be kept.
+fn asks_for_owner(preserve: Preserve) -> bool {
+    preserve.ownership || preserve.keeps_mode()
 }
 
 /// Copies the stream.
@@ -247,8 +263,11 @@ fn refuse_itself(from: &Path, to: &Path) -> Result<()> {
 }
 
 /// Gives the copy the times of the original, and a mode: exactly that of the original if it is to
-/// be kept, that of the file that it replaces, or else that of the original less the umask. Its
-/// owner is the user who copies, so set-user-id and set-group-id are not kept.
+/// be kept, that of the file that it replaces, or else that of the original less the umask.
+///
+/// If mode or owner are to be kept, the copy belongs to the user who copies, and its group is that
+/// of the user. As these need not be the owner and group of the original, it does not get
+/// set-user-id and set-group-id.
 fn keep_mode_and_times(
     input: &Input,
     target: &OutputTarget,
@@ -256,18 +275,30 @@ fn keep_mode_and_times(
     path: &Path,
 ) -> Result<()> {
     let (from, to) = (input.file(), target.file());
+    if target.keeps_old() && asks_for_owner(preserve) {
+        // The rights are not meant for the group of the replaced file. A file system without
+        // groups may refuse.
+        let _ = fchown(to, None, Some(getegid()));
+    }
     let stat = fstat(from).with_path("looking at", input.path())?;
     let new = fstat(to).with_path("looking at", path)?.st_mode & 0o7777;
     let mode = permissions::without_acl(from.as_fd(), stat.st_mode);
     let mode = if preserve.keeps_mode() {
         mode & 0o1777
-    } else if !target.replaces() && preserve.mode != PreserveMode::Nothing {
+    } else if !target.keeps_old() && preserve.mode != PreserveMode::Nothing {
         // At most what the folder's default ACL allows a new file, except the right to execute.
         mode & 0o777 & !atomic_file::umask().unwrap_or(0o077) & (new | (new & 0o444) >> 2)
     } else {
         new
     };
-    let moded = if mode == new { Ok(()) } else { fchmod(to, Mode::from_raw_mode(mode)) };
+    let moded = if preserve.keeps_mode() {
+        // An ACL of the replaced file or of the folder goes, too.
+        set_mode(to, mode)
+    } else if mode == new {
+        Ok(())
+    } else {
+        fchmod(to, Mode::from_raw_mode(mode))
+    };
     let is_timed = preserve.keeps_times_of_bytes(&stat);
     let timed = if is_timed { futimens(to, &times(&stat)) } else { Ok(()) };
     moded.with_path("keeping mode of", path)?;

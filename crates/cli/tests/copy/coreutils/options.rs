@@ -4,6 +4,9 @@
 use super::cases::{Case, case};
 
 const PAIR: &str = "echo new >f; echo old >g; touch -d @2000 f; touch -d @1000 g";
+
+/// A file of another user.
+const OF_OTHER: &str = "echo x >g; chmod 640 g; chown 1234:1235 g";
 const NEWER: &str = "echo new >f; echo old >g; touch -d @1000 f; touch -d @2000 g";
 const KEPT: &str = "echo x >f; touch -d @1000000 f; chmod 640 f";
 const LINKED: &str = "mkdir a; echo x >a/f; ln a/f a/g; ln -s f a/l";
@@ -307,6 +310,12 @@ pub(crate) const CASES: &[Case] = &[
         "--remove-destination l f",
     ),
     case("--remove-destination over a FIFO", "echo x >f; mkfifo g", "--remove-destination f g"),
+    case("--remove-destination of a device", OF_OTHER, "--remove-destination /dev/null g")
+        .by_root(),
+    case("-b of a device", OF_OTHER, "-b /dev/null g").by_root(),
+    case("the owner of a device", OF_OTHER, "--preserve=ownership /dev/null g").by_root(),
+    case("the owner of a device without its mode", OF_OTHER, "-p --no-preserve=mode /dev/null g")
+        .by_root(),
     case("--remove-destination over a folder", "echo x >f; mkdir g", "-T --remove-destination f g"),
     case("--remove-destination -v", PAIR, "-v --remove-destination f g"),
     case(

@@ -86,6 +86,44 @@ fn a_file_that_a_stream_replaces_keeps_its_owner() {
     }
 }
 
+#[test]
+fn a_stream_gives_the_owner_that_coreutils_gives_if_one_is_asked_for_or_the_old_file_goes() {
+    let ours = format!("{} cp", underpass().get_program().display());
+    let here = folder();
+    fs::write(here.path().join("s"), "secret").unwrap();
+    fs::set_permissions(here.path().join("s"), fs::Permissions::from_mode(0o600)).unwrap();
+    let fifo = "rm -f p; mkfifo -m 660 p; chown 77:78 p; echo bytes > p & CP WORDS p n; wait";
+    let fifo = |words| fifo.replace("WORDS", words);
+    let lines = [
+        "CP --preserve=ownership /dev/null n".to_owned(),
+        fifo("--preserve=ownership"),
+        fifo("-p --no-preserve=mode"),
+        fifo("-p"),
+        fifo("--remove-destination"),
+        "CP --remove-destination /dev/null n".to_owned(),
+        "CP -b /dev/null n".to_owned(),
+        "CP -p /dev/stdin n < s".to_owned(),
+        "CP --preserve=ownership /dev/stdin n < s".to_owned(),
+        "CP --remove-destination /dev/stdin n < s".to_owned(),
+        "echo bytes | CP --remove-destination /dev/stdin n".to_owned(),
+    ];
+    for line in lines {
+        let [theirs, mine] = ["cp", &ours].map(|program| {
+            prepare(here.path(), Some(0o640));
+            chown(here.path().join("n"), Some(1234), Some(1235)).ok()?;
+            let line = line.replace("CP", program);
+            let line = if program == "cp" { line } else { line.replace("/dev/stdin", "-") };
+            let mode = mode(here.path(), 0o022, &line);
+            let found = fs::metadata(here.path().join("n")).unwrap();
+            Some((mode, found.uid(), found.gid()))
+        });
+        if theirs.is_none() {
+            return skip("only root may give files away");
+        }
+        assert_eq!(mine, theirs, "{line}");
+    }
+}
+
 /// An ACL by which one user may write, and the group may do nothing.
 pub(crate) fn acl() -> Vec<u8> {
     let entry = |tag: u16, may: u16, number: u32| {
@@ -141,6 +179,12 @@ fn the_mask_of_an_acl_does_not_become_a_right_of_the_group() {
     crate::cp::cp_in(here.path(), &["/dev/null", "s/file"]).succeeded();
     let len = rustix::fs::getxattr(&file, name, &mut value).unwrap();
     assert_eq!(value[..len], acl());
+    // With -p the mode of the source is that of the group, and not of the ACL of another file.
+    let mut command = underpass();
+    let from = fs::File::open(here.path().join("m")).unwrap();
+    command.args(["cp", "-p", "-", "s/file"]).current_dir(here.path()).stdin(from);
+    Running::start(command).finish().succeeded();
+    assert!(rustix::fs::getxattr(&file, name, &mut value).is_err());
 }
 
 #[test]

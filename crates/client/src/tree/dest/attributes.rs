@@ -62,7 +62,9 @@ impl DestFolder {
         }
         // Only the owner may set times, and it may have another one then.
         self.set_exact_attributes(file, None, modified)?;
-        self.within(path, |parent, name| take_over_named(file, parent, name, KeptOwner::Old))
+        self.within(path, |parent, name| {
+            take_over_named(file, parent, name, KeptOwner::Old).map(drop)
+        })
     }
 
     /// Sets permissions and time of a file that was created with other permissions.
