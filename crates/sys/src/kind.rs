@@ -92,6 +92,11 @@ fn owns_nothing(stat: &Stat) -> bool {
     stat.st_size == 0 || stat.st_blocks == 0
 }
 
+/// Returns whether a file or folder lies on FUSE: a program answers the calls for it.
+pub fn is_on_fuse(file: impl AsFd) -> bool {
+    file_system(file.as_fd()) == Some(FUSE)
+}
+
 #[allow(clippy::useless_conversion)] // the field's type differs by target
 fn file_system(fd: BorrowedFd<'_>) -> Option<i64> {
     fstatfs(fd).ok().map(|facts| i64::from(facts.f_type))

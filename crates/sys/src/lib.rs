@@ -41,7 +41,7 @@ pub use descriptor::{
 };
 pub use ethtool::{Features, features};
 pub use kernel::{landlock_version, make_ring};
-pub use kind::Kind;
+pub use kind::{Kind, is_on_fuse};
 pub use mapping::{MappedSink, Mapping};
 pub use netlink::{Netlink, leading_u32};
 #[cfg(feature = "process")]

@@ -155,7 +155,7 @@ fn back_up(
             Err(Errno::EXIST) if kept.is_numbered => {}
             // It has been removed: nothing is lost.
             Err(Errno::NOENT) => return renameat(folder, hidden, folder, name).map(|()| None),
-            Err(errno) if atomic_file::lacks_links(errno) => {
+            Err(errno) if atomic_file::lacks_links(errno, folder) => {
                 match exchange(folder, hidden, name, &kept) {
                     Err(Errno::EXIST) if kept.is_numbered => {}
                     exchanged => return exchanged.map(|()| Some(kept.name)),

@@ -131,7 +131,7 @@ fn replace_in(
 ) -> Result<(), Errno> {
     let Some(backups) = backups else { return renameat(from, name, to, name) };
     let make = |hidden: &CStr| match linkat(from, name, to, hidden, AtFlags::empty()) {
-        Err(errno) if atomic_file::lacks_links(errno) => {
+        Err(errno) if atomic_file::lacks_links(errno, to) => {
             atomic_file::rename_new(from, name, to, hidden)
         }
         linked => linked,

@@ -53,11 +53,16 @@ pub fn only_adds(folder: impl AsFd) -> bool {
         .is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::APPEND))
 }
 
-/// Returns whether this error of linkat(2) means that the file system has no hard links, or no more
-/// for this file: FAT, and FUSE programs that answer `EROFS`, or as rclone `EIO`, for missing calls.
-pub fn lacks_links(errno: Errno) -> bool {
+/// Returns whether this error of linkat(2) into a folder means that its file system has no hard
+/// links, or no more for this file: FAT, and FUSE programs that answer `EROFS`, or as rclone `EIO`,
+/// for missing calls. Elsewhere `EIO` is an error of the disk.
+pub fn lacks_links(errno: Errno, folder: impl AsFd) -> bool {
     use Errno as E;
-    matches!(errno, E::PERM | E::OPNOTSUPP | E::NOSYS | E::MLINK | E::ROFS | E::IO)
+    match errno {
+        E::PERM | E::OPNOTSUPP | E::NOSYS | E::MLINK | E::ROFS => true,
+        E::IO => underpass_sys::is_on_fuse(folder),
+        _ => false,
+    }
 }
 
 /// Renames without replacing anything.

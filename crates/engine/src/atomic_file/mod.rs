@@ -398,7 +398,7 @@ impl AtomicFile {
                     Err(Errno::INVAL | Errno::NOSYS) => {
                         match linkat(folder, &hidden, folder, &self.name, AtFlags::empty()) {
                             // There are no hard links either.
-                            Err(errno) if lacks_links(errno) => {
+                            Err(errno) if lacks_links(errno, folder) => {
                                 rename_new(folder, &*hidden, folder, &*self.name)?;
                                 self.hidden = None;
                             }

@@ -49,6 +49,34 @@ fn further_names_are_copied_where_there_are_no_hard_links() {
 }
 
 #[test]
+fn an_error_of_the_disk_does_not_pass_for_missing_hard_links() {
+    if !has("strace") {
+        return;
+    }
+    let here = folder();
+    let write = |name: &str, text: &str| fs::write(here.path().join(name), text).unwrap();
+    fs::create_dir(here.path().join("a")).unwrap();
+    write("a/f", "one");
+    fs::hard_link(here.path().join("a/f"), here.path().join("a/g")).unwrap();
+    // A file of a new folder is created under its own name, so each call makes a hard link.
+    let inject = ["-e", "inject=linkat:error=EIO"];
+    let (finished, _) = traced_in(here.path(), &inject, &["-a", "a", "z"]);
+    assert_eq!(finished.code(), Some(1), "{}", finished.stderr);
+    assert!(finished.stderr.contains(": Input/output error"), "{}", finished.stderr);
+    // The first call gives the copy a hidden name, the second one makes the backup.
+    for (name, text) in [("f", "new"), ("g", "old"), ("g~", "older")] {
+        write(name, text);
+    }
+    let inject = ["-e", "inject=linkat:error=EIO:when=2+"];
+    let (finished, _) = traced_in(here.path(), &inject, &["-b", "f", "g"]);
+    finished.failed(1, &["g", "Input/output error"]);
+    for (name, text) in [("g", "old"), ("g~", "older")] {
+        assert_eq!(fs::read_to_string(here.path().join(name)).unwrap(), text, "{name}");
+    }
+    assert_eq!(names(here.path()).iter().filter(|name| name.starts_with('.')).count(), 0);
+}
+
+#[test]
 fn a_folder_is_not_called_missing_where_there_is_no_proc() {
     let probe = Command::new("unshare").args(["-rm", "true"]).status();
     if !probe.is_ok_and(|status| status.success()) {

@@ -95,7 +95,7 @@ impl CopyWorker<'_> {
         let backup = match linked {
             // FAT, exFAT and some file systems of other machines have no hard links; others have
             // a limited number, and none from one mount to another.
-            Err(errno) if errno == Errno::XDEV || lacks_links(errno) => {
+            Err(errno) if errno == Errno::XDEV || lacks_links(errno, &folder.target) => {
                 self.totals.links_copied += 1;
                 return Ok(false);
             }
