@@ -122,15 +122,15 @@ pub(crate) struct Problems {
 }
 
 impl<'a> CopyContext<'a> {
-    /// Starts a copy of this number of sources, of which nothing is done yet.
+    /// Starts a copy of sources that may overlap, of which nothing is done yet.
     pub(crate) fn new(
         settings: Settings<'a>,
-        sources: usize,
+        overlaps: bool,
         observer: &'a dyn CopyObserver,
         cancel: &'a AtomicBool,
     ) -> Self {
         Self {
-            links: LinkTable::new(settings.follow, sources),
+            links: LinkTable::new(settings.follow, overlaps),
             boot: settings.resume.then(mount_epoch::boot_id).flatten(),
             settings,
             queue: WorkQueue::new(FolderTask::busy_key),

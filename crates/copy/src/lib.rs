@@ -129,8 +129,7 @@ fn copy_plan(
     // Answers that were written beforehand are those for the sources in their order.
     let jobs = if settings.interactive { 1 } else { settings.jobs };
     let max_open_files = settings.max_open_files;
-    let sources = plan.rounds.iter().map(Vec::len).sum();
-    let mut context = CopyContext::new(settings, sources, observer, cancel);
+    let mut context = CopyContext::new(settings, plan.overlaps, observer, cancel);
     (context.levels, context.jobs) = queue::levels_and_jobs(max_open_files, jobs);
     // A copy that removes no leftovers on its way sweeps them up in the end.
     context.keeps_leftovers = context.settings.recursive

@@ -1,5 +1,6 @@
 //! The target of each source: the rules are those of coreutils.
 
+mod overlap;
 mod parents;
 
 use std::collections::HashMap;
@@ -46,6 +47,8 @@ pub(crate) struct CopyPlan {
     pub(crate) rounds: Vec<Vec<SourceEntry>>,
     /// The first round after the last source whose contents are copied, and not the folder itself.
     pub(crate) first_after_contents: usize,
+    /// Whether a file may be found more often than it has names.
+    pub(crate) overlaps: bool,
     /// Sources that cannot be copied.
     pub(crate) problems: Vec<CopyError>,
     /// Whether what dead processes have left is removed from the folder.
@@ -84,6 +87,7 @@ impl CopyPlan {
             },
             rounds: vec![vec![entry]],
             first_after_contents: 0,
+            overlaps: false,
             problems: Vec::new(),
             len: None,
             sweeps: false,
@@ -118,6 +122,7 @@ impl CopyPlan {
             },
             rounds: Vec::new(),
             first_after_contents: 0,
+            overlaps: false,
             problems: Vec::new(),
             sweeps: settings.recursive || settings.resume,
             len: None,
@@ -145,6 +150,7 @@ impl CopyPlan {
                 Err(failure) => plan.problems.push(failure),
             }
         }
+        plan.overlaps = settings.hard_links && overlap::overlap(sources, settings.recursive);
         // `/a/f` and `a/g` have one folder as target, and two as sources.
         let entries = parents.map(|each| each.into_entries(settings.recursive));
         plan.rounds.extend(entries.into_iter().filter(|entries| !entries.is_empty()));

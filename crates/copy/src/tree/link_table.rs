@@ -1,10 +1,10 @@
 //! Files with several names: one of them is copied, and the other ones are linked to that copy.
 //!
 //! Only files with more than one name are in the table, and only until all of their names were
-//! found. With several sources, of which one may lie in another, they are in it to the end, and
-//! where symbolic links are followed, each of which is one more name, all files are. The first name that is found is copied; names that are found before the copy is
-//! complete wait in the table. A thread waits for the copy only where too many of them wait, as
-//! each keeps its folder open.
+//! found. If a source lies in another one, or is named twice, they are in it to the end, and where
+//! symbolic links are followed, each of which is one more name, all files are. The first name that
+//! is found is copied; names that are found before the copy is complete wait in the table. A thread
+//! waits for the copy only where too many of them wait, as each keeps its folder open.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -29,7 +29,7 @@ use crate::tree::path_chain::{PathChain, open_named};
 pub(crate) struct LinkTable {
     /// Whether only files of several names are in the table, because no symbolic links are followed.
     needs_names: bool,
-    /// Whether link counts tell how often a file is found: no source can lie in another one either.
+    /// Whether link counts tell how often a file is found: the sources do not overlap either.
     are_counted: bool,
     table: Mutex<HashMap<LinkKey, LinkedFile>>,
     /// The number of names that wait.
@@ -100,11 +100,11 @@ pub(crate) enum LinkDecision {
 }
 
 impl LinkTable {
-    /// Makes an empty table for this number of sources.
-    pub(crate) fn new(follow: Follow, sources: usize) -> Self {
+    /// Makes an empty table for sources that may overlap.
+    pub(crate) fn new(follow: Follow, overlaps: bool) -> Self {
         let (table, waiting, is_decided, is_lost) = Default::default();
         let needs_names = follow == Follow::Never;
-        let are_counted = needs_names && sources == 1;
+        let are_counted = needs_names && !overlaps;
         Self { needs_names, are_counted, table, waiting, is_decided, is_lost }
     }
 
