@@ -350,6 +350,11 @@ pub(crate) const CASES: &[Case] = &[
         "-r --parents a/b/c/f a/b a t",
     ),
     case(
+        "--parents of a hard link that two sources have",
+        "mkdir -p x/s x/d t; echo x >x/s/a; ln x/s/a x/d/q; ln -s s x/l",
+        "-dr --parents x/l/a x/s x/d t",
+    ),
+    case(
         "--parents of a folder without -r",
         "mkdir -p a/b t; echo x >a/b/f",
         "--parents a/b a/b/f t",
