@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
+use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat, accessat, fstat, openat};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use underpass_engine::is_file;
 
@@ -53,8 +53,12 @@ impl CopyWorker<'_> {
         if self.context.settings.recursive {
             flags |= OFlags::NONBLOCK;
         }
-        // A dry run does not wait for its writer.
+        // A dry run does not wait for its writer, but needs the same right.
         if self.context.settings.dry_run && entry.kind == FileType::Fifo {
+            let (name, may) = (&entry.name, AtFlags::EACCESS);
+            if accessat(&folder.source, name, Access::READ_OK, may) == Err(Errno::ACCESS) {
+                return Err(Errno::ACCESS).at("opening", path);
+            }
             flags |= OFlags::PATH;
         }
         let is_direct = self.context.settings.recursive || entry.kind == FileType::RegularFile;

@@ -2,12 +2,13 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::cp::cp_in;
 use crate::rig::{Running, folder, names, underpass, until};
+use crate::users::cp_as_user;
 
 #[test]
 fn folders_of_one_name_become_one_and_none_of_their_files_is_replaced() {
@@ -155,6 +156,12 @@ fn a_dry_run_does_not_write_to_streams() {
     let output = cp_in(here.path(), &["--dry-run", "p", "z"]).succeeded().text();
     assert!(output.starts_with("p -> z\n"), "{output}");
     assert_eq!(names(here.path()), ["a", "b", "p"]);
+    // Nobody may read it.
+    fs::set_permissions(here.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    fs::set_permissions(here.path().join("p"), fs::Permissions::from_mode(0o200)).unwrap();
+    if let Some(finished) = cp_as_user(here.path(), &["--dry-run", "p", "z"]) {
+        finished.failed(1, &["p", "Permission denied"]);
+    }
 }
 
 #[test]
