@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, fstatfs, mkdirat, openat, statat};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, mkdirat, openat, statat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{is_ours, rename_new};
 
@@ -137,7 +137,7 @@ impl UnfinishedFolder {
         fs::create_dir_all(&parent_path).map_err(failed)?;
         let parent = openat(CWD, &parent_path, FOLDER, Mode::empty());
         let parent = parent.map_err(|errno| TreeError::io("opening", &parent_path, errno))?;
-        if fstatfs(&parent).is_ok_and(|found| found.f_type as u32 == FUSE) {
+        if underpass_sys::is_on_fuse(&parent) {
             return Ok(None);
         }
         let mut part = name.to_owned();
@@ -237,6 +237,3 @@ const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEX
 
 /// The maximum length of a name on Linux file systems, in bytes.
 const NAME_MAX: usize = 255;
-
-/// The type of FUSE in statfs(2), as in linux/magic.h.
-const FUSE: u32 = 0x6573_5546;
