@@ -338,11 +338,14 @@ pub fn tar_header(name: &[u8], kind: u8) -> [u8; 512] {
     block
 }
 
-/// Checks that the guide of a command has every option of its help.
+/// Checks that the guide of a command, which may have several pages, has every option of its help.
 #[track_caller]
 pub fn assert_guide_has_options(command: &str) {
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/{command}.md"));
-    let guide = fs::read_to_string(guide).unwrap();
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let pages: &[&str] =
+        if command == "serve" { &["serve", "tls", "access", "operating"] } else { &[command] };
+    let page = |name: &&str| fs::read_to_string(docs.join(format!("{name}.md"))).unwrap();
+    let guide: String = pages.iter().map(page).collect();
     let help = run([command, "--help"]).succeeded().text();
     for word in help.split_whitespace().filter(|word| word.starts_with("--")) {
         let end = word.find(|c: char| !c.is_ascii_alphanumeric() && c != '-');

@@ -31,8 +31,8 @@ enum TemplatePart {
 /// Appends the value of a variable.
 type WriteVariable = fn(&AccessEntry, &TimeText, &mut Vec<u8>);
 
-/// The variables by name; in addition there is `$http_NAME` for every request field. docs/serve.md
-/// says what each of them means.
+/// The variables by name; in addition there is `$http_NAME` for every request field.
+/// docs/operating.md says what each of them means.
 const VARIABLES: [(&str, WriteVariable); 34] = [
     ("body_bytes_sent", |entry, _, out| escape::push_number(out, entry.sent)),
     ("bytes_acknowledged", |entry, _, out| escape::push_number(out, entry.acknowledged)),

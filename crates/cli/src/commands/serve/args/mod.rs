@@ -463,5 +463,5 @@ impl ServeArgs {
 const AFTER_HELP: &str = "\
 Each option can also be set in the environment, as UNDERPASS_ and its name in capitals
 (UNDERPASS_MAX_CONNECTIONS=100; UNDERPASS_ROOT is the folder), and in --config FILE. The command
-line wins over the environment, which wins over the file. docs/serve.md is the full guide; it has
-a section about several sites in one process, the [[site]] tables of the file.";
+line wins over the environment, which wins over the file. docs/serve.md is the guide, and
+docs/operating.md has a section about several sites in one process, the [[site]] tables of the file.";
