@@ -282,6 +282,8 @@ fn trees_are_made_where_hard_links_fail_and_folders_cannot_be_renamed() {
         let finished = run(here.path(), words);
         assert_eq!(finished.code(), Some(0), "{words:?}: {}", finished.stderr);
     }
+    // `get -r` renames a new folder at its end, and needs one that exists.
+    fs::create_dir(root.join("got")).unwrap();
     let (serving, url) = server(&here.path().join("tree"), &[]);
     let finished = run(here.path(), &["get", "-r", &url, "-d", &to("got")]);
     assert_eq!(finished.code(), Some(0), "{}", finished.stderr);

@@ -52,6 +52,7 @@ impl ArchiveDest {
             Ok(_) => Self::existing(path, open_root(path)?, if_exists),
             Err(Errno::NOENT) => match UnfinishedFolder::of(path)? {
                 Some(unnamed) => unnamed.open(path, url),
+                // A name so long that there is none for the unfinished folder.
                 None => {
                     fs::create_dir(path).map_err(|error| TreeError::io("creating", path, error))?;
                     Self::open(path, url, if_exists)
@@ -122,8 +123,7 @@ impl ArchiveDest {
 }
 
 impl UnfinishedFolder {
-    /// Returns the names of an unfinished folder; `None` if the name is too long for any, and on
-    /// FUSE: rclone loses files that were closed a moment before a folder above them is renamed.
+    /// Returns the names of an unfinished folder; `None` if the name is too long for any.
     fn of(path: &Path) -> Result<Option<Self>> {
         let Some(name) = path.file_name() else { return Ok(None) };
         if name.len() + ".part.journal".len() > NAME_MAX {
@@ -137,9 +137,6 @@ impl UnfinishedFolder {
         fs::create_dir_all(&parent_path).map_err(failed)?;
         let parent = openat(CWD, &parent_path, FOLDER, Mode::empty());
         let parent = parent.map_err(|errno| TreeError::io("opening", &parent_path, errno))?;
-        if underpass_sys::is_on_fuse(&parent) {
-            return Ok(None);
-        }
         let mut part = name.to_owned();
         part.push(".part");
         Ok(Some(Self { parent, parent_path, name: name.to_owned(), part }))
