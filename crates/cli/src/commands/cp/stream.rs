@@ -1,12 +1,16 @@
 //! One stream of bytes: from standard input, or into standard output, a device, a FIFO.
 
 use std::fs::{self, File};
+use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use rustix::fs::{FileType, Mode, fchmod, fchown, fstat, fsync, ftruncate, futimens, stat};
+use rustix::fs::{
+    Access, AtFlags, CWD, FileType, Mode, accessat, fchmod, fchown, fstat, fsync, ftruncate,
+    futimens, stat,
+};
 use rustix::io::Errno;
 use rustix::process::getegid;
 use underpass_copy::{CopyOptions, ExistingFiles, Preserve, PreserveMode, permissions, times};
@@ -132,10 +136,15 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
     Ok(())
 }
 
-/// Fails if the source, or the folder of a new target, does not exist.
+/// Fails if the source does not exist or may not be read, or the folder of a new target does not
+/// exist.
 fn look_at(from: &Path, path: &Path) -> Result<()> {
     if !is_dash(from) {
         fs::metadata(from).with_path("opening", from)?;
+        let may_read = accessat(CWD, from, Access::READ_OK, AtFlags::EACCESS);
+        if may_read == Err(Errno::ACCESS) {
+            may_read.with_path("opening", from)?;
+        }
     }
     if !is_dash(path) && fs::metadata(path).is_err() {
         fs::metadata(atomic_file::folder_of(path)).with_path(Action::Creating, path)?;
@@ -234,7 +243,7 @@ fn refuse_any<const N: usize>(options: [(bool, &'static str); N]) -> Result<()> 
 }
 
 /// Waits for the disk; a target without one has nothing to wait for.
-fn sync(file: &File) -> std::io::Result<()> {
+fn sync(file: &File) -> io::Result<()> {
     match fsync(file) {
         Err(Errno::INVAL | Errno::ROFS) => Ok(()),
         synced => Ok(synced?),
@@ -243,8 +252,8 @@ fn sync(file: &File) -> std::io::Result<()> {
 
 /// Refuses a source that is also the target. A terminal may be both, if it was not named.
 fn refuse_itself(from: &Path, to: &Path) -> Result<()> {
-    let here = if is_dash(from) { fstat(std::io::stdin()) } else { stat(from) };
-    let there = if is_dash(to) { fstat(std::io::stdout()) } else { stat(to) };
+    let here = if is_dash(from) { fstat(io::stdin()) } else { stat(from) };
+    let there = if is_dash(to) { fstat(io::stdout()) } else { stat(to) };
     let (Ok(here), Ok(there)) = (here, there) else { return Ok(()) };
     let kind = FileType::from_raw_mode(here.st_mode);
     let is_named = !is_dash(from) && !is_dash(to);
@@ -265,9 +274,9 @@ fn refuse_itself(from: &Path, to: &Path) -> Result<()> {
 /// Gives the copy the times of the original, and a mode: exactly that of the original if it is to
 /// be kept, that of the file that it replaces, or else that of the original less the umask.
 ///
-/// If mode or owner are to be kept, the copy belongs to the user who copies, and its group is that
-/// of the user. As these need not be the owner and group of the original, it does not get
-/// set-user-id and set-group-id.
+/// If mode or owner are to be kept, the copy belongs to the user who copies, and the group is that of
+/// the user instead of that of a replaced file. As these need not be the owner and group of the
+/// original, it does not get set-user-id and set-group-id.
 fn keep_mode_and_times(
     input: &Input,
     target: &OutputTarget,
@@ -276,8 +285,7 @@ fn keep_mode_and_times(
 ) -> Result<()> {
     let (from, to) = (input.file(), target.file());
     if target.keeps_old() && asks_for_owner(preserve) {
-        // The rights are not meant for the group of the replaced file. A file system without
-        // groups may refuse.
+        // As with coreutils. A file system without groups may refuse.
         let _ = fchown(to, None, Some(getegid()));
     }
     let stat = fstat(from).with_path("looking at", input.path())?;
@@ -306,6 +314,6 @@ fn keep_mode_and_times(
 }
 
 /// Returns whether the error means that a file could not be replaced, though it may be writable.
-fn is_refused(error: &std::io::Error) -> bool {
+fn is_refused(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::ACCESS | Errno::PERM | Errno::BUSY))
 }
