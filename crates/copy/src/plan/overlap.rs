@@ -1,10 +1,10 @@
 //! Whether files can be found more often than they have names.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, fstat, lstat, openat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, fstat, lstat, openat, statx};
 use rustix::io::Errno;
 use underpass_engine::{FileId, is_folder};
 
@@ -26,6 +26,9 @@ struct Places {
     files: HashSet<(FileId, OsString)>,
     /// All folders above sources.
     above: HashSet<FileId>,
+    /// The mount of each device: of a bind mount the folders above say nothing. One inside a source
+    /// is not seen.
+    mounts: HashMap<u64, u64>,
 }
 
 impl Places {
@@ -50,6 +53,10 @@ impl Places {
         } else {
             self.files.insert((here, from.file_name().unwrap_or_default().to_owned()))
         };
+        let mount = statx(CWD, from, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MNT_ID)?.stx_mnt_id;
+        if *self.mounts.entry(found.st_dev).or_insert(mount) != mount {
+            return Ok(false);
+        }
         // Up to a folder above which all are known, as the root is above itself.
         while self.above.insert(here) {
             at = openat(&at, "..", flags, Mode::empty())?;
