@@ -138,7 +138,6 @@ impl Change {
         }
         let is_folder = tree::kind(&stat) == FileType::Directory;
         let mut dest = open_dest(site, to, &stat)?;
-        self.refuse_own_target(site, &stat, &dest)?;
         check_contents(site, &folder, &name, &stat, &self.path, Some(&to.path))?;
         if dest.is_folder() {
             // Something hidden may have come into it while the source was checked.
@@ -152,8 +151,8 @@ impl Change {
             self.check_dest(site, &dest)?;
             if dest.existing.is_none() {
                 find_existing(site, to, &mut dest, &stat)?;
-                self.refuse_own_target(site, &stat, &dest)?;
             }
+            self.refuse_own_target(site, &stat, &dest)?;
             match dest.give(is_folder, &folder, &name, renaming) {
                 Err(refusal) if renaming.is_refused(&refusal) => renaming = Renaming::Checked,
                 Err(refusal) if dest.was_taken(&refusal, &mut attempts) && to.may_replace() => {}
@@ -470,6 +469,7 @@ impl<'a> UnnamedCopy<'a> {
         loop {
             let _names = change.hold_names(site, renaming == Renaming::Checked)?;
             change.check_dest(site, self.dest)?;
+            change.refuse_own_target(site, source, self.dest)?;
             match self.dest.give(is_folder, &self.dest.folder, &self.name, renaming) {
                 Err(refusal) if renaming.is_refused(&refusal) => renaming = Renaming::Checked,
                 Err(refusal)
