@@ -18,16 +18,15 @@ impl Cache {
     /// Finds an object in the cache or at the origin. Concurrent requests for one object share one
     /// fetch.
     pub async fn find(&self, key: &CacheKey, request: &ObjectRequest) -> Lookup {
+        // A client that leaves has this dropped, too.
+        let mut counted = self.shared.popularity.count_for_now(key);
         let found = self.look_for(key, request).await;
         // A failure does not tell whether there is an object that could be kept.
-        let is_kept = match &found {
+        counted.stays = match &found {
             Lookup::Entry(entry) => entry.is_stored() || entry.relay_slot.is_some(),
             Lookup::Response { .. } => false,
             Lookup::Failed { .. } => true,
         };
-        if is_kept {
-            self.shared.popularity.count(key);
-        }
         found
     }
 

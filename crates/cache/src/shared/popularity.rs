@@ -19,12 +19,47 @@ struct RequestCounts {
     bytes: usize,
 }
 
+/// A request that is counted until this is dropped, and from then on if it stays: a list of what
+/// other nodes should have is no place for paths that do not exist.
+pub(crate) struct CountedRequest<'a> {
+    popularity: &'a Popularity,
+    name: Cow<'a, str>,
+    /// Whether it stays in the list, as a kept object has answered it, or it failed.
+    pub(crate) stays: bool,
+}
+
+impl Drop for CountedRequest<'_> {
+    fn drop(&mut self) {
+        if !self.stays {
+            self.popularity.discount(&self.name);
+        }
+    }
+}
+
 impl Popularity {
-    /// Counts a request that a kept object has answered: a list of what other nodes should have is
-    /// no place for paths that do not exist. When the table is full, all counts are halved, and paths that were
+    /// Counts a request. When the table is full, all counts are halved, and paths that were
     /// requested once are dropped.
     pub(crate) fn count(&self, key: &CacheKey) {
         self.count_name(&name(key));
+    }
+
+    /// Counts a request of which it is not known yet whether it is to stay in the list.
+    pub(crate) fn count_for_now<'a>(&'a self, key: &'a CacheKey) -> CountedRequest<'a> {
+        let name = name(key);
+        self.count_name(&name);
+        CountedRequest { popularity: self, name, stays: false }
+    }
+
+    /// Takes back a counted request.
+    fn discount(&self, name: &str) {
+        let mut counted = lock(&self.0);
+        let RequestCounts { counts, bytes } = &mut *counted;
+        let Some(count) = counts.get_mut(name) else { return };
+        *count -= 1;
+        if *count == 0 {
+            *bytes -= name.len();
+            counts.remove(name);
+        }
     }
 
     fn count_name(&self, key: &str) {
