@@ -122,7 +122,7 @@ fn a_file_system_that_can_only_be_read_is_not_called_full() {
     assert!(remount.status().unwrap().success());
     let server = serve(mounted.root(), &["--log-format", "json", "--allow-upload"]);
     let reply = stage.upload(&server, &[]);
-    assert!(reply.contains("may not write there") && reply.ends_with("403"), "{reply}");
+    assert!(reply.contains("the file system is read-only") && reply.ends_with("403"), "{reply}");
     end(server);
 }
 

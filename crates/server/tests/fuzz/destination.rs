@@ -38,7 +38,7 @@ pub(crate) fn check(data: &[u8]) {
             Err(refused) => {
                 assert!(matches!(refused.status(), 400 | 502));
                 // A prefix can only keep a destination from being one of ours.
-                assert!(whole.is_err() || refused == BadDestination::Elsewhere);
+                assert!(whole.is_err() || refused == BadDestination::Outside);
             }
         }
     }
