@@ -240,11 +240,11 @@ fn not_pem(error: &PemError) -> Fault {
     Fault::NotPem(match error {
         PemError::MissingSectionEnd { end_marker } => match label(end_marker) {
             Some(label) => format!("`-----END {label}-----` is missing, so it is not complete"),
-            None => "a line that begins a section goes on after the label".to_owned(),
+            None => "a line with `-----BEGIN` has more than a label, or none".to_owned(),
         },
         PemError::IllegalSectionStart { line } => match label(line) {
             Some(label) => format!("`-----BEGIN {label}` begins no section"),
-            None => "a line that begins a section goes on after the label".to_owned(),
+            None => "a line with `-----BEGIN` has more than a label, or none".to_owned(),
         },
         other => other.to_string(),
     })
