@@ -43,13 +43,19 @@ impl Backoff {
 }
 
 /// An error of a request that may be repeated.
-pub(super) trait Retryable: From<ClientError> {
+pub trait Retryable: From<ClientError> {
     /// Returns what went wrong with the request, if that is the error.
     fn of_request(&self) -> Option<&ClientError>;
 
     /// Returns whether a retry may succeed.
     fn may_pass(&self) -> bool {
         self.of_request().is_some_and(ClientError::is_temporary)
+    }
+}
+
+impl Retryable for ClientError {
+    fn of_request(&self) -> Option<&ClientError> {
+        Some(self)
     }
 }
 
@@ -61,7 +67,7 @@ impl Backoff {
     /// The error itself if another attempt makes no sense or there have been enough of them: a
     /// server that has never answered and does not seem to exist is more likely misspelled than
     /// busy. [`ClientError::Cancelled`] as soon as one of the flags becomes true.
-    pub(super) fn wait<E: Retryable>(
+    pub fn wait<E: Retryable>(
         &mut self,
         error: E,
         has_answered: bool,

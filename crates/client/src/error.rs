@@ -144,8 +144,7 @@ impl ClientError {
     }
 
     /// Returns whether there seems to be no server at the address.
-    #[must_use]
-    pub fn is_unreachable_host(&self) -> bool {
+    pub(super) fn is_unreachable_host(&self) -> bool {
         match self {
             Self::Network { action, source, .. } => {
                 // Without a handshake, not a byte of HTTP was exchanged.

@@ -1,10 +1,12 @@
 //! Lines on standard error, receipts and generated texts on standard output.
 
+use std::fmt::Display;
 use std::io::{Error, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{OnceLock, RwLock};
+use std::time::Duration;
 
 use clap::error::ErrorKind;
 use indicatif::{BinaryBytes, HumanCount};
@@ -174,6 +176,11 @@ pub(crate) fn question(text: &str) {
 /// Prints one line about an event next to the main work.
 pub(crate) fn note(text: &str) {
     error_line(&format!("underpass: {text}"));
+}
+
+/// Prints that something which has failed is tried again after a pause.
+pub(crate) fn note_retry(error: &impl Display, after: Duration) {
+    note(&format!("{error}; trying again in {:.1} s", after.as_secs_f64()));
 }
 
 /// Prints a receipt in the forms that are wanted.

@@ -238,8 +238,7 @@ impl Filler<'_> {
             match wait {
                 Some(wait) => {
                     if !self.args.quiet {
-                        let (path, seconds) = (&wanted.path, wait.as_secs_f64());
-                        output::note(&format!("{path}: {error}; trying again in {seconds:.1} s"));
+                        output::note_retry(&format_args!("{}: {error}", wanted.path), wait);
                     }
                     self.sleep(wait)?;
                 }

@@ -170,7 +170,7 @@ fn report(show: ShowArgs, event: &DownloadEvent<'_>) {
     }
     match event {
         DownloadEvent::Resuming { have, total } => print::resuming(*have, *total),
-        DownloadEvent::Retrying { error, after } => print::retrying(error, *after),
+        DownloadEvent::Retrying { error, after } => output::note_retry(error, *after),
         DownloadEvent::SourceDropped { url, error } => {
             let reason = match error {
                 DownloadError::Changed => {

@@ -1,8 +1,6 @@
 //! The lines that `underpass get` prints.
 
-use std::fmt::Display;
 use std::io::IsTerminal;
-use std::time::Duration;
 
 use indicatif::{BinaryBytes, HumanCount};
 use serde::Serialize;
@@ -62,11 +60,6 @@ pub(crate) fn digests(receipt: &GetReceipt) {
 pub(crate) fn resuming(have: u64, total: Option<u64>) {
     let of = total.map(|total| format!(" of {}", BinaryBytes(total))).unwrap_or_default();
     note(&format!("resuming at {}{of}", BinaryBytes(have)));
-}
-
-/// Prints that a download is tried again after a pause.
-pub(crate) fn retrying(error: &impl Display, after: Duration) {
-    note(&format!("{error}; trying again in {:.1} s", after.as_secs_f64()));
 }
 
 /// Prints the receipt of a URL whose transfer failed before it began; none if the usage was wrong.

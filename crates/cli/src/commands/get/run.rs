@@ -138,7 +138,7 @@ fn remote_sums(
     let remote = args.store.remote(&args.http, url, tls, cancel)?;
     let report = |error: &ClientError, after| {
         if !args.show.quiet {
-            print::retrying(error, after);
+            output::note_retry(error, after);
         }
     };
     let patience = (args.http.retries, cancel);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use underpass_client::backoff::{Backoff, sleep};
+use underpass_client::backoff::Backoff;
 use underpass_client::{ClientError, HttpClient, InvalidResponse, Request, Url, input};
 use underpass_protocol::digest::Digest;
 
@@ -85,13 +85,9 @@ impl ChecksumList {
                 Ok(text) => return Self::parse(&name, &text),
                 Err(error) => error,
             };
-            let may_pass = error.is_temporary() && !error.is_unreachable_host();
-            let wait = backoff.next(error.retry_after()).filter(|_| may_pass);
-            wait.iter().for_each(|wait| report(&error, *wait));
-            if !wait.is_some_and(|wait| sleep(wait, &[cancel])) {
-                let line = format!("fetching the digests of {name}: {error}");
-                return Err(Failure::hinted(line, &error));
-            }
+            backoff.wait(error, false, &[cancel], &report).map_err(|error| {
+                Failure::hinted(format!("fetching the digests of {name}: {error}"), &error)
+            })?;
         }
     }
 

@@ -184,7 +184,7 @@ fn report(show: ShowArgs, event: &TreeEvent<'_>) {
         }
         _ if show.quiet => {}
         TreeEvent::Resuming { have, total } => print::resuming(*have, Some(*total)),
-        TreeEvent::Retrying { error, after } => print::retrying(error, *after),
+        TreeEvent::Retrying { error, after } => output::note_retry(error, *after),
         TreeEvent::Removed { path } => {
             let path = path_of(path).display();
             output::note(&format!("{path} is removed: the server does not list it"));
