@@ -31,7 +31,7 @@ impl Cache {
         self.shared.counters()
     }
 
-    /// Counts a response.
+    /// Counts a response as a hit, a miss or a stale one; a partial hit is a miss.
     pub fn count_response(&self, status: &CacheStatus) {
         let counters = &self.shared.counters;
         let count = match status.forward {

@@ -22,9 +22,9 @@ pub(crate) struct ResolvedPath {
 
 /// Why a change is refused.
 pub(crate) enum LinkRefusal {
-    /// With this status and sentence.
-    Forbidden(u16, &'static str),
-    /// The system does not say now where the links lead.
+    /// A rule forbids it: the status and the reason.
+    Refused(u16, &'static str),
+    /// The system cannot follow the links now.
     Unknown(Errno),
 }
 
@@ -45,7 +45,7 @@ pub(crate) async fn resolve(
     let resolved = ctx.peer.until_left(resolving).await.ok_or_else(|| ctx.left())?;
     let resolved = resolved.map_err(|_| ctx.error(500, ""))?;
     resolved.map_err(|refusal| match refusal {
-        LinkRefusal::Forbidden(status, detail) => ctx.error(status, detail),
+        LinkRefusal::Refused(status, detail) => ctx.error(status, detail),
         LinkRefusal::Unknown(errno) => ctx.refused(errno),
     })
 }
@@ -68,7 +68,7 @@ pub(crate) fn follow(
 ) -> Result<ResolvedPath, LinkRefusal> {
     let root = &site.root;
     let may = |path: &[u8], right| !root.hides(path) && site.settings.access.can(user, path, right);
-    let forbidden = LinkRefusal::Forbidden(403, "this leads to a path where you lack permission");
+    let forbidden = LinkRefusal::Refused(403, "this leads to a path where you lack permission");
     let FollowedPath { real, target } = root.follow(path).map_err(LinkRefusal::Unknown)?;
     let is_read = target.as_deref().filter(|_| is_followed);
     if is_read.is_some_and(|target| root.hides_entry(target, false) || !may(target, Right::Read)) {
@@ -79,7 +79,7 @@ pub(crate) fn follow(
         Ok(Some(path)) => Ok(ResolvedPath { path, target }),
         // Whatever the settings allow for reading, nothing is changed outside the root.
         Err(Errno::XDEV) if matches!(method, Method::Put | Method::Patch) => {
-            Err(LinkRefusal::Forbidden(409, "a link leads out of the served folder"))
+            Err(LinkRefusal::Refused(409, "a link leads out of the served folder"))
         }
         Err(Errno::XDEV) => Err(forbidden),
         // The change itself will report the error.

@@ -52,9 +52,7 @@ pub(crate) fn respond_at_once(ctx: &mut RequestContext<'_>) -> Option<Response> 
         return if is_hidden(ctx, &target, target.is_folder) {
             None
         } else {
-            let response = origin::respond_at_once(ctx, cache, &target)?;
-            response.cache.iter().for_each(|facts| cache.count_response(&facts.status));
-            Some(response)
+            origin::respond_at_once(ctx, cache, &target).map(|response| counted(cache, response))
         };
     }
     let path = ctx.site().root.only(&target.path).unwrap_or(&target.path);
@@ -166,8 +164,14 @@ async fn route(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
 
 /// Answers with an object of an origin, and counts the response.
 async fn of_origin(ctx: &RequestContext<'_>, cache: &Cache, target: &Target<'_>) -> Response {
-    let response = respond_of_origin(ctx, cache, target).await;
-    response.cache.iter().for_each(|facts| cache.count_response(&facts.status));
+    counted(cache, respond_of_origin(ctx, cache, target).await)
+}
+
+/// Counts a response by what the cache had.
+fn counted(cache: &Cache, response: Response) -> Response {
+    if let Some(facts) = &response.cache {
+        cache.count_response(&facts.status);
+    }
     response
 }
 

@@ -52,7 +52,7 @@ impl UploadJob {
         let followed = links::follow(&site, user, request.method, &params.path, is_followed)
             .map(|resolved| params.path = resolved.path)
             .map_err(|refusal| match refusal {
-                LinkRefusal::Forbidden(status, detail) => UploadRefusal::new(status, detail),
+                LinkRefusal::Refused(status, detail) => UploadRefusal::new(status, detail),
                 LinkRefusal::Unknown(errno) => UploadRefusal::from(errno),
             });
         let timeout = Some(site.shared.settings.timeout);

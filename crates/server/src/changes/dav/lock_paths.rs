@@ -25,7 +25,7 @@ impl LockPaths {
     ///
     /// # Errors
     ///
-    /// The response, if it cannot be told now where they lead.
+    /// The response, if the system cannot follow them now.
     pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Self, Response> {
         let (site, helper_path) = (Arc::clone(ctx.site()), path.to_vec());
         let follow = move || Self::follow(&site.root, helper_path);

@@ -28,11 +28,9 @@ impl Root {
     /// An error that does not say where the links lead, such as `EMFILE`: what holds for the target
     /// cannot be checked now.
     pub(crate) fn follow(&self, path: &[u8]) -> Result<FollowedPath, Errno> {
-        match self.listed_path(path)? {
-            (listed, false) if self.only.is_none() => {
-                return Ok(FollowedPath { real: Ok(listed), target: None });
-            }
-            _ => {}
+        let (listed, has_links) = self.listed_path(path)?;
+        if !has_links && self.only.is_none() {
+            return Ok(FollowedPath { real: Ok(listed), target: None });
         }
         let real = match self.real_path(path) {
             Err(errno) if !leads_nowhere(errno) => return Err(errno),
