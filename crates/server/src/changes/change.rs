@@ -155,7 +155,7 @@ impl Change {
             self.refuse_own_target(site, &stat, &dest)?;
             match dest.give(is_folder, &folder, &name, renaming) {
                 Err(refusal) if renaming.is_refused(&refusal) => renaming = Renaming::Checked,
-                Err(refusal) if dest.was_taken(&refusal, &mut attempts) && to.may_replace() => {}
+                Err(refusal) if dest.count_look(&refusal, &mut attempts) && to.may_replace() => {}
                 given => break given,
             }
         };
@@ -473,7 +473,7 @@ impl<'a> UnnamedCopy<'a> {
             match self.dest.give(is_folder, &self.dest.folder, &self.name, renaming) {
                 Err(refusal) if renaming.is_refused(&refusal) => renaming = Renaming::Checked,
                 Err(refusal)
-                    if self.dest.was_taken(&refusal, &mut attempts) && to.may_replace() =>
+                    if self.dest.count_look(&refusal, &mut attempts) && to.may_replace() =>
                 {
                     find_existing(site, to, self.dest, source)?;
                 }

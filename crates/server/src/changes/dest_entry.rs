@@ -83,9 +83,9 @@ impl DestEntry {
         Ok(Some(rename_new(folder, &*aside, folder, &*rest).map_or(aside, |()| rest)))
     }
 
-    /// Returns whether [`give`](Self::give) was refused because the name was found free, and taken
-    /// since by another request or program: then it is worth another look.
-    pub(crate) fn was_taken(&self, refusal: &ChangeRefusal, attempts: &mut u32) -> bool {
+    /// Counts a look at the name, and returns whether another one makes sense after
+    /// [`give`](Self::give) was refused: the name was found free, and has been taken since.
+    pub(crate) fn count_look(&self, refusal: &ChangeRefusal, attempts: &mut u32) -> bool {
         *attempts += 1;
         *attempts <= MAX_ATTEMPTS && self.existing.is_none() && refusal.is_by(Errno::EXIST)
     }
