@@ -237,17 +237,16 @@ fn not_pem(error: &PemError) -> Fault {
         let text = str::from_utf8(text).ok()?.trim_end().trim_start_matches("-----BEGIN ");
         is_label(text).then(|| text.to_owned())
     };
-    Fault::NotPem(match error {
-        PemError::MissingSectionEnd { end_marker } => match label(end_marker) {
-            Some(label) => format!("`-----END {label}-----` is missing, so it is not complete"),
-            None => "a line with `-----BEGIN` has more than a label, or none".to_owned(),
-        },
-        PemError::IllegalSectionStart { line } => match label(line) {
-            Some(label) => format!("`-----BEGIN {label}` begins no section"),
-            None => "a line with `-----BEGIN` has more than a label, or none".to_owned(),
-        },
-        other => other.to_string(),
-    })
+    let reason = match error {
+        PemError::MissingSectionEnd { end_marker } => label(end_marker)
+            .map(|label| format!("`-----END {label}-----` is missing, so it is not complete")),
+        PemError::IllegalSectionStart { line } => {
+            label(line).map(|label| format!("`-----BEGIN {label}` begins no section"))
+        }
+        other => Some(other.to_string()),
+    };
+    let no_label = "a line with `-----BEGIN` has more than a label, or none";
+    Fault::NotPem(reason.unwrap_or_else(|| no_label.to_owned()))
 }
 
 /// The length in bytes up to which the label of a section is shown.
