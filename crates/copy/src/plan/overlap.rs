@@ -1,4 +1,4 @@
-//! Whether files can be found more often than they have names.
+//! Finds sources that overlap: a file in both is found more often than it has names.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;

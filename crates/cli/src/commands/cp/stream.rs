@@ -55,11 +55,8 @@ fn create(
 
 /// Returns what the copy keeps of a file that it replaces.
 fn kept(options: &CopyOptions) -> Option<KeptOwner> {
-    match asks_for_owner(options.preserve) {
-        _ if options.remove_destination => None,
-        true => Some(KeptOwner::Own),
-        false => Some(KeptOwner::Old),
-    }
+    let owner = if asks_for_owner(options.preserve) { KeptOwner::Own } else { KeptOwner::Old };
+    (!options.remove_destination).then_some(owner)
 }
 
 /// Returns whether the permissions or the owner of a replaced file are not to be kept.
