@@ -54,7 +54,7 @@ const PUT: &[Advice] = &[
 
 const CP: &[Advice] = &[
     (&["-A", "--acls", "-X", "--xattrs", "--hard-links"], "-a keeps these"),
-    (&["-z", "--compress"], "leave it out: local copies are not compressed"),
+    (&["-z", "--compress"], "nothing is compressed within a machine"),
     (&["-c", "--checksum"], "use --resume --verify to compare all bytes"),
     (&["--partial"], "use --resume"),
     (&["--ignore-existing"], "use -n"),
