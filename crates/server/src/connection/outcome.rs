@@ -1,5 +1,7 @@
 //! The outcome of sending a response.
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use underpass_engine::{Error, Report, Usage};
@@ -107,5 +109,34 @@ mod tests {
         // It has failed already, and says why.
         outcome.failure = Some(SendFailure::Left);
         assert!(!outcome.is_short(Some(1)));
+    }
+}
+
+/// The action after a response.
+#[derive(Clone, Copy)]
+pub(super) enum After {
+    /// Read the next request.
+    ReadOn,
+    /// Close once the client has the response. The number is the maximum of bytes to discard until
+    /// then.
+    Linger(u64),
+    /// Close at once.
+    Close,
+}
+
+/// The way to the end of a response, which is over at once for most.
+pub(super) enum Responding<'a> {
+    Done(After),
+    Slow(Pin<Box<dyn Future<Output = After> + 'a>>),
+}
+
+impl Future for Responding<'_> {
+    type Output = After;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<After> {
+        match &mut *self {
+            Self::Done(then) => Poll::Ready(*then),
+            Self::Slow(responding) => responding.as_mut().poll(context),
+        }
     }
 }

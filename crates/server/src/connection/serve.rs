@@ -12,7 +12,7 @@ use crate::connection::canned::{CONTRADICTION, TOO_MANY_DETAIL};
 use crate::connection::discard_body::{MAX_DISCARDED, discard_body, linger};
 use crate::connection::exchange::{BegunResponse, Exchange, PendingRequest, SentResponse};
 use crate::connection::handshake;
-use crate::connection::outcome::{SendFailure, SendOutcome};
+use crate::connection::outcome::{After, Responding, SendFailure, SendOutcome};
 use crate::connection::peer::Activity;
 use crate::connection::proxy_header::RefusedHeader;
 use crate::connection::send::Sending;
@@ -27,55 +27,37 @@ use crate::server::listen::kind::ListenerKind;
 use crate::server::sites::local::Selection;
 use underpass_protocol::request::{self, BodyLength, MAX_HEAD, Malformed, Request};
 
-/// Serves one connection to its end. If its proxy did not say for whom it is, `refused` has the
-/// bytes that came instead.
+/// Serves one connection to its end.
 ///
-/// It is not an `async fn`, which would keep its arguments twice, as long as the connection lasts.
+/// It is not an `async fn`, which would keep its argument twice, as long as the connection lasts.
 #[expect(clippy::manual_async_fn, reason = "it is smaller")]
-pub(crate) fn serve<'a>(
-    link: Link<'a>,
-    refused: Option<Box<RefusedHeader>>,
-) -> impl Future<Output = ()> + 'a {
+pub(crate) fn serve<'a>(mut connection: Box<Connection<'a>>) -> impl Future<Output = ()> + 'a {
     async move {
+        let link = connection.link;
         if let (ListenerKind::Tls, Some(credentials), None) =
-            (link.peer.listener, &link.worker.shared.settings.tls, &refused)
+            (link.peer.listener, &link.worker.shared.settings.tls, &connection.refused)
         {
             // It is boxed: its memory is free again when the first request comes.
             if !Box::pin(handshake::run(link, credentials)).await {
                 return;
             }
         }
-        // It is boxed to fit between two tasks, which are aligned; within one it would take more.
-        let mut connection = Box::new(Connection::new(link, refused));
         let end = loop {
-            let then = match connection.next().await {
-                Some(Next::Done(then)) => then,
-                // It is boxed while it lasts, which keeps waiting connections small.
-                Some(next) => {
-                    connection.in_turn = MAX_IN_TURN;
-                    Box::pin(connection.respond_in_turn(next)).await
-                }
-                None if link.peer.is_sending_on() => After::Linger(MAX_DISCARDED),
-                None => After::Close,
-            };
+            let next = connection.next().await;
+            let then = connection.act(next).await;
             if !matches!(then, After::ReadOn) {
                 break then;
             }
         };
         if let After::Linger(max_discarded) = end {
-            Box::pin(linger(link, max_discarded)).await;
+            Box::pin(linger(connection.link, max_discarded)).await;
         }
-        link.peer.requests.release();
-        resume::end(link, link.peer.has_delivered_all());
-        let _ = access_entry::write_arrived(link, true);
-        if matches!(link.peer.activity(), Activity::Idle | Activity::Reading) {
-            link.peer.send_close_notify();
-        }
+        connection.end();
     }
 }
 
 /// A connection with the bytes of requests that are not answered yet.
-pub(super) struct Connection<'a> {
+pub(crate) struct Connection<'a> {
     link: Link<'a>,
     /// The bytes that came instead of a proxy's header.
     refused: Option<Box<RefusedHeader>>,
@@ -101,21 +83,39 @@ enum Next<'a> {
     Reject(Box<Exchange>),
 }
 
-/// The action after a response.
-enum After {
-    /// Read the next request.
-    ReadOn,
-    /// Close once the client has the response. The number is the maximum of bytes to discard until
-    /// then.
-    Linger(u64),
-    /// Close at once.
-    Close,
-}
-
 impl<'a> Connection<'a> {
-    fn new(link: Link<'a>, refused: Option<Box<RefusedHeader>>) -> Self {
+    /// Creates the state of a new connection. If its proxy did not say for whom it is, `refused`
+    /// has the bytes that came instead.
+    pub(crate) fn new(link: Link<'a>, refused: Option<Box<RefusedHeader>>) -> Self {
         let started = Instant::now();
         Self { link, refused, buffer: Vec::new(), started, in_turn: 0, is_costly: false }
+    }
+
+    /// Responds to a request, or says how the connection ends if there is none.
+    fn act(&mut self, next: Option<Next<'a>>) -> Responding<'_> {
+        match next {
+            Some(Next::Done(then)) => Responding::Done(then),
+            Some(next) => {
+                self.in_turn = MAX_IN_TURN;
+                // It is boxed while it lasts, which keeps waiting connections small.
+                Responding::Slow(Box::pin(self.respond_in_turn(next)))
+            }
+            None if self.link.peer.is_sending_on() => {
+                Responding::Done(After::Linger(MAX_DISCARDED))
+            }
+            None => Responding::Done(After::Close),
+        }
+    }
+
+    /// Writes the last entries of the log, and says goodbye over TLS.
+    fn end(&self) {
+        let peer = self.link.peer;
+        peer.requests.release();
+        resume::end(self.link, peer.has_delivered_all());
+        let _ = access_entry::write_arrived(self.link, true);
+        if matches!(peer.activity(), Activity::Idle | Activity::Reading) {
+            peer.send_close_notify();
+        }
     }
 
     /// Reads the next request; `None` if there is none.

@@ -15,6 +15,7 @@ use underpass_engine::socket;
 
 use crate::connection::peer::Peer;
 use crate::connection::proxy_header::{ProxyHeaderError, RefusedHeader};
+use crate::connection::serve::Connection;
 use crate::connection::socket::{Accepting, Socket};
 use crate::connection::{Link, canned, proxy_header, serve};
 use crate::files::open_files::LIFETIME;
@@ -165,20 +166,33 @@ fn accept_connection(
     worker.turns.record_short(Instant::now());
     let peer = Rc::new(Peer::new(socket, address, kind, ticket.is_for_health()));
     let id = worker.add_peer(&peer);
-    let has_header = is_proxy && settings.proxy_protocol;
-    let mut presence = ConnectionCount { worker: Rc::clone(worker), id, ticket };
-    tokio::task::spawn_local(async move {
+    let presence = ConnectionCount { worker: Rc::clone(worker), id, ticket };
+    tokio::task::spawn_local(serve_connection(presence, peer, is_proxy && settings.proxy_protocol));
+}
+
+/// Serves a connection to its end; `has_header` tells whether it begins with the header of a proxy.
+///
+/// It is not an `async fn`, which would keep its arguments twice, as long as the connection lasts.
+#[expect(clippy::manual_async_fn, reason = "it is smaller")]
+fn serve_connection(
+    mut presence: ConnectionCount,
+    peer: Rc<Peer>,
+    has_header: bool,
+) -> impl Future<Output = ()> {
+    async move {
         let refused = if has_header {
             // It is boxed: its memory is free again when the first request comes.
-            match Box::pin(attribute(&mut presence, &peer, kind)).await {
+            match Box::pin(attribute(&mut presence, &peer)).await {
                 ControlFlow::Continue(refused) => refused,
                 ControlFlow::Break(()) => return,
             }
         } else {
             None
         };
-        serve::serve(Link { worker: &presence.worker, peer: &peer }, refused).await;
-    });
+        let link = Link { worker: &presence.worker, peer: &peer };
+        // It is boxed to fit between two tasks, which are aligned; within one it would take more.
+        serve::serve(Box::new(Connection::new(link, refused))).await;
+    }
 }
 
 /// Reads from the header of a proxy for which client it has opened the connection, and counts the
@@ -187,14 +201,13 @@ fn accept_connection(
 async fn attribute(
     presence: &mut ConnectionCount,
     peer: &Peer,
-    kind: ListenerKind,
 ) -> ControlFlow<(), Option<Box<RefusedHeader>>> {
     match proxy_header::read(peer).await {
         Ok(origin) if presence.attribute(peer, origin) => return ControlFlow::Continue(None),
         Ok(_) => {
             let worker = &presence.worker;
             worker.metrics().connection_refused();
-            canned::refuse(&peer.socket, kind);
+            canned::refuse(&peer.socket, peer.listener);
         }
         Err(ProxyHeaderError::Bad(refused)) => return ControlFlow::Continue(Some(refused)),
         Err(ProxyHeaderError::Ended(bytes)) if !bytes.is_empty() && peer.is_expired() => {
@@ -238,8 +251,9 @@ async fn sweep(worker: Rc<Worker>) {
             }
         }
         // Asking the kernel about thousands of connections takes milliseconds.
-        for ids in worker.peer_ids().chunks(PEERS_AT_ONCE) {
-            for peer in ids.iter().filter_map(|id| worker.peer(*id)) {
+        let mut ids = 0..worker.peer_places();
+        while !ids.is_empty() {
+            for peer in ids.by_ref().take(PEERS_AT_ONCE).filter_map(|id| worker.peer(id)) {
                 if worker.is_draining() {
                     peer.drain(now);
                 }
@@ -254,7 +268,7 @@ async fn sweep(worker: Rc<Worker>) {
 /// Counts a connection for as long as this value lives.
 struct ConnectionCount {
     worker: Rc<Worker>,
-    id: u64,
+    id: usize,
     ticket: Ticket,
 }
 
@@ -301,3 +315,17 @@ const MIN_SWEEP_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The number of further milliseconds that connections are given to end.
 const LAST_TURNS: u32 = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_task_of_a_waiting_connection_is_small() {
+        const fn size<F>(_: fn(ConnectionCount, Rc<Peer>, bool) -> F) -> usize {
+            size_of::<F>()
+        }
+        // The runtime adds about a hundred bytes, and rounds up to 256.
+        assert!(size(serve_connection) <= 152, "{}", size(serve_connection));
+    }
+}

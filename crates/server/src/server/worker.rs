@@ -1,11 +1,12 @@
 //! The state that the connections of one thread share.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use slab::Slab;
 use tokio::sync::Semaphore;
 use underpass_engine::{Capabilities, PipePool};
 
@@ -45,8 +46,7 @@ pub(crate) struct Worker {
     pub(crate) helpers: HelperShares,
     /// The line of what takes longer than a short response.
     pub(crate) turns: TurnQueue,
-    peers: RefCell<HashMap<u64, Rc<Peer>>>,
-    next_peer: Cell<u64>,
+    peers: RefCell<Slab<Rc<Peer>>>,
     /// The connections that have been idle the longest.
     idlest: RefCell<LongestIdle>,
     /// The connections of the address that last exceeded its limit that have been idle the longest.
@@ -61,7 +61,7 @@ struct LongestIdle {
     /// The address of these connections; `None` if they are of any address.
     of: Option<ClientNet>,
     /// The number of each connection and the time since which it is idle.
-    known: VecDeque<(u64, Instant)>,
+    known: VecDeque<(usize, Instant)>,
     /// The earliest time of the next search.
     next_search: Option<Instant>,
 }
@@ -81,7 +81,6 @@ impl Worker {
             helpers: HelperShares::new(max_helpers(&shared.settings)),
             turns: TurnQueue::default(),
             peers: RefCell::default(),
-            next_peer: Cell::new(0),
             idlest: RefCell::default(),
             idlest_of_address: RefCell::default(),
             is_draining: Cell::new(false),
@@ -119,16 +118,14 @@ impl Worker {
         self.sites.borrow().for_each_files(OpenFiles::forget_all);
     }
 
-    /// Adds a connection; returns its number.
-    pub(crate) fn add_peer(&self, peer: &Rc<Peer>) -> u64 {
-        let id = self.next_peer.replace(self.next_peer.get() + 1);
-        self.peers.borrow_mut().insert(id, Rc::clone(peer));
-        id
+    /// Adds a connection; returns its number, which another one may have after its end.
+    pub(crate) fn add_peer(&self, peer: &Rc<Peer>) -> usize {
+        self.peers.borrow_mut().insert(Rc::clone(peer))
     }
 
     /// Removes a connection that has ended.
-    pub(crate) fn remove_peer(&self, id: u64) {
-        self.peers.borrow_mut().remove(&id);
+    pub(crate) fn remove_peer(&self, id: usize) {
+        self.peers.borrow_mut().try_remove(id);
     }
 
     /// Returns whether all connections have ended.
@@ -183,9 +180,9 @@ impl Worker {
         let peers = self.peers.borrow();
         let is_of =
             |peer: &Peer| of.is_none() || peer.origin().map(|at| ClientNet::of(Some(at))) == of;
-        let idle = |(id, peer): (&u64, &Rc<Peer>)| {
+        let idle = |(id, peer): (usize, &Rc<Peer>)| {
             let since = peer.idle_since().filter(|_| is_of(peer))?;
-            Some((since, *id))
+            Some((since, id))
         };
         let mut idle: Vec<_> = peers.iter().filter_map(idle).collect();
         if idle.len() > FOUND_AT_ONCE {
@@ -210,24 +207,25 @@ impl Worker {
     }
 
     pub(crate) fn for_each_peer(&self, mut act: impl FnMut(&Peer)) {
-        self.peers.borrow().values().for_each(|peer| act(peer));
+        self.peers.borrow().iter().for_each(|(_, peer)| act(peer));
     }
 
-    /// Returns the numbers of all connections, for work on each that must not delay requests.
-    pub(crate) fn peer_ids(&self) -> Vec<u64> {
-        self.peers.borrow().keys().copied().collect()
+    /// Returns a number above those of all connections, for work on each that must not delay
+    /// requests.
+    pub(crate) fn peer_places(&self) -> usize {
+        self.peers.borrow().capacity()
     }
 
     /// Returns a connection, unless it has ended. Keeping it would keep its socket open.
-    pub(crate) fn peer(&self, id: u64) -> Option<Rc<Peer>> {
-        self.peers.borrow().get(&id).cloned()
+    pub(crate) fn peer(&self, id: usize) -> Option<Rc<Peer>> {
+        self.peers.borrow().get(id).cloned()
     }
 
     /// Returns the number of connections in the middle of a response or of a request's body.
     pub(crate) fn sending(&self) -> usize {
         let is_moving =
-            |peer: &&Rc<Peer>| matches!(peer.activity(), Activity::Sending | Activity::Receiving);
-        self.peers.borrow().values().filter(is_moving).count()
+            |peer: &Peer| matches!(peer.activity(), Activity::Sending | Activity::Receiving);
+        self.peers.borrow().iter().filter(|(_, peer)| is_moving(peer)).count()
     }
 
     /// Returns whether connections are to be closed after their response.

@@ -28,15 +28,16 @@ pub(crate) struct Admission {
 /// The place of one connection, to be returned with [`Admission::leave`].
 #[derive(Debug)]
 pub(crate) struct Ticket {
-    network: Option<ClientNet>,
-    /// The client of a place of the reserve.
-    reserve: Option<ClientNet>,
+    client: ClientNet,
+    /// Whether it counts towards the limit of its client.
+    is_counted: bool,
+    is_for_health: bool,
 }
 
 impl Ticket {
     /// Returns whether it is a place of the reserve.
     pub(crate) fn is_for_health(&self) -> bool {
-        self.reserve.is_some()
+        self.is_for_health
     }
 }
 
@@ -61,14 +62,15 @@ impl Admission {
         make_room: impl Fn(Option<ClientNet>) -> bool,
     ) -> Option<Ticket> {
         // A connection without an address came over a unix socket.
-        let network = self.address_limit.and_then(|_| address.map(|_| ClientNet::of(address)));
-        let ticket = Ticket { network, reserve: None };
-        if let (Some(network), Some(limit)) = (network, self.address_limit)
-            && !self.count(network, limit)
-            && !(make_room(Some(network)) && self.count(network, limit.saturating_add(CLOSING)))
+        let limit = self.address_limit.filter(|_| address.is_some());
+        let client = ClientNet::of(address);
+        let ticket = Ticket { client, is_counted: limit.is_some(), is_for_health: false };
+        if let Some(limit) = limit
+            && !self.count(client, limit)
+            && !(make_room(Some(client)) && self.count(client, limit.saturating_add(CLOSING)))
         {
             // One place of the reserve for each address: others have to be free for a full server.
-            let is_counted = self.count(network, limit.saturating_add(1));
+            let is_counted = self.count(client, limit.saturating_add(1));
             return if is_counted { self.reserved(ticket, address) } else { None };
         }
         let open = self.open.fetch_add(1, Ordering::Relaxed);
@@ -82,7 +84,7 @@ impl Admission {
 
     /// Finds a place in the reserve for a connection that its address is counted for.
     fn reserved(&self, ticket: Ticket, address: Option<SocketAddr>) -> Option<Ticket> {
-        let client = ClientNet::of(address);
+        let client = ticket.client;
         {
             let mut reserved = lock(&self.reserved);
             let own = reserved.iter().filter(|other| **other == client).count();
@@ -90,10 +92,10 @@ impl Admission {
             let may_have_more = own < MAX_RESERVED || address.is_none();
             if reserved.len() < self.reserve && may_have_more {
                 reserved.push(client);
-                return Some(Ticket { reserve: Some(client), ..ticket });
+                return Some(Ticket { is_for_health: true, ..ticket });
             }
         }
-        self.uncount(ticket.network);
+        self.uncount(&ticket);
         None
     }
 
@@ -109,44 +111,46 @@ impl Admission {
         let Some(limit) = self.address_limit.filter(|_| !ticket.is_for_health()) else {
             return true;
         };
-        let network = ClientNet::of(Some(address));
-        let is_counted = self.count(network, limit)
-            || (make_room(Some(network)) && self.count(network, limit.saturating_add(CLOSING)));
+        let client = ClientNet::of(Some(address));
+        let is_counted = self.count(client, limit)
+            || (make_room(Some(client)) && self.count(client, limit.saturating_add(CLOSING)));
         if is_counted {
-            self.uncount(ticket.network.replace(network));
+            self.uncount(ticket);
+            *ticket = Ticket { client, is_counted, is_for_health: false };
         }
         is_counted
     }
 
     /// Takes a place back.
     pub(crate) fn leave(&self, ticket: &Ticket) {
-        match ticket.reserve {
-            Some(client) => {
-                let mut reserved = lock(&self.reserved);
-                let place = reserved.iter().position(|other| *other == client);
-                place.map(|place| reserved.swap_remove(place));
-            }
-            None => _ = self.open.fetch_sub(1, Ordering::Relaxed),
+        if ticket.is_for_health {
+            let mut reserved = lock(&self.reserved);
+            let place = reserved.iter().position(|other| *other == ticket.client);
+            place.map(|place| reserved.swap_remove(place));
+        } else {
+            self.open.fetch_sub(1, Ordering::Relaxed);
         }
-        self.uncount(ticket.network);
+        self.uncount(ticket);
     }
 
     /// Counts one more connection of an address, unless it has reached its limit.
-    fn count(&self, network: ClientNet, limit: usize) -> bool {
+    fn count(&self, client: ClientNet, limit: usize) -> bool {
         let mut addresses = lock(&self.addresses);
-        let count = addresses.entry(network).or_default();
+        let count = addresses.entry(client).or_default();
         let is_allowed = *count < limit;
         *count += usize::from(is_allowed);
         is_allowed
     }
 
-    fn uncount(&self, network: Option<ClientNet>) {
-        let Some(network) = network else { return };
+    fn uncount(&self, ticket: &Ticket) {
+        if !ticket.is_counted {
+            return;
+        }
         let mut addresses = lock(&self.addresses);
-        if let Some(count) = addresses.get_mut(&network) {
+        if let Some(count) = addresses.get_mut(&ticket.client) {
             *count -= 1;
             if *count == 0 {
-                addresses.remove(&network);
+                addresses.remove(&ticket.client);
             }
         }
         // The map shrinks once many connections have left.
