@@ -74,7 +74,8 @@ pub struct Report {
     pub(crate) user_space_bytes: u64,
     pub(crate) elapsed: Duration,
     pub(crate) waits: u64,
-    pub(crate) usage: Option<Usage>,
+    /// It is boxed because a report that is moved for each small response has none.
+    pub(crate) usage: Option<Box<Usage>>,
     /// `None` before anything was moved.
     pub(crate) integrity: Option<Integrity>,
 }
@@ -151,8 +152,8 @@ impl Report {
     ///
     /// [`run`]: crate::Transfer::run
     #[must_use]
-    pub const fn usage(&self) -> Option<Usage> {
-        self.usage
+    pub fn usage(&self) -> Option<Usage> {
+        self.usage.as_deref().copied()
     }
 
     /// Returns the integrity level that was kept, which may be lower than the requested one; of
@@ -215,7 +216,8 @@ impl Report {
         self.elapsed += other.elapsed;
         self.waits += other.waits;
         self.integrity = self.integrity.into_iter().chain(other.integrity).min();
-        self.usage = self.usage.into_iter().chain(other.usage).reduce(|mine, theirs| mine + theirs);
+        let usages = self.usage().into_iter().chain(other.usage());
+        self.usage = usages.reduce(|mine, theirs| mine + theirs).map(Box::new);
     }
 
     /// Records that the caller has moved the bytes by itself, which cannot be done under `level`:

@@ -39,11 +39,11 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         let usage = Usage::of_this_thread() - before;
         match outcome {
             Ok(()) => {
-                self.report.usage = Some(usage);
+                self.report.usage = Some(Box::new(usage));
                 Ok(self.report)
             }
             Err(mut error) => {
-                error.report_mut().usage = Some(usage);
+                error.report_mut().usage = Some(Box::new(usage));
                 Err(error)
             }
         }

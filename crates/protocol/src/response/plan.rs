@@ -65,7 +65,7 @@ pub enum PlannedBody {
     /// A range of the file, not empty.
     Range(Range<u64>),
     /// Several ranges of the file with headers between them.
-    Multipart(Multipart),
+    Multipart(Box<Multipart>),
     /// A sentence for people.
     Message(String),
 }
@@ -163,7 +163,12 @@ fn parts(file: &Representation, ranges: &[Range<u64>], now: SystemTime) -> Respo
     push_field(&mut fields, "Content-Type", multipart.media_type().as_bytes());
     push_number_field(&mut fields, "Content-Length", body_len);
     push_representation(&mut fields, file, now);
-    ResponsePlan { status: 206, fields, body: PlannedBody::Multipart(multipart), body_len }
+    ResponsePlan {
+        status: 206,
+        fields,
+        body: PlannedBody::Multipart(Box::new(multipart)),
+        body_len,
+    }
 }
 
 /// Plans a 304 with the fields that a cache needs to update what it has (RFC 9110 15.4.5).

@@ -57,7 +57,7 @@ pub(crate) async fn read(ctx: &RequestContext<'_>, kind: &BodyKind) -> Result<Ve
     if outcome.is_ok() {
         received.body = BodyState::Read;
     }
-    ctx.received.set(Some(received));
+    ctx.received.set(Some(Box::new(received)));
     ctx.peer.set_activity(Activity::Waiting, Instant::now());
     outcome
 }

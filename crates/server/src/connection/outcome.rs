@@ -13,8 +13,9 @@ use crate::archive::ArchiveError;
 pub(crate) struct SendOutcome {
     /// The report of the moved bytes, the head included.
     pub(crate) report: Report,
-    /// The cost of moving them, if the log needs it.
-    pub(crate) usage: Usage,
+    /// The cost of moving them, if the log needs it. It is boxed, as the outcomes of small responses
+    /// are moved and have none.
+    pub(crate) usage: Option<Box<Usage>>,
     /// The time spent waiting for an origin.
     pub(crate) waited: Duration,
     /// Whether the metrics have counted it already.

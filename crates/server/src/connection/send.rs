@@ -29,7 +29,7 @@ use crate::connection::turn::{
     SendTransfer, advance, has_to_wait, poll_interval, record_short_response, transfer, turn,
 };
 use crate::files::drop_behind::DropBehind;
-use crate::files::open_files::ResidentSince;
+use crate::files::open_files::ResidentUntil;
 use crate::files::prefetch::{MissingRange, Residency};
 use crate::routing::cached::CachedBody;
 use crate::routing::response::Body;
@@ -68,7 +68,7 @@ impl<'a> Sending<'a> {
         facts: impl FnOnce() -> TransferFacts,
     ) -> Self {
         let head_len = head.len() as u64;
-        let mut resident_since = None;
+        let mut resident_until = None;
         let (chain, checks) = match body {
             Body::Nothing => (Chain::new().bytes(head), ChainChecks::NONE),
             Body::Memory(bytes) => {
@@ -89,7 +89,7 @@ impl<'a> Sending<'a> {
                     return Self::Slow(slow.resume_after_part(report, file.chain(head), checks));
                 }
                 let checks = ChainChecks::of(&file, integrity);
-                resident_since = file.resident_since();
+                resident_until = file.take_resident_until();
                 (file.chain(head), checks)
             }
             Body::Cached(body) => {
@@ -102,7 +102,7 @@ impl<'a> Sending<'a> {
         };
         if !checks.is_resident {
             let slow = SlowResponse::new(link, integrity, head_len, facts());
-            return Self::Slow(Box::pin(slow.send_single_chain(chain, checks, resident_since)));
+            return Self::Slow(Box::pin(slow.send_single_chain(chain, checks, resident_until)));
         }
         let transfer = transfer(link, chain, integrity, checks.confirm, now);
         Self::first_turn(link, transfer, now, |usage| {
@@ -175,10 +175,10 @@ impl<'a> Sending<'a> {
         link: Link<'a>,
         mut transfer: SendTransfer<'a>,
         now: Instant,
-        slow: impl FnOnce(Usage) -> SlowResponse<'a>,
+        slow: impl FnOnce(Option<Box<Usage>>) -> SlowResponse<'a>,
     ) -> Self {
         let Link { worker, peer } = link;
-        let mut usage = Usage::default();
+        let mut usage = None;
         if has_to_wait(worker, &transfer, now) {
             return Self::Slow(Box::pin(slow(usage).resume_after_turn(transfer, Status::Yielded)));
         }
@@ -247,7 +247,7 @@ impl<'a> SlowResponse<'a> {
     }
 
     /// Notes the cost of the first turn.
-    fn spent(mut self, usage: Usage) -> Self {
+    fn spent(mut self, usage: Option<Box<Usage>>) -> Self {
         self.outcome.usage = usage;
         self
     }
@@ -285,12 +285,12 @@ impl<'a> SlowResponse<'a> {
         mut self,
         chain: Chain<Arc<OwnedFd>>,
         checks: ChainChecks,
-        resident_since: Option<ResidentSince>,
+        resident_until: Option<ResidentUntil>,
     ) -> SendOutcome {
         let began = Instant::now();
         if self.send_chain(chain, checks.confirm).await && !self.met_missing {
             // Later requests for the same file then need no check.
-            resident_since.inspect(|resident_since| resident_since.set(began));
+            resident_until.inspect(|resident_until| resident_until.set(began));
         }
         self.outcome
     }

@@ -222,7 +222,8 @@ impl<'a> Connection<'a> {
     /// Parses the request at the front, if it is complete, and answers it if that is possible at
     /// once; returns the number of bytes used.
     fn parse_next(&mut self, bytes: &[u8], started: Instant) -> Option<(Next<'a>, usize)> {
-        let (mut usual, mut all) = ([httparse::EMPTY_HEADER; USUAL_FIELDS], None);
+        let mut usual = [httparse::EMPTY_HEADER; USUAL_FIELDS];
+        let mut all = None;
         let mut parsed = request::parse(bytes, &mut usual);
         if matches!(parsed, Err(Malformed::TooManyFields)) {
             parsed = request::parse(bytes, all.insert([httparse::EMPTY_HEADER; MAX_FIELDS]));

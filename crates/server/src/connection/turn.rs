@@ -98,14 +98,15 @@ pub(crate) fn record_short_response(worker: &Worker, bytes: u64, now: Instant) {
 pub(crate) fn advance(
     settings: &Settings,
     transfer: &mut SendTransfer<'_>,
-    sum: &mut Usage,
+    sum: &mut Option<Box<Usage>>,
 ) -> Result<Status, Error> {
     if !logs_cost(settings) {
         return transfer.advance();
     }
     let before = Usage::of_this_thread();
     let outcome = transfer.advance();
-    *sum = *sum + (Usage::of_this_thread() - before);
+    let sum = sum.get_or_insert_default();
+    **sum = **sum + (Usage::of_this_thread() - before);
     outcome
 }
 

@@ -115,6 +115,9 @@ fn file_body(
     body.is_guarded = is_copied && settings.integrity == Integrity::Detect;
     body.is_copied = is_copied && settings.integrity <= Integrity::Detect;
     body.is_resident = served.is_local && served.is_resident(ctx.started);
+    if !body.is_resident {
+        body.resident_until = Some(served.resident_until.clone());
+    }
     body.is_unsettled = served.is_unsettled(ctx.now);
     body
 }

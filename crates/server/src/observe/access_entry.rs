@@ -136,7 +136,7 @@ pub(crate) fn finish(
     // Only now, because writing an address takes as long as finding a hot file.
     peer.write_name(&mut entry.peer);
     entry.record(&outcome.report);
-    entry.usage = entry.usage + outcome.usage;
+    entry.usage = entry.usage + outcome.usage.as_deref().copied().unwrap_or_default();
     let pending = PendingEntry { entry, end: peer.written.get() };
     peer.pending.borrow_mut().push(pending);
 }

@@ -43,8 +43,9 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) explains: bool,
     /// The bytes that were read from the connection after the head.
     pub(crate) ahead: Cell<Vec<u8>>,
-    /// The result of receiving the request's body, if a handler did so.
-    pub(crate) received: Cell<Option<ReceivedUpload>>,
+    /// The result of receiving the request's body, if a handler did so. It is boxed because most
+    /// requests have none.
+    pub(crate) received: Cell<Option<Box<ReceivedUpload>>>,
 }
 
 impl<'a> RequestContext<'a> {

@@ -285,7 +285,7 @@ fn response(
     let mut response = Response::new(plan.status, plan.fields, body, len);
     response.date = Some(entry.freshness.date());
     response.custom = custom;
-    response.cache = Some(facts(&cache, origin_bytes));
+    response.cache = Some(Box::new(facts(&cache, origin_bytes)));
     response
 }
 
@@ -435,7 +435,7 @@ pub(crate) fn refused(
 pub(crate) fn add_cache_fields(mut response: Response, cache: &CacheStatus) -> Response {
     response.add_field("Via", "1.1 underpass");
     response.add_field("Cache-Status", &cache.to_string());
-    response.cache = Some(facts(cache, 0));
+    response.cache = Some(Box::new(facts(cache, 0)));
     response
 }
 

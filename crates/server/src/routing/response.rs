@@ -12,7 +12,7 @@ use underpass_observe::access_log::BodyPart;
 use crate::archive;
 use crate::archive::layouts::FolderLayout;
 use crate::connection::peer::Peer;
-use crate::files::open_files::{ResidentSince, ServedFile};
+use crate::files::open_files::{ResidentUntil, ServedFile};
 use crate::listing::make::ListingPieces;
 use crate::routing::cached::{CacheFacts, CachedBody};
 use crate::routing::error_page::error_page;
@@ -52,7 +52,7 @@ pub(crate) struct Response {
     /// The download to remember if it is interrupted.
     pub(crate) download: Option<ResumableDownload>,
     /// The log's fields about the cache, if there is one.
-    pub(crate) cache: Option<CacheFacts>,
+    pub(crate) cache: Option<Box<CacheFacts>>,
     /// When it was made, if not now.
     pub(crate) date: Option<SystemTime>,
     /// Whether it is logged in the access log.
@@ -123,7 +123,8 @@ pub(crate) struct ArchiveBody {
 pub(crate) struct FileBody {
     file: Arc<OwnedFd>,
     version: Version,
-    resident_since: ResidentSince,
+    /// The note to make once all of the file is in the page cache, where it may not be yet.
+    pub(crate) resident_until: Option<ResidentUntil>,
     content: PlannedBody,
     pub(crate) len: u64,
     /// Whether the file is checked between reading and sending its bytes, so that a change is found
@@ -144,12 +145,11 @@ pub(crate) struct FileBody {
 impl FileBody {
     pub(crate) fn new(served: &ServedFile, content: PlannedBody, len: u64) -> Self {
         let (file, version) = (Arc::clone(&served.file), served.version);
-        let resident_since = served.resident_since.clone();
         let is_stable = served.is_stable;
         Self {
             file,
             version,
-            resident_since,
+            resident_until: None,
             content,
             len,
             is_guarded: false,
@@ -185,8 +185,8 @@ impl FileBody {
     }
 
     /// Returns the note to make once all of the file is in the page cache, if all of it is sent.
-    pub(crate) fn resident_since(&self) -> Option<ResidentSince> {
-        matches!(self.content, PlannedBody::Whole).then(|| self.resident_since.clone())
+    pub(crate) fn take_resident_until(&mut self) -> Option<ResidentUntil> {
+        self.resident_until.take().filter(|_| matches!(self.content, PlannedBody::Whole))
     }
 
     /// Returns the head and the body as one chain.

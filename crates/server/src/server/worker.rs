@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -52,7 +53,8 @@ pub(crate) struct Worker {
     /// The connections of the address that last exceeded its limit that have been idle the longest.
     idlest_of_address: RefCell<LongestIdle>,
     is_draining: Cell<bool>,
-    date: RefCell<(Option<SystemTime>, String)>,
+    /// The second for which the date was formatted last, and the date.
+    date: RefCell<(Range<SystemTime>, String)>,
 }
 
 /// The connections that were idle the longest at the last search.
@@ -84,7 +86,7 @@ impl Worker {
             idlest: RefCell::default(),
             idlest_of_address: RefCell::default(),
             is_draining: Cell::new(false),
-            date: RefCell::default(),
+            date: RefCell::new((SystemTime::UNIX_EPOCH..SystemTime::UNIX_EPOCH, String::new())),
             shared,
         }
     }
@@ -236,10 +238,10 @@ impl Worker {
     /// Passes the present time in the form of a `Date` field, formatted once a second; 1970 if the
     /// clock is beyond what a date in HTTP can say.
     pub(crate) fn with_date<T>(&self, now: SystemTime, use_it: impl FnOnce(&str) -> T) -> T {
-        let now = whole_seconds(now).unwrap_or(SystemTime::UNIX_EPOCH);
         let mut date = self.date.borrow_mut();
-        if date.0 != Some(now) {
-            *date = (Some(now), httpdate::fmt_http_date(now));
+        if !date.0.contains(&now) {
+            let now = whole_seconds(now).unwrap_or(SystemTime::UNIX_EPOCH);
+            *date = (now..now + Duration::from_secs(1), httpdate::fmt_http_date(now));
         }
         use_it(&date.1)
     }

@@ -49,7 +49,7 @@ pub(crate) async fn respond(
     };
     ctx.peer.set_activity(Activity::Receiving, ctx.started);
     let refused = |response: Response, body| {
-        ctx.received.set(Some(ReceivedUpload::nothing(body)));
+        ctx.received.set(Some(Box::new(ReceivedUpload::nothing(body))));
         response
     };
     let socket = match ctx.peer.socket.as_fd().try_clone_to_owned() {
@@ -83,7 +83,7 @@ pub(crate) async fn respond(
     match outcome.await {
         Ok(ReceiveOutcome { response, ahead, received }) => {
             ctx.ahead.set(ahead);
-            ctx.received.set(Some(received));
+            ctx.received.set(Some(Box::new(received)));
             response
         }
         Err(_) => refused(ctx.error(500, ""), BodyState::Incomplete),

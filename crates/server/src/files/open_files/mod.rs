@@ -18,6 +18,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
+use foldhash::quality::RandomState;
 use rustix::fs::{FileType, Stat, Timespec, fstat, stat};
 use rustix::io::Errno;
 use underpass_engine::wait::lock;
@@ -55,8 +56,8 @@ pub(crate) struct ServedFile {
     pub(crate) digests: Vec<Digest>,
     /// The compressed forms of its contents, each in a separate file.
     pub(crate) packed: Vec<(Coding, ServedFile)>,
-    /// The time at which the whole file was last found in the page cache.
-    pub(crate) resident_since: ResidentSince,
+    /// The time until which all of it counts as being in the page cache.
+    pub(crate) resident_until: ResidentUntil,
     /// Whether a program has it open for writing, and may begin to write at any moment.
     has_writer: bool,
     /// Whether it was found at rest in its version, so that each change can be detected.
@@ -66,20 +67,20 @@ pub(crate) struct ServedFile {
     pub(crate) is_local: bool,
 }
 
-/// The time at which the whole of a file was last found in the page cache.
+/// The time until which a file counts as being in the page cache as a whole.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ResidentSince(Arc<Mutex<Option<Instant>>>);
+pub(crate) struct ResidentUntil(Arc<Mutex<Option<Instant>>>);
 
-impl ResidentSince {
-    /// Notes that it was found at this time.
+impl ResidentUntil {
+    /// Notes that all of it was found there at this time.
     pub(crate) fn set(&self, at: Instant) {
-        *lock(&self.0) = Some(at);
+        *lock(&self.0) = Some(at + LIFETIME);
     }
 
     /// Returns whether that was a moment ago.
     fn is_noted(&self, now: Instant) -> bool {
-        let noted = *lock(&self.0);
-        noted.is_some_and(|at| now.saturating_duration_since(at) < LIFETIME)
+        let end = *lock(&self.0);
+        end.is_some_and(|end| now < end)
     }
 }
 
@@ -113,12 +114,12 @@ impl ServedFile {
     /// Returns whether the whole file is known to be in the page cache; for a small file, it
     /// checks.
     pub(crate) fn is_resident(&self, now: Instant) -> bool {
-        if self.resident_since.is_noted(now) {
+        if self.resident_until.is_noted(now) {
             return true;
         }
         let is_resident = self.len() <= WHOLE && is_resident(&self.file, 0, self.len());
         if is_resident {
-            self.resident_since.set(now);
+            self.resident_until.set(now);
         }
         is_resident
     }
@@ -184,7 +185,7 @@ impl ServedFile {
             fields: OnceCell::new(),
             digests: kept.map(stored::StoredDigest::into_digests).unwrap_or_default(),
             packed: Vec::new(),
-            resident_since: ResidentSince::default(),
+            resident_until: ResidentUntil::default(),
             has_writer,
             is_stable,
             is_local,
@@ -195,7 +196,8 @@ impl ServedFile {
 /// The open files of one site and one worker.
 #[derive(Debug)]
 pub(crate) struct OpenFiles {
-    open: HashMap<Box<[u8]>, (Instant, Rc<ServedFile>)>,
+    /// Each file with the time at which its path is looked up again.
+    open: HashMap<Box<[u8]>, (Instant, Rc<ServedFile>), RandomState>,
     of_all_sites: Rc<OpenCount>,
     /// The number of changes of names when these files were looked up.
     changes: u64,
@@ -224,14 +226,14 @@ impl OpenCount {
 impl OpenFiles {
     /// Creates the store of a site; `of_all_sites` counts the files of all of them.
     pub(crate) fn new(of_all_sites: &Rc<OpenCount>) -> Self {
-        Self { open: HashMap::new(), of_all_sites: Rc::clone(of_all_sites), changes: 0 }
+        Self { open: HashMap::default(), of_all_sites: Rc::clone(of_all_sites), changes: 0 }
     }
 
     /// Returns the file at a path, if it was opened recently. The caller must check whether it has
     /// changed.
     pub(crate) fn get(&self, path: &[u8], now: Instant) -> Option<Rc<ServedFile>> {
-        let (opened, served) = self.open.get(path)?;
-        (now.duration_since(*opened) < LIFETIME).then(|| Rc::clone(served))
+        let (end, served) = self.open.get(path)?;
+        (now < *end).then(|| Rc::clone(served))
     }
 
     /// Closes a file that was found to have changed.
@@ -264,7 +266,7 @@ impl OpenFiles {
         }
         if !self.of_all_sites.is_full() {
             let before = self.open.len();
-            self.open.insert(path.into(), (now, Rc::clone(served)));
+            self.open.insert(path.into(), (now + LIFETIME, Rc::clone(served)));
             self.count_from(before);
         }
     }
@@ -272,7 +274,7 @@ impl OpenFiles {
     /// Closes files that were not requested recently, so that a removed file frees its space.
     pub(crate) fn expire(&mut self, now: Instant) {
         let before = self.open.len();
-        self.open.retain(|_, (opened, _)| now.duration_since(*opened) < LIFETIME);
+        self.open.retain(|_, (end, _)| now < *end);
         self.count_from(before);
     }
 
