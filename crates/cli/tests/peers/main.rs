@@ -16,6 +16,7 @@ mod mirrors;
 mod page;
 mod page_reading;
 mod page_selection;
+mod page_senses;
 mod page_trouble;
 mod programs;
 mod proxies;

@@ -2,8 +2,8 @@
 (() => {
   'use strict';
   const {
-    address, ask, element, folder, isFolder, isLink, key, main, path, place, readable, refresh, request, rows,
-    shown, visible,
+    address, ask, element, folder, isFolder, isLink, key, link, main, path, place, readable, refresh, request,
+    rows, shown, visible,
   } = page;
   // Of entries to delete.
   const MOST_NAMES = 5;
@@ -94,6 +94,7 @@
         const to = from.replace(/[^/]+(?=\/?$)/, () => encoded(name));
         await moveTo(row, new URL(to, folder));
         page.selection.carry(from, to);
+        link(row).setAttribute('href', to);
         isRenamed = true;
       },
     });

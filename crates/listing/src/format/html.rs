@@ -31,8 +31,8 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      style-src 'sha256-AARnWwZ6NS1kSaUqscorgbWzse+K5LKy2ZV4R//8HFY=' \
      'sha256-3eDUHH/0u7rLz5wKHX8RQEG28pv0Bnx8gDMDvOnY+5s=' \
      'sha256-0maO9yFdh0o0fvpUdKK8spkanSO3sB90tZD3wmHMDbw='; \
-     script-src 'sha256-pxLR/PCIL8XxwtaoDyo0K8SlXeicE8KSRlw478/rOKM=' \
-     'sha256-ckeozRutd/fOhuKMYjsHZCi7EPumU06YqonnCVx5IQ0=' \
+     script-src 'sha256-B9fP9cdR0RzoLLnOv5QoxQQLpqwuzrwQLfGceaEdjJc=' \
+     'sha256-qweS5uQtlRNoNecTosAA36bCTmED080hgXfnIEhvPcg=' \
      'sha256-tXa/YsaOSv3rE6+dydyJyaRei0xPjfgwm4tGRFIPN4I='; \
      img-src 'self' data:; connect-src 'self'; form-action 'self'; media-src 'self'; frame-src 'self'; \
      base-uri 'none'; frame-ancestors 'self'";

@@ -124,8 +124,14 @@ const page = (() => {
         old.forEach((part) => part.remove());
         document.querySelector(before).after(...now);
       }
+      const focus = document.activeElement;
+      const row = focus.closest('main tr');
+      const at = row && controls(row).indexOf(focus);
       main.replaceChildren(...fresh.querySelector('main').childNodes);
       document.dispatchEvent(new Event('rows'));
+      // So does what was focused in the table, which is another element now.
+      const same = row && [...main.querySelectorAll('tr')].find((other) => key(other) === key(row));
+      if (same) controls(same)[at]?.focus({ preventScroll: true });
     } catch (error) {
       // The folder itself may be gone, or shut: then the server's own page says so, unless
       // unfinished uploads would be lost with this one.
@@ -153,8 +159,10 @@ const page = (() => {
   const isLink = (row) => link(row).querySelector('small') !== null;
   // The rows of entries, without the one that leads to the folder above.
   const rows = () => [...main.querySelectorAll('tbody tr:not(.parent)')];
-  // The address as the server wrote it, by which a row is known: a name need not be text.
-  const key = (row) => link(row).getAttribute('href').split('?')[0];
+  // The address as the server wrote it, by which a row is known: a name need not be text. The heads
+  // of the columns have none.
+  const key = (row) => link(row)?.getAttribute('href').split('?')[0];
+  const controls = (row) => [...row.querySelectorAll('a, button, input')];
   const place = (row) => new URL(key(row), folder);
 
   // A size as the server writes it.

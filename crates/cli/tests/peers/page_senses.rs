@@ -1,0 +1,48 @@
+//! The page of a folder for those who use it with keys alone, by touch, or in colours of their own.
+
+use std::fs;
+
+use crate::rig::until;
+use crate::site::Site;
+use crate::webdriver::Browser;
+
+/// A folder with three files, and a browser that shows it.
+fn site(args: &[&str]) -> Option<(Site, Browser)> {
+    let site = Site::new(&["chromium", "chromedriver"], args)?;
+    for name in ["a.txt", "b.txt", "c.txt"] {
+        fs::write(site.source(name), name).unwrap();
+    }
+    let browser = Browser::new(site.peer("chromedriver", &[]));
+    browser.open(&site.url(""));
+    Some((site, browser))
+}
+
+/// What has the focus, as a screen reader names it.
+const FOCUSED: &str =
+    "document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent";
+
+#[test]
+fn the_focus_stays_in_its_row_when_the_rows_are_shown_anew() {
+    let Some((site, browser)) = site(&["-A"]) else { return };
+    for (selector, label) in [
+        ("a[href=\"b.txt\"]", "b.txt"),
+        ("[aria-label=\"Select b.txt\"]", "Select b.txt"),
+        ("[aria-label=\"Delete b.txt\"]", "Delete b.txt"),
+        ("[aria-label=\"Select all\"]", "Select all"),
+    ] {
+        browser.run(&format!("document.querySelector('{selector}').focus()"));
+        // Somebody else adds a row, and an upload ends.
+        fs::write(site.source(format!("a {}", label.len())), "").unwrap();
+        browser.run("window.rows = 0; document.addEventListener('rows', () => window.rows += 1)");
+        browser.run("page.refresh()");
+        browser.wait("window.rows");
+        browser.wait(&format!("({FOCUSED}) === '{label}'"));
+    }
+
+    browser.run("document.querySelector('[aria-label=\"Rename b.txt\"]').focus()");
+    browser.type_keys("\u{e007}");
+    browser.wait("document.querySelector('dialog')");
+    browser.type_keys("z 100%\u{e007}");
+    until("it has its new name", || site.source("z 100%.txt").exists());
+    browser.wait(&format!("({FOCUSED}) === 'Rename z 100%.txt'"));
+}
