@@ -46,3 +46,16 @@ fn the_focus_stays_in_its_row_when_the_rows_are_shown_anew() {
     until("it has its new name", || site.source("z 100%.txt").exists());
     browser.wait(&format!("({FOCUSED}) === 'Rename z 100%.txt'"));
 }
+
+#[test]
+fn icons_are_seen_in_colours_of_the_readers_own() {
+    let Some((site, browser)) = site(&["-A"]) else { return };
+    browser.prefer("forced-colors", "active");
+    browser.open(&site.url(""));
+    let invisible = "['td a', '.archive button', '.rename', '.remove'].filter((icon) => {
+        const element = document.querySelector(icon);
+        const [own, ground] = [getComputedStyle(element, '::before'), getComputedStyle(document.body)];
+        return own.backgroundColor === ground.backgroundColor;
+    })";
+    assert_eq!(browser.text(invisible), "");
+}

@@ -61,15 +61,20 @@ impl Browser {
         let size = json!({
             "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": mobile
         });
-        let media = json!({
-            "features": [{ "name": "prefers-color-scheme", "value": scheme }]
-        });
-        for (command, params) in
-            [("Emulation.setDeviceMetricsOverride", size), ("Emulation.setEmulatedMedia", media)]
-        {
-            let body = json!({ "cmd": command, "params": params });
-            self.ask("POST", "/goog/cdp/execute", &body);
-        }
+        self.devtools("Emulation.setDeviceMetricsOverride", &size);
+        self.prefer("prefers-color-scheme", scheme);
+    }
+
+    /// From now on the reader prefers something of a medium.
+    pub(crate) fn prefer(&self, feature: &str, value: &str) {
+        let media = json!({ "features": [{ "name": feature, "value": value }] });
+        self.devtools("Emulation.setEmulatedMedia", &media);
+    }
+
+    /// Runs a command of the browser's own protocol.
+    pub(crate) fn devtools(&self, command: &str, params: &Value) {
+        let body = json!({ "cmd": command, "params": params });
+        self.ask("POST", "/goog/cdp/execute", &body);
     }
 
     /// What a script returns that runs in the page.

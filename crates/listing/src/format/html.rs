@@ -28,8 +28,8 @@ use crate::text::{compact, counted, grouped, human_size, utc, visible};
 /// styles, which a test compares; nothing else runs. No other site may put the page into a frame
 /// and make a user click on something invisible.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
-     style-src 'sha256-AARnWwZ6NS1kSaUqscorgbWzse+K5LKy2ZV4R//8HFY=' \
-     'sha256-3eDUHH/0u7rLz5wKHX8RQEG28pv0Bnx8gDMDvOnY+5s=' \
+     style-src 'sha256-EoIoNPz8HkAOHt+DuEsX8AJpbA0shV8Owb4JMQKTG0w=' \
+     'sha256-IdczYvJxG2GenMjUWMPeUMPUS2OVUDKhApFhX0PJlno=' \
      'sha256-0maO9yFdh0o0fvpUdKK8spkanSO3sB90tZD3wmHMDbw='; \
      script-src 'sha256-B9fP9cdR0RzoLLnOv5QoxQQLpqwuzrwQLfGceaEdjJc=' \
      'sha256-qweS5uQtlRNoNecTosAA36bCTmED080hgXfnIEhvPcg=' \
