@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::json;
+
 use crate::rig::until;
 use crate::site::Site;
 use crate::webdriver::Browser;
@@ -58,4 +60,33 @@ fn icons_are_seen_in_colours_of_the_readers_own() {
         return own.backgroundColor === ground.backgroundColor;
     })";
     assert_eq!(browser.text(invisible), "");
+}
+
+/// The boxes around which less than 24 pixels (WCAG 2.2) are free of other controls.
+const SMALL: &str = "[...document.querySelectorAll('.pick')].filter((pick) => {
+    const { left, right, top, bottom } = pick.getBoundingClientRect();
+    const [x, y] = [(left + right) / 2, (top + bottom) / 2];
+    const others = [[-11, 0], [11, 0], [0, -11], [0, 11]].map(([over, down]) =>
+        document.elementFromPoint(x + over, y + down)?.closest('a, button'));
+    return others.some(Boolean);
+}).map((pick) => pick.getAttribute('aria-label'))";
+
+#[test]
+fn a_click_close_beside_a_box_means_the_box_and_not_the_file() {
+    let Some((site, browser)) = site(&["-A"]) else { return };
+    for width in [1000, 360] {
+        browser.devtools("Emulation.setTouchEmulationEnabled", &json!({ "enabled": width < 600 }));
+        browser.look(width, "light");
+        browser.open(&site.url(""));
+        assert_eq!(browser.text(SMALL), "", "{width}");
+        for expected in ["b.txt", ""] {
+            browser.run(
+                "const { left, top } = document.querySelectorAll('tbody .pick')[1].getBoundingClientRect();
+                document.elementFromPoint(left - 6, top - 4)
+                    .dispatchEvent(new MouseEvent('click', { bubbles: true, clientX: left - 6 }));",
+            );
+            let chosen = browser.text("[...document.querySelectorAll('.chosen')].map(page.shown)");
+            assert_eq!(chosen, expected, "{width}");
+        }
+    }
 }

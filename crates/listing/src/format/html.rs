@@ -28,10 +28,10 @@ use crate::text::{compact, counted, grouped, human_size, utc, visible};
 /// styles, which a test compares; nothing else runs. No other site may put the page into a frame
 /// and make a user click on something invisible.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
-     style-src 'sha256-EoIoNPz8HkAOHt+DuEsX8AJpbA0shV8Owb4JMQKTG0w=' \
+     style-src 'sha256-V9iOqKgE3FzZYffafnL3ZcMuQmnSuWoCHd1dfNy6s+g=' \
      'sha256-IdczYvJxG2GenMjUWMPeUMPUS2OVUDKhApFhX0PJlno=' \
      'sha256-0maO9yFdh0o0fvpUdKK8spkanSO3sB90tZD3wmHMDbw='; \
-     script-src 'sha256-B9fP9cdR0RzoLLnOv5QoxQQLpqwuzrwQLfGceaEdjJc=' \
+     script-src 'sha256-fdhca+ZF+mzenOc+2clIK3XK2ju6bR4/haEsRfVwVZM=' \
      'sha256-qweS5uQtlRNoNecTosAA36bCTmED080hgXfnIEhvPcg=' \
      'sha256-tXa/YsaOSv3rE6+dydyJyaRei0xPjfgwm4tGRFIPN4I='; \
      img-src 'self' data:; connect-src 'self'; form-action 'self'; media-src 'self'; frame-src 'self'; \

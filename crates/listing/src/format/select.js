@@ -163,9 +163,16 @@ page.selection = (() => {
   };
 
   main.addEventListener('click', (event) => {
-    const pick = event.target.closest('.pick');
-    if (!pick) return;
-    const row = pick.closest('tbody tr');
+    const line = event.target.closest('tr:not(.parent)');
+    if (!line || event.target.closest('a, button')) return;
+    const pick = box(line);
+    if (event.target !== pick) {
+      // Close beside the box, it is meant.
+      const { left, right } = pick.getBoundingClientRect();
+      if (event.clientX > right + left - main.getBoundingClientRect().left) return;
+      pick.checked = !pick.checked;
+    }
+    const row = line.closest('tbody tr');
     row ? toggle(row, pick.checked, event.shiftKey) : markAll(pick.checked);
   });
 
