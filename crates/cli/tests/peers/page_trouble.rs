@@ -131,7 +131,7 @@ fn a_permanently_failing_upload_shows_the_reason() {
     browser.open(&site.url(""));
     let told = "document.querySelector('#uploads [data-state=failed] .state')?.textContent";
     browser.enter("#folder", folder.to_str().unwrap());
-    browser.wait(&format!("{told}?.includes('a file is in the place of its parent folder')"));
+    browser.wait(&format!("{told}?.includes('A file is in the place of its parent folder')"));
     browser.run(
         "const { send } = XMLHttpRequest.prototype;
         XMLHttpRequest.prototype.send = function (body) {

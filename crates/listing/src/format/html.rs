@@ -31,9 +31,9 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      style-src 'sha256-V9iOqKgE3FzZYffafnL3ZcMuQmnSuWoCHd1dfNy6s+g=' \
      'sha256-IdczYvJxG2GenMjUWMPeUMPUS2OVUDKhApFhX0PJlno=' \
      'sha256-0maO9yFdh0o0fvpUdKK8spkanSO3sB90tZD3wmHMDbw='; \
-     script-src 'sha256-fdhca+ZF+mzenOc+2clIK3XK2ju6bR4/haEsRfVwVZM=' \
+     script-src 'sha256-Qgq3DfVWtYkJQ8cZJo2wVnuKnBcbXtG/CPq3Hi7RMQw=' \
      'sha256-qweS5uQtlRNoNecTosAA36bCTmED080hgXfnIEhvPcg=' \
-     'sha256-tXa/YsaOSv3rE6+dydyJyaRei0xPjfgwm4tGRFIPN4I='; \
+     'sha256-VCFY9hl3MsBvWZEbeeFzgcI5SYdPcD8Kz6fuJCZrLqo='; \
      img-src 'self' data:; connect-src 'self'; form-action 'self'; media-src 'self'; frame-src 'self'; \
      base-uri 'none'; frame-ancestors 'self'";
 

@@ -34,15 +34,20 @@ const page = (() => {
   const reason = (status, type, text) => {
     const part = status === 207 ? text.match(/<D:responsedescription>([^<]*)/) : null;
     const isPlain = /^text\/plain *(;|$)/i.test(type ?? '');
-    const said = part ? part[1] : isPlain ? text.trim().split('\n')[0].replace(/^\d+ /, '') : '';
-    return said || (PHRASES[status] ? `${status} ${PHRASES[status]}` : `the server answered ${status}`);
+    // A phrase of HTTP says less than the sentence after it.
+    const said = part ? part[1] : isPlain ? text.trim().split('\n')[0].replace(/^\d{3} ([\w ]+: )?/, '') : '';
+    return said.replace(/^\w/, (first) => first.toUpperCase()) || (PHRASES[status] ? `${status} ${PHRASES[status]}` : `the server answered ${status}`);
   };
   const refusal = async (response) =>
     reason(response.status, response.headers.get('Content-Type'), await response.text());
 
+  // Why there is no answer, whatever the browser calls it.
+  const noAnswer = () => navigator.onLine ? 'The connection was lost' : 'There is no network';
+
   // Sends a request without a body; what is refused becomes an error with the status.
   const request = async (method, url, headers = {}, signal) => {
-    const response = await fetch(url, { method, headers, signal, cache: 'no-store' });
+    const response = await fetch(url, { method, headers, signal, cache: 'no-store' })
+      .catch(() => { throw new Error(noAnswer()); });
     // 207: a part of a folder stays as it was.
     if (!response.ok || response.status === 207) {
       const error = new Error(await refusal(response));
@@ -191,6 +196,6 @@ const page = (() => {
   document.documentElement.classList.add('js');
   return {
     address, ask, copy, digest, element, folder, hasStopped, isFolder, isLink, key, link, main, path, place, readable,
-    reason, refresh, refusal, request, rows, shown, size, visible,
+    reason, refresh, request, rows, shown, noAnswer, size, visible,
   };
 })();

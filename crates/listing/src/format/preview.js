@@ -54,9 +54,9 @@
 
   const readText = async (url) => {
     const headers = { Range: `bytes=0-${MOST_TEXT - 1}` };
-    const response = await fetch(url, { headers });
-    if (response.status === 416) return element('p', { textContent: 'This file is empty.' });
-    if (!response.ok) throw new Error(await page.refusal(response));
+    const response = await page.request('GET', url, headers)
+      .catch((error) => { if (error.status !== 416) throw error; });
+    if (!response) return element('p', { textContent: 'This file is empty.' });
     const range = response.headers.get('Content-Range');
     const isCut = range !== null && Number(range.split('/')[1]) > MOST_TEXT;
     const text = element('pre', { textContent: await response.text(), tabIndex: 0 });

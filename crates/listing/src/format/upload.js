@@ -4,7 +4,8 @@
 (() => {
   'use strict';
   const {
-    address, ask, element, folder, hasStopped, main, readable, reason, refresh, request, size, visible,
+    address, ask, element, folder, hasStopped, main, readable, reason, refresh, request, noAnswer, size,
+    visible,
   } = page;
   const { Checksum, memory } = resume;
   const AT_ONCE = 3;
@@ -324,7 +325,7 @@
           if (xhr.status >= 200 && xhr.status < 300) return done(xhr);
           const told = xhr.status
             ? reason(xhr.status, xhr.getResponseHeader('Content-Type'), xhr.responseText)
-            : navigator.onLine ? 'The connection was lost' : 'There is no network';
+            : noAnswer();
           const fault = Object.assign(new Fault(told, xhr.status), { method });
           if (xhr.status) return failed(fault);
           // A file that cannot be read ends a request in the same way, and would each time.
