@@ -147,6 +147,23 @@ fn a_permanently_failing_upload_shows_the_reason() {
 }
 
 #[test]
+fn an_upload_that_fails_among_many_is_in_sight() {
+    let Some((site, browser)) = site(&["-A"]) else { return };
+    let files: Vec<_> = (0..30).map(|number| site.target(format!("{number}.txt"))).collect();
+    files.iter().for_each(|file| fs::write(file, "some").unwrap());
+    fs::create_dir(site.source("7.txt")).unwrap();
+    fs::create_dir(site.source("29.txt")).unwrap();
+    browser.open(&site.url(""));
+    let paths: Vec<_> = files.iter().map(|file| file.to_str().unwrap()).collect();
+    browser.enter("#files", &paths.join("\n"));
+    browser.wait("document.querySelector('#total').textContent === '28 of 30 done, 2 failed'");
+    let first = browser.text(
+        "[...document.querySelectorAll('#uploads li')].slice(0, 3).map((line) => line.dataset.state)",
+    );
+    assert_eq!(first, "failed,failed,done");
+}
+
+#[test]
 fn an_upload_that_is_paused_or_cancelled_while_its_folder_is_made_does_not_begin() {
     let Some((site, browser)) = site(&["-A"]) else { return };
     let folder = site.target("album");

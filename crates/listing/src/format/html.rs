@@ -33,7 +33,7 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      'sha256-0maO9yFdh0o0fvpUdKK8spkanSO3sB90tZD3wmHMDbw='; \
      script-src 'sha256-Qgq3DfVWtYkJQ8cZJo2wVnuKnBcbXtG/CPq3Hi7RMQw=' \
      'sha256-qweS5uQtlRNoNecTosAA36bCTmED080hgXfnIEhvPcg=' \
-     'sha256-VCFY9hl3MsBvWZEbeeFzgcI5SYdPcD8Kz6fuJCZrLqo='; \
+     'sha256-6Jc7A2qsBbnT4GWGboW0xEhYvUEXAvlT+kcwFQFzGrE='; \
      img-src 'self' data:; connect-src 'self'; form-action 'self'; media-src 'self'; frame-src 'self'; \
      base-uri 'none'; frame-ancestors 'self'";
 

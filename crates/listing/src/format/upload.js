@@ -110,7 +110,8 @@
       count.bytes += file.size;
     }
 
-    // The line that tells about it.
+    // The line that tells about it. What is done stands last, and what has failed first: only some
+    // lines are seen at once.
     show() {
       if (this.line) return;
       this.bar = element('progress', { max: Math.max(1, this.file.size), value: 0 });
@@ -123,7 +124,7 @@
       this.drop.addEventListener('click', () => this.cancel());
       this.line = element('li', {}, element('bdi', { textContent: this.name }), this.bar,
         this.text, this.toggle, this.drop);
-      list.append(this.line);
+      list.insertBefore(this.line, list.querySelector('[data-state=done]'));
     }
 
     // Changes what it does, and what is said of that.
@@ -352,6 +353,7 @@
       this.isFailed = true;
       count.failed += 1;
       this.become('failed', why);
+      list.prepend(this.line);
     }
 
     finish(state, text) {
@@ -360,6 +362,7 @@
       this.sent = this.file.size;
       this.forget();
       this.become(state, text);
+      list.append(this.line);
       const done = list.querySelectorAll('[data-state=done]');
       if (done.length > MOST_LINES) done[0].remove();
     }
