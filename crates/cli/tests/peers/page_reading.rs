@@ -92,6 +92,26 @@ fn files_are_previewed_and_arrows_lead_from_one_to_the_next() {
 }
 
 #[test]
+fn text_of_windows_is_previewed_as_the_file_itself_is_shown() {
+    let Some((site, browser)) = site(&[]) else { return };
+    let text = "Gr\u{fc}\u{df}e \u{1f44b}";
+    let units = [vec![0xfeff], text.encode_utf16().collect()].concat();
+    for (name, bytes) in [
+        ("little", units.iter().flat_map(|unit: &u16| unit.to_le_bytes()).collect()),
+        ("big", units.iter().flat_map(|unit| unit.to_be_bytes()).collect()),
+        ("marked", [b"\xef\xbb\xbf", text.as_bytes()].concat()),
+        ("short", b"x".to_vec()),
+    ] {
+        fs::write(site.source(format!("{name}.txt")), bytes).unwrap();
+        browser.open(&site.url("?q=.txt"));
+        browser.run(&format!("document.querySelector('a[href=\"{name}.txt\"]').click()"));
+        browser.wait("document.querySelector('.preview pre')");
+        let expected = if name == "short" { "x" } else { text };
+        assert_eq!(browser.text("document.querySelector('.preview pre').textContent"), expected);
+    }
+}
+
+#[test]
 fn a_folder_of_pictures_is_a_gallery() {
     let Some((_site, browser)) = site(&[]) else { return };
     browser.click(".view button");

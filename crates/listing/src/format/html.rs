@@ -28,10 +28,10 @@ use crate::text::{compact, counted, grouped, human_size, utc, visible};
 /// styles, which a test compares; nothing else runs. No other site may put the page into a frame
 /// and make a user click on something invisible.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
-     style-src 'sha256-V9iOqKgE3FzZYffafnL3ZcMuQmnSuWoCHd1dfNy6s+g=' \
+     style-src 'sha256-FzjQZNIF0G22YPVisYg3d7KetTETwmlKoZhov6Aycnc=' \
      'sha256-IdczYvJxG2GenMjUWMPeUMPUS2OVUDKhApFhX0PJlno=' \
      'sha256-0maO9yFdh0o0fvpUdKK8spkanSO3sB90tZD3wmHMDbw='; \
-     script-src 'sha256-Qgq3DfVWtYkJQ8cZJo2wVnuKnBcbXtG/CPq3Hi7RMQw=' \
+     script-src 'sha256-Alw2QjtJyTVSmoikLiOk6Rxg5S3k8bnY+KnTFvfwC50=' \
      'sha256-qweS5uQtlRNoNecTosAA36bCTmED080hgXfnIEhvPcg=' \
      'sha256-6Jc7A2qsBbnT4GWGboW0xEhYvUEXAvlT+kcwFQFzGrE='; \
      img-src 'self' data:; connect-src 'self'; form-action 'self'; media-src 'self'; frame-src 'self'; \

@@ -52,6 +52,13 @@
     button('\u2039', 'Previous', () => step(-1)), button('\u203a', 'Next', () => step(1)));
   dialog.setAttribute('aria-labelledby', 'preview-title');
 
+  // As browsers show the file itself: a mark at its beginning counts more than what the server says.
+  const decode = (bytes) => {
+    const mark = new DataView(bytes.slice(0, 2));
+    const code = { 0xfffe: 'utf-16le', 0xfeff: 'utf-16be' }[mark.byteLength === 2 && mark.getUint16(0)];
+    return new TextDecoder(code).decode(bytes);
+  };
+
   const readText = async (url) => {
     const headers = { Range: `bytes=0-${MOST_TEXT - 1}` };
     const response = await page.request('GET', url, headers)
@@ -59,7 +66,7 @@
     if (!response) return element('p', { textContent: 'This file is empty.' });
     const range = response.headers.get('Content-Range');
     const isCut = range !== null && Number(range.split('/')[1]) > MOST_TEXT;
-    const text = element('pre', { textContent: await response.text(), tabIndex: 0 });
+    const text = element('pre', { textContent: decode(await response.arrayBuffer()), tabIndex: 0 });
     return element('div', {}, text, isCut ? element('p', { textContent: 'The first 256 KiB.' }) : '');
   };
 
