@@ -39,10 +39,20 @@ pub(crate) async fn check(ctx: &mut RequestContext<'_>, target: &Target<'_>) -> 
             admit(ctx, user)
         }
         AccessDecision::Busy => Some(ctx.busy(429, "too many passwords are being checked")),
-        AccessDecision::Forbidden => Some(ctx.error(403, "")),
+        AccessDecision::Forbidden => Some(forbidden(ctx, target)),
         AccessDecision::Wrong => Some(ctx.challenged("the name or the password is wrong")),
         AccessDecision::Challenge | AccessDecision::Verify(_) => Some(ctx.challenge()),
     }
+}
+
+/// Refuses a path of which the user has no right. A browser sends the password that it has until it
+/// is asked for another one, so its user may ask for that.
+fn forbidden(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
+    if target.query.has("login") && !is_foreign(&ctx.request, ctx.peer.is_secure()) {
+        return ctx.challenge();
+    }
+    let link = ctx.request.method == Method::Get && ctx.settings().access.has_users();
+    ctx.error_with_link(403, "", link.then_some(("?login", "Log in as another user")))
 }
 
 /// Authenticates the user if that takes no waiting; returns whether the request is allowed.

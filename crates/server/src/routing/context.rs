@@ -115,13 +115,24 @@ impl<'a> RequestContext<'a> {
 
     /// Returns an error in the form that the client understands.
     pub(crate) fn error(&self, status: u16, detail: &str) -> Response {
+        self.error_with_link(status, detail, None)
+    }
+
+    /// Returns an error as [`error`](Self::error) does, whose page has one more link, with its text.
+    pub(crate) fn error_with_link(
+        &self,
+        status: u16,
+        detail: &str,
+        link: Option<(&str, &'static str)>,
+    ) -> Response {
         let settings = self.settings();
         let target = Target::parse(self.request.target, settings.path_prefix.as_bytes());
-        let navigation_links = match target {
+        let mut links = match target {
             Ok(target) if settings.lists_folders() => navigation_links(&target),
             _ => Vec::new(),
         };
-        Response::error_for(&self.request, status, detail, &navigation_links)
+        links.extend(link.map(|(href, text)| (href.to_owned(), text)));
+        Response::error_for(&self.request, status, detail, &links)
     }
 
     /// Returns the redirect to the same folder with the slash that links on its page need.

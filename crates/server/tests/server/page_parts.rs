@@ -140,3 +140,22 @@ fn logging_out_is_a_challenge_whatever_the_password() {
     let open = Site::of(&[("file", b"x")]).start();
     assert_eq!(open.get("/?logout=1").status, 200);
 }
+
+#[test]
+fn a_user_who_may_not_go_on_is_offered_to_log_in_as_another_one() {
+    let alice = "Authorization: Basic YWxpY2U6c2VjcmV0"; // alice:secret
+    let files: &[(&str, &[u8])] = &[("hers/file", b"x"), ("his/file", b"x")];
+    let site = Site::of(files).auth(&["alice:secret@/hers", "bob:other@/"]).start();
+    let ask = |path: &str, fields: &[&str]| site.ask("GET", path, &[&BROWSER[..], fields].concat());
+    let refused = ask("/his/file", &[alice]);
+    assert_eq!(refused.status, 403);
+    assert!(refused.text().contains("<a href=\"?login\">Log in as another user</a>"));
+    let asked = ask("/his/file?login", &[alice]);
+    assert_eq!(asked.status, 401);
+    assert!(asked.field("WWW-Authenticate").unwrap().starts_with("Basic realm="));
+    let bob = "Authorization: Basic Ym9iOm90aGVy"; // bob:other
+    assert_eq!(ask("/his/file?login", &[bob]).text(), "x", "the address then gives the file");
+    // A page of another site cannot have the password forgotten.
+    let foreign = ask("/his/file?login", &["Sec-Fetch-Site: cross-site", alice]);
+    assert_eq!(foreign.status, 403);
+}
