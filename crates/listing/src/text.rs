@@ -13,6 +13,14 @@ pub(crate) fn compact(source: &str) -> String {
     kept.flat_map(|line| [line, "\n"]).collect()
 }
 
+/// Returns a style sheet as [`compact`] does, and without the spaces and ends that only people need.
+pub(crate) fn compact_style(source: &str) -> String {
+    const SHORTER: [(&str, &str); 7] =
+        [(": ", ":"), ("; ", ";"), (", ", ","), (" {", "{"), ("{ ", "{"), (" }", "}"), (";}", "}")];
+    let style = compact(source).replace('\n', "");
+    SHORTER.iter().fold(style, |style, (long, short)| style.replace(long, short))
+}
+
 /// Returns a name as text in which every character is visible: control characters, which a page
 /// would swallow, become their pictures (a line feed becomes ␊). Bytes that are not UTF-8 become �,
 /// and so do characters that change how others are shown: they could turn `gpj.exe` into `exe.jpg`.
@@ -103,6 +111,13 @@ fn picture(character: char) -> char {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn styles_are_written_without_spaces_that_mean_nothing() {
+        let source = "\na b, i::before {\n  width: calc(1% - 2px);\n  color: red;\n}\n";
+        let expected = "a b,i::before{width:calc(1% - 2px);color:red}";
+        assert_eq!(compact_style(source), expected);
+    }
 
     #[test]
     fn sizes_are_rounded_to_the_nearest_and_never_to_1024() {

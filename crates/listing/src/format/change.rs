@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use maud::{Markup, PreEscaped, html};
 
-use crate::text::compact;
+use crate::text::{compact, compact_style};
 
 /// The changes that the reader of a page may make to the folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -74,7 +74,7 @@ pub(crate) fn scripts(may: ChangeRights) -> Markup {
 
 /// The style of the controls.
 pub(crate) static CHANGE_STYLE: LazyLock<String> =
-    LazyLock::new(|| compact(include_str!("change.css")));
+    LazyLock::new(|| compact_style(include_str!("change.css")));
 
 /// The script for removing, renaming and making folders, with what the upload script shares.
 static CHANGE_SCRIPT: LazyLock<String> = LazyLock::new(|| compact(include_str!("change.js")));

@@ -20,7 +20,7 @@ use super::icon::{icon, is_picture};
 use super::markdown::section;
 use crate::Listing;
 use crate::entry::Entry;
-use crate::text::{compact, counted, grouped, human_size, utc, visible};
+use crate::text::{compact, compact_style, counted, grouped, human_size, utc, visible};
 
 /// The value of the page's `Content-Security-Policy`: a browser may use only what the page holds.
 ///
@@ -28,10 +28,10 @@ use crate::text::{compact, counted, grouped, human_size, utc, visible};
 /// styles, which a test compares; nothing else runs. No other site may put the page into a frame
 /// and make a user click on something invisible.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
-     style-src 'sha256-FzjQZNIF0G22YPVisYg3d7KetTETwmlKoZhov6Aycnc=' \
-     'sha256-IdczYvJxG2GenMjUWMPeUMPUS2OVUDKhApFhX0PJlno=' \
-     'sha256-0maO9yFdh0o0fvpUdKK8spkanSO3sB90tZD3wmHMDbw='; \
-     script-src 'sha256-Alw2QjtJyTVSmoikLiOk6Rxg5S3k8bnY+KnTFvfwC50=' \
+     style-src 'sha256-fPeeP7pDPqQnb4mD6fHsup21fl3jFMnt/j8yO7S6Eqw=' \
+     'sha256-FJxwJM6O5PBQo3lKQHZc2ICivIgp9OehcaCJFw0Eg48=' \
+     'sha256-yGjTTOr44nnQFTv6X0O7Q5f9+WkvE2v1D1urw0VoYwQ='; \
+     script-src 'sha256-vR4ZqyZKgCduzsNxH9DeqHQAJhKK7d0PAcsmDWsMZdk=' \
      'sha256-qweS5uQtlRNoNecTosAA36bCTmED080hgXfnIEhvPcg=' \
      'sha256-6Jc7A2qsBbnT4GWGboW0xEhYvUEXAvlT+kcwFQFzGrE='; \
      img-src 'self' data:; connect-src 'self'; form-action 'self'; media-src 'self'; frame-src 'self'; \
@@ -441,10 +441,10 @@ const ROOT_NAME: &str = "Files";
 
 /// The style of the page.
 static STYLE: LazyLock<String> =
-    LazyLock::new(|| compact(concat!(include_str!("style.css"), include_str!("panel.css"))));
+    LazyLock::new(|| compact_style(concat!(include_str!("style.css"), include_str!("panel.css"))));
 
 /// The style of a README.
-static README_STYLE: LazyLock<String> = LazyLock::new(|| compact(include_str!("readme.css")));
+static README_STYLE: LazyLock<String> = LazyLock::new(|| compact_style(include_str!("readme.css")));
 
 /// The scripts of the page for all readers.
 static SCRIPT: LazyLock<String> = LazyLock::new(|| {

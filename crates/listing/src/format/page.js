@@ -22,11 +22,8 @@ const page = (() => {
     .replace(/[\x80-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb]/g, '\ufffd');
 
   const PHRASES = {
-    400: 'Bad Request', 401: 'Unauthorized', 403: 'Forbidden', 404: 'Not Found', 405: 'Method Not Allowed',
-    408: 'Request Timeout', 409: 'Conflict', 411: 'Length Required', 412: 'Precondition Failed',
-    413: 'Content Too Large', 414: 'URI Too Long', 423: 'Locked', 429: 'Too Many Requests',
-    431: 'Request Header Fields Too Large', 500: 'Internal Server Error', 501: 'Not Implemented',
-    502: 'Bad Gateway', 503: 'Service Unavailable', 504: 'Gateway Timeout', 507: 'Insufficient Storage',
+    401: 'Unauthorized', 403: 'Forbidden', 404: 'Not Found', 413: 'Content Too Large',
+    502: 'Bad Gateway', 503: 'Service Unavailable', 504: 'Gateway Timeout',
   };
 
   // What the server says is wrong, without the number in front; of what is not plain text, such as
@@ -35,8 +32,8 @@ const page = (() => {
     const part = status === 207 ? text.match(/<D:responsedescription>([^<]*)/) : null;
     const isPlain = /^text\/plain *(;|$)/i.test(type ?? '');
     // A phrase of HTTP says less than the sentence after it.
-    const said = part ? part[1] : isPlain ? text.trim().split('\n')[0].replace(/^\d{3} ([\w ]+: )?/, '') : '';
-    return said.replace(/^\w/, (first) => first.toUpperCase()) || (PHRASES[status] ? `${status} ${PHRASES[status]}` : `the server answered ${status}`);
+    const said = part ? part[1] : isPlain ? text.trim().split('\n')[0].replace(/^\d+ ([\w ]+: )?/, '') : '';
+    return said.replace(/^./, (first) => first.toUpperCase()) || (PHRASES[status] ? `${status} ${PHRASES[status]}` : `the server answered ${status}`);
   };
   const refusal = async (response) =>
     reason(response.status, response.headers.get('Content-Type'), await response.text());

@@ -52,10 +52,9 @@
     button('\u2039', 'Previous', () => step(-1)), button('\u203a', 'Next', () => step(1)));
   dialog.setAttribute('aria-labelledby', 'preview-title');
 
-  // As browsers show the file itself: a mark at its beginning counts more than what the server says.
+  // As browsers show the file itself. UTF-8 never begins with the bytes of these marks.
   const decode = (bytes) => {
-    const mark = new DataView(bytes.slice(0, 2));
-    const code = { 0xfffe: 'utf-16le', 0xfeff: 'utf-16be' }[mark.byteLength === 2 && mark.getUint16(0)];
+    const code = { 0xff: 'utf-16le', 0xfe: 'utf-16be' }[new Uint8Array(bytes)[0]];
     return new TextDecoder(code).decode(bytes);
   };
 

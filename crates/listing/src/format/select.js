@@ -163,16 +163,14 @@ page.selection = (() => {
   };
 
   main.addEventListener('click', (event) => {
-    const line = event.target.closest('tr:not(.parent)');
-    if (!line || event.target.closest('a, button')) return;
-    const pick = box(line);
+    const pick = event.target.closest('tr')?.querySelector('.pick');
+    if (!pick || event.target.closest('a, button')) return;
     if (event.target !== pick) {
       // Close beside the box, it is meant.
-      const { left, right } = pick.getBoundingClientRect();
-      if (event.clientX > right + left - main.getBoundingClientRect().left) return;
+      if (event.clientX > pick.getBoundingClientRect().right + 16) return;
       pick.checked = !pick.checked;
     }
-    const row = line.closest('tbody tr');
+    const row = pick.closest('tbody tr');
     row ? toggle(row, pick.checked, event.shiftKey) : markAll(pick.checked);
   });
 
