@@ -164,6 +164,19 @@ fn an_upload_that_fails_among_many_is_in_sight() {
 }
 
 #[test]
+fn a_row_that_is_gone_meanwhile_goes_once_it_could_not_be_renamed() {
+    let Some((site, browser)) = site(&["-A"]) else { return };
+    fs::write(site.source("gone.txt"), "some").unwrap();
+    browser.open(&site.url(""));
+    fs::remove_file(site.source("gone.txt")).unwrap();
+    act(&browser, "gone.txt", ".rename");
+    browser.enter("dialog input", "x\u{e007}");
+    browser.wait("document.querySelector('dialog .fault').textContent === 'Not Found'");
+    browser.click("dialog button[type=button]");
+    until("the row is gone", || !shown(&browser).contains("gone.txt"));
+}
+
+#[test]
 fn an_upload_that_is_paused_or_cancelled_while_its_folder_is_made_does_not_begin() {
     let Some((site, browser)) = site(&["-A"]) else { return };
     let folder = site.target("album");

@@ -84,21 +84,22 @@
   const renameRow = async (row) => {
     const from = key(row);
     const old = exact(row);
-    let isRenamed = false;
+    let isTried = false;
     await ask({
       title: `Rename ${shown(row)}`,
       input: old,
       choices: [['rename', 'Rename']],
       act: async (name) => {
         if (checked(name) === old) return;
+        isTried = true;
         const to = from.replace(/[^/]+(?=\/?$)/, () => encoded(name));
         await moveTo(row, new URL(to, folder));
         page.selection.carry(from, to);
         link(row).setAttribute('href', to);
-        isRenamed = true;
       },
     });
-    if (isRenamed) await refresh();
+    // What could not be renamed may be gone.
+    if (isTried) await refresh();
   };
 
   // A list of folders to choose one from. It begins with the one that is shown.
