@@ -18,6 +18,7 @@ use underpass_protocol::listing::{Format, PageCursor, SortKey};
 
 use super::Listing;
 use super::entry::{Attributes, Entries, Entry};
+use super::text::searched;
 
 /// An entry with only the attributes that the pass needed.
 #[derive(Clone, Debug)]
@@ -224,14 +225,14 @@ pub(super) fn complete(
 struct EntrySelection<'l> {
     /// The listing.
     listing: &'l Listing<'l>,
-    /// The searched word, in lower case.
+    /// The word to find, as [`searched`] returns it.
     word: Option<String>,
 }
 
 impl<'l> EntrySelection<'l> {
     /// Creates the selection of this listing.
     fn new(listing: &'l Listing<'l>) -> Self {
-        Self { listing, word: listing.query.search.as_ref().map(|word| word.to_lowercase()) }
+        Self { listing, word: listing.query.search.as_deref().map(searched) }
     }
 
     /// Returns whether the name alone does not exclude the entry.
@@ -241,7 +242,7 @@ impl<'l> EntrySelection<'l> {
         }
         self.word
             .as_ref()
-            .is_none_or(|word| String::from_utf8_lossy(name).to_lowercase().contains(word.as_str()))
+            .is_none_or(|word| searched(&String::from_utf8_lossy(name)).contains(word.as_str()))
     }
 
     /// Reads the needed attributes of the entry; `None` if it cannot be served.

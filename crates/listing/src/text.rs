@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use icu_normalizer::ComposingNormalizerBorrowed;
 use jiff::Timestamp;
 use rustix::fs::Timespec;
 
@@ -19,6 +20,16 @@ pub(crate) fn compact_style(source: &str) -> String {
         [(": ", ":"), ("; ", ";"), (", ", ","), (" {", "{"), ("{ ", "{"), (" }", "}"), (";}", "}")];
     let style = compact(source).replace('\n', "");
     SHORTER.iter().fold(style, |style, (long, short)| style.replace(long, short))
+}
+
+/// Returns text as a search compares it: without differences of case, and with an accent in one
+/// character with its letter. Names that come from a Mac have it in one of its own.
+pub(crate) fn searched(text: &str) -> String {
+    let text = text.to_lowercase();
+    if text.is_ascii() {
+        return text;
+    }
+    ComposingNormalizerBorrowed::new_nfc().normalize(&text).into_owned()
 }
 
 /// Returns a name as text in which every character is visible: control characters, which a page

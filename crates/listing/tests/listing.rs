@@ -425,6 +425,18 @@ fn a_page_goes_on_after_an_entry_that_is_gone() -> Result<()> {
 }
 
 #[test]
+fn a_search_finds_accents_in_either_form() -> Result<()> {
+    let forms = ["Cafe\u{301}", "CAF\u{c9}"];
+    let root = Root::with_files(forms)?;
+    for word in ["caf%C3%A9", "cafe%CC%81"] {
+        for query in [format!("q={word}"), format!("q={word}&below")] {
+            assert_eq!(root.names(&query)?.len(), 2, "{query}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn a_search_ignores_case() -> Result<()> {
     let root = Root::with_files(["Grüße.TXT", "other"])?;
     assert_eq!(root.names("q=GRÜSSE")?, Vec::<String>::new());

@@ -31,7 +31,7 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      style-src 'sha256-fPeeP7pDPqQnb4mD6fHsup21fl3jFMnt/j8yO7S6Eqw=' \
      'sha256-FJxwJM6O5PBQo3lKQHZc2ICivIgp9OehcaCJFw0Eg48=' \
      'sha256-yGjTTOr44nnQFTv6X0O7Q5f9+WkvE2v1D1urw0VoYwQ='; \
-     script-src 'sha256-vR4ZqyZKgCduzsNxH9DeqHQAJhKK7d0PAcsmDWsMZdk=' \
+     script-src 'sha256-TBf7io47HNQA1NRAC1VK5wj5yOZvV6JtlK0v+rKSyds=' \
      'sha256-toi+6/SsiRTvHwdQ8TrkJnmCn6S6gIBZH/k/Sz9F5fk=' \
      'sha256-6Jc7A2qsBbnT4GWGboW0xEhYvUEXAvlT+kcwFQFzGrE='; \
      img-src 'self' data:; connect-src 'self'; form-action 'self'; media-src 'self'; frame-src 'self'; \

@@ -5,6 +5,8 @@
   const box = search.q;
   const further = search.below ? 'the folders below, too' : 'all pages';
   let rows, names, times, parent, none;
+  // As the server compares text.
+  const searched = (text) => text.toLowerCase().normalize();
 
   // Times in the zone and the manner of the reader, a stretch of rows at a time.
   const short = new Intl.DateTimeFormat(undefined, {
@@ -23,7 +25,7 @@
 
   // Narrows the rows while one types. Enter asks the server for those of all folders below, too.
   const narrow = () => {
-    const word = box.value.toLowerCase();
+    const word = searched(box.value);
     let shown = 0;
     if (parent) parent.hidden = word !== '';
     rows.forEach((row, at) => {
@@ -39,7 +41,7 @@
   // What is in the table, now and whenever something else is.
   const load = () => {
     rows = page.rows();
-    names = rows.map((row) => page.link(row).textContent.toLowerCase());
+    names = rows.map((row) => searched(page.link(row).textContent));
     times = [...document.querySelectorAll('main time')];
     parent = document.querySelector('.parent');
     none = document.getElementById('none');
