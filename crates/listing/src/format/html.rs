@@ -29,7 +29,7 @@ use crate::text::{compact, compact_style, counted, grouped, human_size, utc, vis
 /// and make a user click on something invisible.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      style-src 'sha256-fPeeP7pDPqQnb4mD6fHsup21fl3jFMnt/j8yO7S6Eqw=' \
-     'sha256-FJxwJM6O5PBQo3lKQHZc2ICivIgp9OehcaCJFw0Eg48=' \
+     'sha256-m6NjvS8NqEZLTX23H3GqYuxaJJJQLGKvV529GH6TKdQ=' \
      'sha256-yGjTTOr44nnQFTv6X0O7Q5f9+WkvE2v1D1urw0VoYwQ='; \
      script-src 'sha256-TBf7io47HNQA1NRAC1VK5wj5yOZvV6JtlK0v+rKSyds=' \
      'sha256-toi+6/SsiRTvHwdQ8TrkJnmCn6S6gIBZH/k/Sz9F5fk=' \
