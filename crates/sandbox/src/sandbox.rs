@@ -10,7 +10,7 @@ use crate::access;
 use crate::error::SandboxError;
 use crate::landlock::{AllowedAccess, Landlock};
 use crate::privileges::{self, Privileges};
-use crate::seccomp::{self, Seccomp};
+use crate::seccomp::{self, Duties, Seccomp};
 use crate::user::User;
 
 /// The restrictions to apply.
@@ -76,11 +76,9 @@ impl<'a> Sandbox<'a> {
             let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
         }
         let landlock = self.access.confine();
-        Ok(Confinement {
-            privileges,
-            sandbox: Some((landlock, seccomp::restrict(self.access.connects()))),
-            warnings,
-        })
+        let duties = Duties { connects: self.access.connects(), changes: self.access.changes() };
+        let sandbox = Some((landlock, seccomp::restrict(duties)));
+        Ok(Confinement { privileges, sandbox, warnings })
     }
 
     /// Returns what the serving user lacks, or has too much of.

@@ -24,16 +24,25 @@ pub(crate) enum Seccomp {
     Refused(String),
 }
 
+/// What a server does besides reading files and answering.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Duties {
+    /// Whether it makes connections of its own.
+    pub(crate) connects: bool,
+    /// Whether it changes files.
+    pub(crate) changes: bool,
+}
+
 /// Restricts this thread, and those that it starts from now on, to the calls of the server.
-pub(crate) fn restrict(connects: bool) -> Seccomp {
-    match install(connects) {
+pub(crate) fn restrict(duties: Duties) -> Seccomp {
+    match install(duties) {
         Ok(count) => Seccomp::Filtered(count),
         Err(error) => Seccomp::Refused(error.to_string()),
     }
 }
 
-fn install(connects: bool) -> Result<usize, Error> {
-    let rules = rules(connects)?;
+fn install(duties: Duties) -> Result<usize, Error> {
+    let rules = rules(duties)?;
     let count = rules.len();
     let clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     let without_clone3 = filter(clone3, SeccompAction::Allow, errno(libc::ENOSYS))?;
@@ -56,7 +65,7 @@ fn errno(number: i32) -> SeccompAction {
 }
 
 /// Returns the calls that are allowed. A call with rules is allowed if one of them matches.
-fn rules(connects: bool) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
+fn rules(duties: Duties) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     let mut rules: BTreeMap<_, _> = ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
     // Already allowed by its own filter, and by this one, as its refusal is that of the other.
     rules.insert(libc::SYS_clone3, Vec::new());
@@ -65,29 +74,80 @@ fn rules(connects: bool) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError
     for call in [libc::SYS_mmap, libc::SYS_mprotect] {
         rules.insert(call, vec![masked(2, libc::PROT_EXEC as u64, 0)?]);
     }
-    // Netlink shows what a peer has received.
-    let mut families = vec![libc::AF_NETLINK as u64];
-    if connects {
-        // Names are looked up over the network and at services of this machine.
-        families.extend([libc::AF_UNIX, libc::AF_INET, libc::AF_INET6].map(|family| family as u64));
+    rules.insert(libc::SYS_socket, sockets(duties.connects)?);
+    // TCP connects by the first message, too, for which Landlock does not ask.
+    let fast_open = libc::MSG_FASTOPEN as u64;
+    let mut sending = vec![(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2)];
+    if duties.connects {
         // The resolver asks for both kinds of addresses at once.
-        rules.insert(libc::SYS_sendmmsg, Vec::new());
+        sending.push((libc::SYS_sendmmsg, 3));
     }
-    let mut sockets = one_of(0, &families)?;
-    // Messages go to systemd. Landlock does not restrict connections to unix sockets, so there are
-    // no streams, as services with more rights have them.
-    let datagram = condition(1, SeccompCmpOp::MaskedEq(SOCKET_TYPE), libc::SOCK_DGRAM as u64)?;
-    let unix = condition(0, SeccompCmpOp::Eq, libc::AF_UNIX as u64)?;
-    sockets.push(SeccompRule::new(vec![unix, datagram])?);
-    rules.insert(libc::SYS_socket, sockets);
+    for (call, flags) in sending {
+        rules.insert(call, vec![masked(flags, fast_open, 0)?]);
+    }
+    rules.insert(libc::SYS_fcntl, controls()?);
+    if duties.changes {
+        // Landlock restricts which files are opened, and not what is set by their paths.
+        rules.insert(libc::SYS_fchmod, vec![masked(1, libc::S_ISUID.into(), 0)?]);
+        // A folder that is removed is opened to its owner alone.
+        rules.insert(libc::SYS_fchmodat, one_of(2, &[libc::S_IRWXU.into()])?);
+        // The group of a file, but not its owner.
+        rules.insert(libc::SYS_fchown, one_of(1, &[u32::MAX.into()])?);
+        rules.insert(libc::SYS_utimensat, Vec::new());
+    }
     // Not for other processes; abort(3) sends a signal to its own.
     rules.insert(libc::SYS_tgkill, one_of(0, &[std::process::id().into()])?);
     rules.insert(libc::SYS_prlimit64, one_of(0, &[0])?);
     rules.insert(libc::SYS_prctl, one_of(0, &[libc::PR_SET_NAME as u64, PR_GET_AUXV])?);
     rules.insert(libc::SYS_ioctl, one_of(1, &REQUESTS)?);
-    // The group of a file, but not its owner.
-    rules.insert(libc::SYS_fchown, one_of(1, &[u32::MAX.into()])?);
     Ok(rules)
+}
+
+/// Returns the rules for socket(2).
+fn sockets(connects: bool) -> Result<Vec<SeccompRule>, BackendError> {
+    // Netlink shows what a peer has received.
+    let mut rules = one_of(0, &[libc::AF_NETLINK as u64])?;
+    let mut allow = |family: i32, kind: i32, protocol: Option<i32>| {
+        let kind = condition(1, SeccompCmpOp::MaskedEq(SOCKET_TYPE), kind as u64)?;
+        let family = condition(0, SeccompCmpOp::Eq, family as u64)?;
+        let protocol = protocol.map(|number| condition(2, SeccompCmpOp::Eq, number as u64));
+        let all = [family, kind].into_iter().map(Ok).chain(protocol);
+        rules.push(SeccompRule::new(all.collect::<Result<_, _>>()?)?);
+        Ok::<_, BackendError>(())
+    };
+    // Messages go to systemd. Landlock does not restrict connections to unix sockets, so there are
+    // no streams, as services with more rights have them.
+    allow(libc::AF_UNIX, libc::SOCK_DGRAM, None)?;
+    if connects {
+        // Names are looked up over the network and at services of this machine.
+        allow(libc::AF_UNIX, libc::SOCK_STREAM, None)?;
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            // Landlock does not restrict other protocols, such as MPTCP, which reaches every TCP
+            // server.
+            for protocol in [libc::IPPROTO_IP, libc::IPPROTO_TCP] {
+                allow(family, libc::SOCK_STREAM, Some(protocol))?;
+            }
+            for protocol in [libc::IPPROTO_IP, libc::IPPROTO_UDP] {
+                allow(family, libc::SOCK_DGRAM, Some(protocol))?;
+            }
+        }
+    }
+    Ok(rules)
+}
+
+/// Returns the rules for fcntl(2): a descriptor may send no signal to another process, and no other
+/// signal than that of a lease.
+fn controls() -> Result<Vec<SeccompRule>, BackendError> {
+    let is = |command: i32| condition(1, SeccompCmpOp::Eq, command as u64);
+    let others = [libc::F_SETOWN, F_SETOWN_EX, F_SETSIG].map(|command| command as u64);
+    let others = others.into_iter().map(|command| condition(1, SeccompCmpOp::Ne, command));
+    let nobody = condition(2, SeccompCmpOp::Eq, 0)?;
+    let urgent = condition(2, SeccompCmpOp::Eq, libc::SIGURG as u64)?;
+    Ok(vec![
+        SeccompRule::new(others.collect::<Result<_, _>>()?)?,
+        SeccompRule::new(vec![is(libc::F_SETOWN)?, nobody])?,
+        SeccompRule::new(vec![is(F_SETSIG)?, urgent])?,
+    ])
 }
 
 /// Returns a rule that matches if the bits of `mask` in an argument are those of `value`.
@@ -119,6 +179,10 @@ impl fmt::Display for Seccomp {
         }
     }
 }
+
+/// Commands of fcntl(2) that the libc crate leaves out.
+const F_SETSIG: i32 = 10;
+const F_SETOWN_EX: i32 = 15;
 
 /// The bits of a socket's type without its flags (`SOCK_TYPE_MASK` of linux/net.h).
 const SOCKET_TYPE: u64 = 0xf;
@@ -152,9 +216,6 @@ const ALLOWED: &[i64] = &[
     libc::SYS_faccessat2,
     libc::SYS_fadvise64,
     libc::SYS_fallocate,
-    libc::SYS_fchmod,
-    libc::SYS_fchmodat,
-    libc::SYS_fcntl,
     libc::SYS_fdatasync,
     libc::SYS_fgetxattr,
     libc::SYS_flistxattr,
@@ -190,7 +251,6 @@ const ALLOWED: &[i64] = &[
     libc::SYS_sync_file_range,
     libc::SYS_syncfs,
     libc::SYS_unlinkat,
-    libc::SYS_utimensat,
     libc::SYS_write,
     libc::SYS_writev,
     451, // cachestat, which libc does not name on all architectures
@@ -205,8 +265,6 @@ const ALLOWED: &[i64] = &[
     libc::SYS_recvfrom,
     libc::SYS_recvmsg,
     libc::SYS_sendfile,
-    libc::SYS_sendmsg,
-    libc::SYS_sendto,
     libc::SYS_setsockopt,
     libc::SYS_shutdown,
     libc::SYS_socketpair,

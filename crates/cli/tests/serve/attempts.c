@@ -15,6 +15,7 @@
 #include <sys/mount.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -31,6 +32,40 @@ static void tell(const char *name, long result) {
 
 static void *nothing(void *unused) { return unused; }
 
+/* What a socket may do. */
+static void attempt_by_sockets(void) {
+    int pair[2];
+    tell("socket_pair", socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0, pair));
+    struct iovec byte = {"", 1};
+    struct msghdr message = {.msg_iov = &byte, .msg_iovlen = 1};
+    /* TCP connects by this, for which Landlock does not ask. */
+    tell("fast_open", sendto(pair[0], "", 1, MSG_FASTOPEN, NULL, 0));
+    tell("fast_open_message", sendmsg(pair[0], &message, MSG_FASTOPEN));
+    tell("message", sendto(pair[0], "", 1, MSG_NOSIGNAL, NULL, 0));
+    /* The owner of a descriptor gets a signal of any number when it is ready. */
+    tell("owner_of_signals", fcntl(pair[0], F_SETOWN, getppid()));
+    tell("no_owner_of_signals", fcntl(pair[0], F_SETOWN, 0));
+    struct f_owner_ex owner = {F_OWNER_PID, getppid()};
+    tell("owner_by_kind", fcntl(pair[0], F_SETOWN_EX, &owner));
+    tell("number_of_signals", fcntl(pair[0], F_SETSIG, SIGKILL));
+    tell("tcp_socket", socket(AF_INET, SOCK_STREAM, 0));
+    /* Landlock restricts TCP alone, and this reaches every TCP server. */
+    tell("mptcp_socket", socket(AF_INET, SOCK_STREAM, 262));
+    tell("raw_socket", socket(AF_INET6, SOCK_RAW, 58));
+    tell("packet_socket", socket(AF_PACKET, SOCK_RAW, 0));
+    tell("unix_stream", socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    tell("unix_datagram", socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+}
+
+/* What may be set without opening a file for writing. */
+static void attempt_by_modes(void) {
+    int file = open(inside, O_RDONLY);
+    tell("mode_outside", chmod(outside, 0646));
+    tell("mode_inside", fchmod(file, 0666));
+    tell("set_user_id", fchmod(file, 04755));
+    tell("time_inside", futimens(file, NULL));
+}
+
 static void attempt(int signal) {
     (void)signal;
     char *const words[] = {"/bin/true", NULL};
@@ -42,13 +77,9 @@ static void attempt(int signal) {
     tell("ptrace", ptrace(PTRACE_TRACEME, 0, 0, 0));
     tell("process_vm_readv", process_vm_readv(getppid(), &local, 1, &remote, 1, 0));
     tell("kill", kill(getppid(), 0));
-    tell("tcp_socket", socket(AF_INET, SOCK_STREAM, 0));
-    tell("unix_stream", socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    tell("unix_datagram", socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     tell("signal_another", syscall(SYS_tgkill, getppid(), getppid(), 0));
     tell("limit_another", syscall(SYS_prlimit64, getppid(), 0, NULL, NULL));
     tell("limit_itself", syscall(SYS_prlimit64, 0, 0, NULL, NULL));
-    tell("packet_socket", socket(AF_PACKET, SOCK_RAW, 0));
     tell("mount", mount("none", "/", "tmpfs", MS_BIND, NULL));
     tell("unshare", unshare(CLONE_NEWUSER));
     tell("setuid", syscall(SYS_setuid, 0));
@@ -59,6 +90,8 @@ static void attempt(int signal) {
     tell("memfd_create", syscall(SYS_memfd_create, "x", 0));
     tell("executable_memory", (long)mmap(NULL, 4096, PROT_READ | PROT_EXEC,
                                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    attempt_by_sockets();
+    attempt_by_modes();
     tell("terminal_input", syscall(SYS_ioctl, 0, 0x5412, &byte));
     tell("read_outside", open(outside, O_RDONLY));
     tell("write_outside", open(outside, O_WRONLY));

@@ -17,27 +17,38 @@ const EACCES: i32 = 13;
 const ENOSYS: i32 = 38;
 
 /// What is tried, and how it is refused. What is not here has to succeed.
-const REFUSED: [(&str, &[i32]); 24] = [
+const REFUSED: [(&str, &[i32]); 35] = [
     ("bpf", &[EPERM]),
     ("chown", &[EPERM]),
     ("clone3", &[ENOSYS]),
     ("executable_memory", &[EPERM]),
     ("execve", &[EPERM]),
+    ("fast_open", &[EPERM]),
+    ("fast_open_message", &[EPERM]),
     ("fork", &[EPERM]),
     ("io_uring_setup", &[EPERM]),
     ("keyctl", &[EPERM]),
     ("kill", &[EPERM]),
     ("limit_another", &[EPERM]),
     ("memfd_create", &[EPERM]),
+    ("mode_inside", &[EPERM]),
+    ("mode_outside", &[EPERM]),
     ("mount", &[EPERM]),
+    ("mptcp_socket", &[EPERM]),
+    ("number_of_signals", &[EPERM]),
+    ("owner_by_kind", &[EPERM]),
+    ("owner_of_signals", &[EPERM]),
     ("packet_socket", &[EPERM]),
     ("process_vm_readv", &[EPERM]),
     ("ptrace", &[EPERM]),
+    ("raw_socket", &[EPERM]),
     ("read_outside", &[EACCES]),
+    ("set_user_id", &[EPERM]),
     ("setuid", &[EPERM]),
     ("signal_another", &[EPERM]),
     ("tcp_socket", &[EPERM]),
     ("terminal_input", &[EPERM]),
+    ("time_inside", &[EPERM]),
     ("unix_stream", &[EPERM]),
     ("unshare", &[EPERM]),
     ("write_inside", &[EACCES]),
@@ -76,6 +87,11 @@ impl Place {
 
     /// The same with the attempts inside.
     fn serve_with_attempts(&self, args: &[&str]) -> Running {
+        serve_by(self.with_attempts(&self.root.join("file")), &self.root, args)
+    }
+
+    /// A program with the attempts inside, some of which are about a file.
+    fn with_attempts(&self, inside: &Path) -> Command {
         let library = self.at("attempts.so");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/serve/attempts.c");
         let mut cc = Command::new("cc");
@@ -84,9 +100,8 @@ impl Place {
         assert!(built.success());
         let mut command = underpass();
         command.env("LD_PRELOAD", library).env("ATTEMPTS_REPORT", self.at("report"));
-        command.env("ATTEMPTS_INSIDE", self.root.join("file"));
-        command.env("ATTEMPTS_OUTSIDE", self.at("outside"));
-        serve_by(command, &self.root, args)
+        command.env("ATTEMPTS_INSIDE", inside).env("ATTEMPTS_OUTSIDE", self.at("outside"));
+        command
     }
 
     /// What came of each attempt: the number of its error, 0 for none.
@@ -136,6 +151,34 @@ fn a_confined_server_can_only_serve() {
     // It still serves, after all of that.
     assert_eq!(get(&server, "file"), b"inside");
     assert_eq!(fs::read(place.at("outside")).unwrap(), b"outside");
+}
+
+#[test]
+fn a_server_that_changes_files_or_connects_gets_no_more_than_that_takes() {
+    if !has("cc") {
+        return;
+    }
+    let place = Place::new();
+    let origin = place.serve(&[]);
+    let cache = place.at("cache");
+    let mut command = place.with_attempts(&cache.join("file"));
+    command.args(["serve", "--port", "0", "--cache-free", "0", "--origin", &origin.address]);
+    command.arg("--cache").arg(&cache);
+    let node = Running::listening(command);
+    fs::write(cache.join("file"), "kept").unwrap();
+    let changes = ["mode_inside", "time_inside", "write_inside"];
+    let refused_to = |server: &Running, gained: &[&str]| {
+        let attempts = place.attempts(server);
+        for (name, errors) in REFUSED {
+            let error = attempts.get(name).copied().unwrap_or(-1);
+            let is_gained = changes.contains(&name) || gained.contains(&name);
+            let is_right = if is_gained { error == 0 } else { errors.contains(&error) };
+            assert!(is_right, "{name}: {error}");
+        }
+    };
+    refused_to(&node, &["tcp_socket", "unix_stream"]);
+    end(node);
+    refused_to(&place.serve_with_attempts(&["-A"]), &[]);
 }
 
 #[test]

@@ -164,6 +164,11 @@ impl AllowedAccess {
         self.has_caches() || self.keys.is_some()
     }
 
+    /// Returns whether this process changes files, besides its log and its sockets.
+    pub(crate) fn changes(&self) -> bool {
+        self.keys.is_some() || self.roots.iter().any(|root| !root.changes().is_empty())
+    }
+
     /// Returns whether there is a cache.
     fn has_caches(&self) -> bool {
         self.roots.iter().any(|root| root.caches)
