@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,6 +13,7 @@ use crate::rig::{
     Running, bytes_by, folder, has, names, noise, noise_file, receiver, run, sender, traced,
     underpass, until,
 };
+use underpass_testkit::{is_root, skip};
 
 const LEN: usize = 5 * (1 << 20) + 4321;
 
@@ -317,6 +318,21 @@ fn append_adds_and_a_failed_append_is_cut_back() {
     drop(peer);
     receiver.finish().failed(1, &["target", "5,000 bytes", "reset"]);
     assert_eq!(fs::read(&target).unwrap(), [noise(10_000), noise(10_000)].concat());
+}
+
+#[test]
+fn nothing_is_appended_along_a_link_of_another_user_in_a_shared_folder() {
+    if !is_root() {
+        return skip("only root can make links of another user");
+    }
+    let folder = folder();
+    let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+    fs::write(&file, "").unwrap();
+    symlink(&file, &link).unwrap();
+    lchown(&link, Some(1234), None).unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+    let refused = run(["recv", "--append", "--listen", "127.0.0.1:0", link.to_str().unwrap()]);
+    refused.failed(1, &["following the link", "Permission denied"]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use super::hidden::is_of_stranger;
 use super::name::folder_of;
+use crate::error::hint::{PathError, WithPath};
 use crate::integrity::{FileId, is_folder};
 
 /// Returns the path of the file that a link leads to in the end, so that this file is replaced and
@@ -23,13 +24,17 @@ use crate::integrity::{FileId, is_folder};
 /// file that it does not name, as those of `/proc/PID/fd` may do.
 pub fn follow(link: &Path) -> io::Result<PathBuf> {
     let wanted = stat(link)?;
-    if is_folder(&wanted) {
-        return fs::canonicalize(link);
-    }
     let mut path = link.to_owned();
     for _ in 0..=MAX_LINKS {
-        let found = lstat(&path)?;
+        let found = match lstat(&path) {
+            // That of another mount namespace is known to the kernel alone.
+            Err(_) if is_folder(&wanted) => return fs::canonicalize(link),
+            found => found?,
+        };
         if FileType::from_raw_mode(found.st_mode) != FileType::Symlink {
+            if is_folder(&wanted) {
+                return fs::canonicalize(link);
+            }
             let is_it = FileId::of(&found) == FileId::of(&wanted);
             return if is_it { Ok(path) } else { Err(Errno::STALE.into()) };
         }
@@ -41,6 +46,18 @@ pub fn follow(link: &Path) -> io::Result<PathBuf> {
         path = path.parent().unwrap_or(Path::new("")).join(leads);
     }
     Err(Errno::LOOP.into())
+}
+
+/// Checks that no link on the way to a folder was put by another user into a folder that users
+/// share. What does not exist is not followed.
+///
+/// # Errors
+///
+/// As [`follow`].
+pub fn check_way(folder: &Path) -> Result<(), PathError> {
+    let is_link = |path: &&Path| path.is_symlink() && path.exists();
+    let mut links = folder.ancestors().filter(is_link);
+    links.try_for_each(|link| follow(link).map(drop).with_path("following the link", link))
 }
 
 /// The kernel follows 40 links, one after the other.
@@ -70,9 +87,16 @@ mod tests {
         assert_eq!(errno(&at("self")), Some(Errno::LOOP));
         assert_eq!(errno(&at("dangling")), Some(Errno::NOENT));
         // Of another user, in a folder like /tmp.
+        symlink("in", at("folder")).unwrap();
+        assert_eq!(follow(&at("folder")).unwrap(), fs::canonicalize(at("in")).unwrap());
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o1777)).unwrap();
+        check_way(&at("folder/new/newer")).unwrap();
         if lchown(at("first"), Some(1234), None).is_ok() {
             assert_eq!(errno(&at("first")), Some(Errno::ACCESS));
+            lchown(at("folder"), Some(1234), None).unwrap();
+            assert_eq!(errno(&at("folder")), Some(Errno::ACCESS));
+            let said = check_way(&at("folder/new/newer")).unwrap_err().to_string();
+            assert!(said.contains("folder: Permission denied"), "{said}");
         }
         // A descriptor, of which the kernel tells a name that another file has.
         let gone = File::create(at("gone")).unwrap();

@@ -13,7 +13,7 @@ use underpass_client::tree::{
 };
 use underpass_client::{TlsSetup, Url};
 use underpass_copy::ExcludePattern;
-use underpass_engine::Size;
+use underpass_engine::{Size, atomic_file};
 
 use super::args::GetArgs;
 use super::list::Item;
@@ -75,6 +75,9 @@ pub(super) fn check(args: &GetArgs, items: &[Item]) -> Result<()> {
 /// Fetches the folder at one URL.
 pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBool) -> Result<()> {
     let path = place(args, url)?;
+    atomic_file::check_way(atomic_file::folder_of(&path))
+        .map_err(Failure::from)
+        .inspect_err(|failure| report_not_started(args, url, failure))?;
     let filter = filter(args);
     let remote = args.store.remote(&args.http, url, tls, cancel);
     let remote = remote.inspect_err(|failure| report_not_started(args, url, failure))?;

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use underpass_testkit::{is_root, skip};
 
 use crate::rig::{
-    Finished, Running, folder, has, names, noise, noise_file, traced, underpass, until,
+    Finished, Running, folder, has, names, noise, noise_file, run, traced, underpass, until,
 };
 use crate::tree::site::{address, contents, get, ours, same};
 
@@ -372,6 +372,21 @@ fn a_folder_that_another_user_has_put_into_a_shared_one_is_in_the_way() {
     for options in [&[][..], &["-N"]] {
         site.get(options).failed(1, &["t is in the way"]);
     }
+    // Nor one to the folder of -d, or above it.
+    symlink(elsewhere.path(), site.at("link")).unwrap();
+    lchown(site.at("link"), Some(1234), None).unwrap();
+    let before = fs::read_dir(elsewhere.path()).unwrap().count();
+    let file = format!("{}file", site.url);
+    for dir in ["link", "link/new"] {
+        let dir = site.at(dir);
+        get(&site.url, &dir, &[]).failed(1, &["following the link", "link: Permission denied"]);
+        let named = dir.join("file");
+        for (option, path) in [("-d", &dir), ("-o", &named)] {
+            let fetched = run(["get", &file, option, path.to_str().unwrap()]);
+            fetched.failed(1, &["following the link", "link: Permission denied"]);
+        }
+    }
+    assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), before);
 }
 
 #[test]
