@@ -69,6 +69,26 @@ pub fn slash_redirect(raw_path: &[u8], query: &[u8], repeats_escapes: bool) -> S
     out
 }
 
+/// Returns the same redirect with the whole path, for clients that do not know relative ones. A
+/// proxy may then not change the path.
+#[must_use]
+pub fn whole_slash_redirect(raw_path: &[u8], query: &[u8]) -> String {
+    let relative = slash_redirect(raw_path, query, false);
+    let parts = raw_path.split(|&byte| byte == b'/').filter(|part| !part.is_empty());
+    let mut parents: Vec<_> = parts.collect();
+    parents.pop();
+    let mut out = String::with_capacity(raw_path.len() + relative.len());
+    for parent in parents {
+        out.push('/');
+        for &byte in parent {
+            push_encoded(&mut out, byte, is_plain(byte));
+        }
+    }
+    // Without the dot of `./name/`.
+    out.push_str(&relative[1..]);
+    out
+}
+
 /// Appends a byte unchanged or as `%XX`.
 pub(crate) fn push_encoded(out: &mut String, byte: u8, is_plain: bool) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use super::authority::split_absolute;
-pub use crate::link::{encode_segment, slash_redirect};
+pub use crate::link::{encode_segment, slash_redirect, whole_slash_redirect};
 use crate::link::{escaped, push_normal};
 
 /// The path and the query that a request target names.

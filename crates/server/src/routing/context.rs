@@ -22,7 +22,7 @@ use crate::server::worker::Worker;
 use crate::uploads::ReceivedUpload;
 use underpass_protocol::request::Request;
 use underpass_protocol::request::origin::is_foreign;
-use underpass_protocol::request::target::{Target, slash_redirect};
+use underpass_protocol::request::target::{Target, slash_redirect, whole_slash_redirect};
 use underpass_protocol::upload::Owner;
 
 /// One request that is being answered.
@@ -137,15 +137,16 @@ impl<'a> RequestContext<'a> {
 
     /// Returns the redirect to the same folder with the slash that links on its page need.
     pub(crate) fn slash(&self, target: &Target<'_>) -> Response {
-        let location = |repeats| slash_redirect(target.raw_path, target.query.raw, repeats);
-        let (usual, repeated) = (location(false), location(true));
+        let (path, query) = (target.raw_path, target.query.raw);
         let agent = self.request.field("user-agent").unwrap_or_default();
         let undoes_escapes = agent.windows(AIOHTTP.len()).any(|part| part == AIOHTTP);
+        let location = match agent {
+            BUSYBOX => whole_slash_redirect(path, query),
+            _ => slash_redirect(path, query, undoes_escapes),
+        };
         let mut response = self.error(301, "");
-        response.add_field("Location", if undoes_escapes { &repeated } else { &usual });
-        if usual != repeated {
-            response.add_field("Vary", "User-Agent");
-        }
+        response.add_field("Location", &location);
+        response.add_field("Vary", "User-Agent");
         response
     }
 
@@ -214,6 +215,10 @@ impl<'a> RequestContext<'a> {
 
 /// The library whose clients undo the escapes of a path to which a redirect is relative.
 const AIOHTTP: &[u8] = b"aiohttp/";
+
+/// All that BusyBox's wget says of itself, which takes a relative redirect for the name of a host.
+/// GNU's adds its version.
+const BUSYBOX: &[u8] = b"Wget";
 
 /// The fields in which proxies describe the clients they forward.
 const FORWARDED: [&str; 11] = [
