@@ -43,6 +43,10 @@ fn pages_of_each_server_are_understood() {
         <tr><td><a href=\"a&amp;b%3cc%3e.txt\">a&amp;b&lt;c&gt;..&gt;</a></td></tr>\n\
         <tr><td><a href=\"x%0ay\">x\ny</a></td></tr></table></html>\n";
     assert_eq!(paths(HTML, apache), ["a:b", "a&b<c>.txt", "x\\ny"]);
+    let aiohttp = "<html>\n<head>\n<title>Index of /a b</title>\n</head>\n<body>\n<ul>\n\
+        <li><a href=\"/a%20b/s%26%20b\">s&amp; b/</a></li>\n<li><a href=\"/a%20b/f\">f</a></li>\n\
+        <li><a href=\"/a%20b/g\">other/</a></li>\n</ul>\n</body>\n</html>";
+    assert_eq!(paths(HTML, aiohttp), ["s& b/", "f", "g"]);
     let caddy = "<!DOCTYPE html><html><head><style>a { color: #006ed3; }</style></head><body>\
         <a href=\"../../\">h</a><a href=\"../\">a b</a> <a href=\"./?layout=grid\">Grid</a>\
         <a href=\"./?sort=name&amp;order=desc\"><svg></svg></a>\

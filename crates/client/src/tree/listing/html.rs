@@ -1,6 +1,7 @@
 //! The links of a page.
 
 use html5gum::{DefaultEmitter, Token, Tokenizer};
+use percent_encoding::percent_decode_str;
 use url::Url;
 
 use super::MAX_LINKS;
@@ -39,17 +40,22 @@ pub(super) fn links(base: &Url, page: &[u8]) -> Links {
     let mut emitter = DefaultEmitter::default();
     // The text of a script has no tags.
     emitter.naively_switch_states(true);
-    let (mut has_base, mut is_heading) = (false, false);
+    let (mut has_base, mut is_heading, mut is_link) = (false, false, false);
     for Ok(token) in Tokenizer::new_with_emitter(page, emitter) {
         let tag = match token {
             Token::StartTag(tag) => tag,
             Token::String(text) => {
                 links.is_listing |= is_heading && HEADINGS.iter().any(|it| begins(&text, it));
                 links.expects_parent |= is_heading && begins(&text, INDEX);
+                let link = links.links.last_mut();
+                if let Some(link) = link.filter(|link| is_link && is_folder(link, &text)) {
+                    link.push('/');
+                }
                 continue;
             }
             token => {
-                links.has_end |= matches!(token, Token::EndTag(tag) if tag.name.0 == b"html");
+                links.has_end |= matches!(&token, Token::EndTag(tag) if tag.name.0 == b"html");
+                is_link &= !matches!(&token, Token::EndTag(tag) if tag.name.0 == b"a");
                 is_heading = false;
                 continue;
             }
@@ -68,7 +74,11 @@ pub(super) fn links(base: &Url, page: &[u8]) -> Links {
         }
         match tag.name.as_slice() {
             b"html" => links.has_start = true,
-            b"a" => links.links.extend(attribute(b"href")),
+            b"a" => {
+                let href = attribute(b"href");
+                is_link = href.is_some();
+                links.links.extend(href);
+            }
             b"base" if !has_base => {
                 has_base = true;
                 if let Some(url) = attribute(b"href").and_then(|href| base.join(&href).ok()) {
@@ -83,6 +93,16 @@ pub(super) fn links(base: &Url, page: &[u8]) -> Links {
         }
     }
     links
+}
+
+/// Returns whether the text of a link is the name that it leads to, with the slash of a folder: in
+/// listings of aiohttp only the text has it.
+fn is_folder(link: &str, text: &[u8]) -> bool {
+    let name = link.rsplit('/').next().unwrap_or_default();
+    let shown = text.trim_ascii_end().strip_suffix(b"/");
+    shown.is_some_and(|shown| {
+        !shown.is_empty() && percent_decode_str(name).eq(shown.iter().copied())
+    })
 }
 
 /// Returns whether a heading begins so, with a path after it.

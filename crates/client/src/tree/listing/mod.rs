@@ -1,5 +1,5 @@
-//! Reads folder listings of nginx, Apache, Caddy, Python, dufs and miniserve, and other pages that
-//! link to the files of a folder. Pure.
+//! Reads folder listings of nginx, Apache, Caddy, Python, aiohttp, dufs and miniserve, and other
+//! pages that link to the files of a folder. Pure.
 
 mod answer;
 mod html;
