@@ -262,6 +262,30 @@ fn foreign_journals_are_not_removed() {
 }
 
 #[test]
+fn a_foreign_folder_whose_names_cannot_be_read_is_not_taken_for_an_empty_one() {
+    if !has("strace") {
+        return;
+    }
+    let site = Site::new(|root| drop(noise_file(root, "file", 10)), &[]);
+    let part = site.at("t.part");
+    fs::create_dir(&part).unwrap();
+    fs::write(part.join("file"), "mine").unwrap();
+    for call in ["getdents64", "openat"] {
+        let inject = format!("inject={call}:error=EIO:when=1");
+        let trace = site.source.path().join("trace");
+        let mut options = vec!["-e", &inject];
+        if call == "openat" {
+            options.extend(["-P", "t.part"]);
+        }
+        let mut command = traced(&trace, &options);
+        command.args(["get", "-r", "-q", &site.url, "-d"]).arg(site.target.path());
+        Running::start(command).finish().failed(1, &["t.part: Input/output error"]);
+        assert_eq!(names(site.target.path()), ["t.part"], "{inject}");
+        assert_eq!(fs::read(part.join("file")).unwrap(), b"mine", "{inject}");
+    }
+}
+
+#[test]
 fn a_killed_run_by_listings_is_resumed() {
     let fill = |root: &Path| {
         tree(root);

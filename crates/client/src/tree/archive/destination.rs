@@ -11,9 +11,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, mkdirat, openat, statat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, statat};
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{is_ours, rename_new};
+use underpass_engine::atomic_file::{is_ours, names, rename_new};
 
 use super::journal::{ArchiveJournal, remove_stale};
 use super::noted::NotedArchive;
@@ -165,8 +165,11 @@ impl UnfinishedFolder {
         if !has_journal {
             match openat(&self.parent, &self.part, FOLDER | OFlags::NOFOLLOW, Mode::empty()) {
                 Err(Errno::NOENT) => {}
-                Ok(folder) if is_empty(&folder).map_err(failed)? => {}
-                _ => return Err(TreeError::Foreign { path: at, url: None }),
+                Ok(folder) if names(&folder).map_err(failed)?.is_empty() => {}
+                Ok(_) | Err(Errno::NOTDIR | Errno::LOOP) => {
+                    return Err(TreeError::Foreign { path: at, url: None });
+                }
+                Err(errno) => return Err(failed(errno)),
             }
         }
         let folder = rustix::io::fcntl_dupfd_cloexec(&self.parent, 0).map_err(failed)?;
@@ -221,13 +224,6 @@ fn open_journal(
         Some(Errno::EXIST) => TreeError::Foreign { path: at.join(name), url: None },
         _ => TreeError::io("opening the journal of", path, error),
     })
-}
-
-fn is_empty(folder: &OwnedFd) -> Result<bool, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let mut entries = Dir::new(openat(folder, ".", flags, Mode::empty())?)?;
-    let is_name = |name: &[u8]| !matches!(name, b"." | b"..");
-    Ok(!entries.any(|entry| entry.is_ok_and(|entry| is_name(entry.file_name().to_bytes()))))
 }
 
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
