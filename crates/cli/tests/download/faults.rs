@@ -367,6 +367,45 @@ fn a_killed_process_loses_a_mebibyte_at_the_most() {
 }
 
 #[test]
+fn a_part_stays_while_its_journal_cannot_be_read() {
+    if !has("strace") {
+        return;
+    }
+    let stage = Stage::new(&[]);
+    stage.traced(&["-e", "inject=splice:error=EIO:when=9"], &["-q"]).failed(1, &["splice"]);
+    let noted = stage.noted();
+    assert!(noted > 0);
+    for inject in ["openat:error=EIO:when=1", "openat:error=EMFILE:when=2", "read:error=EIO:when=1"]
+    {
+        let inject = format!("inject={inject}");
+        let journal = stage.here.path().join("file.part.journal");
+        let strace = ["-P", "file.part.journal", "-P", journal.to_str().unwrap(), "-e", &inject];
+        let refused = stage.traced(&strace, &["-q"]);
+        refused.failed(1, &["reading the journal of"]);
+        assert_eq!(stage.noted(), noted, "{inject}");
+    }
+    let resumed = stage.get(&[], &["--json"]).finish();
+    assert_eq!(resumed.succeeded().receipt()["resumed_at"], noted);
+    stage.has_it();
+}
+
+#[test]
+fn a_first_journal_that_cannot_be_looked_for_is_not_called_foreign() {
+    if !has("strace") {
+        return;
+    }
+    let stage = Stage::new(&[]);
+    for when in 1..=4 {
+        let inject = format!("inject=openat:error=EMFILE:when={when}");
+        let strace = ["-P", "file.part.journal", "-e", &inject];
+        let tried = stage.traced(&strace, &["-fq"]);
+        assert!(!tried.stderr.contains("in the way"), "{inject}: {}", tried.stderr);
+    }
+    stage.get(&[], &["-fq"]).finish().succeeded();
+    stage.has_it();
+}
+
+#[test]
 fn a_server_that_was_killed_and_comes_back_is_resumed() {
     let mut stage = Stage::new(&["--rate", "20M"]);
     let getting = stage.get(&[], &["--json"]);

@@ -23,6 +23,8 @@ use super::error::{DownloadError, Result};
 use super::interpret::StrongValidator;
 use crate::journal::{self, FileId, JournalContents};
 
+const READING_JOURNAL: &str = "reading the journal of";
+
 /// The file that the ranges belong to.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct JournalSubject {
@@ -193,7 +195,7 @@ impl<'t> TargetName<'t> {
         let found = atomic.file().metadata().map_err(DownloadError::local("looking at"))?;
         let part = FileId::of(atomic.file()).map_err(DownloadError::local("looking at"))?;
         let journal = self.journal_name();
-        let is_own = match journal::read::<JournalSubject>(self.folder, &journal) {
+        let is_own = match self.known()? {
             Some(known) => known.subject.part.may_be(part),
             // One that is damaged, but recognizably of this file, is started over with it.
             None => belongs_to(self.folder, &journal, part.inode),
@@ -204,10 +206,14 @@ impl<'t> TargetName<'t> {
             return Err(DownloadError::Foreign { name: self.part_name(), journal });
         }
         let names = [journal.clone(), journal::new_name(&journal)];
-        let mut foreign = names.into_iter().filter(|name| is_foreign(self.folder, name));
-        if let Some(name) = foreign.next().filter(|_| found.len() == 0) {
+        for name in names.into_iter().filter(|_| found.len() == 0) {
+            let refusal = match is_foreign(self.folder, &name) {
+                Ok(false) => continue,
+                Ok(true) => DownloadError::Foreign { name, journal: None },
+                Err(error) => DownloadError::local(READING_JOURNAL)(error),
+            };
             atomic.discard();
-            return Err(DownloadError::Foreign { name, journal: None });
+            return Err(refusal);
         }
         atomic.file().set_len(0).map_err(DownloadError::local("emptying"))?;
         let subject = JournalSubject { part, ..subject };
@@ -219,16 +225,12 @@ impl<'t> TargetName<'t> {
     /// Opens the file of an earlier process, if it can be resumed; `is_checked` says whether the
     /// digest of the whole is compared at the end.
     pub(super) fn earlier(&self, url: &str, is_checked: bool) -> Result<Option<PartialFile<'t>>> {
-        let known = journal::read::<JournalSubject>(self.folder, &self.journal_name());
-        if !self.has_part() || known.is_none() {
+        if self.known()?.is_none() || !self.has_part() {
             return Ok(None);
         }
         let atomic = self.locked()?;
         // Only now does no other process write to it.
-        let Some(mut known) = journal::read::<JournalSubject>(self.folder, &self.journal_name())
-        else {
-            return Ok(None);
-        };
+        let Some(mut known) = self.known()? else { return Ok(None) };
         let found = atomic.file().metadata().map_err(DownloadError::local("looking at"))?;
         let part = FileId::of(atomic.file()).map_err(DownloadError::local("looking at"))?;
         // Older journals do not know when it was made; how it was left proves as much.
@@ -252,7 +254,7 @@ impl<'t> TargetName<'t> {
     /// Returns the version of a complete file whose process was killed after the renaming, before
     /// it could remove the journal.
     pub(super) fn finished(&self, url: &str, size: u64) -> Option<StrongValidator> {
-        let known = journal::read::<JournalSubject>(self.folder, &self.journal_name())?;
+        let known = self.known().ok()??;
         let JournalContents { subject, present, .. } = known;
         let here = FileId::named(self.folder, self.name).ok()?;
         let is_it = subject.url == url && subject.part.may_be(here) && subject.size == Some(size);
@@ -306,7 +308,8 @@ impl<'t> TargetName<'t> {
     /// which this process has not locked any more. Those that another process has locked stay.
     pub(super) fn forget(&self, also_the_part: bool) {
         let part = self.part_name();
-        let known = journal::read::<JournalSubject>(self.folder, &self.journal_name());
+        // What cannot be read now is left for the next process.
+        let Ok(known) = self.known() else { return };
         let found = FileId::named(self.folder, &part).ok();
         // Another program may have put a file of its own there.
         let is_own =
@@ -341,7 +344,8 @@ impl<'t> TargetName<'t> {
         if !found.is_file() || !try_lock(&file, self.folder, &part) {
             return;
         }
-        let is_needless = match journal::read::<JournalSubject>(self.folder, &self.journal_name()) {
+        let Ok(known) = self.known() else { return };
+        let is_needless = match known {
             Some(known) => {
                 let part = FileId::of(&file);
                 known.subject.url == url && part.is_ok_and(|part| known.subject.part.may_be(part))
@@ -352,6 +356,12 @@ impl<'t> TargetName<'t> {
             let _ = unlinkat(self.folder, &part, AtFlags::empty());
             let _ = journal::remove(self.folder, &self.journal_name());
         }
+    }
+
+    /// Reads its journal.
+    fn known(&self) -> Result<Option<JournalContents<JournalSubject>>> {
+        let known = journal::try_read(self.folder, &self.journal_name());
+        known.map_err(DownloadError::local(READING_JOURNAL))
     }
 
     fn folder(&self) -> Result<OwnedFd> {
@@ -381,11 +391,15 @@ fn belongs_to(folder: &OwnedFd, journal: &OsStr, inode: u64) -> bool {
 
 /// Returns whether the name of a journal is that of something else. A power cut leaves the
 /// beginning of a journal, or zeros.
-fn is_foreign(folder: &OwnedFd, journal: &OsStr) -> bool {
+fn is_foreign(folder: &OwnedFd, journal: &OsStr) -> io::Result<bool> {
     match first_line(folder, journal) {
-        Err(error) => error.kind() != io::ErrorKind::NotFound,
-        Ok(line) if line.starts_with(BEGINNING) || BEGINNING.starts_with(&line) => false,
-        Ok(line) => line.iter().any(|byte| *byte != 0),
+        Err(error) => match Errno::from_io_error(&error) {
+            Some(Errno::NOENT) => Ok(false),
+            Some(Errno::LOOP | Errno::ACCESS | Errno::NXIO) => Ok(true),
+            _ => Err(error),
+        },
+        Ok(line) if line.starts_with(BEGINNING) || BEGINNING.starts_with(&line) => Ok(false),
+        Ok(line) => Ok(line.iter().any(|byte| *byte != 0)),
     }
 }
 

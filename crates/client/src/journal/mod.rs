@@ -426,16 +426,35 @@ fn create_new(folder: &OwnedFd, new: &OsStr) -> io::Result<File> {
     Ok(File::from(openat(folder, new, flags, Mode::RUSR | Mode::WUSR)?))
 }
 
-/// Reads the journal of this name; `None` if there is none, or it is damaged or of another user.
+/// Reads the journal of this name as [`try_read`]; `None` also if it cannot be read.
 #[must_use]
 pub fn read<S: DeserializeOwned>(folder: &OwnedFd, name: &OsStr) -> Option<JournalContents<S>> {
+    try_read(folder, name).ok()?
+}
+
+/// Reads the journal of this name; `None` if there is none, or it is damaged or of another user.
+///
+/// # Errors
+///
+/// Those after which it may still be there and valid, as of a disk or for want of descriptors.
+pub fn try_read<S: DeserializeOwned>(
+    folder: &OwnedFd,
+    name: &OsStr,
+) -> io::Result<Option<JournalContents<S>>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let file = File::from(openat(folder, name, flags, Mode::empty()).ok()?);
-    if !is_ours(&file, folder).ok()? {
-        return None;
+    let file = match openat(folder, name, flags, Mode::empty()) {
+        Err(Errno::NOENT | Errno::LOOP | Errno::ACCESS | Errno::NXIO) => return Ok(None),
+        file => File::from(file?),
+    };
+    if !file.metadata()?.is_file() || !is_ours(&file, folder)? {
+        return Ok(None);
     }
     let mut bytes = Vec::new();
-    file.take(MAX_LEN).read_to_end(&mut bytes).ok()?;
+    file.take(MAX_LEN).read_to_end(&mut bytes)?;
+    Ok(parse(folder, &bytes))
+}
+
+fn parse<S: DeserializeOwned>(folder: &OwnedFd, bytes: &[u8]) -> Option<JournalContents<S>> {
     let end = bytes.iter().position(|byte| *byte == b'\n')? + 1;
     let head: JournalHead<S> = serde_json::from_slice(&bytes[..end]).ok()?;
     if head.underpass_journal != FORMAT {
