@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use underpass_engine::FileId;
 
 use crate::changes::dest_entry::DestEntry;
-use crate::changes::hidden_name::{is_open_leftover, name_of_aside};
+use crate::changes::hidden_name::name_of_aside;
 use crate::changes::refusal::{ChangeRefusal, Result};
 use crate::changes::tree;
 use crate::changes::tree::TreeCheck;
@@ -123,18 +123,18 @@ pub(super) fn check_contents(
 }
 
 /// Returns a function that checks whether an entry in the folder at `path` is hidden, so that it
-/// must not be removed. The removal itself may have left open files under names of the file system.
+/// must not be removed.
 pub(super) fn hidden_beneath(site: &Site, path: &[u8]) -> impl Fn(&[u8], bool) -> bool {
     move |inside, is_folder| {
-        let name = inside.rsplit(|byte| *byte == b'/').next().unwrap_or(inside);
         let own = own_path(&[path, b"/", inside].concat());
-        !is_open_leftover(name) && own.is_some_and(|own| site.root.hides_entry(&own, is_folder))
+        own.is_some_and(|own| site.root.hides_entry(&own, is_folder))
     }
 }
 
 /// Returns the path of an entry as clients see it: a folder that was moved aside has its original
 /// name. `None` for entries that may go with their folder: parts of uploads, whose destination is
-/// gone, and everything in folders that are being removed or made.
+/// gone, files that are gone once they are closed, and everything in folders that are being removed
+/// or made.
 fn own_path(path: &[u8]) -> Option<Vec<u8>> {
     let names = path.split(|byte| *byte == b'/').map(|name| match name_of_aside(name) {
         None if is_incomplete(name) => None,

@@ -28,13 +28,6 @@ pub(crate) fn is_aside(hidden: &[u8]) -> bool {
     name_of_aside(hidden).is_some()
 }
 
-/// Returns whether a name is one that FUSE or NFS gives to an open file that is removed, until it is
-/// closed.
-pub(super) fn is_open_leftover(name: &[u8]) -> bool {
-    let digits = name.strip_prefix(b".fuse_hidden").or_else(|| name.strip_prefix(b".nfs"));
-    digits.is_some_and(|it| it.len() >= 16 && it.iter().all(u8::is_ascii_hexdigit))
-}
-
 /// Moves the entry `current` aside, so that it can get the name `own` back; returns its hidden
 /// name. An attribute keeps a name for which the hidden one has no room.
 ///

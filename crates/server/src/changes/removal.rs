@@ -15,12 +15,12 @@ use underpass_engine::wait::lock;
 use underpass_engine::{FileId, Version};
 use underpass_sys::open_beneath;
 
-use crate::changes::hidden_name::is_open_leftover;
 use crate::changes::refusal::{ChangeRefusal, FailedEntry, RefusalCause, Result, hidden_inside};
 use crate::changes::tree::{
     for_each_name, kind, open_folder, open_inside, push_inside, stat_entry,
 };
 use crate::digest::settle::MAX_CLOCK_TICK;
+use crate::files::root::is_open_leftover;
 
 /// Removes the entry of a name, a folder with everything in it.
 ///
@@ -183,6 +183,33 @@ fn remove_unless(
         thread::sleep(RETRY_PAUSE * attempt);
     }
     Err(Errno::NOTEMPTY.into())
+}
+
+/// Returns whether nothing is left in a folder but removed files that a process has open, such as
+/// this server while it sends one.
+pub(crate) fn has_only_leftovers(parent: BorrowedFd<'_>, name: &CStr) -> bool {
+    let folder = open_folder(parent, name);
+    folder.is_ok_and(|top| only_leftovers(top.as_fd(), &mut Vec::new(), 0).unwrap_or(false))
+}
+
+/// Returns the same for the folder `inside` the top one.
+fn only_leftovers(top: BorrowedFd<'_>, inside: &mut Vec<u8>, depth: usize) -> Result<bool> {
+    let folder = open_inside(top, inside)?;
+    let (mut folders, mut has_only) = (Vec::new(), true);
+    for_each_name(&folder, depth, &mut |name| {
+        if !is_open_leftover(name.to_bytes()) {
+            folders.push(name.to_owned());
+        }
+    })?;
+    drop(folder);
+    let len = inside.len();
+    for name in folders {
+        push_inside(inside, &name);
+        // A file cannot be opened as a folder.
+        has_only = has_only && only_leftovers(top, inside, depth + 1)?;
+        inside.truncate(len);
+    }
+    Ok(has_only)
 }
 
 /// The state of removing all in a folder.

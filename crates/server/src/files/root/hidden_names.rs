@@ -131,10 +131,17 @@ impl Patterns {
     }
 }
 
-/// Returns whether a name is that of an incomplete file of this program: the part of an upload, or
-/// a new file on a file system without unnamed files.
+/// Returns whether a name is that of an incomplete file of this program, the part of an upload or
+/// a new file on a file system without unnamed files, or one of [`is_open_leftover`].
 pub(crate) fn is_incomplete(name: &[u8]) -> bool {
-    is_partial_name(name) || name_of_hidden(name).is_some()
+    is_partial_name(name) || name_of_hidden(name).is_some() || is_open_leftover(name)
+}
+
+/// Returns whether a name is one that FUSE or NFS gives to an open file that is removed, until it is
+/// closed.
+pub(crate) fn is_open_leftover(name: &[u8]) -> bool {
+    let digits = name.strip_prefix(b".fuse_hidden").or_else(|| name.strip_prefix(b".nfs"));
+    digits.is_some_and(|it| it.len() >= 16 && it.iter().all(u8::is_ascii_hexdigit))
 }
 
 /// Returns the pattern of what lies beneath the paths that a pattern matches, if that does not

@@ -20,8 +20,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 pub(crate) use self::follow::FollowedPath;
-pub(crate) use self::hidden_names::is_incomplete;
 use self::hidden_names::{HiddenNames, ignores_case};
+pub(crate) use self::hidden_names::{is_incomplete, is_open_leftover};
 pub(crate) use self::local::{is_local, is_of_kind};
 use self::open::{ATTEMPTS, open_at, open_folder_by, open_path, place};
 pub(crate) use self::open::{path_of, split};
