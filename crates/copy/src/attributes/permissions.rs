@@ -39,6 +39,21 @@ fn allowed_by(acl: &[u8]) -> u32 {
     entry(USER_OBJ).unwrap_or(7) << 6 | group.unwrap_or(7) << 3 | entry(OTHER).unwrap_or(7)
 }
 
+/// Returns whether an NFSv4 ACL (RFC 7530, section 6) names nobody but owner, group and everyone,
+/// whose rights the mode has.
+pub(crate) fn says_mode_alone(acl: &[u8]) -> bool {
+    let Some(mut entries) = acl.get(4..) else { return false };
+    while let Some((head, rest)) = entries.split_first_chunk::<16>() {
+        let len = u32::from_be_bytes([head[12], head[13], head[14], head[15]]) as usize;
+        let who = rest.get(..len);
+        if !who.is_some_and(|who| [&b"OWNER@"[..], b"GROUP@", b"EVERYONE@"].contains(&who)) {
+            return false;
+        }
+        entries = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
+    }
+    entries.is_empty()
+}
+
 const USER_OBJ: u32 = 1;
 const GROUP_OBJ: u32 = 4;
 const MASK: u32 = 16;
@@ -56,5 +71,23 @@ mod tests {
         let acl =
             [vec![2, 0, 0, 0], entry(1, 6), entry(2, 7), entry(4, 5), entry(16, 7), entry(32, 0)];
         assert_eq!(allowed_by(&acl.concat()), 0o670);
+    }
+
+    #[test]
+    fn an_nfs4_acl_of_owner_group_and_everyone_is_the_mode() {
+        let entry = |who: &[u8]| {
+            let len = u32::try_from(who.len()).unwrap().to_be_bytes();
+            let pad = vec![0; who.len().next_multiple_of(4) - who.len()];
+            [&[0; 12], &len[..], who, &pad].concat()
+        };
+        let acl = |all: &[&[u8]]| {
+            let entries: Vec<_> = all.iter().map(|who| entry(who)).collect();
+            [vec![0, 0, 0, 3], entries.concat()].concat()
+        };
+        let plain = acl(&[b"OWNER@", b"GROUP@", b"EVERYONE@"]);
+        assert!(says_mode_alone(&plain));
+        assert!(!says_mode_alone(&acl(&[b"OWNER@", b"1000", b"GROUP@", b"EVERYONE@"])));
+        assert!(!says_mode_alone(&plain[..plain.len() - 4]));
+        assert!(!says_mode_alone(&[0; 3]));
     }
 }

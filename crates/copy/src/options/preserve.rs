@@ -123,6 +123,12 @@ impl Preserve {
         match name.to_bytes() {
             b"security.selinux" => self.context,
             name if name == HIDDEN_MARK.to_bytes() => false,
+            // XFS shows root each ACL a second time. Another file system would keep that as it is
+            // when the ACL changes, and a copy back to XFS would restore the old rights.
+            name if name.starts_with(b"trusted.SGI_ACL_") => false,
+            // A signature of the inode, which is no other one's.
+            b"security.evm" => false,
+            b"system.nfs4_acl" => self.keeps_mode(),
             name if name.starts_with(b"system.posix_acl_") => self.keeps_mode(),
             _ => self.xattrs.keeps(name),
         }

@@ -9,7 +9,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
-use rustix::fs::{CWD, FileType, Mode, XattrFlags, getxattr, makedev, mknodat, setxattr};
+use rustix::fs::{
+    CWD, FileType, Mode, XattrFlags, getxattr, listxattr, makedev, mknodat, setxattr,
+};
 
 use crate::cp::cp_in;
 use crate::rig::{Running, folder, has, names, noise, noise_file, traced, until};
@@ -570,6 +572,21 @@ fn root_preserves_owners_and_privileged_attributes() {
             assert!(!has_one("system.posix_acl_default"), "{name} on {kind:?}");
         }
     }
+}
+
+/// XFS lists an ACL a second time as an attribute, which another file system would keep on its own.
+#[test]
+fn acls_of_xfs_come_to_other_file_systems_once() {
+    let Some(xfs) = Mounted::new(FileSystem::Xfs, 32) else { return };
+    let Some(other) = Mounted::new(FileSystem::Tmpfs, 32) else { return };
+    fs::write(xfs.root().join("file"), "text").unwrap();
+    let acl = "system.posix_acl_access";
+    setxattr(xfs.root().join("file"), acl, &ACL, XattrFlags::empty()).unwrap();
+    let copy = other.root().join("file");
+    cp_in(&xfs.root(), &["-a", "file", copy.to_str().unwrap()]).succeeded();
+    let mut names = [0; 1000];
+    let len = listxattr(&copy, &mut names[..]).unwrap();
+    assert_eq!(String::from_utf8_lossy(&names[..len]), format!("{acl}\0"));
 }
 
 #[test]
