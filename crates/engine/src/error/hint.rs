@@ -107,10 +107,15 @@ impl Action {
             (Self::Replacing | Self::Writing, Errno::PERM) => {
                 "it may be immutable (see lsattr), or be another user's in a folder like /tmp"
             }
+            (Self::Creating, Errno::INVAL | Errno::ILSEQ) => {
+                "the file system may not allow a character of this name"
+            }
             (Self::Creating | Self::CreatingSpecial, Errno::EXIST) => {
                 "something else has that name: choose another one"
             }
-            (_, Errno::TXTBSY) => "the program is running: leave out --in-place, or add --force",
+            (_, Errno::TXTBSY) => {
+                "it is swap space in use, or a running program: leave out --in-place, or add --force"
+            }
             (_, Errno::EXIST) => "it exists already: --force replaces it",
             (_, Errno::NOSPC) => DISK_FULL,
             (_, Errno::DQUOT) => "the quota is used up",
@@ -246,6 +251,7 @@ mod tests {
         assert!(hint(Action::Reading, Errno::ISDIR).is_some_and(|it| it.contains("tar")));
         assert!(hint(Action::ReadingFolder, Errno::ISDIR).is_some_and(|it| it.contains("-r")));
         assert_eq!(hint(Action::Other("reading"), Errno::ISDIR), None);
+        assert!(hint(Action::Creating, Errno::ILSEQ).is_some_and(|it| it.contains("name")));
         assert!(hint(Action::CreatingSpecial, Errno::PERM).is_some_and(|it| it.contains("root")));
         assert_eq!(hint("looking at".into(), Errno::NOSPC).as_deref(), Some(DISK_FULL));
     }

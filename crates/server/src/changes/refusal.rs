@@ -151,10 +151,14 @@ impl ChangeRefusal {
         match errno {
             Errno::NOENT => Self::new(409, "its parent folder does not exist"),
             Errno::NOTDIR => Self::new(409, "a file is in the place of its parent folder"),
+            Errno::INVAL | Errno::ILSEQ => Self::new(400, NAME_REFUSED),
             errno => errno.into(),
         }
     }
 }
+
+/// Why a file system does not make an entry.
+pub(crate) const NAME_REFUSED: &str = "the file system does not allow a character of this name";
 
 impl From<Errno> for ChangeRefusal {
     fn from(errno: Errno) -> Self {

@@ -6,6 +6,7 @@ use std::io;
 use rustix::io::Errno;
 use underpass_engine::Report;
 
+use crate::changes::refusal::NAME_REFUSED;
 use crate::routing::response::{RETRY_SOON, Response};
 use crate::server::settings::Changes;
 use crate::server::sites::site::Site;
@@ -115,6 +116,8 @@ impl From<Errno> for UploadRefusal {
             // Another request or program has just made it.
             Errno::ISDIR => Self::is_folder(),
             Errno::NAMETOOLONG => Self::new(400, "the name is too long"),
+            // As of FAT, NTFS and exFAT, for characters such as a colon (open(2)).
+            Errno::INVAL | Errno::ILSEQ => Self::new(400, NAME_REFUSED),
             // RFC 9110 13.1.2: another request or program took the name first.
             Errno::EXIST => Self::new(412, "there is a file of this name already"),
             Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => {
@@ -195,6 +198,8 @@ impl IncompleteBody {
             return (broken, UploadRefusal::new(400, "the connection was lost"));
         }
         let errno = Errno::from_io_error(source).unwrap_or(Errno::IO);
+        // The file system has taken the name.
+        let errno = if errno == Errno::INVAL { Errno::IO } else { errno };
         let reason = Some(error.to_string());
         (Self { cause: IncompleteCause::Failed, reason }, errno.into())
     }

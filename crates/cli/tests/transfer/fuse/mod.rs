@@ -584,3 +584,20 @@ fn a_folder_is_deleted_while_its_files_are_open() {
     crate::rig::end(showing);
     crate::rig::end(hiding);
 }
+
+/// FAT, NTFS and exFAT do not allow a colon, for example.
+#[test]
+fn a_name_that_the_file_system_refuses_is_no_failure_of_the_server() {
+    let Some(fuse) = Fuse::new() else { return };
+    let (serving, _) = server(&fuse.root(), &["--allow-upload"]);
+    let mut client = Client::new(serving.connect());
+    fuse.fail(r#"{"create": "EINVAL", "mkdir": "EINVAL"}"#);
+    for verb in ["PUT", "MKCOL"] {
+        let reply = client.ask(verb, "/a:b", &["Content-Length: 0"]);
+        let body = String::from_utf8_lossy(&reply.body);
+        assert!(reply.status == 400 && body.contains("name"), "{verb}: {} {body}", reply.head);
+    }
+    fuse.fail(r#"{"create": "EILSEQ"}"#);
+    assert_eq!(client.ask("PUT", "/a:b", &["Content-Length: 0"]).status, 400);
+    crate::rig::end(serving);
+}
