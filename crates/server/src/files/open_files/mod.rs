@@ -18,7 +18,6 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use foldhash::quality::RandomState;
 use rustix::fs::{FileType, Stat, Timespec, fstat, stat};
 use rustix::io::Errno;
 use underpass_engine::wait::lock;
@@ -197,7 +196,7 @@ impl ServedFile {
 #[derive(Debug)]
 pub(crate) struct OpenFiles {
     /// Each file with the time at which its path is looked up again.
-    open: HashMap<Box<[u8]>, (Instant, Rc<ServedFile>), RandomState>,
+    open: HashMap<Box<[u8]>, (Instant, Rc<ServedFile>)>,
     of_all_sites: Rc<OpenCount>,
     /// The number of changes of names when these files were looked up.
     changes: u64,
