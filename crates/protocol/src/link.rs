@@ -52,20 +52,7 @@ pub fn slash_redirect(raw_path: &[u8], query: &[u8], repeats_escapes: bool) -> S
     let repeated = &segments[escaped.unwrap_or(segments.len())..];
     let mut out = String::with_capacity(raw_path.len() + query.len() + 3 * repeated.len() + 4);
     out.push_str(&if repeated.is_empty() { "./".to_owned() } else { "../".repeat(repeated.len()) });
-    for segment in repeated.iter().copied().chain([name]) {
-        for &byte in segment {
-            push_encoded(&mut out, byte, is_plain(byte));
-        }
-        if !segment.is_empty() {
-            out.push('/');
-        }
-    }
-    if !query.is_empty() {
-        out.push('?');
-    }
-    for &byte in query {
-        push_encoded(&mut out, byte, is_plain(byte) || matches!(byte, b'/' | b'?'));
-    }
+    push_folder(&mut out, repeated.iter().copied().chain([name]), query);
     out
 }
 
@@ -73,20 +60,26 @@ pub fn slash_redirect(raw_path: &[u8], query: &[u8], repeats_escapes: bool) -> S
 /// proxy may then not change the path.
 #[must_use]
 pub fn whole_slash_redirect(raw_path: &[u8], query: &[u8]) -> String {
-    let relative = slash_redirect(raw_path, query, false);
-    let parts = raw_path.split(|&byte| byte == b'/').filter(|part| !part.is_empty());
-    let mut parents: Vec<_> = parts.collect();
-    parents.pop();
-    let mut out = String::with_capacity(raw_path.len() + relative.len());
-    for parent in parents {
-        out.push('/');
-        for &byte in parent {
-            push_encoded(&mut out, byte, is_plain(byte));
-        }
-    }
-    // Without the dot of `./name/`.
-    out.push_str(&relative[1..]);
+    let mut out = String::with_capacity(raw_path.len() + query.len() + 2);
+    out.push('/');
+    push_folder(&mut out, raw_path.split(|&byte| byte == b'/'), query);
     out
+}
+
+/// Appends the names of a path, each with a slash after it but for empty ones, and a query.
+fn push_folder<'a>(out: &mut String, names: impl Iterator<Item = &'a [u8]>, query: &[u8]) {
+    for name in names.filter(|name| !name.is_empty()) {
+        for &byte in name {
+            push_encoded(out, byte, is_plain(byte));
+        }
+        out.push('/');
+    }
+    if !query.is_empty() {
+        out.push('?');
+    }
+    for &byte in query {
+        push_encoded(out, byte, is_plain(byte) || matches!(byte, b'/' | b'?'));
+    }
 }
 
 /// Appends a byte unchanged or as `%XX`.

@@ -216,8 +216,8 @@ impl<'a> RequestContext<'a> {
 /// The library whose clients undo the escapes of a path to which a redirect is relative.
 const AIOHTTP: &[u8] = b"aiohttp/";
 
-/// All that BusyBox's wget says of itself, which takes a relative redirect for the name of a host.
-/// GNU's adds its version.
+/// The whole `User-Agent` of BusyBox's wget, which takes a relative redirect for the name of a host.
+/// That of GNU's wget has a version.
 const BUSYBOX: &[u8] = b"Wget";
 
 /// The fields in which proxies describe the clients they forward.
