@@ -216,9 +216,7 @@ impl OutputTarget {
         if open_file_number(path).is_some() {
             return Self::create(path, OverwriteRule::Always, cancel);
         }
-        if fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) && path.exists() {
-            atomic_file::follow(path).with_path("following the link", path)?;
-        }
+        atomic_file::check_link(path)?;
         // Not O_APPEND: no mechanism but read_write serves such a file.
         match open(path, OpenOptions::new().write(true), cancel) {
             Ok(file) if is_file(&fstat(&file).with_path("looking at", path)?) => {

@@ -48,16 +48,26 @@ pub fn follow(link: &Path) -> io::Result<PathBuf> {
     Err(Errno::LOOP.into())
 }
 
-/// Checks that no link on the way to a folder was put by another user into a folder that users
-/// share. What does not exist is not followed.
+/// Checks that a path, if it is a link, was not put by another user into a folder that users share.
+/// A link to nothing is not followed.
 ///
 /// # Errors
 ///
 /// As [`follow`].
-pub fn check_way(folder: &Path) -> Result<(), PathError> {
-    let is_link = |path: &&Path| path.is_symlink() && path.exists();
-    let mut links = folder.ancestors().filter(is_link);
-    links.try_for_each(|link| follow(link).map(drop).with_path("following the link", link))
+pub fn check_link(path: &Path) -> Result<(), PathError> {
+    if !(path.is_symlink() && path.exists()) {
+        return Ok(());
+    }
+    follow(path).map(drop).with_path("following the link", path)
+}
+
+/// Checks a folder, and each folder above it, as [`check_link`] does.
+///
+/// # Errors
+///
+/// As [`follow`].
+pub fn check_links(folder: &Path) -> Result<(), PathError> {
+    folder.ancestors().try_for_each(check_link)
 }
 
 /// The kernel follows 40 links, one after the other.
@@ -90,12 +100,12 @@ mod tests {
         symlink("in", at("folder")).unwrap();
         assert_eq!(follow(&at("folder")).unwrap(), fs::canonicalize(at("in")).unwrap());
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o1777)).unwrap();
-        check_way(&at("folder/new/newer")).unwrap();
+        check_links(&at("folder/new/newer")).unwrap();
         if lchown(at("first"), Some(1234), None).is_ok() {
             assert_eq!(errno(&at("first")), Some(Errno::ACCESS));
             lchown(at("folder"), Some(1234), None).unwrap();
             assert_eq!(errno(&at("folder")), Some(Errno::ACCESS));
-            let said = check_way(&at("folder/new/newer")).unwrap_err().to_string();
+            let said = check_links(&at("folder/new/newer")).unwrap_err().to_string();
             assert!(said.contains("folder: Permission denied"), "{said}");
         }
         // A descriptor, of which the kernel tells a name that another file has.

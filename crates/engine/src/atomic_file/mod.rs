@@ -30,7 +30,7 @@ use underpass_sys::close;
 use crate::integrity::{FileId, mtime, reopen};
 
 pub use case::{fold_case, ignores_case, listed_name};
-pub use follow::{check_way, follow};
+pub use follow::{check_link, check_links, follow};
 pub use hidden::{
     WRITABLE_BY_OTHERS, is_of_stranger, is_ours, is_ours_alone, lacks_links, lock_file, new_file,
     number_of, only_adds, remove_left_over, rename_new, try_lock, was_made_in,

@@ -52,7 +52,7 @@ impl GetDestination {
             }
             Some(path) => {
                 let if_exists = if args.update { IfExists::Update } else { IfExists::Replace };
-                atomic_file::check_way(atomic_file::folder_of(path))?;
+                atomic_file::check_links(atomic_file::folder_of(path))?;
                 Self::named(path, if_exists)
             }
             None => {
@@ -66,7 +66,7 @@ impl GetDestination {
                     (false, false) => IfExists::SameIsFine,
                 };
                 let path = args.dir.as_deref().unwrap_or(Path::new("")).join(name);
-                atomic_file::check_way(atomic_file::folder_of(&path))?;
+                atomic_file::check_links(atomic_file::folder_of(&path))?;
                 let folder = path.parent().filter(|dir| *dir != Path::new("") && !dir.exists());
                 if let Some(dir) = folder {
                     fs::create_dir_all(dir).with_path(Action::Creating, dir)?;

@@ -75,7 +75,7 @@ pub(super) fn check(args: &GetArgs, items: &[Item]) -> Result<()> {
 /// Fetches the folder at one URL.
 pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBool) -> Result<()> {
     let path = place(args, url)?;
-    atomic_file::check_way(atomic_file::folder_of(&path))
+    atomic_file::check_links(atomic_file::folder_of(&path))
         .map_err(Failure::from)
         .inspect_err(|failure| report_not_started(args, url, failure))?;
     let filter = filter(args);
