@@ -10,7 +10,7 @@ use crate::access;
 use crate::error::SandboxError;
 use crate::landlock::{AllowedAccess, Landlock};
 use crate::privileges::{self, Privileges};
-use crate::seccomp::{self, Duties, Seccomp};
+use crate::seccomp::{self, Seccomp};
 use crate::user::User;
 
 /// The restrictions to apply.
@@ -76,8 +76,7 @@ impl<'a> Sandbox<'a> {
             let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
         }
         let landlock = self.access.confine();
-        let duties = Duties { connects: self.access.connects(), changes: self.access.changes() };
-        let sandbox = Some((landlock, seccomp::restrict(duties)));
+        let sandbox = Some((landlock, seccomp::restrict(self.access)));
         Ok(Confinement { privileges, sandbox, warnings })
     }
 

@@ -15,6 +15,8 @@ use seccompiler::{
     SeccompCondition, SeccompFilter, SeccompRule, apply_filter,
 };
 
+use crate::landlock::AllowedAccess;
+
 /// The result of installing the filter.
 #[derive(Debug)]
 pub(crate) enum Seccomp {
@@ -24,25 +26,17 @@ pub(crate) enum Seccomp {
     Refused(String),
 }
 
-/// What a server does besides reading files and answering.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Duties {
-    /// Whether it makes connections of its own.
-    pub(crate) connects: bool,
-    /// Whether it changes files.
-    pub(crate) changes: bool,
-}
-
-/// Restricts this thread, and those that it starts from now on, to the calls of the server.
-pub(crate) fn restrict(duties: Duties) -> Seccomp {
-    match install(duties) {
+/// Restricts this thread, and those that it starts from now on, to the calls of a server that has
+/// this access.
+pub(crate) fn restrict(access: &AllowedAccess) -> Seccomp {
+    match install(access) {
         Ok(count) => Seccomp::Filtered(count),
         Err(error) => Seccomp::Refused(error.to_string()),
     }
 }
 
-fn install(duties: Duties) -> Result<usize, Error> {
-    let rules = rules(duties)?;
+fn install(access: &AllowedAccess) -> Result<usize, Error> {
+    let rules = rules(access)?;
     let count = rules.len();
     let clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     let without_clone3 = filter(clone3, SeccompAction::Allow, errno(libc::ENOSYS))?;
@@ -65,7 +59,7 @@ fn errno(number: i32) -> SeccompAction {
 }
 
 /// Returns the calls that are allowed. A call with rules is allowed if one of them matches.
-fn rules(duties: Duties) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
+fn rules(access: &AllowedAccess) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     let mut rules: BTreeMap<_, _> = ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
     // Already allowed by its own filter, and by this one, as its refusal is that of the other.
     rules.insert(libc::SYS_clone3, Vec::new());
@@ -74,11 +68,11 @@ fn rules(duties: Duties) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError
     for call in [libc::SYS_mmap, libc::SYS_mprotect] {
         rules.insert(call, vec![masked(2, libc::PROT_EXEC as u64, 0)?]);
     }
-    rules.insert(libc::SYS_socket, sockets(duties.connects)?);
+    rules.insert(libc::SYS_socket, sockets(access.connects())?);
     // TCP connects by the first message, too, for which Landlock does not ask.
     let fast_open = libc::MSG_FASTOPEN as u64;
     let mut sending = vec![(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2)];
-    if duties.connects {
+    if access.connects() {
         // The resolver asks for both kinds of addresses at once.
         sending.push((libc::SYS_sendmmsg, 3));
     }
@@ -86,7 +80,7 @@ fn rules(duties: Duties) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError
         rules.insert(call, vec![masked(flags, fast_open, 0)?]);
     }
     rules.insert(libc::SYS_fcntl, controls()?);
-    if duties.changes {
+    if access.changes() {
         // Landlock restricts which files are opened, and not what is set by their paths.
         rules.insert(libc::SYS_fchmod, vec![masked(1, libc::S_ISUID.into(), 0)?]);
         // A folder that is removed is opened to its owner alone.
