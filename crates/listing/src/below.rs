@@ -18,7 +18,7 @@ use super::Listing;
 use super::entry::Entries;
 use super::format::form::{Incomplete, PageCounts};
 use super::scan::{BUF_LEN, Scan, ScannedEntry, complete, reopen};
-use super::text::searched;
+use super::text::search_key;
 
 /// The maximum number of entries that a search finds.
 const MAX_FOUND: usize = 1_000;
@@ -33,12 +33,12 @@ pub(super) struct Hits {
 
 /// Finds the entries of a folder and of all below it whose names have the searched word.
 pub(super) fn search(listing: &Listing<'_>) -> io::Result<Hits> {
-    let word = searched(listing.query.search.as_deref().unwrap_or_default());
+    let word = search_key(listing.query.search.as_deref().unwrap_or_default());
     let limit = listing.query.limit.map_or(MAX_FOUND, |limit| limit.min(MAX_FOUND));
     let mut found = Vec::new();
     let (mut is_full, mut is_unread) = (false, false);
     let is_whole = walk(listing, |folder, entry| {
-        if !searched(&String::from_utf8_lossy(&entry.name)).contains(&word) {
+        if !search_key(&String::from_utf8_lossy(&entry.name)).contains(&word) {
             return ControlFlow::Continue(());
         }
         if found.len() == limit {

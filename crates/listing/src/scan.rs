@@ -18,7 +18,7 @@ use underpass_protocol::listing::{Format, PageCursor, SortKey};
 
 use super::Listing;
 use super::entry::{Attributes, Entries, Entry};
-use super::text::searched;
+use super::text::search_key;
 
 /// An entry with only the attributes that the pass needed.
 #[derive(Clone, Debug)]
@@ -225,14 +225,14 @@ pub(super) fn complete(
 struct EntrySelection<'l> {
     /// The listing.
     listing: &'l Listing<'l>,
-    /// The word to find, as [`searched`] returns it.
+    /// The word to find, as [`search_key`] returns it.
     word: Option<String>,
 }
 
 impl<'l> EntrySelection<'l> {
     /// Creates the selection of this listing.
     fn new(listing: &'l Listing<'l>) -> Self {
-        Self { listing, word: listing.query.search.as_deref().map(searched) }
+        Self { listing, word: listing.query.search.as_deref().map(search_key) }
     }
 
     /// Returns whether the name alone does not exclude the entry.
@@ -242,7 +242,7 @@ impl<'l> EntrySelection<'l> {
         }
         self.word
             .as_ref()
-            .is_none_or(|word| searched(&String::from_utf8_lossy(name)).contains(word.as_str()))
+            .is_none_or(|word| search_key(&String::from_utf8_lossy(name)).contains(word.as_str()))
     }
 
     /// Reads the needed attributes of the entry; `None` if it cannot be served.

@@ -14,7 +14,8 @@ pub(crate) fn compact(source: &str) -> String {
     kept.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// Returns a style sheet as [`compact`] does, and without the spaces and ends that only people need.
+/// Returns a style sheet as [`compact`] does, and without the spaces and semicolons that only people
+/// need.
 pub(crate) fn compact_style(source: &str) -> String {
     const SHORTER: [(&str, &str); 7] =
         [(": ", ":"), ("; ", ";"), (", ", ","), (" {", "{"), ("{ ", "{"), (" }", "}"), (";}", "}")];
@@ -24,7 +25,7 @@ pub(crate) fn compact_style(source: &str) -> String {
 
 /// Returns text as a search compares it: without differences of case, and with an accent in one
 /// character with its letter. Names that come from a Mac have it in one of its own.
-pub(crate) fn searched(text: &str) -> String {
+pub(crate) fn search_key(text: &str) -> String {
     let text = text.to_lowercase();
     if text.is_ascii() {
         return text;

@@ -44,7 +44,7 @@ pub(crate) fn serve<'a>(mut connection: Box<Connection<'a>>) -> impl Future<Outp
         }
         let end = loop {
             let next = connection.next().await;
-            let then = connection.act(next).await;
+            let then = connection.handle(next).await;
             if !matches!(then, After::ReadOn) {
                 break then;
             }
@@ -92,7 +92,7 @@ impl<'a> Connection<'a> {
     }
 
     /// Responds to a request, or says how the connection ends if there is none.
-    fn act(&mut self, next: Option<Next<'a>>) -> Responding<'_> {
+    fn handle(&mut self, next: Option<Next<'a>>) -> Responding<'_> {
         match next {
             Some(Next::Done(then)) => Responding::Done(then),
             Some(next) => {
@@ -107,7 +107,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Writes the last entries of the log, and says goodbye over TLS.
+    /// Writes the last entries of the log, and closes the TLS session.
     fn end(&self) {
         let peer = self.link.peer;
         peer.requests.release();

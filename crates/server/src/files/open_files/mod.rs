@@ -225,7 +225,7 @@ impl OpenCount {
 impl OpenFiles {
     /// Creates the store of a site; `of_all_sites` counts the files of all of them.
     pub(crate) fn new(of_all_sites: &Rc<OpenCount>) -> Self {
-        Self { open: HashMap::default(), of_all_sites: Rc::clone(of_all_sites), changes: 0 }
+        Self { open: HashMap::new(), of_all_sites: Rc::clone(of_all_sites), changes: 0 }
     }
 
     /// Returns the file at a path, if it was opened recently. The caller must check whether it has

@@ -131,8 +131,9 @@ impl Patterns {
     }
 }
 
-/// Returns whether a name is that of an incomplete file of this program, the part of an upload or
-/// a new file on a file system without unnamed files, or one of [`is_open_leftover`].
+/// Returns whether a name is that of an incomplete file of this program, which is the part of an
+/// upload or a new file on a file system without unnamed files, or that of a removed file that is
+/// still open (see [`is_open_leftover`]).
 pub(crate) fn is_incomplete(name: &[u8]) -> bool {
     is_partial_name(name) || name_of_hidden(name).is_some() || is_open_leftover(name)
 }
