@@ -31,15 +31,20 @@ pub(super) fn open_body(shard: &OwnedFd, name: &OsStr) -> Option<File> {
 /// contradict each other. Returns `false` if it stays locked for too long: nothing in this process
 /// would end a wait for a lock of its own.
 pub(super) fn lock_body(file: &impl AsFd) -> bool {
-    let begun = Instant::now();
     // Without locks on this file system two journals are still very unlikely.
-    while flock(file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
-        if begun.elapsed() >= MAX_LOCK_TIME {
-            return false;
+    wait_for_lock(file, MAX_LOCK_TIME).unwrap_or(true)
+}
+
+/// Locks a file for as long as it is open. Returns `false` if it stays locked for this long.
+pub(super) fn wait_for_lock(file: &impl AsFd, limit: Duration) -> Result<bool, Errno> {
+    let begun = Instant::now();
+    loop {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if begun.elapsed() >= limit => return Ok(false),
+            Err(Errno::WOULDBLOCK) => sleep(LOCK_INTERVAL),
+            locked => return locked.map(|()| true),
         }
-        sleep(LOCK_INTERVAL);
     }
-    true
 }
 
 /// Returns whether a file has what its journal says of an object, and is one of these origins.

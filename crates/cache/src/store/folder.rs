@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{
     AtFlags, CWD, FlockOperation, Mode, OFlags, flock, fstat, fsync, ftruncate, mkdirat, openat,
@@ -22,6 +22,7 @@ use underpass_protocol::digest::hex;
 
 use super::body::{
     discard_unlisted, has_unlisted, is_usable, is_whole, is_within_size, lock_body, open_body,
+    wait_for_lock,
 };
 use super::head::{StoredHead, millis};
 use super::unit::{StoredUnit, is_divided, journal_unit, units};
@@ -94,9 +95,11 @@ impl CacheFolder {
         }
         let lock = openat(CWD, path.join(LOCK), OPEN_OR_CREATE, Mode::RUSR | Mode::WUSR);
         let lock = File::from(lock.map_err(|errno| fail("opening the lock of")(errno.into()))?);
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => return Err(OpenError::InUse(path)),
-            locked => locked.map_err(|errno| fail("locking")(errno.into()))?,
+        // A cache that was just closed keeps it until its last thread has ended.
+        if !wait_for_lock(&lock, Duration::from_secs(1))
+            .map_err(|errno| fail("locking")(errno.into()))?
+        {
+            return Err(OpenError::InUse(path));
         }
         let top = OwnedFd::from(File::open(&path).map_err(fail("opening"))?);
         if !has_format(&top).map_err(fail("checking the format of"))? {
@@ -416,6 +419,18 @@ mod tests {
         std::os::unix::fs::symlink("target", place.path().join(LOCK)).unwrap();
         assert!(CacheFolder::open(place.path()).is_err());
         assert!(!place.path().join("target").exists());
+    }
+
+    #[test]
+    fn a_cache_that_is_being_closed_is_waited_for() {
+        let place = tempfile::tempdir().unwrap();
+        let before = CacheFolder::open(place.path()).unwrap();
+        std::thread::scope(|scope| {
+            let after = scope.spawn(|| CacheFolder::open(place.path()));
+            std::thread::sleep(Duration::from_millis(200));
+            drop(before);
+            assert!(after.join().unwrap().is_ok());
+        });
     }
 
     /// The metadata of `/a` of this length.
