@@ -1,6 +1,6 @@
 //! The description of a scenario for readers of its records.
 
-use super::{Metric, Record, Unit, short_size};
+use super::{Contender, Metric, Record, Unit, short_size};
 
 /// A scenario as tables, charts and warnings see it.
 #[derive(Debug)]
@@ -14,8 +14,9 @@ pub(crate) struct Description {
     pub(crate) by_thread: bool,
     /// The processes that should not share a core, if any.
     pub(crate) cores: Option<&'static str>,
-    /// The program without which the comparison is not complete, if any.
-    pub(crate) expected: Option<ExpectedProgram>,
+    /// The program without which the comparison is not complete, if any, whose version the
+    /// environment of a record has: cp or nginx.
+    pub(crate) expected: Option<Contender>,
     /// Whether the load has to be faster than the server.
     pub(crate) saturates: bool,
     /// Whether sizes are those of folders, which were not typed.
@@ -26,25 +27,6 @@ pub(crate) struct Description {
     pub(crate) caption: fn(&Record) -> String,
     /// The metrics that the table shows of each cell; some of them get charts.
     pub(crate) metrics: &'static [&'static Metric],
-}
-
-/// A program whose version the environment of a record has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ExpectedProgram {
-    /// cp(1) of GNU coreutils.
-    Cp,
-    /// nginx.
-    Nginx,
-}
-
-impl ExpectedProgram {
-    /// Returns its name as a contender.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Cp => "cp",
-            Self::Nginx => "nginx",
-        }
-    }
 }
 
 impl Description {

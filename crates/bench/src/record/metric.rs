@@ -47,8 +47,19 @@ pub(crate) enum Rank {
 }
 
 /// Writes a metric in a few lines: its name, its title, the head of its column, unit and rank, what
-/// marks it, and the value of a sample. The lower value is the better one unless a mark says more.
+/// marks it, and the value of a sample, or the kind of served samples that has it with the value.
+/// The lower value is the better one unless a mark says more.
 macro_rules! metric {
+    (
+        $name:literal: $title:literal, $short:literal, $unit:ident, $rank:ident $(, $mark:ident)*;
+        $served:pat => $value:expr
+    ) => {
+        $crate::record::metric!($name: $title, $short, $unit, $rank $(, $mark)*;
+            |_, sample| match sample.served? {
+                $served => Some($value),
+                _ => None,
+            })
+    };
     (
         $name:literal: $title:literal, $short:literal, $unit:ident, $rank:ident $(, $mark:ident)*;
         $of:expr

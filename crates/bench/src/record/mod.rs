@@ -21,7 +21,7 @@ use underpass_engine::{Mechanism, Report, Tally, Usage};
 
 pub(crate) use contender::Contender;
 pub(crate) use counted::{Counted, MissingContender, NamedCall};
-pub(crate) use description::{Description, ExpectedProgram};
+pub(crate) use description::Description;
 pub(crate) use metric::{
     CALLS, CPU, FAULTS, LOAD_BUSY, LONGEST, MACHINE, MACHINE_PER_GIB, Metric, P50, P99, PEER_CPU,
     Preference, RATE, Rank, SERVER_BUSY, SPEED, SWITCHES, THROUGHPUT, TIME, USER_SPACE, metric,

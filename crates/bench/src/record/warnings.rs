@@ -1,7 +1,7 @@
 //! Reasons to doubt a record, which a reader should see before its tables.
 
 use super::metric::{LOAD_BUSY, SERVER_BUSY};
-use super::{ExpectedProgram, Metric, MissingContender, ProcessCost, Record, Sample};
+use super::{Contender, Metric, MissingContender, ProcessCost, Record, Sample};
 
 /// Returns each reason, as a sentence.
 pub(crate) fn warnings(record: &Record) -> Vec<String> {
@@ -28,11 +28,11 @@ pub(crate) fn warnings(record: &Record) -> Vec<String> {
 
 /// Returns the contenders that should have been measured and were not there.
 fn missing(record: &Record) -> Vec<&str> {
-    let is_absent = |program: &ExpectedProgram| match program {
-        ExpectedProgram::Cp => record.environment.cp.is_none(),
-        ExpectedProgram::Nginx => record.environment.nginx.is_none(),
+    let is_absent = |program: &Contender| match program {
+        Contender::Cp => record.environment.cp.is_none(),
+        _ => record.environment.nginx.is_none(),
     };
-    let expected = record.about.expected.filter(is_absent).map(ExpectedProgram::name);
+    let expected = record.about.expected.filter(is_absent).map(Contender::name);
     let transfers = record.arguments.transfers.iter().flat_map(|transfers| &transfers.missing);
     let copies = record.copies.iter().flat_map(|copies| &copies.missing);
     expected.into_iter().chain(transfers.chain(copies).map(String::as_str)).collect()

@@ -11,8 +11,8 @@ use crate::error::Result;
 use crate::options::{Measure, StepArgs, bytes};
 use crate::programs::{SocketPrograms, reported_seconds};
 use crate::record::{
-    CALLS, CPU, Cell, Contender, Counted, Description, ExpectedProgram, FAULTS, Record, Role,
-    SPEED, SWITCHES, Side, TIME, ThreadCost, USER_SPACE, Variant, at_steps, chosen, unique,
+    CALLS, CPU, Cell, Contender, Counted, Description, FAULTS, Record, Role, SPEED, SWITCHES, Side,
+    TIME, ThreadCost, USER_SPACE, Variant, at_steps, chosen, unique,
 };
 use crate::run::{
     CallTracer, Finished, Measured, Running, SampleEnds, Scenario, Start, Verification,
@@ -182,7 +182,7 @@ impl Copy<'_> {
 pub(super) const COPY: Description = Description {
     name: "copy",
     command: "copy",
-    expected: Some(ExpectedProgram::Cp),
+    expected: Some(Contender::Cp),
     subject: |record| {
         let target = record.environment.target_file_system.as_deref().unwrap_or_default();
         format!("file on {} to file on {target}", record.environment.source_file_system)

@@ -17,8 +17,8 @@ use crate::load::{
 };
 use crate::options::{Measure, ServerArgs, bytes, number};
 use crate::record::{
-    CALLS, Cell, Counted, Description, LOAD_BUSY, Latency, Load, Record, SERVER_BUSY, Sample,
-    Served, Setting, metric, short_size,
+    CALLS, Cell, Counted, Description, LOAD_BUSY, Load, Record, SERVER_BUSY, Served, Setting,
+    metric, short_size,
 };
 use crate::run::{Measured, Noise, Scenario, Start, Verification};
 
@@ -154,21 +154,6 @@ impl Fairness<'_> {
 
 const HOT: &str = "hot";
 
-fn windows(sample: &Sample) -> Option<[Load; 2]> {
-    match sample.served? {
-        Served::Fairness { alone, beside, .. } => Some([alone, beside]),
-        _ => None,
-    }
-}
-
-fn alone(sample: &Sample) -> Option<Latency> {
-    windows(sample)?[0].latency
-}
-
-fn beside(sample: &Sample) -> Option<Latency> {
-    windows(sample)?[1].latency
-}
-
 pub(super) const FAIRNESS: Description = Description {
     name: "serve_fairness",
     command: "serve fairness",
@@ -187,29 +172,24 @@ pub(super) const FAIRNESS: Description = Description {
     metrics: &[
         &CALLS,
         &metric!("alone-p50": "Latency of half of the requests, alone", "p50 alone", Seconds, Table;
-            |_, sample| Some(alone(sample)?.p50_s)),
+            Served::Fairness { alone, .. } => alone.latency?.p50_s),
         &metric!("beside-p50": "Latency of half of the requests, beside large files",
             "p50 beside", Seconds, Table;
-            |_, sample| Some(beside(sample)?.p50_s)),
+            Served::Fairness { beside, .. } => beside.latency?.p50_s),
         &metric!("alone": "Latency of 99 of 100 requests, alone", "p99 alone", Seconds, Chart;
-            |_, sample| Some(alone(sample)?.p99_s)),
+            Served::Fairness { alone, .. } => alone.latency?.p99_s),
         &metric!("beside": "Latency of 99 of 100 requests, beside large files",
             "p99 beside", Seconds, Chart;
-            |_, sample| Some(beside(sample)?.p99_s)),
+            Served::Fairness { beside, .. } => beside.latency?.p99_s),
         &metric!("slowdown": "Latency beside large files, as a multiple of that alone",
             "p99 beside/alone", Times, Finding;
-            |_, sample| Some(beside(sample)?.p99_s / alone(sample)?.p99_s)),
+            Served::Fairness { alone, beside, .. } => beside.latency?.p99_s / alone.latency?.p99_s),
         &metric!("beside-max": "The longest latency beside large files",
             "max beside", Seconds, Table;
-            |_, sample| Some(beside(sample)?.max_s)),
-        &metric! {
-            "streams": "Bytes of large files per second", "streams B/s", Bytes, Main, more;
-            |_, sample| match sample.served? {
-                Served::Fairness { beside, streamed_bytes, .. } =>
-                    Some(streamed_bytes as f64 / beside.elapsed_s),
-                _ => None,
-            }
-        },
+            Served::Fairness { beside, .. } => beside.latency?.max_s),
+        &metric!("streams": "Bytes of large files per second", "streams B/s", Bytes, Main, more;
+            Served::Fairness { beside, streamed_bytes, .. } =>
+                streamed_bytes as f64 / beside.elapsed_s),
         &SERVER_BUSY,
         &LOAD_BUSY,
     ],

@@ -16,8 +16,7 @@ use crate::load::{
 };
 use crate::options::{Measure, ServerArgs, bytes, number};
 use crate::record::{
-    CALLS, Cell, Counted, Description, IdleFound, Latency, Record, Role, Sample, Served, Setting,
-    metric,
+    CALLS, Cell, Counted, Description, IdleFound, Latency, Record, Role, Served, Setting, metric,
 };
 use crate::run::{Measured, Scenario, Start, Verification};
 
@@ -164,13 +163,6 @@ const ANSWERS: u32 = 50;
 /// Until a server has done what it does once for new connections.
 const SETTLE: Duration = Duration::from_millis(500);
 
-fn found(sample: &Sample) -> Option<IdleFound> {
-    match sample.served? {
-        Served::Idle(found) => Some(found),
-        _ => None,
-    }
-}
-
 pub(super) const IDLE: Description = Description {
     name: "serve_idle",
     command: "serve idle",
@@ -189,27 +181,27 @@ pub(super) const IDLE: Description = Description {
         &CALLS,
         &metric!("memory-start": "Resident memory after one request",
             "after one", Bytes, Chart, measured;
-            |_, sample| Some(found(sample)?.start.resident_bytes as f64)),
+            Served::Idle(found) => found.start.resident_bytes as f64),
         &metric!("memory-idle": "Resident memory with idle connections",
             "with idle", Bytes, Main, measured;
-            |_, sample| Some(found(sample)?.idle.resident_bytes as f64)),
+            Served::Idle(found) => found.idle.resident_bytes as f64),
         &metric!("memory-slow": "Resident memory with slow downloads besides",
             "with slow", Bytes, Finding, measured;
-            |_, sample| Some(found(sample)?.slow.resident_bytes as f64)),
+            Served::Idle(found) => found.slow.resident_bytes as f64),
         &metric!("pss-start": "Proportional memory after one request",
             "Pss after one", Bytes, Table, measured;
-            |_, sample| Some(found(sample)?.start.proportional_bytes as f64)),
+            Served::Idle(found) => found.start.proportional_bytes as f64),
         &metric!("pss-idle": "Proportional memory with idle connections",
             "Pss with idle", Bytes, Table, measured;
-            |_, sample| Some(found(sample)?.idle.proportional_bytes as f64)),
+            Served::Idle(found) => found.idle.proportional_bytes as f64),
         &metric!("pss-slow": "Proportional memory with slow downloads besides",
             "Pss with slow", Bytes, Table, measured;
-            |_, sample| Some(found(sample)?.slow.proportional_bytes as f64)),
+            Served::Idle(found) => found.slow.proportional_bytes as f64),
         &metric!("answers": "Time to answer one more connection", "one more", Seconds, Main;
-            |_, sample| Some(found(sample)?.answers.p50_s)),
+            Served::Idle(found) => found.answers.p50_s),
         &metric!("answers-max": "The longest time to answer one more connection",
             "longest", Seconds, Table;
-            |_, sample| Some(found(sample)?.answers.max_s)),
+            Served::Idle(found) => found.answers.max_s),
     ],
     ..REQUESTS
 };

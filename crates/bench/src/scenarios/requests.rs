@@ -9,8 +9,8 @@ use crate::error::Result;
 use crate::load::{Class, Host, LoadGenerator, RequestSpec, ServerFixture, during};
 use crate::options::{Measure, ServerArgs, bytes, number};
 use crate::record::{
-    CALLS, CPU, Cell, Counted, Description, ExpectedProgram, LOAD_BUSY, LONGEST, MACHINE, P50, P99,
-    RATE, Record, SERVER_BUSY, SWITCHES, Served, Setting, short_size,
+    CALLS, CPU, Cell, Contender, Counted, Description, LOAD_BUSY, LONGEST, MACHINE, P50, P99, RATE,
+    Record, SERVER_BUSY, SWITCHES, Served, Setting, short_size,
 };
 use crate::run::{Measured, Scenario, Start, Verification, digest, largest, sparse};
 
@@ -208,7 +208,7 @@ pub(super) const REQUESTS: Description = Description {
     name: "serve",
     command: "serve",
     cores: Some("server and load"),
-    expected: Some(ExpectedProgram::Nginx),
+    expected: Some(Contender::Nginx),
     saturates: true,
     subject,
     caption: |record| {

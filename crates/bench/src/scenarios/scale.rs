@@ -88,20 +88,10 @@ pub(super) const SCALE: Description = Description {
         &SWITCHES,
         &P50,
         &P99,
-        &metric! {
-            "memory-busy": "Resident memory under load", "memory", Bytes, Main, measured;
-            |_, sample| match sample.served? {
-                Served::Scale { busy, .. } => Some(busy.resident_bytes as f64),
-                _ => None,
-            }
-        },
-        &metric! {
-            "memory-rest": "Resident memory at rest", "at rest", Bytes, Table, measured;
-            |_, sample| match sample.served? {
-                Served::Scale { start, .. } => Some(start.resident_bytes as f64),
-                _ => None,
-            }
-        },
+        &metric!("memory-busy": "Resident memory under load", "memory", Bytes, Main, measured;
+            Served::Scale { busy, .. } => busy.resident_bytes as f64),
+        &metric!("memory-rest": "Resident memory at rest", "at rest", Bytes, Table, measured;
+            Served::Scale { start, .. } => start.resident_bytes as f64),
         &SERVER_BUSY,
         &LOAD_BUSY,
     ],

@@ -27,8 +27,8 @@ use crate::load::{
 };
 use crate::options::{Measure, ServerArgs};
 use crate::record::{
-    BadClients, Cell, Description, GoodClient, Hostile, Latency, Record, SERVER_BUSY, Sample,
-    Served, Variant, metric, unique,
+    BadClients, Cell, Description, GoodClient, Hostile, Record, SERVER_BUSY, Served, Variant,
+    metric, unique,
 };
 use crate::run::{
     Measured, Scenario, Start, Verification, allow_open_files, on_core, poll_until, stay_on,
@@ -224,55 +224,40 @@ pub(super) const HOSTILE: Description = Description {
     metrics: &[
         &metric!("alone-p50": "Latency of half of the requests of a good client, alone",
             "p50 alone", Seconds, Table;
-            |_, sample| Some(alone(sample)?.p50_s)),
+            Served::Hostile(found) => found.alone.latency?.p50_s),
         &metric!("beside-p50": "Latency of half of the requests of a good client beside bad ones",
             "p50 beside", Seconds, Table;
-            |_, sample| Some(beside(sample)?.p50_s)),
+            Served::Hostile(found) => found.beside.latency?.p50_s),
         &metric!("alone-p99": "Latency of 99 of 100 requests of a good client, alone",
             "p99 alone", Seconds, Table;
-            |_, sample| Some(alone(sample)?.p99_s)),
+            Served::Hostile(found) => found.alone.latency?.p99_s),
         &metric!("floor": "Latency of 99 of 100 requests of a good client beside the load alone",
             "p99 floor", Seconds, Table;
-            |_, sample| Some(hostile(sample)?.floor?.latency?.p99_s)),
+            Served::Hostile(found) => found.floor?.latency?.p99_s),
         &metric!("beside": "99 of 100 requests of a good client beside bad ones",
             "p99 beside", Seconds, Chart;
-            |_, sample| Some(beside(sample)?.p99_s)),
+            Served::Hostile(found) => found.beside.latency?.p99_s),
         &metric!("slowdown": "Latency beside bad clients, as a multiple of that alone",
             "beside/alone", Times, Table;
-            |_, sample| Some(beside(sample)?.p99_s / alone(sample)?.p99_s)),
+            Served::Hostile(found) => found.beside.latency?.p99_s / found.alone.latency?.p99_s),
         &metric!("failed": "Requests of a good client that failed beside bad ones",
             "failed", Count, Table, neutral;
-            |_, sample| Some(hostile(sample)?.beside.failed as f64)),
+            Served::Hostile(found) => found.beside.failed as f64),
         &metric!("memory-start": "Resident memory before bad clients come",
             "memory", Bytes, Table, neutral;
-            |_, sample| Some(hostile(sample)?.start_bytes as f64)),
+            Served::Hostile(found) => found.start_bytes as f64),
         &metric!("memory-hostile": "The most resident memory beside bad clients",
             "at most", Bytes, Chart, neutral, measured;
-            |_, sample| Some(hostile(sample)?.peak_bytes as f64)),
+            Served::Hostile(found) => found.peak_bytes as f64),
         &SERVER_BUSY,
         &metric!("open": "Connections that bad clients have open at the end",
             "open", Count, Table, neutral;
-            |_, sample| Some(f64::from(hostile(sample)?.open))),
+            Served::Hostile(found) => f64::from(found.open)),
         &metric!("begun": "Connections that bad clients have begun", "begun", Count, Table, neutral;
-            |_, sample| Some(hostile(sample)?.begun as f64)),
+            Served::Hostile(found) => found.begun as f64),
     ],
     ..REQUESTS
 };
-
-fn hostile(sample: &Sample) -> Option<Hostile> {
-    match sample.served? {
-        Served::Hostile(hostile) => Some(hostile),
-        _ => None,
-    }
-}
-
-fn alone(sample: &Sample) -> Option<Latency> {
-    hostile(sample)?.alone.latency
-}
-
-fn beside(sample: &Sample) -> Option<Latency> {
-    hostile(sample)?.beside.latency
-}
 
 const SMALL: &str = "small";
 

@@ -17,8 +17,8 @@ use crate::load::{
 };
 use crate::options::{Measure, Named, ServerArgs, SystemArgs, among, bytes, bytes_from, number};
 use crate::record::{
-    Cell, Contender, Description, OriginFound, RangesFound, Record, Sample, Served, Setting,
-    metric, short_size,
+    Cell, Contender, Description, OriginFound, RangesFound, Record, Served, Setting, metric,
+    short_size,
 };
 use crate::run::{Measured, Scenario, Start, Verification, sparse};
 
@@ -275,13 +275,6 @@ const RANGE: u64 = 1 << 20;
 /// Objects of the scan between two rounds of the hot set.
 const SCANNED: u64 = 40;
 
-fn found(sample: &Sample) -> Option<OriginFound> {
-    match sample.served? {
-        Served::Origin(found) => Some(found),
-        _ => None,
-    }
-}
-
 pub(in crate::scenarios) const ORIGIN: Description = Description {
     name: "origin",
     command: "origin",
@@ -298,59 +291,41 @@ pub(in crate::scenarios) const ORIGIN: Description = Description {
         )
     },
     metrics: &[
-        &metric! {
-            "crowd-bytes": "Bytes of the origin for the crowd, as a multiple of the object",
-            "origin bytes", Times, Main;
-            |record, sample| {
-                let size = record.cells[sample.cell].size;
-                Some(found(sample)?.crowd_origin_bytes as f64 / size as f64)
-            }
-        },
+        &metric!("crowd-bytes": "Bytes of the origin for the crowd, as a multiple of the object",
+        "origin bytes", Times, Main;
+        |record, sample| match sample.served? {
+            Served::Origin(found) =>
+                Some(found.crowd_origin_bytes as f64 / record.cells[sample.cell].size as f64),
+            _ => None,
+        }),
         &metric!("crowd": "Time until the last of the crowd has it, as a multiple of one client's at the origin",
             "crowd/direct", Times, Finding;
-            |_, sample| found(sample).map(|found| found.crowd_s / found.direct_s)),
+            Served::Origin(found) => found.crowd_s / found.direct_s),
         &metric!("crowd-cpu": "Processor time for the crowd", "crowd cpu", Seconds, Chart, measured;
-            |_, sample| Some(found(sample)?.crowd_cpu_s)),
+            Served::Origin(found) => found.crowd_cpu_s),
         &metric!("warm": "Time until each of the crowd has it once more", "warm", Seconds, Main;
-            |_, sample| Some(found(sample)?.warm_s)),
+            Served::Origin(found) => found.warm_s),
         &metric!("warm-cpu": "Processor time for hits", "warm cpu", Seconds, Chart, measured;
-            |_, sample| Some(found(sample)?.warm_cpu_s)),
+            Served::Origin(found) => found.warm_cpu_s),
         &metric!("warm-plain": "Throughput of hits, as a part of that of underpass serve",
             "warm/serve", Times, Chart, more;
-            |_, sample| found(sample).map(|found| found.plain_s / found.warm_s)),
-        &metric! {
-            "range-bytes": "Bytes of the origin for ranges, as a multiple of those asked for",
+            Served::Origin(found) => found.plain_s / found.warm_s),
+        &metric!("range-bytes": "Bytes of the origin for ranges, as a multiple of those asked for",
             "range bytes", Times, Chart;
-            |_, sample| {
-                let ranges = found(sample)?.ranges?;
-                Some(ranges.origin_bytes as f64 / ranges.asked_bytes as f64)
-            }
-        },
-        &metric! {
-            "range-first": "Time to the first byte of a range, beyond the origin's",
+            Served::Origin(OriginFound { ranges: Some(ranges), .. }) =>
+                ranges.origin_bytes as f64 / ranges.asked_bytes as f64),
+        &metric!("range-first": "Time to the first byte of a range, beyond the origin's",
             "first byte", Seconds, Chart;
-            |_, sample| {
-                let ranges = found(sample)?.ranges?;
-                Some(ranges.first_s - ranges.direct_first_s)
-            }
-        },
-        &metric! {
-            "hot": "Hits of the hot set beside the scan", "hot hits", Percent, Main, more;
-            |_, sample| {
-                let (requests, missed) = found(sample)?.hot;
-                Some(1.0 - missed as f64 / requests as f64)
-            }
-        },
-        &metric! {
-            "kept": "The most bytes on the disk, as a part of the budget",
+            Served::Origin(OriginFound { ranges: Some(ranges), .. }) =>
+                ranges.first_s - ranges.direct_first_s),
+        &metric!("hot": "Hits of the hot set beside the scan", "hot hits", Percent, Main, more;
+            Served::Origin(OriginFound { hot: (requests, missed), .. }) =>
+                1.0 - missed as f64 / requests as f64),
+        &metric!("kept": "The most bytes on the disk, as a part of the budget",
             "of budget", Times, Table;
-            |_, sample| {
-                let (kept, budget) = found(sample)?.kept;
-                Some(kept as f64 / budget as f64)
-            }
-        },
+            Served::Origin(OriginFound { kept: (kept, budget), .. }) => kept as f64 / budget as f64),
         &metric!("memory": "Resident memory after the crowd", "memory", Bytes, Chart, measured;
-            |_, sample| Some(found(sample)?.memory.resident_bytes as f64)),
+            Served::Origin(found) => found.memory.resident_bytes as f64),
     ],
     ..REQUESTS
 };
