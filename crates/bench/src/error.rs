@@ -1,7 +1,6 @@
 //! The reason why a bench could not be completed, or a record not be read.
 
 use std::fmt;
-use std::io;
 use std::path::PathBuf;
 
 use underpass_engine::hint::{Hint, Hinted, PathError};
@@ -25,17 +24,7 @@ pub enum BenchError {
         /// The fault.
         why: String,
     },
-    /// Something about an address or a connection.
-    #[error("{action} {address}: {}", plain(.source))]
-    Network {
-        /// The action, such as `connecting to`.
-        action: &'static str,
-        /// With which address.
-        address: String,
-        /// The system's answer.
-        source: io::Error,
-    },
-    /// Something about a file.
+    /// Something about a file or a connection.
     #[error(transparent)]
     Path(#[from] PathError),
     /// The file is not a record, a damaged one, or one of another version of this program.
@@ -122,7 +111,6 @@ pub enum UsageError {
 impl Hinted for BenchError {
     fn hint(&self) -> Option<Hint> {
         match self {
-            Self::Network { source, .. } => Hint::of_network(source),
             Self::Path(error) => error.hint(),
             _ => None,
         }

@@ -13,9 +13,9 @@ use super::generator::{Class, LoadGenerator, RequestSpec};
 use super::server::{ServedSite, Server};
 use super::server_kind::ServerKind;
 use super::usage::ServerUsage;
-use crate::error::{BenchError, Result};
+use crate::error::Result;
 use crate::record::{
-    Contender, Counted, Load, NamedCall, ProcessCost, Role, Served, Setting, Side, ThreadCost,
+    Contender, Counted, Load, ProcessCost, Role, Served, Setting, Side, ThreadCost,
 };
 use crate::run::{
     CallTracer, Context, Cores, Measured, Noise, SystemCongestion, Verification, allow_open_files,
@@ -32,7 +32,6 @@ pub(crate) struct ServerFixture<'a> {
     pub(crate) tls: Option<Tls>,
     /// The first for the server, the second for the load.
     pub(crate) cores: Cores,
-    pub(crate) tracer: Option<CallTracer>,
     pub(crate) context: &'a Context<'a>,
     pub(crate) sha256: String,
 }
@@ -125,15 +124,24 @@ impl ServerFixture<'_> {
         self.context.interrupted().map_err(|_| io::ErrorKind::Interrupted.into())
     }
 
-    /// Returns what `work` counts of a server; nothing without a tracer.
+    /// Returns what `work` counts of a server.
     pub(crate) fn counted(
         &self,
         contender: Contender,
-        work: impl FnOnce(&Counting<'_>, &Host) -> io::Result<Counted> + Send,
+        work: impl FnOnce(&Server, &Host) -> io::Result<Counted> + Send,
     ) -> Result<Vec<Counted>> {
-        let Some(tracer) = &self.tracer else { return Ok(Vec::new()) };
-        let work = |server: &Server, host: &Host| work(&Counting { tracer, server }, host);
         Ok(vec![self.with_server(contender, work)?.0])
+    }
+
+    /// Counts the calls of a server while a generator sends requests.
+    pub(crate) fn count_requests(
+        &self,
+        server: &Server,
+        tracer: &CallTracer,
+        generator: &mut LoadGenerator<'_>,
+    ) -> io::Result<Counted> {
+        let calls = server.calls(tracer, || generator.run_for(self.time()))?;
+        Ok(Counted::while_serving(calls, generator.bytes()))
     }
 }
 
@@ -187,35 +195,6 @@ impl StreamedFiles {
             generator.join(host, &RequestSpec::of(&name, self.size, self.class), follower)?;
         }
         Ok(())
-    }
-}
-
-/// Counts the system calls of a server on request.
-#[derive(Debug)]
-pub(crate) struct Counting<'a> {
-    tracer: &'a CallTracer,
-    pub(crate) server: &'a Server,
-}
-
-impl Counting<'_> {
-    pub(crate) fn during(
-        &self,
-        work: impl FnOnce() -> io::Result<()>,
-    ) -> io::Result<Vec<NamedCall>> {
-        let other = |failure: BenchError| io::Error::other(failure.to_string());
-        let watch = self.tracer.attach(|| self.server.processes()).map_err(other)?;
-        work()?;
-        watch.end().map_err(other)
-    }
-
-    /// Counts the calls of the server while a generator sends requests for this time.
-    pub(crate) fn count_requests(
-        &self,
-        generator: &mut LoadGenerator<'_>,
-        time: Duration,
-    ) -> io::Result<Counted> {
-        let calls = self.during(|| generator.run_for(time))?;
-        Ok(Counted::while_serving(calls, generator.bytes()))
     }
 }
 

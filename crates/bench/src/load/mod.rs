@@ -20,7 +20,7 @@ pub(crate) use caches::{CACHE, CacheSetup, CountingOrigin};
 pub(crate) use client::Host;
 pub(crate) use connection::{LoadConnection, accept_any_certificate};
 pub(crate) use fixture::{
-    Counting, LoadWindow, ResourceUse, SPARE_FILES, ServerFixture, StreamedFiles, during,
+    LoadWindow, ResourceUse, SPARE_FILES, ServerFixture, StreamedFiles, during,
 };
 pub(crate) use generator::{Class, Latencies, LoadGenerator, RequestSpec};
 pub(crate) use responses::{ResponseFault, require_status};

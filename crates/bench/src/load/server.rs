@@ -2,7 +2,7 @@
 //! free port of loopback, and ended with all of its processes.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,8 +18,10 @@ use super::configuration::{self, Configuration};
 use super::server_kind::{BARE_LOOP, FILES, OURS, ServerKind, ServerProgram};
 use super::usage::{ServerUsage, family};
 use crate::error::{BenchError, Result, WithPath, plain};
-use crate::record::ServerMemory;
-use crate::run::{Context, RunFolder, Running, build, find, is_root, poll_until, retry};
+use crate::record::{NamedCall, ServerMemory};
+use crate::run::{
+    CallTracer, Context, RunFolder, Running, build, find, is_root, poll_until, retry,
+};
 
 /// A server that answers. Ended when dropped.
 #[derive(Debug)]
@@ -234,7 +236,19 @@ impl Server {
         family(self.running.pid())
     }
 
-    pub(crate) fn failure(mut self, error: &std::io::Error) -> BenchError {
+    /// Counts the system calls of all of its processes during `work`.
+    pub(crate) fn calls(
+        &self,
+        tracer: &CallTracer,
+        work: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<Vec<NamedCall>> {
+        let other = |failure: BenchError| io::Error::other(failure.to_string());
+        let watch = tracer.attach(|| self.processes()).map_err(other)?;
+        work()?;
+        watch.end().map_err(other)
+    }
+
+    pub(crate) fn failure(mut self, error: &io::Error) -> BenchError {
         if error.kind() == ErrorKind::Interrupted {
             return BenchError::Interrupted;
         }
@@ -292,12 +306,8 @@ pub(crate) fn free_port() -> Result<u16> {
 fn free_address() -> Result<SocketAddrV4> {
     let local = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
     let found = TcpListener::bind(local).and_then(|listener| listener.local_addr());
-    let failed = |source| BenchError::Network {
-        action: "finding a free port at",
-        address: Ipv4Addr::LOCALHOST.to_string(),
-        source,
-    };
-    Ok(SocketAddrV4::new(Ipv4Addr::LOCALHOST, found.map_err(failed)?.port()))
+    let found = found.with_path("finding a free port at", local.ip().to_string())?;
+    Ok(SocketAddrV4::new(*local.ip(), found.port()))
 }
 
 const CONFIGURATION: &str = "server.conf";

@@ -72,7 +72,7 @@ impl SocketPrograms {
 
     /// Returns whether a contender can be measured. Those that need none of these programs can.
     pub(crate) fn has(&self, contender: Contender) -> bool {
-        SocketProgram::of(contender).is_none_or(|it| self.program(it).is_some())
+        SocketProgram::of(contender).is_none_or(|it| self.program(&it).is_some())
     }
 
     fn program(&self, program: &SocketProgram) -> Option<&Path> {
@@ -94,7 +94,7 @@ impl SocketPrograms {
     /// Returns the command of a contender without its arguments.
     pub(crate) fn plain(&self, contender: Contender) -> Option<Command> {
         let program = SocketProgram::of(contender)?;
-        self.command(program, program.command)
+        self.command(&program, program.command)
     }
 
     /// Returns the command that sends a file in pieces of `chunk` bytes, 0 for its
@@ -107,7 +107,7 @@ impl SocketPrograms {
         to: SocketAddrV4,
     ) -> Option<Command> {
         let program = SocketProgram::of(contender)?;
-        let mut command = self.command(program, program.command)?;
+        let mut command = self.command(&program, program.command)?;
         if !program.sends.is_empty() {
             command.arg(program.sends).arg(file);
         }
@@ -133,7 +133,7 @@ impl SocketPrograms {
         } else {
             format!("{} receive", program.command)
         };
-        let mut command = self.command(program, &words)?;
+        let mut command = self.command(&program, &words)?;
         command.arg(host.to_string()).arg(file.unwrap_or(Path::new("-"))).arg(buffer);
         Some(command)
     }
@@ -151,7 +151,7 @@ impl SocketPrograms {
             return None;
         }
         let program = SocketProgram::of(contender)?;
-        let mut command = self.command(program, "FOLDER/copy")?;
+        let mut command = self.command(&program, "FOLDER/copy")?;
         command.arg(program.sends).arg(from).arg(to).arg(buffer.to_string());
         Some(command)
     }
@@ -178,39 +178,28 @@ pub(crate) fn reported_seconds(finished: &Finished, what: impl Display, size: u6
 /// A contender that is a program: what runs it, where PROGRAM and FOLDER stand for the program of
 /// its tool and for the folder of what was built, and the word by which it sends.
 struct SocketProgram {
-    contender: Contender,
     tool: &'static Tool,
     command: &'static str,
     sends: &'static str,
 }
 
-const PROGRAMS: &[SocketProgram] = {
-    const fn program(
-        contender: Contender,
-        tool: &'static Tool,
-        command: &'static str,
-        sends: &'static str,
-    ) -> SocketProgram {
-        SocketProgram { contender, tool, command, sends }
-    }
-    &[
-        program(Contender::CMmap, &C, "FOLDER/send", "mmap"),
-        program(Contender::CMmapLease, &C, "FOLDER/send", "mmap_lease"),
-        program(Contender::CReadWrite, &C, "FOLDER/send", "read_write"),
-        program(Contender::CSendfile, &C, "FOLDER/send", "sendfile"),
-        program(Contender::Iperf3, &IPERF3, "PROGRAM", ""),
-        program(Contender::JavaStream, &JAVA, "PROGRAM -cp FOLDER StreamCopy", "send"),
-        program(Contender::JavaTransferTo, &JAVA, "PROGRAM -cp FOLDER TransferTo", "send"),
-        program(Contender::Nc, &NC, "PROGRAM -N", ""),
-        program(Contender::PythonSendall, &PYTHON, "PROGRAM -I FOLDER/stream.py", "sendall"),
-        program(Contender::PythonSendfile, &PYTHON, "PROGRAM -I FOLDER/stream.py", "sendfile"),
-    ]
-};
-
 impl SocketProgram {
     /// Returns the program of a contender; `None` if the bench does its work itself.
-    fn of(contender: Contender) -> Option<&'static Self> {
-        PROGRAMS.iter().find(|it| it.contender == contender)
+    fn of(contender: Contender) -> Option<Self> {
+        let (tool, command, sends) = match contender {
+            Contender::CMmap => (&C, "FOLDER/send", "mmap"),
+            Contender::CMmapLease => (&C, "FOLDER/send", "mmap_lease"),
+            Contender::CReadWrite => (&C, "FOLDER/send", "read_write"),
+            Contender::CSendfile => (&C, "FOLDER/send", "sendfile"),
+            Contender::Iperf3 => (&IPERF3, "PROGRAM", ""),
+            Contender::JavaStream => (&JAVA, "PROGRAM -cp FOLDER StreamCopy", "send"),
+            Contender::JavaTransferTo => (&JAVA, "PROGRAM -cp FOLDER TransferTo", "send"),
+            Contender::Nc => (&NC, "PROGRAM -N", ""),
+            Contender::PythonSendall => (&PYTHON, "PROGRAM -I FOLDER/stream.py", "sendall"),
+            Contender::PythonSendfile => (&PYTHON, "PROGRAM -I FOLDER/stream.py", "sendfile"),
+            _ => return None,
+        };
+        Some(Self { tool, command, sends })
     }
 }
 

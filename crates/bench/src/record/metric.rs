@@ -361,29 +361,12 @@ impl ServedUnit {
     }
 }
 
-/// Returns whether the call with this name moves bytes.
 fn moves_bytes(call: &NamedCall) -> bool {
-    matches!(
-        call.name.as_str(),
-        "copy_file_range"
-            | "pread64"
-            | "preadv"
-            | "preadv2"
-            | "pwrite64"
-            | "pwritev"
-            | "pwritev2"
-            | "read"
-            | "readv"
-            | "recvfrom"
-            | "recvmsg"
-            | "sendfile"
-            | "sendfile64"
-            | "sendmsg"
-            | "sendto"
-            | "splice"
-            | "write"
-            | "writev"
-    )
+    MOVERS.split(' ').any(|name| call.name == name)
 }
+
+/// System calls that move bytes.
+const MOVERS: &str = "copy_file_range pread64 preadv preadv2 pwrite64 pwritev pwritev2 read readv \
+    recvfrom recvmsg sendfile sendfile64 sendmsg sendto splice write writev";
 
 pub(crate) const GIB: f64 = (1 << 30) as f64;

@@ -8,7 +8,6 @@ use super::files::{Noise, RunFolder, digest, drop_cached, largest};
 use super::process::Cores;
 use super::schedule::{RunPlan, Verification};
 use super::survey::survey;
-use super::tracer::CallTracer;
 use crate::error::Result;
 
 /// The folders of source and target, and what samples need.
@@ -20,7 +19,6 @@ pub(crate) struct SampleEnds<'a> {
     noise: Noise,
     /// Whether the source is to be out of the page cache.
     cold: bool,
-    pub(crate) tracer: Option<CallTracer>,
     pub(crate) cores: Cores,
     pub(crate) sha256: String,
 }
@@ -44,9 +42,11 @@ impl<'a> SampleEnds<'a> {
         target.require_space(largest)?;
         let mut plan = RunPlan::new(start, sizes, survey(cores, source.path(), None));
         plan.arguments.cold = cold;
-        let tracer = CallTracer::unless(no_count, &source, &mut plan);
+        if !no_count {
+            plan.count_calls(&source);
+        }
         let (noise, sha256) = (Noise::new(largest)?, String::new());
-        Ok((Self { context, source, target, noise, cold, tracer, cores, sha256 }, plan))
+        Ok((Self { context, source, target, noise, cold, cores, sha256 }, plan))
     }
 
     pub(crate) fn from(&self) -> PathBuf {

@@ -4,8 +4,10 @@
 use std::time::Instant;
 
 use super::context::{Context, Start};
+use super::files::RunFolder;
 use super::process::own_seconds;
 use super::survey::{busy_seconds, now};
+use super::tracer::CallTracer;
 use crate::error::{BenchError, Result};
 use crate::record::{
     Arguments, Cell, Copies, Counted, Description, Environment, MissingContender, Record, SCHEMA,
@@ -24,8 +26,8 @@ pub(crate) trait Scenario {
     fn sample(&mut self, cell: &Cell) -> Result<Measured>;
 
     /// Moves the bytes once while the system calls of all processes are counted, and returns those
-    /// of each; none without a tracer.
-    fn count(&mut self, _cell: &Cell) -> Result<Vec<Counted>> {
+    /// of each.
+    fn count(&mut self, _cell: &Cell, _tracer: &CallTracer) -> Result<Vec<Counted>> {
         Ok(Vec::new())
     }
 
@@ -86,6 +88,8 @@ pub(crate) struct RunPlan<'a> {
     /// Programs that should take part and cannot.
     pub(crate) missing: Vec<MissingContender>,
     pub(crate) copies: Option<Copies>,
+    /// Counts system calls, if they are to be counted.
+    tracer: Option<CallTracer>,
     /// Cells that take turns, one group after the other.
     pub(crate) groups: Vec<Vec<Cell>>,
 }
@@ -100,8 +104,16 @@ impl<'a> RunPlan<'a> {
             warmup: start.run.warmup,
             ..Arguments::default()
         };
-        let (missing, copies, groups) = (Vec::new(), None, Vec::new());
-        Self { context: start.context, arguments, environment, missing, copies, groups }
+        let (missing, copies, tracer, groups) = (Vec::new(), None, None, Vec::new());
+        Self { context: start.context, arguments, environment, missing, copies, tracer, groups }
+    }
+
+    /// Plans to count system calls as well, with the help of files in `folder`.
+    pub(crate) fn count_calls(&mut self, folder: &RunFolder) {
+        self.tracer = CallTracer::within(folder);
+        if self.tracer.is_none() {
+            self.add_missing(["strace"], "not installed, so no system calls were counted");
+        }
     }
 
     /// Notes contenders that are missing, and why.
@@ -124,7 +136,7 @@ impl<'a> RunPlan<'a> {
         scenario: &mut dyn Scenario,
         baseline: Variant,
     ) -> Result<Record> {
-        let Self { context, arguments, environment, missing, copies, groups } = self;
+        let Self { context, arguments, environment, missing, copies, tracer, groups } = self;
         let mut record = Record {
             schema: SCHEMA,
             scenario: about.name.to_owned(),
@@ -143,9 +155,9 @@ impl<'a> RunPlan<'a> {
         let rounds = u64::from(1 + record.arguments.warmup + record.arguments.runs);
         let weights: u64 = groups.iter().flatten().map(|cell| record.weight(cell)).sum();
         context.observer.begin(weights.saturating_mul(rounds));
-        let outcome = groups
-            .into_iter()
-            .try_for_each(|group| measure_group(&mut record, scenario, group, context));
+        let outcome = groups.into_iter().try_for_each(|group| {
+            measure_group(&mut record, scenario, group, context, tracer.as_ref())
+        });
         context.observer.end();
         scenario.finish(&mut record.environment);
         outcome.map(|()| record)
@@ -169,6 +181,7 @@ fn measure_group(
     scenario: &mut dyn Scenario,
     group: Vec<Cell>,
     context: &Context<'_>,
+    tracer: Option<&CallTracer>,
 ) -> Result<()> {
     let first = record.cells.len();
     for cell in group {
@@ -199,10 +212,11 @@ fn measure_group(
         }
     }
     // After all samples, as what counts takes time from what is counted.
+    let Some(tracer) = tracer else { return Ok(()) };
     for index in first..record.cells.len() {
         context.interrupted()?;
         if record.cells[index].declined.is_none() {
-            let tallies = scenario.count(&record.cells[index])?;
+            let tallies = scenario.count(&record.cells[index], tracer)?;
             record.counted.extend(tallies.into_iter().map(|tally| tally.of(index)));
         }
     }

@@ -11,7 +11,6 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::files::RunFolder;
 use super::process::{Running, poll_until, process};
-use super::schedule::RunPlan;
 use super::survey::find;
 use crate::error::{BenchError, Result};
 use crate::record::{Counted, NamedCall, Role};
@@ -24,14 +23,9 @@ pub(crate) struct CallTracer {
 }
 
 impl CallTracer {
-    /// Counts into files in `folder`, unless nothing is to be counted. The plan notes what is
-    /// missing for that.
-    pub(crate) fn unless(is_off: bool, folder: &RunFolder, plan: &mut RunPlan<'_>) -> Option<Self> {
-        let strace = find("strace").filter(|_| !is_off);
-        if strace.is_none() && !is_off {
-            plan.add_missing(["strace"], "not installed, so no system calls were counted");
-        }
-        strace.map(|strace| Self { strace, folder: folder.path().to_owned() })
+    /// Counts into files in `folder`; `None` if strace is not installed.
+    pub(super) fn within(folder: &RunFolder) -> Option<Self> {
+        Some(Self { strace: find("strace")?, folder: folder.path().to_owned() })
     }
 
     /// Returns what a process of this role called, which was counted and has ended.

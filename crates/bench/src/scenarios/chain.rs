@@ -111,12 +111,7 @@ impl SmallFiles<'_> {
     fn exchange(&mut self, size: u64, variant: Variant, responses: u32) -> Result<ChainResult> {
         let path = self.ends.from();
         let file = File::open(&path).with_path("opening", &path)?;
-        let network = |source| BenchError::Network {
-            action: "connecting to",
-            address: "loopback".into(),
-            source,
-        };
-        let (server, client) = connection().map_err(network)?;
+        let (server, client) = connection().with_path("connecting to", "loopback")?;
         let set = |socket| set_congestion(socket, &self.congestion).map_err(UsageError::from);
         self.seen_congestion = set(&server)?;
         set(&client)?;

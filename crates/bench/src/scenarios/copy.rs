@@ -147,8 +147,7 @@ impl Scenario for Copy<'_> {
         Ok(Measured::new(wall_s, side, None))
     }
 
-    fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
-        let Some(tracer) = &self.ends.tracer else { return Ok(Vec::new()) };
+    fn count(&mut self, cell: &Cell, tracer: &CallTracer) -> Result<Vec<Counted>> {
         self.copy(cell, Some(tracer))?.succeeded(cell.variant)?;
         Ok(vec![tracer.tally(Role::Copier)?])
     }

@@ -12,15 +12,15 @@ use clap::Args;
 use super::requests::{REQUESTS, connections_of, subject};
 use crate::error::Result;
 use crate::load::{
-    Class, Counting, Host, LoadGenerator, RequestSpec, ResourceUse, Server, ServerFixture,
-    StreamedFiles, during,
+    Class, Host, LoadGenerator, RequestSpec, ResourceUse, Server, ServerFixture, StreamedFiles,
+    during,
 };
 use crate::options::{Measure, ServerArgs, bytes, number};
 use crate::record::{
     CALLS, Cell, Counted, Description, LOAD_BUSY, Load, Record, SERVER_BUSY, Served, Setting,
     metric, short_size,
 };
-use crate::run::{Measured, Noise, Scenario, Start, Verification};
+use crate::run::{CallTracer, Measured, Noise, Scenario, Start, Verification};
 
 #[derive(Debug, Args)]
 pub(super) struct FairnessArgs {
@@ -99,15 +99,14 @@ impl Scenario for Fairness<'_> {
         Ok(spent.measured(before_s + spent.elapsed_s(), served, all_cpu_s))
     }
 
-    fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
+    fn count(&mut self, cell: &Cell, tracer: &CallTracer) -> Result<Vec<Counted>> {
         self.streams.evict(&self.fixture)?;
-        let work = |counting: &Counting<'_>, host: &Host| {
+        self.fixture.counted(cell.variant.contender, |server, host| {
             let mut generator = self.hot(cell.size, host)?;
             self.join_streams(&mut generator, host)?;
             generator.run_for(self.fixture.warm_up())?;
-            counting.count_requests(&mut generator, self.fixture.time())
-        };
-        self.fixture.counted(cell.variant.contender, work)
+            self.fixture.count_requests(server, tracer, &mut generator)
+        })
     }
 }
 

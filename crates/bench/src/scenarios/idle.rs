@@ -11,14 +11,13 @@ use clap::Args;
 use super::requests::{REQUESTS, subject};
 use crate::error::Result;
 use crate::load::{
-    Counting, Host, Latencies, LoadConnection, LoadWindow, ResourceUse, Server, ServerFixture,
-    require_status,
+    Host, Latencies, LoadConnection, LoadWindow, ResourceUse, Server, ServerFixture, require_status,
 };
 use crate::options::{Measure, ServerArgs, bytes, number};
 use crate::record::{
     CALLS, Cell, Counted, Description, IdleFound, Latency, Record, Role, Served, Setting, metric,
 };
-use crate::run::{Measured, Scenario, Start, Verification};
+use crate::run::{CallTracer, Measured, Scenario, Start, Verification};
 
 #[derive(Debug, Args)]
 pub(super) struct IdleArgs {
@@ -71,12 +70,11 @@ impl Scenario for Idle<'_> {
         self.0.sample(cell.variant.contender, work)
     }
 
-    fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
-        let work = |counting: &Counting<'_>, host: &Host| {
-            let calls = counting.during(|| self.connections(counting.server, host).map(drop))?;
+    fn count(&mut self, cell: &Cell, tracer: &CallTracer) -> Result<Vec<Counted>> {
+        self.0.counted(cell.variant.contender, |server, host| {
+            let calls = server.calls(tracer, || self.connections(server, host).map(drop))?;
             Ok(Counted::new(Role::Server, calls))
-        };
-        self.0.counted(cell.variant.contender, work)
+        })
     }
 }
 

@@ -12,7 +12,7 @@ use crate::record::{
     CALLS, CPU, Cell, Contender, Counted, Description, LOAD_BUSY, LONGEST, MACHINE, P50, P99, RATE,
     Record, SERVER_BUSY, SWITCHES, Served, Setting, short_size,
 };
-use crate::run::{Measured, Scenario, Start, Verification, digest, largest, sparse};
+use crate::run::{CallTracer, Measured, Scenario, Start, Verification, digest, largest, sparse};
 
 #[derive(Debug, Args)]
 pub(super) struct RequestsArgs {
@@ -131,9 +131,9 @@ impl Scenario for Requests<'_> {
         })
     }
 
-    fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
-        self.fixture.counted(cell.variant.contender, |counting, host| {
-            counting.count_requests(&mut self.generator(cell, host)?, self.fixture.time())
+    fn count(&mut self, cell: &Cell, tracer: &CallTracer) -> Result<Vec<Counted>> {
+        self.fixture.counted(cell.variant.contender, |server, host| {
+            self.fixture.count_requests(server, tracer, &mut self.generator(cell, host)?)
         })
     }
 }

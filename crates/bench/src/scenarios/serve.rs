@@ -15,8 +15,8 @@ use crate::load::{SPARE_FILES, ServedSite, ServerFixture, accept_any_certificate
 use crate::options::{Benchmark, Run, ServerArgs};
 use crate::record::{Description, Role, Setting, Variant};
 use crate::run::{
-    CallTracer, Cores, Noise, RunPlan, Start, SystemCongestion, allow_open_files, find, largest,
-    nginx_version, survey, version,
+    Cores, Noise, RunPlan, Start, SystemCongestion, allow_open_files, find, largest, nginx_version,
+    survey, version,
 };
 pub(super) use cold::COLD;
 use cold::ColdArgs;
@@ -96,7 +96,9 @@ impl ServerArgs {
         plan.environment.congestion = Some(congestion.name.clone());
         plan.arguments.mechanisms.clone_from(&servers);
         (plan.arguments.side, plan.arguments.serve) = (Role::Server, Some(setting));
-        let tracer = CallTracer::unless(self.system.no_count, &site.folder, &mut plan);
+        if !self.system.no_count {
+            plan.count_calls(&site.folder);
+        }
         // If a program is expected and missing, its absent version already causes a warning.
         let missing =
             missing.into_iter().filter(|name| about.expected.is_none_or(|it| it.name() != *name));
@@ -111,7 +113,6 @@ impl ServerArgs {
             congestion,
             tls: setting.tls.then(accept_any_certificate).transpose()?,
             cores,
-            tracer,
             context,
             sha256: String::new(),
         };

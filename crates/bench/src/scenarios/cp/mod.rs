@@ -132,7 +132,9 @@ impl Measure for CpArgs {
         };
         let environment = environment(&contenders, &original.path(&place), target.path());
         let mut plan = RunPlan::new(start, &sizes, environment);
-        let tracer = CallTracer::unless(self.no_count, &target, &mut plan);
+        if !self.no_count {
+            plan.count_calls(&target);
+        }
         plan.arguments.mechanisms.clone_from(&contenders);
         (plan.arguments.cold, plan.arguments.side) = (self.cold, Role::Copier);
         plan.copies = Some(Copies {
@@ -155,7 +157,6 @@ impl Measure for CpArgs {
             sha256,
             chilled,
             earlier,
-            tracer,
             turn: 0,
             context,
         };
@@ -194,7 +195,6 @@ struct Copying<'a> {
     chilled: Option<Dropped>,
     /// Whether copies of earlier rounds are kept or removed.
     earlier: EarlierCopies,
-    tracer: Option<CallTracer>,
     turn: u32,
     context: &'a Context<'a>,
 }
@@ -242,19 +242,18 @@ impl Scenario for Copying<'_> {
         Ok(Measured::new(wall_s, side, None))
     }
 
-    fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
-        let Some(tracer) = self.tracer.clone() else { return Ok(Vec::new()) };
-        let (_, copy) = self.copy(cell.variant.contender, Pass::Counted)?;
+    fn count(&mut self, cell: &Cell, tracer: &CallTracer) -> Result<Vec<Counted>> {
+        let (_, copy) = self.copy(cell.variant.contender, Pass::Counted(tracer))?;
         self.clear(&copy)?;
         Ok(vec![tracer.tally(Role::Copier)?])
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pass {
+#[derive(Clone, Copy)]
+enum Pass<'a> {
     Verified,
     Timed,
-    Counted,
+    Counted(&'a CallTracer),
 }
 
 impl Copying<'_> {
@@ -263,7 +262,7 @@ impl Copying<'_> {
     }
 
     /// Copies the original, and returns the cost and the content of the copy.
-    fn copy(&mut self, contender: Contender, pass: Pass) -> Result<(ProcessCost, Content)> {
+    fn copy(&mut self, contender: Contender, pass: Pass<'_>) -> Result<(ProcessCost, Content)> {
         self.turn += 1;
         let from = if is_dense(contender) {
             CopyOriginal::dense_path(&self.place)
@@ -272,13 +271,13 @@ impl Copying<'_> {
         };
         // That would read all zeros of the holes, twice; the digest knows them.
         let has_holes = matches!(self.original, CopyOriginal::Sparse { .. });
-        let is_verified = pass == Pass::Verified && !has_holes;
+        let is_verified = matches!(pass, Pass::Verified) && !has_holes;
         let is_folder = self.original.is_folder();
         let words = copy(contender, is_folder, is_verified, &from, &self.copy_path());
         self.target.sync()?;
         self.evict(&from)?;
         let before = children_s();
-        let tracer = self.tracer.as_ref().filter(|_| pass == Pass::Counted);
+        let tracer = if let Pass::Counted(tracer) = pass { Some(tracer) } else { None };
         let command = traced(tracer, words.command(self.context), Role::Copier);
         let finished = Running::start(command, None)?.finish(None, self.context.cancel)?;
         let finished = finished.succeeded(contender)?;

@@ -81,13 +81,12 @@ impl Scenario for TcpTransfer<'_> {
         }
     }
 
-    fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
-        let Some(tracer) = self.ends.tracer.clone() else { return Ok(Vec::new()) };
+    fn count(&mut self, cell: &Cell, tracer: &CallTracer) -> Result<Vec<Counted>> {
         let contender = cell.variant.contender;
         if let Contender::Iperf3 | Contender::MemoryCopy = contender {
             return Ok(Vec::new());
         }
-        self.moved(cell, Some(&tracer))?;
+        self.moved(cell, Some(tracer))?;
         let mut tallies = Vec::new();
         if contender != Contender::BareSendfile {
             tallies.push(tracer.tally(Role::Sender)?);

@@ -1,10 +1,9 @@
 //! The options of `bench get`, `bench put` and `bench tree`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::fixture::{ClientFixture, Programs};
 use super::payload::{Payload, Transfer};
 use super::{GET, PUT, TREE};
 use crate::error::Result;
@@ -12,8 +11,10 @@ use crate::load::ServedSite;
 use crate::options::{Measure, Named, SystemArgs, among, bytes, number};
 use crate::record::{Contender, MemoryState, PinnedSides, Record, Role, Transfers, Variant};
 use crate::run::{
-    CallTracer, Cores, FileTree, Noise, RunPlan, Start, SystemCongestion, largest, survey,
+    Cores, FileTree, Noise, RunPlan, Start, SystemCongestion, find, largest, nginx_version, survey,
+    version,
 };
+use crate::scenarios::installed;
 
 /// The arguments of `bench get`.
 #[derive(Debug, Args)]
@@ -195,21 +196,24 @@ impl ClientArgs {
         plan.environment.congestion = Some(congestion.name.clone());
         plan.arguments.side = Role::Client;
         plan.arguments.transfers = Some(self.transfers(&payload, &programs));
-        let tracer = CallTracer::unless(self.system.no_count, &site.folder, &mut plan);
+        if !self.system.no_count {
+            plan.count_calls(&site.folder);
+        }
         plan.environment.nginx = programs.nginx;
         plan.environment.programs = programs.versions;
         plan.arguments.mechanisms.clone_from(&programs.contenders);
         let variants: Vec<_> = programs.contenders.into_iter().map(Variant::plain).collect();
         plan.for_sizes(&variants);
-        let fixture = ClientFixture {
+        let mut transfer = Transfer {
+            payload,
             site,
             noise: Noise::new(largest(sizes))?,
             memory: self.memory,
-            tracer,
             context,
             _congestion: congestion,
+            turn: 0,
+            sha256: String::new(),
         };
-        let mut transfer = Transfer { fixture, payload, turn: 0, sha256: String::new() };
         plan.measure(about, &mut transfer, Variant::plain(baseline))
     }
 
@@ -233,5 +237,40 @@ impl ClientArgs {
                 ..transfers
             },
         }
+    }
+}
+
+/// The programs of a run: those that are installed.
+#[derive(Debug)]
+struct Programs {
+    contenders: Vec<Contender>,
+    missing: Vec<&'static str>,
+    dufs: Option<PathBuf>,
+    nginx: Option<String>,
+    versions: Vec<String>,
+}
+
+impl Programs {
+    /// Looks for what the contenders need, and for what the server `from` does.
+    fn look(dufs: Option<&Path>, requested: &[Contender], from: Option<Contender>) -> Result<Self> {
+        let dufs = dufs.map(Path::to_owned).or_else(|| find("dufs"));
+        let has = |program: &str| match program {
+            "dufs" => dufs.as_deref().is_some_and(Path::is_file),
+            program => find(program).is_some(),
+        };
+        let (contenders, missing) = installed(requested, has)?;
+        if let Some(from) = from {
+            installed(&[from], has)?;
+        }
+        let needed = |name: &str| {
+            let mut all = contenders.iter().chain(&from);
+            all.any(|contender| contender.programs().contains(&name))
+        };
+        let nginx = nginx_version().filter(|_| needed("nginx"));
+        let places = ["curl", "wget", "aria2c"].map(|name| (name, find(name)));
+        let places = places.into_iter().chain([("dufs", dufs.clone())]);
+        let used = places.filter(|(name, _)| needed(name));
+        let versions = used.filter_map(|(_, place)| version(&place?)).collect();
+        Ok(Self { contenders, missing, dufs, nginx, versions })
     }
 }

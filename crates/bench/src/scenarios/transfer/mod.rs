@@ -1,10 +1,9 @@
 //! `bench get`, `bench put` and `bench tree`: clients that move whole files by HTTP, ours compared
 //! with those that people have, from the start of their process to its end. `args` has the options,
-//! `clients` the command lines, `fixture` runs a client, `payload` takes the samples.
+//! `clients` the command lines, `payload` takes the samples.
 
 mod args;
 mod clients;
-mod fixture;
 mod payload;
 
 use crate::record::{

@@ -6,13 +6,16 @@
 //! many new ones takes several times as long, whichever program does it.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use super::clients::{download, download_tree, upload};
-use super::fixture::ClientFixture;
+use super::clients::{download, download_tree, isolated, upload};
 use crate::error::{BenchError, Result};
-use crate::load::{DUFS, NGINX_DAV, ServerKind};
-use crate::record::{Cell, CommandLine, Contender, Counted};
-use crate::run::{CommandWords, Content, FileTree, Measured, Scenario, Verification, digest};
+use crate::load::{DUFS, NGINX_DAV, ServedSite, Server, ServerKind, ServerUsage};
+use crate::record::{Cell, CommandLine, Contender, Counted, MemoryState, Role, Side};
+use crate::run::{
+    CallTracer, CommandWords, Content, Context, FileTree, Finished, Measured, Noise, Running,
+    Scenario, SystemCongestion, Verification, digest,
+};
 
 #[derive(Clone, Debug)]
 pub(super) enum Payload {
@@ -73,8 +76,13 @@ impl Payload {
 /// Samples of clients, each with a target that was not there before.
 #[derive(Debug)]
 pub(super) struct Transfer<'a> {
-    pub(super) fixture: ClientFixture<'a>,
     pub(super) payload: Payload,
+    pub(super) site: ServedSite<'a>,
+    pub(super) noise: Noise,
+    pub(super) memory: MemoryState,
+    pub(super) context: &'a Context<'a>,
+    /// Put back at the end.
+    pub(super) _congestion: SystemCongestion,
     pub(super) turn: u32,
     pub(super) sha256: String,
 }
@@ -83,11 +91,11 @@ impl Scenario for Transfer<'_> {
     fn prepare(&mut self, cell: &Cell) -> Result<()> {
         let source = self.source();
         if let Payload::Tree(tree) = self.payload {
-            tree.create(&source, &mut self.fixture.noise)?;
-            self.fixture.site.folder.sync()?;
+            tree.create(&source, &mut self.noise)?;
+            self.site.folder.sync()?;
             self.sha256 = self.payload.digest(&source)?;
         } else {
-            self.sha256 = self.fixture.noise.write(&source, cell.size)?;
+            self.sha256 = self.noise.write(&source, cell.size)?;
         }
         Ok(())
     }
@@ -100,7 +108,7 @@ impl Scenario for Transfer<'_> {
     }
 
     fn sample(&mut self, cell: &Cell) -> Result<Measured> {
-        self.fixture.even_memory(cell.size)?;
+        self.even_memory(cell.size)?;
         let measured = self.moved(cell)?;
         let found = Content::survey(&self.target())?;
         self.clear()?;
@@ -109,34 +117,31 @@ impl Scenario for Transfer<'_> {
         if is_whole { Ok(measured) } else { Err(BenchError::differs(cell.variant)) }
     }
 
-    fn count(&mut self, cell: &Cell) -> Result<Vec<Counted>> {
+    fn count(&mut self, cell: &Cell, tracer: &CallTracer) -> Result<Vec<Counted>> {
         self.turn += 1;
-        let (contender, path) = (cell.variant.contender, self.path());
-        let words = |url: &str| self.payload.words(contender, url, &path);
-        let counted = self.fixture.count(contender, &self.payload.server(contender), words)?;
-        if !counted.is_empty() {
-            self.clear()?;
-        }
-        Ok(counted)
+        let (server, command) = self.begin(cell.variant.contender)?;
+        let watch = tracer.attach(|| server.processes())?;
+        self.run(cell.variant.contender, tracer.watch(&command, Role::Client))?;
+        let calls = [tracer.tally(Role::Client)?, Counted::new(Role::Server, watch.end()?)];
+        self.clear()?;
+        Ok(calls.into())
     }
 }
 
 impl Transfer<'_> {
     fn source(&self) -> PathBuf {
-        let site = &self.fixture.site;
         match self.payload {
-            Payload::Download(_) => site.file("file"),
-            Payload::Upload(_) => site.folder.file("source"),
-            Payload::Tree(_) => site.file(""),
+            Payload::Download(_) => self.site.file("file"),
+            Payload::Upload(_) => self.site.folder.file("source"),
+            Payload::Tree(_) => self.site.file(""),
         }
     }
 
     fn target(&self) -> PathBuf {
-        let site = &self.fixture.site;
         match self.payload {
-            Payload::Download(_) => site.folder.file("target"),
-            Payload::Upload(_) => site.file("target"),
-            Payload::Tree(_) => site.folder.file(&format!("target{}", self.turn)),
+            Payload::Download(_) => self.site.folder.file("target"),
+            Payload::Upload(_) => self.site.file("target"),
+            Payload::Tree(_) => self.site.folder.file(&format!("target{}", self.turn)),
         }
     }
 
@@ -145,19 +150,55 @@ impl Transfer<'_> {
         if let Payload::Upload(_) = self.payload { self.source() } else { self.target() }
     }
 
+    /// Starts a server, and returns it with the command of a client.
+    fn begin(&self, contender: Contender) -> Result<(Server, Command)> {
+        let server = self.site.start(&self.payload.server(contender))?;
+        let url = format!("http://{}/", server.address);
+        let words = self.payload.words(contender, &url, &self.path());
+        let command = match contender {
+            Contender::BareClient => words.given_to(Command::new(self.site.bare_client()?)),
+            _ => words.command(self.context),
+        };
+        Ok((server, command))
+    }
+
+    /// Runs a client, on whichever core, and fails unless it succeeds.
+    fn run(&self, contender: Contender, command: Command) -> Result<Finished> {
+        let command = isolated(command, self.site.folder.path());
+        Running::start(command, None)?.finish(None, self.context.cancel)?.succeeded(contender)
+    }
+
     fn moved(&mut self, cell: &Cell) -> Result<Measured> {
         self.turn += 1;
-        let (contender, path) = (cell.variant.contender, self.path());
-        self.fixture.site.folder.sync()?;
-        let words = |url: &str| self.payload.words(contender, url, &path);
-        self.fixture.run(contender, &self.payload.server(contender), words)
+        self.site.folder.sync()?;
+        let (server, command) = self.begin(cell.variant.contender)?;
+        let before = server.usage();
+        let finished = self.run(cell.variant.contender, command)?;
+        let after = server.usage();
+        let (wall_s, served) = (finished.cost.wall_s, after.since(&before));
+        let client = Side::process(Role::Client, wall_s, finished.cost);
+        let besides_cpu_s = after.since(&ServerUsage::zero()).cpu_s - served.cpu_s;
+        let peer = Some(Side::process(Role::Server, wall_s, served));
+        Ok(Measured { besides_cpu_s, ..Measured::new(wall_s, client, peer) })
+    }
+
+    /// Gives each sample of `size` bytes the same state of memory: pages that one contender has
+    /// freed in many small pieces are slower to fill than a few large ones, and in a fixed order
+    /// each contender would always follow the same other one.
+    fn even_memory(&self, size: u64) -> Result<()> {
+        if self.memory == MemoryState::Found {
+            return Ok(());
+        }
+        let file = self.site.folder.file("level");
+        self.noise.scatter(&file, size)?;
+        self.site.folder.clear(&file)
     }
 
     /// Removes the target, of a folder the bytes of its large files.
     fn clear(&self) -> Result<()> {
         match self.payload {
             Payload::Tree(tree) => tree.truncate_large(&self.target()),
-            _ => self.fixture.site.folder.clear(&self.target()),
+            _ => self.site.folder.clear(&self.target()),
         }
     }
 }
