@@ -24,17 +24,10 @@ pub enum BenchError {
         /// The fault.
         why: String,
     },
-    /// Something about a file or a connection.
+    /// Something about a file or a connection; also a file that is no record, a damaged one, or one
+    /// of another version of this program.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// The file is not a record, a damaged one, or one of another version of this program.
-    #[error("reading {}: {why}", .path.display())]
-    Record {
-        /// The file.
-        path: PathBuf,
-        /// The fault.
-        why: String,
-    },
     /// The files or the connections of this bench exceed what this system has.
     #[error(transparent)]
     Shortage(#[from] Shortage),

@@ -37,20 +37,15 @@ pub struct CopyArgs {
 
 /// The arguments of `bench article-copy`.
 #[derive(Debug, Args)]
-#[command(mut_arg("step", |arg| arg.default_value("4K").display_order(0).help(STEP_HELP)))]
-#[command(mut_arg("mechanism", |arg| arg.default_value(MECHANISMS).help(MECHANISM_HELP)))]
+#[command(mut_arg("step", |arg| arg.default_value("4K").display_order(0)
+    .help("Copy through a buffer of this many bytes, or ask for as many in one system call")))]
+#[command(mut_arg("mechanism", |arg| arg.default_value("auto,sendfile,read_write")
+    .help("Measure these mechanisms of ours, without fallbacks; auto for the best one, which takes \
+           no step")))]
 pub struct SmallCopyArgs {
     #[command(flatten)]
     copy: CopyArgs,
 }
-
-const STEP_HELP: &str =
-    "Copy through a buffer of this many bytes, or ask for as many in one system call";
-
-const MECHANISMS: &str = "auto,sendfile,read_write";
-
-const MECHANISM_HELP: &str = "Measure these mechanisms of ours, without fallbacks; auto for the \
-    best one, which takes no step";
 
 impl Measure for CopyArgs {
     fn measure(&self, start: Start<'_>) -> Result<Record> {

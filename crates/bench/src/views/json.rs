@@ -3,13 +3,14 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::Value;
 use underpass_engine::printable::changes_display;
 
-use crate::error::{BenchError, Result, WithPath};
+use crate::error::{Result, WithPath};
 use crate::record::{Record, SCHEMA};
 use crate::scenarios;
 
@@ -18,15 +19,14 @@ impl Record {
     ///
     /// # Errors
     ///
-    /// [`BenchError::Path`] if the file cannot be read, [`BenchError::Record`] if it is not a
-    /// record of a schema and a scenario that this program knows.
+    /// [`BenchError::Path`](crate::BenchError::Path) if the file cannot be read, or is not a record
+    /// of a schema and a scenario that this program knows.
     pub fn load(path: &Path) -> Result<Self> {
         let text = fs::read(path).with_path("reading", path)?;
-        let failed = |why: String| BenchError::Record { path: path.to_owned(), why };
-        Self::parse(&text).map_err(failed)
+        Ok(Self::parse(&text).map_err(io::Error::other).with_path("reading", path)?)
     }
 
-    fn parse(text: &[u8]) -> std::result::Result<Self, String> {
+    pub(crate) fn parse(text: &[u8]) -> std::result::Result<Self, String> {
         let damaged = |error: serde_json::Error| format!("not a record of a bench: {error}");
         let mut value: Value = serde_json::from_slice(text).map_err(damaged)?;
         let schema = value.get("schema").and_then(Value::as_u64);

@@ -64,53 +64,40 @@ enum SideArg {
 /// The arguments of `bench article-table`.
 #[derive(Debug, Args)]
 #[command(mut_arg("sizes", |arg| arg.default_value("7M,21M,63M,98M,200M,350M,700M,1G")))]
-#[command(mut_arg("step", |arg| arg.default_value("default").help(TABLE_STEP_HELP)))]
-#[command(mut_arg("mechanism", |arg| arg.default_value("auto").help(TABLE_MECHANISM_HELP)))]
-#[command(mut_arg("peer", |arg| arg.default_value(TABLE_PEERS)))]
+#[command(mut_arg("step", |arg| arg.default_value("default")
+    .help("Ask for this many bytes in one system call of ours")))]
+#[command(mut_arg("mechanism", |arg| arg.default_value("auto")
+    .help("Measure these mechanisms of ours, without fallbacks; auto for the best one")))]
+#[command(mut_arg("peer", |arg| arg
+    .default_value("java_stream,java_transfer_to,c_read_write,c_sendfile")))]
 pub struct TableArgs {
     #[command(flatten)]
     article: ArticleArgs,
 }
 
-const TABLE_STEP_HELP: &str = "Ask for this many bytes in one system call of ours";
-
-const TABLE_MECHANISM_HELP: &str =
-    "Measure these mechanisms of ours, without fallbacks; auto for the best one";
-
-const TABLE_PEERS: &str = "java_stream,java_transfer_to,c_read_write,c_sendfile";
-
 /// The arguments of `bench article-chunks`.
 #[derive(Debug, Args)]
-#[command(mut_arg("step", |arg| arg.default_value("4096,65535,1M,whole").help(CHUNKS_STEP_HELP)))]
+#[command(mut_arg("step", |arg| arg.default_value("4096,65535,1M,whole")
+    .help("Ask for this many bytes in one system call; whole for the whole file")))]
 #[command(mut_arg("mechanism", |arg| arg.default_value("auto,sendfile")))]
-#[command(mut_arg("peer", |arg| arg.default_value(CHUNKS_PEERS)))]
+#[command(mut_arg("peer", |arg| arg
+    .default_value("python_sendall,python_sendfile,c_read_write,c_mmap,c_mmap_lease,c_sendfile")))]
 pub struct ChunksArgs {
     #[command(flatten)]
     article: ArticleArgs,
 }
 
-const CHUNKS_STEP_HELP: &str =
-    "Ask for this many bytes in one system call; whole for the whole file";
-
-const CHUNKS_PEERS: &str =
-    "python_sendall,python_sendfile,c_read_write,c_mmap,c_mmap_lease,c_sendfile";
-
 /// The arguments of `bench limit`.
 #[derive(Debug, Args)]
-#[command(mut_arg("step", |arg| arg.default_value("64K,256K,1M,whole").help(LIMIT_STEP_HELP)))]
+#[command(mut_arg("step", |arg| arg.default_value("64K,256K,1M,whole")
+    .help("Ask for this many bytes in one system call of the bare loop and of our mechanisms")))]
 #[command(mut_arg("mechanism", |arg| arg.default_value("auto")))]
-#[command(mut_arg("peer", |arg| arg.default_value(LIMIT_PEERS).help(LIMIT_PEERS_HELP)))]
+#[command(mut_arg("peer", |arg| arg.default_value("c_sendfile,iperf3,nc,memory_copy")
+    .help("Measure these programs besides ours and the bare loop")))]
 pub struct LimitArgs {
     #[command(flatten)]
     article: ArticleArgs,
 }
-
-const LIMIT_STEP_HELP: &str =
-    "Ask for this many bytes in one system call of the bare loop and of our mechanisms";
-
-const LIMIT_PEERS: &str = "c_sendfile,iperf3,nc,memory_copy";
-
-const LIMIT_PEERS_HELP: &str = "Measure these programs besides ours and the bare loop";
 
 /// The options shared by the scenarios of the articles with connections; each has its own defaults.
 #[derive(Debug, Args)]
