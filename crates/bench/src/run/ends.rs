@@ -42,9 +42,7 @@ impl<'a> SampleEnds<'a> {
         target.require_space(largest)?;
         let mut plan = RunPlan::new(start, sizes, survey(cores, source.path(), None));
         plan.arguments.cold = cold;
-        if !no_count {
-            plan.count_calls(&source);
-        }
+        plan.count_calls_unless(no_count, &source);
         let (noise, sha256) = (Noise::new(largest)?, String::new());
         Ok((Self { context, source, target, noise, cold, cores, sha256 }, plan))
     }

@@ -10,8 +10,8 @@ use super::survey::{busy_seconds, now};
 use super::tracer::CallTracer;
 use crate::error::{BenchError, Result};
 use crate::record::{
-    Arguments, Cell, Copies, Counted, Description, Environment, MissingContender, Record, SCHEMA,
-    Sample, Served, Side, Step, Variant, unique,
+    Arguments, Cell, Contender, Copies, Counted, Description, Environment, MissingContender,
+    Record, SCHEMA, Sample, Served, Side, Step, Variant, unique,
 };
 
 /// Something that can be measured one cell at a time: a file of its own for each.
@@ -108,10 +108,11 @@ impl<'a> RunPlan<'a> {
         Self { context: start.context, arguments, environment, missing, copies, tracer, groups }
     }
 
-    /// Plans to count system calls as well, with the help of files in `folder`.
-    pub(crate) fn count_calls(&mut self, folder: &RunFolder) {
-        self.tracer = CallTracer::within(folder);
-        if self.tracer.is_none() {
+    /// Plans to count system calls as well, with the help of files in `folder`, unless that is not
+    /// wanted.
+    pub(crate) fn count_calls_unless(&mut self, no_count: bool, folder: &RunFolder) {
+        self.tracer = CallTracer::within(folder).filter(|_| !no_count);
+        if self.tracer.is_none() && !no_count {
             self.add_missing(["strace"], "not installed, so no system calls were counted");
         }
     }
@@ -120,6 +121,13 @@ impl<'a> RunPlan<'a> {
     pub(crate) fn add_missing(&mut self, names: impl IntoIterator<Item = &'static str>, why: &str) {
         let missing = |name: &str| MissingContender { name: name.to_owned(), why: why.to_owned() };
         self.missing.extend(names.into_iter().map(missing));
+    }
+
+    /// Plans to measure these contenders, which choose their steps, at each size of the arguments.
+    pub(crate) fn for_contenders(&mut self, contenders: Vec<Contender>) {
+        let variants: Vec<_> = contenders.iter().copied().map(Variant::plain).collect();
+        self.for_sizes(&variants);
+        self.arguments.mechanisms = contenders;
     }
 
     /// Plans a group for each size of the arguments, with all variants.

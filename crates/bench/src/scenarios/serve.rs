@@ -96,9 +96,7 @@ impl ServerArgs {
         plan.environment.congestion = Some(congestion.name.clone());
         plan.arguments.mechanisms.clone_from(&servers);
         (plan.arguments.side, plan.arguments.serve) = (Role::Server, Some(setting));
-        if !self.system.no_count {
-            plan.count_calls(&site.folder);
-        }
+        plan.count_calls_unless(self.system.no_count, &site.folder);
         // If a program is expected and missing, its absent version already causes a warning.
         let missing =
             missing.into_iter().filter(|name| about.expected.is_none_or(|it| it.name() != *name));

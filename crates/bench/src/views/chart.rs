@@ -34,7 +34,7 @@ pub(crate) struct ChartRow {
     pub(crate) style: usize,
     /// The value; none if it was not measured.
     pub(crate) summary: Option<Summary>,
-    /// The ratio to the baseline, round by round.
+    /// The ratio to the baseline, round by round; none of the baseline itself.
     pub(crate) ratio: Option<Summary>,
     /// The answer with which the kernel declined.
     pub(crate) declined: Option<String>,
@@ -152,7 +152,7 @@ fn row(record: &Record, metric: &Metric, index: usize) -> ChartRow {
         label: cell.label(),
         style: if is_baseline { 0 } else { style(record, cell.variant.contender) },
         summary: record.summary_by(index, value),
-        ratio: record.ratio_by(index, value),
+        ratio: record.ratio_by(index, value).filter(|_| !is_baseline),
         declined: cell.declined.clone(),
     }
 }
@@ -230,7 +230,7 @@ impl Chart {
                 (None, Some(_)) => "declined".to_owned(),
                 (None, None) => "–".to_owned(),
             };
-            match row.ratio.filter(|_| row.style != 0) {
+            match row.ratio {
                 Some(ratio) => {
                     format!("{} {value} ({})", row.label, Unit::Times.show(ratio.median))
                 }

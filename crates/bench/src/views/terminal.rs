@@ -133,8 +133,7 @@ fn line(row: &ChartRow, chart: &Chart, max: f64, labels: usize, screen: Screen) 
         let why = row.declined.as_deref().unwrap_or_default();
         return format!("  {label:<labels$}  {said:>VALUE$}  {why}");
     };
-    let ratio = row.ratio.filter(|_| row.style != 0);
-    let ratio = ratio.map(|ratio| Unit::Times.show(ratio.median)).unwrap_or_default();
+    let ratio = row.ratio.map(|ratio| Unit::Times.show(ratio.median)).unwrap_or_default();
     let value = chart.unit.show(summary.median);
     let head = format!("  {label:<labels$}  {value:>VALUE$}  {ratio:>RATIO$}  ");
     let room = screen.width.saturating_sub(head.chars().count()).max(MIN_BAR);

@@ -55,26 +55,18 @@ impl CacheSetup {
         cache: &Path,
         port: u16,
     ) -> Result<Command> {
-        let shown = cache.display();
         for folder in ["objects", "run"] {
             let path = cache.join(folder);
             fs::create_dir(&path).with_path("creating", &path)?;
         }
-        write(cache, "records.config", &self.filled(TRAFFIC_SERVER, cache, port))?;
-        write(cache, "remap.config", &format!("map / http://{}/\n", self.origin))?;
+        for (name, template) in TRAFFIC_SERVER {
+            write(cache, name, &self.filled(template, cache, port))?;
+        }
         // It has no smaller ones.
         let mebibytes = (self.budget >> 20).max(MIN_TRAFFIC_SERVER_MIB);
-        write(cache, "storage.config", &format!("{shown}/objects {mebibytes}M\n"))?;
-        let allowed = "ip_allow:\n  - apply: in\n    ip_addrs: 127.0.0.1\n    action: allow\n    methods: ALL\n";
-        write(cache, "ip_allow.yaml", allowed)?;
-        let folders = format!(
-            "prefix: /usr\nexec_prefix: /usr\nbindir: /usr/bin\nsbindir: /usr/sbin\nlibdir: /usr/lib\n\
-             libexecdir: /usr/lib/trafficserver/modules\ndatadir: /usr/share/trafficserver\n\
-             sysconfdir: {shown}\nlocalstatedir: {shown}/run\nruntimedir: {shown}/run\n\
-             logdir: {shown}/run\ncachedir: {shown}/objects\n"
-        );
-        let path = write(cache, "runroot.yaml", &folders)?;
-        command.arg(format!("--run-root={}", path.display()));
+        let storage = format!("{}/objects {mebibytes}M\n", cache.display());
+        write(cache, "storage.config", &storage)?;
+        command.arg(format!("--run-root={}/runroot.yaml", cache.display()));
         Ok(command)
     }
 
@@ -130,7 +122,12 @@ const SLICE: &str =
 
 const SQUID: &str = include_str!("../../../../../peers/squid-cache.conf");
 
-const TRAFFIC_SERVER: &str = include_str!("../../../../../peers/trafficserver-cache.config");
+const TRAFFIC_SERVER: [(&str, &str); 4] = [
+    ("ip_allow.yaml", include_str!("../../../../../peers/trafficserver-ip-allow.yaml")),
+    ("records.config", include_str!("../../../../../peers/trafficserver-cache.config")),
+    ("remap.config", "map / http://{origin}/\n"),
+    ("runroot.yaml", include_str!("../../../../../peers/trafficserver-runroot.yaml")),
+];
 
 /// The folder of what shm_open(3) makes.
 const SHARED_MEMORY: &str = "/dev/shm";

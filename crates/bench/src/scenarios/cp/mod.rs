@@ -132,10 +132,7 @@ impl Measure for CpArgs {
         };
         let environment = environment(&contenders, &original.path(&place), target.path());
         let mut plan = RunPlan::new(start, &sizes, environment);
-        if !self.no_count {
-            plan.count_calls(&target);
-        }
-        plan.arguments.mechanisms.clone_from(&contenders);
+        plan.count_calls_unless(self.no_count, &target);
         (plan.arguments.cold, plan.arguments.side) = (self.cold, Role::Copier);
         plan.copies = Some(Copies {
             original: original.kind(),
@@ -146,8 +143,7 @@ impl Measure for CpArgs {
             commands: commands(&contenders, original.is_folder()),
             missing: missing.into_iter().map(str::to_owned).collect(),
         });
-        let variants: Vec<_> = contenders.into_iter().map(Variant::plain).collect();
-        plan.for_sizes(&variants);
+        plan.for_contenders(contenders);
         let sha256 = Default::default();
         let mut copying = Copying {
             place,

@@ -196,14 +196,10 @@ impl ClientArgs {
         plan.environment.congestion = Some(congestion.name.clone());
         plan.arguments.side = Role::Client;
         plan.arguments.transfers = Some(self.transfers(&payload, &programs));
-        if !self.system.no_count {
-            plan.count_calls(&site.folder);
-        }
+        plan.count_calls_unless(self.system.no_count, &site.folder);
         plan.environment.nginx = programs.nginx;
         plan.environment.programs = programs.versions;
-        plan.arguments.mechanisms.clone_from(&programs.contenders);
-        let variants: Vec<_> = programs.contenders.into_iter().map(Variant::plain).collect();
-        plan.for_sizes(&variants);
+        plan.for_contenders(programs.contenders);
         let mut transfer = Transfer {
             payload,
             site,

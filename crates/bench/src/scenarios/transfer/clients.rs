@@ -44,16 +44,11 @@ pub(super) fn upload(contender: Contender, file: &Path, url: &str) -> CommandWor
 /// Downloads the folder `url` into the new folder `folder`.
 pub(super) fn download_tree(contender: Contender, url: &str, folder: &Path) -> CommandWords {
     match contender {
-        Contender::Wget => CommandWords::new("wget", WGET)
-            .and("-r")
-            .and("-nH")
-            .and("-np")
-            // Else the listings would stay among the files.
-            .and("-R")
-            .and("index.html*")
-            .and("-P")
-            .and(folder)
-            .and(url),
+        Contender::Wget => {
+            // With listings, which would stay among the files, rejected.
+            let options = [WGET, &["-r", "-nH", "-np", "-R", "index.html*", "-P"]].concat();
+            CommandWords::new("wget", &options).and(folder).and(url)
+        }
         _ => CommandWords::ours(&["get", "-q", "-r"]).and(url).and("-d").and(folder),
     }
 }

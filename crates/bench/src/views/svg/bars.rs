@@ -71,14 +71,13 @@ fn one(row: &ChartRow, chart: &Chart, axis: Axis, top: f64, id: &str) -> Markup 
             rect.track x="0" y=(number(middle - BAR / 2.0)) width=(number(WIDTH)) height=(number(BAR)) rx="2" {}
         };
     };
-    let ratio = row.ratio.filter(|_| row.style != 0);
     let value = chart.unit.show(summary.median);
     let [at, min, max] =
         [summary.median, summary.min, summary.max].map(|value| x(axis.place(value)));
     html! {
         text x="0" y=(number(base)) { (shortened(&row.label, 26)) }
         text x=(number(WIDTH)) y=(number(base)) text-anchor="end" {
-            @if let Some(ratio) = ratio { tspan.quiet { (Unit::Times.show(ratio.median)) } "   " }
+            @if let Some(ratio) = row.ratio { tspan.quiet { (Unit::Times.show(ratio.median)) } "   " }
             tspan.strong { (value) }
         }
         rect.track x="0" y=(number(middle - BAR / 2.0)) width=(number(WIDTH)) height=(number(BAR)) rx="2" {}
