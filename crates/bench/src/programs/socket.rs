@@ -9,78 +9,54 @@ use std::process::Command;
 use serde::Deserialize;
 
 use crate::error::{BenchError, Result, WithPath};
-use crate::record::{Contender, MissingContender};
-use crate::run::{Finished, RunFolder, build, find, first_line};
+use crate::record::{Contender, Variant, unique};
+use crate::run::{Finished, RunFolder, RunPlan, build, find, first_line};
 
 /// Programs that are ready to be run.
 #[derive(Debug)]
 pub(crate) struct SocketPrograms {
     folder: PathBuf,
-    /// The tools of the contenders.
-    tools: Vec<(&'static Tool, Prepared)>,
-    /// The versions that the programs, or their compilers, print.
-    pub(crate) versions: Vec<String>,
-    pub(crate) missing: Vec<MissingContender>,
+    /// The tools of the contenders, each with its program, or why there is none.
+    tools: Vec<(&'static Tool, std::result::Result<PathBuf, String>)>,
 }
 
-/// The program of a tool, or why there is none.
-type Prepared = std::result::Result<PathBuf, String>;
-
 impl SocketPrograms {
-    /// Builds what these contenders need in a folder below that of the run.
+    /// Builds what these variants need in a folder below that of the run, and removes those that
+    /// cannot be measured. The plan notes why, and the versions that the programs, or their
+    /// compilers, print.
     pub(crate) fn open(
         run: &RunFolder,
-        contenders: impl IntoIterator<Item = Contender>,
+        variants: &mut Vec<Variant>,
+        plan: &mut RunPlan<'_>,
     ) -> Result<Self> {
         let folder = run.file("peers");
         fs::create_dir(&folder).with_path("creating", &folder)?;
         // Some are run with another current folder.
         let folder = fs::canonicalize(&folder).with_path("looking at", &folder)?;
-        let mut programs =
-            Self { folder, tools: Vec::new(), versions: Vec::new(), missing: Vec::new() };
-        for contender in contenders {
+        let mut programs = Self { folder, tools: Vec::new() };
+        for contender in unique(variants.iter().map(|variant| variant.contender)) {
             let Some(SocketProgram { tool, .. }) = SocketProgram::of(contender) else { continue };
             if programs.tool(tool).is_none() {
-                let prepared = programs.prepare(tool)?;
-                programs.tools.push((tool, prepared));
+                let why = tool.build(&programs.folder)?;
+                let program = why.map_or_else(|| Ok(tool.program()), Err);
+                let version = program.as_ref().ok().and_then(|it| first_line(it, tool.version));
+                plan.environment.programs.extend(version.map(|line| line.replace('"', "")));
+                programs.tools.push((tool, program));
             }
             if let Some(Err(why)) = programs.tool(tool) {
-                let missing = MissingContender { name: contender.to_string(), why: why.clone() };
-                programs.missing.push(missing);
+                plan.add_missing([contender.name()], why);
+                variants.retain(|variant| variant.contender != contender);
             }
         }
         Ok(programs)
     }
 
-    /// Builds the programs of a tool, and returns the one that is run, or why there is none.
-    fn prepare(&mut self, tool: &Tool) -> Result<Prepared> {
-        if let Some(program) = tool.programs.iter().find(|program| find(program).is_none()) {
-            return Ok(Err(format!("{program} is not installed")));
-        }
-        if let Some(why) = build(&self.folder, tool.sources, tool.builds)? {
-            return Ok(Err(why));
-        }
-        let program = tool.program();
-        let version = first_line(&program, tool.version);
-        self.versions.extend(version.map(|line| line.replace('"', "")));
-        Ok(Ok(program))
-    }
-
-    fn tool(&self, tool: &Tool) -> Option<&Prepared> {
+    fn tool(&self, tool: &Tool) -> Option<&std::result::Result<PathBuf, String>> {
         self.tools.iter().find(|(known, _)| *known == tool).map(|(_, program)| program)
     }
 
-    /// Returns whether a contender can be measured. Those that need none of these programs can.
-    pub(crate) fn has(&self, contender: Contender) -> bool {
-        SocketProgram::of(contender).is_none_or(|it| self.program(&it).is_some())
-    }
-
-    fn program(&self, program: &SocketProgram) -> Option<&Path> {
-        self.tool(program.tool)?.as_deref().ok()
-    }
-
     fn command(&self, program: &SocketProgram, words: &str) -> Option<Command> {
-        let program = self.program(program)?;
+        let program = self.tool(program.tool)?.as_ref().ok()?;
         let mut words = words.split(' ').map(|word| match word.strip_prefix("FOLDER") {
             _ if word == "PROGRAM" => program.as_os_str().to_owned(),
             Some(rest) => self.folder.join(rest.trim_start_matches('/')).into_os_string(),
@@ -260,6 +236,14 @@ const PYTHON: Tool = Tool {
 };
 
 impl Tool {
+    /// Builds its programs; returns why that is not possible.
+    fn build(&self, folder: &Path) -> Result<Option<String>> {
+        match self.programs.iter().find(|program| find(program).is_none()) {
+            Some(program) => Ok(Some(format!("{program} is not installed"))),
+            None => build(folder, self.sources, self.builds),
+        }
+    }
+
     /// Returns the program that is run, by its whole path. What stands in PATH for Python may be
     /// a script that looks for it.
     fn program(&self) -> PathBuf {

@@ -80,16 +80,12 @@ impl CopyArgs {
     ) -> Result<Record> {
         let Self { sizes, steps: StepArgs { step, cold, to, .. }, no_count } = self;
         let (ends, mut plan) = SampleEnds::open(start, to.as_deref(), sizes, *cold, *no_count)?;
-        let contenders = variants.iter().map(|variant| variant.contender);
-        let programs = SocketPrograms::open(&ends.source, contenders)?;
         let cp = find("cp").and_then(|cp| version(&cp));
         if cp.is_none() && about.expected.is_none() {
             plan.add_missing(["cp"], "not installed");
         }
-        plan.missing.extend(programs.missing.iter().cloned());
-        variants.retain(|Variant { contender, .. }| {
-            programs.has(*contender) && (cp.is_some() || *contender != Contender::Cp)
-        });
+        let programs = SocketPrograms::open(&ends.source, &mut variants, &mut plan)?;
+        variants.retain(|variant| cp.is_some() || variant.contender != Contender::Cp);
         let baseline = first(&variants)?;
         plan.arguments.mechanisms = match requested {
             [] => unique(variants.iter().map(|variant| variant.contender)),
@@ -98,7 +94,6 @@ impl CopyArgs {
         plan.arguments.steps.clone_from(step);
         plan.arguments.side = Role::Copier;
         plan.environment.cp = cp;
-        plan.environment.programs.clone_from(&programs.versions);
         plan.environment.target_file_system = Some(file_system(ends.target.path()));
         plan.for_sizes(&variants);
         plan.measure(about, &mut Copy { ends, programs }, baseline)

@@ -284,6 +284,15 @@ fn programs_that_are_missing_are_recorded_and_the_others_measured() {
     command.args(["--runs", "1", "--json", "-"]);
     let record = Running::start(command).finish().succeeded().receipt();
     assert_eq!(record["baseline"]["way"], "bare_sendfile", "needs no compiler");
+
+    let mut command = underpass();
+    command.env("PATH", &empty).args(["bench", "article-chunks", "--dir", place, "--no-count"]);
+    command.args(["--sizes", "64K", "--runs", "1", "--warmup", "0", "--json", "-"]);
+    let record = Running::start(command).finish().succeeded().receipt();
+    let missing: Vec<_> = list(&record, "missing").iter().map(|one| text(&one["name"])).collect();
+    let others = ["c_read_write", "c_mmap", "c_mmap_lease", "c_sendfile"];
+    let expected = [&["python_sendall", "python_sendfile"][..], &others].concat();
+    assert_eq!(missing, expected, "each once, at however many steps");
     assert_eq!(names(folder.path()), ["programs"]);
 }
 

@@ -220,12 +220,8 @@ impl ArticleArgs {
         // is from before anything of it is set.
         let (ends, mut plan) = SampleEnds::open(start, None, &self.sizes, self.cold, *no_count)?;
         let link = Link::open(self.over, congestion)?;
-        let contenders = variants.iter().map(|variant| variant.contender);
-        let programs = SocketPrograms::open(&ends.source, contenders)?;
-        variants.retain(|variant| programs.has(variant.contender));
-        plan.missing.extend(programs.missing.iter().cloned());
+        let programs = SocketPrograms::open(&ends.source, &mut variants, &mut plan)?;
         plan.environment.congestion = Some(link.congestion.clone());
-        plan.environment.programs.clone_from(&programs.versions);
         plan.arguments = Arguments {
             mechanisms: unique(variants.iter().map(|variant| variant.contender)),
             steps: self.step.clone(),
