@@ -514,6 +514,20 @@ fn only_entries_parents_and_pages_are_links() -> Result<()> {
 }
 
 #[test]
+fn screen_readers_know_each_button_without_its_row_and_each_part_of_a_page() -> Result<()> {
+    let mut root = Root::new()?;
+    fs::create_dir_all(root.path(b"a<b"))?;
+    root.may = ChangeRights { upload: true, ..ChangeRights::default() };
+    let page = root.text("", "")?;
+    for format in ["zip", "tar"] {
+        let label = format!(" aria-label=\"Download a&lt;b as {format}\">{format}</button>");
+        assert!(page.contains(&label), "{label}: {page}");
+    }
+    assert!(page.contains("<section class=\"change\" aria-label=\""), "{page}");
+    Ok(())
+}
+
+#[test]
 fn programs_get_the_lines_of_nginx() -> Result<()> {
     let root = Root::new()?;
     fs::create_dir(root.path(b"a folder"))?;

@@ -90,3 +90,28 @@ fn a_click_close_beside_a_box_means_the_box_and_not_the_file() {
         }
     }
 }
+
+/// The controls of rows that lie over the heads of the columns.
+const OVER_HEADS: &str =
+    "[...document.querySelectorAll('tbody :is(.pick, button)')].filter((it) => {
+    const { left, right, top, bottom } = it.getBoundingClientRect();
+    const [x, y] = [(left + right) / 2, (top + bottom) / 2];
+    const { height } = document.querySelector('thead th').getBoundingClientRect();
+    return y > 1 && y < height - 1 && document.elementFromPoint(x, y) === it;
+}).map((it) => it.getAttribute('aria-label'))";
+
+#[test]
+fn rows_scroll_beneath_the_heads_of_the_columns() {
+    let Some((site, browser)) = site(&["-A"]) else { return };
+    for number in 0..60 {
+        fs::create_dir(site.source(format!("folder {number}"))).unwrap();
+    }
+    for width in [1000, 360] {
+        browser.look(width, "light");
+        browser.open(&site.url(""));
+        for offset in 0..8 {
+            browser.run(&format!("scrollTo(0, 900 + 10 * {offset})"));
+            assert_eq!(browser.text(OVER_HEADS), "", "{width}, {offset}");
+        }
+    }
+}

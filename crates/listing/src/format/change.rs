@@ -43,7 +43,7 @@ impl ChangeRights {
 pub(crate) fn bar(may: ChangeRights) -> Markup {
     html! {
         @if may.upload {
-            div.change hidden {
+            section.change aria-label="Add to this folder" hidden {
                 button type="button" data-do="files" { "Upload files" }
                 button type="button" data-do="folder" { "Upload folder" }
                 button type="button" data-do="make" { "New folder" }

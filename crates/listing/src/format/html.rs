@@ -28,7 +28,7 @@ use crate::text::{compact, compact_style, counted, grouped, human_size, utc, vis
 /// styles, which a test compares; nothing else runs. No other site may put the page into a frame
 /// and make a user click on something invisible.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
-     style-src 'sha256-fPeeP7pDPqQnb4mD6fHsup21fl3jFMnt/j8yO7S6Eqw=' \
+     style-src 'sha256-Wc+Dvi2GyZaq0HcUp+dQKNWZ/yWse4DhdtUEGkFleGY=' \
      'sha256-m6NjvS8NqEZLTX23H3GqYuxaJJJQLGKvV529GH6TKdQ=' \
      'sha256-yGjTTOr44nnQFTv6X0O7Q5f9+WkvE2v1D1urw0VoYwQ='; \
      script-src 'sha256-TBf7io47HNQA1NRAC1VK5wj5yOZvV6JtlK0v+rKSyds=' \
@@ -292,7 +292,7 @@ impl<'l> HtmlForm<'l> {
                 }
                 td {
                     @if is_folder {
-                        (self.archives(&link))
+                        (self.archives(&link, &visible(&entry.name)))
                     } @else {
                         data value=(attributes.len) title=(counted(attributes.len, "byte", "bytes")) {
                             (human_size(attributes.len))
@@ -309,13 +309,16 @@ impl<'l> HtmlForm<'l> {
         }
     }
 
-    /// Returns the buttons that download a folder in this one.
-    fn archives(&self, link: &str) -> Markup {
+    /// Returns the buttons that download a folder in this one. Their labels have its name, because
+    /// screen readers list all buttons of a page without their rows.
+    fn archives(&self, link: &str, name: &str) -> Markup {
         html! {
             @if self.listing.archive {
                 form.zip action={ (link) "/" } {
-                    button name="archive" value="zip" title="Download as zip" { "zip" }
-                    button name="archive" value="tar" title="Download as tar" { "tar" }
+                    @for format in ["zip", "tar"] {
+                        button name="archive" value=(format) title={ "Download as " (format) }
+                            aria-label={ "Download " (name) " as " (format) } { (format) }
+                    }
                 }
             }
         }

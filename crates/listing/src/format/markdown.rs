@@ -16,7 +16,7 @@ use crate::readme::Readme;
 pub(crate) fn section(readme: &Readme) -> Markup {
     let is_markdown = readme.name.to_ascii_lowercase().ends_with(".md");
     html! {
-        article.readme aria-label=(readme.name) {
+        article.readme role="region" aria-label=(readme.name) {
             @match is_markdown.then(|| rendered(&readme.text)).flatten() {
                 Some(page) => (PreEscaped(page)),
                 None => pre.plain { (readme.text) },
