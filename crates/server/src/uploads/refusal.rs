@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io;
 
 use rustix::io::Errno;
-use underpass_engine::Report;
+use underpass_engine::{Grouped, Report};
 
 use crate::changes::refusal::NAME_REFUSED;
 use crate::routing::response::{RETRY_SOON, Response};
@@ -65,7 +65,7 @@ impl UploadRefusal {
     /// Creates the refusal of a body that is longer than allowed.
     pub(crate) fn too_long(limit: Option<u64>) -> Self {
         match limit {
-            Some(limit) => Self::new(413, format!("files can have at most {limit} bytes here")),
+            Some(limit) => Self::new(413, format!("files can have at most {} here", exact(limit))),
             None => Self::new(413, "the file system cannot hold a file of this size"),
         }
     }
@@ -224,11 +224,28 @@ pub(crate) fn mechanism_names(report: &Report) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join("+") }
 }
 
+/// Returns a number of bytes in the largest unit of which it is a whole multiple, as people give
+/// limits.
+fn exact(bytes: u64) -> String {
+    const UNITS: [(u32, &str); 4] = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let unit = UNITS.iter().find(|(shift, _)| bytes > 0 && bytes.trailing_zeros() >= *shift);
+    match unit {
+        Some((shift, unit)) => format!("{} {unit}", Grouped(bytes >> shift)),
+        None => format!("{} bytes", Grouped(bytes)),
+    }
+}
+
 const TRY_AGAIN: &str = "the server is too busy; try again soon";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_is_shown_as_it_was_given() {
+        let shown = [2, 1_000, 1 << 20, 3 << 29, 10 << 30].map(exact);
+        assert_eq!(shown, ["2 bytes", "1,000 bytes", "1 MiB", "1,536 MiB", "10 GiB"]);
+    }
 
     #[test]
     fn a_folder_that_was_just_made_is_no_failure_of_the_server() {

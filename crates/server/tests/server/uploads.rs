@@ -413,7 +413,7 @@ fn too_long_is_found_out_before_the_body_and_at_the_latest_in_it() {
     assert_eq!(put(&server, "/file", &[], &[1; 900]).status, 201);
     // The limit is that of the file, whatever is left of it for the body.
     let rows = [
-        ("PATCH", "/file", "X-Update-Range: append", 413, "files can have at most 1000 bytes"),
+        ("PATCH", "/file", "X-Update-Range: append", 413, "files can have at most 1,000 bytes"),
         ("PUT", "/new", "Content-Range: bytes 0-99/200", 413, "not as long as its Content-Range"),
     ];
     for (verb, path, field, status, detail) in rows {
