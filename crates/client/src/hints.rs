@@ -26,6 +26,11 @@ impl Hinted for ClientError {
             Self::Proxy { status: 407, .. } | Self::Status { status: 407, .. } => {
                 "give the proxy a password with --proxy http://NAME:PASSWORD@HOST"
             }
+            Self::Status { status: 400, code, detail, .. }
+                if code.is_empty() && detail.is_empty() =>
+            {
+                PORT_OF_HTTPS
+            }
             Self::Status { code, has_identified, .. } => return of_store(code, *has_identified),
             Self::Encoded { .. } => "--header 'Accept-Encoding: *' saves the encoded bytes",
             Self::Stalled => "set a longer limit with --timeout",
@@ -78,16 +83,14 @@ impl Hinted for TreeError {
             Self::Io { action, source, .. } => action.hint(source),
             Self::IsFile => Some(Hint::new("leave out -r")),
             Self::Client(error) => match error {
-                ClientError::Encoded { .. }
-                | ClientError::Proxy { .. }
-                | ClientError::Tls { .. } => error.hint(),
+                ClientError::Proxy { .. } | ClientError::Tls { .. } => error.hint(),
                 ClientError::Network { source, .. }
                     if source.kind() == ErrorKind::ConnectionRefused =>
                 {
                     error.hint()
                 }
                 error if error.is_temporary() => goes_on(),
-                _ => None,
+                error => error.hint(),
             },
             _ => None,
         }
@@ -134,11 +137,13 @@ impl Hinted for UploadError {
         Some(Hint::new(match self.status()? {
             // The server's own reason is better than a guess.
             400..=405 if self.is_explained() => return None,
+            400 => PORT_OF_HTTPS,
             403 => "this user may not write there",
             404 => "the server has no such place, or takes no uploads there",
             405 | 501 => {
                 "the server takes no uploads there; underpass serve does with --allow-upload"
             }
+            409 if self.is_explained() => "--create-parents creates missing folders",
             409 => {
                 "the parent folder does not exist: use --create-parents; or a folder has this name"
             }
@@ -175,6 +180,9 @@ fn of_store(code: &str, has_identified: bool) -> Option<Hint> {
 
 const WRONG_PASSWORD: &str = "the server does not accept this name and password, or token";
 
+/// What most servers answer to a request that is not encrypted.
+const PORT_OF_HTTPS: &str = "if that port speaks HTTPS, write https://";
+
 const OTHER_VERSION: &str = "the target does not have the entity tag of --if-match";
 
 #[cfg(test)]
@@ -188,16 +196,30 @@ mod tests {
             (409, ["--create-parents", "a folder has this name"]),
             (500, ["--create-parents", "may not exist"]),
         ] {
-            let error = UploadError::from(ClientError::Status {
-                status,
-                code: String::new(),
-                detail: String::new(),
-                has_identified: false,
-                needs_other_scheme: false,
-                retry_after: None,
-            });
+            let error = UploadError::from(refusal(status));
             let hint = error.hint().expect("a hint").to_string();
             assert!(reasons.iter().all(|reason| hint.contains(reason)), "{hint}");
+        }
+    }
+
+    #[test]
+    fn a_folder_that_is_refused_has_the_hint_of_a_file() {
+        let hint = |error: TreeError| error.hint().map(|hint| hint.to_string());
+        let password = hint(refusal(401).into());
+        assert!(password.is_some_and(|hint| hint.contains("--user")));
+        assert!(hint(refusal(400).into()).is_some_and(|hint| hint.contains("https://")));
+        assert!(hint(refusal(503).into()).is_some_and(|hint| hint.contains("same command")));
+    }
+
+    /// Returns the answer to a `HEAD`, which has no text.
+    fn refusal(status: u16) -> ClientError {
+        ClientError::Status {
+            status,
+            code: String::new(),
+            detail: String::new(),
+            has_identified: false,
+            needs_other_scheme: false,
+            retry_after: None,
         }
     }
 }
