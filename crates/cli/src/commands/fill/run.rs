@@ -126,7 +126,7 @@ struct Filler<'a> {
 }
 
 impl Filler<'_> {
-    /// Has the node fetch a file; returns its length.
+    /// Makes the node fetch a file, and returns its length.
     fn fill(&mut self, wanted: &ManifestEntry) -> std::result::Result<u64, FillStop> {
         let step = self.args.rate.map_or(MAX_STEP, |rate| rate.0.clamp(MIN_STEP, MAX_STEP));
         let (mut at, mut version, mut restarts) = (0, None, 0);
@@ -181,6 +181,12 @@ impl Filler<'_> {
         self.sleep(wait.unwrap_or_default())
     }
 
+    /// Returns the failure of a server that has no cache to fill.
+    fn no_node(&self) -> Failure {
+        let node = shown(&self.args.node);
+        Failure::line(format!("{node} is not a cache node (serve --origin starts one)"))
+    }
+
     fn sleep(&self, time: Duration) -> std::result::Result<(), FillStop> {
         if sleep(time, &[self.cancel]) {
             Ok(())
@@ -189,7 +195,7 @@ impl Filler<'_> {
         }
     }
 
-    /// Has the node fetch a piece, once more if that fails for a moment.
+    /// Makes the node fetch a piece, again if that fails for a moment.
     fn piece(
         &self,
         wanted: &ManifestEntry,
@@ -221,16 +227,18 @@ impl Filler<'_> {
             });
             let error = match answered {
                 Ok(body) => {
-                    let bad = |_| {
-                        Failure::line(format!("{} is not a cache node", shown(&self.args.node)))
-                    };
+                    let bad = |_| self.no_node();
                     return serde_json::from_slice(&body).map_err(bad).map_err(FillStop::All);
+                }
+                // The words of a server without a cache are about the method.
+                Err(ClientError::Status { status: 405, .. }) => {
+                    return Err(FillStop::All(self.no_node()));
                 }
                 Err(error) => error,
             };
             let wait = backoff.next(error.retry_after()).filter(|_| error.is_temporary());
             let is_of_path = match &error {
-                ClientError::Status { status, .. } => !matches!(status, 401 | 403 | 405),
+                ClientError::Status { status, .. } => !matches!(status, 401 | 403),
                 // The node waits for the origin.
                 ClientError::Stalled | ClientError::Late => true,
                 _ => false,

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use underpass_testkit::{free_port, until_listening};
 
 use crate::node::{Node, until_stored};
-use crate::rig::{Running, folder, has, has_rare, noise, piped, run, underpass, until};
+use crate::rig::{Running, folder, has, has_rare, noise, piped, run, serve, underpass, until};
 use crate::scripted_origin::{Gate, Object, Origin};
 
 const FILES: usize = 12;
@@ -330,6 +330,17 @@ fn failed_paths_of_a_fill_are_reported_and_the_others_filled() {
     assert_eq!(code, Some(0));
     let url = format!("http://{}", node.address());
     run(["fill", "--node", &url, "--manifest", "/none/list"]).failed(1, &["/none/list"]);
+}
+
+#[test]
+fn a_server_without_a_cache_is_no_node() {
+    let folder = folder();
+    let list = folder.path().join("list");
+    fs::write(&list, "/a\n").unwrap();
+    let server = serve(folder.path(), &[]);
+    let list = list.to_str().unwrap();
+    run(["fill", "--node", &server.address, "--manifest", list])
+        .failed(1, &["not a cache node", "--origin"]);
 }
 
 #[test]
