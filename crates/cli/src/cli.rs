@@ -67,6 +67,11 @@ impl Cli {
     /// Parses the command line; for a server also the options of the environment and of a file.
     pub(crate) fn parse_words(words: &[OsString]) -> Result<Self, Failure> {
         let command = with_negative_numbers(Self::command());
+        // `help --help` is `help`.
+        let is_help = words.get(1).is_some_and(|word| word == "help");
+        let words = words.iter().filter(|word| !is_help || (*word != "--help" && *word != "-h"));
+        let words: Vec<_> = words.cloned().collect();
+        let words = words.as_slice();
         let mut cli = Self::from_arg_matches(&command.try_get_matches_from(words)?)?;
         match &mut cli.command {
             Some(Command::Serve(args)) => {

@@ -253,6 +253,12 @@ fn error_messages_do_not_use_words_of_libraries() {
 }
 
 #[test]
+fn an_option_for_help_after_the_command_help_is_no_mistake() {
+    assert_eq!(run(["help", "--help"]).succeeded().text(), run(["help"]).text());
+    assert_eq!(run(["help", "get", "-h"]).succeeded().text(), run(["help", "get"]).text());
+}
+
+#[test]
 fn the_program_alone_prints_its_help() {
     let alone = run([""; 0]);
     assert_eq!(alone.code(), Some(2), "{}", alone.stderr);
