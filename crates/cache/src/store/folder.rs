@@ -82,7 +82,11 @@ impl CacheFolder {
             let path = path.to_owned();
             move |source| OpenError::Io { action, path, source }
         };
-        create_folder(path).map_err(fail("creating"))?;
+        create_folder(path).map_err(|source| match source.kind() {
+            // Something else has the name.
+            io::ErrorKind::AlreadyExists => fail("opening")(Errno::NOTDIR.into()),
+            _ => fail("creating")(source),
+        })?;
         let path = fs::canonicalize(path).map_err(fail("opening"))?;
         let is_empty = |path: &Path| Ok(fs::read_dir(path)?.next().is_none());
         // After a power cut it may be empty.

@@ -234,15 +234,27 @@ fn error_messages_do_not_use_words_of_libraries() {
     let file = here.path().join("file");
     fs::write(&file, "x").unwrap();
     let file = file.to_str().unwrap();
+    let binary = here.path().join("binary");
+    fs::write(&binary, b"/a\xff").unwrap();
+    let binary = binary.to_str().unwrap();
     for (args, code, words) in [
         (&["serve", "--port=-1"][..], 2, &["-1 is not between 0 and 65535"][..]),
         (&["get", "-j", "65", "localhost/x"], 2, &["65 is not between 1 and 64"]),
         (&["--write-manpages", file], 1, &["creating", "something else has that name"]),
         (&["explain", "--", "/etc"], 126, &["/etc", "a folder is not a program"]),
         (
+            &["serve", "-p", "0", "/dev/null"],
+            1,
+            &["/dev/null", "neither a folder nor a regular file"],
+        ),
+        (&["fill", "--node", "localhost:1", "--manifest", binary], 1, &["not text in UTF-8"]),
+        (&["get", "s3://"], 2, &["names no bucket"]),
+        (&["get", "-r", "s3://"], 2, &["names no bucket"]),
+        (&["get", "-o", "none/", "localhost:1/x"], 1, &["none/", "leave out the slash"]),
+        (
             &["serve", "-p", "0", "--origin", "http://127.0.0.1:1/", "--cache", file],
             1,
-            &["File exists"],
+            &["opening", "Not a directory"],
         ),
     ] {
         let finished = run(args).failed(code, words);

@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use rustix::io::Errno;
@@ -86,6 +87,7 @@ impl Action {
         Some(Hint(match (self, Errno::from_io_error(error)?) {
             (Self::Serving, Errno::NOENT) => "name a folder or a file that exists",
             (Self::Serving, Errno::ACCESS) => "give this user the right to read it",
+            (Self::Serving, Errno::OPNOTSUPP) => "it is neither a folder nor a regular file",
             (Self::Serving, Errno::NOSYS) => {
                 "openat2(2) is refused: run Linux 5.6 or newer, and let filters (seccomp) allow it"
             }
@@ -139,7 +141,7 @@ impl fmt::Display for Action {
             Self::Reading => "reading",
             Self::ReadingFolder => "reading the folder",
             Self::Replacing => "replacing",
-            Self::ReplacingByFolder => "replacing by a folder",
+            Self::ReplacingByFolder => "putting a folder in the place of",
             Self::Serving => "serving",
             Self::Writing => "writing",
             Self::Other(words) => words,
@@ -185,6 +187,10 @@ impl std::error::Error for PathError {
 
 impl Hinted for PathError {
     fn hint(&self) -> Option<Hint> {
+        let is_folder_name = self.path.as_os_str().as_bytes().ends_with(b"/");
+        if is_folder_name && Errno::from_io_error(&self.source) == Some(Errno::NOTDIR) {
+            return Some(Hint("no folder has that name: create it, or leave out the slash"));
+        }
         self.action.hint(&self.source)
     }
 }
@@ -211,12 +217,16 @@ impl<T, E: Into<io::Error>> WithPath<T> for Result<T, E> {
 }
 
 /// A system error, displayed without what std adds: `(os error 2)` at the end, and the prefix of
-/// name resolution errors.
+/// name resolution errors. A text that is not UTF-8 is called so.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain<'e>(pub &'e io::Error);
 
 impl fmt::Display for Plain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // This kind without another error in it is the one of std's readers of text.
+        if self.0.kind() == io::ErrorKind::InvalidData && self.0.get_ref().is_none() {
+            return f.write_str("it is not text in UTF-8");
+        }
         let text = self.0.to_string();
         let text = text.split(" (os error").next().unwrap_or(&text);
         f.write_str(text.strip_prefix("failed to lookup address information: ").unwrap_or(text))
@@ -262,5 +272,16 @@ mod tests {
         let unknown = io::Error::other("failed to lookup address information: Name unknown");
         assert_eq!(Plain(&unknown).to_string(), "Name unknown");
         assert_eq!(Plain(&io::Error::other("its own words")).to_string(), "its own words");
+        let own = io::Error::new(io::ErrorKind::InvalidData, "its own words");
+        assert_eq!(Plain(&own).to_string(), "its own words");
+        let read = io::read_to_string(&b"\xff"[..]).unwrap_err();
+        assert_eq!(Plain(&read).to_string(), "it is not text in UTF-8");
+    }
+
+    #[test]
+    fn a_slash_at_the_end_of_a_file_name_is_explained() {
+        let hint = |path| PathError::new(Action::Creating, path, Errno::NOTDIR).hint();
+        assert!(hint("none/").is_some_and(|hint| hint.to_string().contains("slash")));
+        assert!(hint("file/new").is_none());
     }
 }

@@ -184,9 +184,8 @@ impl Hinted for Error {
             Self::Io { source, .. } => match Errno::from_io_error(source)? {
                 Errno::NOSPC | Errno::DQUOT | Errno::ROFS => return Action::Writing.hint(source),
                 Errno::CONNABORTED => "the connection was cut: it ended without close_notify",
-                Errno::CONNRESET | Errno::PIPE => {
-                    "the peer closed the connection early: see its error message"
-                }
+                Errno::CONNRESET => "the peer closed the connection early: see its error message",
+                Errno::PIPE => "the reader closed its end early: see its error message",
                 _ => return None,
             },
             _ => return None,

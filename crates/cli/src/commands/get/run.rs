@@ -93,6 +93,10 @@ fn check(args: &GetArgs, items: &[Item]) -> Result<()> {
         let url = &item.url;
         url.scheme() == "s3" && url.path() == "/" && url.username().is_empty()
     };
+    let is_nameless = |item: &&Item| item.url.host_str().unwrap_or_default().is_empty();
+    if let Some(item) = items.iter().filter(is_bucket).find(is_nameless) {
+        return Err(GetError::BucketMissing(shown(&item.url)).into());
+    }
     if let Some(item) = items.iter().find(is_bucket).filter(|_| !args.recursive) {
         return Err(GetError::Bucket(shown(&item.url)).into());
     }

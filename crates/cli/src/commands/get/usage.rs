@@ -13,13 +13,15 @@ pub(super) enum GetError {
     AlgorithmAsUrl(String),
     #[error("{0} is a bucket: name a key, or fetch all of them with -r")]
     Bucket(String),
+    #[error("{0} names no bucket: write s3://BUCKET/KEY")]
+    BucketMissing(String),
     #[error(
         "{0} is the root of a server, so --delete would remove files from the current folder: name the mirror with -d DIR"
     )]
     DeleteHere(String),
-    #[error("with --delete, two of the URLs cannot share the folder {}: use a command and -d DIR for each", .0.display())]
+    #[error("with --delete, two of the URLs cannot share the folder {}: use a command of its own, with -d DIR, for each", .0.display())]
     DeleteShared(PathBuf),
-    #[error("with --force or --update, two of the URLs cannot replace each other's files in {}: use a command and -d DIR for each", .0.display())]
+    #[error("with --force or --update, two of the URLs cannot replace each other's files in {}: use a command of its own, with -d DIR, for each", .0.display())]
     ReplacesShared(PathBuf),
     #[error("no digest can be computed of what is written to {0}: use -o FILE")]
     DigestOfStream(String),

@@ -119,7 +119,7 @@ fn paths_that_mean_nothing_are_refused() {
         (&["-T", "f", "f", "d"], 2, "-T"),
         (&["f", "new/"], 1, "Not a directory"),
         (&["a", "new"], 1, "add -r to copy folders"),
-        (&["-r", "a", "f"], 1, "replacing by a folder"),
+        (&["-r", "a", "f"], 1, "putting a folder in the place of"),
         (&["-T", "f", "d"], 1, "Is a directory"),
         (&["-r", "a", "a/b/new"], 2, "into itself"),
         (&["-r", "a", "a"], 2, "into itself"),
