@@ -88,13 +88,13 @@ pub enum UsageError {
     #[error(transparent)]
     CongestionControl(#[from] CongestionUnavailable),
     /// The congestion control of the system can only be set by root.
-    #[error("--congestion changes a setting of the system, which only root may: run it as root")]
+    #[error("--congestion changes a setting of the system, which only root may do: run it as root")]
     CongestionNeedsRoot,
     /// None of the contenders can be started.
     #[error("none of these programs is installed")]
     NoContender,
     /// A network of two namespaces can only be made by root.
-    #[error("--over veth makes network namespaces, which only root may: run it as root")]
+    #[error("--over veth makes network namespaces, which only root may do: run it as root")]
     NotRoot,
     /// A program is not installed.
     #[error("{0} is not installed")]

@@ -45,9 +45,9 @@ pub(crate) enum Command {
     Get(Deferred<GetArgs>),
     /// Upload files to an HTTP server
     Put(Deferred<PutArgs>),
-    /// Send a file or standard input over one plain TCP or unix stream
+    /// Send a file or standard input over one plain TCP or Unix stream
     Send(Deferred<SendArgs>),
-    /// Receive one plain TCP or unix stream into a file
+    /// Receive one plain TCP or Unix stream into a file
     Recv(Deferred<RecvArgs>),
     /// Copy files and folders within this machine
     Cp(Deferred<CpArgs>),

@@ -167,7 +167,7 @@ impl Failure {
         match self {
             Self::Arguments(_) | Self::System { .. } | Self::Usage(_) => None,
             Self::Failed { hint, .. } => *hint,
-            // A unix socket has no port.
+            // A Unix socket has no port.
             Self::Network { address, source, .. } if address.starts_with("unix:") => {
                 match source.kind() {
                     io::ErrorKind::PermissionDenied => Some(Hint::new(

@@ -109,7 +109,7 @@ fn sockets(connects: bool) -> Result<Vec<SeccompRule>, BackendError> {
         rules.push(SeccompRule::new(all.collect::<Result<_, _>>()?)?);
         Ok::<_, BackendError>(())
     };
-    // Messages go to systemd. Landlock does not restrict connections to unix sockets, so there are
+    // Messages go to systemd. Landlock does not restrict connections to Unix sockets, so there are
     // no streams, as services with more rights have them.
     allow(libc::AF_UNIX, libc::SOCK_DGRAM, None)?;
     if connects {

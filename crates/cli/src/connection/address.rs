@@ -42,7 +42,7 @@ pub(crate) enum StreamAddress {
 pub(super) enum StreamError {
     #[error(transparent)]
     Congestion(CongestionUnavailable),
-    #[error("--tls is for streams over TCP: a unix socket does not leave this machine")]
+    #[error("--tls is for streams over TCP: a Unix socket does not leave this machine")]
     LocalTls,
     #[error("no address was given")]
     NoAddress,
@@ -174,7 +174,7 @@ impl Stream {
             Self::Tcp(socket) => {
                 socket.peer_addr().map_or_else(|_| "the peer".to_owned(), |peer| peer.to_string())
             }
-            Self::Unix(_) => "the unix peer".to_owned(),
+            Self::Unix(_) => "the Unix peer".to_owned(),
         }
     }
 }

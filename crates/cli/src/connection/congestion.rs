@@ -22,7 +22,7 @@ pub(crate) fn check(requested: &str) -> Result<()> {
 }
 
 /// Sets the requested algorithm, or a better one if that is certain, and returns the one in use;
-/// `None` for a unix stream.
+/// `None` for a Unix stream.
 pub(crate) fn choose(stream: &Stream, requested: &str) -> Result<Option<String>> {
     let Stream::Tcp(socket) = stream else { return Ok(None) };
     Ok(set_congestion(socket, requested).map_err(StreamError::Congestion)?)

@@ -1,6 +1,6 @@
-//! Resets a stream over a unix socket that breaks off.
+//! Resets a stream over a Unix socket that breaks off.
 //!
-//! A unix socket has no reset, and the end of a stream is its only sign of completeness. But a
+//! A Unix socket has no reset, and the end of a stream is its only sign of completeness. But a
 //! reader of one gets `ECONNRESET` after the last byte if the other side closed it while it had
 //! unread bytes (`unix_release_sock` in net/unix/af_unix.c). So the receiver sends a byte, and the
 //! sender reads it only when all has arrived: not if it fails, is interrupted or killed. Other

@@ -27,7 +27,7 @@ pub use s3::store;
 #[non_exhaustive]
 pub enum EnvironmentError {
     /// A variable names no proxy.
-    #[error("${name} is '{value}': {reason}; --no-proxy asks directly")]
+    #[error("${name} is '{value}': {reason}; --no-proxy connects directly")]
     Proxy {
         /// The variable.
         name: &'static str,

@@ -42,7 +42,7 @@ pub fn disarm_reset(socket: impl AsFd) -> io::Result<()> {
 }
 
 /// Returns how many bytes were written to the socket that the peer's kernel has not acknowledged,
-/// or, for a unix socket, that the peer has not read.
+/// or, for a Unix socket, that the peer has not read.
 ///
 /// At 0 no page of a file is referenced by the socket any more. A TCP peer on the same machine
 /// shares the pages until it has read them: an [`Integrity`](crate::Integrity) level takes that
@@ -63,7 +63,7 @@ pub(crate) fn unsent(socket: impl AsFd) -> Result<u64, Errno> {
 /// Limits a socket to this many bytes per second, headers of packets included.
 ///
 /// The kernel paces what is sent, by whatever mechanism; no timer and no buffer of the program is
-/// needed. A unix socket accepts the rate and ignores it.
+/// needed. A Unix socket accepts the rate and ignores it.
 ///
 /// # Errors
 ///

@@ -73,7 +73,7 @@ fn unacknowledged_bytes_are_counted() {
     let (mut near, mut far) = UnixStream::pair().unwrap();
     assert_eq!(socket::unacknowledged(&near).unwrap(), 0);
     near.write_all(&[1; 5000]).unwrap();
-    // A unix socket counts the kernel's own memory with it.
+    // A Unix socket counts the kernel's own memory with it.
     assert!(socket::unacknowledged(&near).unwrap() >= 5000);
     far.read_exact(&mut [0; 5000]).unwrap();
     assert_eq!(socket::unacknowledged(&near).unwrap(), 0);

@@ -108,7 +108,7 @@ pub(crate) fn denied(ctx: &RequestContext<'_>) -> Response {
 
 /// Refuses a request without a password that names another host; `None` if it is allowed.
 ///
-/// Browsers cannot reach unix sockets, and over TLS the certificate identifies the server.
+/// Browsers cannot reach Unix sockets, and over TLS the certificate identifies the server.
 fn refuse_host(ctx: &RequestContext<'_>) -> Option<Response> {
     let peer = ctx.peer;
     // A browser always sends a host.

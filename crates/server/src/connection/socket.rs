@@ -1,4 +1,4 @@
-//! TCP and unix sockets, as the runtime watches them.
+//! TCP and Unix sockets, as the runtime watches them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -84,7 +84,7 @@ impl Accepting {
         })
     }
 
-    /// Accepts the next connection, with its address; `None` over a unix socket.
+    /// Accepts the next connection, with its address; `None` over a Unix socket.
     pub(crate) async fn accept(&self) -> io::Result<(Socket, Option<SocketAddr>)> {
         match self {
             Self::Tcp(socket) => {

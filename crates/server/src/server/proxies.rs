@@ -6,7 +6,7 @@ use std::net::IpAddr;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedProxies {
     networks: Vec<(IpAddr, u8)>,
-    /// Whether every client of a unix socket is trusted as a proxy.
+    /// Whether every client of a Unix socket is trusted as a proxy.
     unix: bool,
 }
 

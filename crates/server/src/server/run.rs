@@ -64,7 +64,7 @@ impl Server {
     }
 
     /// Returns the addresses for clients, such as `127.0.0.1:5000` or `unix:/run/underpass.sock`.
-    /// If the server has a certificate, all of them use TLS except unix sockets.
+    /// If the server has a certificate, all of them use TLS except Unix sockets.
     #[must_use]
     pub fn addresses(&self) -> Vec<String> {
         self.places(|kind| !matches!(kind, ListenerKind::Redirect { .. }))

@@ -21,7 +21,7 @@ use underpass_protocol::response::head::BadField;
 pub struct Settings {
     /// The sites, of which the first default one answers requests for names that no site has.
     pub sites: Vec<SiteSettings>,
-    /// The certificate for TLS, if TLS is used: at all addresses except unix sockets. It is shown
+    /// The certificate for TLS, if TLS is used: at all addresses except Unix sockets. It is shown
     /// to clients that ask for no site with another certificate.
     pub tls: Option<Credentials>,
     /// The proxies whose headers about their clients are trusted.
@@ -29,9 +29,9 @@ pub struct Settings {
     /// Whether connections of these proxies begin with a header of the PROXY protocol.
     pub proxy_protocol: bool,
     /// The port at which clients without TLS are redirected to the port of TLS, at each address
-    /// except unix sockets; 0 for any free port.
+    /// except Unix sockets; 0 for any free port.
     pub redirect_http: Option<u16>,
-    /// The permissions of unix sockets at a path that the server makes; if there are none, those
+    /// The permissions of Unix sockets at a path that the server makes; if there are none, those
     /// that the umask leaves. Anyone who can write to a socket can connect to it.
     pub socket_mode: Option<u32>,
     /// The number of threads that serve, each with its own runtime and listener; at least one.
@@ -41,7 +41,7 @@ pub struct Settings {
     /// that asks it to come back later.
     pub max_connections: usize,
     /// The maximum number of open connections of one address, if limited. An IPv6 address counts
-    /// together with all that share its first 64 bits, and unix sockets do not count.
+    /// together with all that share its first 64 bits, and Unix sockets do not count.
     pub max_connections_per_address: Option<usize>,
     /// The time without any progress after which a connection is closed.
     pub timeout: Duration,

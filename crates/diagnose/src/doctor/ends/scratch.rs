@@ -29,7 +29,7 @@ pub(crate) enum Scratch {
     Pipe(PipeReader, PipeWriter),
     /// Both ends of a connection over loopback: what is sent comes in at the second.
     Tcp(TcpStream, TcpStream),
-    /// Both ends of a unix stream.
+    /// Both ends of a Unix stream.
     Unix(UnixStream, UnixStream),
 }
 
@@ -67,7 +67,7 @@ impl Scratch {
         Ok(Self::Tcp(near, far))
     }
 
-    /// Creates a unix stream.
+    /// Creates a Unix stream.
     pub(crate) fn unix() -> io::Result<Self> {
         let (near, far) = UnixStream::pair()?;
         near.set_nonblocking(true)?;

@@ -68,7 +68,7 @@ impl TrialTarget {
             Self::File(path) | Self::Folder(path) => path.display().to_string(),
             Self::Host(host) => format!("a TCP connection to {host}"),
             Self::Output => "standard output".to_owned(),
-            Self::Unix => "a unix stream".to_owned(),
+            Self::Unix => "a Unix stream".to_owned(),
         }
     }
 

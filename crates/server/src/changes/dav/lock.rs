@@ -190,7 +190,7 @@ fn lock(
         Some(user) => format!("user {user} {:x}", ctx.site().realm),
         None => match ctx.peer.client_net().address() {
             Some(address) => format!("network {address}"),
-            None => "unix socket".to_owned(),
+            None => "Unix socket".to_owned(),
         },
     };
     Ok(Lock {

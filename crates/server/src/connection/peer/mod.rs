@@ -39,7 +39,7 @@ use underpass_transport::tls::Session;
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) socket: Socket,
-    /// The address that opened the connection, or for which a proxy did; `None` over a unix socket.
+    /// The address that opened the connection, or for which a proxy did; `None` over a Unix socket.
     origin: Cell<Option<SocketAddr>>,
     /// The address of the client of the present request, and whether it used https, if a proxy has
     /// named them.
@@ -126,7 +126,7 @@ impl Peer {
         }
     }
 
-    /// Returns the address of the client of the present request; `None` over a unix socket.
+    /// Returns the address of the client of the present request; `None` over a Unix socket.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.forwarded().client.or(self.origin.get())
     }
@@ -176,7 +176,7 @@ impl Peer {
         self.session().is_some() || self.forwarded().is_https == Some(true)
     }
 
-    /// Returns whether it came over a unix socket.
+    /// Returns whether it came over a Unix socket.
     pub(crate) fn is_unix(&self) -> bool {
         matches!(self.socket, Socket::Unix(_))
     }
@@ -427,7 +427,7 @@ impl Peer {
     /// buffer holds, which needs fewer turns.
     pub(crate) fn note_read(&self) {
         if !self.has_read.replace(true) {
-            // A unix socket has no such limit.
+            // A Unix socket has no such limit.
             let _ = socket::limit_unsent(&self.socket, None);
         }
     }

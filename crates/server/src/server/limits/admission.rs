@@ -61,7 +61,7 @@ impl Admission {
         address: Option<SocketAddr>,
         make_room: impl Fn(Option<ClientNet>) -> bool,
     ) -> Option<Ticket> {
-        // A connection without an address came over a unix socket.
+        // A connection without an address came over a Unix socket.
         let limit = self.address_limit.filter(|_| address.is_some());
         let client = ClientNet::of(address);
         let ticket = Ticket { client, is_counted: limit.is_some(), is_for_health: false };

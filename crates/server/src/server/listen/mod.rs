@@ -49,7 +49,7 @@ impl Listener {
         tcp(address, kind, workers).map_err(fail)
     }
 
-    /// Listens at a path, with these permissions if there are any. Traffic over a unix socket
+    /// Listens at a path, with these permissions if there are any. Traffic over a Unix socket
     /// cannot be overheard, so it has no TLS.
     pub(crate) fn unix(path: &Path, mode: Option<u32>, workers: usize) -> Result<Self, ServeError> {
         let address = || Address::Unix(path.to_owned()).to_string();

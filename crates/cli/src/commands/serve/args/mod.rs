@@ -178,11 +178,11 @@ pub(super) struct PlaceArgs {
     pub(super) path_prefix: String,
 
     /// Trust Forwarded, X-Forwarded-For and X-Forwarded-Proto from proxies at this address, in this
-    /// network (10.0.0.0/8), or at unix sockets (unix); can be repeated
+    /// network (10.0.0.0/8), or at Unix sockets (unix); can be repeated
     #[arg(long, value_name = "CIDR")]
     pub(super) trusted_proxy: Vec<String>,
 
-    /// Create unix sockets with this mode, in octal: write permission allows connecting [default:
+    /// Create Unix sockets with this mode, in octal: write permission allows connecting [default:
     /// those that the umask leaves]
     #[arg(long, value_name = "MODE", value_parser = socket_mode)]
     pub(super) socket_mode: Option<u32>,
