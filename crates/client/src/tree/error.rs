@@ -136,6 +136,9 @@ pub enum TreeError {
         /// The reason, a few words.
         reason: String,
     },
+    /// A thread has panicked, which is a bug. Nothing was removed.
+    #[error("a thread panicked, so the folder is incomplete")]
+    Panicked,
     /// The archive cannot be read.
     #[error(transparent)]
     Tar(#[from] TarError),

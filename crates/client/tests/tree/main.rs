@@ -5,5 +5,6 @@
 mod answers;
 mod hostile;
 mod listings;
+mod panics;
 mod resumed;
 mod tar_reader;

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use underpass_transport::incoming::ReceiveError;
 use url::Url;
 
-use super::queue::CrawlTask;
+use super::queue::{CrawlQueue, CrawlTask};
 use super::state::Crawl;
 use crate::download::DownloadError;
 use crate::error::{ClientError, InvalidResponse};
@@ -18,6 +18,7 @@ use crate::tree::retry::Retry;
 /// Fetches over its own connection until nothing is left. If the server refuses this one and serves
 /// others, these do its work.
 pub(super) fn work(crawl: &Crawl<'_, '_, '_>) -> TreeOutcome {
+    let _guard = PanicGuard(&crawl.queue);
     let mut worker = CrawlWorker { crawl, idle: None, done: TreeOutcome::default() };
     while let Some(mut task) = crawl.queue.next_task() {
         worker.done.connections = 1;
@@ -50,6 +51,18 @@ pub(super) fn work(crawl: &Crawl<'_, '_, '_>) -> TreeOutcome {
         crawl.queue.done(outcome);
     }
     worker.done
+}
+
+/// Stops all workers if this one panics. Its task is lost: the others would wait for what it finds,
+/// and files that it did not list would be removed as unlisted.
+struct PanicGuard<'q>(&'q CrawlQueue);
+
+impl Drop for PanicGuard<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail(TreeError::Panicked);
+        }
+    }
 }
 
 /// Returns whether the server may have refused another connection, and not this request.
