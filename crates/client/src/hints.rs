@@ -54,6 +54,8 @@ impl Hinted for DownloadError {
             }
             Self::Local { action, source } => return action.hint(source),
             Self::NoDigest => "leave out --verify, or give the digest with --digest",
+            // The part that it is about has a name, or cannot be resumed.
+            Self::NoVersion => return None,
             Self::NoRoom { .. } => "free some space or choose another folder",
             Self::Replaced => {
                 "fetch it when nothing else writes there, or name another file with -o"
@@ -68,6 +70,9 @@ impl Hinted for DownloadError {
 impl Hinted for DownloadFailed {
     fn hint(&self) -> Option<Hint> {
         match self.kept {
+            Some(_) if matches!(self.error, DownloadError::NoVersion) => {
+                Some(Hint::new("the same command resumes from there; remove it to start over"))
+            }
             Some(_) if !self.error.is_about_name() => {
                 Some(Hint::new("the same command resumes from there"))
             }

@@ -47,6 +47,12 @@ pub enum DownloadError {
         /// The system's error.
         source: io::Error,
     },
+    /// A part of the file is here, and the answer is a whole without `ETag` and `Last-Modified`: it
+    /// may be of another file, such as an error page.
+    #[error(
+        "the response has neither ETag nor Last-Modified, so it may not be the file that has begun"
+    )]
+    NoVersion,
     /// The server sends no digest to verify the file by.
     #[error("the server sends no digest, so the file cannot be verified")]
     NoDigest,
@@ -129,7 +135,7 @@ impl DownloadError {
     /// Returns whether another server may have the file where this one failed.
     pub(super) fn is_of_source(&self) -> bool {
         match self {
-            Self::Changed | Self::NoDigest => true,
+            Self::Changed | Self::NoDigest | Self::NoVersion => true,
             Self::Client(error) => !matches!(error, ClientError::Cancelled),
             _ => false,
         }
@@ -158,7 +164,11 @@ impl DownloadError {
     /// Returns whether another attempt may succeed.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
-        matches!(self, Self::Client(error) if error.is_temporary())
+        match self {
+            Self::Client(error) => error.is_temporary(),
+            Self::NoVersion => true,
+            _ => false,
+        }
     }
 
     /// Returns how long the server asks to wait.
@@ -180,6 +190,10 @@ impl DownloadError {
 impl Retryable for DownloadError {
     fn of_request(&self) -> Option<&ClientError> {
         if let Self::Client(error) = self { Some(error) } else { None }
+    }
+
+    fn may_pass(&self) -> bool {
+        self.is_temporary()
     }
 }
 

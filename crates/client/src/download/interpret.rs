@@ -299,6 +299,13 @@ pub fn may_be_about_range(status: u16) -> bool {
     matches!(status, 400 | 403 | 405 | 416 | 501)
 }
 
+/// Returns whether an answer is the whole of something and names no version of it, such as an error
+/// page that a proxy sends as a success. It does not show that the file has changed.
+pub(super) fn names_no_version(response: &Response) -> bool {
+    let fields = &response.fields;
+    response.status == 200 && fields.get("etag").is_none() && fields.get("last-modified").is_none()
+}
+
 /// Returns the file's modification time, if the response states it.
 #[must_use]
 pub fn modified(response: &Response) -> Option<SystemTime> {

@@ -17,7 +17,9 @@ use url::Url;
 
 use super::check::{check_range, of_content};
 use super::error::{DownloadError, Result};
-use super::interpret::{FileRequest, Interpretation, StrongValidator, interpret_response};
+use super::interpret::{
+    FileRequest, Interpretation, StrongValidator, interpret_response, names_no_version,
+};
 use super::options::{DownloadEvent, Gauge};
 use super::partial_file::{Journal, require_digest};
 use super::rate_limit::RateLimit;
@@ -222,6 +224,9 @@ impl<'c> Workers<'c> {
                 Ok(OpenSegment { answer, range: 0..total })
             }
             Interpretation::Refused => Err(answer.connection.refusal(&answer.response).into()),
+            Interpretation::Changed if names_no_version(&answer.response) => {
+                Err(DownloadError::NoVersion)
+            }
             Interpretation::Changed
             | Interpretation::Unmodified
             | Interpretation::Unsatisfiable

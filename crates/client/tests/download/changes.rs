@@ -91,6 +91,38 @@ fn a_part_without_the_tag_of_the_others_is_of_another_version() {
 }
 
 #[test]
+fn an_answer_without_a_version_costs_nothing_that_has_arrived() {
+    // All requests, or only one of them, get the page of a proxy.
+    for (connections, pages) in [(1, 1), (4, 1), (1, 99), (4, 99)] {
+        let is_well = Arc::new(AtomicBool::new(false));
+        let (bytes, well) = (noise(LEN), is_well.clone());
+        let server = Server::start(move |request, stream| match request.number {
+            0 => {
+                let (head, range) = head(request, &bytes, "\"v\"");
+                say(stream, &head)?;
+                stream.write_all(&bytes[range.start..range.start + (8 << 20)])?;
+                hang_up()
+            }
+            number if number <= pages && !well.load(Ordering::Relaxed) => {
+                say(stream, "HTTP/1.1 200 OK\nContent-Type: text/html\nContent-Length: 5\n\nsorry")
+            }
+            _ => give(request, stream, &bytes, "\"v\""),
+        });
+        let mut client = Client::with(connections);
+        client.options.retries = 2;
+        if pages > 1 {
+            let failed = client.get(&server.url("/")).unwrap_err();
+            assert!(matches!(failed.error, DownloadError::NoVersion), "{failed:?}");
+            assert_eq!(failed.kept.unwrap().bytes, 8 << 20);
+            assert_eq!(client.names(), ["file.part", "file.part.journal"]);
+            is_well.store(true, Ordering::Relaxed);
+        }
+        client.gets(&server.url("/"), &noise(LEN));
+        assert_eq!(client.events("StartingOver"), 0, "{connections} {pages}");
+    }
+}
+
+#[test]
 fn another_weak_tag_is_of_another_version_whatever_its_date() {
     let date =
         "Date: Sun, 06 Nov 1994 08:49:37 GMT\nLast-Modified: Sun, 06 Nov 1994 08:49:30 GMT\n";

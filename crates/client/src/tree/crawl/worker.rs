@@ -174,7 +174,10 @@ impl<'a> CrawlWorker<'_, '_, '_, 'a> {
             DownloadError::Client(error) => self.is_of_one(error),
             error => matches!(
                 error,
-                DownloadError::Busy | DownloadError::Changed | DownloadError::Digest(_)
+                DownloadError::Busy
+                    | DownloadError::Changed
+                    | DownloadError::Digest(_)
+                    | DownloadError::NoVersion
             ),
         }
     }
