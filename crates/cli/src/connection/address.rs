@@ -106,7 +106,7 @@ impl StreamAddress {
                 return Err(StreamError::NoHost(self.clone()).into());
             }
             Self::Tcp { host, port } => {
-                let connect = move || tcp::connect_armed(&host, port).map(Stream::Tcp);
+                let connect = move || tcp::connect_armed(&host, port, timeout).map(Stream::Tcp);
                 interruptible_within(timeout, cancel, connect)
             }
         };
