@@ -17,7 +17,7 @@ use underpass_protocol::listing::{Format, ListingQuery};
 use super::Listing;
 use super::entry::Entries;
 use super::format::form::{Incomplete, PageCounts};
-use super::scan::{BUF_LEN, Scan, ScannedEntry, complete, reopen};
+use super::scan::{BUF_LEN, Scan, ScannedEntry, check_exists, complete, reopen};
 use super::text::search_key;
 
 /// The maximum number of entries that a search finds.
@@ -105,6 +105,7 @@ fn walk(
     let Entries::Folder { folder, root } = listing.entries else {
         return Err(io::ErrorKind::Unsupported.into());
     };
+    let top = folder;
     let mut levels = vec![level(reopen(folder)?, listing.path.to_vec())];
     while let Some(current) = levels.last_mut() {
         if visited >= MAX_VISITED || Instant::now() > until || !(listing.is_wanted)() {
@@ -148,6 +149,8 @@ fn walk(
             }
         }
     }
+    // Of a folder that was removed, an empty rest would look like all of it.
+    check_exists(top)?;
     Ok(is_whole)
 }
 

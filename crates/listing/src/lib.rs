@@ -74,7 +74,7 @@ pub use format::html::{CONTENT_SECURITY_POLICY, ICON};
 pub use format::multistatus::Describe;
 pub use page::{Prepared, Unsorted};
 pub use readme::Readme;
-pub use scan::leads_nowhere;
+pub use scan::{check_exists, leads_nowhere};
 use underpass_protocol::listing::PageCursor;
 pub use underpass_protocol::listing::{
     BadQuery, Format, ListingQuery, MAX_ENTRIES, Order, SortDirection, SortKey,

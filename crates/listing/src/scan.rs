@@ -8,7 +8,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
     Access, AtFlags, FileType, Mode, OFlags, RawDir, Timespec, accessat, openat, statat,
 };
@@ -391,6 +391,21 @@ pub(super) fn reopen(folder: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(openat(folder, c".", flags, Mode::empty())?)
 }
+
+/// Checks that an open folder was not removed: nothing is found in one that was, as in an empty one.
+///
+/// # Errors
+///
+/// `ENOENT` if it was removed; another error if it cannot be read.
+pub fn check_exists(folder: impl AsFd) -> io::Result<()> {
+    let folder = reopen(folder.as_fd())?;
+    let mut buf = Vec::with_capacity(MAX_ENTRY_LEN);
+    RawDir::new(&folder, buf.spare_capacity_mut()).next().transpose()?;
+    Ok(())
+}
+
+/// A buffer of this size has room for an entry with the longest name.
+const MAX_ENTRY_LEN: usize = 512;
 
 /// The bytes that getdents64(2) returns besides the name of an entry.
 const ENTRY_LEN: usize = 24;

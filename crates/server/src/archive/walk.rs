@@ -14,6 +14,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use underpass_engine::Version;
+use underpass_listing::check_exists;
 use underpass_protocol::archive::{ArchiveFormat, Builder, Layout, Member, MemberType};
 use underpass_sys::open_beneath;
 
@@ -93,8 +94,8 @@ impl fmt::Debug for WalkOptions<'_> {
 ///
 /// # Errors
 ///
-/// [`ArchiveError::Io`] if a file or folder cannot be read, or one of `only` does not exist;
-/// another variant if a limit is exceeded.
+/// [`ArchiveError::Io`] if a file or folder cannot be read, the folder itself was removed, or one
+/// of `only` does not exist; another variant if a limit is exceeded.
 pub fn walk(folder: impl AsFd, options: &WalkOptions<'_>) -> Result<Layout, ArchiveError> {
     let mut walk = ArchiveWalk {
         folder: folder.as_fd(),
@@ -108,6 +109,8 @@ pub fn walk(folder: impl AsFd, options: &WalkOptions<'_>) -> Result<Layout, Arch
     };
     walk.begin()?;
     while walk.step()? {}
+    // Of a folder that was removed, an empty rest would look like all of it.
+    check_exists(walk.folder).map_err(|error| ArchiveError::io(b"", error))?;
     Ok(walk.builder.finish())
 }
 

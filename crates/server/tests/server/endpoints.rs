@@ -38,6 +38,15 @@ fn a_server_whose_folder_was_removed_is_not_healthy() {
 }
 
 #[test]
+fn a_folder_that_was_removed_does_not_look_like_an_empty_one() {
+    let site = Site::of(&[("a", b"first")]).start();
+    std::fs::remove_dir_all(site.path("")).unwrap();
+    for what in ["", "?json", "?q=a&below&simple", "?size", "?archive=tar", "?archive=zip"] {
+        assert_eq!(site.get(&format!("/{what}")).status, 404, "{what}");
+    }
+}
+
+#[test]
 fn metrics_and_transfers_need_a_password_where_the_site_has_one() {
     let site = site().auth(&["user:word@/", "guest:word@/public"]).start();
     for path in ["/.underpass/metrics", "/.underpass/transfers", "/.underpass/transfers?json"] {
