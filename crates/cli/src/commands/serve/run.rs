@@ -157,7 +157,8 @@ fn serve(
     let line = move |line: &[u8]| lines.iter().for_each(|log| log.line(line));
     let outcome = server.run(control, line, move |note| print::event(&note, is_quiet));
     if !log.iter().all(LogBuffer::end) {
-        note("standard output is blocked: the last log lines were lost");
+        let name = args.logging.log_file.as_deref().unwrap_or(Path::new("standard output"));
+        note(&format!("{} is blocked: the last log lines were lost", name.display()));
     }
     watch.end();
     timer.into_iter().for_each(Timer::end);

@@ -3,10 +3,10 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fcntl_getfl, fcntl_setfl, openat2};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use underpass_sandbox::first_shared;
@@ -18,6 +18,8 @@ use crate::failure::{Result, WithPath};
 pub(in crate::commands::serve) struct LogFile {
     /// `None` for a file that cannot be opened again.
     path: Option<PathBuf>,
+    /// The device and inode of the folder of the file when it was first opened.
+    folder_id: Option<(u64, u64)>,
     pub(super) name: String,
     pub(super) file: File,
 }
@@ -32,7 +34,8 @@ impl LogFile {
         let file = append(path).with_path("opening", path)?;
         // An absolute path names the same file after a change of folders.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        Ok(Self { name: path.display().to_string(), path: Some(path), file })
+        let folder_id = path.parent().and_then(file_id);
+        Ok(Self { name: path.display().to_string(), path: Some(path), folder_id, file })
     }
 
     /// Opens standard error.
@@ -42,7 +45,7 @@ impl LogFile {
     }
 
     pub(super) fn stream(stream: OwnedFd, name: &str) -> Self {
-        Self { path: None, name: name.to_owned(), file: stream.into() }
+        Self { path: None, folder_id: None, name: name.to_owned(), file: stream.into() }
     }
 
     /// Returns the folder in which the file is created again after it was moved away.
@@ -51,27 +54,56 @@ impl LogFile {
     }
 
     pub(super) fn reopen(&mut self) -> io::Result<()> {
-        if let Some(path) = &self.path {
-            self.file = append(path)?;
-        }
+        let Some(path) = &self.path else { return Ok(()) };
+        self.file = append(path).map_err(|error| {
+            let is_replaced = path.parent().and_then(file_id) != self.folder_id;
+            if error.kind() != io::ErrorKind::PermissionDenied || !is_replaced {
+                return error;
+            }
+            // The sandbox allows the folder of the start, whatever has its name now.
+            io::Error::other("no access to its new folder (restart the server)")
+        })?;
         Ok(())
     }
+}
+
+/// Returns the device and inode of a file.
+fn file_id(path: &Path) -> Option<(u64, u64)> {
+    path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
 /// Opens a log for appending; a new one can be read by the group.
 ///
 /// Root follows no links from the first folder on in which another user can put them: such a user,
 /// as the one that the server becomes, would choose the file that root writes.
+///
+/// A pipe that no program reads is refused: opening it would wait, and no line would be written.
 fn append(path: &Path) -> io::Result<File> {
+    let file = append_now(path).map_err(|error| {
+        let is_pipe = path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo());
+        match Errno::from_io_error(&error) {
+            Some(Errno::NXIO) if is_pipe => io::Error::other("no program reads this pipe"),
+            _ => error,
+        }
+    })?;
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    Ok(file)
+}
+
+/// Opens a log for appending without blocking.
+fn append_now(path: &Path) -> io::Result<File> {
     let path = std::path::absolute(path)?;
+    let (mode, now) = (0o640, OFlags::NONBLOCK);
     let Some(shared) = first_shared(&path).filter(|_| geteuid().is_root()) else {
-        return OpenOptions::new().append(true).create(true).mode(0o640).open(path);
+        let mut options = OpenOptions::new();
+        options.append(true).create(true).mode(mode).custom_flags(now.bits().cast_signed());
+        return options.open(path);
     };
     let from = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = openat2(CWD, shared, from, Mode::empty(), ResolveFlags::empty())?;
     let inside = path.strip_prefix(shared).unwrap_or(&path);
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
-    match openat2(folder, inside, flags, Mode::from_raw_mode(0o640), ResolveFlags::NO_SYMLINKS) {
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC | now;
+    match openat2(folder, inside, flags, Mode::from_raw_mode(mode), ResolveFlags::NO_SYMLINKS) {
         Err(Errno::LOOP) => {
             let folder = shared.display();
             let why = format!("other users can change {folder}, so links in it are not followed");
@@ -90,9 +122,23 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{chown, symlink};
 
+    use rustix::fs::{FileType, mknodat, open};
     use underpass_testkit::is_root;
 
     use super::*;
+
+    #[test]
+    fn a_pipe_is_opened_once_a_program_reads_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let error = LogFile::open(Some(&path)).unwrap_err().to_string();
+        assert!(error.contains("no program reads this pipe"), "{error}");
+        let _reader = open(&path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap();
+        let mut log = LogFile::open(Some(&path)).unwrap();
+        assert!(!fcntl_getfl(&log.file).unwrap().contains(OFlags::NONBLOCK));
+        assert!(log.reopen().is_ok());
+    }
 
     #[test]
     fn root_follows_no_link_of_another_user() {

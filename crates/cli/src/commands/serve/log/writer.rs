@@ -15,7 +15,7 @@ use underpass_engine::wait::{lock, unpoison};
 
 use super::file::LogFile;
 use crate::failure::plain;
-use crate::output;
+use crate::output::{self, counted};
 
 /// A log that is being written. Clones write to the same log.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ impl LogBuffer {
     pub(crate) fn start(file: LogFile, capacity: usize) -> io::Result<Self> {
         let shared = SharedLog { state: Mutex::default(), capacity, changed: Condvar::new() };
         let shared = Arc::new(shared);
-        let writer = Writer { file, complained: false, is_torn: false };
+        let writer = Writer { file, complained: false, is_torn: false, unwritten: 0 };
         thread::Builder::new().spawn({
             let shared = Arc::clone(&shared);
             move || writer.run(&shared)
@@ -112,6 +112,8 @@ struct Writer {
     complained: bool,
     /// Whether only a part of the last line was written.
     is_torn: bool,
+    /// The lines that could not be written since that was last reported.
+    unwritten: u64,
 }
 
 impl Writer {
@@ -128,6 +130,7 @@ impl Writer {
                 self.reopen();
             }
             if todo.ends {
+                self.report_unwritten();
                 lock(&shared.state).has_ended = true;
                 shared.changed.notify_all();
                 return;
@@ -137,13 +140,27 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, lines: &[u8]) {
-        let outcome = self.write_whole_lines(lines);
+    fn write(&mut self, mut lines: &[u8]) {
+        let outcome = self.write_whole_lines(&mut lines);
+        if outcome.is_ok() {
+            self.report_unwritten();
+        }
+        self.unwritten += lines.iter().filter(|&&byte| byte == b'\n').count() as u64;
         self.report(outcome, "writing", "log lines are lost");
     }
 
-    /// Writes lines, after the end of one that a full disk has cut.
-    fn write_whole_lines(&mut self, mut lines: &[u8]) -> io::Result<()> {
+    /// Reports how many lines are missing in the file.
+    fn report_unwritten(&mut self) {
+        let lost = mem::take(&mut self.unwritten);
+        if lost > 0 {
+            let lines = counted(lost, "log line", "log lines");
+            output::note(&format!("{} lacks {lines}", self.file.name));
+        }
+    }
+
+    /// Writes lines, after the end of one that a full disk has cut; leaves those that it cannot
+    /// write.
+    fn write_whole_lines(&mut self, lines: &mut &[u8]) -> io::Result<()> {
         if self.is_torn && !lines.is_empty() {
             self.file.file.write_all(b"\n")?;
             self.is_torn = false;
@@ -153,7 +170,7 @@ impl Writer {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(len) => {
                     self.is_torn = !lines[..len].ends_with(b"\n");
-                    lines = &lines[len..];
+                    *lines = &lines[len..];
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -202,6 +219,7 @@ mod tests {
     use std::os::fd::OwnedFd;
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::UnixStream;
+    use std::path::Path;
 
     use super::*;
 
@@ -254,7 +272,7 @@ mod tests {
         let (here, mut there) = UnixStream::pair().unwrap();
         here.set_nonblocking(true).unwrap();
         let file = LogFile::stream(OwnedFd::from(here), "a socket");
-        let mut writer = Writer { file, complained: false, is_torn: false };
+        let mut writer = Writer { file, complained: false, is_torn: false, unwritten: 0 };
         writer.write(b"first\n");
         writer.write(&vec![b'x'; MAX_ENTRIES]);
         // There is room again.
@@ -270,6 +288,18 @@ mod tests {
         text.truncate(len);
         there.read_to_end(&mut text).unwrap();
         assert!(text.starts_with(b"first\nxx") && text.ends_with(b"xx\nnext\n"));
+    }
+
+    #[test]
+    fn lines_that_cannot_be_written_are_counted_until_that_is_reported() {
+        let file = LogFile::open(Some(Path::new("/dev/full"))).unwrap();
+        let mut writer = Writer { file, complained: false, is_torn: false, unwritten: 0 };
+        writer.write(b"one\ntwo\n");
+        writer.write(b"three\n");
+        assert_eq!(writer.unwritten, 3);
+        writer.file.file = tempfile::tempfile().unwrap();
+        writer.write(b"four\n");
+        assert_eq!(writer.unwritten, 0);
     }
 
     #[test]
