@@ -43,6 +43,15 @@ impl ResumeState {
         self.journal.is_some() && self.resource.is_some()
     }
 
+    /// Notes that the server failed after it was `sent` bytes of a new upload. If it has not named
+    /// the upload by then, a proxy on the way may have failed in its place, because it does not
+    /// know 104, as Varnish: the next attempt does without.
+    pub(crate) fn record_failure(&mut self, status: u16, sent: Option<u64>) {
+        if status >= 500 && sent > Some(0) && self.resource.is_none() {
+            self.supports_resumption = Some(false);
+        }
+    }
+
     /// Handles an interim answer: 104 has the URL of the upload.
     pub(crate) fn receive_interim(&mut self, response: &Response, base: &Url) {
         if response.status != 104 {

@@ -234,7 +234,10 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
                 Ok(AttemptEnd::Again)
             }
             _ if response.is_success() => self.accept(&response, connection),
-            _ => Err(connection.refusal(&response).into()),
+            status => {
+                self.kept.record_failure(status, self.handed_over);
+                Err(connection.refusal(&response).into())
+            }
         }
     }
 

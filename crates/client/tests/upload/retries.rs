@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use underpass_client::{HttpClient, Request};
 
-use super::rig::{Sample, Scripted, noise, put, script};
+use super::rig::{Sample, Scripted, field, noise, put, script};
 
 const LEN: usize = 4 << 20;
 
@@ -33,6 +33,31 @@ fn a_connection_that_breaks_is_replaced_and_everything_sent_anew() {
     assert_eq!(outcome.events.len(), 2, "{:?}", outcome.events);
     assert!(outcome.events.iter().all(|event| event.starts_with("again (false)")));
     outcome.done();
+}
+
+#[test]
+fn a_proxy_that_fails_because_of_104_gets_the_next_attempt_without_resumption() {
+    let sample = Sample::of(LEN);
+    let expected = sample.bytes.clone();
+    let server = Scripted::new(vec![
+        script(|mut conn| {
+            conn.head();
+            conn.answer("204 No Content", &["Upload-Limit: min-size=0"]);
+            let head = conn.head();
+            assert_eq!(field(&head, "upload-complete"), Some("?1"));
+            conn.say_continue();
+            conn.take(LEN);
+            conn.answer("503 Backend fetch failed", &["Retry-After: 0", "Connection: close"]);
+        }),
+        script(move |mut conn| {
+            let head = conn.head();
+            assert!(head.starts_with("PUT /file HTTP/1.1"), "{head}");
+            assert_eq!(field(&head, "upload-complete"), None);
+            conn.say_continue();
+            conn.accept(&expected);
+        }),
+    ]);
+    assert!(!sample.put_resumably(&server.url("/file")).done().is_resumable);
 }
 
 #[test]
