@@ -1,15 +1,17 @@
 //! Loads objects that an earlier process has stored.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use underpass_protocol::caching::Use;
 
 use super::fetch::fetch;
 use super::request::ObjectRequest;
+use crate::error::CacheErrorKind;
 use crate::object::{FetchGuard, FetchOutcome, PendingFetch};
 use crate::ranges::RangeSet;
-use crate::shared::{Permit, Shared};
-use crate::store::{LoadedFile, journal_unit, units};
+use crate::shared::{Counters, Permit, Shared};
+use crate::store::{LoadedFile, is_shortage, journal_unit, units};
 use crate::version::ObjectVersion;
 
 /// Loads an object that an earlier process has stored, and fetches it from the origin if there is
@@ -23,7 +25,20 @@ pub(crate) fn load(shared: &Arc<Shared>, guard: FetchGuard, wanted: ObjectReques
     // file is locked then for as long as it is in memory.
     let is_loaded = object.state().is_loaded;
     let load = || shared.folder.load(digest, object.key.as_str(), origins);
-    let loaded = if is_loaded { None } else { load() };
+    let loaded = match if is_loaded { Ok(None) } else { load() } {
+        Ok(loaded) => loaded,
+        // The next request finds it; a fetch would need descriptors, too.
+        Err(error) if is_shortage(&error) => {
+            let error = CacheErrorKind::Busy.with_source(error);
+            return guard.finish(FetchOutcome::Failed(error, Some(SHORTAGE_WAIT)));
+        }
+        // The disk fails.
+        Err(_) => {
+            Counters::add(&shared.counters.damaged, 1);
+            shared.quota.mark_damaged();
+            None
+        }
+    };
     if let Some(LoadedFile { file, journal, contents }) = loaded {
         let is_synced = contents.is_synced();
         let present: RangeSet = contents.present.into_iter().collect();
@@ -81,3 +96,6 @@ fn run_fetch(
     let (for_job, owner) = (Arc::clone(shared), guard.pending.owner.clone());
     shared.run_fetch(has_version, owner, permit, move || fetch(&for_job, &guard, &wanted));
 }
+
+/// What a client is told to wait when there are too many open files.
+const SHORTAGE_WAIT: Duration = Duration::from_secs(1);

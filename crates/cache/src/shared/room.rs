@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Counters, Shared};
 use crate::error::{CacheError, CacheErrorKind};
-use crate::store::{EXTENT, QuotaExceeded, Room, StoredUnit, is_divided};
+use crate::store::{EXTENT, QuotaExceeded, Room, StoredUnit, is_divided, is_shortage};
 use crate::version::{Eviction, ObjectVersion};
 
 impl Shared {
@@ -107,7 +107,8 @@ impl Shared {
     ///
     /// # Errors
     ///
-    /// If the disk has become read-only: what it has is still served.
+    /// If the disk has become read-only: what it has is still served. If there are too many open
+    /// files to remove it.
     fn evict_one(&self, unit: &StoredUnit) -> io::Result<()> {
         let current = self.current(&unit.digest).filter(|current| is_divided(current.len()));
         let evicted = current.as_ref().map(|current| current.evict(&unit.range(current.len())));
@@ -142,11 +143,12 @@ impl Shared {
         if current.as_ref().is_some_and(has_come) {
             return Ok(false);
         }
-        match self.folder.remove(&unit.digest) {
+        match self.folder.evict(&unit.digest) {
             Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
                 self.note_stored(Err(&error));
                 Err(error)
             }
+            Err(error) if is_shortage(&error) => Err(error),
             _ => Ok(self.remove_locked(&unit.digest, object.as_deref()).unwrap_or(false)),
         }
     }

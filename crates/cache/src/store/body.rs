@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
+use std::io;
 use std::iter::once;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,14 +17,28 @@ use underpass_client::journal::JournalContents;
 use super::head::StoredHead;
 use super::unit::MAX_PAGE;
 
-/// Opens the file of this name; only for reading if the disk has become read-only.
-pub(super) fn open_body(shard: &OwnedFd, name: &OsStr) -> Option<File> {
+/// Opens the file of this name, only for reading if the disk has become read-only; `None` if there
+/// is none that this program has written.
+///
+/// # Errors
+///
+/// Those after which it may still be there, as of a disk or for want of descriptors.
+pub(super) fn open_body(shard: &OwnedFd, name: &OsStr) -> io::Result<Option<File>> {
     let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let opened = match openat(shard, name, flags | OFlags::RDWR, Mode::empty()) {
         Err(Errno::ROFS) => openat(shard, name, flags | OFlags::RDONLY, Mode::empty()),
         opened => opened,
     };
-    Some(opened.ok()?.into())
+    match opened {
+        Err(Errno::NOENT | Errno::LOOP | Errno::ACCESS | Errno::NXIO | Errno::ISDIR) => Ok(None),
+        opened => Ok(Some(opened?.into())),
+    }
+}
+
+/// Returns whether an error means that this process or the system has too many open files, or no
+/// memory for one, which passes.
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
 }
 
 /// Locks the file of an object for as long as it is open. An object that leaves memory writes its

@@ -7,6 +7,7 @@ mod head;
 mod quota;
 mod unit;
 
+pub(crate) use body::is_shortage;
 pub(crate) use folder::{CacheFolder, LoadedFile, Restored};
 pub(crate) use head::{StoredHead, is_forwarded, is_of_content, millis, stored_fields};
 pub(crate) use quota::{DiskQuota, HeldRoom, OBJECT_OVERHEAD, QuotaExceeded, Room};

@@ -17,6 +17,7 @@ mod restarts;
 mod scale;
 mod sharing;
 mod syncing;
+mod unreadable;
 mod usage;
 mod validations;
 mod versions;

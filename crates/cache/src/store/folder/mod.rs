@@ -1,19 +1,22 @@
 //! The folder of the cache: one process, one format, one file for each object and one journal
 //! beside it.
 
+mod scan;
+
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{
-    AtFlags, CWD, FlockOperation, Mode, OFlags, flock, fstat, fsync, ftruncate, mkdirat, openat,
-    statat, unlinkat,
+    AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, flock, fstat, fsync, ftruncate, mkdirat,
+    openat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use underpass_client::journal::{self, Journal, JournalContents};
@@ -21,11 +24,9 @@ use underpass_engine::wait::unpoison;
 use underpass_protocol::digest::hex;
 
 use super::body::{
-    discard_unlisted, has_unlisted, is_usable, is_whole, is_within_size, lock_body, open_body,
-    wait_for_lock,
+    discard_unlisted, is_shortage, is_usable, is_whole, lock_body, open_body, wait_for_lock,
 };
 use super::head::{StoredHead, millis};
-use super::unit::{StoredUnit, is_divided, journal_unit, units};
 use crate::error::OpenError;
 use crate::key::KeyDigest;
 
@@ -177,15 +178,12 @@ impl CacheFolder {
         mut head: StoredHead,
     ) -> io::Result<StoredFile> {
         let shard = self.shard(digest)?;
-        let before = journal::read::<StoredHead>(&shard, name(digest).as_ref());
+        let before = try_read(&shard, digest);
         let file = self.create_body(&shard, digest, &mut head)?;
         let body = head.body.clone();
         match Journal::create(shard.try_clone()?, name(digest).as_ref(), head) {
             Ok(journal) => {
-                if let Some(before) = before {
-                    // Its readers have it open.
-                    let _ = unlinkat(&shard, before.subject.body.as_str(), AtFlags::empty());
-                }
+                remove_bodies(&shard, digest, before, Some(&body));
                 Ok(StoredFile { file, journal })
             }
             Err(error) => {
@@ -224,25 +222,36 @@ impl CacheFolder {
         Ok(file.into())
     }
 
-    /// Opens a stored object that is not in memory, with the contents of its journal. Origins that
-    /// are given together have the same files: from now on it is known to be of all of them.
+    /// Opens a stored object that is not in memory, with the contents of its journal; `None` if there
+    /// is none that can be used. Origins that are given together have the same files: from now on it
+    /// is known to be of all of them.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be opened or read for now. It stays in the folder.
     pub(crate) fn load(
         &self,
         digest: &KeyDigest,
         key: &str,
         origins: &[String],
-    ) -> Option<LoadedFile> {
-        let shard = self.shard(digest).ok()?;
-        let read = || journal::read::<StoredHead>(&shard, name(digest).as_ref());
-        let opened = open_body(&shard, read()?.subject.body.as_ref());
+    ) -> io::Result<Option<LoadedFile>> {
+        let shard = match self.shard(digest) {
+            Err(error) if is_shortage(&error) => return Err(error),
+            // There is none, and it cannot be made.
+            Err(_) => return Ok(None),
+            Ok(shard) => shard,
+        };
+        let Some(found) = try_read(&shard, digest)? else { return Ok(None) };
+        let opened = open_body(&shard, found.subject.body.as_ref())?;
         if opened.as_ref().is_some_and(|file| !lock_body(file)) {
-            return None;
+            return Ok(None);
         }
         // Only now no other thread writes to its journal.
-        let mut contents = read()?;
-        let Some(file) = opened.filter(|file| is_usable(file, &contents, key, origins)) else {
+        let Some(mut contents) = try_read(&shard, digest)? else { return Ok(None) };
+        let usable = |file: &File| is_usable(file, &contents, key, origins);
+        let Some(file) = opened.filter(usable) else {
             let _ = self.remove(digest);
-            return None;
+            return Ok(None);
         };
         contents.confirm_later(&file);
         discard_unlisted(&file, &contents.present);
@@ -254,22 +263,33 @@ impl CacheFolder {
             let written = journal.describe(|| contents.subject.clone());
             // From a disk that takes no journal, what is whole is served all the same.
             if written.is_err() && !is_whole {
-                return None;
+                return Ok(None);
             }
         }
-        Some(LoadedFile { file, journal, contents })
+        Ok(Some(LoadedFile { file, journal, contents }))
     }
 
     /// Removes an object; returns whether there was one. Its readers have it open.
     pub(crate) fn remove(&self, digest: &KeyDigest) -> io::Result<bool> {
         let shard = self.shard(digest)?;
-        let contents = journal::read::<StoredHead>(&shard, name(digest).as_ref());
+        let before = try_read(&shard, digest);
         // Without its journal a file counts for nothing, so the journal goes first.
         let was_there = journal::remove(&shard, name(digest).as_ref())?;
-        if let Some(contents) = contents {
-            let _ = unlinkat(&shard, contents.subject.body.as_str(), AtFlags::empty());
-        }
+        remove_bodies(&shard, digest, before, None);
         Ok(was_there)
+    }
+
+    /// Evicts an object; returns whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// As of [`remove`](Self::remove), or if there are too many open files to find its bytes: they
+    /// would stay, and count no longer.
+    pub(crate) fn evict(&self, digest: &KeyDigest) -> io::Result<bool> {
+        match try_read(&self.shard(digest)?, digest) {
+            Err(error) if is_shortage(&error) => Err(error),
+            _ => self.remove(digest),
+        }
     }
 
     /// Syncs the removal of an object, which comes back after a power cut otherwise.
@@ -277,60 +297,13 @@ impl CacheFolder {
         Ok(fsync(self.shard(digest)?)?)
     }
 
-    /// Removes an object if its bytes are in the file of this name.
+    /// Removes an object if its bytes are in the file of this name, or if that cannot be read: what
+    /// must not be used again must not come back at the next start.
     pub(crate) fn remove_version(&self, digest: &KeyDigest, body: &str) -> bool {
-        let shard = self.shard(digest);
-        let contents =
-            shard.ok().and_then(|shard| journal::read::<StoredHead>(&shard, name(digest).as_ref()));
-        let is_it = contents.is_some_and(|contents| contents.subject.body == body);
-        is_it && self.remove(digest).is_ok()
-    }
-
-    /// Calls `on_object` with each stored object, its units and their sizes on the disk, and
-    /// removes files that terminated processes have left.
-    pub(crate) fn scan(&self, on_object: &mut OnObject<'_>) {
-        let objects = self.path.join(OBJECTS);
-        let Ok(shards) = fs::read_dir(objects) else { return };
-        for shard in shards.flatten() {
-            let Ok(files) = fs::read_dir(shard.path()) else { continue };
-            for file in files.flatten() {
-                self.scan_file(&shard.path(), &file, on_object);
-            }
-        }
-    }
-
-    fn scan_file(&self, shard: &Path, file: &fs::DirEntry, on_object: &mut OnObject<'_>) {
-        let name_of_file = file.file_name();
-        let Some((digest, number)) = parse(&name_of_file) else { return };
-        let Ok(shard) = File::open(shard).map(OwnedFd::from) else { return };
-        let read = || {
-            let named = journal::read::<StoredHead>(&shard, name(&digest).as_ref());
-            named.filter(|named| *named.subject.body == *name_of_file && is_within_size(named))
-        };
-        let mut named = read();
-        if number < self.first
-            && let (Ok(found), Some(contents)) = (file.metadata(), &named)
-            && has_unlisted(&found, &contents.present)
-            && let Some(file) = open_body(&shard, &name_of_file)
-            && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
-        {
-            // Bytes that have come since the journal was read are listed now.
-            named = read();
-            named.iter().for_each(|contents| discard_unlisted(&file, &contents.present));
-        }
-        match (file.metadata(), named) {
-            (Ok(found), Some(named)) => {
-                let mut all = match named.subject.size {
-                    size if is_divided(size) => units(&digest, size, &named.present),
-                    _ => vec![(StoredUnit::whole(&digest), found.blocks() * 512)],
-                };
-                all.push(journal_unit(&digest, &named.subject));
-                on_object(digest, &all);
-            }
-            // A file of this process may get its journal in a moment.
-            _ if number >= self.first => {}
-            _ => drop(fs::remove_file(file.path())),
-        }
+        let contents = self.shard(digest).and_then(|shard| try_read(&shard, digest));
+        let may_be_it =
+            contents.map_or(true, |contents| contents.is_some_and(|it| it.subject.body == body));
+        may_be_it && self.remove(digest).is_ok()
     }
 
     /// Opens the folder in which an object is.
@@ -362,8 +335,39 @@ fn create_folder(path: &Path) -> io::Result<()> {
     if path.is_dir() { Ok(()) } else { DirBuilder::new().recursive(true).mode(0o700).create(path) }
 }
 
-/// Is called with a stored object, its units and their bytes.
-type OnObject<'n> = dyn FnMut(KeyDigest, &[(StoredUnit, u64)]) + 'n;
+/// Reads the journal of an object; `None` if there is none that can be used.
+fn try_read(
+    shard: &OwnedFd,
+    digest: &KeyDigest,
+) -> io::Result<Option<JournalContents<StoredHead>>> {
+    journal::try_read(shard, name(digest).as_ref())
+}
+
+/// Removes the file of an object's former version, which its readers have open. If its journal could
+/// not be read, all of its files but the one to `keep`.
+fn remove_bodies(
+    shard: &OwnedFd,
+    digest: &KeyDigest,
+    before: io::Result<Option<JournalContents<StoredHead>>>,
+    keep: Option<&str>,
+) {
+    // Those that cannot be removed now are removed at the next start.
+    let remove = |body: &OsStr| {
+        let _ = unlinkat(shard, body, AtFlags::empty());
+    };
+    match before {
+        Ok(before) => before.iter().for_each(|it| remove(it.subject.body.as_ref())),
+        Err(_) => {
+            for entry in Dir::read_from(shard).into_iter().flatten().flatten() {
+                let body = OsStr::from_bytes(entry.file_name().to_bytes());
+                let is_own = parse(body).is_some_and(|(found, _)| found == *digest);
+                if is_own && keep.is_none_or(|keep| body != keep) {
+                    remove(body);
+                }
+            }
+        }
+    }
+}
 
 /// Returns the name of an object's journal.
 fn name(digest: &KeyDigest) -> String {
@@ -470,7 +474,7 @@ mod tests {
         assert_ne!(text, damaged);
         fs::write(&path, damaged).unwrap();
         folder.scan(&mut |_, units| panic!("{} units", units.len()));
-        assert!(folder.load(&digest, "/a", &["http://a".to_owned()]).is_none());
+        assert!(folder.load(&digest, "/a", &["http://a".to_owned()]).unwrap().is_none());
         assert!(!path.exists());
     }
 
@@ -483,12 +487,12 @@ mod tests {
         let body = stored.journal.subject().body;
         let shard = folder.shard(&digest).unwrap();
         let try_lock = || {
-            let file = open_body(&shard, body.as_ref()).unwrap();
+            let file = open_body(&shard, body.as_ref()).unwrap().unwrap();
             flock(&file, FlockOperation::NonBlockingLockExclusive)
         };
         assert_eq!(try_lock(), Err(Errno::WOULDBLOCK));
         std::thread::scope(|scope| {
-            let loading = scope.spawn(|| folder.load(&digest, "/a", &origins).unwrap());
+            let loading = scope.spawn(|| folder.load(&digest, "/a", &origins).unwrap().unwrap());
             // What an object writes that leaves memory counts.
             let piece = stored.journal.begin(&(0..10));
             stored.journal.record_progress(piece, 10);
