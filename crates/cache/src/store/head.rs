@@ -98,7 +98,8 @@ impl StoredHead {
 }
 
 /// Returns the fields of a response that are stored: all but those about the connection (RFC 9111
-/// 3.1), and those that are not UTF-8. `Location` is escaped.
+/// 3.1), and those that are not UTF-8. `Location` is escaped. What has a `Set-Cookie`, which is not
+/// forwarded, is declared private: other caches between this one and the clients see no cookie.
 pub(crate) fn stored_fields(response: &Response) -> Vec<(String, String)> {
     let named: Vec<_> = response.fields.all("connection").map(<[u8]>::to_ascii_lowercase).collect();
     let mut options = named.iter().flat_map(|value| value.split(|&byte| byte == b','));
@@ -123,7 +124,12 @@ pub(crate) fn stored_fields(response: &Response) -> Vec<(String, String)> {
         };
         Some((name, value))
     });
-    fields.collect()
+    let mut fields: Vec<_> = fields.collect();
+    if fields.iter().any(|(name, _)| name == "set-cookie") {
+        fields.retain(|(name, _)| name != "cdn-cache-control");
+        fields.push(("cache-control".to_owned(), "private".to_owned()));
+    }
+    fields
 }
 
 /// Returns a reference that is not UTF-8 with escapes, which means the same.

@@ -156,3 +156,27 @@ fn a_page_that_changes_with_each_response_is_always_served() {
         }
     });
 }
+
+/// The tier removes the cookie, so it has to tell the edge otherwise.
+#[test]
+fn what_has_a_cookie_is_not_kept_by_a_second_tier() {
+    for head in [
+        "HTTP/1.1 200 OK\nETag: \"a\"\nCache-Control: max-age=1000",
+        "HTTP/1.1 200 OK\nETag: \"a\"\nCDN-Cache-Control: max-age=1000",
+        "HTTP/1.1 404 Not Found\nCache-Control: max-age=1000",
+    ] {
+        let count = AtomicUsize::new(0);
+        let origin = Origin::new(move |_, sending| {
+            let text = format!("for {}", count.fetch_add(1, Ordering::Relaxed));
+            sending.answer(&format!("{head}\nSet-Cookie: a=b"), text.as_bytes());
+        });
+        let tier = Node::new(&origin.url(), &[]);
+        let edge = Node::new(&tier.url(), &[]);
+        for number in 0..3 {
+            let reply = edge.get("/a");
+            assert_eq!(reply.body, format!("for {number}").as_bytes(), "{head}: {reply:?}");
+            assert_eq!(reply.field("set-cookie"), None);
+        }
+        assert_eq!(edge.metric("objects"), 0, "{head}");
+    }
+}
