@@ -32,7 +32,7 @@ use crate::files::drop_behind::DropBehind;
 use crate::files::open_files::ResidentUntil;
 use crate::files::prefetch::{MissingRange, Residency};
 use crate::routing::cached::CachedBody;
-use crate::routing::response::Body;
+use crate::routing::response::{Body, max_copied};
 use underpass_observe::metrics::Recorded;
 use underpass_observe::transfers::{Handle, TransferFacts};
 
@@ -104,7 +104,7 @@ impl<'a> Sending<'a> {
             let slow = SlowResponse::new(link, integrity, head_len, facts());
             return Self::Slow(Box::pin(slow.send_single_chain(chain, checks, resident_until)));
         }
-        let transfer = transfer(link, chain, integrity, checks.confirm, now);
+        let transfer = transfer(link, chain, integrity, checks.confirm, max_copied(link.peer), now);
         Self::first_turn(link, transfer, now, |usage| {
             SlowResponse::new(link, integrity, head_len, facts()).spent(usage)
         })
@@ -138,7 +138,8 @@ impl<'a> Sending<'a> {
             }
             Ok(None) if body.is_present() => {
                 let chain = body.chain(&head);
-                let transfer = transfer(link, chain, integrity, Confirm::HandedOver, now);
+                let (confirm, max_copied) = (Confirm::HandedOver, max_copied(link.peer));
+                let transfer = transfer(link, chain, integrity, confirm, max_copied, now);
                 let mut reads = Some(Arc::from(body));
                 let slow = |usage| slow(reads.take()).spent(usage);
                 let sending = Self::first_turn(link, transfer, now, slow);
@@ -223,6 +224,8 @@ struct SlowResponse<'a> {
     /// The body from the cache that is sent: as long as this exists, the bytes that it reads are
     /// not evicted.
     reads: Option<Arc<CachedBody>>,
+    /// The size up to which files are copied behind the bytes before them.
+    max_copied: usize,
 }
 
 impl<'a> SlowResponse<'a> {
@@ -243,6 +246,7 @@ impl<'a> SlowResponse<'a> {
             unread: None,
             waiting_since: None,
             reads: None,
+            max_copied: max_copied(link.peer),
         }
     }
 
@@ -320,7 +324,8 @@ impl<'a> SlowResponse<'a> {
             self.find_missing(&residency).await;
         }
         let before = self.link.peer.written.get();
-        let transfer = transfer(self.link, chain, self.integrity, confirm, Instant::now());
+        let (integrity, max_copied) = (self.integrity, self.max_copied);
+        let transfer = transfer(self.link, chain, integrity, confirm, max_copied, Instant::now());
         self.run_turns(transfer, residency, before).await
     }
 

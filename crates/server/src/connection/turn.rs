@@ -10,7 +10,6 @@ use underpass_engine::{Chain, Confirm, Error, Integrity, Options, Sink, Status, 
 use crate::connection::Link;
 use crate::connection::peer::Activity;
 use crate::connection::socket::Socket;
-use crate::routing::response::max_copied;
 use crate::server::limits::turn_queue::TurnPermit;
 use crate::server::settings::Settings;
 use crate::server::worker::Worker;
@@ -19,12 +18,14 @@ use underpass_observe::access_log::LogFormat;
 /// A transfer to a client.
 pub(crate) type SendTransfer<'a> = Transfer<'a, Arc<OwnedFd>, &'a Socket>;
 
-/// Returns the transfer of a chain to a client, ready for its first turn.
+/// Returns the transfer of a chain to a client, ready for its first turn. Files of up to
+/// `max_copied` bytes are copied behind the bytes before them.
 pub(crate) fn transfer<'a>(
     Link { worker, peer }: Link<'a>,
     chain: Chain<Arc<OwnedFd>>,
     integrity: Integrity,
     confirm: Confirm,
+    max_copied: usize,
     now: Instant,
 ) -> SendTransfer<'a> {
     let settings = &worker.shared.settings;
@@ -32,7 +33,7 @@ pub(crate) fn transfer<'a>(
         .policy(peer.policy(settings.policy))
         .integrity(integrity)
         .confirm(confirm)
-        .max_small(max_copied(peer))
+        .max_small(max_copied)
         .capabilities(&worker.capabilities)
         .pipes(&worker.pipes);
     let options = match settings.step {

@@ -51,6 +51,27 @@ fn the_second_client_gets_the_bytes_from_the_disk_and_both_from_the_kernel() {
     assert!(log.iter().take(2).all(|line| line["user_space_bytes"] == 0), "{log:?}");
 }
 
+/// Also if no more of it than a small file has come when its response begins.
+#[test]
+fn no_piece_of_a_large_file_is_copied() {
+    let object = Object::new(noise(LEN), "a");
+    let gate = Gate::default();
+    let (held, bytes) = (gate.clone(), object.bytes.clone());
+    let origin = Origin::new(move |request, sending| {
+        let (head, body) = object.answer(request);
+        sending.head(&head);
+        sending.body(&body[..100]);
+        held.wait();
+        sending.body(&body[100..]);
+    });
+    let node = Node::new(&origin.url(), &[]);
+    let mut client = node.client("GET", "/a", &[]);
+    client.read_body(100);
+    gate.open();
+    client.finish().assert_is(200, &bytes);
+    assert_eq!(node.log()[0]["user_space_bytes"], 0);
+}
+
 #[test]
 fn a_fill_uses_splice() {
     let object = Object::new(noise(LEN), "a");

@@ -8,6 +8,7 @@ use underpass_engine::{Chain, Confirm, socket};
 use crate::connection::outcome::SendFailure;
 use crate::connection::send::SlowResponse;
 use crate::routing::cached::CachedBody;
+use crate::routing::response::max_copied;
 
 impl SlowResponse<'_> {
     /// Sends a body from the cache after the head. One that ends with the connection is reset until
@@ -28,6 +29,11 @@ impl SlowResponse<'_> {
         let mut before = head;
         for (header, range) in &body.parts {
             before.extend_from_slice(header);
+            let max_copied = max_copied(self.link.peer);
+            // Of a large file no piece is copied, however little of it has come.
+            let is_small = range.end - range.start <= max_copied as u64;
+            let is_copied = is_small || self.link.peer.encrypts_here();
+            self.max_copied = if is_copied { max_copied } else { 0 };
             let mut at = range.start;
             while at < range.end {
                 let Some(mut end) = self.wait_for_bytes(body, at, range.end).await else { return };
