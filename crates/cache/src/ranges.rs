@@ -56,6 +56,15 @@ impl RangeSet {
         self.0.iter().map(part).filter(|part| !part.is_empty())
     }
 
+    /// Returns the parts of a range that are not in the set, in ascending order.
+    pub(crate) fn missing_in(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        let mut missing = vec![range.clone()];
+        for part in self.within(range) {
+            missing = journal::without(&missing, &part);
+        }
+        missing
+    }
+
     /// Returns how many bytes of a range are in the set.
     pub(crate) fn count_in(&self, range: &Range<u64>) -> u64 {
         self.within(range).map(|part| part.end - part.start).sum()
@@ -119,6 +128,8 @@ mod tests {
         assert_eq!(set.next_start(4), Some(6));
         assert_eq!(set.next_start(9), None);
         assert_eq!((set.hole_start(0), set.hole_start(5), set.hole_start(20)), (0, 4, 9));
+        assert_eq!(set.missing_in(&(3..11)), [4..6, 9..11]);
+        assert_eq!(set.missing_in(&(2..4)), []);
         assert_eq!((set.count(), set.count_in(&(3..7)), set.count_in(&(9..20))), (5, 2, 0));
     }
 }

@@ -261,18 +261,21 @@ impl ObjectVersion {
         self.journal().map(|journal| journal.begin(range))
     }
 
-    /// Records that the bytes of a range have arrived, and wakes readers.
-    pub(crate) fn arrived(&self, id: u64, range: Range<u64>) {
-        let wakers = {
+    /// Records that the bytes of a range have arrived, and wakes readers. Returns those that another
+    /// fill had not brought before.
+    pub(crate) fn arrived(&self, id: u64, range: Range<u64>) -> Vec<Range<u64>> {
+        let (new, wakers) = {
             let mut state = lock(&self.state);
             if let Some(fill) = state.fills.iter_mut().find(|fill| fill.id == id) {
                 fill.at = fill.at.max(range.end);
             }
+            let new = state.present.missing_in(&range);
             state.present.add(range);
-            state.take_wakers()
+            (new, state.take_wakers())
         };
         self.is_dirty.store(true, Ordering::Relaxed);
         wakers.into_iter().for_each(Waker::wake);
+        new
     }
 
     /// Records in the journal how much of a piece is present.

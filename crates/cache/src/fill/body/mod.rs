@@ -35,7 +35,7 @@ pub(super) struct Fill {
     rest: Range<u64>,
     /// The room for its bytes.
     room: Room,
-    /// The bytes that were written.
+    /// The bytes that were written, but for those that another fill had written before.
     stored: RangeSet,
     cdn_loop: String,
     error: Option<CacheError>,
@@ -344,7 +344,8 @@ impl Fill {
                 growth.arrived(at, &mut self.room, &self.shared, &self.version);
             }
             if at > notified {
-                version.arrived(id, notified..at);
+                let new = version.arrived(id, notified..at);
+                new.into_iter().for_each(|new| self.stored.add(new));
                 notified = at;
             }
             if at > recorded && (is_end || at - recorded >= JOURNAL_INTERVAL) {
@@ -371,7 +372,6 @@ impl Fill {
         }
         notify(start + bytes, true);
         self.rest.start = start + bytes;
-        self.stored.add(start..start + bytes);
         self.report.add(&received.report);
         Counters::add(&self.shared.counters.origin_bytes, bytes);
         if let Some(refused) = growth.refused {

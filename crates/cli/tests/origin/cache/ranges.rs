@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use crate::node::{Client, End, Node, Reply, until_stored};
-use crate::rig::noise;
-use crate::scripted_origin::{Gate, Object, Origin};
+use crate::rig::{noise, until};
+use crate::scripted_origin::{Gate, Object, Origin, Request};
 
 const MIB: usize = 1 << 20;
 
@@ -399,4 +399,24 @@ fn an_origin_that_refuses_everything_for_a_moment_still_has_ranges() {
     assert_eq!(node.range("/a", &format!("{0}-{0}", 6 * MIB)).status, 502);
     node.range("/a", &format!("{0}-{0}", 11 * MIB)).assert_is(206, &bytes[11 * MIB..=11 * MIB]);
     assert_eq!(origin.sent(), 2 * MIB as u64);
+}
+
+/// The fill of the whole comes to bytes that a reader ahead of it has had fetched.
+#[test]
+fn bytes_that_two_fills_bring_count_once() {
+    let object = Object::new(noise(6 * MIB), "a");
+    let holds = |request: &Request| request.field("range").is_none();
+    let (origin, gate) = Origin::holding(&object, MIB, holds);
+    let node = Node::new(&origin.url(), &[]);
+    let mut whole = node.client("GET", "/a", &[]);
+    whole.read_body(MIB);
+    // Until it is slow enough not to be waited for.
+    thread::sleep(Duration::from_secs(1));
+    let range = node.range("/a", &format!("{}-{}", 4 * MIB, 4 * MIB + 9));
+    range.assert_is(206, &object.bytes[4 * MIB..4 * MIB + 10]);
+    gate.open();
+    whole.finish().assert_is(200, &object.bytes);
+    until("fills that have ended", || node.metric("reserved_bytes") == 0);
+    assert_eq!(origin.requests().len(), 2);
+    assert_eq!(node.metric("used_bytes"), 6 * MIB as u64);
 }
