@@ -51,14 +51,27 @@ pub fn open_member(
     }
 }
 
-/// Returns whether the error means that an entry that was there before is gone.
+/// Returns whether the error means that an entry that was there before is gone. `ESTALE` does not:
+/// the kernel has asked the server of a network file system twice by then, and after a restart or
+/// with another export it can be about entries that are still there.
 pub(super) fn is_gone(errno: Errno) -> bool {
     matches!(
         errno,
         Errno::NOENT // removed or renamed
             | Errno::NOTDIR // a file where a folder was
             | Errno::LOOP // a link where a folder or file was
-            | Errno::STALE // removed on the NFS server
             | Errno::NXIO // a socket where a file was
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_that_nfs_no_longer_knows_is_no_entry_that_is_gone() {
+        assert!(is_gone(Errno::NOENT));
+        assert!(!is_gone(Errno::STALE));
+        assert_eq!(ArchiveError::io(b"a", Errno::STALE).status(), 503);
+    }
 }

@@ -75,7 +75,9 @@ impl ArchiveError {
             Self::Io { source, .. } => match Errno::from_io_error(source) {
                 Some(Errno::ACCESS | Errno::PERM) => 403,
                 Some(errno) if is_missing(errno) => 404,
-                Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN) => 503,
+                Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN | Errno::STALE) => {
+                    503
+                }
                 _ => 500,
             },
             // A second try lays the archive out again.

@@ -164,7 +164,7 @@ impl From<Errno> for ChangeRefusal {
     fn from(errno: Errno) -> Self {
         let cause = RefusalCause::Errno(errno);
         let (status, detail) = match errno {
-            Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::STALE => (404, ""),
+            Errno::NOENT | Errno::NOTDIR | Errno::LOOP => (404, ""),
             // A socket or a device without a driver cannot be opened, and is not served either.
             Errno::NXIO | Errno::NODEV => (404, ""),
             Errno::ACCESS | Errno::PERM => (403, "the server may not change this"),
@@ -182,6 +182,8 @@ impl From<Errno> for ChangeRefusal {
             Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => {
                 (503, "the server is too busy; try again soon")
             }
+            // It may still be there, and a client would take a 404 for the end of it.
+            Errno::STALE => (503, "it was moved or replaced meanwhile; try again soon"),
             _ => {
                 let detail = format!("the system says: {}", io::Error::from(errno));
                 return Self { cause, ..Self::new(500, detail) };
@@ -221,3 +223,14 @@ impl From<Error> for ChangeRefusal {
 }
 
 const TAKEN: &str = "the name was taken meanwhile; try again";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_handle_of_a_network_file_system_is_not_the_end_of_an_entry() {
+        assert_eq!(ChangeRefusal::from(Errno::NOENT).status, 404);
+        assert_eq!(ChangeRefusal::from(Errno::STALE).status, 503);
+    }
+}
