@@ -111,14 +111,26 @@ pub(crate) fn finish(
         fsync(&file).map_err(UploadRefusal::unsynced)?;
         sync_folder(&target.folder, fsync).map_err(UploadRefusal::unsynced)?;
     }
-    let mut response = Response::empty(if replaced { 204 } else { 201 });
+    let version = Version::of(&file).ok();
+    let mut response = stored(replaced, version.as_ref());
     if is_timed {
         response.add_field("X-OC-MTime", "accepted");
     }
-    response.has_stored = true;
-    let version = add_version_fields(&mut response, &file)?;
-    upload.remember(file, version, &digests);
+    if let Some(version) = version {
+        upload.remember(file, version, &digests);
+    }
     Ok(response)
+}
+
+/// Returns the response to an upload that has its name. A network file system may not tell its
+/// version, but an error would say that nothing is stored.
+fn stored(replaced: bool, version: Option<&Version>) -> Response {
+    let mut response = Response::empty(if replaced { 204 } else { 201 });
+    response.has_stored = true;
+    if let Some(version) = version {
+        add_version_fields(&mut response, version);
+    }
+    response
 }
 
 /// Gives the file the time that the request has for it, in seconds since 1970, as ownCloud and
@@ -199,16 +211,32 @@ fn name(
 }
 
 /// Adds the fields that identify the new version.
-fn add_version_fields(response: &mut Response, file: &File) -> io::Result<Version> {
-    let version = Version::of(file)?;
-    response.add_field("ETag", &etag(&facts(&version)));
-    if let Some(modified) = last_modified(open_files::modified(&version), SystemTime::now()) {
+fn add_version_fields(response: &mut Response, version: &Version) {
+    response.add_field("ETag", &etag(&facts(version)));
+    if let Some(modified) = last_modified(open_files::modified(version), SystemTime::now()) {
         response.fields.extend_from_slice(b"Last-Modified: ");
         push_date(&mut response.fields, modified);
         response.fields.extend_from_slice(b"\r\n");
     }
-    Ok(version)
 }
 
 /// The size from which a part is kept for a client that may resume it.
 const WORTH_KEEPING: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stored_file_whose_version_cannot_be_read_is_no_failure() {
+        let file = tempfile::tempfile().unwrap();
+        let version = Version::of(&file).unwrap();
+        let has_tag = |response: &Response| response.fields.windows(5).any(|at| at == b"ETag:");
+        for (replaced, status) in [(false, 201), (true, 204)] {
+            let response = stored(replaced, None);
+            assert!(response.status == status && response.has_stored);
+            assert!(!has_tag(&response));
+            assert!(has_tag(&stored(replaced, Some(&version))));
+        }
+    }
+}
