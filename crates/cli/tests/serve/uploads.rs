@@ -406,3 +406,21 @@ fn a_server_without_the_right_to_write_reports_it() {
     fs::set_permissions(root, fs::Permissions::from_mode(0o755)).unwrap();
     assert_eq!(names(Path::new(root)), [""; 0]);
 }
+
+#[test]
+fn a_folder_that_cannot_be_read_during_its_removal_is_named_and_the_rest_is_removed() {
+    let Some(stage) = Stage::new(&["strace"]) else { return };
+    let top = stage.served.path().join("top");
+    fs::create_dir_all(top.join("inner")).unwrap();
+    fs::write(top.join("inner/kept"), "x").unwrap();
+    fs::write(top.join("file"), "x").unwrap();
+    // Each of the two folders is read by two calls, at first to check what is in them.
+    let strace = ["-e", "trace=getdents64", "-e", "inject=getdents64:error=EIO:when=7"];
+    let server = stage.serve(&strace, &["--allow-delete"]);
+    let reply = Client::new(server.connect()).ask("DELETE", "/top/", &[]);
+    assert_eq!(reply.status, 207, "{reply:?}");
+    assert!(reply.text().contains("<D:href>/top/inner/</D:href>"), "{reply:?}");
+    end(server);
+    assert_eq!(names(&top), ["inner"]);
+    assert_eq!(names(&top.join("inner")), ["kept"]);
+}

@@ -236,7 +236,7 @@ impl Removal<'_> {
         let len = inside.len();
         let mut names = Vec::new();
         // An abandoned copy may be one level deeper than its original.
-        for_each_name(&folder, depth.saturating_sub(1), &mut |name| {
+        let read = for_each_name(&folder, depth.saturating_sub(1), &mut |name| {
             names.push(name.to_owned());
             // In batches, as rm(1) does: many file systems are slow if names are removed one by one
             // while a folder is read.
@@ -246,7 +246,13 @@ impl Removal<'_> {
                     inside.truncate(len);
                 }
             }
-        })?;
+        });
+        match read {
+            Err(refusal) if matches!(refusal.cause, RefusalCause::Errno(_)) => {
+                is_empty = self.fail(inside, true, refusal);
+            }
+            read => read?,
+        }
         for name in names {
             is_empty &= self.entry(&folder, inside, name, &mut folders);
             inside.truncate(len);
