@@ -2,10 +2,11 @@
 //! kernel declines, the server is killed, the client is.
 
 use std::fs::{self, File};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::sleep;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -423,4 +424,29 @@ fn a_folder_that_cannot_be_read_during_its_removal_is_named_and_the_rest_is_remo
     end(server);
     assert_eq!(names(&top), ["inner"]);
     assert_eq!(names(&top.join("inner")), ["kept"]);
+}
+
+#[test]
+fn a_connection_that_is_closed_for_another_changes_nothing() {
+    let Some(stage) = Stage::new(&[]) else { return };
+    let file = stage.served.path().join("file");
+    let limits = ["--allow-delete", "--max-connections", "2", "--max-per-address", "0"];
+    let server = stage.serve(&[], &limits);
+    for _ in 0..5 {
+        fs::write(&file, "x").unwrap();
+        let (mut first, second) = (server.connect(), server.connect());
+        sleep(Duration::from_millis(100));
+        // The server finds the request and the connections too many at the same time.
+        server.signal("STOP");
+        let others = [server.connect(), server.connect()];
+        first.write_all(b"DELETE /file HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        server.signal("CONT");
+        let mut reply = [0; 12];
+        // Closed or reset.
+        let is_answered = first.read_exact(&mut reply).is_ok();
+        sleep(Duration::from_millis(100));
+        assert_eq!(is_answered, !file.exists(), "{}", String::from_utf8_lossy(&reply));
+        drop((first, second, others));
+    }
+    end(server);
 }

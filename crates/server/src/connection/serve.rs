@@ -134,6 +134,9 @@ impl<'a> Connection<'a> {
         } else {
             // A client that sends requests ahead must not keep those of others waiting.
             let waits = self.in_turn >= MAX_IN_TURN || self.is_costly;
+            if waits {
+                self.link.peer.set_activity(Activity::Waiting, self.started);
+            }
             let turn = if waits { Some(wait_in_line(self.link, self.started).await) } else { None };
             self.in_turn = if waits { 1 } else { self.in_turn + 1 };
             let bytes = std::mem::take(&mut self.buffer);

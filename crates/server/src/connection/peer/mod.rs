@@ -378,7 +378,13 @@ impl Peer {
     }
 
     /// Reads bytes that have arrived; `None` if there are none yet, 0 at the end.
+    ///
+    /// There is an end once this server has closed the connection, whatever the client has sent: a
+    /// change must not be made if its response can no longer be sent.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        if self.closed.get().is_some() {
+            return Ok(Some(0));
+        }
         if let Some(session) = self.session() {
             return self.read_tls(session, buffer);
         }
