@@ -450,3 +450,38 @@ fn a_connection_that_is_closed_for_another_changes_nothing() {
     }
     end(server);
 }
+
+#[test]
+fn a_folder_keeps_its_name_unless_its_removal_is_confirmed() {
+    let Some(stage) = Stage::new(&["strace"]) else { return };
+    let top = stage.served.path().join("top");
+    let server = stage.serve(&[], &["--allow-delete"]);
+    let tasks = format!("/proc/{}/task", server.child.id());
+    let is_traced = || {
+        fs::read_dir(&tasks).unwrap().flatten().all(|task| {
+            let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
+            !status.contains("TracerPid:\t0\n")
+        })
+    };
+    let mut refused = 0;
+    for when in 1..14 {
+        fs::create_dir_all(&top).unwrap();
+        fs::write(top.join("file"), "x").unwrap();
+        let mut strace = piped("strace");
+        strace.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=newfstatat", "-e"]);
+        strace.arg(format!("inject=newfstatat:error=EIO:when={when}"));
+        let strace = Running::start({
+            strace.args(["-p", &server.child.id().to_string()]);
+            strace
+        });
+        until("the server is traced", is_traced);
+        let reply = Client::new(server.connect()).ask("DELETE", "/top/", &[]);
+        strace.signal("INT");
+        drop(strace.finish());
+        let expected: &[&str] = if reply.status == 204 { &[] } else { &["top"] };
+        assert_eq!(names(stage.served.path()), expected, "{when}: {reply:?}");
+        refused += u32::from(reply.status != 204);
+    }
+    assert!(refused > 0);
+    end(server);
+}

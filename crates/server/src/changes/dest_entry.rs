@@ -198,18 +198,18 @@ pub(crate) fn remove_checked(
         }
         Err(errno) => return Err(errno.into()),
     }
-    let now = tree::stat_entry(parent, &aside)?;
-    let is_same = now.is_some_and(|now| FileId::of(&now) == FileId::of(checked));
-    let removed = if is_same {
-        on_begun();
-        removal::remove_visible(parent.as_fd(), &aside, is_hidden).or_else(|refusal| {
-            // They go once they are closed, and the folder with stale uploads.
-            let has_gone = refusal.is_by(Errno::NOTEMPTY)
-                && removal::has_only_leftovers(parent.as_fd(), &aside);
-            if has_gone { Ok(()) } else { Err(refusal) }
-        })
-    } else {
-        Err(ChangeRefusal::replaced())
+    let removed = match tree::stat_entry(parent, &aside) {
+        Ok(Some(now)) if FileId::of(&now) == FileId::of(checked) => {
+            on_begun();
+            removal::remove_visible(parent.as_fd(), &aside, is_hidden).or_else(|refusal| {
+                // They go once they are closed, and the folder with stale uploads.
+                let has_gone = refusal.is_by(Errno::NOTEMPTY)
+                    && removal::has_only_leftovers(parent.as_fd(), &aside);
+                if has_gone { Ok(()) } else { Err(refusal) }
+            })
+        }
+        Ok(_) => Err(ChangeRefusal::replaced()),
+        Err(errno) => Err(errno.into()),
     };
     removed.map_err(|refusal| match rename_new(parent, &*aside, parent, name) {
         Ok(()) => refusal,
