@@ -8,6 +8,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{XattrFlags, setxattr};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -484,4 +485,30 @@ fn a_folder_keeps_its_name_unless_its_removal_is_confirmed() {
     }
     assert!(refused > 0);
     end(server);
+}
+
+#[test]
+fn a_file_whose_properties_cannot_be_carried_over_is_not_replaced() {
+    let Some(stage) = Stage::new(&["strace"]) else { return };
+    let file = stage.served.path().join("file");
+    let name = c"user.underpass.properties";
+    for (call, errno, status) in [("openat", "EMFILE", 503), ("fsetxattr", "ENOSPC", 507)] {
+        fs::write(&file, "old").unwrap();
+        let value = b"<properties xmlns=\"DAV:\"/>";
+        if setxattr(&file, name, value, XattrFlags::empty()).is_err() {
+            return;
+        }
+        let inject = format!("inject={call}:error={errno}:when=1");
+        let mut strace = vec!["-e", "trace=openat,fsetxattr", "-e", &*inject];
+        if call == "openat" {
+            strace.extend(["-P", "file"]);
+        }
+        let server = stage.serve(&strace, &[]);
+        let mut client = Client::new(server.connect());
+        client.send("PUT /file HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nnew");
+        assert_eq!(client.reply().status, status, "{call}");
+        end(server);
+        assert_eq!(fs::read(&file).unwrap(), b"old");
+        assert_eq!(names(stage.served.path()), ["file"]);
+    }
 }

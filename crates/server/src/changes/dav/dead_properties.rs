@@ -69,8 +69,18 @@ fn write(file: BorrowedFd<'_>, bytes: &[u8]) -> Result<(), Errno> {
 
 /// Gives a file the properties of another one, as far as its file system can keep them.
 pub(crate) fn copy(from: impl AsFd, to: impl AsFd) {
-    if let Ok(Some(bytes)) = read(from) {
-        let _ = fsetxattr(to, NAME, &bytes, XattrFlags::empty());
+    let _ = carry_over(from, to);
+}
+
+/// Gives a new file the properties of the one that it is about to replace.
+///
+/// # Errors
+///
+/// The errors of fgetxattr(2) and fsetxattr(2): the properties would be lost.
+pub(crate) fn carry_over(from: impl AsFd, to: impl AsFd) -> Result<(), Errno> {
+    match read(from)? {
+        Some(bytes) => fsetxattr(to, NAME, &bytes, XattrFlags::empty()),
+        None => Ok(()),
     }
 }
 

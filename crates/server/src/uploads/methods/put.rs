@@ -197,8 +197,12 @@ fn name(
             Ok(old) => {
                 take_over(new_file.file(), old.as_fd(), &target.folder, KeptOwner::Own)?;
                 // RFC 4918 9.7.1: and its stored properties.
-                dead_properties::copy(&old, new_file.file());
+                dead_properties::carry_over(&old, new_file.file())?;
             }
+            // It may have an ACL and properties, which would be lost.
+            Err(
+                errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO | Errno::STALE),
+            ) => return Err(errno.into()),
             // A link, or a file that the server may not read.
             Err(_) => set_mode(new_file.file(), present.mode)?,
         }
