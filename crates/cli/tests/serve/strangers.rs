@@ -1,13 +1,15 @@
 //! Bounds on the memory that clients without any rights can make the server hold.
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-use crate::rig::{Running, end, folder, limited, serve_by, until};
+use crate::rig::{Running, end, folder, has, limited, serve_by, under, until};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use underpass_testkit::http::Client;
+use underpass_testkit::{is_root, skip};
 
 /// A server of one small file on a free port of loopback.
 fn serve(args: &[&str]) -> (tempfile::TempDir, Running) {
@@ -294,4 +296,39 @@ fn uploads_of_one_address_leave_descriptors_for_others() {
     let descriptors = fs::read_dir(format!("/proc/{}/fd", server.child.id())).unwrap().count();
     assert!(descriptors < 500, "{descriptors} descriptors are open");
     assert!(answers(&server));
+}
+
+#[test]
+fn a_limit_of_threads_ends_the_start_and_not_the_time_limits() {
+    if !is_root() || !has("prlimit") {
+        return skip("only root can become another user, and prlimit sets the limit");
+    }
+    let folder = folder();
+    fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let mut started = 0;
+    for threads in 3..12 {
+        let mut command = under(&["prlimit", &format!("--nproc={threads}")]);
+        command.args(["serve", "-p", "0", "--workers", "1", "--timeout", "1", "--user", "61234"]);
+        let mut child = command.arg(folder.path()).spawn().unwrap();
+        let mut errors = BufReader::new(child.stderr.take().unwrap());
+        let (mut said, mut address) = (String::new(), None);
+        while address.is_none() && errors.read_line(&mut said).unwrap() > 0 {
+            let line = said.lines().last().unwrap_or_default();
+            address = line.split_once(" at http://").map(|(_, at)| at.replace('/', ""));
+        }
+        let connected = address.and_then(|address| TcpStream::connect(address).ok());
+        let Some(mut client) = connected else {
+            assert_eq!(child.wait().unwrap().code(), Some(1), "{said}");
+            continue;
+        };
+        client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        // It is closed as idle, or the server ends.
+        assert!(
+            !matches!(client.read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+        );
+        started += 1;
+        let _ = child.kill();
+        child.wait().unwrap();
+    }
+    assert!(started > 0);
 }

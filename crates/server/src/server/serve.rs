@@ -4,10 +4,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
+use std::panic;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use tokio::sync::watch;
 use tokio::task::{LocalSet, yield_now};
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -45,6 +47,14 @@ pub(crate) fn run(
         .thread_keep_alive(2 * HELPER_INTERVAL)
         .on_thread_start(step_back)
         .build()?;
+    let begun = {
+        let _inside = runtime.enter();
+        begin_helper()
+    };
+    if !begun {
+        // Without one, a server under a limit of threads would drop each request that needs one.
+        return Err(Errno::AGAIN.into());
+    }
     let worker = Rc::new(Worker::new(shared, published, index));
     let local = LocalSet::new();
     let left = local.block_on(&runtime, serve(&worker, listeners, phase));
@@ -226,6 +236,12 @@ async fn evict_for_others(worker: Rc<Worker>) {
     }
 }
 
+/// Has a helper thread begin if none is idle; returns false if there is none and the system refuses
+/// to start one, in which case tokio panics. This task must go on: no other enforces time limits.
+fn begin_helper() -> bool {
+    panic::catch_unwind(|| drop(tokio::task::spawn_blocking(|| ()))).is_ok()
+}
+
 /// Does the work that depends on time alone, once a second.
 async fn sweep(worker: Rc<Worker>) {
     let mut ticks =
@@ -237,8 +253,7 @@ async fn sweep(worker: Rc<Worker>) {
         let now = Instant::now();
         // Keep one helper thread alive: if the system refuses to start more, work can wait for this
         // one.
-        if helped.is_none_or(|helped| now - helped >= HELPER_INTERVAL) {
-            drop(tokio::task::spawn_blocking(|| ()));
+        if helped.is_none_or(|helped| now - helped >= HELPER_INTERVAL) && begin_helper() {
             helped = Some(now);
         }
         worker.expire_files(now);
