@@ -2,30 +2,29 @@
 //! order, for each change undoes others: a change of owner clears the set-user-id bit and
 //! capabilities, and every change sets the times.
 
+mod extended;
 pub(crate) mod inherited;
+mod missing;
 pub(crate) mod named;
 pub mod permissions;
 pub(crate) mod resumed;
 
-use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags, chmod,
-    chownat, fchmod, fchown, fgetxattr, flistxattr, fsetxattr, fstat, futimens, lgetxattr,
-    llistxattr, lsetxattr, openat, utimensat,
+    AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, chmod, chownat, fchmod,
+    fchown, fstat, futimens, openat, utimensat,
 };
 use rustix::io::Errno;
-use underpass_engine::atomic_file::remove_attribute;
-use underpass_engine::hint::Action;
+use underpass_engine::atomic_file::{remove_attribute, try_without_acl};
 use underpass_engine::{is_file, mtime};
 
+use crate::attributes::extended::{AttrEnds, copy_attributes};
 use crate::attributes::inherited::InheritedAttrs;
+use crate::attributes::missing::MissingAttrs;
 use crate::attributes::named::{NamedAt, remove_attribute_of};
-use crate::error::CopyError;
 use crate::options::Settings;
-use crate::options::preserve::{Preserve, PreserveMode};
+use crate::options::preserve::PreserveMode;
 use crate::outcome::CopyTotals;
 
 /// The modes of a new file: the one that it is made with, and the one that it gets when it is
@@ -42,6 +41,8 @@ pub(crate) struct FileModes {
     needs_chown: bool,
     /// Whether its mode has to be set again in the end.
     needs_chmod: bool,
+    /// The reason why the ACL of the original could not be read, and the group gets no permissions.
+    acl_error: Option<Errno>,
 }
 
 impl FileModes {
@@ -53,7 +54,7 @@ impl FileModes {
         stat: &Stat,
         inherited: InheritedAttrs,
     ) -> Self {
-        let without_acl = settings.mode(permissions::without_acl(from, stat.st_mode));
+        let (without_acl, acl_error) = group_mode(settings, from, stat);
         // The permissions of a device or FIFO say nothing about bytes that come from it.
         let is_stream = !is_file(stat);
         let keeps_all = settings.preserve.keeps_mode();
@@ -67,8 +68,9 @@ impl FileModes {
         let needs_chmod = needs_chown || mode & 0o6000 != 0 || (keeps_all && inherited.acl);
         // Until it has its owner, no other user may open it.
         let initial = without_acl & if needs_chown { 0o700 } else { 0o1777 };
-        let needs_chmod = needs_chmod || initial & settings.process_umask != 0;
-        Self { initial, mode, without_acl, needs_chown, needs_chmod }
+        // An ACL that is copied sets the mode, but this one may be gone by then.
+        let needs_chmod = needs_chmod || mode != initial & !settings.process_umask;
+        Self { initial, mode, without_acl, needs_chown, needs_chmod, acl_error }
     }
 
     /// Takes account of the properties that a new file got in a folder: another owner where the
@@ -120,28 +122,15 @@ impl FileModes {
     }
 }
 
-/// The attributes that a copy lacks although they were asked for, by the first refused action.
-///
-/// The copy stays, as its bytes are right; the command fails.
-#[derive(Debug, Default)]
-pub(crate) struct MissingAttrs(Option<(Action, Errno)>);
-
-impl MissingAttrs {
-    /// Remembers the first refusal.
-    fn record<T>(&mut self, action: impl Into<Action>, outcome: Result<T, Errno>) -> Option<T> {
-        match outcome {
-            Ok(done) => Some(done),
-            Err(errno) => {
-                self.0.get_or_insert((action.into(), errno));
-                None
-            }
+/// Returns the mode that the copy of an open entry has without its ACL, and the reason why the ACL
+/// could not be read, if the copy lacks permissions for it. One that is copied is read again.
+fn group_mode(settings: &Settings<'_>, from: BorrowedFd<'_>, stat: &Stat) -> (u32, Option<Errno>) {
+    match try_without_acl(from, stat.st_mode) {
+        Ok(mode) => (settings.mode(mode), None),
+        Err(errno) => {
+            let lacks = settings.preserve.mode == PreserveMode::Permissions;
+            (settings.mode(stat.st_mode & !0o070), Some(errno).filter(|_| lacks))
         }
-    }
-
-    /// Returns the refusal as an error, if there was one.
-    pub(crate) fn failure(self, path: impl FnOnce() -> PathBuf) -> Option<CopyError> {
-        let (action, errno) = self.0?;
-        Some(CopyError::Path { action, path: path(), source: errno.into() })
     }
 }
 
@@ -156,7 +145,7 @@ pub(crate) fn keep(
     inherited: Option<InheritedAttrs>,
     totals: &mut CopyTotals,
 ) -> MissingAttrs {
-    let mut missing = MissingAttrs::default();
+    let mut missing = MissingAttrs::of_acl(modes.acl_error.filter(|_| inherited.is_some()));
     let is_new = inherited.is_some();
     let (mut mode, mut needs_chmod) = (modes.mode, modes.needs_chmod || !is_new);
     let preserve = settings.preserve;
@@ -230,7 +219,7 @@ pub(crate) fn keep_by_name(
         let copied = copy_attributes(preserve, &ends, &mut missing);
         totals.without_attributes += u64::from(!copied.is_complete);
         if keeps_mode && copied.lacks_acl {
-            mode &= permissions::without_acl_by_name(original, mode);
+            mode &= permissions::without_acl_by_name(original, mode).unwrap_or(!0o070);
         }
     }
     if keeps_mode {
@@ -271,8 +260,8 @@ pub(crate) fn finish_folder(
     stat: &Stat,
     is_whole: bool,
 ) -> FinishedFolder {
-    let mut missing = MissingAttrs::default();
-    let without_acl = settings.mode(permissions::without_acl(from, stat.st_mode));
+    let (without_acl, acl_error) = group_mode(settings, from, stat);
+    let mut missing = MissingAttrs::of_acl(acl_error);
     let mut mode = settings.mode(stat.st_mode);
     let (mut has_owner, mut has_attributes) = (true, true);
     let preserve = settings.preserve;
@@ -335,150 +324,6 @@ fn give_owner(
             missing.record("keeping owner of", Err::<(), _>(errno));
             false
         }
-    }
-}
-
-/// The outcome of copying extended attributes.
-struct AttrCopy {
-    /// Whether the copy has all of them.
-    is_complete: bool,
-    /// Whether the copy may lack an ACL, so that its group must not get the permissions of the
-    /// mask.
-    lacks_acl: bool,
-    /// Whether the copy was made writable for them, and its mode has to be set again.
-    was_opened: bool,
-}
-
-/// An original and its copy, as the calls for extended attributes (xattr(7)) name them.
-enum AttrEnds<'a> {
-    /// Two open files, and the mode that the copy is to have in the end.
-    Open { from: BorrowedFd<'a>, to: BorrowedFd<'a>, mode: u32 },
-    /// Paths to entries that cannot be opened. Links are not followed.
-    Named { from: &'a Path, to: &'a Path },
-}
-
-impl AttrEnds<'_> {
-    fn list(&self, names: &mut [u8]) -> Result<usize, Errno> {
-        match *self {
-            Self::Open { from, .. } => flistxattr(from, names),
-            Self::Named { from, .. } => llistxattr(from, names),
-        }
-    }
-
-    fn get(&self, name: &CStr, value: &mut [u8]) -> Result<usize, Errno> {
-        match *self {
-            Self::Open { from, .. } => fgetxattr(from, name, value),
-            Self::Named { from, .. } => lgetxattr(from, name, value),
-        }
-    }
-
-    fn set(&self, name: &CStr, value: &[u8]) -> Result<(), Errno> {
-        match *self {
-            Self::Open { to, .. } => fsetxattr(to, name, value, XattrFlags::empty()),
-            Self::Named { to, .. } => lsetxattr(to, name, value, XattrFlags::empty()),
-        }
-    }
-
-    /// Makes the copy writable until its mode is set.
-    fn make_writable(&self) -> Result<(), Errno> {
-        match *self {
-            Self::Open { to, mode, .. } => fchmod(to, Mode::from_raw_mode(mode & 0o777 | 0o200)),
-            Self::Named { .. } => Err(Errno::ACCESS),
-        }
-    }
-}
-
-/// Copies extended attributes, among them ACLs and capabilities.
-///
-/// The kernel takes user attributes only for a file that its owner may write to, even by a writable
-/// descriptor, so it is made writable until its mode is set.
-///
-/// An ACL that cannot be kept is a failure, as it grants and refuses access. Other attributes are
-/// not: many file systems do not take them, and some only from root.
-fn copy_attributes(
-    preserve: Preserve,
-    ends: &AttrEnds<'_>,
-    missing: &mut MissingAttrs,
-) -> AttrCopy {
-    let mut copied = AttrCopy { is_complete: true, lacks_acl: false, was_opened: false };
-    let (mut few, mut many) = ([0; 512], Vec::new());
-    let names = match read(&mut few, &mut many, |names| ends.list(names)) {
-        Ok(names) => names,
-        // No attributes on this file system: then there are none to be kept.
-        Err(Errno::OPNOTSUPP) => return copied,
-        Err(Errno::ACCESS | Errno::PERM) => {
-            return AttrCopy { is_complete: false, lacks_acl: true, ..copied };
-        }
-        // Without /proc the attributes of entries that cannot be opened are out of reach.
-        Err(Errno::NOENT) if !Path::new("/proc/self/fd").exists() => return copied,
-        Err(errno) => {
-            missing.record("reading the attributes for", Err::<(), _>(errno));
-            return AttrCopy { is_complete: false, lacks_acl: true, ..copied };
-        }
-    };
-    for name in names.split_inclusive(|&byte| byte == 0) {
-        let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
-        if !preserve.keeps_attribute(name) {
-            continue;
-        }
-        let (mut short, mut long) = ([0; 512], Vec::new());
-        let set_again = |value: &[u8]| match ends.set(name, value) {
-            Err(Errno::ACCESS) => match ends.make_writable() {
-                Ok(()) => (true, ends.set(name, value)),
-                Err(_) => (false, Err(Errno::ACCESS)),
-            },
-            // Each file on NFSv4 has one.
-            Err(_) if name == c"system.nfs4_acl" && permissions::says_mode_alone(value) => {
-                (false, Ok(()))
-            }
-            outcome => (false, outcome),
-        };
-        let (was_opened, outcome) = match read(&mut short, &mut long, |value| ends.get(name, value))
-        {
-            // It was removed since the attributes were listed.
-            Err(Errno::NODATA) => continue,
-            Ok(value) => set_again(value),
-            Err(errno) => (false, Err(errno)),
-        };
-        copied.was_opened |= was_opened;
-        let Err(errno) = outcome else { continue };
-        copied.is_complete = false;
-        if name.to_bytes().starts_with(b"system.posix_acl_") {
-            copied.lacks_acl = true;
-            missing.record("keeping ACL of", Err::<(), _>(errno));
-        } else if !is_refusal(errno) {
-            missing.record("keeping attributes of", Err::<(), _>(errno));
-        }
-    }
-    copied
-}
-
-/// Returns whether a file system, or the kernel for this user, does not take an attribute.
-fn is_refusal(errno: Errno) -> bool {
-    matches!(
-        errno,
-        // Not on that file system, or not for us: security.* and trusted.* are for root.
-        Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS | Errno::INVAL
-            // Too long for that file system. ext4 says that of its block for attributes as if the
-            // disk were full; if it is, the bytes of the next file say so, too.
-            | Errno::NOSPC | Errno::RANGE | Errno::TOOBIG | Errno::NAMETOOLONG
-    )
-}
-
-/// Reads into a small buffer, and if that is not enough into one that always is (xattr(7)).
-fn read<'b>(
-    small: &'b mut [u8],
-    large: &'b mut Vec<u8>,
-    call: impl Fn(&mut [u8]) -> Result<usize, Errno>,
-) -> Result<&'b [u8], Errno> {
-    match call(small) {
-        Ok(len) => Ok(&small[..len.min(small.len())]),
-        Err(Errno::RANGE) => {
-            large.resize(64 << 10, 0);
-            let len = call(large)?;
-            Ok(&large[..len.min(large.len())])
-        }
-        Err(errno) => Err(errno),
     }
 }
 

@@ -4,18 +4,23 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
-use underpass_engine::atomic_file::acl_entry;
 pub use underpass_engine::atomic_file::without_acl;
+use underpass_engine::atomic_file::{acl_entry, try_without_acl};
 
 use crate::attributes::inherited::default_acl;
 use crate::attributes::named::NamedAt;
 
 /// Does the same as [`without_acl`] for entries that cannot be opened: devices, FIFOs and sockets.
-pub(crate) fn without_acl_by_name(entry: NamedAt<'_>, mode: u32) -> u32 {
+///
+/// # Errors
+///
+/// As openat(2) and getxattr(2), but not without /proc: the group gets no permissions then.
+pub(crate) fn without_acl_by_name(entry: NamedAt<'_>, mode: u32) -> Result<u32, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match openat(entry.folder, entry.name, flags, Mode::empty()) {
-        Ok(file) => without_acl(file.as_fd(), mode),
-        Err(_) => mode & !0o070,
+    let file = openat(entry.folder, entry.name, flags, Mode::empty())?;
+    match try_without_acl(file.as_fd(), mode) {
+        Err(Errno::NOENT) => Ok(mode & !0o070),
+        found => found,
     }
 }
 

@@ -6,8 +6,9 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
+use crate::attributes::extended::{AttrEnds, read};
 use crate::attributes::named::NamedAt;
-use crate::attributes::{AttrEnds, read};
+
 use crate::options::Settings;
 use crate::options::preserve::Preserve;
 

@@ -13,6 +13,7 @@ use crate::attributes::resumed::{has_attributes_by_name, has_owner_and_mode};
 use crate::attributes::{self, permissions};
 use crate::error::{At, Result};
 use crate::files::replace::place;
+use crate::options::preserve::PreserveMode;
 use crate::outcome::CopyTotals;
 use crate::tree::dir_pair::DirPair;
 use crate::tree::entry::SourceEntry;
@@ -52,8 +53,12 @@ impl CopyWorker<'_> {
         let settings = &self.context.settings;
         let umask = settings.process_umask;
         // It gets its ACL later.
-        let mode =
-            permissions::without_acl_by_name(named(folder, entry, entry.target()).0, stat.st_mode);
+        let original = named(folder, entry, entry.target()).0;
+        let mode = match permissions::without_acl_by_name(original, stat.st_mode) {
+            // That of a copy which gets its ACL is set with it.
+            Err(_) if settings.preserve.mode != PreserveMode::Permissions => stat.st_mode & !0o070,
+            found => found.at("looking at", || folder.source_path(&entry.name))?,
+        };
         let mode = settings.mode(mode) & 0o7777;
         let made = self.make_special(folder, entry, stat, may_link, |folder, name| {
             mknodat(&folder.target, name, kind, Mode::from_raw_mode(mode), stat.st_rdev)?;

@@ -42,7 +42,7 @@ pub use name::{
 pub use names::{for_each_name, names};
 pub use permissions::{
     KeptOwner, acl_entry, remove_attribute, remove_attribute_at, set_mode, take_over,
-    take_over_named, without_acl,
+    take_over_named, try_without_acl, without_acl,
 };
 pub use remove::{is_mounted, make_writable, remove_folder};
 pub(crate) use reserve::reserve;

@@ -144,18 +144,29 @@ fn unless_missing(
 
 /// Returns the mode of a copy of this file that does not get its ACL. With an ACL the group bits of
 /// a mode are the ACL's mask, which may allow more than the group has.
+/// If the ACL cannot be read, the group gets no permissions.
 #[must_use]
 pub fn without_acl(file: BorrowedFd<'_>, mode: u32) -> u32 {
+    try_without_acl(file, mode).unwrap_or(mode & !0o070)
+}
+
+/// Does the same as [`without_acl`] for a caller that reports an ACL which cannot be read.
+///
+/// # Errors
+///
+/// As fgetxattr(2), but not if there is no ACL, it is too long to be looked at, or it may not be.
+pub fn try_without_acl(file: BorrowedFd<'_>, mode: u32) -> Result<u32, Errno> {
     // No look-up is needed if the group may do no more than others.
     if (mode >> 3) & 7 & !(mode & 7) == 0 {
-        return mode;
+        return Ok(mode);
     }
     let mut acl = [0; MAX_ACL];
     match acl_of(file, &mut acl) {
-        Ok(len) => mode & (!0o070 | group_of(&acl[..len.min(acl.len())]) << 3),
-        Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS) => mode,
-        // It cannot be read, or is too long to be looked at.
-        Err(_) => mode & !0o070,
+        Ok(len) => Ok(mode & (!0o070 | group_of(&acl[..len.min(acl.len())]) << 3)),
+        Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(mode),
+        // Too long to be looked at, or a refusal, as of some FUSE programs.
+        Err(Errno::RANGE | Errno::PERM | Errno::ACCESS | Errno::INVAL) => Ok(mode & !0o070),
+        Err(errno) => Err(errno),
     }
 }
 

@@ -101,6 +101,33 @@ fn capabilities_outlive_the_change_of_owner() {
 }
 
 #[test]
+fn an_acl_that_cannot_be_read_takes_no_permission_in_silence() {
+    if !has("strace") {
+        return;
+    }
+    let here = folder();
+    fs::create_dir(here.path().join("a")).unwrap();
+    fs::write(here.path().join("a/file"), "bytes").unwrap();
+    set_mode(&here.path().join("a/file"), 0o664);
+    set_mode(&here.path().join("a"), 0o775);
+    let mode = |path: &str| fs::metadata(here.path().join(path)).unwrap().mode() & 0o7777;
+    let strace = ["-e", "inject=fgetxattr:error=EIO"];
+    let (finished, _) = traced_in(here.path(), &strace, &["a/file", "b"]);
+    assert_eq!(finished.code(), Some(1), "{}", finished.stderr);
+    assert!(finished.stderr.contains("keeping mode of b"), "{}", finished.stderr);
+    let (finished, _) = traced_in(here.path(), &strace, &["-r", "a", "c"]);
+    assert_eq!(finished.code(), Some(1), "{}", finished.stderr);
+    for says in ["keeping mode of c/file", "keeping mode of c/: "] {
+        assert!(finished.stderr.contains(says), "{says}: {}", finished.stderr);
+    }
+    assert_eq!((mode("b"), mode("c/file"), mode("c")), (0o604, 0o604, 0o705));
+    // With -a the mode is that of the original, which turns out to have no ACL.
+    let (finished, _) = traced_in(here.path(), &strace, &["-a", "a", "d"]);
+    assert_eq!(finished.code(), Some(0), "{}", finished.stderr);
+    assert_eq!((mode("d/file"), mode("d")), (0o664, 0o775));
+}
+
+#[test]
 fn attributes_that_cannot_be_stored_are_reported_and_the_copy_stays() {
     if !has("strace") {
         return;

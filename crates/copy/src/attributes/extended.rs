@@ -1,0 +1,158 @@
+//! Extended attributes (xattr(7)), among them ACLs and capabilities.
+
+use std::ffi::CStr;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+use rustix::fs::{
+    Mode, XattrFlags, fchmod, fgetxattr, flistxattr, fsetxattr, lgetxattr, llistxattr, lsetxattr,
+};
+use rustix::io::Errno;
+
+use crate::attributes::missing::MissingAttrs;
+use crate::attributes::permissions;
+use crate::options::preserve::Preserve;
+
+/// The outcome of copying extended attributes.
+pub(super) struct AttrCopy {
+    /// Whether the copy has all of them.
+    pub(super) is_complete: bool,
+    /// Whether the copy may lack an ACL, so that its group must not get the permissions of the
+    /// mask.
+    pub(super) lacks_acl: bool,
+    /// Whether the copy was made writable for them, and its mode has to be set again.
+    pub(super) was_opened: bool,
+}
+
+/// An original and its copy, as the calls for extended attributes (xattr(7)) name them.
+pub(super) enum AttrEnds<'a> {
+    /// Two open files, and the mode that the copy is to have in the end.
+    Open { from: BorrowedFd<'a>, to: BorrowedFd<'a>, mode: u32 },
+    /// Paths to entries that cannot be opened. Links are not followed.
+    Named { from: &'a Path, to: &'a Path },
+}
+
+impl AttrEnds<'_> {
+    pub(super) fn list(&self, names: &mut [u8]) -> Result<usize, Errno> {
+        match *self {
+            Self::Open { from, .. } => flistxattr(from, names),
+            Self::Named { from, .. } => llistxattr(from, names),
+        }
+    }
+
+    pub(super) fn get(&self, name: &CStr, value: &mut [u8]) -> Result<usize, Errno> {
+        match *self {
+            Self::Open { from, .. } => fgetxattr(from, name, value),
+            Self::Named { from, .. } => lgetxattr(from, name, value),
+        }
+    }
+
+    fn set(&self, name: &CStr, value: &[u8]) -> Result<(), Errno> {
+        match *self {
+            Self::Open { to, .. } => fsetxattr(to, name, value, XattrFlags::empty()),
+            Self::Named { to, .. } => lsetxattr(to, name, value, XattrFlags::empty()),
+        }
+    }
+
+    /// Makes the copy writable until its mode is set.
+    fn make_writable(&self) -> Result<(), Errno> {
+        match *self {
+            Self::Open { to, mode, .. } => fchmod(to, Mode::from_raw_mode(mode & 0o777 | 0o200)),
+            Self::Named { .. } => Err(Errno::ACCESS),
+        }
+    }
+}
+
+/// Copies extended attributes, among them ACLs and capabilities.
+///
+/// The kernel takes user attributes only for a file that its owner may write to, even by a writable
+/// descriptor, so it is made writable until its mode is set.
+///
+/// An ACL that cannot be kept is a failure, as it grants and refuses access. Other attributes are
+/// not: many file systems do not take them, and some only from root.
+pub(super) fn copy_attributes(
+    preserve: Preserve,
+    ends: &AttrEnds<'_>,
+    missing: &mut MissingAttrs,
+) -> AttrCopy {
+    let mut copied = AttrCopy { is_complete: true, lacks_acl: false, was_opened: false };
+    let (mut few, mut many) = ([0; 512], Vec::new());
+    let names = match read(&mut few, &mut many, |names| ends.list(names)) {
+        Ok(names) => names,
+        // No attributes on this file system: then there are none to be kept.
+        Err(Errno::OPNOTSUPP) => return copied,
+        Err(Errno::ACCESS | Errno::PERM) => {
+            return AttrCopy { is_complete: false, lacks_acl: true, ..copied };
+        }
+        // Without /proc the attributes of entries that cannot be opened are out of reach.
+        Err(Errno::NOENT) if !Path::new("/proc/self/fd").exists() => return copied,
+        Err(errno) => {
+            missing.record("reading the attributes for", Err::<(), _>(errno));
+            return AttrCopy { is_complete: false, lacks_acl: true, ..copied };
+        }
+    };
+    for name in names.split_inclusive(|&byte| byte == 0) {
+        let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
+        if !preserve.keeps_attribute(name) {
+            continue;
+        }
+        let (mut short, mut long) = ([0; 512], Vec::new());
+        let set_again = |value: &[u8]| match ends.set(name, value) {
+            Err(Errno::ACCESS) => match ends.make_writable() {
+                Ok(()) => (true, ends.set(name, value)),
+                Err(_) => (false, Err(Errno::ACCESS)),
+            },
+            // Each file on NFSv4 has one.
+            Err(_) if name == c"system.nfs4_acl" && permissions::says_mode_alone(value) => {
+                (false, Ok(()))
+            }
+            outcome => (false, outcome),
+        };
+        let (was_opened, outcome) = match read(&mut short, &mut long, |value| ends.get(name, value))
+        {
+            // It was removed since the attributes were listed.
+            Err(Errno::NODATA) => continue,
+            Ok(value) => set_again(value),
+            Err(errno) => (false, Err(errno)),
+        };
+        copied.was_opened |= was_opened;
+        let Err(errno) = outcome else { continue };
+        copied.is_complete = false;
+        if name.to_bytes().starts_with(b"system.posix_acl_") {
+            copied.lacks_acl = true;
+            missing.record("keeping ACL of", Err::<(), _>(errno));
+        } else if !is_refusal(errno) {
+            missing.record("keeping attributes of", Err::<(), _>(errno));
+        }
+    }
+    copied
+}
+
+/// Returns whether a file system, or the kernel for this user, does not take an attribute.
+fn is_refusal(errno: Errno) -> bool {
+    matches!(
+        errno,
+        // Not on that file system, or not for us: security.* and trusted.* are for root.
+        Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS | Errno::INVAL
+            // Too long for that file system. ext4 says that of its block for attributes as if the
+            // disk were full; if it is, the bytes of the next file say so, too.
+            | Errno::NOSPC | Errno::RANGE | Errno::TOOBIG | Errno::NAMETOOLONG
+    )
+}
+
+/// Reads into a small buffer, and if that is not enough into one that always is (xattr(7)).
+pub(super) fn read<'b>(
+    small: &'b mut [u8],
+    large: &'b mut Vec<u8>,
+    call: impl Fn(&mut [u8]) -> Result<usize, Errno>,
+) -> Result<&'b [u8], Errno> {
+    match call(small) {
+        Ok(len) => Ok(&small[..len.min(small.len())]),
+        Err(Errno::RANGE) => {
+            large.resize(64 << 10, 0);
+            let len = call(large)?;
+            Ok(&large[..len.min(large.len())])
+        }
+        Err(errno) => Err(errno),
+    }
+}
