@@ -5,13 +5,14 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use rustix::fs::{
-    Mode, XattrFlags, fchmod, fgetxattr, flistxattr, fsetxattr, lgetxattr, llistxattr, lsetxattr,
+    Mode, StatVfs, XattrFlags, fchmod, fgetxattr, flistxattr, fsetxattr, fstatvfs, lgetxattr,
+    llistxattr, lsetxattr, statvfs,
 };
 use rustix::io::Errno;
 
 use crate::attributes::missing::MissingAttrs;
 use crate::attributes::permissions;
-use crate::options::preserve::Preserve;
+use crate::options::preserve::{Preserve, PreserveXattrs};
 
 /// The outcome of copying extended attributes.
 pub(super) struct AttrCopy {
@@ -54,6 +55,16 @@ impl AttrEnds<'_> {
         }
     }
 
+    /// Returns whether the file system of the copy has room, as far as it tells.
+    fn has_room(&self) -> bool {
+        let found = match *self {
+            Self::Open { to, .. } => fstatvfs(to),
+            Self::Named { to, .. } => to.parent().map_or(Err(Errno::INVAL), statvfs),
+        };
+        let is_full = |it: StatVfs| it.f_blocks > 0 && it.f_bavail == 0;
+        !found.is_ok_and(is_full)
+    }
+
     /// Makes the copy writable until its mode is set.
     fn make_writable(&self) -> Result<(), Errno> {
         match *self {
@@ -69,7 +80,7 @@ impl AttrEnds<'_> {
 /// descriptor, so it is made writable until its mode is set.
 ///
 /// An ACL that cannot be kept is a failure, as it grants and refuses access. Other attributes are
-/// not: many file systems do not take them, and some only from root.
+/// not, unless they are required: many file systems do not take them, and some only from root.
 pub(super) fn copy_attributes(
     preserve: Preserve,
     ends: &AttrEnds<'_>,
@@ -81,7 +92,7 @@ pub(super) fn copy_attributes(
         Ok(names) => names,
         // No attributes on this file system: then there are none to be kept.
         Err(Errno::OPNOTSUPP) => return copied,
-        Err(Errno::ACCESS | Errno::PERM) => {
+        Err(Errno::ACCESS | Errno::PERM) if preserve.xattrs != PreserveXattrs::Required => {
             return AttrCopy { is_complete: false, lacks_acl: true, ..copied };
         }
         // Without /proc the attributes of entries that cannot be opened are out of reach.
@@ -121,7 +132,7 @@ pub(super) fn copy_attributes(
         if name.to_bytes().starts_with(b"system.posix_acl_") {
             copied.lacks_acl = true;
             missing.record("keeping ACL of", Err::<(), _>(errno));
-        } else if !is_refusal(errno) {
+        } else if preserve.xattrs == PreserveXattrs::Required || !is_refusal(errno, ends) {
             missing.record("keeping attributes of", Err::<(), _>(errno));
         }
     }
@@ -129,15 +140,16 @@ pub(super) fn copy_attributes(
 }
 
 /// Returns whether a file system, or the kernel for this user, does not take an attribute.
-fn is_refusal(errno: Errno) -> bool {
-    matches!(
-        errno,
+fn is_refusal(errno: Errno, ends: &AttrEnds<'_>) -> bool {
+    match errno {
         // Not on that file system, or not for us: security.* and trusted.* are for root.
-        Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS | Errno::INVAL
-            // Too long for that file system. ext4 says that of its block for attributes as if the
-            // disk were full; if it is, the bytes of the next file say so, too.
-            | Errno::NOSPC | Errno::RANGE | Errno::TOOBIG | Errno::NAMETOOLONG
-    )
+        Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS | Errno::INVAL => true,
+        // Too long for that file system.
+        Errno::RANGE | Errno::TOOBIG | Errno::NAMETOOLONG => true,
+        // ext4 says that of its block for attributes as if the disk were full.
+        Errno::NOSPC => ends.has_room(),
+        _ => false,
+    }
 }
 
 /// Reads into a small buffer, and if that is not enough into one that always is (xattr(7)).

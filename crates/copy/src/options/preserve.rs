@@ -49,8 +49,10 @@ pub enum PreserveXattrs {
     Nothing,
     /// The one of this name.
     One(&'static CStr),
-    /// All of them.
+    /// All of them, as far as the file system takes them, and takes them from this user.
     All,
+    /// All of them: one that cannot be kept is a failure, whatever the reason.
+    Required,
 }
 
 impl PreserveXattrs {
@@ -62,7 +64,7 @@ impl PreserveXattrs {
         match self {
             Self::Nothing => false,
             Self::One(kept) => kept == name,
-            Self::All => true,
+            Self::All | Self::Required => true,
         }
     }
 }

@@ -89,11 +89,11 @@ impl OrderedOptions {
         match word {
             OrderedOption::Archive => {
                 (self.follow, self.hard_links) = (Some(Follow::Never), true);
-                self.preserve = Preserve::ALL;
+                self.preserve = self.everything();
             }
             OrderedOption::Links => (self.follow, self.hard_links) = (Some(Follow::Never), true),
             OrderedOption::Preserve | OrderedOption::Keep(Preserved::Usual, _) => {
-                self.preserve = Preserve::ALL
+                self.preserve = self.everything();
             }
             OrderedOption::Keep(kept, is_kept) => self.keep(kept, is_kept),
             OrderedOption::Follow(follow) => self.follow = Some(follow),
@@ -112,17 +112,29 @@ impl OrderedOptions {
         }
     }
 
+    /// Returns everything that can be kept. Extended attributes stay required if they are.
+    fn everything(&self) -> Preserve {
+        match self.preserve.xattrs {
+            PreserveXattrs::Required => {
+                Preserve { xattrs: PreserveXattrs::Required, ..Preserve::ALL }
+            }
+            _ => Preserve::ALL,
+        }
+    }
+
     fn keep(&mut self, kept: Preserved, is_kept: bool) {
         let mode = if is_kept { PreserveMode::All } else { PreserveMode::Nothing };
         let timestamps = if is_kept { PreserveTimes::All } else { PreserveTimes::Nothing };
-        let xattrs = if is_kept { PreserveXattrs::All } else { PreserveXattrs::Nothing };
+        let xattrs = if is_kept { self.everything().xattrs } else { PreserveXattrs::Nothing };
         match kept {
             Preserved::Mode => self.preserve.mode = mode,
             Preserved::Ownership => self.preserve.ownership = is_kept,
             Preserved::Timestamps => self.preserve.timestamps = timestamps,
             Preserved::Links => self.hard_links = is_kept,
             Preserved::Context => self.preserve.context = is_kept,
-            Preserved::Xattr => self.preserve.xattrs = xattrs,
+            // Only who names them wants to know of each that the file system does not take.
+            Preserved::Xattr if is_kept => self.preserve.xattrs = PreserveXattrs::Required,
+            Preserved::Xattr => self.preserve.xattrs = PreserveXattrs::Nothing,
             Preserved::All | Preserved::Usual => {
                 self.hard_links = is_kept;
                 self.preserve =

@@ -502,6 +502,32 @@ fn attributes_that_do_not_fit_end_nothing() {
     assert_eq!(names(&z), ["one", "three", "two"]);
 }
 
+#[test]
+fn attributes_for_which_a_full_disk_has_no_room_are_an_error() {
+    let Some(small) = Mounted::new(FileSystem::Ext4, 32) else { return };
+    let (here, z) = (folder(), small.root().join("z"));
+    let a = here.path().join("a");
+    fs::write(&a, "").unwrap();
+    if setxattr(&a, "user.long", &[b'x'; 600], XattrFlags::empty()).is_err() {
+        return skip("this file system has no extended attributes");
+    }
+    let fill = small.root().join("fill");
+    let mut file = File::create(&fill).unwrap();
+    for len in [1 << 20, 1 << 10, 1] {
+        while file.write_all(&vec![1; len]).is_ok() {}
+    }
+    let words = ["-a", a.to_str().unwrap(), z.to_str().unwrap()];
+    let finished = cp_in(here.path(), &words);
+    assert_eq!((finished.code(), z.exists()), (Some(1), true), "{}", finished.stderr);
+    let says = finished.stderr.lines().next().unwrap_or_default();
+    assert!(says.contains("keeping attributes of") && says.contains("the disk is full"), "{says}");
+    // An open file would keep its space.
+    drop(file);
+    fs::remove_file(fill).unwrap();
+    cp_in(here.path(), &words).succeeded();
+    assert_eq!(getxattr(&z, "user.long", &mut [0; 1000]), Ok(600));
+}
+
 /// An ACL as the kernel has it: read and write for the owner, read for user 1000, the mask, others.
 const ACL: [u8; 44] = {
     let entries: [(u16, u16, u32); 5] =

@@ -128,6 +128,39 @@ fn an_acl_that_cannot_be_read_takes_no_permission_in_silence() {
 }
 
 #[test]
+fn attributes_that_are_asked_for_by_name_are_required() {
+    if !has("strace") {
+        return;
+    }
+    let here = folder();
+    fs::write(here.path().join("a"), "bytes").unwrap();
+    // No ACL is looked for then.
+    set_mode(&here.path().join("a"), 0o644);
+    if !mark(&here.path().join("a"), "user.colour", b"blue") {
+        return skip("this file system has no extended attributes");
+    }
+    let refusals = ["EOPNOTSUPP", "EPERM", "EACCES", "EINVAL", "ENOSPC", "ERANGE", "E2BIG", "EIO"];
+    for errno in refusals {
+        for (words, codes) in [
+            (&["--preserve=xattr"][..], [1, 1]),
+            (&["--preserve=xattr", "-a"], [1, 1]),
+            (&["-a"], if errno == "EIO" { [1, 1] } else { [0, 0] }),
+            (&["--preserve=xattr", "--no-preserve=xattr"], [0, 0]),
+        ] {
+            for (call, code) in ["fsetxattr", "fgetxattr"].into_iter().zip(codes) {
+                let inject = format!("inject={call}:error={errno}");
+                let all = [words, &["a", "z"]].concat();
+                let (finished, _) = traced_in(here.path(), &["-e", &inject], &all);
+                let text = format!("{call} {errno} {words:?}: {}", finished.stderr);
+                assert_eq!(finished.code(), Some(code), "{text}");
+                assert_eq!(fs::read(here.path().join("z")).unwrap(), b"bytes", "{text}");
+                fs::remove_file(here.path().join("z")).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
 fn attributes_that_cannot_be_stored_are_reported_and_the_copy_stays() {
     if !has("strace") {
         return;
