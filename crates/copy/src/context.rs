@@ -15,7 +15,7 @@ use underpass_engine::{Capabilities, FileId};
 use underpass_engine::{is_file, mount_epoch};
 
 use crate::attributes;
-use crate::error::{At, CopyError, CopyRefusal, Result};
+use crate::error::{At, CopyError, CopyRefusal, Problems, Result};
 use crate::files::file_system::FUSE;
 use crate::files::folder::open_folder;
 use crate::files::replace::Backups;
@@ -112,13 +112,6 @@ impl ObservedProgress {
             elapsed: self.started.elapsed(),
         }
     }
-}
-
-/// The problems of a copy.
-#[derive(Debug, Default)]
-pub(crate) struct Problems {
-    pub(crate) failures: Vec<CopyError>,
-    pub(crate) count: usize,
 }
 
 impl<'a> CopyContext<'a> {
@@ -259,10 +252,13 @@ impl<'a> CopyContext<'a> {
         if self.settings.stop_early && !is_target {
             self.is_over.store(true, Ordering::Relaxed);
         }
-        let mut problems = lock(&self.problems);
-        problems.count += 1;
-        if problems.failures.len() < MAX_PROBLEMS {
-            problems.failures.push(failure);
+        lock(&self.problems).push(failure);
+    }
+
+    /// Records that a mark of what was not complete could not be removed.
+    pub(crate) fn check_unmarked(&self, done: Result<(), Errno>, path: impl FnOnce() -> PathBuf) {
+        if let Err(failure) = done.at("removing the mark of", path) {
+            self.record_problem(failure);
         }
     }
 
@@ -396,7 +392,8 @@ impl<'a> CopyContext<'a> {
                 return;
             }
             let stat = folder.stat.as_ref().filter(|_| self.settings.preserve.keeps_times());
-            marker::remove(&folder.target, &folder.source, stat);
+            let removed = marker::remove(&folder.target, &folder.source, stat);
+            self.check_unmarked(removed, || folder.target_path(c""));
         }
     }
 
@@ -460,7 +457,8 @@ impl<'a> CopyContext<'a> {
                 Err(Errno::EXIST | Errno::NOTEMPTY) => Ok(false),
                 renamed => {
                     renamed?;
-                    hidden_names::unmark(&folder.target);
+                    let unmarked = hidden_names::unmark(&folder.target);
+                    self.check_unmarked(unmarked, || folder.target_path(c""));
                     Ok(true)
                 }
             }
@@ -493,6 +491,3 @@ impl<'a> CopyContext<'a> {
 
 /// The action in messages about syncing.
 pub(crate) const SYNCING: &str = "writing to the disk of";
-
-/// Problems that are kept; of further ones only the number is known.
-const MAX_PROBLEMS: usize = 1000;

@@ -124,6 +124,25 @@ fn has_room(folder: impl AsFd, len: u64) -> bool {
     })
 }
 
+/// The problems of a copy.
+#[derive(Debug, Default)]
+pub(crate) struct Problems {
+    pub(crate) failures: Vec<CopyError>,
+    pub(crate) count: usize,
+}
+
+impl Problems {
+    pub(crate) fn push(&mut self, failure: CopyError) {
+        self.count += 1;
+        if self.failures.len() < MAX_PROBLEMS {
+            self.failures.push(failure);
+        }
+    }
+}
+
+/// Problems that are kept; of further ones only the number is known.
+const MAX_PROBLEMS: usize = 1000;
+
 /// A disk with this many bytes of room beyond the size of the file is not full.
 const AMPLE: u64 = 16 << 20;
 

@@ -200,12 +200,15 @@ impl<'a> DestFile<'a> {
     }
 
     /// Ends a part that a later run could resume: it is whole, and about to get its name.
-    pub(crate) fn end_partial(&mut self) {
-        if let Self::Unnamed { file, .. } = self {
-            // Under its old name, it would never be removed without the mark.
-            let _ = file.end_partial();
-            hidden_names::unmark(file.file());
-        }
+    ///
+    /// # Errors
+    ///
+    /// As [`hidden_names::unmark`]; it is ended all the same.
+    pub(crate) fn end_partial(&mut self) -> Result<(), Errno> {
+        let Self::Unnamed { file, .. } = self else { return Ok(()) };
+        // Under its old name, it would never be removed without the mark.
+        let _ = file.end_partial();
+        hidden_names::unmark(file.file())
     }
 
     /// Removes it, also if it is a partial file that a later run could resume.

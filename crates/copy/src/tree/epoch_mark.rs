@@ -9,7 +9,9 @@
 use std::ffi::CStr;
 use std::os::fd::AsFd;
 
-use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
+use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
+use rustix::io::Errno;
+use underpass_engine::atomic_file::remove_attribute;
 use underpass_engine::mount_epoch::MAX_LEN;
 
 /// Returns whether the part of a file was written in this mount epoch alone.
@@ -26,8 +28,12 @@ pub(crate) fn mark(file: impl AsFd, epoch: &str) {
 }
 
 /// Removes the mark, which a whole file does not have.
-pub(crate) fn forget(file: impl AsFd) {
-    let _ = fremovexattr(file, ATTRIBUTE);
+///
+/// # Errors
+///
+/// As fremovexattr(2), if there is a mark.
+pub(crate) fn forget(file: impl AsFd) -> Result<(), Errno> {
+    remove_attribute(file, ATTRIBUTE)
 }
 
 const ATTRIBUTE: &CStr = c"user.underpass.written";

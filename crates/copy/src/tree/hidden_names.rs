@@ -14,13 +14,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Mutex;
 
 use rustix::fs::{
-    AtFlags, Stat, StatxFlags, XattrFlags, fgetxattr, fremovexattr, fsetxattr, fstat, fstatvfs,
-    statx,
+    AtFlags, Stat, StatxFlags, XattrFlags, fgetxattr, fsetxattr, fstat, fstatvfs, statx,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use underpass_engine::atomic_file::{
-    self, MAX_NAME, WRITABLE_BY_OTHERS, fingerprint, hidden_name, name_of_hidden,
+    self, MAX_NAME, WRITABLE_BY_OTHERS, fingerprint, hidden_name, name_of_hidden, remove_attribute,
 };
 use underpass_engine::wait::lock;
 use underpass_engine::{FileId, is_file, is_folder};
@@ -176,8 +175,12 @@ pub(crate) fn is_new_part(file: impl AsFd) -> bool {
 pub(crate) const PART_MODE: u32 = 0o600;
 
 /// Removes the mark, which nothing has under its final name.
-pub(crate) fn unmark(file: impl AsFd) {
-    let _ = fremovexattr(file, HIDDEN_MARK);
+///
+/// # Errors
+///
+/// As fremovexattr(2), if there is a mark.
+pub(crate) fn unmark(file: impl AsFd) -> Result<(), Errno> {
+    remove_attribute(file, HIDDEN_MARK)
 }
 
 /// Returns whether an entry with a hidden name was made under this name, and was not renamed or

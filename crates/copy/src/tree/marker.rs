@@ -83,20 +83,30 @@ pub(crate) fn is_empty(folder: &OwnedFd) -> bool {
 
 /// Removes the marker, if there is one, and sets the folder's times again. This is the last step of
 /// a copy.
-pub(crate) fn remove(target: &OwnedFd, source: &OwnedFd, original: Option<&Stat>) {
-    let Some(name) = name(source).filter(|name| open(target, name).is_some()) else { return };
-    // A marker that cannot be removed now is removed by the next command.
-    if unlinkat(target, &name, AtFlags::empty()) == Err(Errno::ACCESS)
-        && let Ok(stat) = fstat(target)
-    {
+///
+/// # Errors
+///
+/// As unlink(2), fchmod(2) and futimens(3).
+pub(crate) fn remove(
+    target: &OwnedFd,
+    source: &OwnedFd,
+    original: Option<&Stat>,
+) -> Result<(), Errno> {
+    let Some(name) = name(source).filter(|name| open(target, name).is_some()) else {
+        return Ok(());
+    };
+    let removed = match unlinkat(target, &name, AtFlags::empty()) {
         // A folder that is not writable, as its original.
-        let _ = fchmod(target, Mode::RWXU);
-        let _ = unlinkat(target, &name, AtFlags::empty());
-        let _ = fchmod(target, Mode::from_raw_mode(stat.st_mode));
-    }
-    if let Some(original) = original {
-        let _ = futimens(target, &times(original));
-    }
+        Err(Errno::ACCESS) => {
+            let mode = Mode::from_raw_mode(fstat(target)?.st_mode);
+            let removed =
+                fchmod(target, Mode::RWXU).and_then(|()| unlinkat(target, &name, AtFlags::empty()));
+            removed.and(fchmod(target, mode))
+        }
+        removed => removed,
+    };
+    let timed = original.map_or(Ok(()), |original| futimens(target, &times(original)));
+    removed.and(timed)
 }
 
 /// Returns whether a folder is a copy of this source that is not complete.

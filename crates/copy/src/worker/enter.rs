@@ -61,7 +61,8 @@ impl CopyWorker<'_> {
         };
         let is_plain = listing.rest.is_empty() && listing.files.is_empty();
         let made = self.make(parent, entry, &source, is_plain)?;
-        self.refuse_itself(parent, entry, &stat, &made)?;
+        self.refuse_itself(parent, entry, &stat, &made)
+            .inspect_err(|_| self.unmake(parent, &made))?;
         let inherited = self.inherited(parent, &made);
         let is_new = made.origin.is_new();
         let system = if is_new { parent.system } else { file_system::name(&made.folder) };
@@ -196,9 +197,21 @@ impl CopyWorker<'_> {
             MadeDir { folder, origin, is_trusted, hidden, was_there }
         };
         if is_marked {
-            made.is_trusted = self.mark(&made.folder, source, true).at(Action::Creating, path)?;
+            let marked = self.mark(&made.folder, source, true).inspect_err(|_| {
+                self.unmake(parent, &made);
+            });
+            made.is_trusted = marked.at(Action::Creating, path)?;
         }
         Ok(made)
+    }
+
+    /// Removes a new folder with a hidden name, which is still empty, as nothing is copied to it.
+    fn unmake(&self, parent: &DirPair, made: &MadeDir) {
+        if let Some(hidden) = made.hidden.as_ref().filter(|_| made.origin == DirOrigin::Fresh) {
+            // If it cannot be removed, the next run does it.
+            let _ = unlinkat(&parent.target, hidden, AtFlags::REMOVEDIR);
+            self.context.hidden_names.give_back(&parent.target, hidden);
+        }
     }
 
     /// Marks the target of a source, and returns whether everything in it was written in this
@@ -384,14 +397,13 @@ fn would_make(parent: &DirPair, target: &CStr) -> std::io::Result<MadeDir> {
 ///
 /// `EEXIST` if another process has taken it for a leftover, and as openat(2).
 fn lock_made(parent: &DirPair, hidden: &CStr) -> Result<OwnedFd, Errno> {
+    // It is empty, so it can be removed; if it cannot, the next run does it.
+    let remove = |_: &Errno| _ = unlinkat(&parent.target, hidden, AtFlags::REMOVEDIR);
     let folder = match open_folder(&parent.target, hidden) {
         Err(Errno::NOENT) => return Err(Errno::EXIST),
-        // It is empty, so it can be removed; if it cannot, the next run does it.
-        opened => opened.inspect_err(|_| {
-            let _ = unlinkat(&parent.target, hidden, AtFlags::REMOVEDIR);
-        })?,
+        opened => opened.inspect_err(remove)?,
     };
-    if !atomic_file::try_lock(&folder, &parent.target, hidden) {
+    if !atomic_file::lock_named(&folder, &parent.target, hidden).inspect_err(remove)? {
         return Err(Errno::EXIST);
     }
     hidden_names::mark(&folder, hidden);

@@ -148,7 +148,7 @@ impl CopyWorker<'_> {
         }
         let syncs = settings.sync && (folder.system == FUSE || is_mounted_on(folder, &dest));
         if settings.resume && original.len() >= MIN_PARTIAL_LEN {
-            end_part(original, &mut dest, syncs).at(SYNCING, path)?;
+            self.end_part(original, &mut dest, syncs)?;
         }
         let (from, to) = (original.file.as_fd(), dest.file().as_fd());
         let inherited = dest.is_new().then_some(folder.inherited);
@@ -244,6 +244,27 @@ impl CopyWorker<'_> {
             .is_ok_and(|there| there.is_some_and(|it| is_file(&it)))
     }
 
+    /// Ends a part that a later run could go on with: it is whole, and about to get its name.
+    fn end_part(
+        &self,
+        original: &Original<'_>,
+        dest: &mut DestFile<'_>,
+        syncs: bool,
+    ) -> Result<()> {
+        let path = || original.folder.target_path(original.entry.target());
+        if syncs {
+            // This takes long, and must come first: a file that is no longer a part would be begun
+            // anew after a kill.
+            fsync(dest.file()).at(SYNCING, path)?;
+        }
+        let mut unmarked = dest.end_partial();
+        if !original.folder.is_trusted {
+            unmarked = unmarked.and(epoch_mark::forget(dest.file()));
+        }
+        self.context.check_unmarked(unmarked, path);
+        Ok(())
+    }
+
     /// Removes a copy that is known to be wrong. With `--resume` a later run may go on with another
     /// one.
     fn give_up(&self, dest: DestFile<'_>, failure: &CopyError) {
@@ -251,20 +272,6 @@ impl CopyWorker<'_> {
             dest.discard();
         }
     }
-}
-
-/// Ends a part that a later run could go on with: it is whole, and about to get its name.
-fn end_part(original: &Original<'_>, dest: &mut DestFile<'_>, syncs: bool) -> Result<(), Errno> {
-    if syncs {
-        // This takes long, and must come first: a file that is no longer a part would be begun anew
-        // after a kill.
-        fsync(dest.file())?;
-    }
-    dest.end_partial();
-    if !original.folder.is_trusted {
-        epoch_mark::forget(dest.file());
-    }
-    Ok(())
 }
 
 /// Returns whether a file that is written in place is on another file system than its folder.

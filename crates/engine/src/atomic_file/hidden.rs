@@ -38,12 +38,24 @@ pub fn lock_file(file: impl AsFd) -> Result<(), Errno> {
 /// and returns whether that succeeded: `false` if another process has locked it, or has meanwhile
 /// removed it or given it its final name. On a file system without locks this always succeeds.
 pub fn try_lock(file: impl AsFd, folder: impl AsFd, hidden: impl Arg) -> bool {
+    lock_named(file, folder, hidden).unwrap_or(false)
+}
+
+/// Does the same as [`try_lock`] for a caller that has just made the file or folder, and removes it
+/// if nothing is known about it.
+///
+/// # Errors
+///
+/// As fstat(2), of what is locked by this process.
+pub fn lock_named(file: impl AsFd, folder: impl AsFd, hidden: impl Arg) -> Result<bool, Errno> {
     if lock_file(&file).is_err() {
-        return false;
+        return Ok(false);
     }
-    match (fstat(&file), statat(folder, hidden, AtFlags::SYMLINK_NOFOLLOW)) {
-        (Ok(own), Ok(named)) => FileId::of(&own) == FileId::of(&named),
-        _ => false,
+    let own = fstat(&file)?;
+    match statat(folder, hidden, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(named) => Ok(FileId::of(&own) == FileId::of(&named)),
+        Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(errno),
     }
 }
 

@@ -32,8 +32,8 @@ use crate::integrity::{FileId, mtime, reopen};
 pub use case::{fold_case, ignores_case, listed_name};
 pub use follow::{check_link, check_links, follow};
 pub use hidden::{
-    WRITABLE_BY_OTHERS, is_of_stranger, is_ours, is_ours_alone, lacks_links, lock_file, new_file,
-    number_of, only_adds, remove_left_over, rename_new, try_lock, was_made_in,
+    WRITABLE_BY_OTHERS, is_of_stranger, is_ours, is_ours_alone, lacks_links, lock_file, lock_named,
+    new_file, number_of, only_adds, remove_left_over, rename_new, try_lock, was_made_in,
 };
 pub use name::{
     MAX_NAME, MAX_SHORT_NAME, beginning, fingerprint, folder_of, hidden_name, name_of_hidden,

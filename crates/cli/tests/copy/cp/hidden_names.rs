@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use rustix::fs::{XattrFlags, getxattr, setxattr};
 use underpass_engine::atomic_file::{hidden_name, number_of};
@@ -365,5 +366,41 @@ fn a_part_that_a_killed_copy_had_not_marked_makes_way() {
         let facts = |of: &fs::Metadata| (of.ino(), of.len(), of.mode(), of.uid(), of.nlink());
         assert_eq!(facts(&before), facts(&after));
         assert_eq!(fs::read(here.path().join("k/big")).unwrap(), noise(20 << 20));
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_looked_at_leaves_no_hidden_one() {
+    if !has("strace") {
+        return;
+    }
+    for call in ["fstat", "newfstatat", "fgetxattr", "fremovexattr", "openat"] {
+        for when in 1..80 {
+            let here = folder();
+            fs::create_dir_all(here.path().join("s/a")).unwrap();
+            fs::write(here.path().join("s/a/file"), "bytes").unwrap();
+            let (trace, inject) =
+                (format!("trace={call}"), format!("inject={call}:error=EIO:when={when}"));
+            let words = ["-a", "-j1", "s", "k"];
+            let (finished, log) = traced_in(here.path(), &["-e", &trace, "-e", &inject], &words);
+            if !log.contains("INJECTED") {
+                break;
+            }
+            let text = format!("{call} {when}: {}", finished.stderr);
+            // 127: the program was not even loaded.
+            assert!(matches!(finished.code(), Some(0 | 1 | 127)), "{text}");
+            let mut command = Command::new("find");
+            command.args([".", "-name", ".*.part"]).current_dir(here.path());
+            let found = command.output().unwrap().stdout;
+            assert_eq!(String::from_utf8(found).unwrap(), "", "{text}");
+            if finished.code() == Some(0) {
+                let copy = here.path().join("k");
+                assert_eq!(fs::read(copy.join("a/file")).unwrap(), b"bytes", "{text}");
+                for folder in ["", "a"] {
+                    let mark = getxattr(copy.join(folder), "user.underpass.hidden", &mut [0; 300]);
+                    assert!(mark.is_err(), "{text}");
+                }
+            }
+        }
     }
 }
