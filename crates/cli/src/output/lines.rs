@@ -141,21 +141,26 @@ fn print(write: impl FnOnce() -> std::io::Result<()>) {
     }
 }
 
-/// Returns the failure of printing on standard output. A reader that has closed its end wants no
-/// more: that is not a failure.
+/// Returns the failure of printing on standard output, or of a receipt on standard error. A reader
+/// that has closed its end wants no more: that is not a failure.
 pub(crate) fn all_printed() -> Result<(), Failure> {
-    match LOST.get() {
-        Some(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+    for (lost, stream) in [(&LOST, "standard output"), (&LOST_RECEIPT, "standard error")] {
+        if let Some(error) = lost.get()
+            && error.kind() != std::io::ErrorKind::BrokenPipe
+        {
             let source =
                 error.raw_os_error().map_or_else(|| error.kind().into(), Error::from_raw_os_error);
-            Err(source).with_path(Action::Writing, "standard output")?
+            Err(source).with_path(Action::Writing, stream)?;
         }
-        _ => Ok(()),
     }
+    Ok(())
 }
 
 /// The error of printing on standard output.
 static LOST: OnceLock<Error> = OnceLock::new();
+
+/// The error of printing a receipt on standard error.
+static LOST_RECEIPT: OnceLock<Error> = OnceLock::new();
 
 /// Returns a value as one line of JSON.
 pub(crate) fn json(value: &impl serde::Serialize) -> String {
@@ -170,7 +175,7 @@ pub(crate) fn json_line(value: &impl serde::Serialize) {
 /// Prints a question, after which the answer is typed on the same line.
 pub(crate) fn question(text: &str) {
     // Without standard error no question is asked, and there is no answer.
-    write_error(&format!("underpass: {text}"));
+    let _ = write_error(&format!("underpass: {text}"));
 }
 
 /// Prints one line about an event next to the main work.
@@ -186,7 +191,7 @@ pub(crate) fn note_retry(error: &impl Display, after: Duration) {
 /// Prints a receipt in the forms that are wanted.
 pub(crate) fn print_receipt(show: ShowArgs, receipt: &Receipt) {
     if show.explain {
-        error_lines(&explained(receipt, Alphabet::of_locale()));
+        receipt_lines(&explained(receipt, Alphabet::of_locale()));
     }
     print_json(show, receipt);
 }
@@ -220,33 +225,48 @@ pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
 
 /// Prints one line, whatever names in it are made of.
 pub(crate) fn error_line(line: &str) {
-    write_error(&format!("{}\n", one_line(line)));
+    // There is no way to report that standard error is closed.
+    let _ = write_error(&format!("{}\n", one_line(line)));
 }
 
-/// Prints several lines on standard error.
-pub(crate) fn error_lines(text: &str) {
-    write_error(&format!("{}\n", printable::lines(text)));
+/// Prints a line of a receipt that was requested, as [`receipt_lines`] does.
+pub(crate) fn receipt_line(line: &str) {
+    receipt_lines(&one_line(line));
+}
+
+/// Prints lines of a receipt that was requested on standard error, and remembers its failure.
+pub(crate) fn receipt_lines(text: &str) {
+    let written = if was_closed(&std::io::stderr()) {
+        Err(Errno::BADF.into())
+    } else {
+        write_error(&format!("{}\n", printable::lines(text)))
+    };
+    if let Err(error) = written {
+        LOST_RECEIPT.get_or_init(|| error);
+    }
 }
 
 /// Draws a line of progress on the terminal, in the place of the last one.
 pub(super) fn draw(line: &str) {
-    write_error(&format!("{line}\r"));
+    let _ = write_error(&format!("{line}\r"));
     IS_DRAWN.store(true, Ordering::Relaxed);
 }
 
 /// Removes the drawn line.
 pub(super) fn erase() {
-    write_error("");
+    let _ = write_error("");
 }
 
 /// Writes to standard error, over a drawn line if there is one.
-fn write_error(text: &str) {
+fn write_error(text: &str) -> std::io::Result<()> {
     let erase = if IS_DRAWN.swap(false, Ordering::Relaxed) { ERASE_BELOW } else { "" };
     let text = format!("{erase}{text}");
     match &*unpoison(ERROR_SINK.read()) {
-        Some(sink) => sink(text.as_bytes()),
-        // There is no way to report that standard error is closed.
-        None => drop(std::io::stderr().write_all(text.as_bytes())),
+        Some(sink) => {
+            sink(text.as_bytes());
+            Ok(())
+        }
+        None => std::io::stderr().write_all(text.as_bytes()),
     }
 }
 

@@ -261,6 +261,14 @@ fn receipts_names_and_help_that_cannot_be_printed_are_an_error() {
         assert_eq!(code, Some(0), "{stderr}");
     }
     assert_eq!(names(here.path()), ["a", "b", "f"]);
+    // Those on standard error, too; that nobody reads an event there is no failure.
+    for command in ["cp --explain f c", "explain -- true"] {
+        for (redirection, code) in [("2>/dev/full", 1), ("2>&-", 1), ("2>/dev/null", 0)] {
+            let (found, _) = shell(here.path(), &format!("exec $0 {command} {redirection}"));
+            assert_eq!(found, Some(code), "{command} {redirection}");
+        }
+    }
+    assert_eq!(shell(here.path(), "exec $0 cp --progress f d 2>/dev/full").0, Some(0));
 }
 
 #[test]

@@ -114,19 +114,19 @@ pub(super) fn copied(show: ShowArgs, receipt: &CopyReceipt) {
     }
     output::print_receipt(ShowArgs { json: false, ..show }, &receipt.receipt);
     if show.explain {
-        output::error_line(&format!("  {:<12} {}", "copied", counts(totals)));
+        output::receipt_line(&format!("  {:<12} {}", "copied", counts(totals)));
         for system in &receipt.file_systems {
             let files = counted(system.files, "file", "files");
             let bytes = counted(system.bytes, "byte", "bytes");
             let between = format!("{} to {}", system.from, system.to);
-            output::error_line(&format!("  {:<12} {between}: {files}, {bytes}", "systems"));
+            output::receipt_line(&format!("  {:<12} {between}: {files}, {bytes}", "systems"));
         }
         let lacks = [(totals.without_owner, "owners"), (totals.without_attributes, "attributes")];
         for (count, what) in lacks.iter().filter(|(count, _)| *count > 0) {
-            output::error_line(&format!("  {:<12} {what} of {}", "not kept", HumanCount(*count)));
+            output::receipt_line(&format!("  {:<12} {what} of {}", "not kept", HumanCount(*count)));
         }
         if totals.hole_bytes > 0 {
-            output::error_line(&format!(
+            output::receipt_line(&format!(
                 "  {:<12} {} bytes",
                 "holes",
                 HumanCount(totals.hole_bytes)

@@ -62,7 +62,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
             }
             writeln!(file, "{text}").with_path(Action::Writing, path)?;
         }
-        _ => output::error_lines(&text),
+        _ => output::receipt_lines(&text),
     }
     Ok(ExitCode::from(explained.exit_code()))
 }

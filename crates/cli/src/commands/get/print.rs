@@ -10,7 +10,7 @@ use underpass_client::Url;
 use crate::args::ShowArgs;
 use crate::failure::Failure;
 use crate::output::printable::one_line;
-use crate::output::{error_line, note, print_json, print_receipt, summary, text};
+use crate::output::{error_line, note, print_json, print_receipt, receipt_line, summary, text};
 use underpass_receipt::{GetReceipt, Receipt, shown};
 
 /// Prints the summary of a fetched folder, and its receipt: that of the transfer for people, the
@@ -74,12 +74,12 @@ pub(crate) fn file_receipt(show: ShowArgs, receipt: &GetReceipt) {
     print_receipt(ShowArgs { json: false, ..show }, &receipt.receipt);
     if show.explain {
         let (connections, before) = (receipt.connections, HumanCount(receipt.resumed_at));
-        error_line(&format!("  {:<12} {connections}", "connections"));
-        error_line(&format!("  {:<12} {before} bytes were here before", "resumed"));
+        receipt_line(&format!("  {:<12} {connections}", "connections"));
+        receipt_line(&format!("  {:<12} {before} bytes were here before", "resumed"));
         for digest in receipt.digests() {
             let (name, value) = (digest.algorithm, &digest.value);
             let read = HumanCount(digest.read_bytes);
-            error_line(&format!("  {:<12} {name}:{value}, read {read} bytes", "digest"));
+            receipt_line(&format!("  {:<12} {name}:{value}, read {read} bytes", "digest"));
         }
     }
     print_json(show, receipt);
