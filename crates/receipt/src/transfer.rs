@@ -209,24 +209,32 @@ impl From<&Report> for Receipt {
 impl Receipt {
     /// Replaces what was spent.
     pub(crate) fn spent(self, usage: Usage) -> Self {
-        Self {
-            cpu_s: CpuReceipt {
-                user: usage.user.as_secs_f64(),
-                system: usage.system.as_secs_f64(),
-            },
-            context_switches: SwitchesReceipt {
-                voluntary: usage.voluntary_switches,
-                involuntary: usage.involuntary_switches,
-            },
-            page_faults: FaultsReceipt { minor: usage.minor_faults, major: usage.major_faults },
-            ..self
-        }
+        let (cpu_s, page_faults) = (usage.into(), usage.into());
+        Self { cpu_s, context_switches: usage.into(), page_faults, ..self }
     }
 
     /// Adds the kinds of both ends.
     #[must_use]
     pub fn between(self, from: EndKind, to: EndKind) -> Self {
         Self { from: Some(from), to: Some(to), ..self }
+    }
+}
+
+impl From<Usage> for CpuReceipt {
+    fn from(usage: Usage) -> Self {
+        Self { user: usage.user.as_secs_f64(), system: usage.system.as_secs_f64() }
+    }
+}
+
+impl From<Usage> for SwitchesReceipt {
+    fn from(usage: Usage) -> Self {
+        Self { voluntary: usage.voluntary_switches, involuntary: usage.involuntary_switches }
+    }
+}
+
+impl From<Usage> for FaultsReceipt {
+    fn from(usage: Usage) -> Self {
+        Self { minor: usage.minor_faults, major: usage.major_faults }
     }
 }
 

@@ -58,22 +58,11 @@ pub(super) enum SyscallEffect {
 
 /// The direction in which bytes cross between the kernel and a program's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum ByteDirection {
+pub(super) enum ByteDirection {
     /// Into memory: read(2).
     In,
     /// Out of memory: write(2).
     Out,
-}
-
-impl ByteDirection {
-    /// Returns the name in receipts.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::In => "in",
-            Self::Out => "out",
-        }
-    }
 }
 
 /// The form in which arguments name the memory of the bytes.

@@ -13,26 +13,26 @@ use super::descriptors::{CallEnd, DescriptorId};
 
 /// The counters of a traced program.
 #[derive(Debug, Default)]
-pub struct Ledger {
+pub(super) struct Ledger {
     /// Crossings between the kernel and memory: direction, kind of end, and kind of memory.
-    pub crossings: BTreeMap<(ByteDirection, EndKind, MemoryKind), Count>,
+    pub(super) crossings: BTreeMap<(ByteDirection, EndKind, MemoryKind), Count>,
     /// Moves inside the kernel: mechanism, source and sink.
-    pub moves: BTreeMap<(&'static str, EndKind, EndKind), Count>,
+    pub(super) moves: BTreeMap<(&'static str, EndKind, EndKind), Count>,
     /// Bytes and calls by system call.
-    pub by_call: BTreeMap<&'static str, Count>,
+    pub(super) by_call: BTreeMap<&'static str, Count>,
     /// Errors by system call or mechanism, ends and errno, in the order of their first
     /// occurrence.
-    pub refusals: Vec<RefusalCount>,
+    pub(super) refusals: Vec<RefusalCount>,
     /// Traffic by file, protocol of a socket, or other name of an end.
-    pub ends: HashMap<(EndKind, Rc<str>), EndCount>,
+    pub(super) ends: HashMap<(EndKind, Rc<str>), EndCount>,
     /// Calls that would have had to wait.
-    pub waits: u64,
+    pub(super) waits: u64,
     /// The files that were mapped.
     mapped: HashMap<DescriptorId, MappedFile>,
     /// The bytes and the number of those that are not kept in `mapped` any more.
     mapped_before: (u64, u64),
     /// Calls whose work cannot be observed.
-    pub hidden: HiddenCalls,
+    pub(super) hidden: HiddenCalls,
     /// The sockets that are counted in `ends`.
     sockets: HashSet<DescriptorId>,
     /// Bytes that splice(2) has put into pipes and not yet taken out.
@@ -98,7 +98,7 @@ impl Serialize for Count {
 
 /// The kind of memory that bytes cross from or to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum MemoryKind {
+pub(super) enum MemoryKind {
     /// The program's own memory.
     #[default]
     Buffer,
@@ -125,26 +125,25 @@ pub struct EndCount {
 
 /// One kind of error, and how often it occurred.
 #[derive(Clone, Debug)]
-pub struct RefusalCount {
+pub(super) struct RefusalCount {
     /// The mechanism, or system call.
-    pub what: &'static str,
+    pub(super) what: &'static str,
     /// The kernel's answer.
-    pub errno: Errno,
+    pub(super) errno: Errno,
     /// The source; `Other` stands for memory, too.
-    pub from: EndKind,
+    pub(super) from: EndKind,
     /// The sink.
-    pub to: EndKind,
+    pub(super) to: EndKind,
     /// Bytes delivered by all calls together when it first occurred.
-    pub at: u64,
+    pub(super) at: u64,
     /// The number of times it occurred.
-    pub times: u64,
+    pub(super) times: u64,
 }
 
 impl RefusalCount {
     /// Returns whether the kernel does not offer the mechanism for these ends, as opposed to
     /// failing at it.
-    #[must_use]
-    pub fn is_decline(&self) -> bool {
+    pub(super) fn is_decline(&self) -> bool {
         match (self.what, self.what.parse::<Mechanism>()) {
             (_, Ok(mechanism)) => mechanism.declines(self.errno),
             ("tee", _) => Mechanism::Splice.declines(self.errno),
@@ -154,8 +153,7 @@ impl RefusalCount {
     }
 
     /// Returns the symbol of the error, such as `EXDEV`.
-    #[must_use]
-    pub fn symbol(&self) -> String {
+    pub(super) fn symbol(&self) -> String {
         errno::name(self.errno).into_owned()
     }
 }
@@ -347,8 +345,7 @@ impl Ledger {
 
     /// Returns the bytes that were delivered: written from memory, read into a mapped file, or moved
     /// inside the kernel.
-    #[must_use]
-    pub fn delivered(&self) -> u64 {
+    pub(super) fn delivered(&self) -> u64 {
         let written = self.crossings.iter().filter(|((direction, _, memory), _)| {
             *direction == ByteDirection::Out || *memory == MemoryKind::Mapping
         });

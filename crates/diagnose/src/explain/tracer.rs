@@ -16,7 +16,7 @@ use super::process::{TracedProcess, TracedThread, family};
 
 /// The end of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub(super) enum Ending {
     /// With an exit code.
     Code(u8),
     /// By a signal.

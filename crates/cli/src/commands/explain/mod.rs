@@ -1,7 +1,6 @@
 //! `underpass explain`: shows how the bytes of any program move.
 
 mod print;
-mod receipt;
 mod run;
 
 pub(crate) use run::{ExplainArgs, run};

@@ -2,12 +2,13 @@
 
 use indicatif::HumanCount;
 
-use super::receipt::{CrossingReceipt, EndReceipt, ProgramReceipt, RefusalReceipt};
 use crate::output::counted;
 use crate::output::printable::one_line;
 use crate::receipt::explained::costs;
 use crate::receipt::path_diagram::{Alphabet, DiagramFlow, KernelPath, PathDiagram, label};
-use underpass_diagnose::explain::Count;
+use underpass_diagnose::explain::{
+    Count, CrossingReceipt, EndReceipt, ProgramReceipt, RefusalReceipt,
+};
 use underpass_receipt::EndKind;
 
 /// Returns the whole text, without the final line break.

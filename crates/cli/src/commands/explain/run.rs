@@ -11,7 +11,6 @@ use underpass_diagnose::explain;
 use underpass_engine::hint::{Action, Hinted};
 
 use super::print;
-use super::receipt::ProgramReceipt;
 use crate::failure::{Failure, Result, WithPath};
 use crate::output;
 use crate::receipt::Alphabet;
@@ -44,11 +43,10 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     let output = args.output.as_ref();
     let open = |path| File::options().write(true).create(true).truncate(false).open(path);
     let file = output.map(|path| open(path).with_path(Action::Creating, path)).transpose()?;
-    let explained = explain::run(&args.command, args.every_call).map_err(|error| {
+    let receipt = explain::run(&args.command, args.every_call).map_err(|error| {
         let exit_code = error.exit_code();
         Failure::Failed { line: error.to_string(), hint: error.hint(), exit_code }
     })?;
-    let receipt = ProgramReceipt::new(&args.command, &explained);
     let text = if args.json {
         output::json(&receipt)
     } else {
@@ -64,5 +62,5 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
         }
         _ => output::receipt_lines(&text),
     }
-    Ok(ExitCode::from(explained.exit_code()))
+    Ok(ExitCode::from(receipt.shell_exit_code()))
 }

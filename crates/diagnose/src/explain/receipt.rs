@@ -5,170 +5,177 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use serde::Serialize;
-use underpass_diagnose::explain::{
-    ByteDirection, CallCount, Count, EndCount, Ending, Explained, HiddenCalls, Ledger, MemoryKind,
-    RefusalCount,
-};
-use underpass_engine::{Mechanism, errno};
-
+use underpass_engine::{EndKind, Mechanism, Usage, errno};
 use underpass_receipt::{
-    CpuReceipt, DeclineReceipt, EndKind, FaultsReceipt, MechanismReceipt, SwitchesReceipt,
+    CpuReceipt, DeclineReceipt, FaultsReceipt, MechanismReceipt, SwitchesReceipt,
 };
+
+use super::calls::ByteDirection;
+use super::counts::CallCount;
+use super::ledger::{Count, EndCount, HiddenCalls, Ledger, MemoryKind, RefusalCount};
+use super::tracer::{Ending, Tracer};
 
 /// The receipt of a program, as one JSON object.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct ProgramReceipt {
+pub struct ProgramReceipt {
     /// The program and its arguments.
-    pub(crate) command: Vec<String>,
+    pub command: Vec<String>,
     /// Its exit code; absent if a signal has ended it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) exit_code: Option<u8>,
+    pub exit_code: Option<u8>,
     /// The number of the signal that ended it; absent if none did.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) signal: Option<i32>,
+    pub signal: Option<i32>,
     /// Bytes delivered: written from memory, or moved inside the kernel.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// Seconds from its first instruction to the end of the last process.
-    pub(crate) elapsed_s: f64,
+    pub elapsed_s: f64,
     /// The bytes that each mechanism delivered.
-    pub(crate) mechanisms: Vec<MechanismReceipt>,
+    pub mechanisms: Vec<MechanismReceipt>,
     /// The mechanisms that the kernel declined, so that the program had to use another one.
-    pub(crate) declined: Vec<RefusalReceipt>,
+    pub declined: Vec<RefusalReceipt>,
     /// Calls that failed for another reason.
-    pub(crate) failed: Vec<RefusalReceipt>,
+    pub failed: Vec<RefusalReceipt>,
     /// Bytes copied between user and kernel space, in either direction.
-    pub(crate) user_space_bytes: u64,
+    pub user_space_bytes: u64,
     /// System calls that moved bytes or tried to.
-    pub(crate) calls: u64,
+    pub calls: u64,
     /// The number of those that would have had to wait, and did not (`EAGAIN`).
-    pub(crate) waits: u64,
+    pub waits: u64,
     /// Processor time of all processes.
-    pub(crate) cpu_s: CpuReceipt,
+    pub cpu_s: CpuReceipt,
     /// Context switches of all processes, without those caused by tracing.
-    pub(crate) context_switches: SwitchesReceipt,
+    pub context_switches: SwitchesReceipt,
     /// Page faults of all processes.
-    pub(crate) page_faults: FaultsReceipt,
+    pub page_faults: FaultsReceipt,
     /// The number of processes.
-    pub(crate) processes: u64,
+    pub processes: u64,
     /// The number of threads of all processes.
-    pub(crate) threads: u64,
+    pub threads: u64,
     /// The bytes copied between the kernel and memory, by kind of descriptor.
-    pub(crate) crossings: Vec<CrossingReceipt>,
+    pub crossings: Vec<CrossingReceipt>,
     /// The bytes moved inside the kernel, by kind of descriptor.
-    pub(crate) moves: Vec<MoveReceipt>,
+    pub moves: Vec<MoveReceipt>,
     /// The ends that most bytes went from or to, these first.
-    pub(crate) ends: Vec<EndReceipt>,
+    pub ends: Vec<EndReceipt>,
     /// The number of ends left out.
-    pub(crate) ends_left_out: usize,
+    pub ends_left_out: usize,
     /// The system calls that were watched, by name.
-    pub(crate) system_calls: Vec<CallReceipt>,
+    pub system_calls: Vec<CallReceipt>,
     /// Bytes of files, programs and libraries apart, that were mapped into memory.
-    pub(crate) mapped_bytes: u64,
+    pub mapped_bytes: u64,
     /// The number of these files.
-    pub(crate) mapped_files: u64,
+    pub mapped_files: u64,
     /// Work that cannot be observed.
-    pub(crate) hidden: HiddenCalls,
+    pub hidden: HiddenCalls,
     /// The number of times that tracing stopped a thread.
-    pub(crate) stops: u64,
+    pub stops: u64,
     /// The number of all system calls; absent if not every call was traced.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) all_calls: Option<u64>,
+    pub all_calls: Option<u64>,
     /// All calls by name, those that took longest first; absent if not every call was traced.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) calls_by_name: Vec<CallCount>,
+    pub calls_by_name: Vec<CallCount>,
 }
 
 /// One kind of error.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct RefusalReceipt {
+pub struct RefusalReceipt {
+    /// The error.
     #[serde(flatten)]
-    pub(crate) refusal: DeclineReceipt,
+    pub refusal: DeclineReceipt,
     /// The source; `other` stands for memory, too.
-    pub(crate) from: EndKind,
+    pub from: EndKind,
     /// The sink.
-    pub(crate) to: EndKind,
+    pub to: EndKind,
 }
 
 /// Bytes of one kind that crossed between the kernel and memory.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct CrossingReceipt {
+pub struct CrossingReceipt {
     /// `in` or `out` of memory.
-    pub(crate) direction: &'static str,
+    pub direction: &'static str,
     /// The kind of the source or sink.
-    pub(crate) kind: EndKind,
+    pub kind: EndKind,
     /// `read_write`; `mmap` if the memory was a part of a file; `msg_zerocopy` or `vmsplice` if
     /// the kernel took the pages without copying.
-    pub(crate) mechanism: &'static str,
+    pub mechanism: &'static str,
+    /// Its bytes and calls.
     #[serde(flatten)]
-    pub(crate) count: Count,
+    pub count: Count,
 }
 
 /// Bytes of one kind that were moved inside the kernel.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct MoveReceipt {
+pub struct MoveReceipt {
     /// The mechanism.
-    pub(crate) mechanism: &'static str,
+    pub mechanism: &'static str,
     /// The source; for splice(2), the one before the pipe.
-    pub(crate) from: EndKind,
+    pub from: EndKind,
     /// The sink.
-    pub(crate) to: EndKind,
+    pub to: EndKind,
+    /// Its bytes and calls.
     #[serde(flatten)]
-    pub(crate) count: Count,
+    pub count: Count,
 }
 
 /// The traffic of one end.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct EndReceipt {
+pub struct EndReceipt {
     /// Its path, protocol, or another name.
-    pub(crate) name: String,
+    pub name: String,
     /// The kind of the end.
-    pub(crate) kind: EndKind,
+    pub kind: EndKind,
+    /// Its bytes and calls, by direction.
     #[serde(flatten)]
-    pub(crate) count: EndCount,
+    pub count: EndCount,
 }
 
 /// The calls of one system call.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct CallReceipt {
+pub struct CallReceipt {
     /// Its name.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
+    /// Its bytes and calls.
     #[serde(flatten)]
-    pub(crate) count: Count,
+    pub count: Count,
 }
 
 impl ProgramReceipt {
     /// Creates the receipt of a program that has ended.
-    pub(super) fn new(command: &[OsString], explained: &Explained) -> Self {
-        let (ledger, usage) = (&explained.ledger, explained.usage);
-        let (exit_code, signal) = match explained.ending {
+    pub(super) fn new(
+        words: &[OsString],
+        ending: Ending,
+        elapsed_s: f64,
+        tracer: Tracer<'_>,
+    ) -> Self {
+        let (ledger, mut usage) = (&tracer.observer.ledger, Usage::of_ended_children());
+        // Each stop causes one switch.
+        usage.voluntary_switches = usage.voluntary_switches.saturating_sub(tracer.stops);
+        let (exit_code, signal) = match ending {
             Ending::Code(code) => (Some(code), None),
             Ending::Signal(signal) => (None, Some(signal)),
         };
         let (ends, ends_left_out) = ends(ledger);
+        let (mapped_bytes, mapped_files) = ledger.mapped_data();
+        let all_calls = tracer.every.then(|| tracer.counts.by_name());
         Self {
-            command: command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+            command: words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             exit_code,
             signal,
             bytes: ledger.delivered(),
-            elapsed_s: explained.elapsed_s,
+            elapsed_s,
             mechanisms: mechanisms(ledger),
             declined: refusals(ledger, RefusalCount::is_decline),
             failed: refusals(ledger, |refusal| !refusal.is_decline()),
             user_space_bytes: user_space_bytes(ledger),
             calls: ledger.by_call.values().map(|count| count.calls).sum(),
             waits: ledger.waits,
-            cpu_s: CpuReceipt {
-                user: usage.user.as_secs_f64(),
-                system: usage.system.as_secs_f64(),
-            },
-            context_switches: SwitchesReceipt {
-                // Each stop causes one switch.
-                voluntary: usage.voluntary_switches.saturating_sub(explained.stops),
-                involuntary: usage.involuntary_switches,
-            },
-            page_faults: FaultsReceipt { minor: usage.minor_faults, major: usage.major_faults },
-            processes: explained.processes,
-            threads: explained.threads,
+            cpu_s: usage.into(),
+            context_switches: usage.into(),
+            page_faults: usage.into(),
+            processes: tracer.process_count,
+            threads: tracer.thread_count,
             crossings: crossings(ledger),
             moves: moves(ledger),
             ends,
@@ -178,16 +185,21 @@ impl ProgramReceipt {
                 .iter()
                 .map(|(name, count)| CallReceipt { name, count: *count })
                 .collect(),
-            mapped_bytes: explained.mapped_bytes,
-            mapped_files: explained.mapped_files,
+            mapped_bytes,
+            mapped_files,
             hidden: ledger.hidden,
-            stops: explained.stops,
-            all_calls: explained
-                .all_calls
-                .as_ref()
-                .map(|counts| counts.iter().map(|count| count.calls).sum()),
-            calls_by_name: explained.all_calls.clone().unwrap_or_default(),
+            stops: tracer.stops,
+            all_calls: all_calls.as_ref().map(|counts| counts.iter().map(|it| it.calls).sum()),
+            calls_by_name: all_calls.unwrap_or_default(),
         }
+    }
+
+    /// Returns the exit code of the program as a shell has it: 128 and the number of the signal
+    /// that ended it, if one did.
+    #[must_use]
+    pub fn shell_exit_code(&self) -> u8 {
+        let signal = self.signal.and_then(|signal| u8::try_from(signal).ok());
+        self.exit_code.unwrap_or_else(|| 128_u8.wrapping_add(signal.unwrap_or(0)))
     }
 }
 
@@ -258,7 +270,10 @@ fn crossings(ledger: &Ledger) -> Vec<CrossingReceipt> {
         .crossings
         .iter()
         .map(|((direction, kind, origin), count)| CrossingReceipt {
-            direction: direction.name(),
+            direction: match direction {
+                ByteDirection::In => "in",
+                ByteDirection::Out => "out",
+            },
             kind: *kind,
             mechanism: mechanism(*origin, *kind),
             count: *count,
