@@ -7,5 +7,6 @@
 #![forbid(unsafe_code)]
 
 pub mod access_log;
+pub mod log_writer;
 pub mod metrics;
 pub mod transfers;

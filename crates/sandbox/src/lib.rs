@@ -30,9 +30,11 @@ mod landlock;
 mod privileges;
 mod sandbox;
 mod seccomp;
+mod trusted;
 mod user;
 
 pub use error::{SandboxError, UserError};
 pub use landlock::{AllowedAccess, AllowedRoot};
 pub use sandbox::{Confinement, Sandbox};
-pub use user::{User, first_shared};
+pub use trusted::open_log;
+pub use user::User;

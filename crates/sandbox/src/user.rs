@@ -1,19 +1,19 @@
 //! The user that the server becomes once its sockets are open.
 
-use std::fs::{self, DirBuilder};
+use std::fs::DirBuilder;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, absolute};
 use std::str::FromStr;
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fchown, mkdirat, openat, openat2};
+use rustix::fs::{Mode, OFlags, fchown, mkdirat, openat};
 use rustix::process::{Gid, Uid, getegid, geteuid, getgroups};
 use rustix::thread::{
     set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
 use crate::error::{SandboxError, UserError};
+use crate::trusted::open_trusted;
 
 /// A user, its group and its further groups, according to the system's databases.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ impl User {
         let path = absolute(folder)?;
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
         // Otherwise the user's own attempt says what is wrong.
-        if let Ok(above) = open_trusted(above)
+        if let Ok(above) = open_trusted(above, FOLDER, Mode::empty())
             && mkdirat(&above, name, Mode::RWXU).is_ok()
         {
             let created = openat(&above, name, FOLDER | OFlags::NOFOLLOW, Mode::empty())?;
@@ -140,30 +140,6 @@ impl FromStr for User {
     }
 }
 
-/// Opens a folder for root, without following links that another user may have put in its path.
-fn open_trusted(path: &Path) -> io::Result<OwnedFd> {
-    let shared = first_shared(path).unwrap_or(path);
-    let above = openat2(CWD, shared, FOLDER, Mode::empty(), ResolveFlags::empty())?;
-    match path.strip_prefix(shared) {
-        Ok(below) if !below.as_os_str().is_empty() => {
-            Ok(openat2(above, below, FOLDER, Mode::empty(), ResolveFlags::NO_SYMLINKS)?)
-        }
-        _ => Ok(above),
-    }
-}
-
-/// Returns the first folder of an absolute path into which other users than root can put entries.
-#[must_use]
-pub fn first_shared(path: &Path) -> Option<&Path> {
-    let folders: Vec<_> = path.ancestors().collect();
-    folders.into_iter().rev().find(|folder| {
-        fs::metadata(folder).is_ok_and(|it| {
-            let is_groups = it.mode() & 0o020 != 0 && it.gid() != 0;
-            it.is_dir() && (it.uid() != 0 || it.mode() & 0o002 != 0 || is_groups)
-        })
-    })
-}
-
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// Returns the number of a group given by name or number.
@@ -186,7 +162,8 @@ fn groups_of(name: &str, gid: u32) -> Result<Vec<Gid>, UserError> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, symlink};
 
     use super::*;
 

@@ -1,6 +1,5 @@
 //! Runs the server until a signal ends it.
 
-use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,6 +7,7 @@ use std::time::Instant;
 
 use signal_hook::iterator::Signals;
 use underpass_engine::{Integrity, socket};
+use underpass_observe::log_writer::{LogBuffer, LogFile, MAX_ENTRIES};
 use underpass_protocol::encode_segment;
 use underpass_sandbox::{AllowedAccess, AllowedRoot, Sandbox};
 use underpass_server::{Address, Control, Server, Settings, SiteSettings};
@@ -15,13 +15,13 @@ use underpass_server::{Address, Control, Server, Settings, SiteSettings};
 use super::args::{OptionsError, ServeArgs};
 use super::certificate::{Certificate, KeyFiles, Orders, folders};
 use super::control::{Reload, SignalWatch, keep_signals};
-use super::log::{LogBuffer, LogFile, MAX_ENTRIES, MAX_MESSAGES};
+use super::log;
 use super::print::{self, StartupFacts};
 use super::settings::{OpenSites, Opened, reread_files, settings as settings_of};
 use super::share::goal::{ShareGoal, Timer};
 use super::sockets;
-use crate::failure::{Failure, Result};
-use crate::output::{self, counted, note};
+use crate::failure::Result;
+use crate::output::{counted, note};
 
 /// Serves until a signal ends it.
 pub(crate) fn run(args: &ServeArgs) -> Result<()> {
@@ -49,7 +49,7 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<ShareGoal>>) -> Res
     let url_path = url_path(args, &sites);
     let tls = certificate.as_ref().map(Certificate::credentials);
     let settings = Settings { redirect_http, ..settings_of(args, tls, sites)? };
-    let log_file = open_log(args, &settings)?;
+    let log_file = log::open(args, &settings)?;
     access.log = log_file.as_ref().and_then(LogFile::folder).map(Path::to_owned);
     access.sockets = addresses.iter().filter_map(folder_of_socket).collect();
     let signals = keep_signals(share.is_some())?;
@@ -97,19 +97,7 @@ pub(super) fn run_until(args: &ServeArgs, share: Option<&Arc<ShareGoal>>) -> Res
         sites: server.sites(),
         confined_to: confinement.restricts_files().then_some(access),
     });
-    with_messages(|| serve(server, signals, log_file, reload, args, share))
-}
-
-/// Runs a function and buffers its messages, so that a blocked standard error does not stop it.
-fn with_messages(serve: impl FnOnce() -> Result<()>) -> Result<()> {
-    let messages = LogBuffer::start(LogFile::standard_error()?, MAX_MESSAGES).map_err(no_thread)?;
-    let lines = messages.clone();
-    output::set_error_sink(Some(Box::new(move |line| lines.line(line))));
-    let outcome = serve();
-    if messages.end() {
-        output::set_error_sink(None);
-    }
-    outcome
+    log::with_messages(|| serve(server, signals, log_file, reload, args, share))
 }
 
 /// Returns the port that redirects to HTTPS, if there is one. Sockets that other programs have
@@ -144,14 +132,13 @@ fn serve(
     args: &ServeArgs,
     share: Option<&Arc<ShareGoal>>,
 ) -> Result<()> {
-    let log = log_file.map(|file| LogBuffer::start(file, MAX_ENTRIES));
-    let log = log.transpose().map_err(no_thread)?;
+    let log = log_file.map(|file| log::start(file, MAX_ENTRIES)).transpose()?;
     let control = Control::new();
     let timer = share.map(|share| share.watch(&mut server, &control));
-    let timer = timer.transpose().map_err(no_thread)?;
+    let timer = timer.transpose().map_err(log::no_thread)?;
     let watch =
         SignalWatch::start(signals, control.clone(), log.clone(), reload, args.limits.drain);
-    let watch = watch.map_err(no_thread)?;
+    let watch = watch.map_err(log::no_thread)?;
     let (started, is_quiet) = (Instant::now(), args.logging.quiet);
     let lines = log.clone();
     let line = move |line: &[u8]| lines.iter().for_each(|log| log.line(line));
@@ -164,10 +151,6 @@ fn serve(
     timer.into_iter().for_each(Timer::end);
     print::ended(&outcome?, started.elapsed());
     Ok(())
-}
-
-fn no_thread(source: io::Error) -> Failure {
-    Failure::System { action: "starting a thread", source }
 }
 
 fn is_tcp(address: &Address) -> bool {
@@ -201,12 +184,6 @@ fn url_path(args: &ServeArgs, sites: &[SiteSettings]) -> String {
     let file = site.root.as_deref().filter(|root| root.is_file()).and_then(Path::file_name);
     let name = file.map(|name| encode_segment(name.as_bytes())).unwrap_or_default();
     format!("{}/{name}", site.path_prefix)
-}
-
-/// Opens the log, if there is to be one.
-fn open_log(args: &ServeArgs, settings: &Settings) -> Result<Option<LogFile>> {
-    let log = settings.log.as_ref();
-    log.map(|_| LogFile::open(args.logging.log_file.as_deref())).transpose()
 }
 
 /// Returns whether an integrity level has to know what local peers have read, and the kernel

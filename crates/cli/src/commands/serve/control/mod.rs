@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::{Handle, Signals};
+use underpass_observe::log_writer::LogBuffer;
 use underpass_server::Control;
 use underpass_sys::{SAME_REQUEST, is_ignored};
 
-use super::log::LogBuffer;
 use crate::failure::{Failure, Result, plain};
 use crate::output::note;
 

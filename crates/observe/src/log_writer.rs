@@ -1,25 +1,85 @@
-//! The threads that write the access log and the messages on standard error.
+//! Writes logs: the access log, and messages on standard error.
 //!
 //! A system call for each line would cost more than most responses, and a disk that is slow for a
 //! moment, or a reader that takes nothing, must not stop the workers. So a line is only copied into
 //! a buffer, which a separate thread writes a few times a second. The buffer is bounded; lines that
 //! do not fit are counted.
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::mem;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use underpass_engine::Grouped;
+use underpass_engine::hint::in_words;
 use underpass_engine::wait::{lock, unpoison};
 
-use super::file::LogFile;
-use crate::failure::plain;
-use crate::output::{self, counted};
+/// The target of lines: a file that is appended to, or an open stream.
+#[derive(Debug)]
+pub struct LogFile {
+    name: String,
+    file: File,
+    /// `None` for a stream, which cannot be opened again.
+    path: Option<(PathBuf, OpenLog)>,
+    /// The device and inode of the folder of the file when it was first opened.
+    folder_id: Option<(u64, u64)>,
+}
+
+/// Opens a file for appending.
+pub type OpenLog = fn(&Path) -> io::Result<File>;
+
+impl LogFile {
+    /// Opens a file, which is also done when its log is reopened.
+    ///
+    /// # Errors
+    ///
+    /// As `open`.
+    pub fn open(path: &Path, open: OpenLog) -> io::Result<Self> {
+        let file = open(path)?;
+        // An absolute path names the same file after a change of folders.
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let folder_id = path.parent().and_then(file_id);
+        Ok(Self { name: path.display().to_string(), file, path: Some((path, open)), folder_id })
+    }
+
+    /// Takes an open stream; the name is for messages.
+    #[must_use]
+    pub fn stream(stream: impl Into<File>, name: &str) -> Self {
+        Self { name: name.to_owned(), file: stream.into(), path: None, folder_id: None }
+    }
+
+    /// Returns the folder in which the file is created again after it was moved away.
+    #[must_use]
+    pub fn folder(&self) -> Option<&Path> {
+        self.path.as_ref().and_then(|(path, _)| path.parent())
+    }
+
+    fn reopen(&mut self) -> io::Result<()> {
+        let Some((path, open)) = &self.path else { return Ok(()) };
+        self.file = open(path).map_err(|error| {
+            let is_replaced = path.parent().and_then(file_id) != self.folder_id;
+            if error.kind() != io::ErrorKind::PermissionDenied || !is_replaced {
+                return error;
+            }
+            // The sandbox allows the folder of the start, whatever has its name now.
+            io::Error::other("no access to its new folder (restart the server)")
+        })?;
+        Ok(())
+    }
+}
+
+/// Returns the device and inode of a file.
+fn file_id(path: &Path) -> Option<(u64, u64)> {
+    path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()))
+}
 
 /// A log that is being written. Clones write to the same log.
 #[derive(Clone, Debug)]
-pub(crate) struct LogBuffer(Arc<SharedLog>);
+pub struct LogBuffer(Arc<SharedLog>);
 
 #[derive(Debug)]
 struct SharedLog {
@@ -42,15 +102,16 @@ struct LogState {
 }
 
 impl LogBuffer {
-    /// Starts the writing thread of a buffer of `capacity` bytes.
+    /// Starts the writing thread of a buffer of `capacity` bytes. `report` takes a line
+    /// about each loss of lines.
     ///
     /// # Errors
     ///
     /// The error of the system if there can be no thread.
-    pub(crate) fn start(file: LogFile, capacity: usize) -> io::Result<Self> {
+    pub fn start(file: LogFile, capacity: usize, report: fn(&str)) -> io::Result<Self> {
         let shared = SharedLog { state: Mutex::default(), capacity, changed: Condvar::new() };
         let shared = Arc::new(shared);
-        let writer = Writer { file, complained: false, is_torn: false, unwritten: 0 };
+        let writer = Writer { file, report, complained: false, is_torn: false, unwritten: 0 };
         thread::Builder::new().spawn({
             let shared = Arc::clone(&shared);
             move || writer.run(&shared)
@@ -59,7 +120,7 @@ impl LogBuffer {
     }
 
     /// Adds a line, which ends with a line feed. This costs a lock and a copy.
-    pub(crate) fn line(&self, line: &[u8]) {
+    pub fn line(&self, line: &[u8]) {
         let mut state = lock(&self.0.state);
         let before = state.pending.len();
         if before + line.len() > self.0.capacity {
@@ -75,14 +136,15 @@ impl LogBuffer {
     }
 
     /// Opens the file again, after it was moved away.
-    pub(crate) fn reopen(&self) {
+    pub fn reopen(&self) {
         lock(&self.0.state).reopens = true;
         self.0.changed.notify_all();
     }
 
     /// Ends the log; no lines may follow. Returns once everything is written, or false if that
     /// takes too long.
-    pub(crate) fn end(&self) -> bool {
+    #[must_use]
+    pub fn end(&self) -> bool {
         let SharedLog { state, changed, .. } = &*self.0;
         let mut state = lock(state);
         state.ends = true;
@@ -108,6 +170,7 @@ impl SharedLog {
 /// The state of the thread.
 struct Writer {
     file: LogFile,
+    report: fn(&str),
     /// Whether a failure to write was reported, which is done once.
     complained: bool,
     /// Whether only a part of the last line was written.
@@ -124,7 +187,7 @@ impl Writer {
             self.write(&todo.pending);
             if todo.lost > 0 {
                 let (name, lost) = (&self.file.name, todo.lost);
-                output::note(&format!("{name} is too slow: {lost} log lines were dropped"));
+                (self.report)(&format!("{name} is too slow: {lost} log lines were dropped"));
             }
             if todo.reopens {
                 self.reopen();
@@ -146,15 +209,15 @@ impl Writer {
             self.report_unwritten();
         }
         self.unwritten += lines.iter().filter(|&&byte| byte == b'\n').count() as u64;
-        self.report(outcome, "writing", "log lines are lost");
+        self.complain(outcome, "writing", "log lines are lost");
     }
 
     /// Reports how many lines are missing in the file.
     fn report_unwritten(&mut self) {
         let lost = mem::take(&mut self.unwritten);
         if lost > 0 {
-            let lines = counted(lost, "log line", "log lines");
-            output::note(&format!("{} lacks {lines}", self.file.name));
+            let lines = if lost == 1 { "log line" } else { "log lines" };
+            (self.report)(&format!("{} lacks {} {lines}", self.file.name, Grouped(lost)));
         }
     }
 
@@ -184,14 +247,14 @@ impl Writer {
         let outcome = self.file.reopen();
         // Not in a new file.
         self.is_torn &= self.file.file.metadata().is_ok_and(|it| it.len() > 0);
-        self.report(outcome, "re-opening", "lines still go to the previous file");
+        self.complain(outcome, "re-opening", "lines still go to the previous file");
     }
 
-    fn report(&mut self, outcome: io::Result<()>, action: &str, consequence: &str) {
+    fn complain(&mut self, outcome: io::Result<()>, action: &str, consequence: &str) {
         let was_told = mem::replace(&mut self.complained, outcome.is_err());
         if let (Err(error), false) = (outcome, was_told) {
-            let name = &self.file.name;
-            output::note(&format!("{action} {name}: {}: {consequence}", plain(&error)));
+            let (name, error) = (&self.file.name, in_words(&error));
+            (self.report)(&format!("{action} {name}: {error}: {consequence}"));
         }
     }
 }
@@ -201,10 +264,10 @@ const FULL: usize = 64 << 10;
 
 /// The bytes that wait to be written to an access log at most: some seconds of the busiest server,
 /// while a disk is stuck.
-pub(crate) const MAX_ENTRIES: usize = 8 << 20;
+pub const MAX_ENTRIES: usize = 8 << 20;
 
 /// The same of messages: thousands of lines.
-pub(crate) const MAX_MESSAGES: usize = 256 << 10;
+pub const MAX_MESSAGES: usize = 256 << 10;
 
 /// The longest wait at the end for lines that are not written yet.
 const END_WAIT: Duration = Duration::from_secs(3);
@@ -217,18 +280,20 @@ mod tests {
     use std::fs;
     use std::io::Read;
     use std::os::fd::OwnedFd;
-    use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::UnixStream;
-    use std::path::Path;
 
     use super::*;
+
+    fn start(path: &Path) -> LogBuffer {
+        let open = |path: &Path| File::options().append(true).create(true).open(path);
+        LogBuffer::start(LogFile::open(path, open).unwrap(), MAX_ENTRIES, |_| ()).unwrap()
+    }
 
     #[test]
     fn every_line_is_in_the_file_when_the_log_has_ended() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
-        let file = LogFile::open(Some(&path)).unwrap();
-        let log = LogBuffer::start(file, MAX_ENTRIES).unwrap();
+        let log = start(&path);
         thread::scope(|scope| {
             for worker in 0..4 {
                 let log = log.clone();
@@ -246,15 +311,13 @@ mod tests {
             let (worker, number): (usize, i32) = (worker.parse().unwrap(), number.parse().unwrap());
             assert_eq!(number, mem::replace(&mut last[worker], number) + 1);
         }
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o137, 0);
     }
 
     #[test]
     fn a_log_that_was_moved_is_reopened() {
         let folder = tempfile::tempdir().unwrap();
         let (path, moved) = (folder.path().join("log"), folder.path().join("log.1"));
-        let file = LogFile::open(Some(&path)).unwrap();
-        let log = LogBuffer::start(file, MAX_ENTRIES).unwrap();
+        let log = start(&path);
         log.line(b"before\n");
         fs::rename(&path, &moved).unwrap();
         log.reopen();
@@ -272,7 +335,7 @@ mod tests {
         let (here, mut there) = UnixStream::pair().unwrap();
         here.set_nonblocking(true).unwrap();
         let file = LogFile::stream(OwnedFd::from(here), "a socket");
-        let mut writer = Writer { file, complained: false, is_torn: false, unwritten: 0 };
+        let mut writer = Writer { file, report: |_| (), complained: false, is_torn: false, unwritten: 0 };
         writer.write(b"first\n");
         writer.write(&vec![b'x'; MAX_ENTRIES]);
         // There is room again.
@@ -292,8 +355,10 @@ mod tests {
 
     #[test]
     fn lines_that_cannot_be_written_are_counted_until_that_is_reported() {
-        let file = LogFile::open(Some(Path::new("/dev/full"))).unwrap();
-        let mut writer = Writer { file, complained: false, is_torn: false, unwritten: 0 };
+        let full = File::options().append(true).open("/dev/full").unwrap();
+        let file = LogFile::stream(full, "a full disk");
+        let mut writer =
+            Writer { file, report: |_| (), complained: false, is_torn: false, unwritten: 0 };
         writer.write(b"one\ntwo\n");
         writer.write(b"three\n");
         assert_eq!(writer.unwritten, 3);

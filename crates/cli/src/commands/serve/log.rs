@@ -1,0 +1,49 @@
+//! Where the access log and the messages go.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use underpass_observe::log_writer::{LogBuffer, LogFile, MAX_MESSAGES};
+use underpass_sandbox::open_log;
+use underpass_server::Settings;
+
+use super::args::ServeArgs;
+use crate::failure::{Failure, Result, WithPath};
+use crate::output;
+
+/// Opens the log, if there is to be one.
+pub(super) fn open(args: &ServeArgs, settings: &Settings) -> Result<Option<LogFile>> {
+    let log = match &args.logging.log_file {
+        _ if settings.log.is_none() => return Ok(None),
+        Some(path) => LogFile::open(path, open_log).with_path("opening", path)?,
+        None => stream(&io::stdout(), "standard output")?,
+    };
+    Ok(Some(log))
+}
+
+fn stream(stream: &impl AsFd, name: &str) -> Result<LogFile> {
+    let own = stream.as_fd().try_clone_to_owned().with_path("opening", name)?;
+    Ok(LogFile::stream(own, name))
+}
+
+/// Starts the writing thread of a log, for which `capacity` bytes may wait.
+pub(super) fn start(file: LogFile, capacity: usize) -> Result<LogBuffer> {
+    LogBuffer::start(file, capacity, output::note).map_err(no_thread)
+}
+
+/// Runs a function and buffers its messages, so that a blocked standard error does not stop it.
+pub(super) fn with_messages(serve: impl FnOnce() -> Result<()>) -> Result<()> {
+    let messages = start(stream(&io::stderr(), "standard error")?, MAX_MESSAGES)?;
+    let lines = messages.clone();
+    output::set_error_sink(Some(Box::new(move |line| lines.line(line))));
+    let outcome = serve();
+    if messages.end() {
+        output::set_error_sink(None);
+    }
+    outcome
+}
+
+/// Returns the failure of a thread that cannot be started.
+pub(super) fn no_thread(source: io::Error) -> Failure {
+    Failure::System { action: "starting a thread", source }
+}
