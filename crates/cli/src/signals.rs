@@ -3,14 +3,11 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
 
-use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
+use underpass_engine::wait::Limits;
 use underpass_sys::{cancel_on, is_ignored};
 
 /// Returns a flag that the first SIGINT, SIGTERM or SIGHUP sets; a later one ends the process at
@@ -32,59 +29,12 @@ pub(crate) fn outlive_file_limit() {
     }
 }
 
-/// Runs a system call that may wait for another process, such as open(2) of a FIFO or connect(2),
-/// and returns `EINTR` soon after `cancel` is set.
-///
-/// The kernel restarts such a call after a signal handler, and a signal that arrives just before
-/// the call is not noticed at all. The call therefore runs on a separate thread, which is abandoned
-/// when the command is cancelled and ends with the process. If no thread can be started, the call
-/// runs here, and no signal ends it.
+/// Runs a system call that may wait for another process, and returns `EINTR` soon after `cancel` is
+/// set.
 pub(crate) fn interruptible<T, F>(cancel: &AtomicBool, call: F) -> io::Result<T>
 where
     T: Send + 'static,
     F: FnOnce() -> io::Result<T> + Send + 'static,
 {
-    interruptible_within(None, cancel, call)
+    underpass_transport::interruptible(Limits::new(None, Some(cancel)), call)
 }
-
-/// Runs a system call as [`interruptible`] does, and returns `ETIMEDOUT` if it takes longer than
-/// `timeout`.
-pub(crate) fn interruptible_within<T, F>(
-    timeout: Option<Duration>,
-    cancel: &AtomicBool,
-    call: F,
-) -> io::Result<T>
-where
-    T: Send + 'static,
-    F: FnOnce() -> io::Result<T> + Send + 'static,
-{
-    let begun = Instant::now();
-    let (send, receive) = channel();
-    // It is handed over once there is a thread: one that cannot be started does not give it back.
-    let (hand_over, handed) = channel();
-    let thread = thread::Builder::new().name("waiting".to_owned()).spawn(move || {
-        // After a cancellation there is no receiver.
-        let _ = handed.recv().map(|call: F| send.send(call()));
-    });
-    if thread.is_err() {
-        return call();
-    }
-    // The thread waits for it.
-    let _ = hand_over.send(call);
-    loop {
-        if cancel.load(Ordering::Relaxed) {
-            return Err(Errno::INTR.into());
-        }
-        if timeout.is_some_and(|timeout| begun.elapsed() >= timeout) {
-            return Err(Errno::TIMEDOUT.into());
-        }
-        match receive.recv_timeout(POLL_INTERVAL) {
-            Ok(outcome) => return outcome,
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Err(io::ErrorKind::Other.into()),
-        }
-    }
-}
-
-/// The interval at which a wait checks whether the command was cancelled.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);

@@ -23,9 +23,12 @@
 
 pub mod digest;
 pub mod incoming;
+mod interruptible;
 mod loopback;
 mod session_facts;
+pub mod stream;
 pub mod tls;
 mod trust;
 
+pub use interruptible::interruptible;
 pub use loopback::limit_loopback_buffer;

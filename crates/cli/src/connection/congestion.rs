@@ -5,8 +5,9 @@
 
 use rustix::net::{AddressFamily, SocketType, socket};
 use underpass_engine::socket::set_congestion;
+use underpass_transport::stream::Stream;
 
-use super::address::{Stream, StreamError};
+use super::meet::StreamUsage;
 use crate::failure::{Failure, Result};
 
 /// Checks, before anything is opened or connected, whether the requested algorithm can be used.
@@ -17,7 +18,7 @@ pub(crate) fn check(requested: &str) -> Result<()> {
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None);
     let socket = socket
         .map_err(|errno| Failure::System { action: "creating a socket", source: errno.into() })?;
-    set_congestion(socket, requested).map_err(StreamError::Congestion)?;
+    set_congestion(socket, requested).map_err(StreamUsage::Congestion)?;
     Ok(())
 }
 
@@ -25,5 +26,5 @@ pub(crate) fn check(requested: &str) -> Result<()> {
 /// `None` for a Unix stream.
 pub(crate) fn choose(stream: &Stream, requested: &str) -> Result<Option<String>> {
     let Stream::Tcp(socket) = stream else { return Ok(None) };
-    Ok(set_congestion(socket, requested).map_err(StreamError::Congestion)?)
+    Ok(set_congestion(socket, requested).map_err(StreamUsage::Congestion)?)
 }

@@ -1,20 +1,18 @@
 //! TLS over the one stream of `send` and `recv`.
 
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use rustix::event::{PollFd, PollFlags};
-use rustix::io::Errno;
+use underpass_engine::Policy;
 use underpass_engine::wait::Limits;
-use underpass_engine::{Policy, TlsTransport};
+use underpass_transport::stream::{Stream, StreamAddress};
 use underpass_transport::tls::{
     Acceptor, Connector, Handshake, HandshakeError, Identity, Pin, Session,
 };
 
-use super::address::{Stream, StreamAddress, StreamError};
+use super::meet::StreamUsage;
 use super::tls_trust::TlsTrustArgs;
 use crate::failure::{Failure, Result};
 
@@ -59,25 +57,25 @@ impl StreamTlsArgs {
     ) -> Result<Option<StreamTls>> {
         if !self.tls {
             return if self.trust.is_given() || self.tls_cert.is_some() {
-                Err(StreamError::NotTls.into())
+                Err(StreamUsage::NotTls.into())
             } else {
                 Ok(None)
             };
         }
         match (to, listen) {
             (Some(StreamAddress::Unix(_)), _) | (_, Some(StreamAddress::Unix(_))) => {
-                Err(StreamError::LocalTls.into())
+                Err(StreamUsage::LocalTls.into())
             }
             (Some(StreamAddress::Tcp { host, .. }), _) => {
                 if self.tls_cert.is_some() {
-                    return Err(StreamError::NotListening.into());
+                    return Err(StreamUsage::NotListening.into());
                 }
                 let connector = self.trust.setup(policy)?.connector().map_err(Failure::line)?;
                 Ok(Some(StreamTls::Connects(connector.for_streams(), host.clone())))
             }
             (None, _) => {
                 if self.trust.is_given() {
-                    return Err(StreamError::NotConnecting.into());
+                    return Err(StreamUsage::NotConnecting.into());
                 }
                 let (identity, is_known) = self.identity()?;
                 let pin = (!is_known).then(|| identity.pin());
@@ -129,29 +127,6 @@ impl StreamTls {
             }
         })
     }
-}
-
-/// Ends the stream, and waits until the end is on its way.
-///
-/// # Errors
-///
-/// As `TlsTransport::flush`; `EINTR` soon after `cancel` became true, `ETIMEDOUT` when nothing has
-/// moved for too long.
-pub(crate) fn end(
-    session: &Session,
-    stream: &Stream,
-    cancel: &AtomicBool,
-    timeout: Option<Duration>,
-) -> std::result::Result<(), Errno> {
-    session.close(stream.as_fd());
-    let limits = Limits::since(Instant::now(), timeout, Some(cancel));
-    while let Err(errno) = session.flush(stream.as_fd()) {
-        if errno != Errno::AGAIN && errno != Errno::INTR {
-            return Err(errno);
-        }
-        limits.poll(&mut [PollFd::new(stream, PollFlags::OUT)])?;
-    }
-    Ok(())
 }
 
 /// The time that a handshake may take without `--timeout`.

@@ -3,14 +3,14 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_error;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-use underpass_engine::wait::{Limits, POLL_INTERVAL, WaitError, poll};
+use underpass_engine::wait::{Limits, WaitError, poll};
+use underpass_transport::interruptible;
 use url::Url;
 
 use crate::error::{ClientError, NetworkAction};
@@ -55,24 +55,7 @@ fn resolve(url: &Url, limits: Limits<'_>) -> io::Result<Vec<SocketAddr>> {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
     // The resolver cannot be stopped, only abandoned.
-    let (send, receive) = channel();
-    let find = move || (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
-    let finding = find.clone();
-    let thread = std::thread::Builder::new().spawn(move || {
-        // The caller may have given up.
-        let _ = send.send(finding());
-    });
-    if thread.is_err() {
-        // No more threads are allowed.
-        return find();
-    }
-    loop {
-        match receive.recv_timeout(limits.moment()?.unwrap_or(POLL_INTERVAL)) {
-            Ok(found) => return found,
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Err(io::ErrorKind::Other.into()),
-        }
-    }
+    interruptible(limits, move || Ok((host.as_str(), port).to_socket_addrs()?.collect()))
 }
 
 /// Puts the addresses of both families in turn, beginning with the first (RFC 8305 section 4): if one

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use underpass_diagnose::doctor::TrialTarget;
+use underpass_transport::stream::StreamAddress;
 
-use crate::connection::{StoreArgs, StreamAddress};
+use crate::connection::StoreArgs;
 use crate::failure::{Failure, Result};
 
 /// The arguments of `doctor`.

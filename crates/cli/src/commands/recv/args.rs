@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use underpass_engine::Size;
+use underpass_transport::stream::StreamAddress;
 
 use crate::args::{MoveArgs, StreamArgs};
-use crate::connection::{StreamAddress, StreamTlsArgs};
+use crate::connection::StreamTlsArgs;
 
 /// The options of `recv`.
 // A stream cannot be guarded: the sender guards its file.

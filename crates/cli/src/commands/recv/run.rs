@@ -1,22 +1,17 @@
 //! Receives one stream into a file.
 
-use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use rustix::event::{PollFd, PollFlags};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
-use underpass_engine::wait::{Limits, WaitError};
-use underpass_engine::{Error, Integrity, Report, Source, TlsTransport, Transfer, socket};
+use underpass_engine::wait::Limits;
+use underpass_engine::{Error, Integrity, Report, Source, Transfer, socket};
+use underpass_transport::stream::{Stream, StreamAddress, expect_confirmation, expect_end};
 use underpass_transport::tls::Session;
 
 use super::args::RecvArgs;
-use crate::connection::{
-    Stream, StreamAddress, StreamTls, check_congestion, choose_congestion, meet, unix_reset,
-};
+use crate::connection::{StreamTls, check_congestion, choose_congestion, meet};
 use crate::ends::{OutputTarget, OverwriteRule, is_stdout};
 use crate::failure::{Failure, Result, UsageError};
 use crate::output::{self, ProgressMeter};
@@ -50,7 +45,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
         let (pin, timeout) = (tls.as_ref().and_then(StreamTls::pin), args.stream.timeout);
         // If receiving fails, the sender sees a reset.
         let stream = meet(from.as_ref(), listen, pin, timeout, cancel)?;
-        unix_reset::expect_confirmation(&stream).map_err(|errno| Failure::Network {
+        expect_confirmation(&stream).map_err(|errno| Failure::Network {
             action: "receiving from",
             address: stream.peer(),
             source: errno.into(),
@@ -132,55 +127,6 @@ fn receive(
     };
     outcome.map_err(|error| Failure::transfer(what, error, args.movement.show))
 }
-
-/// Checks that the stream ends after its last expected byte. A sender that sends nothing for a moment
-/// and keeps the connection open, as some do, counts as complete, unless it is one that always
-/// confirms the end.
-///
-/// # Errors
-///
-/// `InvalidData` if more has arrived; that of the stream if the sender has failed.
-fn expect_end(
-    stream: &Stream,
-    session: Option<&Session>,
-    size: u64,
-    limits: Limits<'_>,
-) -> io::Result<()> {
-    let always_ends = unix_reset::is_confirmed(stream);
-    let moment = (!always_ends).then(|| Instant::now() + END_WAIT);
-    let limits = limits.no_later_than(moment);
-    loop {
-        let next = match session {
-            None => {
-                let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-                recv(stream, &mut [0_u8; 1], flags).map(|(_, bytes)| bytes)
-            }
-            Some(session) => match session.peek(stream.as_fd()) {
-                None => Err(Errno::AGAIN),
-                Some(true) => Ok(1),
-                // The end or the failure.
-                Some(false) => session.receive(stream.as_fd(), &mut [0]),
-            },
-        };
-        match next {
-            Ok(0) => return Ok(()),
-            Ok(_) => {
-                let why = format!("more than the {size} bytes of --size arrived");
-                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
-            }
-            Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        match limits.poll(&mut [PollFd::new(stream, PollFlags::IN)]) {
-            Err(WaitError::TimedOut) if !always_ends => return Ok(()),
-            outcome => outcome.map(drop)?,
-        }
-    }
-}
-
-/// Enough for a sender that learns that everything has arrived, over most networks, and then ends or
-/// resets the connection.
-const END_WAIT: Duration = Duration::from_secs(1);
 
 /// Returns the address and the file that the one or two positional arguments mean.
 fn places(args: &RecvArgs) -> Result<(Option<StreamAddress>, &Path)> {

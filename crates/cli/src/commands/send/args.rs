@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use underpass_transport::stream::StreamAddress;
 
 use super::range::ByteRange;
 use crate::args::{MoveArgs, StreamArgs};
-use crate::connection::{StreamAddress, StreamTlsArgs};
+use crate::connection::StreamTlsArgs;
 
 /// The options of `send`.
 #[derive(Debug, Args)]

@@ -1,25 +1,16 @@
 //! Sends a file or standard input over one stream.
 
 use std::fs::File;
-use std::io;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::net::sockopt;
-use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
-use underpass_engine::wait::Limits;
-use underpass_engine::{Error, Report, Sink, Source, Transfer, socket};
-use underpass_transport::tls::Session;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use underpass_engine::{Sink, Source, Transfer};
+use underpass_transport::stream::Outgoing;
 
 use super::args::SendArgs;
 use super::range::ByteRange;
-use crate::connection::{
-    Stream, StreamTls, check_congestion, choose_congestion, end_stream, meet, unix_reset,
-};
+use crate::connection::{StreamTls, check_congestion, choose_congestion, meet};
 use crate::ends::{Input, is_dash};
 use crate::failure::{Failure, Result, UsageError};
 use crate::output::{self, ProgressMeter};
@@ -55,7 +46,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<()> {
     // The receiver may have been awaited for long.
     let (source, skipped) = select(&input, args.range).inspect_err(no_transfer)?;
     let kind = EndKind::from(source.kind());
-    let line = Line { stream: &stream, session: session.as_ref(), cancel, timeout };
+    let line = Outgoing { stream: &stream, session: session.as_ref(), cancel, timeout };
 
     let meter = ProgressMeter::new(show, &output::short_path(input.path()));
     let options = args.stream.apply(args.movement.options()).cancel(cancel);
@@ -108,95 +99,3 @@ enum RangeError {
 }
 
 impl UsageError for RangeError {}
-
-/// A stream with everything that its end depends on.
-struct Line<'l> {
-    stream: &'l Stream,
-    session: Option<&'l Session>,
-    cancel: &'l AtomicBool,
-    timeout: Option<Duration>,
-}
-
-impl Line<'_> {
-    /// Ends the stream and waits until the peer's kernel has every byte: only then nothing is
-    /// referenced any more, and nothing can be lost when this process exits.
-    fn deliver(&self, report: Report) -> std::result::Result<Report, Error> {
-        let Self { stream, cancel, timeout, .. } = *self;
-        let failed = |source| failed(&report, source);
-        if let Some(session) = self.session {
-            let ended = end_stream(session, stream, cancel, timeout);
-            ended.map_err(|errno| failed(errno.into()))?;
-        }
-        stream.finish().map_err(failed)?;
-        let mut left = u64::MAX;
-        let mut last_progress = Instant::now();
-        let mut moment = MIN_PAUSE;
-        loop {
-            let now = socket::unacknowledged(stream).map_err(failed)?;
-            if now == 0 {
-                break;
-            }
-            if now < left {
-                (left, last_progress) = (now, Instant::now());
-            }
-            if cancel.load(Ordering::Relaxed) {
-                return Err(Error::Cancelled { report: Box::new(report) });
-            }
-            if let Some(timeout) = timeout.filter(|timeout| last_progress.elapsed() >= *timeout) {
-                return Err(Error::Stalled { timeout, report: Box::new(report) });
-            }
-            wait_a_moment(stream, moment).map_err(|errno| failed(errno.into()))?;
-            moment = (moment * 2).min(MAX_PAUSE);
-        }
-        Ok(report)
-    }
-
-    /// Waits a moment for the end of the receiver, which resets the connection if it cannot finish
-    /// its file.
-    fn end(&self, report: Report) -> std::result::Result<Report, Error> {
-        let Self { stream, cancel, timeout, .. } = *self;
-        let failed = |source| failed(&report, source);
-        if let Stream::Tcp(socket) = stream {
-            // One that keeps the connection open has every byte all the same.
-            let limits = Limits::since(Instant::now(), Some(MAX_END_WAIT), Some(cancel));
-            let _ = limits.until_ready(socket, PollFlags::RDHUP);
-        }
-        // A peer that disconnected without reading causes this error now.
-        if let Ok(Err(errno)) = sockopt::socket_error(stream.as_fd()) {
-            return Err(failed(errno.into()));
-        }
-        // Unread bytes, such as tickets of TLS, would reset the connection when it is closed.
-        if let Some(session) = self.session {
-            let _ = session.peek(stream.as_fd());
-        }
-        let limits = Limits::since(Instant::now(), timeout, Some(cancel));
-        unix_reset::confirm(stream, limits).map_err(|errno| failed(errno.into()))?;
-        let _ = socket::disarm_reset(stream);
-        Ok(report)
-    }
-}
-
-fn failed(report: &Report, source: io::Error) -> Error {
-    Error::Io { mechanism: None, source, report: Box::new(report.clone()) }
-}
-
-/// Waits for this time, or less if the connection fails.
-fn wait_a_moment(stream: &Stream, moment: Duration) -> std::result::Result<(), Errno> {
-    let mut end = [PollFd::new(stream, PollFlags::empty())];
-    let timeout = Timespec { tv_sec: 0, tv_nsec: moment.subsec_nanos().into() };
-    if poll(&mut end, Some(&timeout)) != Ok(0) {
-        sockopt::socket_error(stream)?.or(Err(Errno::CONNRESET))?;
-        // The peer has closed properly but not yet acknowledged the last bytes.
-        std::thread::sleep(moment);
-    }
-    Ok(())
-}
-
-/// The shortest pause: a small file over a fast network is acknowledged immediately.
-const MIN_PAUSE: Duration = Duration::from_micros(20);
-
-/// Checking a thousand times a second costs nothing compared to the transfer that is awaited.
-const MAX_PAUSE: Duration = Duration::from_millis(1);
-
-/// The maximum wait for the end of a receiver that has all bytes.
-const MAX_END_WAIT: Duration = Duration::from_secs(1);

@@ -6,7 +6,7 @@ use std::fs::Permissions;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -16,11 +16,11 @@ use rustix::net::sockopt::{
     set_ipv6_v6only, set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay, socket_domain,
 };
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, getsockname, listen,
-    socket_with,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, listen, socket_with,
 };
 use underpass_engine::FileId;
 use underpass_engine::socket::limit_unsent;
+use underpass_transport::stream::is_abandoned;
 
 use crate::server::listen::kind::ListenerKind;
 use crate::server::settings::{Address, ServeError};
@@ -159,17 +159,6 @@ fn unix(path: &Path, mode: Option<u32>, workers: usize) -> io::Result<Listener> 
     let address = format!("unix:{}", path.display());
     let sockets = copies(socket, workers)?;
     Ok(Listener { sockets, address, kind: ListenerKind::Plain, _path: Some(made) })
-}
-
-/// Returns whether a path is a socket that no program listens on. This does not wait for a program
-/// that accepts nothing.
-fn is_abandoned(path: &Path) -> bool {
-    let is_socket = path.symlink_metadata().is_ok_and(|facts| facts.file_type().is_socket());
-    let refuses = || {
-        let (socket, address) = (stream(AddressFamily::UNIX)?, SocketAddrUnix::new(path)?);
-        io::Result::Ok(connect(&socket, &address) == Err(Errno::CONNREFUSED))
-    };
-    is_socket && refuses().unwrap_or(false)
 }
 
 /// Returns the identity of the entry at a path, which may be a link.

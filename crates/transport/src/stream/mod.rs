@@ -1,11 +1,18 @@
-//! Addresses of streams: TCP or unix, connecting or listening.
+//! Plain streams between two processes: TCP or unix, connecting or listening.
+//!
+//! The end of such a stream is all that says that it is complete, so a sender that breaks off resets
+//! it, even if it is killed.
+
+mod delivery;
+mod tcp;
+mod unix_marks;
+mod unix_reset;
 
 use std::fmt;
 use std::fs;
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -13,19 +20,17 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
-use underpass_engine::socket::CongestionUnavailable;
-use underpass_engine::wait::{Limits, WaitError};
+use underpass_engine::wait::Limits;
 
-use underpass_transport::tls::Pin;
+use crate::interruptible;
 
-use super::{tcp, unix_marks};
-use crate::failure::{Failure, Result, UsageError};
-use crate::output;
-use crate::signals::interruptible_within;
+pub use delivery::{Outgoing, expect_end};
+pub use unix_marks::is_abandoned;
+pub use unix_reset::expect_confirmation;
 
 /// A place that a stream can lead to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum StreamAddress {
+pub enum StreamAddress {
     /// `HOST:PORT`, `[IPV6]:PORT`; an empty host stands for every address of this machine.
     Tcp {
         /// Name or number, without brackets.
@@ -37,36 +42,15 @@ pub(crate) enum StreamAddress {
     Unix(PathBuf),
 }
 
-/// The reason why a stream cannot be as the options ask for.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum StreamError {
-    #[error(transparent)]
-    Congestion(CongestionUnavailable),
-    #[error("--tls is for streams over TCP: a Unix socket does not leave this machine")]
-    LocalTls,
-    #[error("no address was given")]
-    NoAddress,
-    #[error("'{0}' does not name a host to connect to")]
-    NoHost(StreamAddress),
-    #[error("--tls-cert is for the side that listens")]
-    NotListening,
-    #[error("certificates and pins need --tls")]
-    NotTls,
-    #[error("--cacert, --insecure and --pin are for the side that connects")]
-    NotConnecting,
-}
-
-impl UsageError for StreamError {}
-
 /// The text is not an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("addresses are HOST:PORT, [IPV6]:PORT or unix:PATH; to listen everywhere, :PORT")]
-pub(crate) struct NotAnAddress;
+pub struct NotAnAddress;
 
 impl FromStr for StreamAddress {
     type Err = NotAnAddress;
 
-    fn from_str(text: &str) -> std::result::Result<Self, NotAnAddress> {
+    fn from_str(text: &str) -> Result<Self, NotAnAddress> {
         if let Some(path) = text.strip_prefix("unix:") {
             return if path.is_empty() { Err(NotAnAddress) } else { Ok(Self::Unix(path.into())) };
         }
@@ -94,65 +78,42 @@ impl fmt::Display for StreamAddress {
 
 impl StreamAddress {
     /// Connects, trying each address that the host's name stands for, for no longer than `timeout`
-    /// and until `cancel` is set.
-    fn connect(&self, timeout: Option<Duration>, cancel: &AtomicBool) -> Result<Stream> {
-        let stream = match self.clone() {
+    /// and until `cancel` is set. Closing the stream resets it, even by a SIGKILL, until
+    /// [`disarm_reset`](underpass_engine::socket::disarm_reset).
+    ///
+    /// # Errors
+    ///
+    /// As [`interruptible`] and connect(2).
+    pub fn connect(&self, timeout: Option<Duration>, cancel: &AtomicBool) -> io::Result<Stream> {
+        let limits = Limits::since(Instant::now(), timeout, Some(cancel));
+        match self.clone() {
             // A listener that accepts no connection makes it wait.
             Self::Unix(path) => {
-                let connect = move || unix_marks::connect(&path).map(Stream::Unix);
-                interruptible_within(timeout, cancel, connect)
-            }
-            Self::Tcp { host, .. } if host.is_empty() => {
-                return Err(StreamError::NoHost(self.clone()).into());
+                interruptible(limits, move || unix_marks::connect(&path).map(Stream::Unix))
             }
             Self::Tcp { host, port } => {
                 let connect = move || tcp::connect_armed(&host, port, timeout).map(Stream::Tcp);
-                interruptible_within(timeout, cancel, connect)
+                interruptible(limits, connect)
             }
-        };
-        stream.map_err(|source| self.failure("connecting to", source))
+        }
     }
 
-    /// Listens.
-    pub(crate) fn listen(&self) -> Result<BoundListener> {
-        let listener = match self {
+    /// Listens; streams are those of [`connect`](Self::connect).
+    ///
+    /// # Errors
+    ///
+    /// As bind(2).
+    pub fn listen(&self) -> io::Result<BoundListener> {
+        match self {
             Self::Unix(path) => listen_unix(path),
             Self::Tcp { host, port } => tcp::listen_armed(host, *port).map(BoundListener::Tcp),
-        };
-        listener.map_err(|source| self.failure("listening on", source))
+        }
     }
-
-    fn failure(&self, action: &'static str, source: io::Error) -> Failure {
-        Failure::Network { action, address: self.to_string(), source }
-    }
-}
-
-/// Connects to `to`, or waits at `listen` for one peer, no longer than `timeout`, and prints that
-/// address on standard error, with the options that the peer needs. Closing the stream resets it,
-/// even by a SIGKILL, until [`disarm_reset`](underpass_engine::socket::disarm_reset).
-pub(crate) fn meet(
-    to: Option<&StreamAddress>,
-    listen: Option<&StreamAddress>,
-    pin: Option<Pin>,
-    timeout: Option<Duration>,
-    cancel: &AtomicBool,
-) -> Result<Stream> {
-    let address = match (to, listen) {
-        (Some(to), _) => return to.connect(timeout, cancel),
-        (None, Some(listen)) => listen,
-        (None, None) => return Err(StreamError::NoAddress.into()),
-    };
-    let listener = address.listen()?;
-    output::listening(&listener.address());
-    if let Some(pin) = pin {
-        output::pin(pin);
-    }
-    listener.accept(timeout, cancel)
 }
 
 /// A connection.
 #[derive(Debug)]
-pub(crate) enum Stream {
+pub enum Stream {
     /// Over TCP.
     Tcp(TcpStream),
     /// Within this machine.
@@ -161,7 +122,7 @@ pub(crate) enum Stream {
 
 impl Stream {
     /// Says that nothing more will be sent.
-    pub(crate) fn finish(&self) -> io::Result<()> {
+    fn finish(&self) -> io::Result<()> {
         match self {
             Self::Tcp(socket) => socket.shutdown(std::net::Shutdown::Write),
             Self::Unix(socket) => socket.shutdown(std::net::Shutdown::Write),
@@ -169,7 +130,8 @@ impl Stream {
     }
 
     /// Returns the name of the other end.
-    pub(crate) fn peer(&self) -> String {
+    #[must_use]
+    pub fn peer(&self) -> String {
         match self {
             Self::Tcp(socket) => {
                 socket.peer_addr().map_or_else(|_| "the peer".to_owned(), |peer| peer.to_string())
@@ -190,7 +152,7 @@ impl AsFd for Stream {
 
 /// A place where a peer may connect.
 #[derive(Debug)]
-pub(crate) enum BoundListener {
+pub enum BoundListener {
     /// Over TCP.
     Tcp(TcpListener),
     /// Within this machine; the path goes when the listener does.
@@ -199,7 +161,8 @@ pub(crate) enum BoundListener {
 
 impl BoundListener {
     /// Returns the address to connect to.
-    pub(crate) fn address(&self) -> String {
+    #[must_use]
+    pub fn address(&self) -> String {
         match self {
             Self::Tcp(listener) => {
                 listener.local_addr().map_or_else(|error| error.to_string(), |at| at.to_string())
@@ -209,26 +172,17 @@ impl BoundListener {
     }
 
     /// Waits for one peer, no longer than `timeout` and until `cancel` becomes true.
-    fn accept(&self, timeout: Option<Duration>, cancel: &AtomicBool) -> Result<Stream> {
+    ///
+    /// # Errors
+    ///
+    /// `ETIMEDOUT`, `EINTR`, and as accept(2).
+    pub fn accept(&self, timeout: Option<Duration>, cancel: &AtomicBool) -> io::Result<Stream> {
         let limits = Limits::since(Instant::now(), timeout, Some(cancel));
-        match limits.until_ready(self, PollFlags::IN) {
-            Ok(()) => {}
-            Err(WaitError::TimedOut) => {
-                let (at, timeout) = (self.address(), timeout.unwrap_or_default());
-                return Err(Failure::line(format!("no peer connected to {at} within {timeout:?}")));
-            }
-            Err(error @ WaitError::Cancelled) => {
-                let (action, address) = ("listening on", self.address());
-                return Err(Failure::Network { action, address, source: error.into() });
-            }
-        }
-        let accepted = match self {
+        limits.until_ready(self, PollFlags::IN)?;
+        match self {
             Self::Tcp(listener) => listener.accept().map(|(peer, _)| Stream::Tcp(peer)),
             Self::Unix(listener, _) => listener.accept().map(|(peer, _)| Stream::Unix(peer)),
-        };
-        let address = self.address();
-        let failed = |source| Failure::Network { action: "accepting on", address, source };
-        accepted.map_err(failed)
+        }
     }
 }
 
@@ -253,9 +207,7 @@ impl Drop for BoundListener {
 
 /// Binds the path; the socket of a killed program is replaced.
 fn listen_unix(path: &Path) -> io::Result<BoundListener> {
-    let is_stale = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
-        && unix_marks::is_stale(path);
-    if is_stale {
+    if is_abandoned(path) {
         fs::remove_file(path)?;
     }
     Ok(BoundListener::Unix(unix_marks::listen(path)?, path.to_owned()))

@@ -20,7 +20,7 @@ use super::unix_marks::has_marked_peer;
 /// # Errors
 ///
 /// `ECONNRESET` if the sender has left already.
-pub(crate) fn expect_confirmation(stream: &Stream) -> Result<(), Errno> {
+pub fn expect_confirmation(stream: &Stream) -> Result<(), Errno> {
     if is_confirmed(stream) {
         send(stream, &[0], SendFlags::NOSIGNAL).or(Err(Errno::CONNRESET))?;
     }
@@ -28,7 +28,7 @@ pub(crate) fn expect_confirmation(stream: &Stream) -> Result<(), Errno> {
 }
 
 /// Returns whether the sender confirms that it has sent everything, or the stream ends with an error.
-pub(crate) fn is_confirmed(stream: &Stream) -> bool {
+pub(super) fn is_confirmed(stream: &Stream) -> bool {
     matches!(stream, Stream::Unix(socket) if has_marked_peer(socket))
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn is_confirmed(stream: &Stream) -> bool {
 /// # Errors
 ///
 /// `ECONNRESET` if the receiver has failed, and as [`Limits::check`].
-pub(crate) fn confirm(stream: &Stream, limits: Limits<'_>) -> Result<(), Errno> {
+pub(super) fn confirm(stream: &Stream, limits: Limits<'_>) -> Result<(), Errno> {
     if is_confirmed(stream) {
         limits.until_ready(stream, PollFlags::IN)?;
         if recv(stream, &mut [0; 1], RecvFlags::DONTWAIT)?.1 == 0 {

@@ -10,10 +10,12 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process;
 
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::net::{bind, socket_with};
 
@@ -36,15 +38,18 @@ pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
     UnixListener::bind(path)
 }
 
-/// Returns whether a socket at the path exists and no process listens there.
-pub(super) fn is_stale(path: &Path) -> bool {
-    let flags = SocketFlags::CLOEXEC;
-    let connected = SocketAddrUnix::new(path).and_then(|address| {
+/// Returns whether a path is a socket that no process listens on. This does not wait for a process
+/// that accepts nothing.
+#[must_use]
+pub fn is_abandoned(path: &Path) -> bool {
+    let refuses = || {
         // A stream socket refuses datagrams as such, so a process that listens gets no connection.
+        let flags = SocketFlags::CLOEXEC;
         let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
-        rustix::net::connect(socket, &address)
-    });
-    connected == Err(rustix::io::Errno::CONNREFUSED)
+        rustix::net::connect(socket, &SocketAddrUnix::new(path)?)
+    };
+    path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket())
+        && refuses() == Err(Errno::CONNREFUSED)
 }
 
 /// Returns whether the peer marked its socket.
