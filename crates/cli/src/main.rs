@@ -31,21 +31,15 @@ fn main() -> ExitCode {
         Err(failure) => Err(failure),
         Ok(code) => output::all_printed().map(|()| code),
     };
-    match done {
-        Ok(code) => code,
-        Err(failure) => output::failure(&failure),
-    }
+    done.unwrap_or_else(|failure| output::failure(&failure))
 }
 
 fn run(cli: Cli) -> Result<ExitCode> {
     let done = match cli.command {
-        Some(Command::Serve(Deferred(args))) => {
-            if args.generate().generate(Cli::command())? {
-                Ok(())
-            } else {
-                commands::serve::run(&args)
-            }
-        }
+        Some(Command::Serve(Deferred(args))) => match args.generate().generate(Cli::command())? {
+            true => Ok(()),
+            false => commands::serve::run(&args),
+        },
         Some(Command::Share(Deferred(args))) => commands::serve::share::run(&args),
         Some(Command::Get(Deferred(args))) => commands::get::run(&args),
         Some(Command::Put(Deferred(args))) => commands::put::run(&args),
