@@ -109,6 +109,14 @@ pub(crate) fn is_stdout(path: &Path) -> bool {
     is_dash(path) || open_file_number(path) == Some(1)
 }
 
+/// Follows a link: the file that it leads to is replaced, as by every other program.
+pub(crate) fn followed(path: &Path) -> Result<PathBuf> {
+    if path.is_symlink() {
+        return Ok(atomic_file::follow(path).with_path("following the link", path)?);
+    }
+    Ok(path.to_owned())
+}
+
 /// The treatment of a target that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OverwriteRule {
@@ -170,13 +178,7 @@ impl OutputTarget {
         if let Some(number) = open_file_number(path) {
             return Ok(Self::descriptor(path, number).with_path("opening", path)?);
         }
-        // A link is followed: the file that it leads to is replaced, as by every other program.
-        let path = match fs::symlink_metadata(path) {
-            Ok(found) if found.is_symlink() => {
-                atomic_file::follow(path).with_path("following the link", path)?
-            }
-            _ => path.to_owned(),
-        };
+        let path = followed(path)?;
         let existing = match fs::metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Existing::Keep,
             Err(error) => Err(error).with_path("looking at", &path)?,

@@ -137,16 +137,10 @@ impl HttpClientArgs {
 
     /// Returns the proxies that the arguments or the environment name.
     fn proxies(&self) -> Result<Proxies> {
-        if self.no_proxy {
-            return Ok(Proxies::default());
+        if !self.no_proxy && self.proxy.is_none() {
+            return Ok(environment::proxies()?);
         }
-        if let Some(proxy) = self.proxy.clone() {
-            return Ok(Proxies {
-                http: Some(proxy.clone()),
-                https: Some(proxy),
-                except: Vec::new(),
-            });
-        }
-        Ok(environment::proxies()?)
+        let (http, https) = (self.proxy.clone(), self.proxy.clone());
+        Ok(Proxies { http, https, ..Proxies::default() })
     }
 }

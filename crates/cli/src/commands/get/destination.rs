@@ -17,7 +17,7 @@ use super::usage::GetError;
 use underpass_engine::atomic_file;
 use underpass_engine::hint::{Action, PathError};
 
-use crate::ends::{self, OverwriteRule, is_dash, is_stdout, open_file_number};
+use crate::ends::{self, OverwriteRule, followed, is_dash, is_stdout, open_file_number};
 use crate::failure::{Result, WithPath};
 use underpass_receipt::{EndKind, shown};
 
@@ -147,14 +147,4 @@ pub(super) fn is_stream(path: &Path) -> bool {
     is_dash(path)
         || open_file_number(path).is_some()
         || fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
-}
-
-/// Follows a link: the file that it leads to is replaced, as other programs do.
-fn followed(path: &Path) -> Result<PathBuf> {
-    match fs::symlink_metadata(path) {
-        Ok(found) if found.is_symlink() => {
-            Ok(atomic_file::follow(path).with_path("following the link", path)?)
-        }
-        _ => Ok(path.to_owned()),
-    }
 }

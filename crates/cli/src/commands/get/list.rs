@@ -87,12 +87,10 @@ fn parse_line(items: &mut Vec<Item>, line: &str) -> std::result::Result<(), Stri
 /// Returns a path that stays in the folder it is relative to: lists may come from anywhere.
 fn relative(name: &str) -> std::result::Result<PathBuf, String> {
     let path = Path::new(name);
-    let is_good = path.components().all(|part| matches!(part, Component::Normal(_)));
-    if is_good && !name.is_empty() && !name.ends_with('/') {
-        Ok(path.to_owned())
-    } else {
-        Err(format!("out={name} leads out of the folder, or is no file"))
-    }
+    let stays = path.components().all(|part| matches!(part, Component::Normal(_)));
+    let is_good = stays && !name.is_empty() && !name.ends_with('/');
+    let wrong = || format!("out={name} leads out of the folder, or is no file");
+    is_good.then(|| path.to_owned()).ok_or_else(wrong)
 }
 
 /// The maximum length of a list in bytes.
