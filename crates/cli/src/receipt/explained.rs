@@ -19,7 +19,7 @@ pub(crate) fn explained(receipt: &Receipt, alphabet: Alphabet) -> String {
         line("moved", format!("{bytes} bytes by {} in {calls}", moved.name));
     }
     for declined in &receipt.declined {
-        line("declined", refusal(declined));
+        line("declined", refusal(declined, ""));
     }
     line("user space", format!("{} bytes", HumanCount(receipt.user_space_bytes)));
     let waits = counted(receipt.waits, "time", "times");
@@ -66,12 +66,13 @@ pub(crate) fn costs(
     line("page faults", format!("{} minor, {} major", faults.minor, faults.major));
 }
 
-/// Formats a refusal: `copy_file_range (EXDEV) at byte 0, 3 times: two file systems`.
-fn refusal(declined: &DeclineReceipt) -> String {
+/// Formats a refusal: `copy_file_range (EXDEV) at byte 0, 3 times: two file systems`; the ends come
+/// before the byte.
+pub(crate) fn refusal(declined: &DeclineReceipt, ends: &str) -> String {
     let DeclineReceipt { mechanism, errno, at, times, reason, .. } = declined;
     let times = if *times > 1 { format!(", {times} times") } else { String::new() };
     let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    format!("{mechanism} ({errno}) at byte {}{times}{reason}", HumanCount(*at))
+    format!("{mechanism} ({errno}){ends} at byte {}{times}{reason}", HumanCount(*at))
 }
 
 /// Returns the path that the bytes took; nothing is drawn where several sorts of ends were met.

@@ -4,7 +4,7 @@ use indicatif::HumanCount;
 
 use crate::output::counted;
 use crate::output::printable::one_line;
-use crate::receipt::explained::costs;
+use crate::receipt::explained::{costs, refusal};
 use crate::receipt::path_diagram::{Alphabet, DiagramFlow, KernelPath, PathDiagram, label};
 use underpass_diagnose::explain::{
     Count, CrossingReceipt, EndReceipt, ProgramReceipt, RefusalReceipt,
@@ -110,18 +110,13 @@ fn count(count: Count) -> String {
 }
 
 /// Formats a refusal: `copy_file_range (EXDEV), file to file, at byte 0: two file systems`.
-fn refusal_text(refusal: &RefusalReceipt) -> String {
-    let declined = &refusal.refusal;
-    let at = HumanCount(declined.at);
-    let times =
-        if declined.times > 1 { format!(", {} times", declined.times) } else { String::new() };
-    let reason = declined.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    let ends = match (refusal.from, refusal.to) {
-        (EndKind::Other, to) => format!("to {}", to.name()),
-        (from, EndKind::Other) => format!("from {}", from.name()),
-        (from, to) => format!("{} to {}", from.name(), to.name()),
+fn refusal_text(declined: &RefusalReceipt) -> String {
+    let ends = match (declined.from, declined.to) {
+        (EndKind::Other, to) => format!(", to {},", to.name()),
+        (from, EndKind::Other) => format!(", from {},", from.name()),
+        (from, to) => format!(", {} to {},", from.name(), to.name()),
     };
-    format!("{} ({}), {ends}, at byte {at}{times}{reason}", declined.mechanism, declined.errno)
+    refusal(&declined.refusal, &ends)
 }
 
 /// Formats an end: `7,340,032 read, 7,340,032 written: /srv/disk.img`.
