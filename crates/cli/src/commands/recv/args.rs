@@ -1,6 +1,6 @@
 //! The options of `underpass recv`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use underpass_engine::Size;
@@ -8,6 +8,7 @@ use underpass_transport::stream::StreamAddress;
 
 use crate::args::{MoveArgs, StreamArgs};
 use crate::connection::StreamTlsArgs;
+use crate::failure::{Failure, Result, UsageError};
 
 /// The options of `recv`.
 // A stream cannot be guarded: the sender guards its file.
@@ -18,7 +19,7 @@ pub(crate) struct RecvArgs {
     /// Connect to HOST:PORT (IPv6 in brackets) or unix:PATH, unless --listen is given; then write
     /// to FILE, - for standard output [default: -]
     #[arg(value_name = "ADDRESS] [FILE", num_args = 0..=2)]
-    pub(super) places: Vec<PathBuf>,
+    places: Vec<PathBuf>,
 
     /// Wait for the sender to connect to this address
     #[arg(long, value_name = "ADDRESS")]
@@ -46,3 +47,36 @@ pub(crate) struct RecvArgs {
     #[command(flatten)]
     pub(super) movement: MoveArgs,
 }
+
+impl RecvArgs {
+    /// Returns the address and the file that the one or two positional arguments mean.
+    pub(super) fn ends(&self) -> Result<(Option<StreamAddress>, &Path)> {
+        let stdout = Path::new("-");
+        match (&self.listen, self.places.as_slice()) {
+            (Some(_), []) => Ok((None, stdout)),
+            (Some(_), [file]) => Ok((None, file)),
+            (None, [from]) => Ok((Some(address(from)?), stdout)),
+            (None, [from, file]) => Ok((Some(address(from)?), file)),
+            (Some(_), _) => Err(RecvError::SeveralFiles.into()),
+            (None, _) => Err(RecvError::NoAddress.into()),
+        }
+    }
+}
+
+fn address(text: &Path) -> Result<StreamAddress> {
+    let text = text.to_string_lossy();
+    text.parse().map_err(|error| Failure::value(format_args!("'{text}' is not an address"), error))
+}
+
+/// The reason why the arguments receive nothing.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RecvError {
+    #[error("recv needs the sender's ADDRESS, or --listen ADDRESS to wait for it")]
+    NoAddress,
+    #[error("--json prints on standard output, where the bytes go: name a FILE")]
+    OutputTwice,
+    #[error("recv --listen takes one FILE at most: the sender connects to it")]
+    SeveralFiles,
+}
+
+impl UsageError for RecvError {}

@@ -1,19 +1,18 @@
 //! Receives one stream into a file.
 
 use std::os::fd::AsFd;
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use underpass_engine::wait::Limits;
 use underpass_engine::{Error, Integrity, Report, Source, Transfer, socket};
-use underpass_transport::stream::{Stream, StreamAddress, expect_confirmation, expect_end};
+use underpass_transport::stream::{Stream, expect_confirmation, expect_end};
 use underpass_transport::tls::Session;
 
-use super::args::RecvArgs;
+use super::args::{RecvArgs, RecvError};
 use crate::connection::{StreamTls, check_congestion, choose_congestion, meet};
 use crate::ends::{OutputTarget, OverwriteRule, is_stdout};
-use crate::failure::{Failure, Result, UsageError};
+use crate::failure::{Failure, Result};
 use crate::output::{self, ProgressMeter};
 use crate::signals;
 use underpass_engine::Size;
@@ -21,7 +20,7 @@ use underpass_receipt::{EndKind, Receipt, TlsReceipt};
 
 /// Receives the stream.
 pub(crate) fn run(args: &RecvArgs) -> Result<()> {
-    let (from, path) = places(args)?;
+    let (from, path) = args.ends()?;
     check_congestion(&args.stream.congestion)?;
     let show = args.movement.show;
     let listen = args.listen.as_ref();
@@ -127,34 +126,3 @@ fn receive(
     };
     outcome.map_err(|error| Failure::transfer(what, error, args.movement.show))
 }
-
-/// Returns the address and the file that the one or two positional arguments mean.
-fn places(args: &RecvArgs) -> Result<(Option<StreamAddress>, &Path)> {
-    let stdout = Path::new("-");
-    match (&args.listen, args.places.as_slice()) {
-        (Some(_), []) => Ok((None, stdout)),
-        (Some(_), [file]) => Ok((None, file)),
-        (None, [from]) => Ok((Some(address(from)?), stdout)),
-        (None, [from, file]) => Ok((Some(address(from)?), file)),
-        (Some(_), _) => Err(RecvError::SeveralFiles.into()),
-        (None, _) => Err(RecvError::NoAddress.into()),
-    }
-}
-
-fn address(text: &Path) -> Result<StreamAddress> {
-    let text = text.to_string_lossy();
-    text.parse().map_err(|error| Failure::value(format_args!("'{text}' is not an address"), error))
-}
-
-/// The reason why the arguments receive nothing.
-#[derive(Debug, thiserror::Error)]
-enum RecvError {
-    #[error("recv needs the sender's ADDRESS, or --listen ADDRESS to wait for it")]
-    NoAddress,
-    #[error("--json prints on standard output, where the bytes go: name a FILE")]
-    OutputTwice,
-    #[error("recv --listen takes one FILE at most: the sender connects to it")]
-    SeveralFiles,
-}
-
-impl UsageError for RecvError {}
