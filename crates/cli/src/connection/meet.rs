@@ -16,7 +16,7 @@ use crate::output;
 pub(super) enum StreamUsage {
     #[error(transparent)]
     Congestion(CongestionUnavailable),
-    #[error("--tls is for streams over TCP: a unix socket does not leave this machine")]
+    #[error("--tls is for streams over TCP: a Unix socket does not leave this machine")]
     LocalTls,
     #[error("no address was given")]
     NoAddress,

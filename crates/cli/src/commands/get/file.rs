@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::BinaryBytes;
 use underpass_client::download::{
-    DownloadError, DownloadEvent, DownloadFailed, DownloadOptions, DownloadOutcome, Downloader,
-    Gauge, PartialInfo, RateLimit, name_of,
+    DownloadEvent, DownloadFailed, DownloadOptions, DownloadOutcome, Downloader, Gauge,
+    PartialInfo, RateLimit, name_of,
 };
 use underpass_client::{TlsSetup, Url};
 
@@ -20,7 +20,6 @@ use super::list::Item;
 use super::sums::ChecksumList;
 use super::taken::TakenNames;
 use super::{print, progress};
-use crate::args::ShowArgs;
 use crate::failure::{Failure, Result};
 use crate::output::{self, ProgressMeter};
 use underpass_protocol::digest::Digest;
@@ -49,7 +48,7 @@ impl GetRun<'_> {
         let prepared =
             prepared.inspect_err(|failure| print::no_transfer(args.show, &item.url, failure))?;
         let Some((downloader, url, destination)) = prepared else { return Ok(()) };
-        let on_event = |event: &DownloadEvent<'_>| report(args.show, event);
+        let on_event = |event: &DownloadEvent<'_>| print::event(args.show, event);
         let started = Instant::now();
         let work = || downloader.fetch(&url, &destination.target(), gauge, &on_event);
         let outcome = match self.parallel {
@@ -74,7 +73,7 @@ impl GetRun<'_> {
         let remote = args.store.remote(&args.http, &item.url, self.tls, cancel)?;
         let mut options = self.options();
         let asker = Downloader::new(remote.client.clone(), options.clone());
-        let on_event = |event: &DownloadEvent<'_>| report(args.show, event);
+        let on_event = |event: &DownloadEvent<'_>| print::event(args.show, event);
         let suggested = || asker.suggested_name(&remote.url, &on_event);
         let destination = GetDestination::of(args, item, suggested, cancel)?;
         if !self.taken.claim(item, &destination, args.show.quiet)? {
@@ -160,38 +159,5 @@ fn finish(
             }
             Err(Failure::hinted(line, &failed))
         }
-    }
-}
-
-/// Prints an event of a file that is being fetched.
-fn report(show: ShowArgs, event: &DownloadEvent<'_>) {
-    if show.quiet {
-        return;
-    }
-    match event {
-        DownloadEvent::Resuming { have, total } => print::resuming(*have, *total),
-        DownloadEvent::Retrying { error, after } => output::note_retry(error, *after),
-        DownloadEvent::SourceDropped { url, error } => {
-            let reason = match error {
-                DownloadError::Changed => {
-                    "it has a different file, or one without a strong ETag to compare"
-                }
-                error => &error.to_string(),
-            };
-            output::note(&format!("{} is left out: {reason}", shown(url)));
-        }
-        DownloadEvent::SourcesDisagree => output::note(
-            "the parts from several servers do not match the digest: fetching the file from one server at a time",
-        ),
-        DownloadEvent::OnlyTagsCompared => output::note(
-            "parts of several servers were combined by their ETag alone (give a digest with --digest or --check)",
-        ),
-        DownloadEvent::Folder => {
-            output::note("this may be the page of a folder: -r fetches its files")
-        }
-        DownloadEvent::StartingOver => {
-            output::note("the file on the server has changed: starting over")
-        }
-        _ => {}
     }
 }

@@ -6,11 +6,14 @@ use indicatif::{BinaryBytes, HumanCount};
 use serde::Serialize;
 
 use underpass_client::Url;
+use underpass_client::download::{DownloadError, DownloadEvent};
 
 use crate::args::ShowArgs;
 use crate::failure::Failure;
 use crate::output::printable::one_line;
-use crate::output::{error_line, note, print_json, print_receipt, receipt_line, summary, text};
+use crate::output::{
+    error_line, note, note_retry, print_json, print_receipt, receipt_line, summary, text,
+};
 use underpass_receipt::{GetReceipt, Receipt, shown};
 
 /// Prints the summary of a fetched folder, and its receipt: that of the transfer for people, the
@@ -60,6 +63,35 @@ pub(crate) fn digests(receipt: &GetReceipt) {
 pub(crate) fn resuming(have: u64, total: Option<u64>) {
     let of = total.map(|total| format!(" of {}", BinaryBytes(total))).unwrap_or_default();
     note(&format!("resuming at {}{of}", BinaryBytes(have)));
+}
+
+/// Prints an event of a file that is being fetched.
+pub(crate) fn event(show: ShowArgs, event: &DownloadEvent<'_>) {
+    if show.quiet {
+        return;
+    }
+    match event {
+        DownloadEvent::Resuming { have, total } => resuming(*have, *total),
+        DownloadEvent::Retrying { error, after } => note_retry(error, *after),
+        DownloadEvent::SourceDropped { url, error } => {
+            let reason = match error {
+                DownloadError::Changed => {
+                    "it has a different file, or one without a strong ETag to compare"
+                }
+                error => &error.to_string(),
+            };
+            note(&format!("{} is left out: {reason}", shown(url)));
+        }
+        DownloadEvent::SourcesDisagree => note(
+            "the parts from several servers do not match the digest: fetching the file from one server at a time",
+        ),
+        DownloadEvent::OnlyTagsCompared => note(
+            "parts of several servers were combined by their ETag alone (give a digest with --digest or --check)",
+        ),
+        DownloadEvent::Folder => note("this may be the page of a folder: -r fetches its files"),
+        DownloadEvent::StartingOver => note("the file on the server has changed: starting over"),
+        _ => {}
+    }
 }
 
 /// Prints the receipt of a URL whose transfer failed before it began; none if the usage was wrong.
