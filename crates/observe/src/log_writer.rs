@@ -335,7 +335,8 @@ mod tests {
         let (here, mut there) = UnixStream::pair().unwrap();
         here.set_nonblocking(true).unwrap();
         let file = LogFile::stream(OwnedFd::from(here), "a socket");
-        let mut writer = Writer { file, report: |_| (), complained: false, is_torn: false, unwritten: 0 };
+        let mut writer =
+            Writer { file, report: |_| (), complained: false, is_torn: false, unwritten: 0 };
         writer.write(b"first\n");
         writer.write(&vec![b'x'; MAX_ENTRIES]);
         // There is room again.

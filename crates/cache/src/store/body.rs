@@ -130,3 +130,22 @@ const LOCK_INTERVAL: Duration = Duration::from_millis(2);
 /// The bytes that a file may take beyond those in its journal: those of a fill that was killed, and
 /// what file systems keep for themselves.
 const MIN_UNLISTED: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_waited_for_until_it_is_given_back() {
+        let held = tempfile::NamedTempFile::new().unwrap();
+        let file = held.reopen().unwrap();
+        assert_eq!(wait_for_lock(&held, Duration::ZERO), Ok(true));
+        assert_eq!(wait_for_lock(&file, Duration::ZERO), Ok(false));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| wait_for_lock(&file, Duration::from_secs(5)));
+            sleep(Duration::from_millis(100));
+            drop(held);
+            assert_eq!(waiting.join().unwrap(), Ok(true));
+        });
+    }
+}

@@ -429,18 +429,6 @@ mod tests {
         assert!(!place.path().join("target").exists());
     }
 
-    #[test]
-    fn a_cache_that_is_being_closed_is_waited_for() {
-        let place = tempfile::tempdir().unwrap();
-        let before = CacheFolder::open(place.path()).unwrap();
-        std::thread::scope(|scope| {
-            let after = scope.spawn(|| CacheFolder::open(place.path()));
-            std::thread::sleep(Duration::from_millis(200));
-            drop(before);
-            assert!(after.join().unwrap().is_ok());
-        });
-    }
-
     /// The metadata of `/a` of this length.
     fn head(size: u64) -> StoredHead {
         let now = millis(SystemTime::now());

@@ -1,6 +1,6 @@
 //! Stored files that cannot be opened or read for now, as with too many open files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn body_and_journal(node: &Node) -> (PathBuf, PathBuf) {
 }
 
 /// Stops the node, and starts another one on its folder, for which a call with a file fails.
-fn again_with(mut node: Node, file: &PathBuf, inject: &str, origin: &Origin) -> Node {
+fn again_with(mut node: Node, file: &Path, inject: &str, origin: &Origin) -> Node {
     node.server.child.kill().unwrap();
     node.server.child.wait().unwrap();
     let (name, inject) = (file.file_name().unwrap(), format!("inject={inject}"));
