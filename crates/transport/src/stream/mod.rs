@@ -83,7 +83,7 @@ impl StreamAddress {
     ///
     /// # Errors
     ///
-    /// As [`interruptible`] and connect(2).
+    /// As [`interruptible()`] and connect(2).
     pub fn connect(&self, timeout: Option<Duration>, cancel: &AtomicBool) -> io::Result<Stream> {
         let limits = Limits::since(Instant::now(), timeout, Some(cancel));
         match self.clone() {
