@@ -2,11 +2,11 @@
 const resume = (() => {
   'use strict';
   // Where uploads are remembered from one visit of the page to the next: the address of each, and
-  // the checksum of all parts that were begun.
+  // the checksum of all parts that were begun. Without storage they are not resumed.
   const memory = {
     get: (key) => { try { return localStorage.getItem(key); } catch { return null; } },
-    set: (key, url) => { try { localStorage.setItem(key, url); } catch { /* only not resumed */ } },
-    remove: (key) => { try { localStorage.removeItem(key); } catch { /* was never there */ } },
+    set: (key, url) => { try { localStorage.setItem(key, url); } catch {} },
+    remove: (key) => { try { localStorage.removeItem(key); } catch {} },
     keys: () => { try { return Object.keys(localStorage); } catch { return []; } },
   };
 

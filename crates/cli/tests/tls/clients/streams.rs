@@ -175,7 +175,7 @@ fn contradicting_tls_options_are_refused() {
     let source = source.to_str().unwrap();
     for (args, words) in [
         (&["send", source, "127.0.0.1:1", "--insecure"][..], "--tls"),
-        (&["send", source, "unix:/x", "--tls"], "unix"),
+        (&["send", source, "unix:/x", "--tls"], "Unix"),
         (&["send", source, "127.0.0.1:1", "--tls", "--tls-cert", "a", "--tls-key", "b"], "listens"),
         (&["recv", "--listen", "127.0.0.1:0", "--tls", "-k"], "connects"),
         (&["recv", "--listen", "127.0.0.1:0", "--tls", "--tls-cert", "a"], "--tls-key"),
