@@ -11,6 +11,16 @@ use crate::scripted_origin::{Object, Origin};
 
 const LEN: usize = 3 << 20;
 
+/// Starts a node, and stores an object under each of these paths.
+fn node_with(paths: &[&str], object: &Object, origin: &Origin) -> Node {
+    let node = Node::new(&origin.url(), &[]);
+    for path in paths {
+        node.get(path).assert_is(200, &object.bytes);
+    }
+    until_stored(&node, (paths.len() * LEN) as u64);
+    node
+}
+
 /// The file with the bytes of the only object, and its journal.
 fn body_and_journal(node: &Node) -> (PathBuf, PathBuf) {
     let is_journal = |path: &PathBuf| path.extension().is_some_and(|it| it == "json");
@@ -36,9 +46,7 @@ fn a_file_stays_while_it_cannot_be_opened() {
     }
     let object = Object::new(noise(LEN), "a");
     let origin = Origin::of(&object);
-    let mut node = Node::new(&origin.url(), &[]);
-    node.get("/a").assert_is(200, &object.bytes);
-    until_stored(&node, LEN as u64);
+    let mut node = node_with(&["/a"], &object, &origin);
     let (body, journal) = body_and_journal(&node);
     for (file, inject) in
         [(&body, "openat:error=EMFILE:when=1"), (&journal, "openat:error=ENFILE:when=1..4")]
@@ -66,10 +74,7 @@ fn the_scan_at_the_start_removes_no_file_whose_journal_cannot_be_read() {
     }
     let object = Object::new(noise(LEN), "a");
     let origin = Origin::of(&object);
-    let node = Node::new(&origin.url(), &[]);
-    node.get("/a").assert_is(200, &object.bytes);
-    node.get("/b").assert_is(200, &object.bytes);
-    until_stored(&node, 2 * LEN as u64);
+    let node = node_with(&["/a", "/b"], &object, &origin);
     let (body, journal) = body_and_journal(&node);
     let node = again_with(node, &journal, "openat:error=EMFILE:when=1", &origin);
     until_stored(&node, 2 * LEN as u64);
@@ -98,9 +103,7 @@ fn a_file_whose_journal_the_disk_cannot_read_is_replaced() {
     }
     let object = Object::new(noise(LEN), "a");
     let origin = Origin::of(&object);
-    let node = Node::new(&origin.url(), &[]);
-    node.get("/a").assert_is(200, &object.bytes);
-    until_stored(&node, LEN as u64);
+    let node = node_with(&["/a"], &object, &origin);
     let (_, journal) = body_and_journal(&node);
     let node = again_with(node, &journal, "read:error=EIO", &origin);
     node.get("/a").assert_is(200, &object.bytes);
