@@ -487,14 +487,14 @@ fn a_mount_that_stops_while_its_folder_is_archived_stops_no_worker() {
 fn files_without_a_count_of_names_are_served() {
     let Some(fuse) = Fuse::with(r#"{"links": 0}"#) else { return };
     for len in [10, 10_000, 300_000] {
-        fs::write(fuse.store().join("file"), noise(len)).unwrap();
+        fs::write(fuse.store().join(len.to_string()), noise(len)).unwrap();
         let (serving, url) = server(&fuse.root(), &[]);
         for _ in 0..2 {
-            let got = run(fuse.folder(), &["get", "-q", "-o", "-", &format!("{url}file")]);
+            let got = run(fuse.folder(), &["get", "-q", "-o", "-", &format!("{url}{len}")]);
             assert_eq!(got.code(), Some(0), "{len}: {}", got.stderr);
             assert!(got.stdout == noise(len), "{len}");
         }
-        let digest = run(fuse.folder(), &["get", "-q", "-o", "-", &format!("{url}file?hash")]);
+        let digest = run(fuse.folder(), &["get", "-q", "-o", "-", &format!("{url}{len}?hash")]);
         assert_eq!((digest.code(), digest.stdout.len()), (Some(0), 64), "{}", digest.stderr);
         crate::rig::end(serving);
     }
