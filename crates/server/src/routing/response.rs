@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use underpass_engine::{Chain, FilePart, Policy, Source, Version};
+use underpass_engine::{Chain, FilePart, Policy, SMALL_TRANSFER, Source, Version};
 use underpass_observe::access_log::BodyPart;
 
 use crate::archive;
@@ -363,11 +363,9 @@ pub(crate) fn is_copied(peer: &Peer, policy: Policy, len: u64, body: &PlannedBod
 /// Returns the size up to which a file is sent from one buffer with its head. Data that passes
 /// through user space anyway is encrypted and sent in one call.
 pub(crate) fn max_copied(peer: &Peer) -> usize {
-    if peer.encrypts_here() { MAX_ENCRYPTED_COPY } else { MAX_COPY }
+    if peer.encrypts_here() { MAX_ENCRYPTED_COPY } else { SMALL_TRANSFER }
 }
 
-/// The maximum size of a file that is sent from one buffer with its head.
-const MAX_COPY: usize = 16 << 10;
-
-/// The maximum size of such a file if this process encrypts: four records of TLS.
+/// The maximum size of a file that is sent from one buffer with its head if this process encrypts:
+/// four records of TLS.
 const MAX_ENCRYPTED_COPY: usize = 64 << 10;
