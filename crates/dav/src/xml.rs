@@ -77,19 +77,21 @@ impl Name {
 
     fn new(space: &ResolveResult<'_>, local: &str) -> Result<Self, BadXml> {
         let space = match space {
-            // Namespaces in XML 1.0, 3.
-            ResolveResult::Bound(space) if space.0 == XMLNS => return Err(BadXml::Namespace),
-            ResolveResult::Bound(space) => space.0,
-            ResolveResult::Unbound => "",
+            ResolveResult::Bound(space) => unescape(space.0)?,
+            ResolveResult::Unbound => String::new(),
             ResolveResult::Unknown(_) => return Err(BadXml::Namespace),
         };
+        // Namespaces in XML 1.0, 3.
+        if space == XMLNS {
+            return Err(BadXml::Namespace);
+        }
         if space.len() > MAX_NAME || local.len() > MAX_NAME {
             return Err(BadXml::TooLarge);
         }
         let mut chars = local.chars();
         let is_name = chars.next().is_some_and(begins_name) && chars.all(is_in_name);
-        // Both are written again as they are.
-        if !is_name || space.contains(|c: char| c.is_control() || "&<>\" ".contains(c)) {
+        // The rest is in no URI.
+        if !is_name || space.contains(|c: char| c.is_control() || "<>\" ".contains(c)) {
             return Err(BadXml::Malformed);
         }
         Ok(Self { space: space.into(), local: local.into() })
