@@ -142,6 +142,17 @@ impl ClientError {
             _ => None,
         }
     }
+    /// Returns whether a connection that was made broke before the answer.
+    pub(super) fn is_broken_off(&self) -> bool {
+        match self {
+            Self::Closed | Self::Stalled => true,
+            Self::Network { action, .. } => {
+                matches!(action, NetworkAction::Receiving | NetworkAction::Sending)
+            }
+            _ => false,
+        }
+    }
+
 
     /// Returns whether there seems to be no server at the address.
     pub(super) fn is_unreachable_host(&self) -> bool {
