@@ -64,6 +64,14 @@ pub enum ClientError {
         /// Its explanation, if that is a short text; empty otherwise.
         detail: String,
     },
+    /// The response of the proxy cannot be used.
+    #[error("invalid response from the proxy {address}: {problem}")]
+    ProxyResponse {
+        /// Its address.
+        address: Box<str>,
+        /// What is wrong with it.
+        problem: InvalidResponse,
+    },
     /// The scheme of the address is neither `http` nor `https`.
     #[error("unsupported URL scheme {scheme}: use http or https")]
     Scheme {

@@ -22,10 +22,7 @@ pub(super) fn connect(
     proxy: Option<&Url>,
     limits: Limits<'_>,
 ) -> Result<TcpStream, ClientError> {
-    let address = match proxy {
-        Some(proxy) => format!("the proxy {}", address(proxy)),
-        None => address(url),
-    };
+    let address = hop(url, proxy);
     let url = proxy.unwrap_or(url);
     let fail = |action| {
         let address = address.clone();
@@ -45,6 +42,14 @@ pub(super) fn connect(
 pub(super) fn address(url: &Url) -> String {
     let port = url.port_or_known_default().unwrap_or(80);
     format!("{}:{port}", url.host_str().unwrap_or_default())
+}
+
+/// Returns host and port of the server of a URL or of the proxy on the way to it, for messages.
+pub(super) fn hop(url: &Url, proxy: Option<&Url>) -> String {
+    match proxy {
+        Some(proxy) => format!("the proxy {}", address(proxy)),
+        None => address(url),
+    }
 }
 
 /// Resolves the name of a server.

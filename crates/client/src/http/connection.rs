@@ -115,10 +115,11 @@ impl<'a> Connection<'a> {
         self.incoming.stream()
     }
 
-    /// Returns host and port of the server.
+    /// Returns host and port of the server, or of the proxy until that has led to it, for messages.
     #[must_use]
     pub fn address(&self) -> &str {
-        self.route.address()
+        let server = self.route.secured.as_ref().filter(|_| self.session().is_some());
+        server.unwrap_or(&self.route.hop)
     }
 
     /// Returns whether the server is on this machine.

@@ -3,13 +3,13 @@
 use url::Url;
 
 use super::client::HttpClient;
-use super::connect::address;
+use super::connect::{address, hop};
 
 /// The route to a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Route {
-    /// Host and port that the socket is connected to.
-    hop: String,
+    /// Host and port that the socket is connected to, for messages.
+    pub(super) hop: String,
     /// Host and port of the server at the other end of TLS.
     pub(super) secured: Option<String>,
     /// Whether the socket is connected to a proxy.
@@ -21,15 +21,10 @@ impl Route {
     pub(super) fn of(client: &HttpClient<'_>, url: &Url) -> Self {
         let proxy = client.proxies.of(url);
         Self {
-            hop: address(proxy.unwrap_or(url)),
+            hop: hop(url, proxy),
             secured: (url.scheme() == "https").then(|| address(url)),
             is_proxied: proxy.is_some(),
         }
-    }
-
-    /// Returns host and port of the server, for messages.
-    pub(super) fn address(&self) -> &str {
-        self.secured.as_ref().unwrap_or(&self.hop)
     }
 
     /// Returns whether a proxy reads the requests and has to know where they go.

@@ -1,5 +1,6 @@
 //! A tunnel through a proxy (RFC 9110 9.3.6).
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -31,6 +32,14 @@ impl Connection<'_> {
             ClientError::Stalled => self.failed(NetworkAction::Connecting, Errno::TIMEDOUT.into()),
             ClientError::Late if !is_late => {
                 self.failed(NetworkAction::Connecting, Errno::TIMEDOUT.into())
+            }
+            ClientError::Closed => {
+                let ended = "it closed the connection without a response";
+                let ended = io::Error::new(io::ErrorKind::UnexpectedEof, ended);
+                self.failed(NetworkAction::Connecting, ended)
+            }
+            ClientError::InvalidResponse(problem) => {
+                ClientError::ProxyResponse { address: address(proxy).into(), problem }
             }
             error => error,
         })

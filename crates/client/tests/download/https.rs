@@ -247,6 +247,26 @@ fn a_proxy_leads_to_the_server_and_learns_nothing_but_its_address() {
 }
 
 #[test]
+fn what_a_proxy_does_is_not_said_of_the_server() {
+    for (answer, words) in [
+        ("", "it closed the connection without a response"),
+        ("HTTP/1.1 200", "it closed the connection without a response"),
+        ("SSH-2.0-x\r\n", "invalid response from the proxy"),
+    ] {
+        let through = proxy(move |_, client| {
+            client.write_all(answer.as_bytes()).unwrap();
+            None
+        });
+        let mut client = Client::new();
+        client.options.retries = 0;
+        client.proxies = Proxies { https: Some(through), ..Proxies::default() };
+        let failed = client.fails(&Url::parse("https://localhost:1/").unwrap(), words);
+        let text = failed.to_string();
+        assert!(text.contains("the proxy 127.0.0.1:") && !text.contains("localhost"), "{text}");
+    }
+}
+
+#[test]
 fn a_failing_proxy_is_reported_in_one_line() {
     for (answer, words) in [
         ("407 Who?\r\nContent-Length: 0", "refuses to connect to localhost:1: 407"),
