@@ -55,7 +55,7 @@ impl Hinted for DownloadError {
             Self::Local { action, source } => return action.hint(source),
             Self::NoDigest => "leave out --verify, or give the digest with --digest",
             // The part that it is about has a name, or cannot be resumed.
-            Self::NoVersion => return None,
+            Self::NoRanges | Self::NoVersion => return None,
             Self::NoRoom { .. } => "free some space or choose another folder",
             Self::Replaced => {
                 "fetch it when nothing else writes there, or name another file with -o"

@@ -56,6 +56,9 @@ pub enum DownloadError {
     /// The server sends no digest to verify the file by.
     #[error("the server sends no digest, so the file cannot be verified")]
     NoDigest,
+    /// The server sends the whole file where it was asked for the missing part.
+    #[error("the server does not send the missing part of the file, only the whole")]
+    NoRanges,
     /// The file system has not enough space.
     #[error("it needs {needed} bytes, but only {free} are free")]
     NoRoom {
@@ -135,7 +138,7 @@ impl DownloadError {
     /// Returns whether another server may have the file where this one failed.
     pub(super) fn is_of_source(&self) -> bool {
         match self {
-            Self::Changed | Self::NoDigest | Self::NoVersion => true,
+            Self::Changed | Self::NoDigest | Self::NoRanges | Self::NoVersion => true,
             Self::Client(error) => !matches!(error, ClientError::Cancelled),
             _ => false,
         }

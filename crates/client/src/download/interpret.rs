@@ -299,6 +299,17 @@ pub fn may_be_about_range(status: u16) -> bool {
     matches!(status, 400 | 403 | 405 | 416 | 501)
 }
 
+/// Returns whether a server sends all of the version that it was asked for a part of: it does not
+/// support ranges, or not always.
+pub(super) fn ignores_range(request: &FileRequest, response: &Response) -> bool {
+    let is_version = |(version, known): &(StrongValidator, Option<u64>)| {
+        known.is_none_or(|known| length(response) == Some(known)) && !version.is_denied_by(response)
+    };
+    response.status == 200
+        && request.range.is_some()
+        && request.version.as_ref().is_none_or(is_version)
+}
+
 /// Returns whether an answer is the whole of something and names no version of it, such as an error
 /// page that a proxy sends as a success. It does not show that the file has changed.
 pub(super) fn names_no_version(response: &Response) -> bool {

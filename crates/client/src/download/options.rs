@@ -178,8 +178,12 @@ pub enum DownloadEvent<'e> {
     OnlyTagsCompared,
     /// The URL may be that of a folder, and what comes its page.
     Folder,
-    /// The file on the server has changed: the download starts over.
-    StartingOver,
+    /// The file on the server has changed, or it does not send parts of it any more: the download
+    /// starts over.
+    StartingOver {
+        /// Which of the two.
+        error: &'e DownloadError,
+    },
     /// The partial file of an earlier run is resumed.
     Resuming {
         /// The bytes in it.

@@ -18,7 +18,8 @@ use url::Url;
 use super::check::{check_range, of_content};
 use super::error::{DownloadError, Result};
 use super::interpret::{
-    FileRequest, Interpretation, StrongValidator, interpret_response, names_no_version,
+    FileRequest, Interpretation, StrongValidator, ignores_range, interpret_response,
+    names_no_version,
 };
 use super::options::{DownloadEvent, Gauge};
 use super::partial_file::{Journal, require_digest};
@@ -225,6 +226,9 @@ impl<'c> Workers<'c> {
             }
             Interpretation::Refused => Err(answer.connection.refusal(&answer.response).into()),
             Interpretation::Changed if names_no_version(&answer.response) => {
+            Interpretation::Changed if ignores_range(&request, &answer.response) => {
+                Err(DownloadError::NoRanges)
+            }
                 Err(DownloadError::NoVersion)
             }
             Interpretation::Changed
@@ -265,6 +269,7 @@ impl<'c> Workers<'c> {
             Interpretation::Part { range, total } if total == self.total => {
                 mirror.record_version(&answer.response);
                 Ok(OpenSegment { answer, range })
+            _ if ignores_range(&request, &answer.response) => Err(DownloadError::NoRanges),
             }
             Interpretation::Refused => Err(answer.connection.refusal(&answer.response).into()),
             _ => Err(DownloadError::Changed),

@@ -124,6 +124,26 @@ fn the_time_of_a_file_is_remembered_with_its_parts() {
 }
 
 #[test]
+fn a_server_that_ignores_ranges_has_no_other_version() {
+    let bytes = noise(LEN);
+    let body = Arc::clone(&bytes);
+    let server = Server::start(move |request, stream| {
+        if request.number == 0 {
+            let (head, range) = head(request, &body, TAG);
+            say(stream, &head)?;
+            stream.write_all(&body[range.start..10_000_000])?;
+            return hang_up();
+        }
+        say(stream, &format!("HTTP/1.1 200 OK\nETag: {TAG}\nContent-Length: {LEN}\n\n"))?;
+        stream.write_all(&body)
+    });
+    let client = Client::with(1);
+    client.gets(&server.url("/"), &bytes);
+    assert_eq!(client.events("StartingOver { error: NoRanges }"), 1, "{:?}", client.events);
+    assert_eq!(client.events("StartingOver"), 1);
+}
+
+#[test]
 fn another_version_starts_over() {
     let bytes = noise(LEN);
     let (client, server, _) = broken_off(&bytes, 10_000_000);

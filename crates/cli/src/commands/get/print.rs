@@ -89,7 +89,10 @@ pub(crate) fn event(show: ShowArgs, event: &DownloadEvent<'_>) {
             "parts of several servers were combined by their ETag alone (give a digest with --digest or --check)",
         ),
         DownloadEvent::Folder => note("this may be the page of a folder: -r fetches its files"),
-        DownloadEvent::StartingOver => note("the file on the server has changed: starting over"),
+        DownloadEvent::StartingOver { error: DownloadError::Changed } => {
+            note("the file on the server has changed: starting over");
+        }
+        DownloadEvent::StartingOver { error } => note(&format!("{error}: starting over")),
         _ => {}
     }
 }

@@ -15,8 +15,8 @@ use crate::backoff::Backoff;
 use crate::download::check::{check, offered, stored, wanted};
 use crate::download::error::{DownloadError, Result};
 use crate::download::interpret::{
-    FileRequest, Interpretation, StrongValidator, has_ranges, interpret_response, lacks_total,
-    may_be_about_range, modified, names_no_version, resource,
+    FileRequest, Interpretation, StrongValidator, has_ranges, ignores_range, interpret_response,
+    lacks_total, may_be_about_range, modified, names_no_version, resource,
 };
 use crate::download::options::{DownloadEvent, IfExists, Target};
 use crate::download::partial_file::{JournalSubject, PartialFile, require_digest};
@@ -183,7 +183,7 @@ impl<'j, 'a> Download<'j, 'a> {
                 self.check_joins(&answer.url)?;
             }
             match found {
-                Interpretation::Changed => return Err(self.changed(&answer.response)),
+                Interpretation::Changed => return Err(self.changed(&request, &answer.response)),
                 Interpretation::Refused if is_range_refused(&request, &answer.response) => {
                     self.request_mode = RequestMode::Whole;
                 }
@@ -227,9 +227,11 @@ impl<'j, 'a> Download<'j, 'a> {
     }
 
     /// Returns the error for an answer that is not of the version that is here.
-    fn changed(&self, response: &Response) -> DownloadError {
+    fn changed(&self, request: &FileRequest, response: &Response) -> DownloadError {
         if self.here() > 0 && names_no_version(response) {
             DownloadError::NoVersion
+        } else if ignores_range(request, response) {
+            DownloadError::NoRanges
         } else {
             DownloadError::Changed
         }

@@ -54,14 +54,14 @@ impl<'a> Download<'_, 'a> {
                 Ok(was_here) => break was_here,
                 Err(error) => error,
             };
-            if matches!(error, DownloadError::Changed) {
+            if matches!(error, DownloadError::Changed | DownloadError::NoRanges) {
                 changes += 1;
                 if !self.start_over()? || changes > MAX_CHANGES {
                     return Err(error);
                 }
-                (self.on_event)(&DownloadEvent::StartingOver);
+                (self.on_event)(&DownloadEvent::StartingOver { error: &error });
                 // Servers of one name may have different versions: one answer is of one.
-                if changes > 1 {
+                if changes > 1 || matches!(error, DownloadError::NoRanges) {
                     self.request_mode = RequestMode::Whole;
                 }
                 continue;
