@@ -86,13 +86,15 @@ impl UploadExchange<'_, '_, '_> {
                 self.report.add(&report);
                 Ok(())
             }
-            Err(error) => {
+            Err(mut error) => {
                 self.report.add(error.report());
                 Err(sorted(error))
             }
         }
     }
 
+                // Each chunk is a transfer; the message tells of all of them.
+                error.report_mut().clone_from(&self.report);
     /// Listens once, without waiting; returns whether to go on.
     pub(crate) fn listen(&mut self) -> PeerMessage {
         receive_interim(self.connection, self.method, self.interim, &mut self.heard)

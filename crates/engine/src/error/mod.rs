@@ -107,8 +107,9 @@ impl Error {
         report_of!(self)
     }
 
-    /// Returns the report, for the loop that drives the transfer to complete.
-    pub(crate) fn report_mut(&mut self) -> &mut Report {
+    /// Returns the report, for callers whose work takes several transfers.
+    #[must_use]
+    pub fn report_mut(&mut self) -> &mut Report {
         report_of!(self)
     }
 

@@ -399,6 +399,8 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         if let Some(bytes) = receive_options.progress_every {
             options = options.observe_every(bytes);
         }
+                // Each chunk is a transfer; the message tells of all of them.
+                error.report_mut().clone_from(report);
         if let Some(timeout) = self.timeout {
             options = options.timeout(timeout);
         }
@@ -418,7 +420,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
                 report.add(&done);
                 Ok(())
             }
-            Err(error) => {
+            Err(mut error) => {
                 report.add(error.report());
                 Err(self.sorted(error.into()))
             }
