@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{StatVfsMountFlags, fstat, fstatvfs, stat};
 use rustix::io::Errno;
-use underpass_engine::Error;
 use underpass_engine::atomic_file::{AtomicFile, check_writes};
 use underpass_engine::hint::in_words;
 use underpass_engine::hint::{Action, Hint, Hinted};
+use underpass_engine::{Error, Mechanism};
 
 pub(crate) type Result<T, E = CopyError> = std::result::Result<T, E>;
 
@@ -248,7 +248,12 @@ impl Hinted for CopyError {
             }
             Self::Path { action, source, .. } => action.hint(source),
             Self::Cancelled | Self::Ended | Self::Panicked | Self::Refused(_) => None,
-            Self::Transfer { source, .. } => source.hint(),
+            Self::Transfer { source, .. } => match source {
+                Error::Declined { mechanism: Mechanism::Reflink, .. } => Some(Hint::new(
+                    "leave out --reflink=always or --mechanism to use what the kernel offers",
+                )),
+                _ => source.hint(),
+            },
         }
     }
 }

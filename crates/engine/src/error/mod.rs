@@ -170,9 +170,6 @@ impl std::error::Error for Error {
 impl Hinted for Error {
     fn hint(&self) -> Option<Hint> {
         Some(Hint::new(match self {
-            Self::Declined { mechanism: Mechanism::Reflink, .. } => {
-                "leave out --reflink=always or --mechanism to use what the kernel offers"
-            }
             Self::Declined { .. } => "leave out --mechanism to use what the kernel offers",
             Self::IntegrityDeclined { .. } => "leave out --mechanism to fall back to detect",
             Self::SourceChanged { level: Integrity::Lease, .. } => {
