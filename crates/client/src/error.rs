@@ -142,14 +142,6 @@ impl ClientError {
         }
     }
 
-    /// Returns how long the server asks to wait.
-    #[must_use]
-    pub fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Status { retry_after, .. } => *retry_after,
-            _ => None,
-        }
-    }
     /// Returns whether a connection that was made broke before the answer.
     pub(super) fn is_broken_off(&self) -> bool {
         match self {
@@ -161,9 +153,18 @@ impl ClientError {
         }
     }
 
+    /// Returns how long the server asks to wait.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Status { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
 
     /// Returns whether there seems to be no server at the address.
-    pub(super) fn is_unreachable_host(&self) -> bool {
+    #[must_use]
+    pub fn is_unreachable_host(&self) -> bool {
         match self {
             Self::Network { action, source, .. } => {
                 // Without a handshake, not a byte of HTTP was exchanged.

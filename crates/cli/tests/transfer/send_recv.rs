@@ -21,6 +21,7 @@ const LEN: usize = 5 * (1 << 20) + 4321;
 fn a_transfer_that_never_begins_has_a_receipt_with_the_error() {
     let folder = folder();
     noise_file(folder.path(), "source", 10);
+    fs::write(folder.path().join("list"), "/a").unwrap();
     let port = underpass_testkit::free_port();
     let (nobody, url) = (format!("127.0.0.1:{port}"), format!("http://127.0.0.1:{port}/"));
     for (words, error) in [
@@ -31,10 +32,13 @@ fn a_transfer_that_never_begins_has_a_receipt_with_the_error() {
         (&["recv", &nobody, "target"], "Connection refused"),
         (&["recv", "--listen", "127.0.0.1:0", "missing/target"], "No such file"),
         (&["put", "missing", &url], "No such file"),
+        (&["fill", "--node", &url, "--manifest", "list"], "Connection refused"),
     ] {
         let mut command = underpass();
         command.args(words).arg("--json").current_dir(folder.path());
-        let receipt = Running::start(command).finish().failed(1, &[error]).receipt();
+        let finished = Running::start(command).finish().failed(1, &[error]);
+        assert!(!finished.stderr.contains("trying again"), "{words:?}: {}", finished.stderr);
+        let receipt = finished.receipt();
         assert!(receipt["error"].as_str().unwrap().contains(error), "{words:?} {receipt}");
         assert_eq!(receipt["bytes"], 0, "{words:?}");
     }

@@ -61,7 +61,8 @@ pub(crate) fn run(args: &FillArgs) -> Result<()> {
     node.set_path(&folder);
     let started = Instant::now();
     let pace = args.rate.map(|rate| Pace::new(rate.0, started));
-    let mut filler = Filler { args, client, node, cancel, pace, fetched: 0, taken: 0 };
+    let mut filler =
+        Filler { args, client, node, cancel, pace, has_answered: false, fetched: 0, taken: 0 };
     let mut receipt = FillReceipt::default();
     let mut stop = None;
     for (number, wanted) in files.iter().enumerate() {
@@ -120,6 +121,8 @@ struct Filler<'a> {
     node: Url,
     cancel: &'a AtomicBool,
     pace: Option<Pace>,
+    /// Whether the node has answered: one that cannot be reached is rather misspelled than busy.
+    has_answered: bool,
     fetched: u64,
     /// The disk space that the files of the list take so far.
     taken: u64,
@@ -197,7 +200,7 @@ impl Filler<'_> {
 
     /// Makes the node fetch a piece, again if that fails for a moment.
     fn piece(
-        &self,
+        &mut self,
         wanted: &ManifestEntry,
         from: u64,
         to: u64,
@@ -229,6 +232,7 @@ impl Filler<'_> {
                 Ok(body) => {
                     let bad = |_| self.no_node();
                     return serde_json::from_slice(&body).map_err(bad).map_err(FillStop::All);
+                    self.has_answered = true;
                 }
                 // The words of a server without a cache are about the method.
                 Err(ClientError::Status { status: 405, .. }) => {
@@ -236,7 +240,9 @@ impl Filler<'_> {
                 }
                 Err(error) => error,
             };
-            let wait = backoff.next(error.retry_after()).filter(|_| error.is_temporary());
+            self.has_answered |= !error.is_unreachable_host();
+            let is_worth_it = self.has_answered && error.is_temporary();
+            let wait = backoff.next(error.retry_after()).filter(|_| is_worth_it);
             let is_of_path = match &error {
                 ClientError::Status { status, .. } => !matches!(status, 401 | 403),
                 // The node waits for the origin.
