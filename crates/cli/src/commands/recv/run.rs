@@ -56,7 +56,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
         target.find_end()?;
         Ok((target, congestion, session, stream))
     };
-    let (mut target, congestion, session, stream) = connect().inspect_err(no_transfer)?;
+    let (target, congestion, session, stream) = connect().inspect_err(no_transfer)?;
     let meter = ProgressMeter::new(show, &output::short_path(target.path()));
     let kind = target.sink()?.kind().into();
     let started = Instant::now();
@@ -75,7 +75,8 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
     };
     let elapsed_s = started.elapsed().as_secs_f64();
     let receipt = Receipt { elapsed_s, ..complete(Receipt::from(&report)) };
-    let named = target.look_again().and_then(|_| target.finish(report.bytes()));
+    let may_be_empty = args.size.is_some() || !matches!(stream, Stream::Tcp(_));
+    let named = name(target, report.bytes(), may_be_empty);
     named.inspect_err(|failed| {
         let error = Some(failed.to_string());
         output::print_json(show, &Receipt { error, ..receipt.clone() });
@@ -125,4 +126,19 @@ fn receive(
         (outcome, _) => outcome,
     };
     outcome.map_err(|error| Failure::transfer(what, error, args.movement.show))
+}
+
+/// Gives the file its name. One that has bytes is not replaced by a stream without any, such as that of
+/// a scan of the ports, unless that may be what was sent.
+fn name(mut target: OutputTarget, bytes: u64, may_be_empty: bool) -> Result<()> {
+    target.look_again()?;
+    let path = target.path();
+    let has_bytes = || std::fs::metadata(path).is_ok_and(|found| found.len() > 0);
+    if bytes == 0 && !may_be_empty && target.keeps_old() && has_bytes() {
+        return Err(Failure::line(format!(
+            "nothing came, so {} stays as it is (--size 0 expects an empty file)",
+            path.display()
+        )));
+    }
+    target.finish(bytes)
 }
