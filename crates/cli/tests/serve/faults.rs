@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, PipeWriter, Read, Write, pipe};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -21,7 +21,7 @@ use crate::rig::{
 };
 use underpass_testkit::http::Client;
 use underpass_testkit::mounts::{FileSystem, Mounted};
-use underpass_testkit::{Content, KilledOnDrop};
+use underpass_testkit::{Content, KilledOnDrop, is_root, skip};
 
 const LEN: usize = 40 << 20;
 
@@ -77,6 +77,30 @@ impl Stage {
 /// All of the file, but perhaps its last bytes, which can be read to be held back.
 fn is_all(bytes: u64) -> bool {
     (LEN as u64 - 3..=LEN as u64).contains(&bytes)
+}
+
+#[test]
+fn a_server_that_may_start_no_thread_says_so_in_one_line() {
+    let served = folder();
+    if !has("setpriv") || !has("prlimit") || !is_root() {
+        return skip("another user cannot be limited");
+    }
+    fs::set_permissions(served.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let user = ["--reuid", "54321", "--regid", "54321", "--clear-groups"];
+    // The last one allows the thread of a worker, and none for its runtime.
+    for threads in 1..=5 {
+        let limit = format!("--nproc={threads}");
+        let mut command = piped("setpriv");
+        command.args(user).args(["prlimit", &limit, env!("CARGO_BIN_EXE_underpass")]);
+        command.args(["serve", "-q", "-p", "0", "--workers", "1"]).arg(served.path());
+        let finished = Running::start(command).finish();
+        if finished.stderr.contains("Permission denied") {
+            return skip("the other user cannot reach the program");
+        }
+        assert_eq!(finished.code(), Some(1), "{threads}: {}", finished.stderr);
+        assert!(finished.stderr.contains("starting a "), "{threads}: {}", finished.stderr);
+        assert!(!finished.stderr.contains("panicked"), "{threads}: {}", finished.stderr);
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::panic;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -47,6 +48,8 @@ pub(crate) fn run(
         .thread_keep_alive(2 * HELPER_INTERVAL)
         .on_thread_start(step_back)
         .build()?;
+    // Where the system refuses to start threads, tokio would panic in words of its own.
+    let _ = thread::Builder::new().spawn(|| ())?.join();
     let begun = {
         let _inside = runtime.enter();
         begin_helper()
