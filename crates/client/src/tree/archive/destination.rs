@@ -11,9 +11,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, statat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatFs, fstatfs, mkdirat, openat, statat};
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{is_ours, names, rename_new};
+use underpass_engine::atomic_file::{is_ours, names, only_adds, rename_new};
 
 use super::journal::{ArchiveJournal, remove_stale};
 use super::noted::NotedArchive;
@@ -51,9 +51,9 @@ impl ArchiveDest {
         match openat(CWD, path, FOLDER, Mode::empty()) {
             Ok(_) => Self::existing(path, open_root(path)?, if_exists),
             Err(Errno::NOENT) => match UnfinishedFolder::of(path)? {
-                Some(unnamed) => unnamed.open(path, url),
-                // A name so long that there is none for the unfinished folder.
-                None => {
+                Some(unnamed) if !keeps_names(&unnamed.parent) => unnamed.open(path, url),
+                // Or a name so long that there is none for the unfinished folder.
+                _ => {
                     fs::create_dir(path).map_err(|error| TreeError::io("creating", path, error))?;
                     Self::open(path, url, if_exists)
                 }
@@ -212,6 +212,13 @@ impl UnfinishedFolder {
     }
 }
 
+/// Returns whether a new folder in this one must have its name from the start. On FUSE rclone loses files
+/// of a folder that is renamed before they are stored, and others rename no folders.
+fn keeps_names(parent: &OwnedFd) -> bool {
+    let is_fuse = |found: StatFs| u64::try_from(found.f_type) == Ok(FUSE);
+    only_adds(parent) || fstatfs(parent).is_ok_and(is_fuse)
+}
+
 /// Opens the journal of this name in `folder`, whose path is `at`, for the folder at `path`.
 fn open_journal(
     folder: OwnedFd,
@@ -227,6 +234,9 @@ fn open_journal(
 }
 
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// The type of file systems of FUSE.
+const FUSE: u64 = 0x6573_5546;
 
 /// The maximum length of a name on Linux file systems, in bytes.
 const NAME_MAX: usize = 255;
