@@ -86,7 +86,18 @@ impl<'a> DestFile<'a> {
         let is_locked =
             |file: &AtomicFile| atomic_file::try_lock(file.file(), &folder.target, partial);
         let marked = |made: AtomicFile| {
-            Some(made).filter(is_locked).inspect(|made| hidden_names::mark(made.file(), partial))
+            match atomic_file::lock_named(made.file(), &folder.target, partial) {
+                Ok(true) => {
+                    hidden_names::mark(made.file(), partial);
+                    Some(made)
+                }
+                Ok(false) => None,
+                // Without its mark, nothing would ever remove it.
+                Err(_) => {
+                    made.discard();
+                    None
+                }
+            }
         };
         let go_on = |left: AtomicFile| match left.file() {
             file if hidden_names::is_marked(file, &folder.target, partial) => Some(left),

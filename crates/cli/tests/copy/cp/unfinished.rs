@@ -438,6 +438,30 @@ fn two_processes_never_write_into_the_same_part_of_a_file() {
 }
 
 #[test]
+fn a_part_whose_status_cannot_be_read_does_not_stay() {
+    let here = folder();
+    if !has("strace") {
+        return;
+    }
+    fs::write(here.path().join("a"), noise(17 << 20)).unwrap();
+    for call in ["fstat", "newfstatat", "statx"] {
+        for when in 1..12 {
+            fs::create_dir(here.path().join("z")).unwrap();
+            let (trace, inject) =
+                (format!("trace={call}"), format!("inject={call}:error=EIO:when={when}"));
+            let strace = ["-e", &trace, "-e", &inject];
+            let (failed, _) = traced_in(here.path(), &strace, &["--resume", "a", "z/"]);
+            if failed.code() != Some(0) {
+                // What is kept is for the next one.
+                cp_in(here.path(), &["--resume", "a", "z/"]).succeeded();
+            }
+            assert_eq!(names(&here.path().join("z")), ["a"], "{call} {when}: {}", failed.stderr);
+            fs::remove_dir_all(here.path().join("z")).unwrap();
+        }
+    }
+}
+
+#[test]
 fn parts_of_another_user_are_not_continued() {
     let here = folder();
     let path = |name: &str| here.path().join(name);
