@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::builder::{OsStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum, ValueHint};
 use underpass_copy::ExcludePattern;
+use underpass_engine::wait::Pace;
 use underpass_engine::{Integrity, Mechanism, NotASize, Options, Policy, Size};
 use underpass_protocol::digest::Algorithm;
 
@@ -81,17 +82,22 @@ pub(crate) struct StreamArgs {
     #[arg(long, value_name = "NAME", default_value = "auto", value_hint = ValueHint::Other)]
     pub(crate) congestion: String,
 
-    /// Fail when nothing has moved for this time, or no connection was made: 30, 5m [default: no
-    /// limit]
+    /// Fail when nothing, or less than 10 bytes per second, has moved for this time, or no
+    /// connection was made: 30, 5m [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
 }
 
 impl StreamArgs {
+    /// Returns what the peer has to move while it is waited for.
+    pub(crate) fn pace(&self, min_rate: u64) -> Pace {
+        Pace::new(self.timeout, min_rate)
+    }
+
     /// Adds what concerns the engine.
-    pub(crate) fn apply<'a>(&self, options: Options<'a>) -> Options<'a> {
+    pub(crate) fn apply<'a>(&self, options: Options<'a>, pace: &'a mut Pace) -> Options<'a> {
         match self.timeout {
-            Some(timeout) => options.timeout(timeout),
+            Some(timeout) => options.timeout(timeout).pace(pace),
             None => options,
         }
     }

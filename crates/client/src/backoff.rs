@@ -25,6 +25,14 @@ impl Backoff {
         self.failures = 0;
     }
 
+    /// Forgets earlier failures if this many bytes are progress: an attempt that moves only a few
+    /// would otherwise be followed by another one for ever.
+    pub fn progressed(&mut self, bytes: u64) {
+        if bytes >= MIN_PROGRESS {
+            self.reset();
+        }
+    }
+
     /// Returns how long to wait before the next attempt, at least as long as the server asks for;
     /// `None` if there is to be none.
     pub fn next(&mut self, retry_after: Option<Duration>) -> Option<Duration> {
@@ -102,6 +110,10 @@ pub fn sleep(time: Duration, cancel: &[&AtomicBool]) -> bool {
     }
 }
 
+/// The bytes of an attempt that count as progress: more than one that stalls by default can have
+/// moved.
+pub(crate) const MIN_PROGRESS: u64 = 1 << 10;
+
 /// The wait before the second attempt.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 
@@ -137,5 +149,15 @@ mod tests {
         assert_eq!(backoff.next(Some(Duration::from_secs(30))), Some(Duration::from_secs(30)));
         assert_eq!(backoff.next(Some(Duration::from_secs(3600))), None);
         assert_eq!(Backoff::new(0).next(None), None);
+    }
+
+    #[test]
+    fn a_few_bytes_of_each_attempt_are_no_progress() {
+        let mut backoff = Backoff::new(1);
+        assert!(backoff.next(None).is_some());
+        backoff.progressed(MIN_PROGRESS - 1);
+        assert_eq!(backoff.next(None), None);
+        backoff.progressed(MIN_PROGRESS);
+        assert!(backoff.next(None).is_some());
     }
 }

@@ -94,8 +94,8 @@ pub enum ClientError {
         /// The time that the server asks to wait.
         retry_after: Option<Duration>,
     },
-    /// Nothing moved for too long.
-    #[error("no progress within the time limit")]
+    /// Too little moved for too long.
+    #[error("too little progress within the time limit")]
     Stalled,
     /// The answer was not complete at the deadline.
     #[error("the response was not complete in time")]

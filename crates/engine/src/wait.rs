@@ -90,6 +90,61 @@ impl<'a> Limits<'a> {
     }
 }
 
+/// Measures whether a peer moves enough while it is waited for: a byte now and then would keep the
+/// caller for as long as the peer likes.
+///
+/// Only time in which the peer is waited for counts, not that in which this side is busy, or holds
+/// it back.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    timeout: Option<Duration>,
+    /// The bytes that have to move before the peer has been waited for as long as the timeout.
+    needed: u64,
+    moved: u64,
+    waited: Duration,
+}
+
+impl Pace {
+    /// Requires `min_rate` bytes per second on average over the timeout, and at least one byte.
+    #[must_use]
+    pub fn new(timeout: Option<Duration>, min_rate: u64) -> Self {
+        let needed = u128::from(min_rate) * timeout.unwrap_or_default().as_millis() / 1000;
+        let needed = u64::try_from(needed).unwrap_or(u64::MAX).max(1);
+        Self { timeout, needed, moved: 0, waited: Duration::ZERO }
+    }
+
+    /// Counts bytes that have moved; enough of them begin another period.
+    pub fn moved(&mut self, bytes: u64) {
+        self.moved = self.moved.saturating_add(bytes);
+        if self.moved >= self.needed {
+            (self.moved, self.waited) = (0, Duration::ZERO);
+        }
+    }
+
+    /// Counts time in which the peer was waited for.
+    pub fn waited(&mut self, time: Duration) {
+        self.waited = self.waited.saturating_add(time);
+    }
+
+    /// Returns how much longer the peer may be waited for, unless more moves; `None` for any time.
+    #[must_use]
+    pub fn left(&self) -> Option<Duration> {
+        self.timeout.map(|timeout| timeout.saturating_sub(self.waited))
+    }
+
+    /// Returns how long to wait until the next count, for progress that no event announces.
+    #[must_use]
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        Some(self.left()?.min(self.timeout? / COUNTS_PER_TIMEOUT))
+    }
+
+    /// Returns the timeout if the peer has moved too little during it.
+    #[must_use]
+    pub fn missed(&self) -> Option<Duration> {
+        self.timeout.filter(|_| self.left() == Some(Duration::ZERO))
+    }
+}
+
 /// Calls poll(2), forever if there is no timeout, and returns whether an end is ready. A failure
 /// is ignored: the next attempt at the end returns its error.
 pub fn poll(ends: &mut [PollFd<'_>], timeout: Option<Duration>) -> bool {
@@ -139,6 +194,13 @@ impl From<WaitError> for std::io::Error {
     }
 }
 
+/// The bytes per second that a peer has to move on average over a timeout. No link that anyone uses is
+/// so slow, not even shared by many connections.
+pub const MIN_RATE: u64 = 10;
+
+/// The number of counts of progress before a peer counts as stalled.
+const COUNTS_PER_TIMEOUT: u32 = 8;
+
 /// The time until poll(2) is called again after a failure.
 const FAILED_POLL_WAIT: Duration = Duration::from_millis(10);
 
@@ -179,5 +241,40 @@ mod tests {
         });
         // Without a flag and a deadline the wait may last forever.
         assert_eq!(Limits::default().moment(), Ok(None));
+    }
+
+    #[test]
+    fn a_drip_of_bytes_does_not_keep_a_wait_alive() {
+        let second = Duration::from_secs(1);
+        let mut pace = Pace::new(Some(60 * second), MIN_RATE);
+        for _ in 0..59 {
+            pace.moved(1);
+            pace.waited(second);
+        }
+        assert_eq!((pace.left(), pace.missed()), (Some(second), None));
+        pace.waited(second);
+        assert_eq!(pace.missed(), Some(60 * second));
+        // A modem that shares its link among the connections of a download is fast enough, and a
+        // packet in each period is, too.
+        let mut pace = Pace::new(Some(60 * second), MIN_RATE);
+        for _ in 0..10 {
+            pace.waited(59 * second);
+            pace.moved(600);
+            assert_eq!(pace.left(), Some(60 * second));
+        }
+    }
+
+    #[test]
+    fn without_a_least_rate_each_byte_begins_another_period() {
+        let second = Duration::from_secs(1);
+        let mut pace = Pace::new(Some(2 * second), 0);
+        for _ in 0..10 {
+            pace.waited(second);
+            assert_eq!(pace.missed(), None);
+            pace.moved(1);
+        }
+        let mut endless = Pace::new(None, MIN_RATE);
+        endless.waited(Duration::MAX);
+        assert_eq!((endless.left(), endless.missed()), (None, None));
     }
 }

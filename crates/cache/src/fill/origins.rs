@@ -99,6 +99,8 @@ impl Origins {
             tls: options.tls.clone(),
             connect_timeout: options.timeout.min(MAX_CONNECT_TIME),
             timeout: options.timeout,
+            // A client may want to read what goes on as slowly as it happens.
+            min_rate: 0,
             max_redirects: 0,
             ..HttpClient::default()
         };

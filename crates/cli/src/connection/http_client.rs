@@ -58,7 +58,7 @@ pub(crate) struct HttpClientArgs {
     #[arg(long, value_name = "TIME", value_parser = seconds, default_value = "30")]
     connect_timeout: Duration,
 
-    /// Give up an attempt when nothing has moved for this time
+    /// Give up an attempt when nothing, or less than 10 bytes per second, has moved for this time
     #[arg(long, value_name = "TIME", value_parser = seconds, default_value = "60")]
     timeout: Duration,
 

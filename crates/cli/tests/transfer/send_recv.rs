@@ -271,6 +271,55 @@ fn an_existing_file_is_kept_unless_force_is_given() {
 }
 
 #[test]
+fn a_connection_without_a_byte_replaces_no_file_that_has_some() {
+    let folder = folder();
+    let target = folder.path().join("target");
+    let scan = |args: &[&str]| {
+        let receiver = receiver(args, &target);
+        drop(TcpStream::connect(&receiver.address).unwrap());
+        receiver.finish()
+    };
+    fs::write(&target, "precious").unwrap();
+    scan(&["--force"]).failed(1, &["nothing came", "target stays as it is", "--size 0"]);
+    assert_eq!(fs::read(&target).unwrap(), b"precious");
+    assert_eq!(names(folder.path()), ["target"]);
+    scan(&["--force", "--size", "0"]).succeeded();
+    assert_eq!(fs::read(&target).unwrap(), b"");
+    // There is nothing to lose.
+    scan(&["--force"]).succeeded();
+    fs::remove_file(&target).unwrap();
+    scan(&[]).succeeded();
+}
+
+#[test]
+fn a_mechanism_that_cannot_be_has_a_hint_for_its_own_option() {
+    let folder = folder();
+    let target = folder.path().join("target");
+    let receiver = receiver(&["--mechanism", "reflink"], &target);
+    let mut peer = TcpStream::connect(&receiver.address).unwrap();
+    // The receiver may have left already.
+    let _ = peer.write_all(b"x");
+    let finished = receiver.finish().failed(1, &["leave out --mechanism"]);
+    assert!(!finished.stderr.contains("--reflink"), "{}", finished.stderr);
+}
+
+#[test]
+fn a_peer_that_drips_is_given_up_after_the_timeout() {
+    let folder = folder();
+    let target = folder.path().join("target");
+    let receiver = receiver(&["--timeout", "1"], &target);
+    let mut peer = TcpStream::connect(&receiver.address).unwrap();
+    let drip = std::thread::spawn(move || {
+        while peer.write_all(b"x").is_ok() {
+            std::thread::sleep(Duration::from_millis(250));
+        }
+    });
+    receiver.finish().failed(1, &["too little progress in 1s"]);
+    assert!(!target.exists());
+    drip.join().unwrap();
+}
+
+#[test]
 fn the_mode_of_a_foreign_file_in_a_shared_folder_is_not_kept() {
     let folder = folder();
     let source = noise_file(folder.path(), "source", 10_000);
@@ -765,7 +814,7 @@ fn a_silent_peer_is_given_up_after_the_timeout() {
     // The same time is allowed for connecting, however busy the machine is.
     let receiver = receiver(&["--timeout", "3"], &folder.path().join("target"));
     let peer = TcpStream::connect(&receiver.address).unwrap();
-    receiver.finish().failed(1, &["no progress for 3s"]);
+    receiver.finish().failed(1, &["too little progress in 3s"]);
     drop(peer);
     assert!(names(folder.path()).is_empty());
 }

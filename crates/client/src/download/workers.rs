@@ -169,9 +169,7 @@ impl<'c> Workers<'c> {
                 }
                 Err(error) => {
                     self.scheduler.give_back(me);
-                    if self.moved.load(Ordering::Relaxed) > before {
-                        backoff.reset();
-                    }
+                    backoff.progressed(self.moved.load(Ordering::Relaxed) - before);
                     let had_failed = std::mem::replace(&mut has_failed, true);
                     // The URL that was given may lead to another one now.
                     let is_outdated = !had_failed && self.answered_url != *self.url;
@@ -226,10 +224,10 @@ impl<'c> Workers<'c> {
             }
             Interpretation::Refused => Err(answer.connection.refusal(&answer.response).into()),
             Interpretation::Changed if names_no_version(&answer.response) => {
+                Err(DownloadError::NoVersion)
+            }
             Interpretation::Changed if ignores_range(&request, &answer.response) => {
                 Err(DownloadError::NoRanges)
-            }
-                Err(DownloadError::NoVersion)
             }
             Interpretation::Changed
             | Interpretation::Unmodified
@@ -269,9 +267,9 @@ impl<'c> Workers<'c> {
             Interpretation::Part { range, total } if total == self.total => {
                 mirror.record_version(&answer.response);
                 Ok(OpenSegment { answer, range })
-            _ if ignores_range(&request, &answer.response) => Err(DownloadError::NoRanges),
             }
             Interpretation::Refused => Err(answer.connection.refusal(&answer.response).into()),
+            _ if ignores_range(&request, &answer.response) => Err(DownloadError::NoRanges),
             _ => Err(DownloadError::Changed),
         }
     }

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use underpass_engine::wait::MIN_RATE;
+
 use super::credentials::Credentials;
 use super::proxy::Proxies;
 use super::tls::TlsSetup;
@@ -25,6 +27,9 @@ pub struct HttpClient<'a> {
     pub connect_timeout: Duration,
     /// The time limit without progress.
     pub timeout: Duration,
+    /// The bytes per second that a server has to send or take on average over that time; 0 for
+    /// any.
+    pub min_rate: u64,
     /// The deadline for every connection and every response that is read into memory; `None` for
     /// never.
     pub deadline: Option<Instant>,
@@ -36,7 +41,7 @@ pub struct HttpClient<'a> {
 
 impl Default for HttpClient<'_> {
     /// Returns settings without credentials, proxies and a flag that cancels: 30 seconds for a
-    /// connection, 60 without progress, 10 redirects.
+    /// connection, 60 without progress of at least 10 bytes per second, 10 redirects.
     fn default() -> Self {
         Self {
             user_agent: concat!("underpass/", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -46,6 +51,7 @@ impl Default for HttpClient<'_> {
             tls: TlsSetup::default(),
             connect_timeout: Duration::from_secs(30),
             timeout: Duration::from_secs(60),
+            min_rate: MIN_RATE,
             deadline: None,
             max_redirects: 10,
             cancel: None,

@@ -22,7 +22,7 @@ use super::connect::connect;
 use super::credentials::{Signature, in_url, without_credentials};
 use super::response::Response;
 use super::route::Route;
-use super::xml::StoreRefusal;
+use super::xml::{StoreRefusal, plain};
 use crate::error::{ClientError, InvalidResponse, NetworkAction};
 
 /// A request with its URL and body, ready to be sent.
@@ -159,7 +159,12 @@ impl<'a> Connection<'a> {
         let mut head = self.head(client, sent.request, sent.url, sent.is_trusted)?;
         head.extend_from_slice(sent.body);
         self.send(&head)?;
-        self.answer(sent.request.method, &mut |_| {})
+        let response = self.answer(sent.request.method, &mut |_| {})?;
+        // Stores keep the answer to a long POST alive by a space now and then.
+        if sent.request.method == "GET" {
+            self.incoming.set_min_rate(client.min_rate);
+        }
+        Ok(response)
     }
 
     /// Reads the final answer to a request of this method; `on_interim` gets those before it.
@@ -295,6 +300,7 @@ impl<'a> Connection<'a> {
         if !matches!(response.status, 301 | 307 | 400 | 403) {
             return false;
         }
+        self.incoming.set_min_rate(client.min_rate);
         let body = self.incoming.memory(response.framing, MAX_UNWANTED);
         response.keeps_alive &= body.is_ok();
         response.framing = BodyFraming::Length(0);
@@ -474,12 +480,6 @@ fn signature(
     store.sign(request.method, url, &fields)
 }
 
-/// Returns the first line of a text, without control characters.
-fn plain(text: &str) -> String {
-    let line = text.trim().lines().next().unwrap_or_default();
-    line.chars().filter(|c| !c.is_control()).take(MAX_SENTENCE).collect()
-}
-
 /// The maximum size of a head in bytes.
 const MAX_HEAD: usize = 64 << 10;
 
@@ -491,9 +491,6 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The maximum size of a body that is read only to keep the connection, in bytes.
 const MAX_UNWANTED: usize = 64 << 10;
-
-/// The maximum length of a sentence of a store, in characters.
-const MAX_SENTENCE: usize = 300;
 
 /// The maximum size of a body that explains a failure, in bytes.
 const MAX_DETAIL: usize = 4 << 10;

@@ -68,6 +68,15 @@ impl StoreRefusal {
     }
 }
 
+/// Returns the first line of a text, without control characters.
+pub(super) fn plain(text: &str) -> String {
+    let line = text.trim().lines().next().unwrap_or_default();
+    line.chars().filter(|c| !c.is_control()).take(MAX_SENTENCE).collect()
+}
+
+/// The maximum length of a sentence of a store, in characters.
+const MAX_SENTENCE: usize = 300;
+
 #[cfg(test)]
 mod tests {
     use super::*;

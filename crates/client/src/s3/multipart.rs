@@ -285,6 +285,7 @@ impl<'p, 'a, 't> StoredParts<'p, 'a, 't> {
             expects: None,
             interim: &mut |_| {},
             on_event: &mut on_event,
+            pace: self.upload.options.pace(self.client),
             report: Report::default(),
             heard: None,
             is_begun: false,

@@ -25,9 +25,9 @@ impl<'p> Retry<'p> {
         }
     }
 
-    /// Forgets earlier failures, because there was progress.
-    pub(super) fn renew(&mut self) {
-        self.backoff.reset();
+    /// Forgets earlier failures if this many bytes are progress.
+    pub(super) fn progressed(&mut self, bytes: u64) {
+        self.backoff.progressed(bytes);
     }
 
     /// Waits before the next attempt, or returns the error if there is to be none.

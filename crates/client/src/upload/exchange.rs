@@ -5,6 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use underpass_engine::wait::Pace;
 use underpass_engine::{
     Chain, Confirm, Error, Integrity, Options, PeerMessage, Progress, Report, Sink, Source,
     Transfer, socket,
@@ -30,6 +31,8 @@ pub(crate) struct UploadExchange<'e, 'a, 't> {
     /// Receives interim answers.
     pub(crate) interim: &'e mut (dyn FnMut(&Response) + Send),
     pub(crate) on_event: &'e mut OnEvent<'t>,
+    /// What the server has taken while it was waited for.
+    pub(crate) pace: Pace,
     /// The bytes moved, and how.
     pub(crate) report: Report,
     /// The final answer, if it came while the body was sent.
@@ -71,7 +74,9 @@ impl UploadExchange<'_, '_, '_> {
             let bytes = before + progress.bytes.saturating_sub(framing);
             on_event(&UploadEvent::Progress(Progress { bytes, expected, ..*progress }));
         };
-        let mut options = options(self.client, &self.send_options, is_short).observer(observer);
+        let mut options = options(self.client, &self.send_options, is_short)
+            .observer(observer)
+            .pace(&mut self.pace);
         if let Some(session) = &session {
             options = options.sink_tls(&**session);
         }
@@ -88,13 +93,13 @@ impl UploadExchange<'_, '_, '_> {
             }
             Err(mut error) => {
                 self.report.add(error.report());
+                // Each chunk is a transfer; the message tells of all of them.
+                error.report_mut().clone_from(&self.report);
                 Err(sorted(error))
             }
         }
     }
 
-                // Each chunk is a transfer; the message tells of all of them.
-                error.report_mut().clone_from(&self.report);
     /// Listens once, without waiting; returns whether to go on.
     pub(crate) fn listen(&mut self) -> PeerMessage {
         receive_interim(self.connection, self.method, self.interim, &mut self.heard)
@@ -168,7 +173,6 @@ fn options<'o>(
     let mut options = Options::default()
         .policy(send_options.policy)
         .integrity(send_options.integrity)
-        .timeout(client.timeout)
         // The server counts the bytes: what is found out after the last one comes too late. To hold
         // it back takes a round trip, which a body of a few packets should not wait for.
         .confirm(if is_quick { Confirm::HandedOver } else { Confirm::BeforeEnd });

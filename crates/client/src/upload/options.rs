@@ -4,11 +4,13 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
+use underpass_engine::wait::Pace;
 use underpass_engine::{Integrity, PipePool, Policy, Progress, Source};
 use url::Url;
 
 use super::error::UploadError;
 use crate::error::ClientError;
+use crate::http::HttpClient;
 
 /// An upload: its source, its condition and its options.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +66,15 @@ pub struct SendOptions<'a> {
     pub pipes: Option<&'a PipePool>,
     /// The maximum rate in bytes per second.
     pub rate: Option<u64>,
+}
+
+impl SendOptions<'_> {
+    /// Returns what a server has to take of the body while it is waited for: less if the kernel
+    /// sends no more.
+    pub(crate) fn pace(&self, client: &HttpClient<'_>) -> Pace {
+        let min_rate = self.rate.map_or(client.min_rate, |rate| client.min_rate.min(rate / 2));
+        Pace::new(Some(client.timeout), min_rate)
+    }
 }
 
 /// An event of an upload.

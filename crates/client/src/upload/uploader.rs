@@ -11,7 +11,7 @@ use super::error::{Result, UploadError, UploadFailed, UploadOutcome};
 use super::exchange::{UploadBody, UploadExchange, connect};
 use super::options::{OnEvent, Upload, UploadEvent};
 use super::resume_state::ResumeState;
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, MIN_PROGRESS};
 use crate::error::{ClientError, InvalidResponse};
 use crate::http::{Connection, HttpClient, OpenResponse, Request, Response};
 
@@ -336,6 +336,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
                 }
             },
             on_event: &mut *self.on_event,
+            pace: self.upload.options.pace(self.client),
             report: Report::default(),
             heard: None,
             is_begun: false,
@@ -413,7 +414,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         if self.report.bytes() == 0 {
             self.resumed_at = at;
         }
-        self.has_progressed |= at > self.furthest;
+        self.has_progressed |= at >= self.furthest.saturating_add(MIN_PROGRESS);
         self.furthest = self.furthest.max(at);
         (self.on_event)(&UploadEvent::Resumed { at });
     }

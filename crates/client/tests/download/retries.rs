@@ -120,9 +120,55 @@ fn a_server_that_says_nothing_is_left_after_the_timeout() {
         let mut client = Client::new();
         client.timeout = Duration::from_millis(300);
         client.options.retries = 0;
-        let failed = client.fails(&server.url("/"), "no progress");
+        let failed = client.fails(&server.url("/"), "too little progress");
         assert!(matches!(failed.error, DownloadError::Client(ClientError::Stalled)), "{failed:?}");
     }
+}
+
+/// Sends a byte now and then, for as long as the client stays.
+fn drip(stream: &mut std::net::TcpStream, portion: &[u8]) -> std::io::Result<()> {
+    loop {
+        stream.write_all(portion)?;
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_byte_now_and_then_is_no_progress() {
+    for (framing, portion) in
+        [("Content-Length: 2000", "x"), ("Transfer-Encoding: chunked", "1\r\nx\r\n")]
+    {
+        let server = Server::start(move |_, stream| {
+            say(stream, &format!("HTTP/1.1 200 OK\n{framing}\n\n"))?;
+            drip(stream, portion.as_bytes())
+        });
+        let mut client = Client::new();
+        (client.timeout, client.min_rate) = (Duration::from_millis(500), 1000);
+        client.options.retries = 1;
+        let failed = client.fails(&server.url("/"), "too little progress");
+        assert!(matches!(failed.error, DownloadError::Client(ClientError::Stalled)), "{failed:?}");
+        assert_eq!(server.requests().len(), 2, "{framing}");
+    }
+}
+
+#[test]
+fn a_byte_of_each_attempt_is_no_progress() {
+    let body = noise(LEN);
+    let server = Server::start(move |request, stream| {
+        let (head, range) = head(request, &body, TAG);
+        say(stream, &head)?;
+        // Two from the start are enough for the part to be kept.
+        let bytes = if request.number == 0 { 2 << 20 } else { 1 };
+        stream.write_all(&body[range.start..range.start + bytes])?;
+        hang_up()
+    });
+    let mut client = Client::with(1);
+    client.options.retries = 2;
+    let failed = client.get(&server.url("/")).unwrap_err();
+    assert!(failed.to_string().contains("ended before the last byte"), "{failed}");
+    let kept = failed.kept.unwrap();
+    assert_eq!(kept.bytes, (2 << 20) + server.requests().len() as u64 - 1);
+    assert!(server.requests().len() <= 4, "{}", server.requests().len());
 }
 
 #[test]

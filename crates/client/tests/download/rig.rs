@@ -17,6 +17,7 @@ use underpass_client::download::{
     Target,
 };
 use underpass_client::{Credentials, HttpClient, Proxies, TlsSetup, Url};
+use underpass_engine::wait::MIN_RATE;
 use underpass_testkit::http::{self, Request, file_head};
 
 pub use underpass_testkit::http::{close as hang_up, write_head as say};
@@ -88,6 +89,7 @@ pub struct Client {
     pub tls: TlsSetup,
     pub connect_timeout: Duration,
     pub timeout: Duration,
+    pub min_rate: u64,
     pub max_redirects: u32,
     pub gauge: Gauge,
     pub events: Mutex<Vec<String>>,
@@ -105,6 +107,7 @@ impl Client {
             tls: TlsSetup::default(),
             connect_timeout: Duration::from_secs(60),
             timeout: Duration::from_secs(60),
+            min_rate: MIN_RATE,
             max_redirects: 5,
             gauge: Gauge::default(),
             events: Mutex::default(),
@@ -126,6 +129,7 @@ impl Client {
             tls: self.tls.clone(),
             connect_timeout: self.connect_timeout,
             timeout: self.timeout,
+            min_rate: self.min_rate,
             max_redirects: self.max_redirects,
             cancel,
             ..HttpClient::default()

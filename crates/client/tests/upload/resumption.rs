@@ -384,7 +384,7 @@ fn an_upload_that_never_gets_any_further_is_given_up() {
     let sample = Sample::of(LEN);
     let stuck = || {
         script(|mut conn: Conn| {
-            offset(&mut conn, 5);
+            offset(&mut conn, 2 << 10);
             assert!(conn.head().starts_with("PATCH "));
             conn.say_continue();
             conn.take(1000);

@@ -61,6 +61,44 @@ fn a_proxy_that_fails_because_of_104_gets_the_next_attempt_without_resumption() 
 }
 
 #[test]
+fn a_server_that_takes_little_now_and_then_is_left() {
+    let sample = Sample::of(64 << 20);
+    let server = Scripted::one(|mut conn| {
+        conn.head();
+        conn.say_continue();
+        while conn.try_take(64 << 10) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+    let outcome = sample.put_with(&server.url("/file"), |options| {
+        options.timeout = Duration::from_secs(1);
+        (options.min_rate, options.retries) = (1 << 30, 0);
+    });
+    let failed = outcome.failed();
+    assert!(failed.error.to_string().contains("too little progress"), "{failed}");
+}
+
+#[test]
+fn a_machine_on_the_way_that_lets_no_options_through_prevents_no_upload() {
+    let sample = Sample::of(LEN);
+    let expected = sample.bytes.clone();
+    let server = Scripted::new(vec![
+        script(|mut conn| {
+            assert!(conn.head().starts_with("OPTIONS /file "));
+            conn.reset();
+        }),
+        script(move |mut conn| {
+            let head = conn.head();
+            assert!(head.starts_with("PUT /file HTTP/1.1"), "{head}");
+            assert_eq!(field(&head, "upload-complete"), None);
+            conn.say_continue();
+            conn.accept(&expected);
+        }),
+    ]);
+    assert!(!sample.put_resumably(&server.url("/file")).done().is_resumable);
+}
+
+#[test]
 fn an_upload_is_given_up_after_the_last_retry() {
     let sample = Sample::of(10);
     let busy = || {
@@ -132,7 +170,7 @@ fn a_server_that_takes_nothing_is_given_up() {
         options.timeout = Duration::from_millis(300);
         options.retries = 0;
     });
-    assert!(outcome.failed().error.to_string().contains("no progress"));
+    assert!(outcome.failed().error.to_string().contains("too little progress"));
 }
 
 #[test]

@@ -46,6 +46,11 @@ impl Conn {
         bytes
     }
 
+    /// Reads exactly so many bytes, unless the client has left.
+    pub fn try_take(&mut self, len: usize) -> bool {
+        self.stream.read_exact(&mut vec![0; len]).is_ok()
+    }
+
     /// Reads a head, says to continue, and reads exactly this many bytes of the body.
     pub fn head_and_body(&mut self, len: usize) -> Vec<u8> {
         self.head();
@@ -219,6 +224,7 @@ pub struct UploadOptions {
     pub fields: Vec<(&'static str, &'static str)>,
     pub condition: Condition<'static>,
     pub timeout: Duration,
+    pub min_rate: u64,
     pub retries: u32,
     pub user: Option<(&'static str, &'static str)>,
     pub tls: TlsSetup,
@@ -258,6 +264,7 @@ pub fn put(file: &File, url: &Url, change: impl FnOnce(&mut UploadOptions)) -> O
         fields: Vec::new(),
         condition: Condition::None,
         timeout: PATIENCE,
+        min_rate: 0,
         retries: 2,
         user: None,
         tls: TlsSetup::default(),
@@ -272,6 +279,7 @@ pub fn put(file: &File, url: &Url, change: impl FnOnce(&mut UploadOptions)) -> O
         tls: options.tls.clone(),
         connect_timeout: PATIENCE,
         timeout: options.timeout,
+        min_rate: options.min_rate,
         max_redirects: 5,
         ..HttpClient::default()
     };

@@ -75,7 +75,7 @@ pub enum Error {
         /// The report of what was done until then.
         report: Box<Report>,
     },
-    /// Nothing moved during the caller's timeout.
+    /// Nothing, or too little, moved during the caller's timeout.
     Stalled {
         /// The timeout.
         timeout: Duration,
@@ -152,7 +152,7 @@ impl fmt::Display for Error {
                 write!(f, "the source ended after {moved} of {} bytes", Grouped(*expected))
             }
             Self::Stalled { timeout, .. } => {
-                write!(f, "no progress for {timeout:?} after {moved} bytes")
+                write!(f, "too little progress in {timeout:?}, after {moved} bytes")
             }
         }
     }

@@ -17,7 +17,7 @@ use crate::report::Report;
 use crate::socket;
 use crate::transfer::options::{PeerMessage, TurnLimit};
 use crate::transfer::{Status, Transfer};
-use crate::wait;
+use crate::wait::{self, Pace};
 
 impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     /// Moves every byte, waiting where an end is not ready.
@@ -76,8 +76,8 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
             self.options.turn = TurnLimit(1);
         }
         let mut last_look = Instant::now();
-        let mut state = (0, 0);
-        let mut last_progress = Instant::now();
+        let mut idle = Pace::new(self.options.timeout, 0);
+        let mut seen = (0, 0);
         let mut spin = Spin::default();
         loop {
             if self.options.cancel.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
@@ -95,6 +95,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
                 }
                 Status::Waiting(wait) => wait,
             };
+            let (started, is_peer) = (Instant::now(), self.is_peer(wait));
             if wait == Wait::Sink && spin.is_endless(self.report.bytes()) {
                 if self.is_source_refused() {
                     return Err(self.failed(Errno::AGAIN));
@@ -102,22 +103,50 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
                 // poll(2) tells nothing until the kernel has memory for the socket again.
                 wait::poll(&mut [], Some(STARVED_INTERVAL));
             }
-            let Some(timeout) = self.options.timeout else {
-                self.wait(wait, None)?;
-                continue;
-            };
-            // A slow peer takes long to make room in a large buffer, but reads from it steadily.
-            let in_flight = if wait == Wait::Source { 0 } else { self.in_flight() };
-            let before = std::mem::replace(&mut state, (self.report.bytes(), in_flight));
-            if state != before {
-                last_progress = Instant::now();
+            let limit = self.count_progress(wait, &mut idle, &mut seen)?;
+            self.wait(wait, limit)?;
+            idle.waited(started.elapsed());
+            if let Some(pace) = self.options.pace.as_mut().filter(|_| is_peer) {
+                pace.waited(started.elapsed());
             }
-            let stalled = last_progress.elapsed();
-            if stalled >= timeout {
-                let report = self.stop();
-                return Err(Error::Stalled { timeout, report });
-            }
-            self.wait(wait, Some((timeout - stalled).min(timeout / CHECKS_PER_TIMEOUT)))?;
+        }
+    }
+
+    /// Counts what has moved since it was `seen`, and returns how long to wait until the next count;
+    /// fails if that is too little.
+    fn count_progress(
+        &mut self,
+        wait: Wait,
+        idle: &mut Pace,
+        seen: &mut (u64, u64),
+    ) -> Result<Option<Duration>, Error> {
+        if self.options.timeout.is_none() && self.options.pace.is_none() {
+            return Ok(None);
+        }
+        // A slow peer takes long to make room in a large buffer, but reads from it steadily.
+        let in_flight = if wait == Wait::Source { seen.1 } else { self.in_flight() };
+        let before = std::mem::replace(seen, (self.report.bytes(), in_flight));
+        let moved = seen.0 - before.0 + before.1.saturating_sub(seen.1);
+        idle.moved(u64::from(*seen != before));
+        let pace = self.options.pace.as_deref_mut().map(|pace| {
+            pace.moved(moved);
+            *pace
+        });
+        let paces = [Some(*idle), pace];
+        if let Some(timeout) = paces.iter().flatten().find_map(Pace::missed) {
+            let report = self.stop();
+            return Err(Error::Stalled { timeout, report });
+        }
+        let limits = paces.iter().flatten().filter_map(Pace::limit);
+        Ok(limits.min())
+    }
+
+    /// Returns whether it is the peer of a socket that is waited for.
+    fn is_peer(&self, wait: Wait) -> bool {
+        match (wait, self.chain.segments.get(self.position.index)) {
+            (Wait::Source, Some(Segment::Source(source))) => source.kind == Kind::Socket,
+            (Wait::Sink | Wait::Acknowledgement, _) => self.sink.kind == Kind::Socket,
+            (Wait::Source | Wait::Writer, _) => false,
         }
     }
 
@@ -296,9 +325,6 @@ fn has_failed(end: &PollFd<'_>, also: PollFlags) -> bool {
 
 /// The interval of listening to a peer that takes bytes without a pause.
 const LISTEN_INTERVAL: Duration = Duration::from_millis(20);
-
-/// The number of checks of progress before a transfer counts as stalled.
-const CHECKS_PER_TIMEOUT: u32 = 8;
 
 /// The interval of checking whether a writer is at rest.
 const WRITER_INTERVAL: Duration = Duration::from_millis(10);

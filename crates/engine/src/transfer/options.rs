@@ -14,6 +14,7 @@ use crate::mechanisms::policy::{Candidates, Policy};
 use crate::mechanisms::step::{DeclineReason, Step};
 use crate::socket::tls_transport::TlsTransport;
 use crate::transfer::capabilities::Capabilities;
+use crate::wait::Pace;
 
 /// The options of a transfer. The default uses the cheapest mechanism and no guard.
 ///
@@ -39,6 +40,7 @@ pub struct Options<'a> {
     pub(crate) reserve: bool,
     pub(crate) unshared: bool,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) pace: Option<&'a mut Pace>,
     pub(crate) cancel: Option<&'a AtomicBool>,
     pub(crate) capabilities: Option<&'a Capabilities>,
     pub(crate) observer: Option<ProgressCallback<'a>>,
@@ -126,6 +128,15 @@ impl<'a> Options<'a> {
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
+        self
+    }
+
+    /// Fails the transfer when the peer of a socket moves too little while it is waited for. Other
+    /// ends may take any time: unlike the peer they belong to this side. Only
+    /// [`run`](crate::Transfer::run) waits, so only it checks.
+    #[must_use]
+    pub fn pace(mut self, pace: &'a mut Pace) -> Self {
+        self.pace = Some(pace);
         self
     }
 

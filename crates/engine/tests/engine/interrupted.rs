@@ -15,6 +15,7 @@ use crate::rig::scratch::{Held, PATIENCE, Scratch, Shell, assert_reset, pattern,
 use rustix::fs::{MemfdFlags, OFlags, fcntl_getfl, memfd_create};
 use rustix::io::Errno;
 use underpass_engine::Mechanism::{CopyFileRange, Mmap, ReadWrite, Sendfile, Splice};
+use underpass_engine::wait::Pace;
 use underpass_engine::{
     Error, Integrity, Mechanism, Options, Policy, Report, Sink, Source, Status, Transfer, socket,
 };
@@ -403,6 +404,44 @@ fn a_peer_that_stops_is_stalled_after_the_timeout() {
     assert!(report.bytes() > 0);
     assert!(stopped.elapsed() < PATIENCE / 3);
     assert_reset(&peer);
+}
+
+#[test]
+fn a_peer_that_moves_too_little_is_stalled() {
+    let timeout = Duration::from_millis(400);
+    let scratch = Scratch::new();
+    let file = File::create(scratch.path("target")).unwrap();
+    let (mut peer, from) = tcp_pair();
+    let drip = thread::spawn(move || {
+        while peer.write_all(b"x").is_ok() {
+            thread::sleep(timeout / 10);
+        }
+    });
+    let mut pace = Pace::new(Some(timeout), LEN as u64);
+    let transfer = Transfer::new(Source::of(&from).unwrap(), Sink::of(&file).unwrap());
+    let outcome = transfer.options(Options::default().pace(&mut pace)).run();
+    assert!(matches!(outcome, Err(Error::Stalled { .. })), "{outcome:?}");
+    drop(from);
+    drip.join().unwrap();
+}
+
+#[test]
+fn a_pause_of_a_reader_on_this_side_is_not_the_peers() {
+    let timeout = Duration::from_millis(200);
+    let (mut peer, from) = tcp_pair();
+    let (mut out, into) = std::io::pipe().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(move || peer.write_all(&pattern(LEN)).unwrap());
+        let receiver = scope.spawn(move || {
+            let mut pace = Pace::new(Some(timeout), 1);
+            let (source, sink) = (Source::of(&from).unwrap(), Sink::of(&into).unwrap());
+            Transfer::new(source, sink).options(Options::default().pace(&mut pace)).run()
+        });
+        thread::sleep(4 * timeout);
+        let mut bytes = Vec::new();
+        out.read_to_end(&mut bytes).unwrap();
+        assert_eq!(receiver.join().unwrap().unwrap().bytes(), LEN as u64);
+    });
 }
 
 #[test]

@@ -462,7 +462,7 @@ fn each_error_says_what_happened_and_how_far_it_came() {
         ),
         (
             Error::Stalled { timeout: Duration::from_secs(30), report: report() },
-            "no progress for 30s after 1,048,576 bytes",
+            "too little progress in 30s, after 1,048,576 bytes",
         ),
     ];
     for (error, sentence) in errors {

@@ -29,8 +29,8 @@ pub enum ReceiveError {
     /// The connection failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// Nothing arrived for the length of the timeout.
-    #[error("nothing arrived for too long")]
+    /// Nothing, or too little, arrived for the length of the timeout.
+    #[error("too little arrived for too long")]
     Stalled,
     /// Not all arrived before the deadline.
     #[error("not everything arrived in time")]

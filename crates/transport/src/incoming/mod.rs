@@ -9,6 +9,7 @@
 //! With TLS the same holds if the kernel decrypts. If this process does, the bytes enter user
 //! space anyway, and heads are read eagerly.
 
+mod body;
 mod error;
 mod head;
 #[cfg(test)]
@@ -24,54 +25,17 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use underpass_engine::Transfer;
-use underpass_engine::wait::{Limits, WaitError};
+use underpass_engine::wait::{Limits, Pace, WaitError};
 use underpass_engine::{
-    Chain, Error, Options, PipePool, Policy, Progress, Report, Sink, Source, TlsTransport,
+    Chain, Error, Kind, Options, PipePool, Progress, Report, Sink, Source, TlsTransport,
 };
 use underpass_protocol::chunked::Chunked;
 
 use self::head::missing_of_head;
 use crate::tls::Session;
 
+pub use body::{BodyFraming, ReceiveOptions, ReceivedBody};
 pub use error::ReceiveError;
-
-/// The way by which the end of a body is known (RFC 9112 6.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodyFraming {
-    /// This number of bytes.
-    Length(u64),
-    /// In chunks, the last of which is empty.
-    Chunked,
-    /// By the end of the connection, which only TLS distinguishes from an interruption.
-    UntilEnd,
-}
-
-/// The options for receiving a body.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ReceiveOptions<'a> {
-    /// Which mechanisms may move it.
-    pub policy: Policy,
-    /// Bytes requested in one system call, instead of the mechanism's own default.
-    pub step: Option<usize>,
-    /// Where pipes come from; shared by the chunks of a body and by bodies.
-    pub pipes: Option<&'a PipePool>,
-    /// The largest number of bytes between two calls that update the journal.
-    pub progress_every: Option<u64>,
-    /// The most bytes accepted of a body whose length is not known beforehand. Of one that ends
-    /// with the connection, one more may be written.
-    pub limit: Option<u64>,
-    /// Whether space is reserved first, where the length is known.
-    pub reserve: bool,
-}
-
-/// The result of receiving a body, complete or not.
-#[derive(Debug)]
-pub struct ReceivedBody {
-    /// The bytes that are in the file, whatever the outcome.
-    pub report: Report,
-    /// The reason why the body is not complete, if it is not.
-    pub outcome: Result<(), ReceiveError>,
-}
 
 /// The file of a body, and what has been moved into it.
 struct BodySink<'s> {
@@ -92,6 +56,8 @@ pub struct Incoming<'a, S> {
     /// Bytes that were read in advance.
     ahead: Vec<u8>,
     timeout: Option<Duration>,
+    /// What the peer has moved of what is received now.
+    pace: Pace,
     deadline: Option<Instant>,
     cancel: Option<&'a AtomicBool>,
     /// Whether heads are read in large pieces, so that the beginning of the body comes with them.
@@ -117,6 +83,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
             session: None,
             ahead,
             timeout,
+            pace: Pace::new(timeout, 0),
             deadline: None,
             cancel,
             is_eager: false,
@@ -154,6 +121,13 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     /// Sets the longest time without progress.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
+        self.set_min_rate(0);
+    }
+
+    /// Sets how many bytes per second have to come on average over the timeout, for the body that
+    /// follows a head; 0 if each byte may take as long as the timeout.
+    pub fn set_min_rate(&mut self, rate: u64) {
+        self.pace = Pace::new(self.timeout, rate);
     }
 
     /// Sets when everything that is read into memory has to be here, however steadily it comes;
@@ -184,6 +158,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     pub fn head(&mut self, max: usize) -> Result<Option<Vec<u8>>, ReceiveError> {
         let mut head = Vec::with_capacity(512);
         let mut started = None;
+        self.set_min_rate(0);
         loop {
             let needed = missing_of_head(&head);
             if needed == 0 {
@@ -214,6 +189,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     ///
     /// [`ReceiveError`].
     pub fn starts_with(&mut self, prefix: &[u8]) -> Result<bool, ReceiveError> {
+        self.set_min_rate(0);
         loop {
             let len = prefix.len().min(self.ahead.len());
             if len == prefix.len() || self.ahead[..len] != prefix[..len] {
@@ -310,6 +286,11 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         receive_options: &ReceiveOptions<'_>,
         on_progress: &mut (dyn FnMut(&Progress) + Send),
     ) -> ReceivedBody {
+        let is_file = Sink::of(file).is_ok_and(|sink| sink.kind() == Kind::Regular);
+        if !is_file && !matches!(framing, BodyFraming::Length(_)) {
+            // Something that goes on as long as it happens, such as a log.
+            self.set_min_rate(0);
+        }
         let own_pipes = PipePool::default();
         let options = ReceiveOptions {
             pipes: Some(receive_options.pipes.unwrap_or(&own_pipes)),
@@ -399,11 +380,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         if let Some(bytes) = receive_options.progress_every {
             options = options.observe_every(bytes);
         }
-                // Each chunk is a transfer; the message tells of all of them.
-                error.report_mut().clone_from(report);
-        if let Some(timeout) = self.timeout {
-            options = options.timeout(timeout);
-        }
+        options = options.pace(&mut self.pace);
         if let Some(cancel) = self.cancel {
             options = options.cancel(cancel);
         }
@@ -422,6 +399,8 @@ impl<'a, S: AsFd> Incoming<'a, S> {
             }
             Err(mut error) => {
                 report.add(error.report());
+                // Each chunk is a transfer; the message tells of all of them.
+                error.report_mut().clone_from(report);
                 Err(self.sorted(error.into()))
             }
         }
@@ -448,8 +427,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     }
 
     /// Waits for bytes, and reads as many as there is room for; returns 0 at the end.
-    fn receive(&self, room: &mut [u8]) -> Result<usize, ReceiveError> {
-        let mut last = Instant::now();
+    fn receive(&mut self, room: &mut [u8]) -> Result<usize, ReceiveError> {
         loop {
             if self.is_late() {
                 return Err(ReceiveError::Late);
@@ -459,8 +437,11 @@ impl<'a, S: AsFd> Incoming<'a, S> {
                 None => recv(&self.stream, &mut *room, RecvFlags::DONTWAIT).map(|(_, read)| read),
             };
             match outcome {
-                Ok(read) => return Ok(read),
-                Err(Errno::AGAIN) => self.wait(&mut last)?,
+                Ok(read) => {
+                    self.pace.moved(read as u64);
+                    return Ok(read);
+                }
+                Err(Errno::AGAIN) => self.wait()?,
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(self.sorted(ReceiveError::Io(errno.into()))),
             }
@@ -485,9 +466,13 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     }
 
     /// Waits a moment for something to read; fails if the time is up or the flag is set.
-    fn wait(&self, since: &mut Instant) -> Result<(), ReceiveError> {
-        let limits = Limits::since(*since, self.timeout, self.cancel).no_later_than(self.deadline);
-        match limits.poll(&mut [PollFd::new(&self.stream, PollFlags::IN)]) {
+    fn wait(&mut self) -> Result<(), ReceiveError> {
+        let started = Instant::now();
+        let limits = Limits::since(started, self.pace.left(), self.cancel);
+        let limits = limits.no_later_than(self.deadline);
+        let waited = limits.poll(&mut [PollFd::new(&self.stream, PollFlags::IN)]);
+        self.pace.waited(started.elapsed());
+        match waited {
             Ok(_) => Ok(()),
             Err(WaitError::Cancelled) => Err(ReceiveError::Cancelled),
             Err(WaitError::TimedOut) if self.is_late() => Err(ReceiveError::Late),

@@ -220,19 +220,21 @@ impl Filler<'_> {
         loop {
             let answered = self.client.execute(None, &request, &url).and_then(|mut answer| {
                 match answer.response.status {
-                    200 => answer
-                        .connection
-                        .incoming()
-                        .memory(answer.response.framing, MAX_ANSWER)
-                        .map_err(|_| ClientError::Closed),
+                    200 => {
+                        let incoming = answer.connection.incoming();
+                        // The node has fetched the piece before it answers.
+                        incoming.set_min_rate(self.client.min_rate);
+                        let body = incoming.memory(answer.response.framing, MAX_ANSWER);
+                        body.map_err(|_| ClientError::Closed)
+                    }
                     _ => Err(answer.connection.refusal(&answer.response)),
                 }
             });
             let error = match answered {
                 Ok(body) => {
+                    self.has_answered = true;
                     let bad = |_| self.no_node();
                     return serde_json::from_slice(&body).map_err(bad).map_err(FillStop::All);
-                    self.has_answered = true;
                 }
                 // The words of a server without a cache are about the method.
                 Err(ClientError::Status { status: 405, .. }) => {

@@ -4,8 +4,8 @@ use std::os::fd::AsFd;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use underpass_engine::wait::Limits;
-use underpass_engine::{Error, Integrity, Report, Source, Transfer, socket};
+use underpass_engine::wait::{Limits, MIN_RATE};
+use underpass_engine::{Error, Integrity, Kind, Report, Source, Transfer, socket};
 use underpass_transport::stream::{Stream, expect_confirmation, expect_end};
 use underpass_transport::tls::Session;
 
@@ -107,14 +107,18 @@ fn receive(
         Some(Size(size)) => source.len(size),
         None => source,
     };
-    let options = args.stream.apply(args.movement.options()).cancel(cancel);
+    let sink = target.sink()?;
+    // What does not go into a file may be something that goes on as long as it happens.
+    let is_live = args.size.is_none() && sink.kind() != Kind::Regular;
+    let mut pace = args.stream.pace(if is_live { 0 } else { MIN_RATE });
+    let options = args.stream.apply(args.movement.options(), &mut pace).cancel(cancel);
     let options = match session {
         Some(session) => options.source_tls(session),
         None => options,
     };
     // Where the file ends is not known before; a new one has its space already.
     let options = if target.is_appended() { options.reserve() } else { options };
-    let outcome = Transfer::new(source, target.sink()?).options(meter.watch(options)).run();
+    let outcome = Transfer::new(source, sink).options(meter.watch(options)).run();
     let outcome = match (outcome, args.size) {
         (Ok(report), Some(Size(size))) => {
             let limits = Limits::since(Instant::now(), args.stream.timeout, Some(cancel));

@@ -5,6 +5,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use underpass_engine::wait::MIN_RATE;
 use underpass_engine::{Sink, Source, Transfer};
 use underpass_transport::stream::Outgoing;
 
@@ -49,7 +50,8 @@ pub(crate) fn run(args: &SendArgs) -> Result<()> {
     let line = Outgoing { stream: &stream, session: session.as_ref(), cancel, timeout };
 
     let meter = ProgressMeter::new(show, &output::short_path(input.path()));
-    let options = args.stream.apply(args.movement.options()).cancel(cancel);
+    let mut pace = args.stream.pace(MIN_RATE);
+    let options = args.stream.apply(args.movement.options(), &mut pace).cancel(cancel);
     let options = meter.watch(options);
     let options = match &session {
         Some(session) => options.sink_tls(session),

@@ -74,9 +74,7 @@ impl<'a> Download<'_, 'a> {
             if self.is_given_up {
                 return Err(error);
             }
-            if self.here() > before {
-                backoff.reset();
-            }
+            backoff.progressed(self.here().saturating_sub(before));
             if !self.is_resumable() && !self.start_over()? {
                 return Err(error);
             }

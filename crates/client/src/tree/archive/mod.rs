@@ -97,8 +97,8 @@ pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>, offer: ArchiveOffer) -> Result
             Ok(BodyEnd::Jump) => {}
             Err(error) => {
                 // A folder that keeps changing is abandoned.
-                if unpack.restarts == before.0 && unpack.position > before.1 {
-                    retry.renew();
+                if unpack.restarts == before.0 {
+                    retry.progressed(unpack.position.saturating_sub(before.1));
                 }
                 let saved = unpack.save_position();
                 retry.wait(error)?;
