@@ -42,7 +42,7 @@ fn a_transfer_that_never_begins_has_a_receipt_with_the_error() {
         assert!(receipt["error"].as_str().unwrap().contains(error), "{words:?} {receipt}");
         assert_eq!(receipt["bytes"], 0, "{words:?}");
     }
-    assert_eq!(names(folder.path()), ["source"]);
+    assert_eq!(names(folder.path()), ["list", "source"]);
 }
 
 #[test]
