@@ -610,7 +610,7 @@ fn a_file_system_that_does_not_answer_delays_no_change_to_sites_on_another() {
     let Some(stage) = Stage::new() else { return };
     let (slow, quick) = (folder(), tempfile::tempdir_in("/dev/shm").unwrap());
     if slow.path().metadata().unwrap().dev() == quick.path().metadata().unwrap().dev() {
-        return underpass_testkit::skip("all is on one file system");
+        return skip("all is on one file system");
     }
     let server = serve_two(&stage, &slow, &quick, "off", "linkat");
     let mut first = put(&server, "slow");

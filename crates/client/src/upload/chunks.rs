@@ -21,7 +21,12 @@ pub(super) fn send(exchange: &mut UploadExchange<'_, '_, '_>, head: Vec<u8>) -> 
     let (mut frame, mut sent) = (head, 0_u64);
     let mut is_first = true;
     loop {
-        let piece = next(exchange, &source, sent)?;
+        let piece = next(exchange, &source, sent).map_err(|mut error| {
+            if let UploadError::Source(error) | UploadError::Broken(error) = &mut error {
+                error.report_mut().clone_from(&exchange.report);
+            }
+            error
+        })?;
         // RFC 9112 7.1: what ends one chunk goes out with the beginning of the next.
         let end = if is_first { "" } else { "\r\n" };
         is_first = false;
