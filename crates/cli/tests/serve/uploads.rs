@@ -292,6 +292,31 @@ fn bytes_that_are_gone_since_they_were_counted_leave_no_hole() {
 }
 
 #[test]
+fn a_file_whose_acl_cannot_be_read_now_is_not_replaced_without_it() {
+    let Some(stage) = Stage::new(&["curl", "strace"]) else { return };
+    let file = stage.served.path().join("file");
+    let mut refused = 0;
+    // Some of these calls read other attributes, without which the file can be replaced.
+    for when in 1..=8 {
+        fs::write(&file, "old").unwrap();
+        let inject = format!("inject=fgetxattr:error=EIO:when={when}");
+        let strace = ["-P", file.to_str().unwrap(), "-e", "trace=fgetxattr", "-e", &inject];
+        let server = stage.serve(&strace, &[]);
+        let said = stage.upload(&server, &[]);
+        end(server);
+        let trace = fs::read_to_string(stage.trace()).unwrap();
+        let of_acl = |line: &str| line.contains("posix_acl_access") && line.contains("INJECTED");
+        if trace.lines().any(of_acl) {
+            refused += 1;
+            assert!(said.ends_with("500"), "{said} at call {when}");
+            assert_eq!(fs::read_to_string(&file).unwrap(), "old");
+        }
+        assert_eq!(names(stage.served.path()), ["file"]);
+    }
+    assert_eq!(refused, 1);
+}
+
+#[test]
 fn a_server_outlives_an_upload_over_the_limit_of_a_file() {
     let Some(stage) = Stage::new(&["curl"]) else { return };
     let server = serve_by(limited("-f 16"), &stage.served, &["--allow-upload"]);

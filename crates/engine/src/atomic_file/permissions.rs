@@ -51,14 +51,16 @@ pub fn take_over_named(
 }
 
 /// Gives a new file the permissions and the ACL of the one that it replaces, as if that had been
-/// written to, and its group where that is allowed. Each is tried by itself. If another group gets
-/// the file, it has no ACL, and the permissions that the group and all others had. Nothing is kept
+/// written to, and its group where that is allowed. What a file system or the kernel does not allow
+/// is left out. If another group gets the file, it has no ACL, and the permissions that the group and all others had. Nothing is kept
 /// of a file that another user has put into a `folder` that users share: it would decide who may
 /// write to the new one. Returns whether anything was kept.
 ///
 /// # Errors
 ///
-/// As fstat(2) of either file, and fremovexattr(2) and fchmod(2) of the new one.
+/// As fstat(2) of either file, fgetxattr(2) of the old one if the ACL cannot be read now, and
+/// fremovexattr(2) and fchmod(2) of the new one; `ENOSPC`, `EDQUOT` or `EIO` if the ACL cannot be
+/// stored.
 pub fn take_over(
     new: &File,
     old: BorrowedFd<'_>,
@@ -71,13 +73,19 @@ pub fn take_over(
     }
     let mut mode = without_acl(old, had.st_mode) & 0o777;
     let mut acl = [0; MAX_ACL];
-    let mut acl_len = acl_of(old, &mut acl).ok();
+    let mut acl_len = match acl_of(old, &mut acl) {
+        Err(errno) if !is_missing(errno) && !is_closed(errno) => return Err(errno),
+        read => read.ok(),
+    };
     if had.st_gid != has.st_gid && fchown(new, None, Some(Gid::from_raw(had.st_gid))).is_err() {
         (mode, acl_len) = (of_other_group(mode), None);
     }
     set_mode(new, mode)?;
-    if let Some(len) = acl_len {
-        let _ = fsetxattr(new, ACL, &acl[..len], XattrFlags::empty());
+    if let Some(len) = acl_len
+        && let Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::IO)) =
+            fsetxattr(new, ACL, &acl[..len], XattrFlags::empty())
+    {
+        return Err(errno);
     }
     if owner == KeptOwner::Old && had.st_uid != has.st_uid {
         // At the end: only the owner may set permissions. Few users may give files away.
@@ -131,7 +139,6 @@ fn unless_missing(
     removed: Result<(), Errno>,
     look: impl FnOnce() -> Result<usize, Errno>,
 ) -> Result<(), Errno> {
-    let is_missing = |errno| matches!(errno, Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS);
     match removed {
         // A file system may refuse the call, whether there is one or not.
         Err(errno) if !is_missing(errno) => match look() {
@@ -163,11 +170,21 @@ pub fn try_without_acl(file: BorrowedFd<'_>, mode: u32) -> Result<u32, Errno> {
     let mut acl = [0; MAX_ACL];
     match acl_of(file, &mut acl) {
         Ok(len) => Ok(mode & (!0o070 | group_of(&acl[..len.min(acl.len())]) << 3)),
-        Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(mode),
-        // Too long to be looked at, or a refusal, as of some FUSE programs.
-        Err(Errno::RANGE | Errno::PERM | Errno::ACCESS | Errno::INVAL) => Ok(mode & !0o070),
+        Err(errno) if is_missing(errno) => Ok(mode),
+        Err(errno) if is_closed(errno) => Ok(mode & !0o070),
         Err(errno) => Err(errno),
     }
+}
+
+/// Returns whether an error means that the file does not have the attribute.
+fn is_missing(errno: Errno) -> bool {
+    matches!(errno, Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS)
+}
+
+/// Returns whether an error means that an ACL is never read: it is too long, or a file system, as of
+/// some FUSE programs, refuses.
+fn is_closed(errno: Errno) -> bool {
+    matches!(errno, Errno::RANGE | Errno::PERM | Errno::ACCESS | Errno::INVAL)
 }
 
 /// Reads the ACL of a file, and returns its length.
