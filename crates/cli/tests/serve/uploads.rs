@@ -292,6 +292,55 @@ fn bytes_that_are_gone_since_they_were_counted_leave_no_hole() {
 }
 
 #[test]
+fn a_part_that_lacks_only_its_name_is_asked_for_its_last_byte() {
+    let Some(stage) = Stage::new(&["curl", "strace"]) else { return };
+    let file = stage.served.path().join("file");
+    for old in [None, Some("old")] {
+        old.iter().for_each(|text| fs::write(&file, text).unwrap());
+        // The first rename says that the part is complete, the second would give it its name.
+        let kill = "inject=renameat:error=EIO:signal=KILL:when=2";
+        let server = stage.serve(&["-e", "trace=renameat", "-e", kill], &[]);
+        let range = format!("Content-Range: bytes 0-{}/{LEN}", LEN - 1);
+        let source = stage.source.to_str().unwrap();
+        Running::start(stage.curl(&server, &["-T", source, "-H", &range])).finish();
+        server.finish();
+        assert_eq!(fs::read_to_string(&file).ok().as_deref(), old);
+        let server = stage.serve(&[], &[]);
+        let mut client = Client::new(server.connect());
+        let asked = client.ask("HEAD", "/file?partial", &[]);
+        let at = (LEN - 1).to_string();
+        assert_eq!((asked.status, asked.field("Upload-Offset")), (204, Some(at.as_str())));
+        let status = if old.is_some() { "204" } else { "201" };
+        assert_eq!(stage.upload(&server, &["-C", &at]), status);
+        assert!(stage.arrived() == noise(LEN));
+        assert_eq!(client.ask("HEAD", "/file?partial", &[]).status, 404);
+        end(server);
+        assert_eq!(names(stage.served.path()), ["file"]);
+        fs::remove_file(&file).unwrap();
+    }
+}
+
+#[test]
+fn a_part_that_lacks_only_its_name_does_not_replace_a_newer_version() {
+    let Some(stage) = Stage::new(&["curl", "strace"]) else { return };
+    let file = stage.served.path().join("file");
+    fs::write(&file, "old").unwrap();
+    let kill = "inject=renameat:error=EIO:signal=KILL:when=2";
+    let server = stage.serve(&["-e", "trace=renameat", "-e", kill], &[]);
+    let range = format!("Content-Range: bytes 0-{}/{LEN}", LEN - 1);
+    let source = stage.source.to_str().unwrap();
+    Running::start(stage.curl(&server, &["-T", source, "-H", &range])).finish();
+    server.finish();
+    fs::write(&file, "newer").unwrap();
+    let server = stage.serve(&[], &[]);
+    assert_eq!(Client::new(server.connect()).ask("HEAD", "/file?partial", &[]).status, 404);
+    let said = stage.upload(&server, &["-C", &(LEN - 1).to_string()]);
+    assert!(said.ends_with("416"), "{said}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "newer");
+    end(server);
+}
+
+#[test]
 fn a_file_whose_acl_cannot_be_read_now_is_not_replaced_without_it() {
     let Some(stage) = Stage::new(&["curl", "strace"]) else { return };
     let file = stage.served.path().join("file");

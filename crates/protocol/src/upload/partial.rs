@@ -69,14 +69,14 @@ impl PartId {
     }
 
     /// Returns the id of the same part once all of it has arrived and only its final name is
-    /// missing. It contains a hash of the mount epoch in which the part was written: in another one
-    /// there is no part of this name.
+    /// missing. It contains a hash of a state, such as the mount epoch in which the part was
+    /// written: in another one there is no part of this name.
     #[must_use]
-    pub fn complete_in(self, epoch: &[u8]) -> Self {
+    pub fn complete_in(self, state: &[u8]) -> Self {
         let mut hash = Sha256::new();
         hash.update(b"complete part\0");
         hash.update(self.0);
-        hash.update(epoch);
+        hash.update(state);
         let mut bytes = self.0;
         bytes[4..].copy_from_slice(&hash.finalize()[..12]);
         Self(bytes)

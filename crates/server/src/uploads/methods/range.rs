@@ -7,7 +7,8 @@ use crate::routing::response::Response;
 use crate::uploads::active_upload::ActiveUpload;
 use crate::uploads::methods::put::{FinishOptions, finish};
 use crate::uploads::parts::part::{
-    PartialUpload, check_content, copy_existing, id_at_site, part_len, part_version, record_synced,
+    PartialUpload, check_content, complete_len, copy_existing, id_at_site, part_len, part_version,
+    record_synced,
 };
 use crate::uploads::parts::target::UploadTarget;
 use crate::uploads::refusal::{Result, UploadRefusal};
@@ -63,9 +64,12 @@ pub(crate) fn put(upload: &mut ActiveUpload<'_>, range: ContentRange) -> Result<
 pub(crate) fn respond(upload: &mut ActiveUpload<'_>) -> Result<Response> {
     let target = upload.target()?;
     let id = part_id(upload, &target);
-    let version = part_version(upload, &target, id)?;
-    let is_current = version.is_some_and(|of| of.is_same(&target.part_version(of.total)));
-    let len = if is_current { part_len(upload, &target, id)? } else { None };
+    let len = match part_version(upload, &target, id)? {
+        Some(of) if of.is_same(&target.part_version(of.total)) => part_len(upload, &target, id)?,
+        Some(_) => None,
+        // The last byte of a complete part is wanted once more: with it the file gets its name.
+        None => complete_len(upload, &target, id)?.map(|len| len.saturating_sub(1)),
+    };
     let Some(len) = len else {
         return Err(UploadRefusal::new(404, "there is no unfinished upload of this file"));
     };

@@ -86,7 +86,11 @@ impl<'a> PartialUpload<'a> {
             // Another process is about to do that.
             return Ok(());
         }
-        self.site.shared.uploads.synced.record(&complete, 0);
+        let uploads = &self.site.shared.uploads;
+        uploads.synced.record(&complete, 0);
+        // Its note was removed. It may begin with a copy of the file that it is to replace.
+        let version = target.part_version(complete.metadata()?.len());
+        uploads.versions.record(&complete, PartVersion { is_copied: true, ..version });
         let [from, to] = [&self.complete, &self.name].map(|name| OsStr::from_bytes(name));
         match rename_new(&target.folder, from, &target.folder, to) {
             // A later upload has left a part.
@@ -231,6 +235,16 @@ pub(crate) fn part_len(
     if len.is_some() {
         return Ok(len);
     }
+    complete_len(upload, target, id)
+}
+
+/// Returns the number of bytes of a complete part that only lacks its final name: the server was
+/// killed before it had that, and the file of this name is the same as then.
+pub(crate) fn complete_len(
+    upload: &ActiveUpload<'_>,
+    target: &UploadTarget,
+    id: PartId,
+) -> Result<Option<u64>> {
     let complete = open_part(target, &complete_name(upload.site, target, id))?;
     complete.map(|part| Ok(part.metadata()?.len())).transpose()
 }
@@ -295,10 +309,12 @@ fn ids_at_site(site: &Site, target: &UploadTarget, id: impl Fn(&[u8]) -> PartId)
     names.iter().map(|name| id(&[name.as_bytes(), b"/", file].concat())).collect()
 }
 
-/// Returns the name of a complete part, until it has its final one.
+/// Returns the name of a complete part, until it has its final one. Once another version has that,
+/// there is no part of this name.
 fn complete_name(site: &Site, target: &UploadTarget, id: PartId) -> Vec<u8> {
-    let epoch = site.shared.uploads.synced.epoch(&target.folder);
-    partial_name(target.name.as_bytes(), id.complete_in(epoch.as_bytes()))
+    let mut state = site.shared.uploads.synced.epoch(&target.folder);
+    state.push_str(&target.part_version(0).replaces);
+    partial_name(target.name.as_bytes(), id.complete_in(state.as_bytes()))
 }
 
 /// Returns the number of bytes of a part that can be resumed; `None` if there is none.
