@@ -76,7 +76,7 @@ impl Cli {
         match &mut cli.command {
             Some(Command::Serve(args)) => {
                 serve::warn_of_variables();
-                *args.0 = serve::merge_sources(words)?;
+                *args.0 = serve::merge_sources(words, serve::Reading::First)?;
             }
             Some(Command::Get(_) | Command::Put(_) | Command::Fill(_)) => {
                 serve::warn_of_variables_of_requests();

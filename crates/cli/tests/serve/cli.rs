@@ -73,6 +73,7 @@ fn each_wrong_option_is_one_line_with_its_exit_code() {
         (&["--drain", "soon"], 2, &["--drain", "seconds"]),
         (&["--integrity", "total"], 2, &["--integrity", "snapshot"]),
         (&["--config", "/nowhere/config"], 1, &["reading", "/nowhere/config"]),
+        (&["--config", "/dev/zero"], 2, &["/dev/zero", "16 MiB"]),
         (&["--completions", "cmd"], 2, &["cmd", "bash"]),
     ];
     for (args, code, words) in cases {

@@ -2,12 +2,15 @@
 
 use std::fs;
 use std::io::Write;
+use std::mem::MaybeUninit;
 use std::net::TcpStream;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::rig::{Finished, Running, folder, has, piped, run, underpass, until};
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use underpass_testkit::http::{Client, Reply};
@@ -105,6 +108,23 @@ impl Sites {
         let finished = self.server.finish();
         assert_eq!(finished.code(), Some(0), "{finished:?}");
         (finished.stderr, String::from_utf8_lossy(&finished.stdout).into_owned())
+    }
+}
+
+/// Waits until the server has opened or read a file.
+struct ReadWatch(OwnedFd);
+
+impl ReadWatch {
+    fn new(path: &Path, event: WatchFlags) -> Self {
+        let watch = inotify::init(CreateFlags::NONBLOCK).unwrap();
+        inotify::add_watch(&watch, path, event).unwrap();
+        Self(watch)
+    }
+
+    fn wait(&self) {
+        let mut buffer = [MaybeUninit::uninit(); 512];
+        let mut events = inotify::Reader::new(&self.0, &mut buffer);
+        until("the server has read it", || events.next().is_ok());
     }
 }
 
@@ -669,19 +689,44 @@ fn a_reload_that_waits_for_a_site_has_renewed_the_certificate_of_the_server() {
 }
 
 #[test]
-fn a_reload_that_waits_does_not_keep_the_server_from_ending() {
+fn a_pipe_is_no_config_for_which_a_reload_waits() {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let folder = folder();
+    two_roots(folder.path());
+    writer.write_all(TWO.replace("DIR", folder.path().to_str().unwrap()).as_bytes()).unwrap();
+    drop(writer);
+    // As in `--config <(...)`: at the start a pipe is a config.
+    let mut command = underpass();
+    command.args(["serve", "--port", "0", "--config", "/dev/stdin"]).stdin(reader);
+    assert!(Running::listening(command).end().stderr.contains("2 sites"));
     let sites = Sites::new(TWO, two_roots);
     let config = sites.path("config/underpass.toml");
     fs::remove_file(&config).unwrap();
     assert!(Command::new("mkfifo").arg(&config).status().unwrap().success());
+    let opened = ReadWatch::new(&config, WatchFlags::OPEN);
+    sites.server.signal("HUP");
+    opened.wait();
+    fs::remove_file(&config).unwrap();
+    sites.reload(&TWO.replace("DIR/a", "DIR/b"));
+    until("the next config counts", || sites.body("a.test", "/same") == "of b\n");
+    let said = sites.end().0;
+    assert!(said.contains("underpass.toml: a pipe is read only at the start"), "{said}");
+}
+
+#[test]
+fn a_reload_that_waits_does_not_keep_the_server_from_ending() {
+    let sites = Sites::new(SECURE, with_keys);
+    let certificate = sites.path("keys/b.test.pem");
+    fs::remove_file(&certificate).unwrap();
+    assert!(Command::new("mkfifo").arg(&certificate).status().unwrap().success());
     sites.server.signal("HUP");
     let reader = || {
         let mut options = fs::File::options();
         let options = options.write(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32);
-        options.open(&config).ok()
+        options.open(&certificate).ok()
     };
     let mut waits_for = None;
-    until("the config is being read", || {
+    until("the certificate is being read", || {
         waits_for = reader();
         waits_for.is_some()
     });
@@ -956,13 +1001,10 @@ fn a_refused_config_without_a_cache_does_not_lose_the_cache() {
     );
     let sites = Sites::with(&config, &["--no-sandbox"], two_roots);
     // That a name is there twice is found once all is open.
-    let path = sites.folder.path().join("config/underpass.toml");
-    fs::remove_file(&path).unwrap();
-    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
-    sites.server.signal("HUP");
-    // This waits until the server reads it, so that no later SIGHUP is one with this.
-    write_config(sites.folder.path(), &format!("{site}{site}"));
-    fs::remove_file(&path).unwrap();
+    let read = ReadWatch::new(&sites.path("config/underpass.toml"), WatchFlags::CLOSE_NOWRITE);
+    sites.reload(&format!("{site}{site}"));
+    // No later SIGHUP is one with this.
+    read.wait();
     sites.reload(&config.replace("DIR/a'", "DIR/b'"));
     until("the right config counts", || sites.body("a.test", "/same") == "of b\n");
     assert_eq!(sites.body("b.test", "/same"), "of b\n");

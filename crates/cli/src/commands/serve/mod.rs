@@ -14,4 +14,6 @@ mod sources;
 
 pub(crate) use args::ServeArgs;
 pub(crate) use run::run;
-pub(crate) use sources::{merge_sources, warn_of_variables, warn_of_variables_of_requests};
+pub(crate) use sources::{
+    Reading, merge_sources, warn_of_variables, warn_of_variables_of_requests,
+};

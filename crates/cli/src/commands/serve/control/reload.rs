@@ -11,7 +11,7 @@ use super::super::args::{OptionsError, ServeArgs};
 use super::super::certificate::{Certificate, OrdersControl, check_sites, default_files};
 use super::super::run::add_needs;
 use super::super::settings::OpenSites;
-use super::super::sources;
+use super::super::sources::{self, Reading};
 use crate::failure::{Failure, Result};
 use crate::output::{counted, note};
 
@@ -37,7 +37,7 @@ impl Reload {
     /// Reads the certificate and the configuration again. With an error in the configuration all
     /// stays as it was.
     pub(crate) fn run(&mut self) {
-        let args = sources::merge_sources(&self.typed);
+        let args = sources::merge_sources(&self.typed, Reading::Again);
         let has_other_files = args.as_ref().is_ok_and(|args| self.has_other_files(args));
         if !has_other_files {
             // First: the folders of sites may be on a disk that does not answer.

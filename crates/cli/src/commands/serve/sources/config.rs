@@ -2,9 +2,12 @@
 //! those of one site.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
+use rustix::fs::OFlags;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -36,11 +39,43 @@ pub(super) struct SiteTable {
     pub(super) keys: Vec<ConfigKey>,
 }
 
+/// When a config file is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// At the start, when a pipe is waited for: its other end may be a program that comes later.
+    First,
+    /// Later, when nothing is waited for.
+    Again,
+}
+
 /// Reads a config file, without knowing which keys there are.
-pub(super) fn read(path: &Path) -> Result<ConfigFile> {
-    let text = String::from_utf8(fs::read(path).with_path("reading", path)?);
-    let text = text.map_err(|_| Failure::value(path.display(), "it is not UTF-8"))?;
+pub(super) fn read(path: &Path, reading: Reading) -> Result<ConfigFile> {
+    let wrong = |why: &'static str| Failure::value(path.display(), why);
+    let bytes = bytes(path, reading).with_path("reading", path)?;
+    let bytes = bytes.ok_or_else(|| wrong("a pipe is read only at the start of the server"))?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(wrong("it has more than 16 MiB"));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| wrong("it is not UTF-8"))?;
     entries(&text, &path.display().to_string()).map_err(|why| Failure::Usage(why.into()))
+}
+
+/// Returns the beginning of a file, one byte more than it may have; `None` if it is a pipe, which
+/// has been read before.
+fn bytes(path: &Path, reading: Reading) -> io::Result<Option<Vec<u8>>> {
+    let flags = match reading {
+        Reading::First => OFlags::empty(),
+        // A pipe is opened only once something writes to it.
+        Reading::Again => OFlags::NONBLOCK,
+    };
+    let flags = (flags | OFlags::NOCTTY).bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if reading == Reading::Again && file.metadata()?.file_type().is_fifo() {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    Ok(Some(bytes))
 }
 
 fn entries(text: &str, file: &str) -> std::result::Result<ConfigFile, String> {
@@ -131,6 +166,9 @@ fn word(value: &DeValue<'_>) -> Option<OsString> {
 fn line(text: &str, at: usize) -> usize {
     1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count()
 }
+
+/// The maximum length of a config file.
+const MAX_BYTES: u64 = 16 << 20;
 
 /// The name of the tables of sites.
 const SITE: &str = "site";

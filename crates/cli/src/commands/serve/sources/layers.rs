@@ -26,7 +26,7 @@ use underpass_server::{BadHost, HostPattern};
 
 use super::super::args::{LimitArgs, LoggingArgs, OptionsError, PlaceArgs, ServeArgs, SiteArgs};
 use super::super::certificate::args::TlsArgs;
-use super::config::{self, ConfigFile, ConfigKey, SiteTable};
+use super::config::{self, ConfigFile, ConfigKey, Reading, SiteTable};
 use super::environment::{CONFIG, environment, variable};
 use super::keys::{as_words, check, find, flag, invalid, is_settable, is_yes, name};
 use crate::args::EngineArgs;
@@ -34,7 +34,7 @@ use crate::cli::with_negative_numbers;
 use crate::failure::{Failure, Result};
 
 /// Reads the options of a server from the typed words, the environment and the config file.
-pub(crate) fn merge_sources(words: &[OsString]) -> Result<ServeArgs> {
+pub(crate) fn merge_sources(words: &[OsString], reading: Reading) -> Result<ServeArgs> {
     let command = ServeArgs::augment_args(Command::new("serve").args_override_self(true));
     let command = with_negative_numbers(command);
     let start = words.iter().position(|word| word == "serve").unwrap_or(words.len());
@@ -44,7 +44,7 @@ pub(crate) fn merge_sources(words: &[OsString]) -> Result<ServeArgs> {
         None => variable(CONFIG).map(PathBuf::from),
     };
     let ConfigFile { mut keys, sites } =
-        file.as_deref().map(config::read).transpose()?.unwrap_or_default();
+        file.as_deref().map(|file| config::read(file, reading)).transpose()?.unwrap_or_default();
     let is_config_empty = file.is_some() && keys.is_empty() && sites.is_empty();
     let orders = remove_acme_flag(&mut keys, !sites.is_empty())?;
     let typed = expand_allow_all(given_keys(&command, given));
