@@ -19,5 +19,5 @@ mod state;
 
 pub use acme::{Acme, AcmeEvent, AcmeOptions};
 pub use error::AcmeError;
-pub use name::{InvalidHostname, name};
+pub use name::{InvalidHostname, is_public, name};
 pub use names::{Names, NamesControl};

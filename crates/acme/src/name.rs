@@ -62,6 +62,27 @@ pub fn name(text: &str) -> Result<String, InvalidHostname> {
     }
 }
 
+/// Returns whether a public authority may issue a certificate for a name of this form: it has a dot,
+/// and no ending that each network uses as it likes (RFC 6761, 6762, 7686, 8375).
+///
+/// # Examples
+///
+/// ```
+/// assert!(underpass_acme::is_public("files.example.org"));
+/// assert!(!underpass_acme::is_public("localhost") && !underpass_acme::is_public("nas.local"));
+/// ```
+#[must_use]
+pub fn is_public(name: &str) -> bool {
+    let is_within = |ending: &&str| name.strip_suffix(*ending).is_some_and(|it| it.ends_with('.'));
+    name.contains('.') && name != HOME && !PRIVATE.iter().any(is_within)
+}
+
+/// The endings of names that mean something else in each network, or nothing.
+const PRIVATE: [&str; 9] =
+    ["example", HOME, "internal", "invalid", "lan", "local", "localhost", "onion", "test"];
+
+const HOME: &str = "home.arpa";
+
 #[cfg(test)]
 mod tests {
     use super::*;

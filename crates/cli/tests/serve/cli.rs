@@ -74,6 +74,8 @@ fn each_wrong_option_is_one_line_with_its_exit_code() {
         (&["--integrity", "total"], 2, &["--integrity", "snapshot"]),
         (&["--config", "/nowhere/config"], 1, &["reading", "/nowhere/config"]),
         (&["--config", "/dev/zero"], 2, &["/dev/zero", "16 MiB"]),
+        (&["--acme", "localhost"], 2, &["--acme localhost", "no public authority", "--tls self"]),
+        (&["--acme", "a.example.org", "--acme", "nas.local"], 2, &["--acme nas.local"]),
         (&["--completions", "cmd"], 2, &["cmd", "bash"]),
     ];
     for (args, code, words) in cases {

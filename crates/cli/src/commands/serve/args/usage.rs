@@ -11,6 +11,10 @@ pub(in super::super) enum OptionsError {
     AcmeAndOther,
     #[error("--acme takes effect only after a restart of the server")]
     AcmeLater,
+    #[error(
+        "no public authority certifies this name: use --tls self, or an authority of your own with --acme-directory"
+    )]
+    AcmePrivate,
     #[error("other options of the cache in {} take effect only after a restart of the server", .0.display())]
     CacheLater(PathBuf),
     #[error("{} is the cache of another site and cannot be a root", .0.display())]

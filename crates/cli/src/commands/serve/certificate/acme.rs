@@ -166,6 +166,11 @@ fn names(args: &ServeArgs, has_default: bool) -> Result<Names> {
             names.push(name.clone());
         }
     }
+    let private = names.iter().find(|name| !underpass_acme::is_public(name));
+    // An authority of one's own certifies what it likes.
+    if let Some(name) = private.filter(|_| args.tls.acme_directory.is_none()) {
+        return Err(Failure::value(format_args!("--acme {name}"), OptionsError::AcmePrivate));
+    }
     let of_sites = || {
         let site = args.sites.iter().find(|site| site.is_default).or(args.sites.first());
         let site = site.filter(|site| site.is_ordered)?;
