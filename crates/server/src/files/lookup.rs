@@ -95,7 +95,8 @@ async fn refused_or_missing(ctx: &RequestContext<'_>, path: &[u8], errno: Errno)
 ///
 /// # Errors
 ///
-/// The errors of [`find`].
+/// The errors of [`find`]; `ENOENT` for the served folder itself once it was removed, which can
+/// still be opened.
 pub(crate) async fn find_current(
     ctx: &RequestContext<'_>,
     path: &[u8],
@@ -106,6 +107,9 @@ pub(crate) async fn find_current(
     {
         forget(ctx, path);
         return find(ctx, path).await;
+    }
+    if path.is_empty() && ctx.site().root.is_removed() {
+        return Err(Errno::NOENT);
     }
     found
 }

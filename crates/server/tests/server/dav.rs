@@ -46,6 +46,17 @@ fn patch(site: &Running, path: &str, changes: &str) -> Reply {
 }
 
 #[test]
+fn a_removed_root_has_no_properties() {
+    let site = open_site(&[]).start();
+    fs::remove_dir_all(site.path("")).unwrap();
+    for depth in ["Depth: 0", "Depth: 1"] {
+        assert_eq!(site.ask("PROPFIND", "/", &[depth]).status, 404, "{depth}");
+    }
+    let set = "<D:set><D:prop><x:note>x</x:note></D:prop></D:set>";
+    assert_eq!(patch(&site, "/", set).status, 404);
+}
+
+#[test]
 fn properties_are_those_that_get_tells() {
     let site = Site::of(&[("dir/a b&c.txt", b"hello"), ("dir/sub/x", b"")]).start();
     age(&site.path("dir/a b&c.txt"), 3600);
