@@ -101,8 +101,7 @@
 
   class Upload {
     constructor(file, path) {
-      Object.assign(this, { file, path, name: visible(path) });
-      Object.assign(this, { sent: 0, samples: [], replaces: false, state: 'waiting' });
+      Object.assign(this, { file, path, name: visible(path), sent: 0, samples: [], state: 'waiting' });
       this.url = address(path);
       this.key = KEY + JSON.stringify([this.url.pathname, file.size, file.lastModified]);
       this.checksum = new Checksum(file, () => this.state === 'running');
@@ -133,9 +132,10 @@
       this.show();
       this.line.dataset.state = state;
       this.text.textContent = text;
-      const label = { running: 'Pause', paused: 'Resume', failed: 'Retry' }[state];
+      // What is too long would be so each time.
+      const label = { running: 'Pause', paused: 'Resume', failed: !this.isTooLong && 'Retry' }[state];
       this.toggle.hidden = !label;
-      this.toggle.textContent = label ?? '';
+      this.toggle.textContent = label || '';
       this.toggle.setAttribute('aria-label', `${label} ${this.name}`);
       this.drop.hidden = state === 'done' || state === 'skipped';
       if (state === 'done') this.bar.value = this.bar.max;
@@ -191,7 +191,7 @@
             misplaced += 1;
           }
           const isLast = tries >= MOST_TRIES || misplaced > MOST_MISPLACED_TRIES;
-          if (!fault.passes || isLast) return this.fail(fault.message);
+          if (!fault.passes || isLast) return this.fail(fault);
           await this.rest(Math.min(30, 2 ** tries), fault.message);
           if (this.state !== 'running') return;
         }
@@ -342,17 +342,16 @@
     }
 
     resume() {
+      count.failed -= this.state === 'failed';
       this.become('waiting', 'Waiting');
-      count.failed -= this.isFailed ? 1 : 0;
-      this.isFailed = false;
       waiting.unshift(this);
       next();
     }
 
-    fail(why) {
-      this.isFailed = true;
+    fail({ message, status }) {
+      this.isTooLong = status === 413;
       count.failed += 1;
-      this.become('failed', why);
+      this.become('failed', message);
       list.prepend(this.line);
     }
 
@@ -369,6 +368,7 @@
 
     cancel() {
       const url = memory.get(this.key)?.split(' ')[0];
+      count.failed -= this.state === 'failed';
       this.forget();
       this.state = 'cancelled';
       this.stop();
@@ -378,7 +378,6 @@
       count.all -= 1;
       count.bytes -= this.file.size;
       count.sent -= this.sent;
-      count.failed -= this.isFailed ? 1 : 0;
       this.line?.remove();
       summarize();
     }
