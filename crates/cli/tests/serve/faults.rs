@@ -529,6 +529,39 @@ fn a_change_of_which_only_the_sync_fails_is_not_said_to_be_undone() {
 }
 
 #[test]
+fn a_copy_fails_as_its_disk_does_and_leaves_nothing() {
+    let Some(stage) = Stage::new() else { return };
+    let served = stage.served.path();
+    fs::create_dir(served.join("dir")).unwrap();
+    fs::write(served.join("dir/inner"), noise(300_000)).unwrap();
+    let inner = served.join("dir/inner");
+    let originals = ["-P", stage.source.to_str().unwrap(), "-P", inner.to_str().unwrap()];
+    for (of, call, errno, expected, most) in [
+        (&originals[..], "fstat", "EIO", "500", 9),
+        (&[], "renameat2", "EIO", "500", 2),
+        (&[], "renameat2", "ENOSPC", "507", 2),
+    ] {
+        for when in 1..=most {
+            let inject = format!("inject={call}:error={errno}:when={when}");
+            let trace = format!("trace={call}");
+            let strace = [of, &["-e", &trace, "-e", &inject]].concat();
+            let server = stage.serve(&strace, &["--allow-all"]);
+            for path in ["file", "dir"] {
+                let (status, body) = change(&server, "COPY", path, &["Destination: /new"]);
+                let said = format!("{call} {when}: {status} {body}");
+                // Not every look matters.
+                assert!(status == expected || status == "201", "{said}");
+                let made = served.join("new");
+                assert_eq!(made.exists(), status == "201", "{said}");
+                let _ = fs::remove_file(&made).or_else(|_| fs::remove_dir_all(&made));
+                assert_eq!(underpass_testkit::names(served), ["dir", "file"], "{said}");
+            }
+            end(server);
+        }
+    }
+}
+
+#[test]
 fn a_folder_with_an_entry_that_cannot_be_read_is_not_listed_without_it() {
     let Some(stage) = Stage::new() else { return };
     // As of a damaged inode, or a server of files that is gone.

@@ -41,7 +41,7 @@ impl Guard {
     }
 
     /// Returns whether the file is unchanged; only a guard that compares can tell.
-    pub(crate) fn holds(&self, current: impl FnOnce() -> io::Result<Version>) -> bool {
+    fn holds(&self, current: impl FnOnce() -> io::Result<Version>) -> bool {
         match self {
             Self::Detect(before) => current().is_ok_and(|after| !after.differs_from(before)),
             _ => true,

@@ -245,13 +245,20 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         }
     }
 
-    /// Fails if a guarded file is not in its version any more.
+    /// Fails if a guarded file is not in its version any more, or cannot be looked at.
     pub(super) fn check_versions(&mut self) -> Result<(), Error> {
         for (segment, guard) in self.chain.segments.iter().zip(&self.guards) {
-            if let Segment::Source(source) = segment
-                && !guard.holds(|| source.current_version())
-            {
-                return Err(self.changed(Integrity::Detect));
+            let (Segment::Source(source), Guard::Detect(before)) = (segment, guard) else {
+                continue;
+            };
+            let now = source.current_version();
+            match now.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)) {
+                Ok(now) if !now.differs_from(before) => {}
+                // In this way a file server tells that the file was removed or replaced.
+                Ok(_) | Err(Errno::STALE | Errno::NOENT) => {
+                    return Err(self.changed(Integrity::Detect));
+                }
+                Err(errno) => return Err(self.failed(errno)),
             }
         }
         Ok(())

@@ -389,10 +389,8 @@ fn move_across(
         ..ChangeRefusal::unsynced_copy(errno)
     })?;
     let removed = match &copied {
-        Some(copied) => {
-            let removed = removal::remove_copied(folder.as_fd(), name, copied);
-            removed.map_err(|refusal| refusal.beneath(&change.path))
-        }
+        Some(copied) => removal::remove_copied(folder.as_fd(), name, copied)
+            .map_err(|refusal| refusal.beneath(&change.path)),
         None => remove_original(site, folder, name, stat),
     };
     match removed {
@@ -443,6 +441,7 @@ fn copied(
 struct UnnamedCopy<'a> {
     dest: &'a mut DestEntry,
     name: CString,
+    is_published: bool,
 }
 
 impl<'a> UnnamedCopy<'a> {
@@ -451,12 +450,12 @@ impl<'a> UnnamedCopy<'a> {
             // The copy could be neither renamed nor removed there.
             return Err(Errno::PERM.into());
         }
-        Ok(Self { name: hidden_name(&dest.name), dest })
+        Ok(Self { name: hidden_name(&dest.name), dest, is_published: false })
     }
 
     /// Gives it its name; returns the hidden name of a folder that was replaced.
     fn publish(
-        self,
+        mut self,
         change: &Change,
         site: &Site,
         to: &Destination,
@@ -477,7 +476,7 @@ impl<'a> UnnamedCopy<'a> {
                 {
                     find_existing(site, to, self.dest, source)?;
                 }
-                given => return given,
+                given => return given.inspect(|_| self.is_published = true),
             }
         }
     }
@@ -485,8 +484,9 @@ impl<'a> UnnamedCopy<'a> {
 
 impl Drop for UnnamedCopy<'_> {
     fn drop(&mut self) {
-        // It has its name, or cannot be removed now and is removed later.
-        let _ = removal::discard(self.dest.folder.as_fd(), &self.name);
+        if !self.is_published {
+            removal::discard_copy(self.dest.folder.as_fd(), &self.name);
+        }
     }
 }
 

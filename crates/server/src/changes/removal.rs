@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, Timespec, fstat, statat, unlinkat};
 use rustix::io::Errno;
-use underpass_engine::atomic_file::remove_folder;
+use underpass_engine::atomic_file::{self, name_of_hidden, remove_folder};
 use underpass_engine::wait::lock;
 use underpass_engine::{FileId, Version};
 use underpass_sys::open_beneath;
@@ -49,6 +49,24 @@ pub(crate) fn discard(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> 
         Err(Errno::NOTDIR | Errno::LOOP) => unlinkat(parent, name, AtFlags::empty()),
         // What cannot be removed must not keep the rest.
         removed => removed.or_else(|errno| remove(parent, name).map_err(|_| errno)),
+    }
+}
+
+/// Removes the copy of a folder, which has this hidden name, or could not get it and has another
+/// one that was made of it. What cannot be found or removed now goes with stale uploads.
+pub(crate) fn discard_copy(parent: BorrowedFd<'_>, name: &CStr) {
+    if discard(parent, name) != Err(Errno::NOENT) {
+        return;
+    }
+    let mut left = Vec::new();
+    let is_of_copy = |found: &CStr| name_of_hidden(found.to_bytes()) == Some(name.to_bytes());
+    let _ = open_folder(parent, c".").and_then(|folder| {
+        atomic_file::for_each_name(&folder, |found| {
+            left.extend(is_of_copy(found).then(|| found.to_owned()));
+        })
+    });
+    for found in left {
+        let _ = discard(parent, &found);
     }
 }
 
