@@ -529,6 +529,23 @@ fn a_change_of_which_only_the_sync_fails_is_not_said_to_be_undone() {
 }
 
 #[test]
+fn a_clone_is_made_by_a_helper() {
+    let Some(stage) = Stage::new() else { return };
+    // The file system may refuse it, which the kernel is asked for all the same.
+    let strace = ["-e", "trace=ioctl,recvfrom"];
+    let server = stage.serve(&strace, &["--integrity", "snapshot"]);
+    stage.curl(&server, "file").finish().succeeded();
+    assert!(fs::read(&stage.target).unwrap() == noise(LEN));
+    end(server);
+    let trace = fs::read_to_string(stage.trace()).unwrap();
+    let thread_of = |call: &str| {
+        let line = trace.lines().find(|line| line.contains(call));
+        line.and_then(|line| line.split_whitespace().next()).unwrap_or_else(|| panic!("{trace}"))
+    };
+    assert_ne!(thread_of("FICLONE"), thread_of("GET /file"));
+}
+
+#[test]
 fn a_copy_fails_as_its_disk_does_and_leaves_nothing() {
     let Some(stage) = Stage::new() else { return };
     let served = stage.served.path();

@@ -12,7 +12,7 @@ mod source;
 
 use std::borrow::Cow;
 use std::ops::Deref;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 pub use end_kind::EndKind;
@@ -20,6 +20,10 @@ pub use holes::{data_ranges, next_data};
 pub use residency::{is_absent, is_resident};
 pub use sink::Sink;
 pub use source::Source;
+
+use underpass_sys::Kind;
+
+use crate::integrity::clone_of;
 
 /// Bytes in memory: static, owned by one chain, or shared by several.
 #[derive(Clone, Debug)]
@@ -147,6 +151,24 @@ impl<F: AsFd> Chain<F> {
     #[must_use]
     pub fn len(&self) -> Option<u64> {
         self.segments.iter().map(Segment::len).sum()
+    }
+
+    /// Makes the clones that a transfer with [`Integrity::Snapshot`] would make in its first step,
+    /// and returns them. It waits for the disk, and its time grows with the fragments of the files.
+    /// What is refused is reported by the transfer.
+    ///
+    /// [`Integrity::Snapshot`]: crate::Integrity::Snapshot
+    pub fn make_snapshots(&mut self) -> Vec<Arc<OwnedFd>> {
+        let mut made = Vec::new();
+        for segment in &mut self.segments {
+            let Segment::Source(source) = segment else { continue };
+            if source.kind == Kind::Regular && !source.is_remote {
+                let clone = clone_of(source.fd.as_fd(), source.version).map(Arc::new);
+                made.extend(clone.iter().cloned());
+                source.snapshot = Some(clone);
+            }
+        }
+        made
     }
 
     /// Returns the segments in order.

@@ -1,9 +1,11 @@
 //! The source of a transfer: where the bytes come from.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::fs::{SeekFrom, fstat, seek};
+use rustix::io::Errno;
 use underpass_sys::Kind;
 
 use crate::integrity::Version;
@@ -27,6 +29,10 @@ pub struct Source<F> {
     pub(crate) is_at_rest: bool,
     /// Whether versions are compared as the kernel has them in memory.
     pub(crate) is_remote: bool,
+    /// The clone that was made of the file, or why there is none, see [`Chain::make_snapshots`].
+    ///
+    /// [`Chain::make_snapshots`]: crate::Chain::make_snapshots
+    pub(crate) snapshot: Option<Result<Arc<OwnedFd>, Errno>>,
 }
 
 impl<F: AsFd> Source<F> {
@@ -64,6 +70,7 @@ impl<F: AsFd> Source<F> {
             is_in_place: false,
             is_at_rest: false,
             is_remote: false,
+            snapshot: None,
         }
     }
 

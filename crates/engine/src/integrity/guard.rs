@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::fs::fstat;
 use rustix::io::Errno;
@@ -20,7 +21,7 @@ pub(crate) enum Guard {
     /// The lease held on the file.
     Lease(Lease),
     /// The clone that is read instead of the file.
-    Snapshot(OwnedFd),
+    Snapshot(Arc<OwnedFd>),
 }
 
 impl Guard {
@@ -36,7 +37,7 @@ impl Guard {
                 version.map_or_else(|| fstat(file).map(|s| Version::from_stat(&s)), Ok)?,
             ),
             Integrity::Lease => Self::Lease(Lease::acquire(file, version)?),
-            Integrity::Snapshot => Self::Snapshot(snapshot::clone_of(file, version)?),
+            Integrity::Snapshot => Self::Snapshot(Arc::new(snapshot::clone_of(file, version)?)),
         })
     }
 

@@ -36,7 +36,11 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
             if strongest < level {
                 Self::weaken(&self.options, &mut self.report, DeclineReason::Excluded)?;
             }
-            let guard = match Guard::new(strongest, file, source.version) {
+            let guard = match &source.snapshot {
+                Some(made) if strongest == Integrity::Snapshot => made.clone().map(Guard::Snapshot),
+                _ => Guard::new(strongest, file, source.version),
+            };
+            let guard = match guard {
                 Err(errno) if strongest > Integrity::Detect => {
                     let reason = DeclineReason::Errno(errno);
                     Self::weaken(&self.options, &mut self.report, reason)?;

@@ -100,7 +100,7 @@ impl<'a> Sending<'a> {
                 return Self::Slow(Box::pin(slow.send_pieces(head, body)));
             }
         };
-        if !checks.is_resident {
+        if !checks.is_resident || integrity == Integrity::Snapshot {
             let slow = SlowResponse::new(link, integrity, head_len, facts());
             return Self::Slow(Box::pin(slow.send_single_chain(chain, checks, resident_until)));
         }
@@ -318,7 +318,33 @@ impl<'a> SlowResponse<'a> {
     }
 
     /// Sends a chain to its end; returns whether that succeeded.
-    async fn send_chain(&mut self, chain: Chain<Arc<OwnedFd>>, confirm: Confirm) -> bool {
+    async fn send_chain(&mut self, mut chain: Chain<Arc<OwnedFd>>, confirm: Confirm) -> bool {
+        let helpers = &self.link.worker.helpers;
+        let client = self.link.peer.client_net();
+        let mut snapshots = Vec::new();
+        if self.integrity == Integrity::Snapshot {
+            // A clone waits for the disk, and for each fragment of a file.
+            let make = move || (chain.make_snapshots(), chain);
+            match self.while_connected(helpers.run(client, make)).await {
+                Some(Ok(made)) => (snapshots, chain) = made,
+                // The helper has panicked.
+                Some(Err(_)) => {
+                    self.fail(SendFailure::Left);
+                    return false;
+                }
+                None => return false,
+            }
+        }
+        let is_sent = self.send_prepared(chain, confirm).await;
+        if !snapshots.is_empty() {
+            // So may the end of one.
+            let _ = helpers.run(client, move || drop(snapshots)).await;
+        }
+        is_sent
+    }
+
+    /// Sends a chain whose clones were made, if there are any.
+    async fn send_prepared(&mut self, chain: Chain<Arc<OwnedFd>>, confirm: Confirm) -> bool {
         let residency = Residency::new(&chain);
         if self.link.worker.shared.settings.drops_behind {
             self.find_missing(&residency).await;
