@@ -115,6 +115,12 @@ enum FillStop {
     All(Failure),
 }
 
+impl FillStop {
+    fn interrupted() -> Self {
+        Self::All(Failure::line("interrupted"))
+    }
+}
+
 struct Filler<'a> {
     args: &'a FillArgs,
     client: HttpClient<'a>,
@@ -191,11 +197,7 @@ impl Filler<'_> {
     }
 
     fn sleep(&self, time: Duration) -> std::result::Result<(), FillStop> {
-        if sleep(time, &[self.cancel]) {
-            Ok(())
-        } else {
-            Err(FillStop::All(Failure::line("interrupted")))
-        }
+        if sleep(time, &[self.cancel]) { Ok(()) } else { Err(FillStop::interrupted()) }
     }
 
     /// Makes the node fetch a piece, again if that fails for a moment.
@@ -243,27 +245,23 @@ impl Filler<'_> {
                 Err(error) => error,
             };
             self.has_answered |= !error.is_unreachable_host();
-            let is_worth_it = self.has_answered && error.is_temporary();
-            let wait = backoff.next(error.retry_after()).filter(|_| is_worth_it);
-            let is_of_path = match &error {
-                ClientError::Status { status, .. } => !matches!(status, 401 | 403),
-                // The node waits for the origin.
-                ClientError::Stalled | ClientError::Late => true,
-                _ => false,
+            let report = |error: &ClientError, wait| {
+                if !self.args.quiet {
+                    output::note_retry(&format_args!("{}: {error}", wanted.path), wait);
+                }
             };
-            match wait {
-                Some(wait) => {
-                    if !self.args.quiet {
-                        output::note_retry(&format_args!("{}: {error}", wanted.path), wait);
-                    }
-                    self.sleep(wait)?;
+            backoff.wait(error, self.has_answered, &[self.cancel], report).map_err(|error| match error {
+                ClientError::Cancelled => FillStop::interrupted(),
+                // With the last two, the node waits for the origin.
+                ClientError::Status { status, .. } if !matches!(status, 401 | 403) => {
+                    FillStop::Path(error.to_string())
                 }
-                None if is_of_path => return Err(FillStop::Path(error.to_string())),
-                None => {
+                ClientError::Stalled | ClientError::Late => FillStop::Path(error.to_string()),
+                _ => {
                     let line = format!("asking {}: {error}", shown(&self.args.node));
-                    return Err(FillStop::All(Failure::hinted(line, &error)));
+                    FillStop::All(Failure::hinted(line, &error))
                 }
-            }
+            })?;
         }
     }
 }
