@@ -107,6 +107,10 @@ impl CacheFolder {
             return Err(OpenError::InUse(path));
         }
         let top = OwnedFd::from(File::open(&path).map_err(fail("opening"))?);
+        // The lock may have been removed by hand. Some file systems lock no folders.
+        if matches!(wait_for_lock(&top, Duration::from_secs(1)), Ok(false)) {
+            return Err(OpenError::InUse(path));
+        }
         if !has_format(&top).map_err(fail("checking the format of"))? {
             return Err(OpenError::Format(path));
         }

@@ -174,6 +174,9 @@ fn a_folder_is_for_one_process_and_for_nothing_else() {
         Running::start(command).finish()
     };
     start(node.cache.path()).failed(1, &["in use by another process"]);
+    // Whoever removes the lock lets nobody in.
+    fs::remove_file(node.cache.path().join("lock")).unwrap();
+    start(node.cache.path()).failed(1, &["in use by another process"]);
     let other = folder();
     fs::write(other.path().join("thesis"), "x").unwrap();
     start(other.path()).failed(2, &["--cache", "is not a cache folder"]);
