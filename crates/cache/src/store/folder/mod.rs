@@ -39,7 +39,7 @@ pub(crate) struct CacheFolder {
     contents: RwLock<Contents>,
     /// The number of the next file.
     next: AtomicU64,
-    /// Files of lower numbers were made by earlier processes.
+    /// The number of the first file of this process.
     first: u64,
 }
 
@@ -117,7 +117,8 @@ impl CacheFolder {
         make_objects(&top).map_err(fail("creating"))?;
         let objects = File::open(path.join(OBJECTS)).map_err(fail("opening"))?;
         let contents = Contents { objects: Arc::new(objects.into()), lock: Arc::new(lock) };
-        // Later processes begin with later numbers, also after the clock was set back a little.
+        // Files of earlier processes have other numbers, unless the clock was set back to the same
+        // millisecond.
         let first = millis(SystemTime::now()) << 12;
         Ok(Self { path, top, contents: RwLock::new(contents), next: AtomicU64::new(first), first })
     }
@@ -308,6 +309,12 @@ impl CacheFolder {
         let may_be_it =
             contents.map_or(true, |contents| contents.is_some_and(|it| it.subject.body == body));
         may_be_it && self.remove(digest).is_ok()
+    }
+
+    /// Returns whether this process has made the file of this number: those of earlier ones may have
+    /// later numbers, if the clock was set back.
+    fn has_made(&self, number: u64) -> bool {
+        (self.first..self.next.load(Ordering::Relaxed)).contains(&number)
     }
 
     /// Opens the folder in which an object is.

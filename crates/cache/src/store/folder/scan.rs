@@ -47,7 +47,7 @@ impl CacheFolder {
             Ok(named.filter(|it| *it.subject.body == *name_of_file && is_within_size(it)))
         };
         let mut named = read()?;
-        if number < self.first
+        if !self.has_made(number)
             && let (Ok(found), Some(contents)) = (file.metadata(), &named)
             && has_unlisted(&found, &contents.present)
             && let Some(file) = open_body(&shard, &name_of_file)?
@@ -67,7 +67,7 @@ impl CacheFolder {
                 on_object(digest, &all);
             }
             // A file of this process may get its journal in a moment.
-            _ if number >= self.first => {}
+            _ if self.has_made(number) => {}
             _ => drop(fs::remove_file(file.path())),
         }
         Ok(())
