@@ -17,7 +17,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 pub(crate) use state::ReadStep;
 use state::{NO_RANGES_TIME, VersionState};
 use underpass_client::download::interpret::StrongValidator;
-use underpass_client::journal::Journal;
+use underpass_client::journal::{Journal, OpenPiece};
 use underpass_engine::wait::lock;
 
 use crate::error::{CacheError, CacheErrorKind};
@@ -256,11 +256,6 @@ impl ObjectVersion {
         fill.map(|fill| fill.owner.clone()).unwrap_or_default()
     }
 
-    /// Registers a piece in the journal; returns its number.
-    pub(crate) fn begin_piece(&self, range: &Range<u64>) -> Option<usize> {
-        self.journal().map(|journal| journal.begin(range))
-    }
-
     /// Records that the bytes of a range have arrived, and wakes readers. Returns those that another
     /// fill had not brought before.
     pub(crate) fn arrived(&self, id: u64, range: Range<u64>) -> Vec<Range<u64>> {
@@ -278,10 +273,10 @@ impl ObjectVersion {
         new
     }
 
-    /// Records in the journal how much of a piece is present.
-    pub(crate) fn record_progress(&self, piece: Option<usize>, done: u64) {
-        if let (Some(journal), Some(piece)) = (self.journal(), piece) {
-            journal.record_progress(piece, done);
+    /// Records in the journal up to where a piece is present.
+    pub(crate) fn record_progress(&self, piece: &mut OpenPiece, end: u64) {
+        if let Some(journal) = self.journal() {
+            journal.record_progress(piece, end);
         }
     }
 

@@ -71,7 +71,7 @@ impl Stage {
     fn noted(&self) -> u64 {
         let text = fs::read_to_string(self.here.path().join("file.part.journal"));
         let text = text.unwrap_or_default();
-        let pieces = text.lines().skip(1).filter_map(|line| line.split(' ').nth(2));
+        let pieces = text.lines().skip(1).filter_map(|line| line.split(' ').nth(1));
         pieces.map(|done| done.parse::<u64>().unwrap()).sum()
     }
 

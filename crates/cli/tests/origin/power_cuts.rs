@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use underpass_testkit::edit_journal;
+
 use crate::node::Node;
 use crate::rig::{Running, folder, names, noise, noise_file, skip, underpass, until};
 use crate::scripted_origin::{Object, Origin};
@@ -264,8 +266,7 @@ fn another_boot_of_cache(cache: &Path) {
     for shard in fs::read_dir(cache.join("objects")).unwrap().map(Result::unwrap) {
         for path in fs::read_dir(shard.path()).unwrap().map(|entry| entry.unwrap().path()) {
             if path.extension().is_some_and(|it| it == "json") {
-                let text = fs::read_to_string(&path).unwrap();
-                fs::write(path, text.replace(boot.trim(), "another")).unwrap();
+                edit_journal(&path, |line| line.replace(boot.trim(), "another"));
             }
         }
     }

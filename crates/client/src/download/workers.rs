@@ -29,6 +29,7 @@ use super::scheduler::{SegmentScheduler, SegmentTask};
 use crate::backoff::{Backoff, sleep};
 use crate::error::{ClientError, InvalidResponse};
 use crate::http::{Connection, HttpClient, OpenResponse, Request, Response};
+use crate::journal::OpenPiece;
 
 /// The state that the workers of one download share.
 pub(super) struct Workers<'c> {
@@ -299,7 +300,7 @@ impl<'c> Workers<'c> {
         let OpenSegment { answer, range } = opened;
         let (mut connection, response) = (answer.connection, answer.response);
         self.scheduler.limit(me, range.end);
-        let number = self.journal.map(|journal| journal.begin(piece));
+        let mut noted = OpenPiece::at(piece.start);
         let is_chunked = response.framing == BodyFraming::Chunked;
         let digests = self.digests_of(&response);
         let mut at = piece.start;
@@ -315,7 +316,7 @@ impl<'c> Workers<'c> {
             let Some(chunk) = chunk else { break };
             let mut moved = 0;
             let mut note = |bytes: u64| {
-                self.record_progress(me, number, at + bytes - piece.start, bytes - moved);
+                self.record_progress(me, &mut noted, at + bytes, bytes - moved);
                 moved = bytes;
             };
             let framing = if is_chunked {
@@ -360,13 +361,13 @@ impl<'c> Workers<'c> {
     }
 
     /// Records that more bytes of a segment have been written.
-    fn record_progress(&self, me: usize, number: Option<usize>, done: u64, more: u64) {
+    fn record_progress(&self, me: usize, piece: &mut OpenPiece, end: u64, more: u64) {
         if more == 0 {
             return;
         }
         self.scheduler.moved(me, more);
-        if let (Some(journal), Some(number)) = (self.journal, number) {
-            journal.record_progress(number, done);
+        if let Some(journal) = self.journal {
+            journal.record_progress(piece, end);
         }
         self.moved.fetch_add(more, Ordering::Relaxed);
         self.gauge.done.fetch_add(more, Ordering::Relaxed);

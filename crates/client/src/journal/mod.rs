@@ -2,49 +2,36 @@
 //! are there.
 //!
 //! The first line says which file it is, such as its URL and version, and the ranges that are known
-//! to be on the disk. After it, each fetched piece has a line of fixed length, `start end done`,
-//! which one pwrite(2) overwrites whenever more has arrived. After a kill these lines are exact,
-//! because the page cache outlives the process. After a power cut, or after the disk was removed,
-//! they may be ahead of the data, so only the ranges on the disk count in another mount epoch.
+//! to be on the disk. After it, each fetched piece has a line of fixed length, `start done`, which
+//! one pwrite(2) overwrites whenever more has arrived. After a kill these lines are exact, because
+//! the page cache outlives the process. After a power cut, or after the disk was removed, they may
+//! be ahead of the data, so only the ranges on the disk count in another mount epoch.
+//!
+//! Each line ends in its checksum: a flipped bit must not make a hole count as data. Without its
+//! first line a journal counts for nothing, and without another line the bytes of that are missing.
 
+mod contents;
 mod file_id;
 mod piece;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::ErrorKind::{QuotaExceeded, StorageFull};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard};
 
-use rustix::fs::{AtFlags, Mode, OFlags, fdatasync, fsync, openat, renameat, unlinkat};
-use rustix::io::Errno;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use underpass_engine::atomic_file::is_ours;
-use underpass_engine::mount_epoch;
-use underpass_engine::wait::lock;
-use underpass_sys::await_write_back;
-
+use contents::first_line;
+pub use contents::{JournalContents, read, try_read};
 pub(crate) use file_id::FileId;
 pub use piece::without;
 use piece::{JournalPiece, LINE, complete, merged};
-
-/// The first line of a journal.
-#[derive(Debug, Serialize, Deserialize)]
-struct JournalHead<S> {
-    /// The version of the format.
-    underpass_journal: u32,
-    #[serde(flatten)]
-    subject: S,
-    /// The mount epoch; versions that knew no mounts wrote the boot id alone.
-    #[serde(rename = "boot")]
-    epoch: String,
-    /// Ranges that are known to be on the disk.
-    safe: Vec<(u64, u64)>,
-}
+use rustix::fs::{AtFlags, Mode, OFlags, fsync, openat, renameat, unlinkat};
+use rustix::io::Errno;
+use serde::Serialize;
+use underpass_engine::wait::lock;
 
 /// An open journal of a file that `S` describes.
 #[derive(Debug)]
@@ -75,50 +62,18 @@ struct JournalState<S> {
     is_closed: bool,
 }
 
-/// The contents of a journal.
-#[derive(Clone, Debug)]
-pub struct JournalContents<S> {
-    /// The file that the ranges belong to.
-    pub subject: S,
-    /// Ranges that have arrived, in ascending order.
-    pub present: Vec<Range<u64>>,
-    /// Ranges of these that are known to be on the disk.
-    safe: Vec<Range<u64>>,
+/// A piece that is being fetched. It gets a line when the first bytes of it have arrived.
+#[derive(Debug)]
+pub struct OpenPiece {
+    start: u64,
+    number: Option<usize>,
 }
 
-impl<S> JournalContents<S> {
-    /// Syncs the file of the ranges if they are not all known to be on the disk, and keeps those
-    /// alone that are if it fails: the kernel drops bytes that it could not write back, and a file
-    /// can have zeros in their place.
-    pub fn confirm(&mut self, file: impl AsFd) {
-        if self.is_synced() {
-            return;
-        }
-        match fdatasync(file) {
-            Ok(()) => self.safe.clone_from(&self.present),
-            // Some file systems cannot sync.
-            Err(Errno::INVAL) => {}
-            Err(_) => self.present.clone_from(&self.safe),
-        }
-    }
-
-    /// Does the same without waiting for what is still to be written back: the caller syncs it
-    /// later.
-    pub fn confirm_later(&mut self, file: impl AsFd) {
-        if self.is_synced() {
-            return;
-        }
-        match await_write_back(file.as_fd()) {
-            // Some kernels and file systems lack the call.
-            Ok(()) | Err(Errno::INVAL | Errno::NOSYS | Errno::SPIPE) => {}
-            Err(_) => self.present.clone_from(&self.safe),
-        }
-    }
-
-    /// Returns whether all ranges are known to be on the disk.
+impl OpenPiece {
+    /// A piece that is about to be fetched from this byte on.
     #[must_use]
-    pub fn is_synced(&self) -> bool {
-        self.present == self.safe
+    pub fn at(start: u64) -> Self {
+        Self { start, number: None }
     }
 }
 
@@ -198,30 +153,21 @@ impl<S: Clone + Serialize> Journal<S> {
         lock(&self.inner).is_closed = true;
     }
 
-    /// Adds a piece that is about to be fetched; returns its number for
-    /// [`record_progress`](Self::record_progress).
-    pub fn begin(&self, piece: &Range<u64>) -> usize {
+    /// Records up to where the bytes of a piece are in the file.
+    pub fn record_progress(&self, piece: &mut OpenPiece, end: u64) {
+        let done = end - piece.start;
         let mut inner = lock(&self.inner);
-        if inner.has_failed {
-            return 0;
+        if inner.has_failed || (done == 0 && piece.number.is_none()) {
+            return;
         }
-        let piece = JournalPiece { start: piece.start, end: piece.end, done: 0 };
-        let number = inner.void.pop().unwrap_or(inner.pieces.len());
+        let number = piece.number.or_else(|| inner.void.pop()).unwrap_or(inner.pieces.len());
+        let line = JournalPiece { start: piece.start, done };
         match inner.pieces.get_mut(number) {
-            Some(void) => *void = piece,
-            None => inner.pieces.push(piece),
+            Some(before) => *before = line,
+            None => inner.pieces.push(line),
         }
+        piece.number = Some(number);
         self.write_piece(inner, number);
-        number
-    }
-
-    /// Records how many bytes of a piece are in the file.
-    pub fn record_progress(&self, number: usize, done: u64) {
-        let mut inner = lock(&self.inner);
-        if !inner.has_failed {
-            inner.pieces[number].done = done;
-            self.write_piece(inner, number);
-        }
     }
 
     /// Writes the line of a piece. If that fails, the journal lists less than has arrived, which
@@ -268,7 +214,7 @@ impl<S: Clone + Serialize> Journal<S> {
         if inner.is_closed {
             return Ok(());
         }
-        let head = inner.head(&self.folder)?;
+        let head = inner.first_line(&self.folder)?;
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = File::from(openat(&self.folder, &self.name, flags, Mode::empty())?);
         let text = head.clone() + &inner.lines();
@@ -336,7 +282,11 @@ impl<S: Clone + Serialize> Journal<S> {
             if inner.is_closed {
                 return Ok(());
             }
-            (create_new(&self.folder, &new)?, inner.head(&self.folder)?, !inner.safe.is_empty())
+            (
+                create_new(&self.folder, &new)?,
+                inner.first_line(&self.folder)?,
+                !inner.safe.is_empty(),
+            )
         };
         let written = file.write_all(head.as_bytes());
         // Lines of pieces count only as long as the page cache has them.
@@ -362,20 +312,8 @@ impl<S: Clone + Serialize> Journal<S> {
 }
 
 impl<S: Clone + Serialize> JournalState<S> {
-    /// Returns the first line.
-    fn head(&self, folder: &OwnedFd) -> io::Result<String> {
-        let head = JournalHead {
-            underpass_journal: FORMAT,
-            subject: self.subject.clone(),
-            epoch: mount_epoch::current(folder).unwrap_or_default(),
-            safe: self.safe.iter().map(|range| (range.start, range.end)).collect(),
-        };
-        let mut text = serde_json::to_string(&head)?;
-        // No line crosses from one page to another, so that each is written whole or not at all.
-        let padded = (text.len() + 1).next_multiple_of(LINE);
-        text.extend(std::iter::repeat_n(' ', padded - 1 - text.len()));
-        text.push('\n');
-        Ok(text)
+    fn first_line(&self, folder: &OwnedFd) -> io::Result<String> {
+        first_line(folder, &self.subject, &self.safe)
     }
 
     /// Returns the lines of all pieces.
@@ -392,11 +330,10 @@ impl<S: Clone + Serialize> JournalState<S> {
                 continue;
             }
             if range.end < present.end {
-                let (start, end) = (range.end, present.end);
-                after.push(JournalPiece { start, end, done: end - start });
+                let (start, done) = (range.end, present.end - range.end);
+                after.push(JournalPiece { start, done });
             }
-            piece.end = piece.start.max(range.start);
-            piece.done = piece.end - piece.start;
+            piece.done = range.start.saturating_sub(piece.start);
             if piece.done == 0 {
                 self.void.push(number);
             }
@@ -426,48 +363,6 @@ fn create_new(folder: &OwnedFd, new: &OsStr) -> io::Result<File> {
     Ok(File::from(openat(folder, new, flags, Mode::RUSR | Mode::WUSR)?))
 }
 
-/// Reads the journal of this name as [`try_read`]; `None` also if it cannot be read.
-#[must_use]
-pub fn read<S: DeserializeOwned>(folder: &OwnedFd, name: &OsStr) -> Option<JournalContents<S>> {
-    try_read(folder, name).ok()?
-}
-
-/// Reads the journal of this name; `None` if there is none, or it is damaged or of another user.
-///
-/// # Errors
-///
-/// Those after which it may still be there and valid, as of a disk or for want of descriptors.
-pub fn try_read<S: DeserializeOwned>(
-    folder: &OwnedFd,
-    name: &OsStr,
-) -> io::Result<Option<JournalContents<S>>> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let file = match openat(folder, name, flags, Mode::empty()) {
-        Err(Errno::NOENT | Errno::LOOP | Errno::ACCESS | Errno::NXIO) => return Ok(None),
-        file => File::from(file?),
-    };
-    if !file.metadata()?.is_file() || !is_ours(&file, folder)? {
-        return Ok(None);
-    }
-    let mut bytes = Vec::new();
-    file.take(MAX_LEN).read_to_end(&mut bytes)?;
-    Ok(parse(folder, &bytes))
-}
-
-fn parse<S: DeserializeOwned>(folder: &OwnedFd, bytes: &[u8]) -> Option<JournalContents<S>> {
-    let end = bytes.iter().position(|byte| *byte == b'\n')? + 1;
-    let head: JournalHead<S> = serde_json::from_slice(&bytes[..end]).ok()?;
-    if head.underpass_journal != FORMAT {
-        return None;
-    }
-    let safe = merged(head.safe.iter().map(|(start, end)| *start..*end));
-    let is_same_epoch = mount_epoch::current(folder).is_some_and(|now| now == head.epoch);
-    let pieces = bytes[end..].chunks(LINE).filter(|_| is_same_epoch);
-    let pieces = pieces.map_while(JournalPiece::parse).map(|piece| piece.present());
-    let present = merged(safe.iter().cloned().chain(pieces));
-    Some(JournalContents { subject: head.subject, present, safe })
-}
-
 /// Removes the journal of this name and an unfinished one; returns whether there was one.
 ///
 /// # Errors
@@ -488,13 +383,6 @@ pub(crate) fn new_name(name: &OsStr) -> OsString {
     new.push(".new");
     new
 }
-
-/// The version of the format.
-const FORMAT: u32 = 1;
-
-/// The maximum length of a journal in bytes: enough for a piece of each MiB of 64 GiB, or of each
-/// 64 MiB of 4 TiB.
-const MAX_LEN: u64 = 4 << 20;
 
 #[cfg(test)]
 mod tests;

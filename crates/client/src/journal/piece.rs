@@ -6,7 +6,6 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct JournalPiece {
     pub(super) start: u64,
-    pub(super) end: u64,
     pub(super) done: u64,
 }
 
@@ -17,26 +16,52 @@ impl JournalPiece {
 
     /// Formats the line of [`LINE`] bytes.
     pub(super) fn line(self) -> String {
-        format!("{:020} {:020} {:020} \n", self.start, self.end, self.done)
+        sealed(format!("{} {}", self.start, self.done))
     }
 
     pub(super) fn parse(line: &[u8]) -> Option<Self> {
-        let text = str::from_utf8(line).ok()?.strip_suffix(" \n")?;
-        let mut numbers = text.split(' ').map(str::parse);
-        let mut next = || numbers.next()?.ok();
-        let (start, end, done) = (next()?, next()?, next()?);
-        let is_sound = numbers.next().is_none() && start <= end && done <= end - start;
-        is_sound.then_some(Self { start, end, done })
+        match *numbers(unsealed(line)?)? {
+            [start, done] => start.checked_add(done).map(|_| Self { start, done }),
+            _ => None,
+        }
     }
+
+    /// Parses `start end done`, as it was without a checksum.
+    pub(super) fn parse_unsealed(line: &[u8]) -> Option<Self> {
+        match *numbers(line.strip_suffix(b" \n")?)? {
+            [start, end, done] if start <= end && done <= end - start => Some(Self { start, done }),
+            _ => None,
+        }
+    }
+}
+
+fn numbers(text: &[u8]) -> Option<Vec<u64>> {
+    str::from_utf8(text).ok()?.split_ascii_whitespace().map(|number| number.parse().ok()).collect()
+}
+
+/// Returns a line with its checksum at its end. No line crosses from one page to another, so that
+/// each is written whole or not at all.
+pub(super) fn sealed(mut text: String) -> String {
+    let padded = (text.len() + SEAL).next_multiple_of(LINE) - SEAL;
+    text.extend(std::iter::repeat_n(' ', padded - text.len()));
+    let seal = seal(text.as_bytes());
+    text + &seal
+}
+
+/// Returns a line without its checksum; `None` if that is wrong.
+pub(super) fn unsealed(line: &[u8]) -> Option<&[u8]> {
+    let (text, found) = line.split_at_checked(line.len().checked_sub(SEAL)?)?;
+    (seal(text).as_bytes() == found).then_some(text)
+}
+
+fn seal(text: &[u8]) -> String {
+    format!("{:08x}\n", crc32fast::hash(text))
 }
 
 /// Returns a piece for each range that is there.
 pub(super) fn complete(ranges: &[Range<u64>]) -> Vec<JournalPiece> {
-    let piece = |range: &Range<u64>| JournalPiece {
-        start: range.start,
-        end: range.end,
-        done: range.end - range.start,
-    };
+    let piece =
+        |range: &Range<u64>| JournalPiece { start: range.start, done: range.end - range.start };
     ranges.iter().map(piece).collect()
 }
 
@@ -65,3 +90,6 @@ pub fn without(ranges: &[Range<u64>], removed: &Range<u64>) -> Vec<Range<u64>> {
 
 /// The length of a line in bytes.
 pub(super) const LINE: usize = 64;
+
+/// The length of a checksum, with the end of its line.
+const SEAL: usize = 9;

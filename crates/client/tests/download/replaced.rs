@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use underpass_client::download::DownloadError;
 
+use underpass_testkit::edit_journal;
+
 use crate::rig::{Client, Server, TAG, give, hang_up, head, noise, say};
 
 const LEN: usize = 24 << 20;
@@ -34,16 +36,18 @@ fn broken_off(bytes: &Arc<Vec<u8>>) -> (Client, Server) {
 
 /// Changes the value of a field of the journal; `None` removes it.
 fn change(journal: &Path, name: &str, value: Option<&str>) {
-    let text = fs::read_to_string(journal).unwrap();
-    let (head, rest) = text.split_once(&format!("\"{name}\":")).unwrap();
-    let end =
-        if rest.starts_with('[') { rest.find(']').unwrap() + 1 } else { rest.find(',').unwrap() };
-    let rest = &rest[end..];
-    let text = match value {
-        Some(value) => format!("{head}\"{name}\":{value}{rest}"),
-        None => format!("{head}{}", &rest[1..]),
-    };
-    fs::write(journal, text).unwrap();
+    edit_journal(journal, |line| {
+        let Some((head, rest)) = line.split_once(&format!("\"{name}\":")) else {
+            return line.to_owned();
+        };
+        let is_list = rest.starts_with('[');
+        let end = if is_list { rest.find(']').unwrap() + 1 } else { rest.find(',').unwrap() };
+        let rest = &rest[end..];
+        match value {
+            Some(value) => format!("{head}\"{name}\":{value}{rest}"),
+            None => format!("{head}{}", &rest[1..]),
+        }
+    });
 }
 
 #[test]

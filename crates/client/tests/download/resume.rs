@@ -13,6 +13,7 @@ use rustix::fs::{XattrFlags, getxattr, removexattr, setxattr};
 use rustix::io::Errno;
 use underpass_client::Credentials;
 use underpass_client::download::{DownloadError, DownloadFailed, IfExists};
+use underpass_testkit::edit_journal;
 
 use crate::rig::{Client, Server, TAG, give, hang_up, head, noise, say};
 
@@ -154,9 +155,8 @@ fn another_version_starts_over() {
     // Another server; the journal names the address, so that has to be the same.
     let server = Server::start(move |request, stream| give(request, stream, &body, "\"v2\""));
     let journal = client.folder.path().join("file.part.journal");
-    let text = fs::read_to_string(&journal).unwrap();
     let (old_port, new_port) = (path.port().unwrap(), server.address.port());
-    fs::write(&journal, text.replace(&format!(":{old_port}/"), &format!(":{new_port}/"))).unwrap();
+    edit_journal(&journal, |line| line.replace(&format!(":{old_port}/"), &format!(":{new_port}/")));
     let done = client.gets(&server.url("/"), &new);
     assert_eq!(done.resumed_at, 0);
     assert_eq!(client.events("StartingOver"), 1);
@@ -303,9 +303,9 @@ fn a_process_killed_before_it_could_remove_the_journal_was_done() {
     let text = fs::read(&journal).unwrap();
     client.gets(&server.url("/"), &bytes);
     // The state between the two last steps: whole, with its name, and the journal still there.
-    let (done, len) = (format!("{:020} \n", LEN - 1), format!("{LEN:020} \n"));
-    let text = String::from_utf8(text).unwrap().replace(&done, &len);
     fs::write(&journal, text).unwrap();
+    let all = format!("0 {LEN}");
+    edit_journal(&journal, |line| line.replace(&format!("0 {}", LEN - 1), &all));
     let before = server.requests().len();
     let done = client.get(&server.url("/")).unwrap();
     assert!(done.was_here);

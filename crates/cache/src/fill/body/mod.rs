@@ -10,6 +10,7 @@ use std::thread::panicking;
 use std::time::{Duration, Instant};
 
 use underpass_client::backoff::{Backoff, sleep};
+use underpass_client::journal::OpenPiece;
 use underpass_client::{Connection, Response};
 use underpass_engine::Report;
 use underpass_transport::incoming::{BodyFraming, ReceiveOptions};
@@ -261,8 +262,7 @@ impl Fill {
             None => self.version.file.try_clone().map(File::from),
         };
         let file = sink.map_err(|error| CacheErrorKind::Disk.with_source(error))?;
-        let piece = self.writer.is_none().then(|| self.version.begin_piece(&self.rest)).flatten();
-        let begun = self.rest.start;
+        let mut piece = OpenPiece::at(self.rest.start);
         let whole_body = self.rest.end == u64::MAX;
         while !self.rest.is_empty() {
             let next = self.rest.start..self.rest.end.min(extent_end(self.rest.start));
@@ -276,7 +276,7 @@ impl Fill {
                 self.give_up(error);
                 return Ok(());
             }
-            let is_complete = self.move_body(&mut connection, framing, &file, piece, begun)?;
+            let is_complete = self.move_body(&mut connection, framing, &file, &mut piece)?;
             if !is_complete {
                 self.rest.end = self.rest.start;
                 return Ok(());
@@ -325,8 +325,7 @@ impl Fill {
         connection: &mut Connection<'static>,
         framing: BodyFraming,
         file: &File,
-        piece: Option<usize>,
-        begun: u64,
+        piece: &mut OpenPiece,
     ) -> Result<bool, CacheError> {
         let start = self.rest.start;
         let (version, id) = (Arc::clone(&self.version), self.id);
@@ -349,7 +348,7 @@ impl Fill {
                 notified = at;
             }
             if at > recorded && (is_end || at - recorded >= JOURNAL_INTERVAL) {
-                version.record_progress(piece, at - begun);
+                version.record_progress(piece, at);
                 // The file system counts them no longer as free.
                 self.shared.quota.wrote(&mut self.room, at - recorded);
                 recorded = at;

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use underpass_testkit::edit_journal;
 use underpass_testkit::mounts::{FileSystem, Mounted};
 
 use crate::cache::budget::used;
@@ -122,8 +123,7 @@ fn extents_that_a_slow_client_needs_are_not_evicted() {
 fn another_boot(cache: &Path) {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     for path in files(cache, ".json") {
-        let text = fs::read_to_string(&path).unwrap();
-        fs::write(path, text.replace(boot.trim(), "00000000-0000-0000-0000-000000000000")).unwrap();
+        edit_journal(&path, |line| line.replace(boot.trim(), "another"));
     }
 }
 

@@ -6,9 +6,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use underpass_testkit::edit_journal;
 use underpass_testkit::mounts::{FileSystem, Mounted};
 
 use crate::node::{End, Node, until_stored};
@@ -72,16 +74,13 @@ fn after_a_power_cut_only_what_is_on_the_disk_counts() {
     let (origin, node, bytes) = stored_and_killed();
     // As another boot finds it: the journal is ahead of the data, which is not there.
     let (journal, body) = (&files(node.cache.path(), ".json")[0], &files(node.cache.path(), "")[0]);
-    let text = fs::read_to_string(journal).unwrap();
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    let (head, rest) = text.split_once('\n').unwrap();
-    let synced = head.replace(boot.trim(), "00000000-0000-0000-0000-000000000000");
-    let start = synced.find("\"safe\":[").unwrap();
-    let end = start + synced[start..].find("]}").unwrap();
-    let unsafe_head = format!("{}\"safe\":[]{}", &synced[..start], &synced[end + 1..]);
-    let unsafe_head = unsafe_head.replace("]]}", "]}");
-    let padded = format!("{:<width$}", unsafe_head.trim_end(), width = head.len());
-    fs::write(journal, format!("{padded}\n{rest}")).unwrap();
+    edit_journal(journal, |line| {
+        match line.replace(boot.trim(), "another").split_once("\"safe\":") {
+            Some((head, _)) => format!("{head}\"safe\":[]}}"),
+            None => line.to_owned(),
+        }
+    });
     let body = if body.extension().is_some_and(|it| it == "json") {
         files(node.cache.path(), "")
             .into_iter()
@@ -131,6 +130,52 @@ fn files_without_a_journal_are_removed_at_the_start() {
     let node = node.again(&origin.url(), &[]);
     until("an empty folder", || files(node.cache.path(), "").is_empty());
     assert_eq!(node.metric("objects"), 0);
+}
+
+/// A file system without checksums, or memory that fails, gives back other bytes.
+#[test]
+fn no_hole_counts_as_data_because_a_journal_is_damaged() {
+    let object = Object::new(noise(LEN), "a");
+    let origin = Origin::of(&object);
+    // The line of a piece, and what is known to be on the disk.
+    for is_synced in [false, true] {
+        let mut node = Node::new(&origin.url(), &[]);
+        node.range("/a", "0-9").assert_is(206, &object.bytes[..10]);
+        until_stored(&node, MIB as u64);
+        let journal = files(node.cache.path(), ".json").remove(0);
+        until("a sync", || {
+            !is_synced || fs::read_to_string(&journal).unwrap().contains("[[0,1048576]]")
+        });
+        node.server.child.kill().unwrap();
+        node.server.child.wait().unwrap();
+        let text = fs::read_to_string(&journal).unwrap();
+        let damaged = text.replace("1048576", "5048576");
+        assert_ne!(text, damaged);
+        fs::write(&journal, damaged).unwrap();
+        let node = Node::on(node.cache, &origin.url(), &[]);
+        node.get("/a").assert_is(200, &object.bytes);
+        // What the damaged journal was of is gone.
+        until("one body", || files(node.cache.path(), "").len() == 2);
+    }
+}
+
+#[test]
+fn answers_without_bytes_leave_nothing_in_a_journal() {
+    let object = Object::new(noise(LEN), "a");
+    let is_first = AtomicBool::new(true);
+    let sent = object.clone();
+    let origin = Origin::new(move |request, sending| {
+        let (head, body) = sent.answer(request);
+        sending.head(&head);
+        sending.body(if is_first.swap(false, Ordering::Relaxed) { &body[..MIB] } else { &[] });
+        sending.closes = true;
+    });
+    let node = Node::new(&origin.url(), &[]);
+    let reply = node.get("/a");
+    assert_eq!(reply.end, End::Reset);
+    assert!(origin.requests().len() > 3);
+    let journal = files(node.cache.path(), ".json").remove(0);
+    assert_eq!(fs::read_to_string(journal).unwrap().lines().count(), 2);
 }
 
 #[test]
@@ -215,13 +260,15 @@ fn objects_with_times_in_the_future_are_validated() {
     let (origin, node, bytes) = stored_and_killed();
     // The clock has been set back by a day since it was stored.
     let journal = &files(node.cache.path(), ".json")[0];
-    let mut text = fs::read_to_string(journal).unwrap();
-    for name in ["\"requested\":", "\"received\":"] {
-        let at = text.find(name).unwrap() + name.len();
-        let time: u64 = text[at..at + 13].parse().unwrap();
-        text.replace_range(at..at + 13, &(time + 86_400_000).to_string());
-    }
-    fs::write(journal, text).unwrap();
+    edit_journal(journal, |line| {
+        let mut text = line.to_owned();
+        for name in ["\"requested\":", "\"received\":"] {
+            let Some(at) = text.find(name).map(|at| at + name.len()) else { continue };
+            let time: u64 = text[at..at + 13].parse().unwrap();
+            text.replace_range(at..at + 13, &(time + 86_400_000).to_string());
+        }
+        text
+    });
     let node = Node::on(node.cache, &origin.url(), &[]);
     let reply = node.get("/a");
     reply.assert_is(200, &bytes);

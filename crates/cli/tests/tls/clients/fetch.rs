@@ -83,7 +83,7 @@ fn a_killed_download_goes_on_where_it_was() {
     let mut get = Running::start(at_home(home.path(), &[&args[..], &["--rate", "8M"]].concat()));
     let noted = || {
         let text = fs::read_to_string(home.path().join("file.part.journal")).unwrap_or_default();
-        let pieces = text.lines().skip(1).filter_map(|line| line.split(' ').nth(2));
+        let pieces = text.lines().skip(1).filter_map(|line| line.split(' ').nth(1));
         pieces.map(|done| done.parse::<u64>().unwrap()).sum::<u64>()
     };
     until("a part has arrived", || noted() > 2 << 20);

@@ -19,6 +19,7 @@ use crate::download::scheduler::SegmentScheduler;
 use crate::download::workers::{OpenSegment, Totals, Workers};
 use crate::error::ClientError;
 use crate::http::OpenResponse;
+use crate::journal::OpenPiece;
 
 impl<'a> Download<'_, 'a> {
     /// Runs the download to its end.
@@ -155,12 +156,12 @@ impl<'a> Download<'_, 'a> {
     /// Fetches a body of unknown length.
     fn fetch_unmeasured(&mut self, mut answer: OpenResponse<'a>) -> Result<()> {
         let Some(partial) = &self.partial else { return Ok(()) };
-        let journal = partial.journal().map(|journal| (journal, journal.begin(&(0..u64::MAX))));
+        let mut piece = OpenPiece::at(0);
         let cancel: Vec<_> = self.client.cancel.into_iter().collect();
         let mut moved = 0;
         let mut note = |bytes: u64| {
-            if let Some((journal, number)) = journal {
-                journal.record_progress(number, bytes);
+            if let Some(journal) = partial.journal() {
+                journal.record_progress(&mut piece, bytes);
             }
             self.gauge.done.store(bytes, Ordering::Relaxed);
             self.rate_limit.spend(bytes - moved, &cancel);
