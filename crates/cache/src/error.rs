@@ -27,6 +27,8 @@ pub enum CacheErrorKind {
     Disk,
     /// The quota has no space for the object, and none can be freed.
     NoRoom,
+    /// The origin answered with a whole that has no version, as if in place of an error.
+    NoVersion,
     /// The origin answered with a server error.
     ServerError,
     /// The origin redirects elsewhere, which is not followed.
@@ -68,6 +70,7 @@ impl CacheErrorKind {
             Self::CutOff => (504, "origin-cut-off", "the connection to the origin was lost"),
             Self::AccessDenied => (502, "origin-denied", "the origin denied access to this server"),
             Self::Disk => (503, "disk", "the disk of the cache failed"),
+            Self::NoVersion => (502, "origin-no-version", "the origin's answer has no version"),
             Self::NoRoom => (507, "no-room", "the cache has no room for it"),
             Self::ServerError => (502, "origin-failed", "the origin failed"),
             Self::Redirected => (502, "origin-redirects", "the origin redirects elsewhere"),
@@ -84,7 +87,12 @@ impl CacheErrorKind {
     pub(crate) fn is_transient(self) -> bool {
         matches!(
             self,
-            Self::CutOff | Self::ServerError | Self::TimedOut | Self::Tls | Self::Unreachable
+            Self::CutOff
+                | Self::NoVersion
+                | Self::ServerError
+                | Self::TimedOut
+                | Self::Tls
+                | Self::Unreachable
         )
     }
 }

@@ -15,8 +15,9 @@ use std::time::Instant;
 
 use rustix::fs::{FallocateFlags, fallocate};
 pub(crate) use state::ReadStep;
-use state::{NO_RANGES_TIME, VersionState};
-use underpass_client::download::interpret::StrongValidator;
+use state::{NAMELESS_TIME, NO_RANGES_TIME, VersionState};
+use underpass_client::Response;
+use underpass_client::download::interpret::{StrongValidator, names_no_version};
 use underpass_client::journal::{Journal, OpenPiece};
 use underpass_engine::wait::lock;
 
@@ -83,6 +84,18 @@ impl ObjectVersion {
     /// Returns whether other responses can be known to have the rest of it.
     pub(crate) fn may_go_on(&self) -> bool {
         self.validator.is_some() && self.len().is_some()
+    }
+
+    /// Returns whether a response does not show that there is another version: it is a whole that
+    /// names none. If nothing else has come for a while, that is what the origin has now.
+    pub(crate) fn is_unanswered_by(&self, response: &Response) -> bool {
+        let head = self.head();
+        let has_name = ["etag", "last-modified"].iter().any(|name| head.field(name).is_some());
+        if !has_name || !names_no_version(response) {
+            return false;
+        }
+        let mut state = lock(&self.state);
+        state.nameless_since.get_or_insert_with(Instant::now).elapsed() < NAMELESS_TIME
     }
 
     /// Returns the metadata of the object.
@@ -266,6 +279,7 @@ impl ObjectVersion {
             }
             let new = state.present.missing_in(&range);
             state.present.add(range);
+            state.nameless_since = None;
             (new, state.take_wakers())
         };
         self.is_dirty.store(true, Ordering::Relaxed);
@@ -301,6 +315,7 @@ impl ObjectVersion {
 
     /// Changes the metadata of the object in memory.
     pub(crate) fn change_head(&self, change: impl FnOnce(&mut StoredHead)) {
+        lock(&self.state).nameless_since = None;
         change(Arc::make_mut(&mut lock(&self.head)));
     }
 

@@ -28,6 +28,8 @@ pub(super) struct VersionState {
     has_validator: bool,
     /// If the origin ignores or refuses ranges, the time from which the next fill asks for one again.
     pub(super) no_ranges_until: Option<Instant>,
+    /// The time since which all responses about it are wholes that name no version.
+    pub(super) nameless_since: Option<Instant>,
     /// Whether none of it is stored.
     pub(super) is_relayed: bool,
     /// The end of the last requested range, and how much was fetched beyond it.
@@ -294,6 +296,9 @@ impl ActiveReader {
 
 /// The time after which an origin is asked for ranges again.
 pub(super) const NO_RANGES_TIME: Duration = Duration::from_secs(60);
+
+/// The time for which a version stays while the origin sends wholes that name none.
+pub(super) const NAMELESS_TIME: Duration = Duration::from_secs(60);
 
 /// Fills start and end at multiples of this, unless a hole is smaller.
 const FILL_ALIGNMENT: u64 = 1 << 20;

@@ -312,7 +312,8 @@ pub(super) fn ignores_range(request: &FileRequest, response: &Response) -> bool 
 
 /// Returns whether an answer is the whole of something and names no version of it, such as an error
 /// page that a proxy sends as a success. It does not show that the file has changed.
-pub(super) fn names_no_version(response: &Response) -> bool {
+#[must_use]
+pub fn names_no_version(response: &Response) -> bool {
     let fields = &response.fields;
     response.status == 200 && fields.get("etag").is_none() && fields.get("last-modified").is_none()
 }

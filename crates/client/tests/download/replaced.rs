@@ -9,7 +9,6 @@ use std::thread;
 use std::time::Duration;
 
 use underpass_client::download::DownloadError;
-
 use underpass_testkit::edit_journal;
 
 use crate::rig::{Client, Server, TAG, give, hang_up, head, noise, say};

@@ -72,6 +72,9 @@ impl Fill {
                     self.discard(&mut received.answer.connection, self.rest.start)?;
                     return Ok(received);
                 }
+                if self.version.is_unanswered_by(response) {
+                    return Err(CacheErrorKind::NoVersion.into());
+                }
                 Err(self.changed())
             }
             Ok(Interpretation::Changed) => Err(self.changed()),

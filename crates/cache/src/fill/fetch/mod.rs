@@ -163,6 +163,12 @@ impl Fetch<'_> {
         may_store(response.status, &stored_fields(response), &self.shared.options.vary_on).is_ok()
     }
 
+    /// Returns whether a response does not show that the stored version is out of date: only the
+    /// client that requested it gets it.
+    fn is_stray(&self, response: &Response) -> bool {
+        self.object().current().is_some_and(|current| current.is_unanswered_by(response))
+    }
+
     /// Fetches an object that is not stored.
     fn fetch_new(&self, range: Option<(u64, Option<u64>)>) {
         let request = file_request(range, None);
@@ -328,8 +334,11 @@ impl Fetch<'_> {
         // A body that ends with the connection may be truncated; chunks and lengths show their end.
         let is_complete_at_end = received.answer.response.framing != BodyFraming::UntilEnd;
         let is_purged = self.object().state().purges != self.purges;
-        let is_stored =
-            is_complete_at_end && !is_purged && self.may_store(&received.answer.response);
+        let is_stray = self.is_stray(&received.answer.response);
+        let is_stored = is_complete_at_end
+            && !is_purged
+            && !is_stray
+            && self.may_store(&received.answer.response);
         // A stale version that may be used is validated even if there is no room for a new one.
         let room = if self.wanted.is_relayed || self.object().state().has_no_room() {
             None
@@ -359,7 +368,9 @@ impl Fetch<'_> {
             self.put(&version);
             drop(files);
         } else if !is_purged {
-            self.withdraw();
+            if !is_stray {
+                self.withdraw();
+            }
             self.object().state().private_until = Some(Instant::now() + PRIVATE_TIME);
         }
         self.guard.finish(FetchOutcome::sent(&version, status));
@@ -402,8 +413,10 @@ impl Fetch<'_> {
     fn relay(&self, received: OriginResponse, total: Option<u64>, body: Range<u64>) {
         let status = received.answer.response.status;
         let head = self.head(&received.answer.response, total);
-        // The stored version is out of date.
-        self.withdraw();
+        if !self.is_stray(&received.answer.response) {
+            // The stored version is out of date.
+            self.withdraw();
+        }
         let mut state = self.object().state();
         // It may be known to be too large.
         state.no_room_until = state.no_room_until.max(Some(Instant::now() + NO_ROOM_TIME));

@@ -267,7 +267,7 @@ fn an_origin_that_is_gone_is_no_reason_to_forget() {
 
 #[test]
 fn a_version_that_breaks_off_does_not_replace_a_whole_one_while_the_origin_fails() {
-    for framing in ["ETag: \"new\"\nContent-Length: 100", "Transfer-Encoding: chunked"] {
+    for framing in ["Content-Length: 100", "Transfer-Encoding: chunked"] {
         let count = Arc::new(AtomicUsize::new(0));
         let asked_before = Arc::clone(&count);
         let origin = Origin::new(move |request, sending| {
@@ -275,7 +275,7 @@ fn a_version_that_breaks_off_does_not_replace_a_whole_one_while_the_origin_fails
             match number {
                 0 => object("Cache-Control: max-age=0").send(request, sending),
                 1 => {
-                    sending.head(&format!("HTTP/1.1 200 OK\n{framing}"));
+                    sending.head(&format!("HTTP/1.1 200 OK\nETag: \"new\"\n{framing}"));
                     sending.body(b"3\r\nnew\r\n");
                     sending.closes = true;
                 }

@@ -126,6 +126,47 @@ fn a_hole_is_never_filled_with_what_has_another_weak_tag() {
     node.range("/a", "0-99").assert_is(206, &new_bytes[..100]);
 }
 
+/// The page of a proxy that is sent as a success shows no other version.
+#[test]
+fn an_answer_that_names_no_version_costs_nothing_that_is_stored() {
+    for lines in ["X-Any: 1", "Cache-Control: no-store", "Cache-Control: max-age=1000"] {
+        let object = Object::new(noise(4 * MIB), "a").with("Cache-Control: max-age=1");
+        let (bytes, is_stray) = (Arc::clone(&object.bytes), Gate::default());
+        let stray = is_stray.clone();
+        let is_well = Gate::default();
+        let well = is_well.clone();
+        let origin = Origin::new(move |request, sending| {
+            if stray.is_open() && !well.is_open() {
+                return sending.answer(&format!("HTTP/1.1 200 OK\n{lines}"), b"sorry");
+            }
+            let fresh = object.clone().with("Cache-Control: max-age=1000");
+            (if request.path == "/part" { &fresh } else { &object }).send(request, sending);
+        });
+        let node = Node::new(&origin.url(), &[]);
+        node.range("/part", "0-99").assert_is(206, &bytes[..100]);
+        node.get("/whole").assert_is(200, &bytes);
+        until_stored(&node, 5 * MIB as u64);
+        is_stray.open();
+        let missing = format!("{}-", 2 * MIB);
+        let failed = node.range("/part", &missing);
+        assert_eq!(failed.status, 502, "{lines}: {}", failed.head);
+        assert!(failed.cache().contains("detail=origin-no-version"), "{}", failed.cache());
+        node.range("/part", "0-99").assert_is(206, &bytes[..100]);
+        // It has become stale meanwhile, and who asks now gets what the origin sends.
+        let page = node.get("/whole");
+        page.assert_is(200, b"sorry");
+        assert!(!page.cache().contains("stored"), "{}", page.cache());
+        is_well.open();
+        let sent = origin.sent();
+        node.range("/part", &missing).assert_is(206, &bytes[2 * MIB..]);
+        let whole = node.get("/whole");
+        whole.assert_is(200, &bytes);
+        assert!(whole.cache().contains("fwd=stale; fwd-status=304"), "{}", whole.cache());
+        assert!(origin.sent() - sent <= 3 * MIB as u64, "{lines}: it was fetched again");
+        assert_eq!(node.metric("changed_total"), 0, "{lines}");
+    }
+}
+
 #[test]
 fn readers_of_an_old_version_keep_what_is_there() {
     let (old, new) = versions();
