@@ -105,7 +105,10 @@ pub fn try_read<S: DeserializeOwned>(
     Ok(parse(folder, &bytes))
 }
 
-fn parse<S: DeserializeOwned>(folder: &OwnedFd, bytes: &[u8]) -> Option<JournalContents<S>> {
+pub(super) fn parse<S: DeserializeOwned>(
+    folder: &OwnedFd,
+    bytes: &[u8],
+) -> Option<JournalContents<S>> {
     let end = bytes.iter().position(|byte| *byte == b'\n')? + 1;
     let (line, rest) = bytes.split_at(end);
     let text = unsealed(line);
