@@ -1,22 +1,22 @@
 //! The folder of the cache: one process, one format, one file for each object and one journal
 //! beside it.
 
+mod files;
 mod scan;
 
-use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, SystemTime};
 
+use files::{name, read_former, remove_bodies, try_read};
 use rustix::fs::{
-    AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, flock, fstat, fsync, ftruncate, mkdirat,
-    openat, statat, unlinkat,
+    AtFlags, CWD, FlockOperation, Mode, OFlags, flock, fstat, fsync, ftruncate, mkdirat, openat,
+    statat, unlinkat,
 };
 use rustix::io::Errno;
 use underpass_client::journal::{self, Journal, JournalContents};
@@ -344,70 +344,6 @@ fn make_objects(top: &OwnedFd) -> io::Result<()> {
 /// Creates a folder unless it is there: the sandbox refuses mkdir(2), which `DirBuilder` calls.
 fn create_folder(path: &Path) -> io::Result<()> {
     if path.is_dir() { Ok(()) } else { DirBuilder::new().recursive(true).mode(0o700).create(path) }
-}
-
-/// Reads the journal of an object; `None` if there is none that can be used.
-fn try_read(
-    shard: &OwnedFd,
-    digest: &KeyDigest,
-) -> io::Result<Option<JournalContents<StoredHead>>> {
-    journal::try_read(shard, name(digest).as_ref())
-}
-
-/// Reads the journal of an object that is about to be removed or replaced; an error also if it is
-/// damaged, so that nothing tells the names of its files.
-fn read_former(
-    shard: &OwnedFd,
-    digest: &KeyDigest,
-) -> io::Result<Option<JournalContents<StoredHead>>> {
-    let found = try_read(shard, digest)?;
-    let is_damaged = || statat(shard, name(digest), AtFlags::SYMLINK_NOFOLLOW).is_ok();
-    if found.is_none() && is_damaged() { Err(Errno::BADMSG.into()) } else { Ok(found) }
-}
-
-/// Removes the file of an object's former version, which its readers have open. If its journal could
-/// not be read, all of its files but the one to `keep`.
-fn remove_bodies(
-    shard: &OwnedFd,
-    digest: &KeyDigest,
-    before: io::Result<Option<JournalContents<StoredHead>>>,
-    keep: Option<&str>,
-) {
-    // Those that cannot be removed now are removed at the next start.
-    let remove = |body: &OsStr| {
-        let _ = unlinkat(shard, body, AtFlags::empty());
-    };
-    match before {
-        Ok(before) => before.iter().for_each(|it| remove(it.subject.body.as_ref())),
-        Err(_) => {
-            for entry in Dir::read_from(shard).into_iter().flatten().flatten() {
-                let body = OsStr::from_bytes(entry.file_name().to_bytes());
-                let is_own = parse(body).is_some_and(|(found, _)| found == *digest);
-                if is_own && keep.is_none_or(|keep| body != keep) {
-                    remove(body);
-                }
-            }
-        }
-    }
-}
-
-/// Returns the name of an object's journal.
-fn name(digest: &KeyDigest) -> String {
-    hex(digest) + ".json"
-}
-
-/// Reads the name of a file with the bytes of an object.
-fn parse(name: &OsStr) -> Option<(KeyDigest, u64)> {
-    let (digest, number) = name.to_str()?.split_once('.')?;
-    let number = u64::from_str_radix(number, 16).ok().filter(|_| number.len() == 16)?;
-    let mut bytes = [0; 32];
-    if digest.len() != 64 || !digest.is_ascii() {
-        return None;
-    }
-    for (index, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&digest[2 * index..2 * index + 2], 16).ok()?;
-    }
-    Some((bytes, number))
 }
 
 /// Returns whether the folder has our format, which is written on the disk if there is none: a

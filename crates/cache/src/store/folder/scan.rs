@@ -12,7 +12,8 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::super::body::{discard_unlisted, has_unlisted, is_shortage, is_within_size, open_body};
 use super::super::unit::{StoredUnit, is_divided, journal_unit, units};
-use super::{CacheFolder, OBJECTS, parse, try_read};
+use super::files::{parse, try_read};
+use super::{CacheFolder, OBJECTS};
 use crate::key::KeyDigest;
 
 /// Is called with a stored object, its units and their bytes.
