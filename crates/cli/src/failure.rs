@@ -9,6 +9,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use strsim::damerau_levenshtein;
 use underpass_client::environment::EnvironmentError;
 use underpass_client::input;
+use underpass_copy::ends::EndError;
 use underpass_copy::{CopyError, CopyRefusal};
 use underpass_diagnose::doctor::DoctorError;
 use underpass_engine::hint::{Action, Hint, Hinted, PathError};
@@ -213,6 +214,16 @@ impl fmt::Display for Failure {
 impl From<PathError> for Failure {
     fn from(error: PathError) -> Self {
         Self::Path(error)
+    }
+}
+
+impl From<EndError> for Failure {
+    fn from(error: EndError) -> Self {
+        match error {
+            EndError::Path(error) => error.into(),
+            error @ EndError::Socket(_) => Self::Usage(error.into()),
+            error => Self::line(error),
+        }
     }
 }
 

@@ -8,7 +8,6 @@ mod args;
 mod cli;
 mod commands;
 mod connection;
-mod ends;
 mod failure;
 mod foreign_options;
 mod open_files;

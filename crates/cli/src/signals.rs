@@ -2,11 +2,13 @@
 //! a reset. SIGXFSZ is an error of the write that caused it.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
+use underpass_copy::OpenCall;
 use underpass_engine::wait::Limits;
 use underpass_sys::{cancel_on, is_ignored};
 
@@ -37,4 +39,9 @@ where
     F: FnOnce() -> io::Result<T> + Send + 'static,
 {
     underpass_transport::interruptible(Limits::new(None, Some(cancel)), call)
+}
+
+/// Returns what opens the ends of a transfer, until `cancel` is set.
+pub(crate) fn opener(cancel: &AtomicBool) -> impl Fn(OpenCall) -> io::Result<OwnedFd> {
+    move |call| interruptible(cancel, call)
 }

@@ -10,7 +10,7 @@ use rustix::fs::{StatVfsMountFlags, fstat, fstatvfs, stat};
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{AtomicFile, check_writes};
 use underpass_engine::hint::in_words;
-use underpass_engine::hint::{Action, Hint, Hinted};
+use underpass_engine::hint::{Action, Hint, Hinted, PathError};
 use underpass_engine::{Error, Mechanism};
 
 pub(crate) type Result<T, E = CopyError> = std::result::Result<T, E>;
@@ -238,6 +238,12 @@ pub enum CopyRefusal {
         /// The target.
         to: PathBuf,
     },
+}
+
+impl From<PathError> for CopyError {
+    fn from(PathError { action, path, source }: PathError) -> Self {
+        Self::Path { action, path, source }
+    }
 }
 
 impl Hinted for CopyError {

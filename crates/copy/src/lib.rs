@@ -53,8 +53,10 @@ use std::time::Duration;
 
 use rustix::fs::FileType;
 
-pub use attributes::{permissions, times};
+pub use attributes::times;
 pub use error::{CopyError, CopyRefusal};
+#[cfg(feature = "ends")]
+pub use files::ends;
 pub use files::file_system::name as file_system_name;
 pub use observer::{CopyObserver, CopyProgress, OpenCall};
 pub use options::backup::{Backup, BackupControl};

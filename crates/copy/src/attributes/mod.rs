@@ -6,7 +6,7 @@ mod extended;
 pub(crate) mod inherited;
 mod missing;
 pub(crate) mod named;
-pub mod permissions;
+pub(crate) mod permissions;
 pub(crate) mod resumed;
 
 use std::os::fd::{AsRawFd, BorrowedFd};

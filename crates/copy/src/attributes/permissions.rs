@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
-pub use underpass_engine::atomic_file::without_acl;
+pub(crate) use underpass_engine::atomic_file::without_acl;
 use underpass_engine::atomic_file::{acl_entry, try_without_acl};
 
 use crate::attributes::inherited::default_acl;

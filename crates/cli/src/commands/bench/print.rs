@@ -9,11 +9,12 @@ use std::sync::atomic::AtomicBool;
 use console::Term;
 use indicatif::{ProgressBar, ProgressStyle};
 use underpass_bench::{self as bench, Record, RunObserver, Screen};
+use underpass_copy::ends::{OutputTarget, OverwriteRule};
 use underpass_engine::hint::Action;
 
-use crate::ends::{OutputTarget, OverwriteRule};
 use crate::failure::{Result, UsageError, WithPath};
 use crate::receipt::Alphabet;
+use crate::signals::opener;
 
 /// The progress of a run, on standard error if that is a terminal. It is drawn between samples.
 #[derive(Debug, Default)]
@@ -61,13 +62,13 @@ pub(super) fn on_terminal(record: &Record, is_ascii: bool) -> String {
 
 /// Writes a text to a path; the file appears when it is complete.
 pub(super) fn write(path: &Path, text: &str, cancel: &AtomicBool) -> Result<()> {
-    write_to(OutputTarget::create(path, OverwriteRule::Always, cancel)?, text)
+    write_to(OutputTarget::create(path, OverwriteRule::Always, &opener(cancel))?, text)
 }
 
 /// Writes a text to a prepared target.
 pub(super) fn write_to(target: OutputTarget, text: &str) -> Result<()> {
     target.file().write_all(text.as_bytes()).with_path(Action::Writing, target.path())?;
-    target.finish(text.len() as u64)
+    Ok(target.finish(text.len() as u64)?)
 }
 
 /// Writes each chart of the records as a file into a folder, which is created if it is missing.

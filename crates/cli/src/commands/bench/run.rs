@@ -5,14 +5,14 @@ use std::sync::atomic::AtomicBool;
 
 use rustix::fs::stat;
 use underpass_bench::{self as bench, BenchError, Benchmark, Comparison, Context, Record};
+use underpass_copy::ends::{OutputTarget, OverwriteRule, is_dash};
 use underpass_engine::{FileId, is_file};
 
 use super::args::{BenchArgs, CompareArgs, ScenarioArgs, ShowRecordsArgs};
 use super::print::{self, ProgressLine, ShowError};
-use crate::ends::{OutputTarget, OverwriteRule, is_dash};
 use crate::failure::{Failure, Result};
 use crate::output;
-use crate::signals;
+use crate::signals::{self, opener};
 
 /// Measures, or shows earlier measurements.
 pub(crate) fn run(args: &BenchArgs) -> Result<()> {
@@ -30,8 +30,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
 /// path that cannot be written to is reported before the run and not after it.
 fn measure(benchmark: &dyn Benchmark, cancel: &AtomicBool) -> Result<()> {
     let path = benchmark.json();
-    let file =
-        path.map(|path| OutputTarget::create(path, OverwriteRule::Always, cancel)).transpose()?;
+    let file = path
+        .map(|path| OutputTarget::create(path, OverwriteRule::Always, &opener(cancel)))
+        .transpose()?;
     let progress = ProgressLine::default();
     // This program, even if its file has been replaced by a newer one since it was started, and
     // even if another program starts it.

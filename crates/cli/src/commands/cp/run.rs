@@ -8,13 +8,13 @@ use std::time::Instant;
 
 use rustix::fs::{FileType, Mode};
 use rustix::process::umask;
+use underpass_copy::ends::{is_dash, is_stdout, open_file_number};
 use underpass_copy::{CopyOptions, CopyTarget, Follow};
 
 use super::args::CpArgs;
 use super::observer::CpObserver;
 use super::usage::CpError;
 use super::{print, stream};
-use crate::ends::{is_dash, is_stdout, open_file_number};
 use crate::failure::{Failure, Result};
 use crate::open_files;
 use crate::output::{ProgressMeter, short_path};

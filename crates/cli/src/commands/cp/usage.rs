@@ -1,7 +1,9 @@
 //! The errors of the arguments of `cp`.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use underpass_copy::ends::is_dash;
 
 /// The reason why the arguments make no copy.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +46,16 @@ pub(super) enum CpError {
     SeveralSources,
     #[error("-r cannot be combined with -: pack the folder with tar")]
     TreeAsStream,
+}
+
+impl CpError {
+    /// Returns the refusal of a source that is also the target.
+    pub(super) fn same_end(from: &Path, to: &Path) -> Self {
+        let name = |path: &Path, standard: &str| {
+            if is_dash(path) { standard.to_owned() } else { path.display().to_string() }
+        };
+        Self::SameFile { from: name(from, "standard input"), to: name(to, "standard output") }
+    }
 }
 
 impl crate::failure::UsageError for CpError {}

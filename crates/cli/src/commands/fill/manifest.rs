@@ -7,8 +7,8 @@ use std::path::Path;
 
 use underpass_client::input;
 
-use crate::ends::{is_dash, standard_input};
 use crate::failure::{Failure, Result, WithPath};
+use underpass_copy::ends::{is_dash, standard_input};
 
 /// A file that a node is to have.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -14,11 +14,14 @@ use underpass_client::download::{IfExists, Target, name_of};
 use super::args::GetArgs;
 use super::list::Item;
 use super::usage::GetError;
+use underpass_copy::ends::{
+    OutputTarget, OverwriteRule, followed, is_dash, is_stdout, open_file_number,
+};
 use underpass_engine::atomic_file;
 use underpass_engine::hint::{Action, PathError};
 
-use crate::ends::{self, OverwriteRule, followed, is_dash, is_stdout, open_file_number};
 use crate::failure::{Result, WithPath};
+use crate::signals::opener;
 use underpass_receipt::{EndKind, shown};
 
 /// The destination of a download.
@@ -27,7 +30,7 @@ pub(crate) enum GetDestination {
     /// A file that appears when it is complete.
     Named { path: PathBuf, folder: OwnedFd, name: OsString, if_exists: IfExists },
     /// A device, a FIFO or standard output, which is written to directly.
-    Stream(ends::OutputTarget),
+    Stream(OutputTarget),
 }
 
 impl GetDestination {
@@ -48,7 +51,11 @@ impl GetDestination {
                 if args.show.json && is_stdout(path) {
                     return Err(GetError::OutputTwice.into());
                 }
-                Ok(Self::Stream(ends::OutputTarget::create(path, OverwriteRule::Always, cancel)?))
+                Ok(Self::Stream(OutputTarget::create(
+                    path,
+                    OverwriteRule::Always,
+                    &opener(cancel),
+                )?))
             }
             Some(path) => {
                 let if_exists = if args.update { IfExists::Update } else { IfExists::Replace };
@@ -122,7 +129,7 @@ impl GetDestination {
     pub(crate) fn finish(self, bytes: u64) -> Result<()> {
         match self {
             Self::Named { .. } => Ok(()),
-            Self::Stream(target) => target.finish(bytes),
+            Self::Stream(target) => Ok(target.finish(bytes)?),
         }
     }
 }

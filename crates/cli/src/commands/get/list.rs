@@ -5,9 +5,9 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Component, Path, PathBuf};
 
 use underpass_client::{Url, input};
+use underpass_copy::ends::{is_dash, standard_input};
 use underpass_protocol::digest::Digest;
 
-use crate::ends::{is_dash, standard_input};
 use crate::failure::{Failure, Result, WithPath};
 
 /// A file that is fetched, and how.

@@ -7,6 +7,7 @@ use std::thread;
 
 use underpass_client::download::{Gauge, RateLimit};
 use underpass_client::{ClientError, TlsSetup, Url};
+use underpass_copy::ends::is_dash;
 use underpass_engine::Size;
 use underpass_engine::hint::Action;
 use underpass_engine::wait::{lock, unpoison};
@@ -20,7 +21,6 @@ use super::sums::{ChecksumList, ChecksumSource};
 use super::taken::TakenNames;
 use super::usage::GetError;
 use super::{print, progress, tree};
-use crate::ends::is_dash;
 use crate::failure::{Failure, Result, WithPath};
 use crate::output::{self, ProgressMeter};
 use crate::signals;

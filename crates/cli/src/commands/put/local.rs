@@ -12,12 +12,12 @@ use std::sync::atomic::AtomicBool;
 
 use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
 use rustix::io::Errno;
+use underpass_copy::ends::{Input, blocking};
 use underpass_engine::hint::{Action, PathError};
 use underpass_sys::open_beneath;
 
-use crate::ends::{Input, blocking};
 use crate::failure::{Failure, Result, WithPath};
-use crate::signals::interruptible;
+use crate::signals::{interruptible, opener};
 
 /// A file or folder to send.
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ impl LocalPath {
 
     /// Opens a file.
     pub(super) fn open(&self, cancel: &AtomicBool) -> Result<Input> {
-        let Some(root) = &self.root else { return Input::open(&self.path, cancel) };
+        let Some(root) = &self.root else { return Ok(Input::open(&self.path, &opener(cancel))?) };
         let how = OFlags::RDONLY | OFlags::NOCTTY;
         // It may be a FIFO by now, which would wait for its other end.
         let opened = match root.open(&self.path, how | OFlags::NONBLOCK) {

@@ -9,13 +9,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use underpass_client::{Url, input};
+use underpass_copy::ends::is_dash;
 use underpass_protocol::encode_segment;
 use underpass_receipt::shown;
 
 use super::args::PutArgs;
 use super::local::LocalPath;
 use super::usage::PutError;
-use crate::ends::is_dash;
 use crate::failure::{Failure, Result};
 
 /// A step of an upload.

@@ -14,6 +14,7 @@ use underpass_client::upload::{
     UploadOutcome, is_file, make_folder, upload,
 };
 use underpass_client::{ClientError, Connection, HttpClient, TlsSetup, Url};
+use underpass_copy::ends::Input;
 use underpass_engine::hint::Action;
 use underpass_engine::{Declined, Kind, PipePool, Report, Source};
 use underpass_protocol::digest::{Algorithm, write_digests};
@@ -24,7 +25,6 @@ use super::local::LocalPath;
 use super::plan::PutStep;
 use super::usage::PutError;
 use crate::args::ShowArgs;
-use crate::ends::Input;
 use crate::failure::{Failure, WithPath};
 use crate::output::{self, ProgressMeter};
 use underpass_engine::Size;
@@ -193,7 +193,7 @@ impl<'s> PutRun<'s> {
             return Ok(receipt);
         }
         self.create_parents(url)?;
-        let source = input.source()?;
+        let source = input.source().map_err(Failure::from)?;
         let kind = EndKind::from(source.kind());
         let request_url = self.request_url(url)?;
         let journal = self.journal(&input, &source, &request_url);

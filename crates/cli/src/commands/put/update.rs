@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use underpass_client::Url;
 use underpass_client::upload::{MODIFIED, UploadOutcome, make_parents};
+use underpass_copy::ends::Input;
 use underpass_engine::Report;
 use underpass_receipt::{EndKind, Receipt};
 
 use super::put_run::{PutRun, PutStop, failed};
-use crate::ends::Input;
 
 impl PutRun<'_> {
     /// With --update, checks whether the server has a folder, and notes the entries that it lists.

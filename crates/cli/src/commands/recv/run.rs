@@ -4,6 +4,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use underpass_copy::ends::{OutputTarget, OverwriteRule, is_stdout};
 use underpass_engine::wait::{Limits, MIN_RATE};
 use underpass_engine::{Error, Integrity, Kind, Report, Source, Transfer, socket};
 use underpass_transport::stream::{Stream, expect_confirmation, expect_end};
@@ -11,10 +12,9 @@ use underpass_transport::tls::Session;
 
 use super::args::{RecvArgs, RecvError};
 use crate::connection::{StreamTls, check_congestion, choose_congestion, meet};
-use crate::ends::{OutputTarget, OverwriteRule, is_stdout};
 use crate::failure::{Failure, Result};
 use crate::output::{self, ProgressMeter};
-use crate::signals;
+use crate::signals::{self, opener};
 use underpass_engine::Size;
 use underpass_receipt::{EndKind, Receipt, TlsReceipt};
 
@@ -36,9 +36,9 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
     }
     let connect = || {
         let mut target = match (args.append, args.force) {
-            (true, _) => OutputTarget::append(path, cancel)?,
-            (_, true) => OutputTarget::create(path, OverwriteRule::Always, cancel)?,
-            _ => OutputTarget::create(path, OverwriteRule::Never, cancel)?,
+            (true, _) => OutputTarget::append(path, &opener(cancel))?,
+            (_, true) => OutputTarget::create(path, OverwriteRule::Always, &opener(cancel))?,
+            _ => OutputTarget::create(path, OverwriteRule::Never, &opener(cancel))?,
         };
         target.reserve(args.size.map_or(0, |Size(bytes)| bytes))?;
         let (pin, timeout) = (tls.as_ref().and_then(StreamTls::pin), args.stream.timeout);
@@ -68,8 +68,9 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
     let report = match outcome {
         Ok(report) => report,
         Err(failure) => {
-            let uncut = target.abandon(failure.moved_bytes());
-            let _ = uncut.inspect_err(output::problem);
+            if let Err(uncut) = target.abandon(failure.moved_bytes()) {
+                output::problem(&uncut.into());
+            }
             return Err(failure.with_receipt(complete));
         }
     };

@@ -5,6 +5,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use underpass_copy::ends::{Input, is_dash};
 use underpass_engine::wait::MIN_RATE;
 use underpass_engine::{Sink, Source, Transfer};
 use underpass_transport::stream::Outgoing;
@@ -12,10 +13,9 @@ use underpass_transport::stream::Outgoing;
 use super::args::SendArgs;
 use super::range::ByteRange;
 use crate::connection::{StreamTls, check_congestion, choose_congestion, meet};
-use crate::ends::{Input, is_dash};
 use crate::failure::{Failure, Result, UsageError};
 use crate::output::{self, ProgressMeter};
-use crate::signals;
+use crate::signals::{self, opener};
 use underpass_receipt::{EndKind, Receipt, TlsReceipt};
 
 /// Sends the stream.
@@ -32,7 +32,8 @@ pub(crate) fn run(args: &SendArgs) -> Result<()> {
         // Opening it would wait for a writer.
         return Err(RangeError::NoSize(args.file.clone()).into());
     }
-    let input = Input::open(&args.file, cancel).inspect_err(no_transfer)?;
+    let input =
+        Input::open(&args.file, &opener(cancel)).map_err(Failure::from).inspect_err(no_transfer)?;
     select(&input, args.range).inspect_err(no_transfer)?;
     let timeout = args.stream.timeout;
     let connect = || {
