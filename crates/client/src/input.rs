@@ -1,4 +1,6 @@
-//! URLs and fields of requests as users write them.
+//! URLs, fields of requests and lists as users write them.
+
+pub mod list;
 
 use std::net::Ipv6Addr;
 

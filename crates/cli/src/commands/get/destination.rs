@@ -10,9 +10,9 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use underpass_client::Url;
 use underpass_client::download::{IfExists, Target, name_of};
+use underpass_client::input::list::ListedFile;
 
 use super::args::GetArgs;
-use super::list::Item;
 use super::usage::GetError;
 use underpass_copy::ends::{
     OutputTarget, OverwriteRule, followed, is_dash, is_stdout, open_file_number,
@@ -39,7 +39,7 @@ impl GetDestination {
     /// `suggested` asks the server for a name.
     pub(crate) fn of(
         args: &GetArgs,
-        item: &Item,
+        item: &ListedFile,
         suggested: impl FnOnce() -> Option<OsString>,
         cancel: &AtomicBool,
     ) -> Result<Self> {

@@ -12,11 +12,11 @@ use underpass_client::download::{
     DownloadEvent, DownloadFailed, DownloadOptions, DownloadOutcome, Downloader, Gauge,
     PartialInfo, RateLimit, name_of,
 };
+use underpass_client::input::list::ListedFile;
 use underpass_client::{TlsSetup, Url};
 
 use super::args::GetArgs;
 use super::destination::GetDestination;
-use super::list::Item;
 use super::sums::ChecksumList;
 use super::taken::TakenNames;
 use super::{print, progress};
@@ -41,7 +41,7 @@ pub(super) struct GetRun<'f> {
 
 impl GetRun<'_> {
     /// Fetches one file. `gauge` has its progress, which others show if there are several at once.
-    pub(super) fn fetch(&self, item: &Item, gauge: &Gauge) -> Result<()> {
+    pub(super) fn fetch(&self, item: &ListedFile, gauge: &Gauge) -> Result<()> {
         let args = self.args;
         let new_dir = args.dir.as_deref().filter(|dir| !dir.exists());
         let prepared = self.prepare(item);
@@ -68,7 +68,7 @@ impl GetRun<'_> {
 
     /// Returns what fetches a file, the URL of requests, and the destination; `None` if the file was
     /// named before.
-    fn prepare(&self, item: &Item) -> Result<Option<(Downloader<'_>, Url, GetDestination)>> {
+    fn prepare(&self, item: &ListedFile) -> Result<Option<(Downloader<'_>, Url, GetDestination)>> {
         let Self { args, cancel, .. } = *self;
         let remote = args.store.remote(&args.http, &item.url, self.tls, cancel)?;
         let mut options = self.options();
@@ -92,7 +92,7 @@ impl GetRun<'_> {
     }
 
     /// Returns the digests that a list and --check have for a file.
-    fn expected(&self, item: &Item, destination: &GetDestination) -> Result<Vec<Digest>> {
+    fn expected(&self, item: &ListedFile, destination: &GetDestination) -> Result<Vec<Digest>> {
         let mut expected = item.digests.clone();
         if let Some(sums) = &self.sums {
             // -o gives another name than the one that is listed.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use underpass_client::download::{Gauge, RateLimit};
+use underpass_client::input::list::ListedFile;
 use underpass_client::{ClientError, TlsSetup, Url};
 use underpass_copy::ends::is_dash;
 use underpass_engine::Size;
@@ -16,7 +17,7 @@ use underpass_receipt::shown;
 use super::args::GetArgs;
 use super::destination::is_stream;
 use super::file::GetRun;
-use super::list::{self, Item};
+use super::list;
 use super::sums::{ChecksumList, ChecksumSource};
 use super::taken::TakenNames;
 use super::usage::GetError;
@@ -27,7 +28,7 @@ use crate::signals;
 
 /// Fetches every URL.
 pub(crate) fn run(args: &GetArgs) -> Result<()> {
-    let mut items: Vec<_> = args.urls.iter().cloned().map(Item::new).collect();
+    let mut items: Vec<_> = args.urls.iter().cloned().map(ListedFile::new).collect();
     if let Some(path) = &args.input {
         let listed =
             list::read(path).inspect_err(|failure| report_not_started(args, &items, failure))?;
@@ -70,8 +71,8 @@ pub(crate) fn run(args: &GetArgs) -> Result<()> {
 }
 
 /// Prints the receipts of URLs of which none is fetched.
-fn report_not_started(args: &GetArgs, items: &[Item], failure: &Failure) {
-    for Item { url, .. } in items {
+fn report_not_started(args: &GetArgs, items: &[ListedFile], failure: &Failure) {
+    for ListedFile { url, .. } in items {
         if args.recursive {
             tree::report_not_started(args, url, failure);
         } else {
@@ -84,16 +85,16 @@ fn report_not_started(args: &GetArgs, items: &[Item], failure: &Failure) {
 }
 
 /// Refuses options that do not fit to these files.
-fn check(args: &GetArgs, items: &[Item]) -> Result<()> {
+fn check(args: &GetArgs, items: &[ListedFile]) -> Result<()> {
     if args.output.is_some() && items.len() > 1 {
         return Err(GetError::OneOutput.into());
     }
     // One with keys in it is no address at all, which is another message.
-    let is_bucket = |item: &&Item| {
+    let is_bucket = |item: &&ListedFile| {
         let url = &item.url;
         url.scheme() == "s3" && url.path() == "/" && url.username().is_empty()
     };
-    let is_nameless = |item: &&Item| item.url.host_str().unwrap_or_default().is_empty();
+    let is_nameless = |item: &&ListedFile| item.url.host_str().unwrap_or_default().is_empty();
     if let Some(item) = items.iter().filter(is_bucket).find(is_nameless) {
         return Err(GetError::BucketMissing(shown(&item.url)).into());
     }
@@ -150,7 +151,7 @@ fn remote_sums(
 }
 
 /// Fetches files, several at once if so requested.
-fn fetch_all(files: &GetRun<'_>, items: &[Item]) -> Result<()> {
+fn fetch_all(files: &GetRun<'_>, items: &[ListedFile]) -> Result<()> {
     let GetRun { args, cancel, parallel, .. } = *files;
     let failures = Failures::default();
     let gauges: Vec<_> = items.iter().map(|_| Gauge::default()).collect();

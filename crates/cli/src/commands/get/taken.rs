@@ -10,6 +10,7 @@ use std::sync::Mutex;
 use rustix::fs::fstat;
 use underpass_client::Url;
 use underpass_client::download::{PARTIAL_ENDS, partial_names};
+use underpass_client::input::list::ListedFile;
 use underpass_client::tree::ignores_case;
 use underpass_engine::FileId;
 use underpass_engine::atomic_file::fold_case;
@@ -18,7 +19,6 @@ use underpass_protocol::digest::Digest;
 use underpass_receipt::shown;
 
 use super::destination::GetDestination;
-use super::list::Item;
 use crate::failure::{Failure, Result, WithPath};
 use crate::output;
 
@@ -40,7 +40,12 @@ struct TakenName {
 impl TakenNames {
     /// Notes where a file comes from; returns `false` if it was named before. Another URL of the
     /// same command would replace it, or be taken for it if size and time are the same.
-    pub(super) fn claim(&self, item: &Item, to: &GetDestination, is_quiet: bool) -> Result<bool> {
+    pub(super) fn claim(
+        &self,
+        item: &ListedFile,
+        to: &GetDestination,
+        is_quiet: bool,
+    ) -> Result<bool> {
         let GetDestination::Named { path, folder, name, .. } = to else { return Ok(true) };
         let found = fstat(folder).with_path("reading", path)?;
         let folded = |name: &OsStr| (FileId::of(&found), fold_case(name.as_bytes()));
@@ -81,7 +86,7 @@ impl TakenNames {
 
 impl TakenName {
     /// Returns the failure of another file that would have the same name.
-    fn in_the_way(&self, item: &Item, path: &Path, how: &str) -> Failure {
+    fn in_the_way(&self, item: &ListedFile, path: &Path, how: &str) -> Failure {
         let hint = if self.url == item.url {
             "give it the same checksum= each time"
         } else {

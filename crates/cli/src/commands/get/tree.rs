@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use indicatif::HumanCount;
+use underpass_client::input::list::ListedFile;
 use underpass_client::tree::{
     self, PathFilter, TreeEvent, TreeGauge, TreeOptions, TreeOutcome, name_of,
 };
@@ -16,7 +17,6 @@ use underpass_copy::ExcludePattern;
 use underpass_engine::{Size, atomic_file};
 
 use super::args::GetArgs;
-use super::list::Item;
 use super::usage::GetError;
 use super::{print, progress};
 use crate::args::ShowArgs;
@@ -47,12 +47,13 @@ fn summary(receipt: &TreeReceipt) -> String {
 
 /// Refuses options that would remove or replace files that the user cannot have meant, and those of
 /// single files.
-pub(super) fn check(args: &GetArgs, items: &[Item]) -> Result<()> {
+pub(super) fn check(args: &GetArgs, items: &[ListedFile]) -> Result<()> {
     if let Some(item) = items.iter().find(|item| item.out.is_some() || !item.digests.is_empty()) {
         return Err(GetError::ItemOfFolder(shown(&item.url)).into());
     }
     let mut places = Vec::<PathBuf>::new();
-    for Item { url, .. } in items.iter().filter(|_| args.delete || args.force || args.update) {
+    for ListedFile { url, .. } in items.iter().filter(|_| args.delete || args.force || args.update)
+    {
         let path = place(args, url)?;
         if !args.delete {
             if places.contains(&path) {

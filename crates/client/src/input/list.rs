@@ -1,0 +1,165 @@
+//! Lists of files to be fetched: one URL a line, with the options `out` and `checksum` of aria2.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Component, Path, PathBuf};
+
+use underpass_protocol::digest::Digest;
+use url::Url;
+
+use super::url_or_object;
+
+/// A file that is fetched, and how.
+#[derive(Clone, Debug)]
+pub struct ListedFile {
+    /// Its address.
+    pub url: Url,
+    /// The file, relative to the folder that everything goes to.
+    pub out: Option<PathBuf>,
+    /// The digests that it must have.
+    pub digests: Vec<Digest>,
+}
+
+/// The reason why a list cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ListError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// A line makes no sense.
+    #[error("line {number}: {reason}")]
+    Line {
+        /// The number of the line; the first is 1.
+        number: usize,
+        /// What is wrong with it, in a few words.
+        reason: String,
+    },
+}
+
+impl ListedFile {
+    /// Creates the item of a URL without options.
+    #[must_use]
+    pub fn new(url: Url) -> Self {
+        Self { url, out: None, digests: Vec::new() }
+    }
+}
+
+/// Reads a list.
+///
+/// # Errors
+///
+/// If it cannot be read, is too long, or has a line that makes no sense: a part of it is no list.
+pub fn read(source: impl Read) -> Result<Vec<ListedFile>, ListError> {
+    read_to(source, MAX_BYTES)
+}
+
+/// Reads a list of at most `max` bytes.
+fn read_to(source: impl Read, max: u64) -> Result<Vec<ListedFile>, ListError> {
+    let (mut items, mut bytes) = (Vec::new(), 0);
+    for (index, line) in BufReader::new(source.take(max + 1)).split(b'\n').enumerate() {
+        let line = line?;
+        bytes += line.len() as u64 + 1;
+        let parsed = match str::from_utf8(&line) {
+            // A truncated list would go unnoticed.
+            _ if bytes > max => Err("the list is longer than 256 MiB: split it".to_owned()),
+            // Some editors begin a file with a byte order mark.
+            Ok(line) if index == 0 => parse_line(&mut items, line.trim_start_matches('\u{feff}')),
+            Ok(line) => parse_line(&mut items, line),
+            Err(_) => Err("it is not UTF-8: write other bytes of a URL as %XX".to_owned()),
+        };
+        parsed.map_err(|reason| ListError::Line { number: index + 1, reason })?;
+    }
+    Ok(items)
+}
+
+/// Parses one line: a URL, an option of the URL before it, a comment, or nothing.
+fn parse_line(items: &mut Vec<ListedFile>, line: &str) -> Result<(), String> {
+    let text = line.trim();
+    if text.is_empty() || text.starts_with('#') {
+        return Ok(());
+    }
+    if !line.starts_with([' ', '\t']) {
+        if text.contains('\t') {
+            return Err("several URLs on a line are not supported: give each its own".to_owned());
+        }
+        if items.len() >= MAX_ITEMS {
+            return Err(format!("more than {MAX_ITEMS} URLs: split the list"));
+        }
+        items.push(ListedFile::new(url_or_object(text)?));
+        return Ok(());
+    }
+    let item = items.last_mut().ok_or("an option comes before the first URL")?;
+    match text.split_once('=') {
+        Some(("out", name)) => item.out = Some(relative(name)?),
+        Some(("checksum", value)) => {
+            // aria2 writes sha-256=HEX.
+            let digest = value.replacen('=', ":", 1).parse::<Digest>();
+            item.digests.push(digest.map_err(|error| error.to_string())?);
+        }
+        _ => return Err(format!("'{text}' is neither out=FILE nor checksum=ALG=HEX")),
+    }
+    Ok(())
+}
+
+/// Returns a path that stays in the folder it is relative to: lists may come from anywhere.
+fn relative(name: &str) -> Result<PathBuf, String> {
+    let path = Path::new(name);
+    let stays = path.components().all(|part| matches!(part, Component::Normal(_)));
+    let is_good = stays && !name.is_empty() && !name.ends_with('/');
+    let wrong = || format!("out={name} leads out of the folder, or is no file");
+    is_good.then(|| path.to_owned()).ok_or_else(wrong)
+}
+
+/// The maximum length of a list in bytes.
+const MAX_BYTES: u64 = 256 << 20;
+
+/// The maximum number of URLs in a list.
+const MAX_ITEMS: usize = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_line_by_line() {
+        let hex = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03";
+        let option = format!("  checksum=sha-256={hex}");
+        let mut items = Vec::new();
+        for line in ["# a comment", "", "http://h/a", "  out=x/y", &option, "  # one more", "h/b"] {
+            parse_line(&mut items, line).expect(line);
+        }
+        let urls: Vec<_> = items.iter().map(|item| item.url.as_str()).collect();
+        assert_eq!(urls, ["http://h/a", "http://h/b"]);
+        assert_eq!(items[0].out.as_deref(), Some(Path::new("x/y")));
+        assert_eq!(items[0].digests[0].hex(), hex);
+        assert!(items[1].out.is_none() && items[1].digests.is_empty());
+    }
+
+    #[test]
+    fn a_list_is_read_whole_or_not_at_all() {
+        let list = b"http://h/a\nhttp://h/bc\n";
+        let read = |max| read_to(&list[..], max).map(|items| items.len());
+        assert!(matches!(read(list.len() as u64), Ok(2)));
+        for max in 0..list.len() as u64 {
+            assert!(matches!(read(max), Err(ListError::Line { .. })), "{max}");
+        }
+    }
+
+    #[test]
+    fn malformed_download_lists_are_refused() {
+        for lines in [
+            &["  out=a"][..],
+            &["http://h/a", " out=../a"],
+            &["http://h/a", " out=/etc/passwd"],
+            &["http://h/a", " out="],
+            &["http://h/a", " out=a/"],
+            &["http://h/a", " split=5"],
+            &["http://h/a", " checksum=sha-256=xyz"],
+            &["http://h/a\thttp://g/a"],
+            &["ftp://h/a"],
+        ] {
+            let mut items = Vec::new();
+            let parsed = lines.iter().map(|line| parse_line(&mut items, line)).collect::<Vec<_>>();
+            assert!(parsed.last().is_some_and(Result::is_err), "{lines:?}");
+        }
+    }
+}
