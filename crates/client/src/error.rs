@@ -1,5 +1,7 @@
 //! The reason why a request failed.
 
+mod hints;
+
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};

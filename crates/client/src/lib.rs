@@ -10,7 +10,7 @@ pub mod backoff;
 pub mod download;
 pub mod environment;
 mod error;
-mod hints;
+pub mod fill;
 mod http;
 pub mod input;
 pub mod journal;

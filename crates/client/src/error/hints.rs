@@ -4,10 +4,10 @@ use std::io::ErrorKind;
 
 use underpass_engine::hint::{Hint, Hinted};
 
-use super::download::{DownloadError, DownloadFailed};
-use super::error::ClientError;
-use super::tree::{TreeError, TreeFailed};
-use super::upload::{UploadError, UploadFailed};
+use crate::download::{DownloadError, DownloadFailed};
+use crate::error::ClientError;
+use crate::tree::{TreeError, TreeFailed};
+use crate::upload::{UploadError, UploadFailed};
 
 impl Hinted for ClientError {
     fn hint(&self) -> Option<Hint> {

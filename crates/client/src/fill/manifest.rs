@@ -1,49 +1,41 @@
-//! The list of files that a node is to have.
+//! Lists of files that a cache node is to have.
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
-use std::fs;
-use std::io::Read;
-use std::path::Path;
 
-use underpass_client::input;
-
-use crate::failure::{Failure, Result, WithPath};
-use underpass_copy::ends::{is_dash, standard_input};
+use crate::input::field;
 
 /// A file that a node is to have.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct ManifestEntry {
+pub struct ManifestEntry {
     /// Its path, escaped as in a URL.
-    pub(super) path: String,
+    pub path: String,
     /// The fields of the requests that it answers, for nodes that keep a file for each value.
-    pub(super) fields: Vec<(String, String)>,
+    pub fields: Vec<(String, String)>,
 }
 
-/// Reads a list: the files of a higher priority come first, each once.
-pub(super) fn read(path: &Path) -> Result<Vec<ManifestEntry>> {
-    let mut text = String::new();
-    if is_dash(path) {
-        let read = standard_input()?.read_to_string(&mut text).map(drop);
-        read.map_err(|source| Failure::System { action: "reading standard input", source })?;
-    } else {
-        text = fs::read_to_string(path).with_path("reading", path)?
-    }
-    parse(&text).map_err(|(number, why)| {
-        Failure::value(format_args!("--manifest {}: line {number}", path.display()), why)
-    })
+/// A line of a list that makes no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {number}: {reason}")]
+pub struct ManifestError {
+    number: usize,
+    reason: &'static str,
 }
 
-fn parse(text: &str) -> std::result::Result<Vec<ManifestEntry>, (usize, &'static str)> {
+/// Parses a list: the files of a higher priority come first, each once.
+///
+/// # Errors
+///
+/// If a line is neither a path nor a field.
+pub fn parse(text: &str) -> Result<Vec<ManifestEntry>, ManifestError> {
     let mut entries: Vec<(u64, ManifestEntry)> = Vec::new();
     for (index, line) in text.lines().enumerate() {
+        let wrong = |reason| ManifestError { number: index + 1, reason };
         let is_field = line.starts_with([' ', '\t']) && !line.trim().is_empty();
         if is_field && !line.trim_start().starts_with('#') {
-            let field = input::field(line.trim()).ok();
+            let field = field(line.trim()).ok();
             let (Some(field), Some((_, wanted))) = (field, entries.last_mut()) else {
-                return Err((
-                    index + 1,
-                    "write a field of requests for the path above: NAME: VALUE",
-                ));
+                return Err(wrong("write a field of requests for the path above: NAME: VALUE"));
             };
             wanted.fields.push(field);
             continue;
@@ -53,17 +45,16 @@ fn parse(text: &str) -> std::result::Result<Vec<ManifestEntry>, (usize, &'static
         let priority = match words.next().map(str::parse::<u64>) {
             None => 0,
             Some(Ok(priority)) => priority,
-            Some(Err(_)) => return Err((index + 1, "the priority is not a number")),
+            Some(Err(_)) => return Err(wrong("the priority is not a number")),
         };
         if !path.starts_with('/') || words.next().is_some() {
-            return Err((
-                index + 1,
+            return Err(wrong(
                 "write a path that begins with /, optionally followed by a priority",
             ));
         }
         entries.push((priority, ManifestEntry { path: path.to_owned(), fields: Vec::new() }));
     }
-    entries.sort_by_key(|(priority, _)| std::cmp::Reverse(*priority));
+    entries.sort_by_key(|(priority, _)| Reverse(*priority));
     let mut seen = HashSet::new();
     let wanted = entries.into_iter().map(|(_, wanted)| wanted);
     Ok(wanted.filter(|wanted| seen.insert(wanted.clone())).collect())
@@ -80,7 +71,7 @@ mod tests {
             |text| parse(text).map(|all| all.into_iter().map(|it| it.path).collect::<Vec<_>>());
         assert_eq!(paths(text), Ok(["/e?x=1", "/b%20c", "/a", "/d"].map(str::to_owned).to_vec()));
         for text in ["a", "/a b", "/a 1 2", "/a -1", "  x", "  x: y\r\u{1}"] {
-            assert!(parse(&format!("/x\n{text}")).is_err_and(|(line, _)| line == 2), "{text}");
+            assert!(parse(&format!("/x\n{text}")).is_err_and(|error| error.number == 2), "{text}");
         }
     }
 
@@ -95,6 +86,6 @@ mod tests {
             ManifestEntry { path, fields },
         ];
         assert_eq!(parse(text), Ok(expected.into()));
-        assert!(parse("  X-Kind: one\n").is_err_and(|(line, _)| line == 1));
+        assert!(parse("  X-Kind: one\n").is_err_and(|error| error.number == 1));
     }
 }

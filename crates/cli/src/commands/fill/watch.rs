@@ -1,0 +1,44 @@
+//! Waits for the time of day, and reports what is tried again.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use jiff::Zoned;
+use underpass_client::ClientError;
+use underpass_client::backoff::sleep;
+use underpass_client::fill::FillObserver;
+
+use super::args::FillArgs;
+use crate::output;
+
+/// Waits for the time of day, and reports what is tried again.
+pub(super) struct FillWatch<'a> {
+    pub(super) args: &'a FillArgs,
+    pub(super) cancel: &'a AtomicBool,
+}
+
+impl FillObserver for FillWatch<'_> {
+    fn wait(&self) -> bool {
+        let mut is_told = self.args.quiet;
+        while let Some(window) = self.args.between.filter(|window| !window.has(Zoned::now().time()))
+        {
+            if !is_told {
+                output::note(&format!("waiting until {}", window.from.strftime("%H:%M")));
+                is_told = true;
+            }
+            if !sleep(LOOK_AT_CLOCK, &[self.cancel]) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn again(&self, path: &str, error: &ClientError, wait: Duration) {
+        if !self.args.quiet {
+            output::note_retry(&format_args!("{path}: {error}"), wait);
+        }
+    }
+}
+
+/// The interval of looks at the clock outside the time.
+const LOOK_AT_CLOCK: Duration = Duration::from_secs(5);

@@ -1,0 +1,254 @@
+//! Has a cache node fetch files, piece by piece.
+
+pub mod manifest;
+mod pace;
+
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use underpass_engine::hint::{Hint, Hinted};
+use url::Url;
+
+use crate::backoff::{Backoff, sleep};
+use crate::error::ClientError;
+use crate::http::{HttpClient, Request};
+use manifest::ManifestEntry;
+use pace::Pace;
+
+/// The reason why the node does not have a file now.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FillError {
+    /// The fill was cancelled.
+    #[error("interrupted")]
+    Cancelled,
+    /// The file changed between two pieces, again and again.
+    #[error("it keeps changing")]
+    Changing,
+    /// The request of a piece failed.
+    #[error(transparent)]
+    Client(ClientError),
+    /// The files up to this one take more than the cache holds: the node would remove the first.
+    #[error("the cache of the node holds {capacity} bytes, and the list up to here takes {taken}")]
+    Full {
+        /// The disk space of the cache in bytes.
+        capacity: u64,
+        /// The disk space that the files take.
+        taken: u64,
+    },
+    /// The server has no cache to fill.
+    #[error("it is not a cache node")]
+    NotANode,
+}
+
+impl FillError {
+    /// Returns whether only this file failed; otherwise all files would fail in the same way.
+    #[must_use]
+    pub fn is_of_file(&self) -> bool {
+        match self {
+            Self::Changing => true,
+            Self::Client(ClientError::Status { status, .. }) => !matches!(status, 401 | 403),
+            // The node waits for the origin.
+            Self::Client(ClientError::Stalled | ClientError::Late) => true,
+            _ => false,
+        }
+    }
+}
+
+impl From<ClientError> for FillError {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Cancelled => Self::Cancelled,
+            error => Self::Client(error),
+        }
+    }
+}
+
+impl Hinted for FillError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            Self::Client(error) => error.hint(),
+            _ => None,
+        }
+    }
+}
+
+/// A program that watches a fill.
+pub trait FillObserver {
+    /// Waits until a piece may be fetched, and returns whether the fill goes on.
+    fn wait(&self) -> bool {
+        true
+    }
+
+    /// Receives the error of a piece that is fetched again after a while.
+    fn again(&self, path: &str, error: &ClientError, wait: Duration) {
+        let _ = (path, error, wait);
+    }
+}
+
+/// Fills a node.
+pub struct Filler<'c> {
+    client: HttpClient<'c>,
+    /// The URL of the requests.
+    url: Url,
+    observer: &'c dyn FillObserver,
+    retries: u32,
+    step: u64,
+    pace: Option<Pace>,
+    /// Whether the node has answered: one that cannot be reached is rather misspelled than busy.
+    has_answered: bool,
+    fetched: u64,
+    /// The disk space that the files take so far.
+    taken: u64,
+}
+
+/// The answer of a node about a piece.
+#[derive(Debug, Deserialize)]
+struct NodePiece {
+    length: Option<u64>,
+    fetched: u64,
+    /// The disk space that the file takes, and that of all files of the node; an older node does
+    /// not say.
+    #[serde(default)]
+    takes: u64,
+    capacity: Option<u64>,
+    /// A name of what the node has stored, which changes with it; an older node does not say.
+    version: Option<String>,
+}
+
+impl<'c> Filler<'c> {
+    /// Prepares to fill the node with this URL, which fetches at most `rate` bytes per second.
+    #[must_use]
+    pub fn new(
+        client: HttpClient<'c>,
+        node: &Url,
+        rate: Option<u64>,
+        retries: u32,
+        observer: &'c dyn FillObserver,
+    ) -> Self {
+        let mut url = node.clone();
+        url.set_path(&format!("{}/.underpass/fill", node.path().trim_end_matches('/')));
+        let step = rate.map_or(MAX_STEP, |rate| rate.clamp(MIN_STEP, MAX_STEP));
+        let pace = rate.map(|rate| Pace::new(rate, Instant::now()));
+        let has_answered = false;
+        Self { client, url, observer, retries, step, pace, has_answered, fetched: 0, taken: 0 }
+    }
+
+    /// Returns the number of bytes that the node had to fetch.
+    #[must_use]
+    pub fn fetched(&self) -> u64 {
+        self.fetched
+    }
+
+    /// Has the node fetch a file, and returns its length.
+    ///
+    /// # Errors
+    ///
+    /// If the node does not have all of it.
+    pub fn fill(&mut self, wanted: &ManifestEntry) -> Result<u64, FillError> {
+        let (mut at, mut version, mut restarts) = (0, None, 0);
+        loop {
+            self.wait()?;
+            let begun = Instant::now();
+            let piece = self.piece(wanted, at, at + self.step)?;
+            self.fetched += piece.fetched;
+            if let Some(pace) = &mut self.pace {
+                pace.add(piece.fetched, begun);
+            }
+            if at > 0 && piece.version != version {
+                // The pieces before are gone.
+                if restarts == MAX_RESTARTS {
+                    return Err(FillError::Changing);
+                }
+                (at, restarts) = (0, restarts + 1);
+                continue;
+            }
+            version = piece.version;
+            at += self.step;
+            let Some(length) = piece.length else { continue };
+            let taken = self.taken.saturating_add(piece.takes);
+            // From here on, the node would remove what comes first on the list.
+            if let Some(capacity) = piece.capacity.filter(|&capacity| taken > capacity) {
+                return Err(FillError::Full { capacity, taken });
+            }
+            if at >= length {
+                self.taken = taken;
+                return Ok(length);
+            }
+        }
+    }
+
+    /// Waits for the observer, and as long as the rate demands.
+    fn wait(&self) -> Result<(), FillError> {
+        if !self.observer.wait() {
+            return Err(FillError::Cancelled);
+        }
+        let wait = self.pace.as_ref().map(|pace| pace.wait(Instant::now()));
+        self.sleep(wait.unwrap_or_default())
+    }
+
+    fn sleep(&self, time: Duration) -> Result<(), FillError> {
+        if sleep(time, self.client.cancel.as_slice()) { Ok(()) } else { Err(FillError::Cancelled) }
+    }
+
+    /// Has the node fetch a piece, again if that fails for a moment.
+    fn piece(
+        &mut self,
+        wanted: &ManifestEntry,
+        from: u64,
+        to: u64,
+    ) -> Result<NodePiece, FillError> {
+        let mut url = self.url.clone();
+        url.query_pairs_mut()
+            .append_pair("path", &wanted.path)
+            .append_pair("from", &from.to_string())
+            .append_pair("to", &to.to_string());
+        // A space is sent as `%20`: a node reads `+` as itself, an older one as a space.
+        let query = url.query().unwrap_or_default().replace('+', "%20");
+        url.set_query(Some(&query));
+        let varying = wanted.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let fields: Vec<_> = varying.chain([("Content-Length", "0")]).collect();
+        let request = Request { method: "POST", fields: &fields };
+        let mut backoff = Backoff::new(self.retries);
+        loop {
+            let answered = self.client.execute(None, &request, &url).and_then(|mut answer| {
+                match answer.response.status {
+                    200 => {
+                        let incoming = answer.connection.incoming();
+                        // The node has fetched the piece before it answers.
+                        incoming.set_min_rate(self.client.min_rate);
+                        let body = incoming.memory(answer.response.framing, MAX_ANSWER);
+                        body.map_err(|_| ClientError::Closed)
+                    }
+                    _ => Err(answer.connection.refusal(&answer.response)),
+                }
+            });
+            let error = match answered {
+                Ok(body) => {
+                    self.has_answered = true;
+                    return serde_json::from_slice(&body).map_err(|_| FillError::NotANode);
+                }
+                // The words of a server without a cache are about the method.
+                Err(ClientError::Status { status: 405, .. }) => return Err(FillError::NotANode),
+                Err(error) => error,
+            };
+            self.has_answered |= !error.is_unreachable_host();
+            let report = |error: &ClientError, wait| {
+                self.observer.again(&wanted.path, error, wait);
+            };
+            backoff.wait(error, self.has_answered, self.client.cancel.as_slice(), report)?;
+        }
+    }
+}
+
+/// The size of a piece without a limit of the rate, which only tells how far a file is.
+const MAX_STEP: u64 = 64 << 20;
+
+/// The minimum size of a piece, which a node fetches at once.
+const MIN_STEP: u64 = 1 << 20;
+
+/// The number of times that a file is started over because it changed between two pieces.
+const MAX_RESTARTS: u32 = 3;
+
+/// The maximum size of an answer in bytes.
+const MAX_ANSWER: usize = 4 << 10;
