@@ -9,6 +9,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use strsim::damerau_levenshtein;
 use underpass_client::environment::EnvironmentError;
 use underpass_client::input;
+use underpass_client::upload::walk::WalkError;
 use underpass_copy::ends::EndError;
 use underpass_copy::{CopyError, CopyRefusal};
 use underpass_diagnose::doctor::DoctorError;
@@ -222,6 +223,15 @@ impl From<EndError> for Failure {
         match error {
             EndError::Path(error) => error.into(),
             error @ EndError::Socket(_) => Self::Usage(error.into()),
+            error => Self::line(error),
+        }
+    }
+}
+
+impl From<WalkError> for Failure {
+    fn from(error: WalkError) -> Self {
+        match error {
+            WalkError::Path(error) => error.into(),
             error => Self::line(error),
         }
     }

@@ -13,9 +13,9 @@ mod mkcol;
 mod options;
 mod precheck;
 mod resume;
-mod resume_state;
 mod send;
 mod uploader;
+pub mod walk;
 
 use url::Url;
 
@@ -24,7 +24,7 @@ use super::http::{Connection, HttpClient};
 pub(crate) use exchange::{UploadBody, UploadExchange, connect};
 pub(crate) use journal::{UploadJournal, is_version, version};
 pub(crate) use precheck::{check_version, is_of_target};
-pub(crate) use resume_state::ResumeState;
+pub(crate) use resume::state::ResumeState;
 pub(crate) use uploader::{is_html, is_page_name};
 
 pub use error::{UploadError, UploadFailed, UploadOutcome};

@@ -2,6 +2,8 @@
 //! (draft-ietf-httpbis-resumable-upload): the server names a URL for the upload in an interim
 //! answer, reports by HEAD how much it has, and takes the rest by PATCH.
 
+pub(super) mod state;
+
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;

@@ -10,7 +10,7 @@ use url::Url;
 use super::error::{Result, UploadError, UploadFailed, UploadOutcome};
 use super::exchange::{UploadBody, UploadExchange, connect};
 use super::options::{OnEvent, Upload, UploadEvent};
-use super::resume_state::ResumeState;
+use super::resume::state::ResumeState;
 use crate::backoff::{Backoff, MIN_PROGRESS};
 use crate::error::{ClientError, InvalidResponse};
 use crate::http::{Connection, HttpClient, OpenResponse, Request, Response};

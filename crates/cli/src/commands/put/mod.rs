@@ -1,7 +1,6 @@
 //! `underpass put`: files, folders and standard input, to an HTTP server.
 
 mod args;
-mod local;
 mod plan;
 mod put_run;
 mod run;

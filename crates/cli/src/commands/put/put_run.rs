@@ -9,6 +9,7 @@ use indicatif::BinaryBytes;
 use underpass_client::environment::journal_path;
 use underpass_client::s3;
 use underpass_client::tree::listing::RemoteFolders;
+use underpass_client::upload::walk::{LocalPath, UploadStep};
 use underpass_client::upload::{
     Condition, MkcolOutcome, RESUMABLE_FROM, SendOptions, Upload, UploadEvent, UploadFailed,
     UploadOutcome, is_file, make_folder, upload,
@@ -21,12 +22,11 @@ use underpass_protocol::digest::{Algorithm, write_digests};
 use underpass_transport::digest::{Computed, compute};
 
 use super::args::PutArgs;
-use super::local::LocalPath;
-use super::plan::PutStep;
 use super::usage::PutError;
 use crate::args::ShowArgs;
 use crate::failure::{Failure, WithPath};
 use crate::output::{self, ProgressMeter};
+use crate::signals::opener;
 use underpass_engine::Size;
 use underpass_receipt::{EndKind, Receipt, shown};
 
@@ -116,8 +116,8 @@ impl<'s> PutRun<'s> {
     }
 
     /// Sends the only file, and reports it.
-    pub(super) fn send_alone(&mut self, step: PutStep) -> Result<(), PutStop> {
-        let PutStep::File { local, url } = step else { return self.run_step(&step) };
+    pub(super) fn send_alone(&mut self, step: UploadStep) -> Result<(), PutStop> {
+        let UploadStep::File { local, url } = step else { return self.run_step(&step) };
         let receipt = self.send(&local, &url)?;
         if self.there > 0 && !self.args.show.quiet {
             output::note(&format!("{}: already there: {}", local.path().display(), shown(&url)));
@@ -132,11 +132,11 @@ impl<'s> PutRun<'s> {
     }
 
     /// Does one of several steps.
-    pub(super) fn run_step(&mut self, step: &PutStep) -> Result<(), PutStop> {
+    pub(super) fn run_step(&mut self, step: &UploadStep) -> Result<(), PutStop> {
         match step {
-            PutStep::Skipped { .. } => Ok(()),
-            PutStep::Folder { url } => self.make(url),
-            PutStep::File { local, url } => {
+            UploadStep::Skipped { .. } => Ok(()),
+            UploadStep::Folder { url } => self.make(url),
+            UploadStep::File { local, url } => {
                 let receipt = self.send(local, url)?;
                 output::print_receipt(self.args.show, &receipt);
                 Ok(())
@@ -188,7 +188,7 @@ impl<'s> PutRun<'s> {
 
     /// Sends a file.
     fn send(&mut self, local: &LocalPath, url: &Url) -> Result<Receipt, PutStop> {
-        let input = local.open(self.cancel).map_err(|failure| unopened(local, url, failure))?;
+        let input = open(local, self.cancel).map_err(|failure| unopened(local, url, failure))?;
         if let Some(receipt) = self.has(&input, url)? {
             return Ok(receipt);
         }
@@ -348,6 +348,14 @@ impl<'s> PutRun<'s> {
         let line = format!("sending {file} to {}: {failed}", shown(url));
         let failure = Failure::hinted(line, &failed);
         PutStop { failure, is_fatal, receipt: Some(Box::new(receipt)) }
+    }
+}
+
+/// Opens a file, or standard input.
+fn open(local: &LocalPath, cancel: &AtomicBool) -> Result<Input, Failure> {
+    match local.open_beneath(cancel)? {
+        Some(file) => Ok(Input::of(file, local.path())),
+        None => Ok(Input::open(local.path(), &opener(cancel))?),
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
+use underpass_client::upload::walk::UploadStep;
+
 use super::args::PutArgs;
-use super::plan::{PutPlan, PutStep};
+use super::plan::PutPlan;
 use super::put_run::{PutRun, PutStop};
 use crate::failure::{Failure, Result};
 use crate::output;
@@ -29,7 +31,7 @@ pub(crate) fn run(args: &PutArgs) -> Result<()> {
             break;
         }
         let outcome = step.map_err(PutStop::from).and_then(|step| {
-            if let PutStep::Skipped { path, reason } = &step {
+            if let UploadStep::Skipped { path, reason } = &step {
                 if !args.show.quiet {
                     output::note(&format!("{}: {reason}", path.display()));
                 }

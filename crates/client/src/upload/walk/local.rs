@@ -10,18 +10,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
+use rustix::fs::{CWD, Dir, Mode, OFlags, fcntl_getfl, fcntl_setfl, openat};
 use rustix::io::Errno;
-use underpass_copy::ends::{Input, blocking};
-use underpass_engine::hint::{Action, PathError};
+use underpass_engine::hint::{Action, PathError, WithPath};
+use underpass_engine::wait::Limits;
 use underpass_sys::open_beneath;
+use underpass_transport::interruptible;
 
-use crate::failure::{Failure, Result, WithPath};
-use crate::signals::{interruptible, opener};
+use super::WalkError;
 
 /// A file or folder to send.
 #[derive(Clone, Debug)]
-pub(crate) struct LocalPath {
+pub struct LocalPath {
     path: PathBuf,
     /// The folder to stay in; `None` if links are followed.
     root: Option<Arc<LocalRoot>>,
@@ -36,51 +36,54 @@ struct LocalRoot {
 
 impl LocalPath {
     /// Returns a path that the user has named, in which links are followed.
-    pub(super) fn named(path: PathBuf) -> Self {
+    #[must_use]
+    pub fn named(path: PathBuf) -> Self {
         Self { path, root: None }
     }
 
     /// Returns the path.
-    pub(super) fn path(&self) -> &Path {
+    #[must_use]
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns its metadata; a link is followed only if it was named, or with -L.
-    pub(super) fn look(&self) -> Result<Metadata> {
-        let found = match &self.root {
+    /// Returns its metadata; a link is followed only if it was named, or links are followed.
+    pub(super) fn look(&self) -> io::Result<Metadata> {
+        match &self.root {
             None => fs::metadata(&self.path),
-            Some(root) => {
-                let how = OFlags::PATH | OFlags::NOFOLLOW;
-                root.open(&self.path, how).map_err(io::Error::from).and_then(|it| it.metadata())
-            }
-        };
-        found.map_err(|error| self.failure("opening", error))
+            Some(root) => root.open(&self.path, OFlags::PATH | OFlags::NOFOLLOW)?.metadata(),
+        }
     }
 
-    /// Opens a file.
-    pub(super) fn open(&self, cancel: &AtomicBool) -> Result<Input> {
-        let Some(root) = &self.root else { return Ok(Input::open(&self.path, &opener(cancel))?) };
+    /// Opens a file that is beneath a named folder; `None` for other paths, in which links are
+    /// followed. Waits for the holder of a lease until `cancel` is set.
+    ///
+    /// # Errors
+    ///
+    /// As openat2(2), and if it is no longer a file, or reached through a link.
+    pub fn open_beneath(&self, cancel: &AtomicBool) -> Result<Option<File>, WalkError> {
+        let Some(root) = &self.root else { return Ok(None) };
         let how = OFlags::RDONLY | OFlags::NOCTTY;
         // It may be a FIFO by now, which would wait for its other end.
         let opened = match root.open(&self.path, how | OFlags::NONBLOCK) {
             // A lease: the kernel has asked its holder to release it.
             Err(Errno::WOULDBLOCK) => {
                 let (root, path) = (Arc::clone(root), self.path.clone());
-                interruptible(cancel, move || Ok(root.open(&path, how)?))
+                let limits = Limits::new(None, Some(cancel));
+                interruptible(limits, move || Ok(root.open(&path, how)?))
             }
-            opened => opened.map_err(io::Error::from).and_then(blocking),
+            opened => opened.and_then(blocking).map_err(io::Error::from),
         };
         let file = opened.map_err(|error| self.failure("opening", error))?;
         if !file.metadata().is_ok_and(|found| found.is_file()) {
-            let path = self.path.display();
-            return Err(Failure::line(format!("opening {path}: it is no longer a file")));
+            return Err(WalkError::NotAFile(self.path.clone()));
         }
-        Ok(Input::of(file, &self.path))
+        Ok(Some(file))
     }
 
     /// Returns the entries of a folder, sorted by name. Unless links are followed, they and
     /// everything below them are opened beneath the named folder.
-    pub(super) fn entries(&self, follows: bool) -> Result<Vec<(OsString, Self)>> {
+    pub(super) fn entries(&self, follows: bool) -> Result<Vec<(OsString, Self)>, WalkError> {
         let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = match &self.root {
             None => openat(CWD, &self.path, how, Mode::empty()).map(File::from),
@@ -109,11 +112,9 @@ impl LocalPath {
     }
 
     /// Returns the failure to open it.
-    fn failure(&self, action: impl Into<Action>, error: io::Error) -> Failure {
+    fn failure(&self, action: impl Into<Action>, error: io::Error) -> WalkError {
         if self.root.is_some() && Errno::from_io_error(&error) == Some(Errno::LOOP) {
-            let path = self.path.display();
-            let reason = "it, or a folder above it, has become a link";
-            return Failure::line(format!("opening {path}: {reason}"));
+            return WalkError::BecameLink(self.path.clone());
         }
         PathError::new(action, &self.path, error).into()
     }
@@ -121,8 +122,14 @@ impl LocalPath {
 
 impl LocalRoot {
     /// Opens a path below this one.
-    fn open(&self, path: &Path, how: OFlags) -> std::result::Result<File, Errno> {
+    fn open(&self, path: &Path, how: OFlags) -> Result<File, Errno> {
         let below = path.strip_prefix(&self.path).map_err(|_| Errno::XDEV)?;
         open_beneath(&self.folder, below.as_os_str().as_bytes(), how).map(File::from)
     }
+}
+
+/// Returns the file without `O_NONBLOCK`.
+fn blocking(file: File) -> Result<File, Errno> {
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    Ok(file)
 }

@@ -2,9 +2,9 @@
 
 use url::Url;
 
-use super::journal::{JournalEntry, UploadJournal, version, version_to_keep};
-use super::options::Upload;
 use crate::http::{Response, joined, without_credentials};
+use crate::upload::journal::{JournalEntry, UploadJournal, version, version_to_keep};
+use crate::upload::options::Upload;
 
 /// The facts that are needed to resume an upload.
 #[derive(Debug, Default)]
