@@ -31,7 +31,7 @@ use run::{Download, MirrorServer, request_head};
 
 pub(crate) use check::{check_range, offered};
 pub use error::{DownloadError, DownloadFailed, DownloadOutcome, PartialInfo};
-pub use name::name_of;
+pub use name::{name_of, name_or_suggested};
 pub use options::{DownloadEvent, DownloadOptions, Gauge, IfExists, Target};
 pub use partial_file::{PARTIAL_ENDS, partial_names};
 pub use rate_limit::RateLimit;

@@ -20,6 +20,19 @@ pub fn name_of(url: &Url) -> Option<OsString> {
     (!is_bad && !has_bad).then(|| OsString::from_vec(name))
 }
 
+/// Returns the name for the file at a URL: the end of its path, as the user expects, without another
+/// request; if that does not name the file, `suggested` may have a name.
+pub fn name_or_suggested(
+    url: &Url,
+    suggested: impl FnOnce() -> Option<OsString>,
+) -> Option<OsString> {
+    // The path is that of a folder, or of a program that a query follows.
+    let is_vague = url.path().ends_with('/') || url.query().is_some_and(|query| !query.is_empty());
+    let name = name_of(url);
+    let suggested = if name.is_some() && !is_vague { None } else { suggested() };
+    suggested.or(name)
+}
+
 /// Returns a name that a server has suggested, without the folders before it; `None` if it cannot
 /// be a file name, or would be a hidden one: unlike that of a URL, the user has not seen it.
 pub(super) fn usable(suggested: Vec<u8>) -> Option<OsString> {

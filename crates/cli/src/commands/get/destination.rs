@@ -8,8 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
-use underpass_client::Url;
-use underpass_client::download::{IfExists, Target, name_of};
+use underpass_client::download::{IfExists, Target, name_or_suggested};
 use underpass_client::input::list::ListedFile;
 
 use super::args::GetArgs;
@@ -65,7 +64,9 @@ impl GetDestination {
             None => {
                 let name = match &item.out {
                     Some(out) => out.clone(),
-                    None => PathBuf::from(named(&item.url, suggested)?),
+                    None => name_or_suggested(&item.url, suggested)
+                        .ok_or_else(|| GetError::Nameless(shown(&item.url)))?
+                        .into(),
                 };
                 let if_exists = match (args.update, args.force) {
                     (true, _) => IfExists::Update,
@@ -132,21 +133,6 @@ impl GetDestination {
             Self::Stream(target) => Ok(target.finish(bytes)?),
         }
     }
-}
-
-/// Returns the name of the file at a URL: the end of its path, as the user expects, without another
-/// request; if that is not a name, `suggested` may have one.
-fn named(url: &Url, suggested: impl FnOnce() -> Option<OsString>) -> Result<OsString> {
-    let is_named = name_of(url).is_some() && !is_vague(url);
-    let suggested = if is_named { None } else { suggested() };
-    let name = suggested.or_else(|| name_of(url));
-    Ok(name.ok_or_else(|| GetError::Nameless(shown(url)))?)
-}
-
-/// Returns whether the path of a URL does not name the fetched file: it is that of a folder, or of
-/// a program that a query follows.
-fn is_vague(url: &Url) -> bool {
-    url.path().ends_with('/') || url.query().is_some_and(|query| !query.is_empty())
 }
 
 /// Returns whether the path is written to directly.
