@@ -5,11 +5,9 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
-use underpass_copy::ends::{Input, OutputTarget, copy_stream, is_dash, is_same_end};
+use underpass_copy::ends::{Input, OutputTarget, check_ends, copy_stream, is_dash, is_same_end};
 use underpass_copy::{CopyOptions, ExistingFiles};
-use underpass_engine::atomic_file;
 use underpass_engine::hint::{Action, PathError};
 
 use super::args::CpArgs;
@@ -36,7 +34,7 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
         return Ok(());
     }
     if args.dry_run {
-        look_at(from, path).map_err(not_begun)?;
+        check_ends(from, path).map_err(Failure::from).map_err(not_begun)?;
         would_copy(show, from, path);
         print::not_moved(show, NotMoved::DryRun);
         return Ok(());
@@ -80,22 +78,6 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
         made(input.path(), path, None);
     }
     print::copied(show, &CopyReceipt::of_stream(receipt));
-    Ok(())
-}
-
-/// Fails if the source does not exist or may not be read, or the folder of a new target does not
-/// exist.
-fn look_at(from: &Path, path: &Path) -> Result<()> {
-    if !is_dash(from) {
-        fs::metadata(from).with_path("opening", from)?;
-        let may_read = accessat(CWD, from, Access::READ_OK, AtFlags::EACCESS);
-        if may_read == Err(Errno::ACCESS) {
-            may_read.with_path("opening", from)?;
-        }
-    }
-    if !is_dash(path) && fs::metadata(path).is_err() {
-        fs::metadata(atomic_file::folder_of(path)).with_path(Action::Creating, path)?;
-    }
     Ok(())
 }
 

@@ -16,7 +16,7 @@ use underpass_engine::hint::{Hint, Hinted, PathError, WithPath};
 pub use input::Input;
 pub use open::{Opener, blocking, standard_input};
 pub use output::{OutputTarget, OverwriteRule};
-pub use stream::{copy_stream, is_same_end};
+pub use stream::{check_ends, copy_stream, is_same_end};
 
 /// The reason why an end cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -5,10 +5,13 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use rustix::fs::{FileType, Mode, fchmod, fchown, fstat, fsync, ftruncate, futimens, stat};
+use rustix::fs::{
+    Access, AtFlags, CWD, FileType, Mode, accessat, fchmod, fchown, fstat, fsync, ftruncate,
+    futimens, stat,
+};
 use rustix::io::Errno;
 use rustix::process::getegid;
-use underpass_engine::atomic_file::{KeptOwner, set_mode, umask};
+use underpass_engine::atomic_file::{self, KeptOwner, set_mode, umask};
 use underpass_engine::hint::{Action, PathError, WithPath};
 use underpass_engine::{
     Error, FileId, Integrity, Options, Report, Source, Transfer, Version, data_ranges,
@@ -125,6 +128,26 @@ pub fn copy_stream<'o>(
     }
     ftruncate(target.file(), len).at(Action::Writing, || target.path())?;
     Ok(report)
+}
+
+/// Fails if the source does not exist or may not be read, or the folder of a new target does not
+/// exist: what a dry run can tell of a copy.
+///
+/// # Errors
+///
+/// That one.
+pub fn check_ends(from: &Path, path: &Path) -> Result<(), PathError> {
+    if !is_dash(from) {
+        fs::metadata(from).with_path("opening", from)?;
+        let may_read = accessat(CWD, from, Access::READ_OK, AtFlags::EACCESS);
+        if may_read == Err(Errno::ACCESS) {
+            may_read.with_path("opening", from)?;
+        }
+    }
+    if !is_dash(path) && fs::metadata(path).is_err() {
+        fs::metadata(atomic_file::folder_of(path)).with_path(Action::Creating, path)?;
+    }
+    Ok(())
 }
 
 /// Waits for the disk; a target without one has nothing to wait for.
