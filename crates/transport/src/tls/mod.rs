@@ -19,7 +19,7 @@ mod session;
 mod suites;
 
 pub use acceptor::Acceptor;
-pub use certificates::{Identities, Identity};
+pub use certificates::{Identities, Identity, KeyFiles};
 pub use connector::Connector;
 pub use error::{Fault, HandshakeError, TlsError};
 pub use handshake::{Handshake, HandshakeProgress};

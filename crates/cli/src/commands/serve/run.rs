@@ -13,7 +13,7 @@ use underpass_sandbox::{AllowedAccess, AllowedRoot, Sandbox};
 use underpass_server::{Address, Control, Server, Settings, SiteSettings};
 
 use super::args::{OptionsError, ServeArgs};
-use super::certificate::{Certificate, KeyFiles, Orders, folders};
+use super::certificate::{Certificate, Orders, key_files};
 use super::control::{Reload, SignalWatch, keep_signals};
 use super::log;
 use super::print::{self, StartupFacts};
@@ -233,8 +233,8 @@ pub(super) fn add_needs(access: &mut AllowedAccess, args: &ServeArgs, opened: &O
             clones: site.integrity == Integrity::Snapshot,
         });
     }
-    let certificate = KeyFiles::of(&args.tls).ok().flatten();
-    access.reread.extend(certificate.iter().flat_map(folders));
+    let certificate = key_files(&args.tls).ok().flatten();
+    access.reread.extend(certificate.iter().flat_map(|files| files.folders()));
     access.reread.extend(opened.folders.iter().cloned());
     let config = args.config_file().and_then(|file| file.parent().map(Path::to_owned));
     access.reread.extend(config);

@@ -5,4 +5,4 @@ pub(super) mod args;
 mod source;
 
 pub(super) use acme::{Orders, OrdersControl};
-pub(super) use source::{Certificate, KeyFiles, check_sites, default_files, folders};
+pub(super) use source::{Certificate, check_sites, default_files, key_files};

@@ -1,11 +1,9 @@
 //! The source of a certificate: files, which are read again on SIGHUP, this process, or an
 //! authority.
 
-use std::path::{Path, PathBuf};
-
 use underpass_sandbox::User;
 use underpass_server::Credentials;
-use underpass_transport::tls::{Acceptor, Identities, Identity, Pin, TlsError};
+use underpass_transport::tls::{Acceptor, Identities, Identity, KeyFiles, Pin, TlsError};
 
 use super::super::args::{OptionsError, ServeArgs, SiteArgs};
 use super::acme::Orders;
@@ -33,34 +31,13 @@ enum CertificateSource {
     Authority,
 }
 
-/// The files of a certificate and its key.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct KeyFiles {
-    certificates: PathBuf,
-    key: PathBuf,
-}
-
-impl KeyFiles {
-    /// Returns the files that these arguments name, if any.
-    pub(in crate::commands::serve) fn of(args: &TlsArgs) -> Result<Option<Self>> {
-        match (&args.tls_cert, &args.tls_key) {
-            (Some(certificates), Some(key)) => {
-                Ok(Some(Self { certificates: absolute(certificates), key: absolute(key) }))
-            }
-            (None, None) => Ok(None),
-            (Some(_), None) => Err(OptionsError::WithoutKey.into()),
-            (None, Some(_)) => Err(OptionsError::WithoutCertificate.into()),
-        }
-    }
-
-    /// Returns both files.
-    pub(in crate::commands::serve) fn paths(&self) -> Vec<PathBuf> {
-        vec![self.certificates.clone(), self.key.clone()]
-    }
-
-    /// Reads the files.
-    pub(in crate::commands::serve) fn load(&self) -> std::result::Result<Identity, TlsError> {
-        Identity::load(&self.certificates, &self.key)
+/// Returns the files that these arguments name, if any.
+pub(crate) fn key_files(args: &TlsArgs) -> Result<Option<KeyFiles>> {
+    match (&args.tls_cert, &args.tls_key) {
+        (Some(certificates), Some(key)) => Ok(Some(KeyFiles::new(certificates, key))),
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(OptionsError::WithoutKey.into()),
+        (None, Some(_)) => Err(OptionsError::WithoutCertificate.into()),
     }
 }
 
@@ -157,7 +134,7 @@ impl Certificate {
             Ok(identity) => {
                 let warning = identity.warning().map(str::to_owned);
                 self.credentials.renew(identity);
-                output::note(&format!("reloaded {}", files.certificates.display()));
+                output::note(&format!("reloaded {}", files.certificates().display()));
                 warning.iter().for_each(|warning| output::note(warning));
             }
             Err(error) => output::note(&format!("{error}; the previous certificate stays in use")),
@@ -178,7 +155,7 @@ pub(crate) fn check_sites(args: &ServeArgs) -> Result<()> {
 
 /// Returns the files of the certificate for clients that ask for no site, if it is in files.
 pub(crate) fn default_files(args: &ServeArgs) -> Result<Option<KeyFiles>> {
-    match KeyFiles::of(&args.tls)? {
+    match key_files(&args.tls)? {
         None if args.tls.tls.is_none() && args.tls.acme.is_empty() => of_sites(args),
         files => Ok(files),
     }
@@ -189,7 +166,7 @@ pub(crate) fn default_files(args: &ServeArgs) -> Result<Option<KeyFiles>> {
 fn of_sites(args: &ServeArgs) -> Result<Option<KeyFiles>> {
     let mut with_files = Vec::new();
     for site in &args.sites {
-        with_files.push((site, KeyFiles::of(&site.args.tls)?));
+        with_files.push((site, key_files(&site.args.tls)?));
     }
     let has_one =
         |(site, files): &&(&SiteArgs, Option<KeyFiles>)| site.is_ordered || files.is_some();
@@ -208,27 +185,6 @@ fn names(args: &ServeArgs) -> Vec<String> {
     let names = args.sites.iter().flat_map(|site| &site.names);
     let exact = names.filter_map(|name| name.exact()).map(str::to_owned);
     Identity::names_of_this_host().into_iter().chain(exact).collect()
-}
-
-/// Returns the folders from which files are read again: those of the named paths, and those that
-/// links lead to, because renewing a certificate replaces the file.
-pub(crate) fn folders(files: &KeyFiles) -> Vec<PathBuf> {
-    let mut folders = Vec::new();
-    for path in [&files.certificates, &files.key] {
-        let real = std::fs::canonicalize(path).ok();
-        let paths = [Some(path), real.as_ref()].into_iter().flatten();
-        for folder in paths.filter_map(|path| path.parent()) {
-            if !folders.iter().any(|known: &PathBuf| known == folder) {
-                folders.push(folder.to_owned());
-            }
-        }
-    }
-    folders
-}
-
-/// Returns an absolute path, which names the same file after a change of folders.
-fn absolute(path: &Path) -> PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// Refuses options that do not fit together.

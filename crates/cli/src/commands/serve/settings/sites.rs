@@ -10,10 +10,10 @@ use underpass_engine::hint::Action;
 use underpass_sandbox::User;
 use underpass_server::auth::Access;
 use underpass_server::{MediaTypes, SiteSettings};
-use underpass_transport::tls::Identity;
+use underpass_transport::tls::{Identity, KeyFiles};
 
 use super::super::args::{OptionsError, ServeArgs, SiteArgs};
-use super::super::certificate::{Certificate, KeyFiles, Orders, default_files, folders};
+use super::super::certificate::{Certificate, Orders, default_files, key_files};
 use super::super::origin::CacheOfOrigin;
 use super::{limits, responses, site_settings, useless_upload_option};
 use crate::failure::{Failure, Result, WithPath};
@@ -179,8 +179,8 @@ impl OpenSites {
 
     /// Returns the certificate of a site, if it has a separate one.
     fn identity(&mut self, args: &ServeArgs, opened: &mut Opened) -> Result<Option<Identity>> {
-        let Some(files) = KeyFiles::of(&args.tls)? else { return Ok(None) };
-        opened.folders.extend(folders(&files));
+        let Some(files) = key_files(&args.tls)? else { return Ok(None) };
+        opened.folders.extend(files.folders());
         if self.of_server.as_ref() == Some(&files) {
             return Ok(None);
         }
@@ -237,7 +237,7 @@ fn own_files(args: &ServeArgs) -> BTreeSet<PathBuf> {
 /// their keys.
 pub(crate) fn reread_files(args: &ServeArgs) -> BTreeSet<PathBuf> {
     let sites = args.sites.iter().map(|site| &site.args).chain([args]);
-    let keys = sites.filter_map(|site| KeyFiles::of(&site.tls).ok().flatten());
+    let keys = sites.filter_map(|site| key_files(&site.tls).ok().flatten());
     keys.flat_map(|files| files.paths()).chain(args.config_file()).collect()
 }
 
