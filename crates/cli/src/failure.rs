@@ -363,14 +363,14 @@ pub(crate) fn clap_message(error: &clap::Error) -> String {
         // An option that does not exist is seldom meant as the name of a file.
         .filter(|line| !line.is_empty() && !line.starts_with("tip: to pass '"))
         .filter(|line| is_near || !line.starts_with("tip: a similar"));
-    let told = lines.fold(String::new(), |told, line| match line {
-        line if told.is_empty() => line.to_owned(),
-        line if line.starts_with("tip: ") => told + "; " + line,
-        line => told + " " + line,
+    let message = lines.fold(String::new(), |message, line| match line {
+        line if message.is_empty() => line.to_owned(),
+        line if line.starts_with("tip: ") => message + "; " + line,
+        line => message + " " + line,
     });
     match foreign_advice(error) {
-        Some(advice) => format!("{told}: {advice}"),
-        None => told,
+        Some(advice) => format!("{message}: {advice}"),
+        None => message,
     }
 }
 

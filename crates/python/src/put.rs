@@ -94,8 +94,9 @@ fn transfer(
     let file = File::open(path)?;
     let source = Source::of(&file)?;
     let digest = how.algorithm.map(|algorithm| digest(&source, algorithm, cancel)).transpose()?;
-    let said = digest.as_ref().map(|computed| write_digests(&computed.digests));
-    let fields: Vec<_> = said.as_deref().map(|value| ("Repr-Digest", value)).into_iter().collect();
+    let digests = digest.as_ref().map(|computed| write_digests(&computed.digests));
+    let fields: Vec<_> =
+        digests.as_deref().map(|value| ("Repr-Digest", value)).into_iter().collect();
     let is_long = source.promised().is_some_and(|len| len >= RESUMABLE_FROM);
     let journal = if is_long && source.kind() == Kind::Regular { journal() } else { None };
     let what = Upload {

@@ -210,10 +210,10 @@ mod tests {
     fn a_thread_has_its_own_niceness() {
         let niceness = || rustix::process::getpriority_process(None).unwrap();
         let before = niceness();
-        let asked = (before + 1).min(19);
+        let requested = (before + 1).min(19);
         std::thread::spawn(move || {
-            set_thread_priority(asked, Duration::from_millis(10)).unwrap();
-            assert_eq!(niceness(), asked);
+            set_thread_priority(requested, Duration::from_millis(10)).unwrap();
+            assert_eq!(niceness(), requested);
         })
         .join()
         .unwrap();

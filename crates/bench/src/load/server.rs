@@ -252,12 +252,12 @@ impl Server {
         if error.kind() == ErrorKind::Interrupted {
             return BenchError::Interrupted;
         }
-        let said = if self.running.has_ended() {
+        let why = if self.running.has_ended() {
             format!("the server has ended: {}", plain(error))
         } else {
             plain(error)
         };
-        BenchError::measuring(&self.kind, said)
+        BenchError::measuring(&self.kind, why)
     }
 }
 

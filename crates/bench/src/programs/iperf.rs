@@ -68,8 +68,8 @@ fn sum(sender: &Finished) -> Result<IperfSum> {
     let mut sums = sums.filter(|sum| sum.bytes > 0 && sum.seconds > 0.0);
     sums.next().filter(|_| sender.status.success()).ok_or_else(|| {
         let line = sender.stdout.lines().find(|line| line.contains("\"error\""));
-        let said = line.unwrap_or("it has said nothing of its work").trim().to_owned();
-        BenchError::measuring(Contender::Iperf3, said)
+        let why = line.unwrap_or("it has said nothing of its work").trim().to_owned();
+        BenchError::measuring(Contender::Iperf3, why)
     })
 }
 

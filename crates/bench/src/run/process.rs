@@ -159,7 +159,7 @@ pub(crate) struct Running {
     child: Child,
     errors: BufReader<ChildStderr>,
     /// Its output on standard error so far.
-    said: String,
+    stderr: String,
     started: Instant,
 }
 
@@ -188,7 +188,7 @@ impl Running {
         let (started, mut child) = spawned.with_path("starting", program)?;
         let errors = child.stderr.take().map(BufReader::new);
         let errors = errors.expect("standard error is piped");
-        Ok(Self { child, errors, said: String::new(), started })
+        Ok(Self { child, errors, stderr: String::new(), started })
     }
 
     pub(crate) fn pid(&self) -> Pid {
@@ -201,10 +201,10 @@ impl Running {
 
     /// Returns the next line that it prints on standard error; empty if it has ended.
     pub(crate) fn next_error_line(&mut self) -> String {
-        let before = self.said.len();
+        let before = self.stderr.len();
         // A failure to read is ignored: the process's exit is more informative.
-        let _ = self.errors.read_line(&mut self.said);
-        self.said[before..].trim_end().to_owned()
+        let _ = self.errors.read_line(&mut self.stderr);
+        self.stderr[before..].trim_end().to_owned()
     }
 
     /// Waits for its end, for at most `limit` if there is a limit, after which it is killed.
@@ -231,8 +231,8 @@ impl Running {
         if let Some(output) = &mut self.child.stdout {
             let _ = output.read_to_string(&mut stdout);
         }
-        let _ = self.errors.read_to_string(&mut self.said);
-        Ok(Finished { status, stdout, stderr: std::mem::take(&mut self.said), cost })
+        let _ = self.errors.read_to_string(&mut self.stderr);
+        Ok(Finished { status, stdout, stderr: std::mem::take(&mut self.stderr), cost })
     }
 }
 
@@ -258,11 +258,11 @@ impl Finished {
         if self.status.code() == Some(2) {
             return UsageError::Arguments(message.to_owned()).into();
         }
-        let said = match message {
+        let why = match message {
             "" => format!("the process ended with {}", self.status),
             message => message.to_owned(),
         };
-        BenchError::Measuring { what, why: said }
+        BenchError::Measuring { what, why }
     }
 }
 
@@ -297,8 +297,8 @@ pub(crate) fn build(
         let finished = run_to_end(command, None)?;
         if !finished.status.success() {
             let mut lines = finished.stderr.lines();
-            let said = lines.find(|line| line.contains("error")).unwrap_or_default();
-            return Ok(Some(format!("{program} could not build it: {said}")));
+            let error = lines.find(|line| line.contains("error")).unwrap_or_default();
+            return Ok(Some(format!("{program} could not build it: {error}")));
         }
     }
     Ok(None)

@@ -127,7 +127,7 @@ impl SmallFiles<'_> {
         if cancel.load(Ordering::Relaxed) {
             return Err(BenchError::Interrupted);
         }
-        let failed = |said: String| BenchError::measuring(variant, said);
+        let failed = |why: String| BenchError::measuring(variant, why);
         let (report, server) = served.map_err(|error| failed(error.to_string()))?;
         let (wall, client, sha256) = requests.map_err(|error| failed(error.to_string()))?;
         let exchange = ChainResult { wall, report, server, client, sha256 };

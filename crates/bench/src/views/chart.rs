@@ -224,7 +224,7 @@ impl Chart {
         let Some((at, place)) = self.places().into_iter().max() else {
             return "Nothing was measured.".to_owned();
         };
-        let said = self.rows.iter().filter(|row| row.at == at).map(|row| {
+        let values = self.rows.iter().filter(|row| row.at == at).map(|row| {
             let value = match (row.summary, &row.declined) {
                 (Some(summary), _) => self.unit.show(summary.median),
                 (None, Some(_)) => "declined".to_owned(),
@@ -237,8 +237,8 @@ impl Chart {
                 None => format!("{} {value}", row.label),
             }
         });
-        let said: Vec<_> = said.collect();
-        format!("At {place}: {}.", said.join(", "))
+        let values: Vec<_> = values.collect();
+        format!("At {place}: {}.", values.join(", "))
     }
 }
 

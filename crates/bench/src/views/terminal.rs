@@ -126,12 +126,12 @@ fn section(chart: &Chart, screen: Screen) -> String {
 fn line(row: &ChartRow, chart: &Chart, max: f64, labels: usize, screen: Screen) -> String {
     let label = shortened(&row.label, labels);
     let Some(summary) = row.summary else {
-        let said = match row.declined {
+        let value = match row.declined {
             Some(_) => "declined",
             None => "not counted",
         };
         let why = row.declined.as_deref().unwrap_or_default();
-        return format!("  {label:<labels$}  {said:>VALUE$}  {why}");
+        return format!("  {label:<labels$}  {value:>VALUE$}  {why}");
     };
     let ratio = row.ratio.map(|ratio| Unit::Times.show(ratio.median)).unwrap_or_default();
     let value = chart.unit.show(summary.median);

@@ -105,8 +105,8 @@ mod tests {
             assert_eq!(errno(&at("first")), Some(Errno::ACCESS));
             lchown(at("folder"), Some(1234), None).unwrap();
             assert_eq!(errno(&at("folder")), Some(Errno::ACCESS));
-            let said = check_links(&at("folder/new/newer")).unwrap_err().to_string();
-            assert!(said.contains("folder: Permission denied"), "{said}");
+            let message = check_links(&at("folder/new/newer")).unwrap_err().to_string();
+            assert!(message.contains("folder: Permission denied"), "{message}");
         }
         // A descriptor, of which the kernel tells a name that another file has.
         let gone = File::create(at("gone")).unwrap();

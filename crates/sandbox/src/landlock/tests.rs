@@ -110,10 +110,10 @@ fn allowed_access_is_described_and_only_missing_rights_are_reported() {
         sockets: vec![path("/run/a"), path("/run/b")],
         ..bounds(Path::new("/srv"))
     };
-    let said = bounds.to_string();
+    let text = bounds.to_string();
     let words =
         ", writing below /logs for the log, removing files below /run/a and /run/b for sockets";
-    assert!(said.ends_with(words), "{said}");
+    assert!(text.ends_with(words), "{text}");
     assert_eq!(bounds.lacks(&other), None);
     let uploads = bounds_with(folder.path(), |root| root.uploads = true);
     assert!(bounds.lacks(&uploads).is_some());

@@ -30,7 +30,7 @@ struct Queue {
     waiting: Vec<PasswordCheck>,
     clients: HashMap<ClientNet, History>,
     /// The number of checks requested.
-    asked: u64,
+    requested: u64,
     /// The number of checks begun.
     started: u64,
     has_thread: bool,
@@ -142,8 +142,8 @@ impl Passwords {
         if !queue.make_room(client) {
             return None;
         }
-        queue.asked += 1;
-        let number = queue.asked;
+        queue.requested += 1;
+        let number = queue.requested;
         queue.waiting.push(PasswordCheck { number, pending, client, has_left: false, answer });
         if queue.has_thread {
             self.filled.notify_one();
@@ -348,8 +348,8 @@ mod tests {
         let client = net(last);
         let (answer, answered) = oneshot::channel();
         queue.make_room(client).then(|| {
-            queue.asked += 1;
-            let (number, pending) = (queue.asked, pending());
+            queue.requested += 1;
+            let (number, pending) = (queue.requested, pending());
             queue.waiting.push(PasswordCheck { number, pending, client, has_left: false, answer });
             answered
         })

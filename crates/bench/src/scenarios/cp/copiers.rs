@@ -41,7 +41,7 @@ mod tests {
         let words = |contender, is_folder| {
             copy(contender, is_folder, false, Path::new("from"), Path::new("to")).to_string()
         };
-        for (contender, said) in [
+        for (contender, expected) in [
             (Contender::CpArchive, "cp -a from to"),
             (Contender::Fcp, "fcp from to"),
             (Contender::Rsync, "rsync -a from/ to/"),
@@ -49,7 +49,7 @@ mod tests {
             (Contender::Xcp, "xcp --no-progress -r from to"),
             (Contender::Underpass, "underpass cp -q -a from to"),
         ] {
-            assert_eq!(words(contender, true), said);
+            assert_eq!(words(contender, true), expected);
         }
         assert_eq!(words(Contender::Rsync, false), "rsync -a from to");
         let ours = copy(Contender::Underpass, false, true, Path::new("from"), Path::new("to"));

@@ -64,10 +64,10 @@ fn one(row: &ChartRow, chart: &Chart, axis: Axis, top: f64, id: &str) -> Markup 
     let (base, middle) = (top + 14.0, top + 14.0 + 6.0 + BAR / 2.0);
     let Some(summary) = row.summary else {
         let why = row.declined.as_deref().unwrap_or("not counted");
-        let said = if row.declined.is_some() { format!("declined: {why}") } else { why.to_owned() };
+        let note = if row.declined.is_some() { format!("declined: {why}") } else { why.to_owned() };
         return html! {
             text x="0" y=(number(base)) { (shortened(&row.label, 26)) }
-            text.quiet x=(number(WIDTH)) y=(number(base)) text-anchor="end" { (shortened(&said, 26)) }
+            text.quiet x=(number(WIDTH)) y=(number(base)) text-anchor="end" { (shortened(&note, 26)) }
             rect.track x="0" y=(number(middle - BAR / 2.0)) width=(number(WIDTH)) height=(number(BAR)) rx="2" {}
         };
     };

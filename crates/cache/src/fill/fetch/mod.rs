@@ -226,7 +226,7 @@ impl Fetch<'_> {
             }
             300..=399 if received.has_secrets => self.redirected(&received),
             429 | 500..=599 if current.is_some_and(|current| self.is_usable(current)) => {
-                let pause = retry_after.map(|asked| Instant::now() + asked.min(MAX_PAUSE));
+                let pause = retry_after.map(|wait| Instant::now() + wait.min(MAX_PAUSE));
                 self.object().state().pause =
                     pause.map(|until| (until, CacheErrorKind::ServerError));
                 self.handle_failure(

@@ -19,12 +19,12 @@ pub(super) struct FillWatch<'a> {
 
 impl FillObserver for FillWatch<'_> {
     fn wait(&self) -> bool {
-        let mut is_told = self.args.quiet;
+        let mut is_reported = self.args.quiet;
         while let Some(window) = self.args.between.filter(|window| !window.has(Zoned::now().time()))
         {
-            if !is_told {
+            if !is_reported {
                 output::note(&format!("waiting until {}", window.from.strftime("%H:%M")));
-                is_told = true;
+                is_reported = true;
             }
             if !sleep(LOOK_AT_CLOCK, &[self.cancel]) {
                 return false;

@@ -198,8 +198,8 @@ impl<'s> PutRun<'s> {
         let request_url = self.request_url(url)?;
         let journal = self.journal(&input, &source, &request_url);
         let digest = self.digest(&input, &source)?;
-        let said = self.fields(&input, digest.as_ref());
-        let fields: Vec<_> = said.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let values = self.fields(&input, digest.as_ref());
+        let fields: Vec<_> = values.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let what = Upload {
             source: &source,
             fields: &fields,

@@ -137,7 +137,7 @@ impl Peer {
     }
 
     fn forwarded(&self) -> Forwarded {
-        self.forwarded.get().map_or_else(Forwarded::default, |told| told.get())
+        self.forwarded.get().map_or_else(Forwarded::default, |forwarded| forwarded.get())
     }
 
     /// Returns the address that opened the connection, or for which a proxy did.
@@ -337,10 +337,10 @@ impl Peer {
         self.polls(PollFlags::empty(), PollFlags::ERR)
     }
 
-    /// Returns whether the socket is in one of the states `seen`, when those `asked` for and errors
+    /// Returns whether the socket is in one of the states `seen`, when those `events` and errors
     /// are reported.
-    fn polls(&self, asked: PollFlags, seen: PollFlags) -> bool {
-        let mut state = [PollFd::new(&self.socket, asked)];
+    fn polls(&self, events: PollFlags, seen: PollFlags) -> bool {
+        let mut state = [PollFd::new(&self.socket, events)];
         poll(&mut state, Some(&Timespec::default())).is_ok() && state[0].revents().intersects(seen)
     }
 

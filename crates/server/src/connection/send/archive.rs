@@ -86,8 +86,8 @@ impl SlowResponse<'_> {
             let are_unchanged = move || read.iter().all(UnreadFile::is_unchanged);
             let are_unchanged = if are_remote {
                 let helpers = &self.link.worker.helpers;
-                let asked = helpers.run(self.link.peer.client_net(), are_unchanged);
-                let Some(answer) = self.while_wanted(asked).await else { return false };
+                let checked = helpers.run(self.link.peer.client_net(), are_unchanged);
+                let Some(answer) = self.while_wanted(checked).await else { return false };
                 answer.unwrap_or_default()
             } else {
                 are_unchanged()

@@ -259,9 +259,9 @@ fn length(
     let body = upload.expected();
     let end = body.map(|body| offset.checked_add(body).ok_or_else(inconsistent)).transpose()?;
     let of_body = end.filter(|_| is_complete);
-    let mut said = [known, fields.length, of_body].into_iter().flatten();
-    let length = said.next();
-    let differs = said.any(|other| Some(other) != length);
+    let mut lengths = [known, fields.length, of_body].into_iter().flatten();
+    let length = lengths.next();
+    let differs = lengths.any(|other| Some(other) != length);
     if differs || length.is_some_and(|length| length < end.unwrap_or(offset)) {
         return Err(inconsistent());
     }
