@@ -21,11 +21,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 async fn send(file: &File, socket: &TcpStream) -> Result<Report, Box<dyn Error>> {
-    // Other tasks get their turn after each MiB.
+    // Yield to other tasks after each MiB.
     let options = Options::default().turn(1 << 20).integrity(Integrity::Detect);
     let mut transfer = Transfer::new(Source::of(file)?, Sink::of(socket)?).options(options);
     loop {
-        // WouldBlock makes tokio ask the kernel again before the socket counts as writable.
+        // WouldBlock makes tokio poll the kernel again before it treats the socket as writable.
         let outcome = socket.try_io(Interest::WRITABLE, || match transfer.advance() {
             Ok(Status::Waiting(Wait::Sink)) => Err(WouldBlock.into()),
             outcome => Ok(outcome),
@@ -35,7 +35,7 @@ async fn send(file: &File, socket: &TcpStream) -> Result<Report, Box<dyn Error>>
             Ok(Err(error)) => return Err(error.into()),
             Ok(Ok(Status::Done)) => return Ok(transfer.report().clone()),
             Ok(Ok(Status::Yielded)) => tokio::task::yield_now().await,
-            // A file is always ready, and that the peer has got everything is told by no event.
+            // A file is always ready, and no event reports that the peer has everything.
             Ok(Ok(Status::Waiting(_))) => tokio::time::sleep(Duration::from_millis(1)).await,
         }
     }

@@ -21,8 +21,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The bytes of a file go to a socket or pipe by reference: do not write to the file in place
-//! before the peer has them, or ask for an [`Integrity`] level that guards against it.
+//! The bytes of a file are passed to a socket or pipe by reference: do not write to the file in
+//! place before the peer has them, or request an [`Integrity`] level that guards against it.
 //!
 //! The crate starts no thread and prints nothing. Its only global state is the list of the last 256
 //! calls of [`announce_attribute`]. Only [`Transfer::run`], [`await_writes`] and the functions of

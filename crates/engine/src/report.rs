@@ -22,16 +22,16 @@ pub struct Tally {
 pub struct Decline {
     /// The mechanism or level that was declined.
     pub what: Declined,
-    /// The kernel's answer, or why it was not asked.
+    /// The kernel's answer, or why no call was made.
     pub reason: DeclineReason,
-    /// The number of bytes that the sink had when it was first declined.
+    /// The number of bytes in the sink when it was first declined.
     pub at: u64,
     /// The number of times it was declined with the same answer: at most one for each segment.
     pub times: u64,
 }
 
 impl Decline {
-    /// Returns what the answer means, if that is known.
+    /// Returns what the answer means, if known.
     #[must_use]
     pub fn meaning(&self) -> Option<&'static str> {
         match self.what {
@@ -74,7 +74,7 @@ pub struct Report {
     pub(crate) user_space_bytes: u64,
     pub(crate) elapsed: Duration,
     pub(crate) waits: u64,
-    /// It is boxed because a report that is moved for each small response has none.
+    /// Boxed, because it is absent in the report that is moved for each small response.
     pub(crate) usage: Option<Box<Usage>>,
     /// `None` before anything was moved.
     pub(crate) integrity: Option<Integrity>,
@@ -120,16 +120,15 @@ impl Report {
         &self.declined
     }
 
-    /// Returns the bytes of sources that were copied between user and kernel space, in either
-    /// direction: by [`Mechanism::ReadWrite`] each byte counts twice, by [`Mechanism::Mmap`]
-    /// once. Bytes given in memory do not count: they were always in user space.
+    /// Returns the source bytes that were copied between user and kernel space, in either
+    /// direction: each byte counts twice with [`Mechanism::ReadWrite`], once with
+    /// [`Mechanism::Mmap`]. Bytes given in memory do not count: they were always in user space.
     #[must_use]
     pub const fn user_space_bytes(&self) -> u64 {
         self.user_space_bytes
     }
 
-    /// Returns the system calls that moved bytes or tried to, those of declined mechanisms
-    /// included.
+    /// Returns the system calls that moved bytes or tried to, also by declined mechanisms.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.memory.calls + self.mechanisms.iter().map(|tally| tally.calls).sum::<u64>()
@@ -147,8 +146,8 @@ impl Report {
         self.elapsed
     }
 
-    /// Returns what the thread used meanwhile, such as processor time, if the transfer was
-    /// [`run`].
+    /// Returns the resources that the thread used meanwhile, such as processor time, if the
+    /// transfer was [`run`].
     ///
     /// [`run`]: crate::Transfer::run
     #[must_use]
@@ -157,7 +156,7 @@ impl Report {
     }
 
     /// Returns the integrity level that was kept, which may be lower than the requested one; of
-    /// several transfers the weakest. Where nothing can be guarded, as a stream, it is
+    /// several transfers the weakest. For ends that cannot be guarded, such as a stream, it is
     /// [`Fast`](Integrity::Fast).
     #[must_use]
     pub fn integrity(&self) -> Integrity {
@@ -178,8 +177,8 @@ impl Report {
         self.user_space_bytes += bytes;
     }
 
-    /// Counts a head of which the rest of one message was read from a file, and how much of the
-    /// message one call has written.
+    /// Counts a message of `head` bytes from memory and `file` bytes read from a file, of which one
+    /// call has written the first `sent`.
     pub(crate) fn count_small(&mut self, head: usize, file: usize, sent: usize, level: Integrity) {
         let of_file = sent.saturating_sub(head) as u64;
         self.memory.bytes += sent.min(head) as u64;
@@ -188,7 +187,7 @@ impl Report {
         self.integrity = Some(level);
     }
 
-    /// Counts a head that was sent, and what sendfile(2) sent of a file behind it.
+    /// Counts the bytes sent of a head, and those that sendfile(2) sent of the file after it.
     pub(crate) fn count_sent(&mut self, of_head: usize, of_file: usize, level: Integrity) {
         self.memory.bytes += of_head as u64;
         self.memory.calls += 1;
@@ -220,8 +219,8 @@ impl Report {
         self.usage = usages.reduce(|mine, theirs| mine + theirs).map(Box::new);
     }
 
-    /// Records that the caller has moved the bytes by itself, which cannot be done under `level`:
-    /// it compares the versions of the file instead.
+    /// Records that the caller moved the bytes itself and compares the versions of the file,
+    /// because `level` cannot be kept that way.
     pub fn weaken(&mut self, level: Integrity) {
         let (what, reason) = (Declined::Integrity(level), DeclineReason::Excluded);
         self.add_decline(Decline { what, reason, at: self.bytes(), times: 1 });

@@ -1,4 +1,4 @@
-//! Sizes in the form that users type, and numbers in the form that they read.
+//! Sizes as users type them, and numbers as users read them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -34,7 +34,7 @@ impl FromStr for Size {
         if part.is_empty() && digits.len() == whole.len() {
             return Ok(Self(bytes));
         }
-        // A byte has no parts, and more digits than these gain nothing.
+        // A byte is indivisible, so more than nine digits gain nothing.
         let scale = u32::try_from(part.len()).ok().filter(|digits| *digits <= 9);
         let scale = 10_u128.pow(scale.ok_or(NotASize)?);
         let part = (u128::from(number(part)?) << shift) / scale;
@@ -51,7 +51,7 @@ impl fmt::Display for NotASize {
 
 impl std::error::Error for NotASize {}
 
-/// A number that is written with a comma between each three digits: `262,144`.
+/// A number displayed with a comma between groups of three digits: `262,144`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grouped(pub u64);
 

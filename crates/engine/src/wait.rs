@@ -1,7 +1,7 @@
 //! Waiting for descriptors, with a deadline and a flag that ends the wait, and for locks.
 //!
-//! A signal handler can set a flag but wakes no thread of its choice, so a wait that can be
-//! cancelled looks at its flag every [`POLL_INTERVAL`].
+//! A signal handler can set a flag but cannot wake a particular thread, so a wait that can be
+//! cancelled checks its flag every [`POLL_INTERVAL`].
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
-/// The time that a wait may take, and the flag that cancels it.
+/// The time limit of a wait, and the flag that cancels it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits<'a> {
-    /// When the wait has taken too long; `None` for never.
+    /// When the wait times out; `None` for never.
     pub deadline: Option<Instant>,
     /// The flag that cancels the wait once it is true.
     pub cancel: Option<&'a AtomicBool>,
@@ -36,7 +36,7 @@ impl<'a> Limits<'a> {
         timeout: Option<Duration>,
         cancel: Option<&'a AtomicBool>,
     ) -> Self {
-        // A deadline that the clock cannot express counts as none.
+        // A deadline that the clock cannot represent counts as none.
         Self { deadline: timeout.and_then(|timeout| started.checked_add(timeout)), cancel }
     }
 
@@ -70,7 +70,7 @@ impl<'a> Limits<'a> {
     }
 
     /// Waits once for one of these ends, and returns whether one is ready. An interruption, and a
-    /// flag that has to be checked again, count as an event: the caller tries again.
+    /// flag that has to be checked again, count as ready: the caller tries again.
     ///
     /// # Errors
     ///
@@ -145,8 +145,8 @@ impl Pace {
     }
 }
 
-/// Calls poll(2), forever if there is no timeout, and returns whether an end is ready. A failure
-/// is ignored: the next attempt at the end returns its error.
+/// Calls poll(2), without a limit if `timeout` is `None`, and returns whether an end is ready. A
+/// failure is ignored: the next operation on the end returns its error.
 pub fn poll(ends: &mut [PollFd<'_>], timeout: Option<Duration>) -> bool {
     let limit = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
     match rustix::event::poll(ends, limit.as_ref()) {
@@ -160,12 +160,12 @@ pub fn poll(ends: &mut [PollFd<'_>], timeout: Option<Duration>) -> bool {
     }
 }
 
-/// Locks even if another thread has panicked: no thread leaves what it guards half changed.
+/// Locks even if another thread has panicked: no thread leaves the guarded value half changed.
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     unpoison(mutex.lock())
 }
 
-/// Returns what a lock guards, even if another thread has panicked.
+/// Returns the guard even if another thread has panicked.
 pub fn unpoison<T>(result: LockResult<T>) -> T {
     result.unwrap_or_else(PoisonError::into_inner)
 }

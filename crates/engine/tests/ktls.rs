@@ -1,5 +1,5 @@
 //! TLS in the kernel, over connections within this process. Where the kernel has none, the tests
-//! that need it say so and prove nothing; `rig/` runs this very program on kernels that have.
+//! that need it are skipped with a message; `rig/` runs this program on kernels that have it.
 
 #![allow(clippy::unwrap_used)]
 
@@ -22,8 +22,8 @@ use underpass_engine::{
     TlsTransport, Transfer,
 };
 
-/// A connection whose near end sends and whose far end receives by the same keys; `None`, and a
-/// word why, if this kernel has no TLS.
+/// Returns a connection whose near end sends and whose far end receives with the same keys; prints
+/// a message and returns `None` if this kernel has no TLS.
 fn pair() -> Option<(TcpStream, TcpStream)> {
     let (near, far) = sending_pair()?;
     ktls::attach(&far).unwrap();
@@ -31,7 +31,7 @@ fn pair() -> Option<(TcpStream, TcpStream)> {
     Some((near, far))
 }
 
-/// The same, but the far end gets records as they are.
+/// Does the same, but the far end gets the encrypted records.
 fn sending_pair() -> Option<(TcpStream, TcpStream)> {
     let (near, far) = ktls::loopback_pair().unwrap();
     match ktls::attach(&near) {
@@ -53,17 +53,17 @@ fn keys(key: &[u8]) -> RecordKeys<'_> {
     RecordKeys { version, cipher, key, iv: &[2; 12], sequence: 0 }
 }
 
-/// What a session of TLS does for a transfer, as far as it goes without one.
+/// The part of a TLS session that a transfer needs, without the session.
 #[derive(Debug, Default)]
 struct Glue {
-    /// Messages that were no data and no alert.
+    /// Messages that were neither data nor alerts.
     messages: Mutex<Vec<Vec<u8>>>,
     /// Bytes that the kernel was given to encrypt.
     sent: Mutex<usize>,
 }
 
 impl Glue {
-    /// Takes the record at the front, which is none of data. `KeyUpdate` brings the other key.
+    /// Takes the record at the front, which holds no data. `KeyUpdate` installs the other key.
     fn take(&self, socket: BorrowedFd<'_>) -> Result<RecordKind, Errno> {
         let mut message = vec![0; 1 << 14];
         let record = ktls::receive(socket, &mut message, false)?;
@@ -131,12 +131,12 @@ fn bytes_in(file: &File) -> Vec<u8> {
     bytes
 }
 
-/// Bytes that do not repeat within records and pages.
+/// Returns bytes that do not repeat within records and pages.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| ((at ^ (at >> 8) ^ (at >> 16)) % 251 + 1) as u8).collect()
 }
 
-/// Receives into a file, by these mechanisms, what comes until the peer says that it is all.
+/// Receives into a file, by these mechanisms, until the peer announces the end.
 fn receive(far: &TcpStream, glue: &Glue, policy: Policy) -> (Result<Report, Error>, Vec<u8>) {
     let sink = file_with(b"");
     let options = Options::default().source_tls(glue).policy(policy).timeout(PATIENCE);
@@ -149,7 +149,7 @@ fn movers(report: &Report) -> Vec<Mechanism> {
     report.mechanisms().map(|(mechanism, _)| mechanism).collect()
 }
 
-/// How far bytes may come into user space, by policy.
+/// The ways for bytes to enter user space or not, by policy.
 const WAYS: [(Policy, Mechanism); 2] =
     [(Policy::Auto, Splice), (Policy::Require(ReadWrite), ReadWrite)];
 
@@ -159,10 +159,10 @@ const HANDSHAKE: u8 = 22;
 const CLOSE_NOTIFY: [u8; 2] = [1, 0];
 const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 const OTHER_KEY: [u8; 16] = [9; 16];
-/// What a record of TLS 1.3 has besides what it holds (RFC 8446 5.2): its type, and what proves that
-/// it is the peer's.
+/// The bytes of a TLS 1.3 record besides its contents (RFC 8446 5.2): its type, and its
+/// authentication tag.
 const OVERHEAD: usize = 1 + 16;
-/// Far longer than anything here takes.
+/// Far longer than any wait here.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
@@ -256,7 +256,7 @@ fn a_file_passes_through_the_kernel_alone() {
 }
 
 #[test]
-fn records_that_hold_no_data_are_dealt_with_in_between() {
+fn records_without_data_are_handled_in_between() {
     for (policy, mechanism) in WAYS {
         let Some((mut near, far)) = pair() else { return };
         let ticket = [&[4, 0, 0, 40][..], &[6; 40]].concat();
@@ -276,7 +276,7 @@ fn records_that_hold_no_data_are_dealt_with_in_between() {
 }
 
 #[test]
-fn a_connection_that_breaks_off_is_not_taken_for_whole() {
+fn a_broken_connection_is_not_treated_as_complete() {
     for (policy, mechanism) in WAYS {
         let Some((mut near, far)) = pair() else { return };
         near.write_all(&pattern(40_000)).unwrap();
@@ -333,14 +333,14 @@ fn a_header_and_its_file_are_one_record() {
 #[test]
 fn sent_bytes_do_not_change_with_the_file() {
     let Some((near, far)) = pair() else { return };
-    // The card may be allowed to read pages later: there is none.
+    // A card may be allowed to read pages later: there is none.
     let allowed = ktls::set_zero_copy(&near);
     assert!(matches!(allowed, Ok(()) | Err(Errno::NOPROTOOPT)), "{allowed:?}");
     let file = file_with(&pattern(20_000));
     let glue = Glue::default();
     let options = Options::default().sink_tls(&glue).integrity(Integrity::Detect);
     let source = Source::of(&file).unwrap();
-    // Nobody has read anything when it is done.
+    // Nothing has been read yet when it is done.
     let report = Transfer::new(source, Sink::of(&near).unwrap()).options(options).run().unwrap();
     assert_eq!(movers(&report), [Sendfile]);
     file.write_all_at(&[0; 20_000], 0).unwrap();

@@ -9,15 +9,15 @@ use rustix::io::Errno;
 use super::names::{find_name, for_each_name};
 use crate::integrity::FileId;
 
-/// Returns whether an entry of a folder is also found by its name in the other case, as on a
-/// file system that ignores case; `None` if that is unknown: the name may be gone, have no
-/// case, or letters whose case is not everywhere the same.
+/// Returns whether the file system ignores the case of names: whether the entry is also found under
+/// its name in the other case. `None` if that is unknown: the name may be gone, have no letters
+/// with case, or have letters whose case mapping differs between file systems.
 pub fn ignores_case(folder: impl AsFd, name: &[u8]) -> Option<bool> {
     let folder = folder.as_fd();
     is_found_in_any_case(folder, name, id(folder, name).ok()?)
 }
 
-/// Returns the same for the entry that has the name.
+/// Does the same as [`ignores_case`] for an entry whose identity is known.
 fn is_found_in_any_case(folder: BorrowedFd<'_>, name: &[u8], own: FileId) -> Option<bool> {
     let text = std::str::from_utf8(name).ok()?;
     let has_ascii = text.contains(|letter: char| letter.is_ascii_alphabetic());
@@ -32,18 +32,18 @@ fn is_found_in_any_case(folder: BorrowedFd<'_>, name: &[u8], own: FileId) -> Opt
     }
     match id(folder, other.as_bytes()) {
         Ok(found) if found == own => Some(true),
-        // Two files, or one whose other name the kernel remembers from before it was replaced, as
-        // it does for a second with FUSE.
+        // Either two files, or one that replaced another whose name in the other case the kernel
+        // still caches, as FUSE does for a second.
         Ok(_) => lists_both(folder, name, other.as_bytes()).map(|both| !both),
         Err(Errno::NOENT) if has_ascii => Some(false),
         Err(_) => None,
     }
 }
 
-/// Returns the listed name of the entry that is found by this name and has these attributes, if the
-/// two names differ: the file system ignores the case of names there, or other differences.
+/// Returns the name under which a folder lists the entry found as `name`, if the two differ because
+/// the file system ignores case or other differences.
 ///
-/// The folder is read only if its file system may do that.
+/// The folder is read only if its file system may ignore such differences.
 pub fn listed_name(folder: impl AsFd, name: &[u8], entry: &Stat) -> Option<Vec<u8>> {
     let folder = folder.as_fd();
     let has_variants = name.iter().any(|byte| byte.is_ascii_alphabetic() || !byte.is_ascii());
@@ -54,7 +54,7 @@ pub fn listed_name(folder: impl AsFd, name: &[u8], entry: &Stat) -> Option<Vec<u
         return None;
     }
     let own = FileId::of(entry);
-    // Those that differ in case alone come first: a file can have several names.
+    // Names that differ only in case are preferred: a file can have several names.
     let (folded, mut similar) = (fold_case(name), None);
     let is_own = |listed: &CStr| id(folder, listed.to_bytes()) == Ok(own);
     let is_listed = find_name(folder, |listed| {
@@ -69,8 +69,7 @@ pub fn listed_name(folder: impl AsFd, name: &[u8], entry: &Stat) -> Option<Vec<u
     }
 }
 
-/// Returns whether anything is found by a name in the other case; `None` if it has no letters for
-/// which that says something.
+/// Returns whether the name in the other ASCII case is found; `None` if it has no ASCII letters.
 fn is_found_in_other_case(folder: BorrowedFd<'_>, name: &[u8]) -> Option<bool> {
     let text = std::str::from_utf8(name).ok()?;
     let (lower, upper) = (text.to_ascii_lowercase(), text.to_ascii_uppercase());
@@ -78,14 +77,13 @@ fn is_found_in_other_case(folder: BorrowedFd<'_>, name: &[u8]) -> Option<bool> {
     (other != text).then(|| id(folder, other.as_bytes()) != Err(Errno::NOENT))
 }
 
-/// Returns whether a name leads only to an entry that is listed by just this name. False if that
-/// is unknown.
+/// Returns whether the file system compares this name byte by byte; false if that is unknown.
 fn is_taken_as_it_is(folder: BorrowedFd<'_>, name: &[u8]) -> bool {
     #[allow(clippy::unnecessary_cast)] // the type differs by target
     let kind = fstatfs(folder).map_or(0, |facts| facts.f_type as u32);
     match kind {
         BTRFS => return true,
-        // It can ignore the case of these letters, and nothing else.
+        // XFS can ignore the case of ASCII letters and no other difference.
         XFS => return !name.iter().any(u8::is_ascii_alphabetic),
         _ => {}
     }
@@ -95,18 +93,18 @@ fn is_taken_as_it_is(folder: BorrowedFd<'_>, name: &[u8]) -> bool {
     let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match openat(folder, c".", how, Mode::empty()).and_then(ioctl_getflags) {
         Ok(flags) => flags.bits() & CASEFOLD == 0,
-        // A kernel without flags for tmpfs has no folders that ignore case there.
+        // A kernel without inode flags on tmpfs has no case-insensitive folders there either.
         Err(errno) => errno == Errno::NOTTY,
     }
 }
 
-/// Returns the identity of what has a name.
+/// Returns the identity of the entry with this name.
 fn id(folder: BorrowedFd<'_>, name: &[u8]) -> Result<FileId, Errno> {
     statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| FileId::of(&stat))
 }
 
-/// Returns whether a folder lists both names, which says more than that both are found; `None` if
-/// it cannot be read.
+/// Returns whether a folder lists both names, which is stronger evidence than finding both; `None`
+/// if it cannot be read.
 fn lists_both(folder: BorrowedFd<'_>, one: &[u8], other: &[u8]) -> Option<bool> {
     let mut found = 0;
     for_each_name(folder, |name| {
@@ -116,8 +114,8 @@ fn lists_both(folder: BorrowedFd<'_>, one: &[u8], other: &[u8]) -> Option<bool> 
     Some(found == 2)
 }
 
-/// Returns a name as a file system may compare it that ignores case. Names that differ by more than
-/// case give different ones.
+/// Returns a name in the form that a case-insensitive file system may compare. Names that differ in
+/// more than case have different forms.
 #[must_use]
 pub fn fold_case(name: &[u8]) -> Vec<u8> {
     match std::str::from_utf8(name) {
@@ -129,8 +127,8 @@ pub fn fold_case(name: &[u8]) -> Vec<u8> {
 const BTRFS: u32 = 0x9123_683e;
 const XFS: u32 = 0x5846_5342;
 
-/// The magic numbers of the file systems whose folders have [`CASEFOLD`] if they ignore the case of
-/// names or other differences: ext4, F2FS, tmpfs and overlayfs.
+/// The magic numbers of the file systems that mark their case-insensitive folders with
+/// [`CASEFOLD`]: ext4, F2FS, tmpfs and overlayfs.
 const FOLDING: [u32; 4] = [0xef53, 0xf2f5_2010, 0x0102_1994, 0x794c_7630];
 
 /// `FS_CASEFOLD_FL` of linux/fs.h.

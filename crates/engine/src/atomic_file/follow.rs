@@ -1,4 +1,4 @@
-//! Links that are named as the target of a file.
+//! Symbolic links given as the target of a file.
 
 use std::fs;
 use std::io;
@@ -12,22 +12,22 @@ use super::name::folder_of;
 use crate::error::hint::{PathError, WithPath};
 use crate::integrity::{FileId, is_folder};
 
-/// Returns the path of the file that a link leads to in the end, so that this file is replaced and
-/// not the link. It is the file that open(2) would open: the kernel follows the link first, and may
-/// refuse that (`fs.protected_symlinks`). A link that another user has put into a folder that users
-/// share is refused in any case. Folders on the way are left to the kernel, as a path in
-/// another mount namespace (`/proc/PID/root`) leads elsewhere if its links are read here.
+/// Returns the path of the file that a link finally leads to, so that this file is replaced and not
+/// the link. It is the file that open(2) would open: the kernel follows the link first, and may
+/// refuse to (`fs.protected_symlinks`). A link that another user has put into a shared folder is
+/// always refused. Links among the parent folders are left to the kernel, because a path in another
+/// mount namespace (`/proc/PID/root`) leads elsewhere if its links are read here.
 ///
 /// # Errors
 ///
 /// As stat(2) and readlink(2), `EACCES` for links of other users; `ESTALE` if the link leads to a
-/// file that it does not name, as those of `/proc/PID/fd` may do.
+/// file other than the one its text names, as those of `/proc/PID/fd` may do.
 pub fn follow(link: &Path) -> io::Result<PathBuf> {
     let wanted = stat(link)?;
     let mut path = link.to_owned();
     for _ in 0..=MAX_LINKS {
         let found = match lstat(&path) {
-            // That of another mount namespace is known to the kernel alone.
+            // Only the kernel can resolve a path of another mount namespace.
             Err(_) if is_folder(&wanted) => return fs::canonicalize(link),
             found => found?,
         };
@@ -48,8 +48,8 @@ pub fn follow(link: &Path) -> io::Result<PathBuf> {
     Err(Errno::LOOP.into())
 }
 
-/// Checks that a path, if it is a link, was not put by another user into a folder that users share.
-/// A link to nothing is not followed.
+/// Checks that a path is not a link that another user has put into a shared folder. A dangling link
+/// passes: it is not followed.
 ///
 /// # Errors
 ///
@@ -70,7 +70,7 @@ pub fn check_links(folder: &Path) -> Result<(), PathError> {
     folder.ancestors().try_for_each(check_link)
 }
 
-/// The kernel follows 40 links, one after the other.
+/// The number of links that the kernel follows for one path.
 const MAX_LINKS: usize = 40;
 
 #[cfg(test)]
@@ -96,7 +96,7 @@ mod tests {
         let errno = |link: &Path| Errno::from_io_error(&follow(link).unwrap_err());
         assert_eq!(errno(&at("self")), Some(Errno::LOOP));
         assert_eq!(errno(&at("dangling")), Some(Errno::NOENT));
-        // Of another user, in a folder like /tmp.
+        // The links now belong to another user, in a folder like /tmp.
         symlink("in", at("folder")).unwrap();
         assert_eq!(follow(&at("folder")).unwrap(), fs::canonicalize(at("in")).unwrap());
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o1777)).unwrap();
@@ -108,7 +108,7 @@ mod tests {
             let message = check_links(&at("folder/new/newer")).unwrap_err().to_string();
             assert!(message.contains("folder: Permission denied"), "{message}");
         }
-        // A descriptor, of which the kernel tells a name that another file has.
+        // A descriptor of a removed file, whose name in /proc is now that of another file.
         let gone = File::create(at("gone")).unwrap();
         fs::remove_file(at("gone")).unwrap();
         fs::write(at("gone (deleted)"), "").unwrap();

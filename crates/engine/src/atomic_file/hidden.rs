@@ -1,8 +1,8 @@
 //! Files and folders with hidden names, and the removal of those that a killed process has left.
 //!
-//! A process locks what it works on (flock(2)), so what has a hidden name and no lock is a leftover
-//! if it was made here. The name has the number of its folder, so neither a copy of it elsewhere nor
-//! a file that a user gave such a name is one. On file systems without locks leftovers stay.
+//! A process locks what it works on (flock(2)), so a hidden name without a lock is a leftover if it
+//! was made in this folder. The name encodes the number of its folder, so neither a copy elsewhere
+//! nor a file that a user gave such a name is one. On file systems without locks leftovers stay.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -41,12 +41,12 @@ pub fn try_lock(file: impl AsFd, folder: impl AsFd, hidden: impl Arg) -> bool {
     lock_named(file, folder, hidden).unwrap_or(false)
 }
 
-/// Does the same as [`try_lock`] for a caller that has just made the file or folder, and removes it
-/// if nothing is known about it.
+/// Does the same as [`try_lock`] for a caller that has just made the file or folder and removes it
+/// if its state is unknown.
 ///
 /// # Errors
 ///
-/// As fstat(2), of what is locked by this process.
+/// As fstat(2) and statat(2); the lock is then held.
 pub fn lock_named(file: impl AsFd, folder: impl AsFd, hidden: impl Arg) -> Result<bool, Errno> {
     if lock_file(&file).is_err() {
         return Ok(false);
@@ -59,15 +59,15 @@ pub fn lock_named(file: impl AsFd, folder: impl AsFd, hidden: impl Arg) -> Resul
     }
 }
 
-/// Returns whether names can only be added to a folder (`chattr +a`): a hidden name would stay.
+/// Returns whether a folder is append-only (`chattr +a`): a hidden name in it would remain.
 pub fn only_adds(folder: impl AsFd) -> bool {
     statx(folder, c"", AtFlags::EMPTY_PATH, StatxFlags::empty())
         .is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::APPEND))
 }
 
 /// Returns whether this error of linkat(2) into a folder means that its file system has no hard
-/// links, or no more for this file: FAT, and FUSE programs that answer `EROFS`, or as rclone `EIO`,
-/// for missing calls. Elsewhere `EIO` is an error of the disk.
+/// links, or allows no more of this file: FAT, and FUSE programs that return `EROFS`, or like
+/// rclone `EIO`, for calls they lack. Elsewhere `EIO` is a disk error.
 pub fn lacks_links(errno: Errno, folder: impl AsFd) -> bool {
     use Errno as E;
     match errno {
@@ -89,8 +89,8 @@ pub fn rename_new(
     new_name: impl Arg + Copy,
 ) -> Result<(), Errno> {
     match renameat_with(&from, name, &to, new_name, RenameFlags::NOREPLACE) {
-        // The file system cannot check and rename atomically, or a folder would move into itself,
-        // which the next attempt refuses as well.
+        // The file system cannot check and rename atomically, or a folder would be moved into
+        // itself, which the next attempt refuses as well.
         Err(Errno::INVAL | Errno::NOSYS) => {
             match statat(&to, new_name, AtFlags::SYMLINK_NOFOLLOW) {
                 Err(Errno::NOENT) => renameat(&from, name, &to, new_name),
@@ -102,7 +102,7 @@ pub fn rename_new(
     }
 }
 
-/// Creates a file with a hidden name of its own, locked.
+/// Creates a locked file with a fresh hidden name.
 pub(super) fn create(
     folder: &OwnedFd,
     name: &OsStr,
@@ -118,8 +118,8 @@ pub(super) fn create(
     })
 }
 
-/// Creates the file of this hidden name, or opens that of an earlier process unless it is to be
-/// [kept](Existing::Keep).
+/// Creates the file with this hidden name, or opens the one of an earlier process unless it is to
+/// be [kept](Existing::Keep).
 ///
 /// # Errors
 ///
@@ -137,7 +137,7 @@ pub(super) fn open_or_create(
             created => return created.map(File::from),
         }
         match openat(folder, hidden, flags, mode) {
-            // It was removed meanwhile.
+            // Another process has removed it meanwhile.
             Err(Errno::NOENT) => {}
             opened => {
                 let file = opened?;
@@ -149,11 +149,12 @@ pub(super) fn open_or_create(
     Err(Errno::EXIST)
 }
 
-/// Returns whether this user has made a file or folder, and no other user could have written to it:
-/// its owner is the one that the file system gives to what this process makes in the folder, it has
-/// no other name, and no other user may write to it who might not write to any new file there.
+/// Returns whether this user made a file or folder and no other user could have written to it: its
+/// owner is the one that the file system gives to new files of this process in the folder, it has
+/// no second hard link, and is writable only for users who may write to any new file there.
 ///
-/// Where there are no owners or permissions, or those of another machine, new files have others.
+/// On file systems without owners or permissions, or with those of another machine, new files show
+/// which ones to expect.
 ///
 /// # Errors
 ///
@@ -162,7 +163,7 @@ pub fn is_ours(file: impl AsFd, folder: &OwnedFd) -> Result<bool, Errno> {
     was_made_with(file, folder, 0o666)
 }
 
-/// Returns the same for a file or folder that was made with the mode 0600, whatever the umask.
+/// Does the same as [`is_ours`] for a file or folder made with mode 0600, whatever the umask.
 ///
 /// # Errors
 ///
@@ -184,8 +185,8 @@ fn was_made_with(file: impl AsFd, folder: &OwnedFd, mode: u32) -> Result<bool, E
     Ok(stat.st_uid == new.st_uid && for_others & !new.st_mode == 0)
 }
 
-/// Makes a file with this mode in a folder, removes it, and returns what it was: which owner and
-/// permissions the file system gives to what this process makes there.
+/// Makes a file with this mode in a folder, removes it, and returns its metadata, which shows the
+/// owner and permissions that the file system gives to new files of this process.
 ///
 /// # Errors
 ///
@@ -197,8 +198,8 @@ pub fn new_file(folder: &OwnedFd, mode: u32) -> Result<Stat, Errno> {
     stat
 }
 
-/// Returns whether another user has put a file into a folder that users share, such as /tmp: one
-/// with the sticky bit, where that user could not have replaced a file of this one.
+/// Returns whether another user has put a file into a shared folder such as /tmp: one with the
+/// sticky bit, where that user could not have replaced a file of this user.
 pub fn is_of_stranger(file: &Stat, folder: impl AsFd) -> bool {
     file.st_uid != geteuid().as_raw()
         && fstat(folder).is_ok_and(|above| {
@@ -207,11 +208,11 @@ pub fn is_of_stranger(file: &Stat, folder: impl AsFd) -> bool {
         })
 }
 
-/// Gives a file without a name a hidden one, under which it is locked.
+/// Gives an unnamed file (`O_TMPFILE`) a hidden name, under which it is locked.
 ///
 /// # Errors
 ///
-/// `EPERM` where it could not be renamed, and as linkat(2).
+/// `EPERM` in an append-only folder, where it could not be renamed, and as linkat(2).
 pub(super) fn name(
     file: &File,
     folder: &OwnedFd,
@@ -223,18 +224,18 @@ pub(super) fn name(
     }
     // No other process can have locked a file that has no name.
     let _ = flock(file, FlockOperation::NonBlockingLockExclusive);
-    // The one that a killed process has left has its owner, too.
+    // A leftover of a killed process has the same owner as this file.
     let owner = Some(fstat(file)?.st_uid).filter(|_| !keeps_leftovers);
     Ok(claim(folder, name, owner, |hidden| link(file, folder, hidden))?.1)
 }
 
-/// Links an unnamed file through /proc, which needs no privilege. Where it is not mounted, only
-/// kernels since 6.10 link files of this process without one.
+/// Links an unnamed file through /proc, which needs no privilege. Without /proc, only kernels since
+/// 6.10 link a file of this process without a privilege.
 pub(super) fn link(file: &File, folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     match linkat(CWD, path, folder, name, AtFlags::SYMLINK_FOLLOW) {
         Err(Errno::NOENT) if !Path::new("/proc/self/fd").exists() => {
-            // An absent privilege has the error of an absent folder.
+            // A missing privilege causes the same error as a missing folder.
             let linked = linkat(file, "", folder, name, AtFlags::EMPTY_PATH);
             linked.map_err(|errno| if errno == Errno::NOENT { Errno::NOSYS } else { errno })
         }
@@ -242,7 +243,7 @@ pub(super) fn link(file: &File, folder: &OwnedFd, name: &OsStr) -> Result<(), Er
     }
 }
 
-/// Gives a file that has a hidden name another one, under which it is a leftover without a lock.
+/// Gives a file another hidden name, under which it counts as a leftover once it is not locked.
 pub(super) fn rename(
     file: &File,
     folder: &OwnedFd,
@@ -254,8 +255,8 @@ pub(super) fn rename(
     Ok(claim(folder, name, owner, |hidden| rename_new(folder, from, folder, hidden))?.1)
 }
 
-/// Calls `make` with hidden names until one is free, and removes leftovers of this user or of
-/// `owner` on the way, if there is one.
+/// Calls `make` with hidden names until one is free. If there is an `owner`, leftovers of this user
+/// or of that owner are removed on the way.
 fn claim<T>(
     folder: &OwnedFd,
     name: &OsStr,
@@ -280,8 +281,8 @@ fn claim<T>(
 }
 
 /// Returns the number of the first hidden name in a folder. This one and the 999 after it show that
-/// a name was made in that folder: the number is a hash of the inode number, so those of two folders
-/// are rarely close. The device number is not part of it, as it may change with each mount.
+/// a name was made in that folder: the number is a hash of the inode number, so the numbers of two
+/// folders are rarely close. The device number is left out because it may change with each mount.
 ///
 /// # Errors
 ///
@@ -290,8 +291,8 @@ pub fn number_of(folder: impl AsFd) -> Result<u32, Errno> {
     Ok(fingerprint(&fstat(folder)?.st_ino.to_le_bytes()) as u32)
 }
 
-/// Removes a leftover: a file of this user or of `owner` with this hidden name, which was made in
-/// this folder, and has no other name and no lock. Returns whether it is gone.
+/// Removes a leftover: a file of this user or of `owner` that has this hidden name, was made in
+/// this folder, and has neither a second name nor a lock. Returns whether it is gone.
 pub fn remove_left_over(folder: &OwnedFd, hidden: &OsStr, owner: u32) -> bool {
     if !was_made_in(folder, hidden) {
         return false;
@@ -303,7 +304,7 @@ pub fn remove_left_over(folder: &OwnedFd, hidden: &OsStr, owner: u32) -> bool {
             && stat.st_nlink == 1
             && (stat.st_uid == geteuid().as_raw() || stat.st_uid == owner)
     });
-    // A lock that cannot be tested says nothing.
+    // On a file system without locks a missing lock proves nothing.
     let is_left_over = is_own
         && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
         && try_lock(&file, folder, hidden);
@@ -317,9 +318,9 @@ pub fn was_made_in(folder: impl AsFd, hidden: &OsStr) -> bool {
         .is_some_and(|(number, first)| number.wrapping_sub(first) < MAX_ATTEMPTS)
 }
 
-/// More hidden names than are in use for one name at a time.
+/// More than the hidden names in use at a time for one name.
 const MAX_ATTEMPTS: u32 = 1000;
 
-/// The permissions by which another user may write to a file, or change what is in a folder. With
-/// an ACL, those of the group are all that it allows.
+/// The permission bits that let other users write to a file, or change the entries of a folder.
+/// With an ACL, the group bits are its mask: the most that the ACL allows.
 pub const WRITABLE_BY_OTHERS: u32 = 0o022;

@@ -1,9 +1,9 @@
 //! A file that appears under its name only when it is complete.
 //!
-//! The bytes go to an unnamed file in the target's folder. Until the commit, an existing file of
-//! that name is unchanged; if the process dies, the kernel removes the unnamed file. On file
-//! systems without unnamed files, a hidden name is used instead; if the process is killed, the
-//! hidden file is removed the next time the same name is written.
+//! The bytes are written to an unnamed file (`O_TMPFILE`) in the target's folder. Until the commit,
+//! an existing file of that name is unchanged; if the process dies, the kernel removes the unnamed
+//! file. On file systems without unnamed files, a hidden name is used instead; if the process is
+//! killed, the hidden file is removed the next time the same name is written.
 
 mod case;
 mod follow;
@@ -47,10 +47,10 @@ pub use permissions::{
 pub use remove::{is_mounted, make_writable, remove_folder};
 pub(crate) use reserve::reserve;
 
-/// The treatment of a file that already has the name.
+/// What happens to an existing file of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
-    /// It stays, and the commit fails.
+    /// It is kept, and the commit fails.
     Keep,
     /// It is replaced atomically: the name always refers to the whole old or the whole new file.
     Replace,
@@ -83,11 +83,11 @@ pub struct AtomicFile {
     hidden: Option<OsString>,
     /// Whether the file keeps the hidden name if it is never committed.
     is_kept: bool,
-    /// Whether no leftover of an earlier process is removed.
+    /// Whether leftovers of earlier processes are kept.
     keeps_leftovers: bool,
     /// Whether the file is synced to the disk before it gets its name, and the folder afterwards.
     is_durable: bool,
-    /// Whether the descriptor for writing is closed, which has shown the errors of all writes.
+    /// Whether the descriptor for writing is closed, which has reported the errors of all writes.
     has_ended_writes: bool,
 }
 
@@ -154,21 +154,20 @@ impl AtomicFile {
         Ok(new_file)
     }
 
-    /// Keeps the leftovers of earlier processes: an entry with a hidden name may be one that is
-    /// copied.
+    /// Keeps the leftovers of earlier processes, for callers that copy entries with hidden names.
     #[must_use]
     pub fn keeping_leftovers(mut self) -> Self {
         self.keeps_leftovers = true;
         self
     }
 
-    /// Creates or continues a file that outlives this process under the name `partial` until it
-    /// is complete. Dropped without a [`commit`](Self::commit) it is kept.
+    /// Creates or continues a file that outlives this process under the name `partial` until it is
+    /// complete. If it is dropped without a [`commit`](Self::commit), it is kept.
     ///
     /// # Errors
     ///
-    /// As open(2); `ELOOP` if the partial name is a link, and `EPERM` if it is that of something
-    /// which is not [of this user](is_ours) alone: others could still write to the complete file.
+    /// As open(2); `ELOOP` if the partial name is a link, and `EPERM` if the existing file is not
+    /// [of this user](is_ours) alone: others could still write to the complete file.
     pub fn partial(
         folder: OwnedFd,
         name: &OsStr,
@@ -192,8 +191,8 @@ impl AtomicFile {
     ///
     /// # Errors
     ///
-    /// `EEXIST` if the name is taken, `EPERM` where it could not be renamed later, and as linkat(2)
-    /// and rename(2).
+    /// `EEXIST` if the name is taken, `EPERM` if the folder is append-only, so that the file could
+    /// not be renamed later, and as linkat(2) and rename(2).
     pub fn keep_as(mut self, partial: &OsStr) -> io::Result<()> {
         if only_adds(&self.folder) {
             return Err(Errno::PERM.into());
@@ -208,12 +207,12 @@ impl AtomicFile {
         Ok(())
     }
 
-    /// Renames a file that has a hidden name already, and replaces an older file of the new name.
-    /// The file keeps it like the one before. An unnamed file stays unnamed.
+    /// Renames a file that already has a hidden name, replacing an older file of the new name. The
+    /// new name is kept just as the old one was. An unnamed file stays unnamed.
     ///
     /// # Errors
     ///
-    /// As rename(2); the file then has the name that it had.
+    /// As rename(2); the file then keeps its old name.
     pub fn rename_partial(&mut self, partial: &OsStr) -> io::Result<()> {
         if let Some(hidden) = &mut self.hidden {
             renameat(&self.folder, &*hidden, &self.folder, partial)?;
@@ -222,12 +221,12 @@ impl AtomicFile {
         Ok(())
     }
 
-    /// Ends what [`partial`](Self::partial) has begun: from now on the file is one that does not
-    /// outlive this process, and that the next one removes if this one is killed.
+    /// Undoes [`partial`](Self::partial): from now on the file does not outlive this process, and
+    /// if this process is killed, the next one removes the file.
     ///
     /// # Errors
     ///
-    /// As rename(2); the file then has the name that it had, and is kept.
+    /// As rename(2); the file then keeps its old name, and is kept.
     pub fn end_partial(&mut self) -> io::Result<()> {
         if let Some(hidden) = self.hidden.as_mut().filter(|_| self.is_kept) {
             let (file, folder) = (&self.file, &self.folder);
@@ -250,14 +249,13 @@ impl AtomicFile {
         self
     }
 
-    /// Returns the open file, to be written.
+    /// Returns the open file, for writing.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Returns whether no other process can see the file yet: it has no name at all, not even a
-    /// hidden one.
+    /// Returns whether no other process can see the file yet: it has not even a hidden name.
     #[must_use]
     pub const fn is_unnamed(&self) -> bool {
         self.hidden.is_none()
@@ -299,7 +297,7 @@ impl AtomicFile {
     ///
     /// As for [`sync`](Self::sync).
     pub fn end_writes(&mut self) -> io::Result<()> {
-        // The lock of another hidden name would end with the first descriptor.
+        // The lock on an ordinary hidden name would end with the first descriptor.
         if (self.is_unnamed() || self.is_kept)
             && let Ok(file) = reopen(self.file.as_fd())
         {
@@ -324,16 +322,16 @@ impl AtomicFile {
     ///
     /// # Errors
     ///
-    /// `EEXIST` if the name is taken and [`Existing::Keep`] was asked for, `ESTALE` if another file
+    /// `EEXIST` if the name is taken and [`Existing::Keep`] was requested, `ESTALE` if another file
     /// has the hidden name now, and as [`check_writes`], linkat(2) and rename(2); if it is
     /// [`durable`](Self::durable), also as fsync(2).
     ///
     /// # On failure
     ///
-    /// The name is as it was before, and nothing else is left but what [`partial`](Self::partial)
-    /// keeps, unless bytes of it may be lost; but if only fsync(2) of the folder failed, the name
-    /// has the new file, which is whole and on the disk, and a power cut may give the name back to
-    /// the old one.
+    /// The name is as it was before. Nothing else is left, except what [`partial`](Self::partial)
+    /// keeps, and not even that if bytes may be lost. If only the fsync(2) of the folder failed,
+    /// the name has the new file, which is whole and on the disk, and a power cut may give the name
+    /// back to the old one.
     pub fn commit(mut self, existing: Existing) -> io::Result<()> {
         self.settle(self.is_durable)?;
         self.give_name(existing)?;
@@ -343,8 +341,8 @@ impl AtomicFile {
         Ok(())
     }
 
-    /// Gives the file its name by `rename`, which gets the folder, a hidden name that the file has
-    /// until then, and the name. It is for replacing in several steps.
+    /// Gives the file its name by calling `rename` with the folder, a hidden name that the file has
+    /// until then, and the final name. It is for replacing in several steps.
     ///
     /// # Errors
     ///
@@ -393,8 +391,8 @@ impl AtomicFile {
             (Some(hidden), Existing::Keep) => {
                 let flags = RenameFlags::NOREPLACE;
                 match renameat_with(folder, &hidden, folder, &self.name, flags) {
-                    // This file system has no such flag: link, and the old name is removed in
-                    // `drop`.
+                    // This file system cannot rename without replacing: link to the new name, and
+                    // let `drop` remove the old one.
                     Err(Errno::INVAL | Errno::NOSYS) => {
                         match linkat(folder, &hidden, folder, &self.name, AtFlags::empty()) {
                             // There are no hard links either.
@@ -441,8 +439,8 @@ pub fn check_writes(file: impl AsFd) -> Result<(), Errno> {
 ///
 /// # Errors
 ///
-/// Those of openat(2) and `sync`; but that a folder may be written to but not read, or that its
-/// file system cannot sync it, is no error.
+/// As openat(2) and `sync`. A folder that may be written to but not read, or a file system that
+/// cannot sync a folder, is no error.
 pub fn sync_folder(
     folder: impl AsFd,
     sync: impl FnOnce(OwnedFd) -> Result<(), Errno>,
@@ -454,19 +452,19 @@ pub fn sync_folder(
     }
 }
 
-/// Returns whether a name is that of another file now: a rename would give that one the final name.
+/// Returns whether a name now belongs to another file: a rename would give that one the final name.
 fn is_replaced(file: &File, folder: &OwnedFd, name: &OsStr) -> bool {
     let (Ok(own), Ok(named)) = (fstat(file), statat(folder, name, AtFlags::SYMLINK_NOFOLLOW))
     else {
         return false;
     };
-    // Not all file systems give a file the same number each time.
+    // Some file systems do not give a file the same inode number each time.
     let facts = |stat: &Stat| (stat.st_mode, stat.st_size, mtime(stat));
     FileId::of(&own) != FileId::of(&named) && facts(&own) != facts(&named)
 }
 
-/// Reads the umask of the process, which the kernel takes from the permissions of new files; `None`
-/// without `/proc`. umask(2) could only read it by changing it for a moment, which other threads
+/// Reads the umask of the process, the bits that the kernel clears in the mode of new files; `None`
+/// without `/proc`. umask(2) could read it only by changing it for a moment, which other threads
 /// would notice.
 #[must_use]
 pub fn umask() -> Option<u32> {

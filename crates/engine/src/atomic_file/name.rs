@@ -4,23 +4,23 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-/// Returns whether a path can only be that of a folder, as it ends in `/` or `/.`, which
-/// [`Path::file_name`] does not tell.
+/// Returns whether a path can only name a folder because it ends in `/` or `/.`, which
+/// [`Path::file_name`] ignores.
 #[must_use]
 pub fn names_folder(path: &Path) -> bool {
     let path = path.as_os_str().as_bytes();
     path.ends_with(b"/") || path.ends_with(b"/.")
 }
 
-/// Returns the folder that a path names a file in: the current one if it is only a name.
+/// Returns the folder part of a file's path; the current folder if the path is only a name.
 #[must_use]
 pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."))
 }
 
-/// Returns the hidden name for a file that will be called `name`: always the same one, so that a
-/// later run finds the leftover of an earlier one, or one with a number. The digits of that end in
-/// a checksum, so that [`name_of_hidden`] knows the name as one of this program.
+/// Returns the hidden name for a file that will be called `name`. Without a number it is always the
+/// same, so that a later run finds the leftover of an earlier one. The digits of a number end in a
+/// checksum, by which [`name_of_hidden`] recognizes the name as one of underpass.
 #[must_use]
 pub fn hidden_name(name: &OsStr, number: Option<u32>) -> OsString {
     let name = shortened(name, MAX_HIDDEN);
@@ -32,14 +32,14 @@ pub fn hidden_name(name: &OsStr, number: Option<u32>) -> OsString {
     OsString::from_vec(bytes)
 }
 
-/// Returns the name that goes with a [hidden one](hidden_name) of this program with a number, whose
-/// checksum shows that no other program has chosen it.
+/// Returns the final name for a numbered [hidden name](hidden_name) of underpass, recognized by its
+/// checksum; `None` for any other name.
 #[must_use]
 pub fn name_of_hidden(hidden: &[u8]) -> Option<&[u8]> {
     parse_hidden(hidden).map(|(name, _)| name)
 }
 
-/// Returns the number that a [hidden name](hidden_name) of this program was made with.
+/// Returns the number in a [hidden name](hidden_name) of underpass.
 pub(super) fn number_of_hidden(hidden: &[u8]) -> Option<u32> {
     parse_hidden(hidden).map(|(_, number)| number)
 }
@@ -74,8 +74,8 @@ pub fn shortened(name: &OsStr, max: usize) -> OsString {
     OsString::from_vec(bytes)
 }
 
-/// Returns the first bytes of a name, at most `max`. They do not end in the middle of a character,
-/// for file systems that want text.
+/// Returns the first bytes of a name, at most `max`. They never end in the middle of a character,
+/// because some file systems require valid UTF-8.
 #[must_use]
 pub fn beginning(name: &[u8], max: usize) -> &[u8] {
     let mut end = name.len().min(max);
@@ -85,7 +85,7 @@ pub fn beginning(name: &[u8], max: usize) -> &[u8] {
     &name[..end]
 }
 
-/// Returns the hash of some bytes by FNV-1a, which is the same in every version of this program.
+/// Returns the FNV-1a hash of some bytes, which is the same in every version of underpass.
 #[must_use]
 pub fn fingerprint(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -93,14 +93,13 @@ pub fn fingerprint(bytes: &[u8]) -> u64 {
     })
 }
 
-/// The longest name of a file that Linux file systems take, in bytes.
+/// The longest file name on Linux file systems, in bytes.
 pub const MAX_NAME: usize = 255;
 
-/// The longest name that file systems take which encrypt names of 255 bytes at most, as eCryptfs
-/// does.
+/// The longest file name in bytes where encrypted names are limited to 255 bytes, as on eCryptfs.
 pub const MAX_SHORT_NAME: usize = 143;
 
-/// The room for the name itself, without the leading dot and the number and `.part` after it.
+/// The room for the name itself, without the leading dot and the trailing number and `.part`.
 const MAX_HIDDEN: usize = MAX_SHORT_NAME - 1 - ".18446744073709551615.part".len();
 
 #[cfg(test)]
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn only_hidden_names_of_this_program_mean_another_one() {
+    fn only_hidden_names_of_underpass_are_recognized() {
         for name in ["k", "a.b", "a.1"] {
             for number in [0, 7, u32::MAX] {
                 let hidden = hidden_name(OsStr::new(name), Some(number));

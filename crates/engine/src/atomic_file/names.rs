@@ -6,8 +6,8 @@ use std::os::fd::AsFd;
 use rustix::fs::{Mode, OFlags, RawDir, openat};
 use rustix::io::Errno;
 
-/// Calls `visit` with each name in a folder but `.` and `..`, in the order of the file system. The
-/// folder may be a descriptor for names only (`O_PATH`).
+/// Calls `visit` with each name in a folder except `.` and `..`, in the order of the file system.
+/// The folder may be an `O_PATH` descriptor.
 ///
 /// # Errors
 ///
@@ -32,7 +32,7 @@ pub(super) fn find_name(
 ) -> Result<Option<CString>, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let listed = openat(folder, c".", flags, Mode::empty())?;
-    // lowntfs-3g forgets the rest of what does not fit into a buffer of less than a page.
+    // lowntfs-3g drops entries that do not fit if the buffer is smaller than a page.
     let mut buffer = Vec::with_capacity(BUFFER);
     let mut entries = RawDir::new(listed, buffer.spare_capacity_mut());
     while let Some(entry) = entries.next() {

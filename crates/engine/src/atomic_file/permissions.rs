@@ -1,4 +1,4 @@
-//! Permissions of new files, with regard to ACLs and to the files that they replace.
+//! Permissions of new files, given their ACLs and the files that they replace.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -24,8 +24,8 @@ pub enum KeptOwner {
     Own,
 }
 
-/// Does what [`take_over`] does with the file of this name, if there is one: nothing is taken over
-/// of links and devices.
+/// Does the same as [`take_over`] with the file of this name, if there is one. Nothing is taken
+/// over from links and devices.
 ///
 /// # Errors
 ///
@@ -45,16 +45,17 @@ pub fn take_over_named(
     if !is_file(&fstat(&old)?) {
         return Ok(false);
     }
-    // Attributes can be read without /proc where the file can.
+    // Without /proc, an `O_PATH` descriptor gives no attributes; one open for reading does.
     let old = open(OFlags::RDONLY | OFlags::NONBLOCK).unwrap_or(old);
     take_over(new, old.as_fd(), &folder, owner)
 }
 
-/// Gives a new file the permissions and the ACL of the one that it replaces, as if that had been
-/// written to, and its group where that is allowed. What a file system or the kernel does not allow
-/// is left out. If another group gets the file, it has no ACL, and the permissions that the group and all others had. Nothing is kept
-/// of a file that another user has put into a `folder` that users share: it would decide who may
-/// write to the new one. Returns whether anything was kept.
+/// Gives a new file the permissions and the ACL of the one that it replaces, as if the old one had
+/// been written to, and its group where that is allowed. What the file system or the kernel does
+/// not allow is left out. If the group cannot be kept, the ACL is dropped, and the group and all
+/// others get only the permissions that both had. Nothing is kept of a file that another user has
+/// put into a shared `folder`: its mode would decide who may write to the new one. Returns whether
+/// anything was kept.
 ///
 /// # Errors
 ///
@@ -88,20 +89,19 @@ pub fn take_over(
         return Err(errno);
     }
     if owner == KeptOwner::Old && had.st_uid != has.st_uid {
-        // At the end: only the owner may set permissions. Few users may give files away.
+        // This comes last: only the owner may set permissions. Few users may give files away.
         let _ = fchown(new, Some(Uid::from_raw(had.st_uid)), None);
     }
     Ok(true)
 }
 
-/// Returns the mode of a file that is given to another group, whose old one is among the others now.
+/// Returns the mode of a file that gets another group, whose old group now counts among the others.
 fn of_other_group(mode: u32) -> u32 {
     let common = (mode >> 3) & mode & 7;
     mode & 0o700 | common << 3 | common
 }
 
-/// Gives a new file these permissions, and takes the ACL from it that it has by its folder's
-/// default.
+/// Gives a new file these permissions, and removes the ACL that it inherited from its folder.
 ///
 /// # Errors
 ///
@@ -109,13 +109,13 @@ fn of_other_group(mode: u32) -> u32 {
 pub fn set_mode(new: &File, mode: u32) -> Result<(), Errno> {
     remove_attribute(new, ACL)?;
     match fchmod(new, Mode::from_raw_mode(mode)) {
-        // A file system without permissions may refuse to set even those that all its files have.
+        // A file system without permissions may refuse even the mode that all its files have.
         Err(errno) if fstat(new)?.st_mode & 0o7777 != mode & 0o7777 => Err(errno),
         _ => Ok(()),
     }
 }
 
-/// Removes an attribute of a file, which there need not be.
+/// Removes an extended attribute of a file, if the file has it.
 ///
 /// # Errors
 ///
@@ -125,7 +125,7 @@ pub fn remove_attribute(file: impl AsFd, name: &CStr) -> Result<(), Errno> {
     unless_missing(fremovexattr(&file, name), look)
 }
 
-/// Removes an attribute of the entry at a path, which there need not be. A link is not followed.
+/// Removes an extended attribute of the entry at a path, if it has it. A link is not followed.
 ///
 /// # Errors
 ///
@@ -134,13 +134,13 @@ pub fn remove_attribute_at(path: &Path, name: &CStr) -> Result<(), Errno> {
     unless_missing(lremovexattr(path, name), || lgetxattr(path, name, &mut [0_u8; 0]))
 }
 
-/// Returns the outcome of removing an attribute, which is a success if a look does not find it.
+/// Returns the outcome of removing an attribute: also a success if `look` finds none.
 fn unless_missing(
     removed: Result<(), Errno>,
     look: impl FnOnce() -> Result<usize, Errno>,
 ) -> Result<(), Errno> {
     match removed {
-        // A file system may refuse the call, whether there is one or not.
+        // A file system may refuse the call even if there is no such attribute.
         Err(errno) if !is_missing(errno) => match look() {
             Err(found) if is_missing(found) => Ok(()),
             _ => Err(errno),
@@ -150,8 +150,8 @@ fn unless_missing(
 }
 
 /// Returns the mode of a copy of this file that does not get its ACL. With an ACL the group bits of
-/// a mode are the ACL's mask, which may allow more than the group has.
-/// If the ACL cannot be read, the group gets no permissions.
+/// a mode are the ACL's mask, which may allow more than the group has. If the ACL cannot be read,
+/// the group gets no permissions.
 #[must_use]
 pub fn without_acl(file: BorrowedFd<'_>, mode: u32) -> u32 {
     try_without_acl(file, mode).unwrap_or(mode & !0o070)
@@ -161,9 +161,9 @@ pub fn without_acl(file: BorrowedFd<'_>, mode: u32) -> u32 {
 ///
 /// # Errors
 ///
-/// As fgetxattr(2), but not if there is no ACL, it is too long to be looked at, or it may not be.
+/// As fgetxattr(2), unless there is no ACL, it is longer than 4 KiB, or reading it is refused.
 pub fn try_without_acl(file: BorrowedFd<'_>, mode: u32) -> Result<u32, Errno> {
-    // No look-up is needed if the group may do no more than others.
+    // The ACL does not matter if the mask allows the group no more than others.
     if (mode >> 3) & 7 & !(mode & 7) == 0 {
         return Ok(mode);
     }
@@ -190,7 +190,7 @@ fn is_closed(errno: Errno) -> bool {
 /// Reads the ACL of a file, and returns its length.
 fn acl_of(file: BorrowedFd<'_>, acl: &mut [u8; MAX_ACL]) -> Result<usize, Errno> {
     match fgetxattr(file, ACL, &mut acl[..]) {
-        // A file opened for its name only.
+        // An `O_PATH` descriptor.
         Err(Errno::BADF) => {
             getxattr(format!("/proc/self/fd/{}", file.as_raw_fd()), ACL, &mut acl[..])
         }
@@ -198,7 +198,7 @@ fn acl_of(file: BorrowedFd<'_>, acl: &mut [u8; MAX_ACL]) -> Result<usize, Errno>
     }
 }
 
-/// Returns what an ACL lets the group of the file do.
+/// Returns the permissions that an ACL gives the group of the file.
 fn group_of(acl: &[u8]) -> u32 {
     acl_entry(acl, GROUP_OBJ).unwrap_or(0)
 }
@@ -213,10 +213,10 @@ pub fn acl_entry(acl: &[u8], tag: u32) -> Option<u32> {
 
 const ACL: &CStr = c"system.posix_acl_access";
 
-/// The length of the longest ACL that is looked at.
+/// The longest ACL that is read, in bytes.
 const MAX_ACL: usize = 4096;
 
-/// The layout of an ACL: a version, then tag, permissions and number of each entry (acl(5)).
+/// The layout of an ACL: a version, then tag, permissions and ID of each entry (acl(5)).
 const HEADER: usize = 4;
 const ENTRY: usize = 8;
 const GROUP_OBJ: u32 = 4;
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn no_member_of_a_group_may_more_after_a_change_of_the_group() {
+    fn a_change_of_group_gives_no_member_more_permissions() {
         for (had, has) in [(0o640, 0o600), (0o604, 0o600), (0o664, 0o644), (0o755, 0o755)] {
             assert_eq!(of_other_group(had), has, "{had:o}");
         }
@@ -267,7 +267,7 @@ mod tests {
         for (old, expected) in [(&plain, None), (&ruled, Some(acl_for(1000)))] {
             let new = tempfile::tempfile().unwrap();
             set(&new, &acl_for(2000)).unwrap();
-            // Opened for its name only.
+            // Opened with `O_PATH`.
             let old = openat(CWD, old.path(), OFlags::PATH, Mode::empty()).unwrap();
             take_over(&new, old.as_fd(), in_folder(), KeptOwner::Own).unwrap();
             let mut acl = [0; MAX_ACL];
@@ -283,7 +283,7 @@ mod tests {
         let in_folder = || File::open(folder.path()).unwrap();
         let [old, new] = [(); 2].map(|()| tempfile::tempfile().unwrap());
         old.set_permissions(PermissionsExt::from_mode(0o640)).unwrap();
-        // Of another user and group, which only root can do.
+        // Another user and group, which only root can set.
         let is_root = fchown(&old, Some(Uid::from_raw(2001)), Some(Gid::from_raw(3000))).is_ok();
         let ids = |file: &File| file.metadata().map(|stat| (stat.uid(), stat.gid())).unwrap();
         let own = ids(&new);

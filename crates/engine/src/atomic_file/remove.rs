@@ -16,9 +16,9 @@ use crate::integrity::is_folder;
 /// Removes a folder with everything in it. No link is followed. Folders of this user that are not
 /// writable are made so.
 ///
-/// Whatever the depth of the tree, neither a deep stack nor many descriptors are needed: the
-/// folders in a folder of it are moved up before that one is removed. Only folders that cannot be
-/// moved, as those of a lower layer of overlayfs, need both for each of their levels.
+/// A tree of any depth needs neither a deep stack nor many descriptors: the subfolders of a folder
+/// are moved up before that folder is removed. Only subfolders that cannot be moved, such as those
+/// of a lower layer of overlayfs, need a stack frame and a descriptor per level.
 ///
 /// # Errors
 ///
@@ -26,7 +26,7 @@ use crate::integrity::is_folder;
 ///
 /// # On failure
 ///
-/// Entries that were not removed yet stay, perhaps at another place in the folder, and so does
+/// Entries that were not removed yet are left, perhaps at another place in the folder, and so is
 /// everything that is mounted below.
 pub fn remove_folder(parent: impl AsFd, name: &CStr) -> Result<(), Errno> {
     let parent = parent.as_fd();
@@ -38,7 +38,7 @@ pub fn remove_folder(parent: impl AsFd, name: &CStr) -> Result<(), Errno> {
             for below in names(&inner)? {
                 if is_folder_in(&inner, &below)? {
                     match move_up(&inner, &below, &top, &mut moved) {
-                        // A lower layer of overlayfs, or a project with a quota of its own.
+                        // It is on a lower layer of overlayfs, or in a project with its own quota.
                         Err(Errno::XDEV) => remove_folder(&inner, &below)?,
                         new_name => waiting.push(new_name?),
                     }
@@ -54,9 +54,9 @@ pub fn remove_folder(parent: impl AsFd, name: &CStr) -> Result<(), Errno> {
     unlinkat(parent, name, AtFlags::REMOVEDIR)
 }
 
-/// Moves a folder to the one above, and returns its new name.
+/// Moves a folder up one level, and returns its new name.
 fn move_up(from: &OwnedFd, name: &CStr, to: &OwnedFd, moved: &mut u64) -> Result<CString, Errno> {
-    // The name of the folder above is in it, so that it has to be writable.
+    // Moving a folder rewrites its `..`, so it has to be writable.
     drop(open_to_empty(from.as_fd(), name)?);
     loop {
         // Digits have no zero byte in them.
@@ -69,7 +69,7 @@ fn move_up(from: &OwnedFd, name: &CStr, to: &OwnedFd, moved: &mut u64) -> Result
     }
 }
 
-/// Opens a folder whose entries are removed, and makes it writable if this user may do that.
+/// Opens a folder to remove its entries, and makes it writable if this user may do that.
 fn open_to_empty(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     let open = |how| openat(parent, name, FOLDER | how, Mode::empty());
     let folder = match open(OFlags::RDONLY) {
@@ -95,13 +95,13 @@ fn open_to_empty(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> 
 pub fn make_writable(folder: impl AsFd) -> Result<(), Errno> {
     let mode = Mode::from_raw_mode(fstat(&folder)?.st_mode);
     if !mode.contains(Mode::RWXU) {
-        // That of another user stays as it is.
+        // A folder of another user stays as it is.
         let _ = fchmod(&folder, mode | Mode::RWXU);
     }
     Ok(())
 }
 
-/// Returns whether an entry is a folder; another process may have removed it.
+/// Returns whether an entry is a folder; false if another process has removed it.
 fn is_folder_in(folder: &OwnedFd, name: &CStr) -> Result<bool, Errno> {
     match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => Ok(false),
@@ -109,7 +109,7 @@ fn is_folder_in(folder: &OwnedFd, name: &CStr) -> Result<bool, Errno> {
     }
 }
 
-/// Removes an entry that another process may have removed.
+/// Removes an entry; another process may have removed it already.
 fn unlink(folder: &OwnedFd, name: &CStr, how: AtFlags) -> Result<(), Errno> {
     match unlinkat(folder, name, how) {
         Err(Errno::NOENT) => Ok(()),
@@ -117,17 +117,17 @@ fn unlink(folder: &OwnedFd, name: &CStr, how: AtFlags) -> Result<(), Errno> {
     }
 }
 
-/// The flags for opening a folder that is removed.
+/// The flags for opening a folder to be removed.
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Returns whether a folder is a mount point, also of a bind mount, and not just
-/// an entry of `parent`.
+/// Returns whether a folder is a mount point, also of a bind mount, and not just an entry of
+/// `parent`.
 ///
 /// # Errors
 ///
 /// As fstat(2).
 pub fn is_mounted(folder: impl AsFd, parent: impl AsFd) -> Result<bool, Errno> {
-    // Kernels before 5.8 do not tell, and show another file system alone.
+    // Kernels before 5.8 have no such attribute; there, only a change of file system shows a mount.
     let is_root = statx(&folder, c"", AtFlags::EMPTY_PATH, StatxFlags::empty())
         .is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT));
     Ok(is_root || fstat(folder)?.st_dev != fstat(parent)?.st_dev)

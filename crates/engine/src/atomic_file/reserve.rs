@@ -24,15 +24,15 @@ pub(crate) fn reserve(file: impl AsFd, offset: u64, len: u64) -> Result<(), Errn
         allocated => Ok(allocated.is_ok()),
     };
     // ext4 allocates all that is left before it fails: other programs would find the disk full for
-    // a moment. What cannot reserve at all may say anything of its room.
+    // a moment. A file system that cannot reserve at all may report any free space.
     if len > PROBE && lacks_room(&file, offset, len) && allocate(PROBE)? {
         return Err(Errno::NOSPC);
     }
     allocate(len).map(drop)
 }
 
-/// Returns whether the file system has no room for a range of a file, less what the file may have of
-/// it already.
+/// Returns whether the file system lacks the space for a range of a file, minus what is already
+/// allocated to the file there.
 fn lacks_room(file: impl AsFd, offset: u64, len: u64) -> bool {
     let (Ok(room), Ok(stat)) = (fstatvfs(&file), fstat(&file)) else { return false };
     let own = (u64::try_from(stat.st_blocks).unwrap_or(0) * 512).saturating_sub(offset);
@@ -41,7 +41,7 @@ fn lacks_room(file: impl AsFd, offset: u64, len: u64) -> bool {
     room.f_blocks > 0 && len.saturating_sub(own) > free.saturating_mul(room.f_frsize)
 }
 
-/// The number of bytes that are reserved to find out whether the file system reserves at all.
+/// The bytes reserved to find out whether the file system can reserve at all.
 const PROBE: u64 = 4 << 10;
 
 /// The type of btrfs in statfs(2), as in linux/magic.h.

@@ -1,8 +1,8 @@
-//! The kinds of things that bytes come from or go to.
+//! The kinds of sources and sinks.
 
 use underpass_sys::Kind;
 
-/// The kind of thing that bytes come from or go to.
+/// The kind of a source or sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -17,7 +17,7 @@ pub enum EndKind {
     Terminal,
     /// Another device: a disk, `/dev/null`.
     Device,
-    /// Anything else: files that the kernel makes up, such as those in `/proc`, events, timers.
+    /// Anything else: virtual files such as those in `/proc`, events, timers.
     Other,
 }
 

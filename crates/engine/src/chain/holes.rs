@@ -39,7 +39,7 @@ fn next_extent(file: BorrowedFd<'_>, at: u64, end: u64) -> io::Result<Option<(u6
     Ok(Some((from, to - from)))
 }
 
-/// Returns the offset of the next data of a file, from `at` on; `None` if only a hole is left.
+/// Returns the offset of the next data of a file at or after `at`; `None` if only a hole is left.
 ///
 /// A file system without holes has data everywhere.
 ///

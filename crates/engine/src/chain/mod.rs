@@ -122,8 +122,8 @@ impl<F: AsFd> Chain<F> {
         self
     }
 
-    /// Appends bytes of the payload that were already read, see [`Segment::Payload`]; nothing if
-    /// there are none.
+    /// Appends bytes of the payload that were already read, see [`Segment::Payload`]; an empty
+    /// slice adds no segment.
     #[must_use]
     pub fn payload(mut self, bytes: impl Into<Memory>) -> Self {
         let bytes = bytes.into();
@@ -199,8 +199,8 @@ impl<F: AsFd> Chain<F> {
     }
 }
 
-/// The size from which corking a single file pays for its two system calls. sendfile gives 64 KiB
-/// at a time to TCP, which over loopback made 23,000 segments of 1 GiB; corked there are 16,400,
+/// The size from which corking a single file is worth its two system calls. sendfile gives TCP 64
+/// KiB at a time, which over loopback made 23,000 segments of 1 GiB; with corking there are 16,400,
 /// all full.
 const BULK: u64 = 1 << 20;
 

@@ -1,4 +1,4 @@
-//! Whether a part of a file is in the page cache, so that a step would not wait for a disk.
+//! Checks whether part of a file is in the page cache, so that a step would not wait for a disk.
 
 use std::io::IoSliceMut;
 use std::os::fd::AsFd;
@@ -8,11 +8,11 @@ use underpass_sys as sys;
 
 /// Returns whether `len` bytes of a regular file from `offset` are in the page cache.
 ///
-/// It asks cachestat(2), which sees every page. Where that is refused (before Linux 6.5, or for a
-/// file that the caller neither owns nor may write to) it tries to read one byte without waiting
-/// (preadv2(2), `RWF_NOWAIT`) at every 64 KiB, about the kernel's read-ahead window; pages
-/// evicted between two such offsets are missed. A file system without an answer either holds its
-/// files in memory, as tmpfs does, or cannot tell: both count as resident.
+/// cachestat(2) sees every page. Where it is refused (before Linux 6.5, or for a file that the
+/// caller neither owns nor may write to), one byte is read without waiting (preadv2(2),
+/// `RWF_NOWAIT`) every 64 KiB, about the kernel's read-ahead window; pages evicted between two such
+/// offsets are missed. A file system that supports neither call either holds its files in memory,
+/// as tmpfs does, or cannot tell: both count as resident.
 pub fn is_resident(file: impl AsFd, offset: u64, len: u64) -> bool {
     if len == 0 {
         return true;
@@ -23,7 +23,7 @@ pub fn is_resident(file: impl AsFd, offset: u64, len: u64) -> bool {
     }
 }
 
-/// Returns whether no byte of the range is in the page cache; it asks as [`is_resident`] does.
+/// Returns whether no byte of the range is in the page cache, determined as by [`is_resident`].
 pub fn is_absent(file: impl AsFd, offset: u64, len: u64) -> bool {
     if len == 0 {
         return true;

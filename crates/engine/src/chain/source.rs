@@ -23,11 +23,11 @@ pub struct Source<F> {
     pub(crate) len: Option<u64>,
     /// The file as it was when the length was promised.
     pub(crate) version: Option<Version>,
-    /// Whether the file must also still be where it was opened.
+    /// Whether the file must also still have the name under which it was opened.
     pub(crate) is_in_place: bool,
     /// Whether the caller has made sure that the version shows every change.
     pub(crate) is_at_rest: bool,
-    /// Whether versions are compared as the kernel has them in memory.
+    /// Whether versions are compared as cached by the kernel, without asking the file's server.
     pub(crate) is_remote: bool,
     /// The clone that was made of the file, or why there is none, see [`Chain::make_snapshots`].
     ///
@@ -93,7 +93,7 @@ impl<F: AsFd> Source<F> {
         self
     }
 
-    /// Sets the version of the file when its metadata was read, for [`Integrity::Detect`] to
+    /// Sets the version that the file had when its metadata was read, for [`Integrity::Detect`] to
     /// compare with.
     ///
     /// [`Integrity::Detect`]: crate::Integrity::Detect
@@ -103,8 +103,8 @@ impl<F: AsFd> Source<F> {
         self
     }
 
-    /// Also counts it as a change if the file was replaced, renamed or removed: for callers that
-    /// can still open its replacement.
+    /// Also treats the file as changed if it was replaced, renamed or removed: for callers that can
+    /// still open its replacement.
     ///
     /// This is checked only for a small file that is copied together with the header before it,
     /// just before its first byte is moved, and only with [`Integrity::Detect`]. A transfer that
@@ -125,11 +125,11 @@ impl<F: AsFd> Source<F> {
         self
     }
 
-    /// States that a server or another program provides the file, for which no step may wait: the
-    /// versions that the kernel has in memory are compared, and the caller keeps these up to date.
-    /// Neither a lease nor a clone is made, which would open a file: such levels of integrity become
-    /// [`Integrity::Detect`](crate::Integrity::Detect), for which the caller has to make sure that
-    /// the file is at rest.
+    /// States that a server or another program provides the file, and that no step may wait for it:
+    /// versions are compared as the kernel has them in memory, which the caller must keep up to
+    /// date. No lease is taken and no clone is made, since both would open a file: these levels of
+    /// integrity become [`Integrity::Detect`](crate::Integrity::Detect), and the caller has to make
+    /// sure that the file is at rest.
     #[must_use]
     pub fn remote(mut self) -> Self {
         self.is_remote = true;

@@ -1,4 +1,4 @@
-//! The symbols of error numbers, as receipts and metrics name them.
+//! The symbols of error numbers, as used in receipts and metrics.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 pub use crate::error::errno_help::errno_help;
 
-/// Returns the symbol of an error such as `EINVAL`; `errno 123` for one that moving bytes never
+/// Returns the symbol of an error, such as `EINVAL`; `errno 123` for one that moving bytes never
 /// causes.
 #[must_use]
 pub fn name(errno: Errno) -> Cow<'static, str> {

@@ -1,9 +1,8 @@
 //! The meaning, in words, of errors by which the kernel declines a mechanism.
 
-/// Explains why the kernel has declined a mechanism with this error, both given by name; `None` for
-/// an error that it is not known to be declined with.
+/// Explains why the kernel declined `mechanism` with `errno`, given by name; `None` if unknown.
 ///
-/// tee(2) and vmsplice(2), which this crate does not use, are known too.
+/// It also knows tee(2) and vmsplice(2), which this crate does not use.
 ///
 /// ```
 /// use underpass_engine::errno::errno_help;
@@ -75,7 +74,7 @@ const HELP: [(&str, &str, &str); 48] = [
     ("vmsplice", "EBADF", "not a pipe"),
 ];
 
-/// The text for a refusal that is not an error.
+/// The text for a decline without an error.
 const NOTHING: &str = "it reported the end of the file too early, as some network file systems do";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Hints at what people can do about a failure.
+//! Hints for users on what to do about a failure.
 //!
 //! Every crate of this workspace has its own error type, and each implements [`Hinted`]: only
 //! that crate knows what was being done. A hint is chosen by matching on values ([`Action`], an
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 /// A short text for users about the cause or a remedy, such as `the quota is used up`.
 ///
-/// The words name options of the `underpass` program. A hint can only be printed, not compared.
+/// The words may name options of the `underpass` program. A hint can be printed but not compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Hint(&'static str);
 
@@ -37,9 +37,9 @@ pub enum Action {
     Reading,
     /// Reading the entries of a folder.
     ReadingFolder,
-    /// Replacing something that exists by a file.
+    /// Replacing an existing entry by a file.
     Replacing,
-    /// Replacing something that exists by a folder.
+    /// Replacing an existing entry by a folder.
     ReplacingByFolder,
     /// Making a path available to the clients of a server.
     Serving,
@@ -149,14 +149,14 @@ impl fmt::Display for Action {
     }
 }
 
-/// The error of an action on a file or folder.
+/// A failed action on a file or folder.
 #[derive(Debug)]
 pub struct PathError {
     /// The action that failed.
     pub action: Action,
     /// The file or folder.
     pub path: PathBuf,
-    /// The system's answer.
+    /// The error of the system call.
     pub source: io::Error,
 }
 
@@ -201,7 +201,7 @@ pub trait WithPath<T> {
     ///
     /// # Errors
     ///
-    /// The error with both, if there is one.
+    /// A [`PathError`] with both, if `self` is an error.
     fn with_path(self, action: impl Into<Action>, path: impl Into<PathBuf>)
     -> Result<T, PathError>;
 }
@@ -217,13 +217,13 @@ impl<T, E: Into<io::Error>> WithPath<T> for Result<T, E> {
 }
 
 /// A system error, displayed without what std adds: `(os error 2)` at the end, and the prefix of
-/// name resolution errors. A text that is not UTF-8 is called so.
+/// name resolution errors. Invalid UTF-8 is described as such.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain<'e>(pub &'e io::Error);
 
 impl fmt::Display for Plain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // This kind without another error in it is the one of std's readers of text.
+        // std's text readers return this kind, without an inner error, for invalid UTF-8.
         if self.0.kind() == io::ErrorKind::InvalidData && self.0.get_ref().is_none() {
             return f.write_str("it is not text in UTF-8");
         }
@@ -233,7 +233,7 @@ impl fmt::Display for Plain<'_> {
     }
 }
 
-/// Returns the system's words for an error as messages show them: without what std appends, and
+/// Returns the system's text for an error as messages show it: without what std appends, and
 /// "cancelled" for a call that a signal has interrupted.
 #[must_use]
 pub fn in_words(error: &io::Error) -> String {

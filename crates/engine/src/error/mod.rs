@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_takes_no_more_has_the_hint_of_writing_to_it() {
+    fn a_full_target_has_the_hint_for_writing() {
         for errno in [Errno::NOSPC, Errno::DQUOT, Errno::ROFS] {
             let report = Box::default();
             let error = Error::Io { mechanism: None, source: errno.into(), report };

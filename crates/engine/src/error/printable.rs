@@ -17,8 +17,8 @@ pub const fn changes_display(character: char) -> bool {
         | '\u{e0000}'..='\u{e007f}') // tags
 }
 
-/// Returns JSON in which such characters are escaped. It means the same, because in JSON of one
-/// line they only occur in strings.
+/// Returns JSON with such characters escaped. Its meaning is unchanged, because in JSON on one line
+/// they occur only in strings.
 #[must_use]
 pub fn json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

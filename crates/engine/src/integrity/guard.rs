@@ -49,7 +49,7 @@ impl Guard {
         }
     }
 
-    /// Returns whether the file is unchanged and, if requested, still in its place: neither
+    /// Returns whether the file is unchanged and, if requested, still under its name: neither
     /// replaced, renamed nor removed.
     pub(crate) fn holds_in_place(
         &self,

@@ -1,15 +1,15 @@
-//! Times of files on file systems that keep them less precisely than the kernel gives them, or
-//! ignore one that is set alone.
+//! File times on file systems that store them less precisely than the kernel does, or ignore a time
+//! that is set alone.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
 
 use rustix::fs::{Stat, Timespec, Timestamps, UTIME_NOW, fstatfs};
 
-/// Returns `time` as the file system of the file `file` in `folder` keeps it: futimens(2) rounds it
-/// down, on ext3 to a second, on exFAT to 10 ms, on NTFS to 100 ns. The precision is that of the
-/// times that `file` has. FAT keeps even seconds, which a file elsewhere may have by chance; there
-/// the type of the file system is looked up (fstatfs(2)).
+/// Returns `time` as the file system of `file` in `folder` stores it: futimens(2) rounds it down,
+/// on ext3 to a second, on exFAT to 10 ms, on NTFS to 100 ns. The precision is derived from the
+/// times that `file` has. FAT stores even seconds, which a file elsewhere may have by chance, so
+/// the type of the file system is checked too (fstatfs(2)).
 #[must_use]
 #[allow(clippy::useless_conversion)] // the field's type differs by target
 pub fn kept_time(time: Timespec, file: &Stat, folder: impl AsFd) -> Timespec {
@@ -22,8 +22,8 @@ pub fn kept_time(time: Timespec, file: &Stat, folder: impl AsFd) -> Timespec {
     Timespec { tv_sec: time.tv_sec - i64::from(is_odd), tv_nsec }
 }
 
-/// Returns the times, for futimens(2), of a new file that was modified at this time. Many file
-/// systems in user space (libfuse 2) ignore one that is set alone.
+/// Returns the times, for futimens(2), of a new file with this modification time. Many FUSE file
+/// systems (libfuse 2) ignore a time that is set alone.
 #[must_use]
 pub const fn times_of_new(last_modification: Timespec) -> Timestamps {
     let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
@@ -47,7 +47,7 @@ pub fn since_1970(time: Timespec) -> Duration {
 /// The precisions of file systems, in nanoseconds.
 const UNITS: [u64; 5] = [1_000_000_000, 10_000_000, 1_000_000, 1_000, 100];
 
-/// The number of FAT in linux/magic.h.
+/// The magic number of FAT in linux/magic.h.
 const FAT: i64 = 0x4d44;
 
 #[cfg(test)]
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_rounded_as_those_that_are_there() {
+    fn times_are_rounded_to_the_precision_of_the_existing_ones() {
         let root = std::fs::File::open("/").expect("the root");
         let stat = rustix::fs::fstat(&root).expect("its facts");
         let with = |atime, mtime, ctime| {

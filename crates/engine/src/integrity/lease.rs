@@ -1,4 +1,4 @@
-//! A read lease on a file: while it is held, a process that wants to write waits in the kernel.
+//! A read lease on a file: while it is held, the kernel blocks processes that open it for writing.
 //!
 //! The kernel announces a broken lease to its holder by a signal, `SIGIO` by default, whose
 //! default action ends the process. A library must not do that to its user, so the lease uses a
@@ -22,7 +22,7 @@ use super::writers::{counts_writers, reopen};
 pub(crate) struct Lease {
     description: OwnedFd,
     /// When the lease was last known to be whole. The kernel revokes it no earlier than
-    /// `lease-break-time` after a writer arrives, which cannot have been before this.
+    /// `lease-break-time` after a writer arrives, and a writer cannot have arrived before this.
     last_whole: Instant,
     break_time: Duration,
     is_broken: bool,
@@ -31,9 +31,9 @@ pub(crate) struct Lease {
 /// The state of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeaseState {
-    /// No process waits to write.
+    /// No process is waiting to write.
     Whole,
-    /// A writer waits. There is still time to finish.
+    /// A writer is waiting. There is still time to finish.
     Broken,
     /// A writer has waited so long that the kernel may let it proceed at any moment.
     Expired,
@@ -79,7 +79,7 @@ impl Lease {
         }
     }
 
-    /// Returns how long after the lease was last whole a transfer may continue.
+    /// Returns how long a transfer may continue after the lease was last known to be whole.
     fn grace(&self) -> Duration {
         self.break_time.saturating_sub(MARGIN).min(PATIENCE)
     }
@@ -93,14 +93,13 @@ impl Drop for Lease {
     }
 }
 
-/// Returns how long the kernel makes a writer wait, proc_sys_fs(5). An unknown time counts as
-/// zero.
+/// Returns how long the kernel blocks a writer (proc_sys_fs(5)); zero if that is unknown.
 fn break_time() -> Duration {
     let text = fs::read_to_string("/proc/sys/fs/lease-break-time").unwrap_or_default();
     Duration::from_secs(text.trim().parse().unwrap_or(0))
 }
 
-/// The time in which a transfer must finish once a writer waits, whatever the kernel allows.
+/// The time that a transfer has to finish once a writer waits, even if the kernel allows more.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The kernel counts from the writer's call and in ticks; the transfer stops this much earlier.

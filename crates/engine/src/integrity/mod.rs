@@ -1,4 +1,4 @@
-//! Levels of certainty that the bytes of a transfer are those of one version of the file.
+//! Levels of certainty that the bytes of a transfer belong to one version of the file.
 //!
 //! Pages go to a socket by reference, so a file that is written to while it is sent may reach the
 //! peer half old, half new. The levels range from trusting the file to preventing writes.
@@ -26,18 +26,18 @@ pub use writers::{WriterCheck, Writers, await_writes};
 
 use crate::mechanisms::step::DeclineReason;
 
-/// Levels of certainty that the bytes of a transfer are those of one version of the file.
+/// Levels of certainty that the bytes of a transfer belong to one version of the file.
 ///
 /// Streams and files of procfs have only one version; every level accepts them.
 ///
-/// The peer has a byte once its kernel has acknowledged it or, where the peer is a pipe or a
-/// socket of this machine and would share the file's pages until then, once it has been taken from
-/// there.
+/// The peer has a byte once its kernel has acknowledged it. If the peer is a pipe or a socket of
+/// this machine, which shares the file's pages until they are read, it has the byte once that has
+/// been read.
 ///
-/// On this machine two things cannot be seen, and only [`Snapshot`](Self::Snapshot) holds: a reader
-/// that takes bytes by splice(2) shares the file's pages until it has passed them on, and a peer that
-/// looks like another machine, in a network namespace of its own or behind address translation,
-/// cannot be distinguished from one far away.
+/// Two cases on this machine cannot be detected, and only [`Snapshot`](Self::Snapshot) covers them:
+/// a reader that takes bytes by splice(2) shares the file's pages until it has passed them on, and
+/// a peer in another network namespace or behind address translation cannot be distinguished from
+/// one on another machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Integrity {
     /// No check: right for files that are never written in place.
@@ -69,7 +69,7 @@ impl Integrity {
         }
     }
 
-    /// Returns what it means that this level was declined.
+    /// Returns why this level was declined, for people.
     #[must_use]
     pub fn meaning(self, reason: DeclineReason) -> &'static str {
         let errno = match reason {

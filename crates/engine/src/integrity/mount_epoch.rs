@@ -1,10 +1,10 @@
 //! An identifier of one boot and one mount, within which written bytes stay in the page cache.
 //!
-//! Until the machine is started again or the file system is unmounted, the page cache has every
-//! byte that was written, even if the writing process was killed. After a power cut, or after a
-//! disk was removed, a file can have its size and time but not its bytes. Programs that resume
-//! their work record the mount epoch and compare it later. They sync what they find, too: the
-//! kernel drops bytes that it could not write back, and reports that once, to the next fsync(2).
+//! Until the machine is restarted or the file system unmounted, the page cache has every byte that
+//! was written, even if the writing process was killed. After a power cut, or after a disk was
+//! removed, a file can have its size and time but not its bytes. Programs that resume their work
+//! record the mount epoch and compare it later. They also sync what they find: the kernel drops
+//! bytes that it could not write back, and reports that once, to the next fsync(2).
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -22,7 +22,7 @@ pub fn boot_id() -> Option<String> {
 /// [`MAX_LEN`] bytes.
 #[must_use]
 pub fn of(boot: &str, file: impl AsFd) -> String {
-    // Since Linux 6.8, a number that no other mount ever gets. Older mount ids are reused.
+    // Linux 6.8 added mount IDs that are never reused. Older ones are.
     let unique = StatxFlags::from_bits_retain(0x4000);
     let mount = statx(file, c"", AtFlags::EMPTY_PATH, unique)
         .ok()
@@ -31,8 +31,8 @@ pub fn of(boot: &str, file: impl AsFd) -> String {
     format!("boot {boot} mount {mount}\n")
 }
 
-/// Returns the current mount epoch of this file or folder, without the end of the line; `None` if
-/// the machine has no boot id.
+/// Returns the current mount epoch of this file or folder, without a newline; `None` if the machine
+/// has no boot ID.
 #[must_use]
 pub fn current(file: impl AsFd) -> Option<String> {
     Some(of(&boot_id()?, file).trim_end().to_owned())

@@ -12,8 +12,8 @@ use super::version::Version;
 
 /// Clones the file into an unnamed one in the same folder.
 ///
-/// The clone is atomic: it holds one state of the file, which must be the version whose length
-/// was promised.
+/// The clone is atomic: it holds one state of the file, which must be the version whose length was
+/// promised.
 ///
 /// # Errors
 ///

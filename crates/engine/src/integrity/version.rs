@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, FileType, Stat, StatxFlags, Timespec, fstat, makedev, 
 use super::kept_time::mtime;
 use crate::wait::lock;
 
-/// Identifies a file, whatever its names: its file system and its number there.
+/// Identifies a file regardless of its names: by its file system and inode number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId {
     device: u64,
@@ -60,7 +60,7 @@ impl Version {
     }
 
     /// Returns the version that the kernel has in memory. The server or program that provides the
-    /// file is not asked for a later one, since the call could then wait without end.
+    /// file is not asked for a newer one, since that call could block forever.
     ///
     /// # Errors
     ///
@@ -95,7 +95,7 @@ impl Version {
         }
     }
 
-    /// Returns the version with these values, as the methods of the same names return them.
+    /// Returns a version with these values, named like the methods that return them.
     #[must_use]
     pub const fn from_parts(
         device: u64,
@@ -138,18 +138,18 @@ impl Version {
         self.changed
     }
 
-    /// Returns the number of hard links (`st_nlink`); 0 once the last name was removed.
+    /// Returns the link count (`st_nlink`); 0 once the last name was removed.
     #[must_use]
     pub const fn links(&self) -> u64 {
         self.links
     }
 
-    /// Returns whether the contents may differ between two looks at one file.
+    /// Returns whether the contents may differ between two versions of one file.
     ///
-    /// A file that loses its name because another was renamed over it, or gains a second one, has
-    /// a new ctime but the same contents: replacing a file is the right way to publish a new
-    /// version and must not break transfers of the old one. So a ctime alone shows a change only
-    /// while the number of names is the same, and only if this process did not
+    /// A file that loses its name because another was renamed over it, or gains a second one, has a
+    /// new ctime but the same contents: replacing a file is the right way to publish a new version
+    /// and must not break transfers of the old one. So a new ctime alone counts as a change only
+    /// while the link count is the same, and only if this process did not
     /// [announce](crate::announce_attribute) that it sets an attribute.
     #[must_use]
     pub fn differs_from(&self, other: &Self) -> bool {
@@ -166,8 +166,8 @@ impl Version {
     }
 }
 
-/// A change of an attribute by this process, which gives a file a ctime within `changed`, in
-/// nanoseconds since 1970.
+/// A change of an attribute by this process, which sets the file's ctime to a value within
+/// `changed`, in nanoseconds since 1970.
 #[derive(Debug)]
 struct OwnChange {
     before: Version,
@@ -181,12 +181,12 @@ impl OwnChange {
     }
 }
 
-/// The latest changes of the process.
+/// The latest announced changes of the process.
 static CHANGES: Mutex<VecDeque<OwnChange>> = Mutex::new(VecDeque::new());
 
-/// Announces that this process is about to set an attribute of a file in this version, which gives
-/// it a ctime within `changed` (nanoseconds since 1970) and changes nothing else. Transfers then
-/// take both versions for the same. Of all announcements the last 256 count.
+/// Announces that this process is about to set an attribute of a file in this version, which sets
+/// its ctime to a value within `changed` (nanoseconds since 1970) and changes nothing else.
+/// Transfers then treat both versions as equal. Only the last 256 announcements are kept.
 pub fn announce_attribute(before: Version, changed: Range<i64>) {
     let changed = changed.start.into()..changed.end.into();
     let mut changes = lock(&CHANGES);
@@ -196,15 +196,14 @@ pub fn announce_attribute(before: Version, changed: Range<i64>) {
     changes.push_back(OwnChange { before, changed });
 }
 
-/// Returns whether changes that were announced lead from one version to another, which differs from
-/// it in the ctime alone.
+/// Returns whether announced changes lead from one version to another that differs only in ctime.
 fn explain(before: &Version, now: &Version) -> bool {
     let changes = lock(&CHANGES);
     leads(&changes, before, now)
 }
 
 fn leads(changes: &VecDeque<OwnChange>, before: &Version, now: &Version) -> bool {
-    // Each step goes to an earlier ctime, so it ends.
+    // Each step leads to an earlier ctime, so the recursion ends.
     let same_file = |change: &&OwnChange| {
         (change.before.device(), change.before.inode()) == (now.device(), now.inode())
             && change.leads_to(now)
@@ -220,7 +219,7 @@ fn nanoseconds(version: &Version) -> i128 {
     i128::from(changed.tv_sec) * 1_000_000_000 + i128::from(changed.tv_nsec)
 }
 
-/// The maximum number of changes remembered: far more than are made while a small file is sent.
+/// The maximum number of changes remembered: far more than occur while a small file is sent.
 const MAX_CHANGES: usize = 256;
 
 #[cfg(test)]
@@ -247,7 +246,7 @@ mod tests {
             assert_eq!(now.differs_from(&first), differs, "{changed}");
             assert_eq!(first.differs_from(&now), differs, "{changed}");
         }
-        // What it led to was changed again by something else, and announced once more after that.
+        // The result was changed again by another process, and then announced once more.
         announce_attribute(version(91, 300), 400..410);
         assert!(version(91, 405).differs_from(&first));
         assert!(!version(91, 405).differs_from(&version(91, 300)));

@@ -1,11 +1,10 @@
 //! Whether a process may be writing to a file without changing its times.
 //!
-//! write(2) changes a file's times each time. A store through a shared mapping does so only when
-//! it makes a clean page dirty: as long as the page is dirty, further stores go unnoticed. So
-//! before versions can be compared, the file must be known to have no dirty page that is mapped:
-//! because no process has it open for writing (a mapping counts, even once its descriptor is
-//! closed), or because its dirty pages were written back, which makes the next store to each of
-//! them fault.
+//! write(2) changes a file's times each time. A store through a shared mapping does so only when it
+//! makes a clean page dirty: as long as the page is dirty, further stores go unnoticed. So before
+//! versions can be compared, the file must be known to have no dirty mapped page: either no process
+//! has it open for writing (a mapping counts, even once its descriptor is closed), or its dirty
+//! pages were written back, which makes the next store to each of them fault.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime};
@@ -22,12 +21,12 @@ use super::version::Version;
 /// Checks whether the versions of a file can be compared, before its bytes are read, and again as
 /// long as the result is [`Writers::Wait`].
 ///
-/// A file that was changed within the last minute is asked for a read lease (fcntl(2),
-/// `F_SETLEASE`), which is given back at once: the kernel refuses it while a writable descriptor
-/// or mapping exists. Where it is refused or inconclusive, dirty pages are written back, and the
-/// file must stay unchanged for 100 ms, on a loaded machine for up to 300 ms.
+/// For a file that was changed within the last minute, a read lease is requested (fcntl(2),
+/// `F_SETLEASE`) and released at once: the kernel refuses it while a writable descriptor or mapping
+/// exists. Where it is refused or inconclusive, dirty pages are written back, and the file must
+/// stay unchanged for 100 ms, on a loaded machine for up to 300 ms.
 ///
-/// No descriptor is kept open between two checks: where this value is dropped, nothing is closed.
+/// No descriptor is kept open between two checks, so dropping this value closes nothing.
 #[derive(Debug, Default)]
 pub struct WriterCheck {
     /// The version in which the last check left no dirty page.
@@ -48,7 +47,7 @@ pub enum Writers {
     Stable {
         /// The version.
         version: Version,
-        /// Whether a process has it open for writing, and may begin at any moment.
+        /// Whether a process has it open for writing, and may write at any moment.
         has_writer: bool,
     },
     /// A process may be writing to the file: check again after this time.
@@ -64,32 +63,32 @@ impl WriterCheck {
         Self::default()
     }
 
-    /// Creates a check that takes a file to be at rest after one look if it is not known to be
-    /// open for writing: for many files, where waiting for each would take too long.
+    /// Creates a check that treats a file as at rest after one look if it is not known to be open
+    /// for writing: for many files, where waiting for each would take too long.
     #[must_use]
     pub fn brief() -> Self {
         Self { is_brief: true, ..Self::default() }
     }
 
     /// Returns whether a file in this version was changed so recently that a check may wait for a
-    /// writer. One of a file that was changed earlier only writes its dirty pages back, if the disk
-    /// has not taken them yet, or the system is configured to keep them for longer.
+    /// writer. For a file that was changed earlier, a check only writes back dirty pages, if the
+    /// disk does not have them yet or the system is configured to keep them for longer.
     #[must_use]
     pub fn is_recent(version: &Version) -> bool {
         age(version) < RECENT
     }
 
-    /// Returns whether a file is known to be at rest in this version, without waiting for anything:
-    /// it was not changed lately and has no dirty page. Where the kernel does not tell
-    /// (cachestat(2)), and of a large file, that is not known.
+    /// Returns whether a file is known, without waiting, to be at rest in this version: it was not
+    /// changed lately and has no dirty page. That is unknown where the kernel lacks cachestat(2),
+    /// and for a large file.
     #[must_use]
     pub fn is_at_rest(file: impl AsFd, version: &Version) -> bool {
         let size = version.size();
         !Self::is_recent(version) && size <= LOOKED_UP && is_clean(file.as_fd(), size) == Some(true)
     }
 
-    /// Checks a regular file, whose version is `promised` as far as the caller knows. It may wait
-    /// for a disk, but not for a writer.
+    /// Checks a regular file, whose version is `promised` as far as the caller knows. The check may
+    /// wait for a disk, but not for a writer.
     ///
     /// # Errors
     ///
@@ -119,7 +118,7 @@ impl WriterCheck {
     ) -> std::io::Result<Writers> {
         let version = promised.map_or_else(|| Version::of(file), Ok)?;
         if !Self::is_recent(&version) {
-            // A change in between is found when the versions are compared.
+            // Comparing the versions reveals a change in between.
             write_back(file);
             return Ok(Writers::Stable { version, has_writer: false });
         }
@@ -130,7 +129,7 @@ impl WriterCheck {
                 if left.is_zero() {
                     return Ok(Writers::Stable { version, has_writer: false });
                 }
-                // A change right now would leave the times unchanged.
+                // A change right now would leave the times as they are.
                 return Ok(self.wait(left));
             }
             Open::ForWriting => self.has_writer = true,
@@ -151,7 +150,7 @@ impl WriterCheck {
         description: Option<OwnedFd>,
     ) -> std::io::Result<Writers> {
         if let Some(description) = description {
-            // The answer is not needed.
+            // The result does not matter: the call only has to wait for a write in progress.
             if let Ok(version) = Version::of(&description) {
                 wait_for_write(description, version.size());
             }
@@ -182,13 +181,12 @@ impl WriterCheck {
         Ok(self.wait(time_left(&after)))
     }
 
-    /// Returns whether the part of a file that was checked before is unchanged, and bytes were
-    /// appended to it.
+    /// Returns whether the previously checked part of a file is unchanged, and bytes were appended.
     fn has_only_grown(&self, file: BorrowedFd<'_>, version: &Version) -> bool {
         let Some(seen) = self.seen.filter(|seen| seen.size() < version.size()) else {
             return false;
         };
-        // Its last page was not full.
+        // The page that held the old end may be partly new.
         let page = rustix::param::page_size() as u64;
         is_clean(file, seen.size() / page * page) != Some(false)
     }
@@ -200,13 +198,13 @@ impl WriterCheck {
     }
 }
 
-/// Waits until the version of a file shows each write(2) whose bytes may be read from now on: one
-/// that changed the times before `version` was looked at may still be in progress, and one within
-/// the same tick of the clock may not change them. It is for files that are read in one piece, and
-/// moves the cursor to the beginning. A file that was not changed lately is not waited for.
+/// Waits until the version of a file reflects each write(2) whose bytes may be read from now on: a
+/// write that changed the times before `version` was read may still be in progress, and one within
+/// the same clock tick may not change them. It is for files that are read in one piece, and moves
+/// the cursor to the beginning. A file that was not changed lately is not waited for.
 ///
-/// It sleeps for as long as the times of the file system are coarse, up to two seconds on FAT, and
-/// no flag cancels it.
+/// It sleeps for as long as one unit of the file system's times, up to two seconds on FAT, and
+/// cannot be cancelled.
 ///
 /// # Errors
 ///
@@ -223,12 +221,12 @@ pub fn await_writes(file: impl AsFd, version: &Version) -> std::io::Result<()> {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    // After the clock: what begins between the two changes the times.
+    // This comes after reading the clock: a write that begins between the two changes the times.
     wait_for_write(&file, version.size());
     Ok(seek(&file, SeekFrom::Start(0)).map(|_| ())?)
 }
 
-/// The state of a file as a lease shows it.
+/// The state of a file as shown by requesting a lease.
 enum Open {
     /// No process had the file open for writing, nor a writable mapping of it, while it was in
     /// this version.
@@ -240,9 +238,9 @@ enum Open {
     Unknown,
 }
 
-/// Takes a read lease, looks at the file and gives the lease back. A process that opens the file
-/// for writing meanwhile waits for these microseconds, or is refused with `EWOULDBLOCK` if it
-/// opens without waiting.
+/// Takes a read lease, reads the file's version and releases the lease. A process that opens the
+/// file for writing meanwhile waits for these microseconds, or gets `EWOULDBLOCK` if it opens
+/// without waiting.
 fn try_lease(description: &OwnedFd) -> Open {
     if !counts_writers(description) {
         return Open::Unknown;
@@ -250,7 +248,7 @@ fn try_lease(description: &OwnedFd) -> Open {
     match take_read_lease(description) {
         Ok(()) => {
             let version = Version::of(description);
-            // Closing the description also gives the lease back.
+            // Closing the description also releases the lease.
             let _ = release_lease(description);
             version.map_or(Open::Unknown, Open::ForReading)
         }
@@ -259,7 +257,7 @@ fn try_lease(description: &OwnedFd) -> Open {
     }
 }
 
-/// Returns the file on a new open file description, whose signals and cursor are its own.
+/// Returns a new open file description of the file, with its own signals and cursor.
 pub(crate) fn reopen(file: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -267,7 +265,7 @@ pub(crate) fn reopen(file: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
 }
 
 /// Returns whether a granted lease proves that there is no writable mapping: not on an overlay,
-/// whose mappings are those of another file, and not where other machines write over a network.
+/// whose mappings belong to another file, and not where other machines write over a network.
 pub(super) fn counts_writers(file: &OwnedFd) -> bool {
     let kind = fstatfs(file).map(|facts| facts.f_type);
     #[allow(clippy::unnecessary_cast)] // the type differs by target
@@ -276,20 +274,20 @@ pub(super) fn counts_writers(file: &OwnedFd) -> bool {
 
 /// Waits for the end of a write(2) that is in progress.
 ///
-/// It changes the times of a file before its bytes. Looking for data takes the lock that it holds;
-/// what begins afterwards changes the times again.
+/// write(2) changes the times of a file before its bytes. Seeking data takes the lock that it
+/// holds; a write that begins afterwards changes the times again.
 fn wait_for_write(file: impl AsFd, size: u64) {
-    // At the last byte, so nothing is searched.
+    // The last byte, so that nothing is searched.
     let _ = seek(file, SeekFrom::Data(size.saturating_sub(1)));
 }
 
-/// Writes dirty pages back, so that the next store to each of them faults and changes the times.
-/// On a file without any this is one short call. A failure is ignored: there is no better way.
+/// Writes dirty pages back, so that the next store to each of them faults and changes the times. On
+/// a file without any this is one short call. A failure is ignored, because there is no better way.
 fn write_back(file: BorrowedFd<'_>) {
     let _ = sys::write_back(file);
 }
 
-/// Returns whether no page up to a size is dirty or being written back, if the kernel tells.
+/// Returns whether no page up to `size` is dirty or being written back; `None` if unknown.
 fn is_clean(file: BorrowedFd<'_>, size: u64) -> Option<bool> {
     sys::unwritten(file, 0, size).ok().map(|bytes| bytes == 0)
 }
@@ -299,7 +297,7 @@ fn age(version: &Version) -> Duration {
     since_epoch().saturating_sub(since_1970(version.changed()))
 }
 
-/// Returns the time of the clock, from 1970 on.
+/// Returns the time since 1970.
 fn since_epoch() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
@@ -318,14 +316,14 @@ fn quiet() -> Duration {
     QUIET * u32::try_from(share.clamp(1, MAX_SHARE)).unwrap_or(1)
 }
 
-/// Returns within which time two changes may leave the same times: some file systems keep whole
-/// seconds, and FAT every second one.
+/// Returns the time within which two changes may leave the same times: some file systems store
+/// whole seconds, and FAT even seconds only.
 fn granule(version: &Version) -> Duration {
     let is_coarse = (version.modified().tv_nsec, version.changed().tv_nsec) == (0, 0);
     if is_coarse { Duration::from_secs(2) } else { Duration::ZERO }
 }
 
-/// Returns how much longer a change may leave the times of a file as they are.
+/// Returns for how much longer a change may leave the times of a file as they are.
 fn granule_left(version: &Version) -> Duration {
     if is_of_another_clock(version) {
         return Duration::ZERO;
@@ -339,33 +337,33 @@ fn is_of_another_clock(version: &Version) -> bool {
     since_1970(version.changed()).as_secs() > (since_epoch() + MAX_AHEAD).as_secs()
 }
 
-/// Longer than a writer that is in the middle of its work is usually kept from a processor.
+/// Longer than a writer in the middle of its work is usually kept off the processor.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// The largest factor by which the load extends that time.
+/// The largest factor by which the load extends [`QUIET`].
 const MAX_SHARE: usize = 3;
 
 /// The fixed-point shift of the load that sysinfo(2) reports.
 const LOAD_SHIFT: u32 = 16;
 
-/// Milliseconds that a tick of the clock takes at most.
+/// The longest clock tick, in milliseconds.
 const MAX_TICKS: usize = 10;
 
-/// A time further ahead is that of another clock.
+/// A time further ahead than this comes from another clock.
 const MAX_AHEAD: Duration = Duration::from_secs(2);
 
-/// The kernel begins to write older changes back: it does that after 30 s, checking every 5.
+/// The kernel writes back older changes by itself: after 30 s, checking every 5 s.
 const RECENT: Duration = Duration::from_secs(60);
 
-/// The size up to which the pages of a file are looked up at once: there are up to 16384 of them.
+/// The largest file whose pages are looked up at once, in bytes: there are up to 16384 of them.
 const LOOKED_UP: u64 = 64 << 20;
 
-/// Checks before a file counts as busy.
+/// The number of checks before a file counts as busy.
 const MAX_LOOKS: u8 = 4;
 
-/// Local file systems that know of every process that has a file open for writing, by their
-/// numbers in linux/magic.h and their own headers: ext2 to ext4, XFS, btrfs, F2FS, bcachefs, ZFS,
-/// FAT, exFAT, tmpfs, ramfs.
+/// Local file systems that know of every process that has a file open for writing, by their numbers
+/// in linux/magic.h and their own headers: ext2 to ext4, XFS, btrfs, F2FS, bcachefs, ZFS, FAT,
+/// exFAT, tmpfs, ramfs.
 const COUNTING: [u32; 10] = [
     0xef53,
     0x5846_5342,

@@ -27,7 +27,7 @@ impl TlsVersion {
     }
 }
 
-/// The ciphers of records.
+/// The ciphers of TLS records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cipher {
     /// AES in Galois counter mode with a key of 16 bytes.
@@ -71,7 +71,7 @@ impl Cipher {
     }
 }
 
-/// The direction of bytes, seen from this end.
+/// The direction of the bytes, seen from this end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyDirection {
     /// To the peer.
@@ -89,9 +89,9 @@ pub struct RecordKeys<'a> {
     pub cipher: Cipher,
     /// The key itself.
     pub key: &'a [u8],
-    /// The value that is combined with a record's number to form its nonce; of AES-GCM the first
-    /// 4 bytes are the salt. TLS 1.2 does not use the other 8 here: they may precede records that
-    /// were sent before, so that the kernel numbers its nonces by `sequence`.
+    /// The value that is combined with a record's number to form its nonce; for AES-GCM the first 4
+    /// bytes are the salt. TLS 1.2 ignores the other 8: they may have preceded records sent
+    /// earlier, so the kernel numbers its nonces by `sequence`.
     pub iv: &'a [u8; 12],
     /// The number of the next record.
     pub sequence: u64,
@@ -110,7 +110,7 @@ impl RecordKeys<'_> {
         let sequence = self.sequence.to_be_bytes();
         let (salt, iv) = match (self.cipher, self.version) {
             (Cipher::ChaCha20Poly1305, _) => (&[][..], &self.iv[..]),
-            // RFC 5288 3: a nonce must not repeat, and its part in the record may be a number.
+            // RFC 5288 3: a nonce must not repeat, and its explicit part may be a counter.
             (_, TlsVersion::Tls12) => (&self.iv[..4], &sequence[..]),
             (_, TlsVersion::Tls13) => self.iv.split_at(4),
         };
@@ -155,8 +155,7 @@ impl CryptoInfo {
 impl Drop for CryptoInfo {
     fn drop(&mut self) {
         self.bytes.fill(0);
-        // The bytes are never read again, so without this the compiler could leave out the
-        // wiping.
+        // The bytes are never read again, so the compiler could otherwise leave out the wiping.
         std::hint::black_box(&mut self.bytes);
     }
 }

@@ -1,9 +1,9 @@
-//! TLS in the kernel (kTLS): the glue, without any cryptography or handshake.
+//! TLS in the kernel (kTLS): its socket options and records, without any cryptography or handshake.
 //!
-//! Once a handshake is done, its keys go into the kernel: [`attach`], then [`install`] for each
-//! direction. From then on what is written to the socket is encrypted there and what is read from
-//! it is decrypted, so that sendfile(2) and splice(2) work as on any other. Only records that hold
-//! no data, such as alerts, need [`receive`] and [`send_record`].
+//! Once a handshake is done, its keys are given to the kernel: [`attach`], then [`install`] for
+//! each direction. From then on what is written to the socket is encrypted there and what is read
+//! from it is decrypted, so that sendfile(2) and splice(2) work as on any other. Only records that
+//! hold no data, such as alerts, need [`receive`] and [`send_record`].
 //!
 //! The kernel's own description is Documentation/networking/tls.rst.
 
@@ -20,7 +20,7 @@ pub use keys::{Cipher, KeyDirection, RecordKeys, TlsVersion};
 pub use probe::{Support, loopback_pair, probe};
 pub use self_test::{SelfTest, SelfTestError, self_test};
 
-/// The record type of data, `application_data` of RFC 8446 5.1.
+/// The record type of application data (`application_data`, RFC 8446 5.1).
 pub const DATA: u8 = 23;
 
 /// Makes an established TCP connection ready for keys. Until it has some, it behaves as before.
@@ -39,9 +39,9 @@ pub fn attach(socket: impl AsFd) -> Result<(), Errno> {
 ///
 /// # Errors
 ///
-/// `EINVAL` if the key is not as long as the cipher's or if the kernel does not know the version
-/// or cipher, `ENOENT` if it has no code for the cipher, `EBUSY` if it already has keys and takes
-/// no new ones, and as setsockopt(2) for `TLS_TX` and `TLS_RX`.
+/// `EINVAL` if the key does not have the cipher's length or the kernel does not know the version or
+/// cipher, `ENOENT` if it has no code for the cipher, `EBUSY` if it already has keys and accepts no
+/// new ones, and as setsockopt(2) for `TLS_TX` and `TLS_RX`.
 pub fn install(
     socket: impl AsFd,
     direction: KeyDirection,
@@ -56,7 +56,7 @@ pub fn install(
 
 /// Lets a network card that encrypts read the pages of files directly when they are sent, instead
 /// of copies (`TLS_TX_ZEROCOPY_RO`): a file that changes before the peer has it breaks the
-/// connection. Where the kernel itself encrypts this has no effect.
+/// connection. It has no effect where the kernel itself encrypts.
 ///
 /// # Errors
 ///
@@ -75,23 +75,23 @@ pub struct TlsRecord {
     pub len: usize,
 }
 
-/// Receives data of any number of records, or one record that holds no data.
+/// Receives data from any number of records, or one record that holds no data.
 ///
-/// The rest of a record that does not fit into `buffer` comes with the next call. With `peek`,
-/// nothing is taken. On a socket without keys everything is data. This call never waits, even on
+/// The rest of a record that does not fit into `buffer` is returned by the next call. With `peek`,
+/// nothing is consumed. On a socket without keys everything is data. This call never waits, even on
 /// a blocking socket.
 ///
 /// # Errors
 ///
-/// `EAGAIN` if nothing has come yet, `EBADMSG` for a record that fails authentication,
+/// `EAGAIN` if nothing has arrived yet, `EBADMSG` for a record that fails authentication,
 /// `EKEYEXPIRED` if the peer has changed its key (Linux 6.14), and as recvmsg(2).
 pub fn receive(socket: impl AsFd, buffer: &mut [u8], peek: bool) -> Result<TlsRecord, Errno> {
     let (kind, len) = sys::receive_record(socket.as_fd(), buffer, peek)?;
     Ok(TlsRecord { kind: kind.unwrap_or(DATA), len })
 }
 
-/// Sends a record that holds no data; data held back for more (`MSG_MORE`) goes before it. This
-/// call never waits, even on a blocking socket.
+/// Sends a record that holds no data; data held back by `MSG_MORE` is sent before it. This call
+/// never waits, even on a blocking socket.
 ///
 /// # Errors
 ///

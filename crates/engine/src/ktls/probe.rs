@@ -1,4 +1,4 @@
-//! The parts of TLS that this kernel supports, found out by trying.
+//! The TLS features that this kernel supports, found by trying them.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -7,21 +7,20 @@ use rustix::io::Errno;
 
 use super::{Cipher, KeyDirection, RecordKeys, TlsVersion, attach, install};
 
-/// The parts of TLS that this kernel supports, as reported by [`probe`].
+/// The TLS features that this kernel supports, as reported by [`probe`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Support {
-    /// Whether there is a TLS module; `ENOENT` if not, `EPERM` or `ENOSYS` from a filter of
-    /// system calls.
+    /// Whether there is a TLS module; `ENOENT` if not, `EPERM` or `ENOSYS` from a seccomp filter.
     pub module: Result<(), Errno>,
-    /// Each version with each cipher, in the order of [`TlsVersion::ALL`] and [`Cipher::ALL`]:
-    /// whether the kernel takes its keys for both directions.
+    /// For each version and cipher, in the order of [`TlsVersion::ALL`] and [`Cipher::ALL`]:
+    /// whether the kernel accepts its keys in both directions.
     pub suites: [[Result<(), Errno>; Cipher::ALL.len()]; TlsVersion::ALL.len()],
     /// Whether a TLS 1.3 connection can be given new keys: Linux 6.14.
     pub key_change: Result<(), Errno>,
 }
 
 impl Support {
-    /// Returns the features of a kernel without TLS.
+    /// Returns the features of a kernel without TLS, which fails with `errno`.
     #[must_use]
     pub const fn none(errno: Errno) -> Self {
         Self {
@@ -52,8 +51,8 @@ fn place<T: PartialEq>(all: &[T], what: T) -> usize {
     all.iter().position(|candidate| *candidate == what).unwrap_or(0)
 }
 
-/// Finds out what this kernel supports by trying it with connections over loopback, which takes
-/// some milliseconds. The caller should keep the result.
+/// Probes this kernel's TLS support with connections over loopback, which takes some milliseconds.
+/// The caller should keep the result.
 ///
 /// # Errors
 ///
@@ -82,7 +81,7 @@ pub fn probe() -> io::Result<Support> {
     Ok(support)
 }
 
-/// Gives one end keys to send with and the other the same keys to receive with.
+/// Installs the same keys for sending at one end and for receiving at the other.
 fn try_both_ways(ends: &(TcpStream, TcpStream), keys: &RecordKeys<'_>) -> Result<(), Errno> {
     attach(&ends.0)?;
     attach(&ends.1)?;
@@ -110,7 +109,7 @@ pub fn loopback_pair() -> io::Result<(TcpStream, TcpStream)> {
     Err(Errno::CONNREFUSED.into())
 }
 
-/// The maximum number of connections of other processes that are ignored.
+/// The maximum number of foreign connections that are ignored.
 const MAX_OTHERS: usize = 16;
 
 const IV: [u8; 12] = [3; 12];

@@ -1,4 +1,4 @@
-//! A proof that TLS in the kernel carries bytes unchanged, and by which mechanism.
+//! Proves that kernel TLS carries bytes unchanged, and reports by which mechanism.
 
 use std::fmt;
 use std::fs::File;
@@ -46,7 +46,7 @@ pub enum SelfTestError {
         /// The offset of the first wrong byte.
         at: u64,
     },
-    /// An alert was sent, and something else was received.
+    /// Something other than the alert that was sent was received.
     Alert(Result<TlsRecord, Errno>),
 }
 
@@ -63,8 +63,7 @@ pub fn self_test(version: TlsVersion, cipher: Cipher) -> Result<SelfTest, SelfTe
     from.write_all_at(&pattern, 0)?;
     let (near, far) = encrypted_pair(version, cipher)?;
     let (mut sent, mut received) = (Report::default(), Report::default());
-    // Pieces that fit into the buffers of any socket, so that one thread can send and receive in
-    // turn.
+    // Pieces that fit into any socket buffer, so that one thread can send and receive in turn.
     for offset in (0..u64::from(LEN)).step_by(PIECE) {
         let source = Source::range(&from, offset, PIECE as u64);
         sent.add(&transfer(source, Sink::socket(&near))?);
@@ -85,7 +84,7 @@ pub fn self_test(version: TlsVersion, cipher: Cipher) -> Result<SelfTest, SelfTe
     Ok(SelfTest { sent, received, elapsed: started.elapsed() })
 }
 
-/// Returns a connection of which one end sends and the other receives with the same keys.
+/// Returns a connection with the same keys for sending at one end and for receiving at the other.
 fn encrypted_pair(
     version: TlsVersion,
     cipher: Cipher,
@@ -113,7 +112,7 @@ fn memory_file() -> io::Result<File> {
     Ok(memfd_create("underpass-self-test", MemfdFlags::CLOEXEC)?.into())
 }
 
-/// Returns pseudorandom numbers, so that no two parts are alike.
+/// Returns a pseudorandom number, so that no two parts of the data are alike.
 fn mixed(n: u32) -> u32 {
     let n = (n ^ (n >> 16)).wrapping_mul(0x85eb_ca6b);
     n ^ (n >> 13)

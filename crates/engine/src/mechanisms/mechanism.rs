@@ -18,7 +18,7 @@ pub enum Mechanism {
     Sendfile,
     /// splice(2): through a pipe, which need not be one of the two ends.
     Splice,
-    /// The source is mapped and the mapping's address given to write(2): one crossing.
+    /// The source is mapped and the mapping passed to write(2): one crossing.
     Mmap,
     /// read(2) into a buffer and write(2) from it: two crossings. Works everywhere.
     ReadWrite,

@@ -17,21 +17,21 @@ use crate::mechanisms::step::{Step, Wait};
 use crate::socket::tls_transport::{self, TlsTransport};
 
 /// The largest file, in bytes, that is sent over a socket from one buffer with the header before
-/// it, which costs the sender less processor time than the header by `MSG_MORE` and then
-/// sendfile.
+/// it. Up to this size that costs less processor time than sending the header with `MSG_MORE` and
+/// then calling sendfile.
 ///
-/// Measured by `underpass bench chain` on Linux 6.18, in µs a response, one buffer against
-/// sendfile: 1 KiB 8.1 and 9.8, 4 KiB 9.3 and 10.4, 8 KiB 9.1 and 9.7, 12 KiB 9.7 and 10.0, 14
-/// KiB 10.3 and 10.1, 16 KiB 10.4 and 10.0, 32 KiB 12.7 and 10.3, 64 KiB 21.6 and 14.7. They
-/// cross at 12 KiB there and elsewhere between 4 and 14; this is the power of two in the middle.
-/// The committed record is bench/chain.json.
+/// Measured by `underpass bench chain` on Linux 6.18, in µs per response, one buffer against
+/// sendfile: 1 KiB 8.1 and 9.8, 4 KiB 9.3 and 10.4, 8 KiB 9.1 and 9.7, 12 KiB 9.7 and 10.0, 14 KiB
+/// 10.3 and 10.1, 16 KiB 10.4 and 10.0, 32 KiB 12.7 and 10.3, 64 KiB 21.6 and 14.7. They cross at
+/// 12 KiB there and between 4 and 14 KiB elsewhere; this is the power of two in the middle. The
+/// committed record is bench/chain.json.
 pub const SMALL_TRANSFER: usize = 8 << 10;
 
 /// Writes the memory at the front of the chain, and the small files in between, in one call.
 ///
-/// `small` is the limit for the bytes of files in the batch; 0 for none. A file that was read
-/// while it changed is not written. A file that was written whole needs its guard no longer:
-/// these bytes are copies.
+/// `small` limits the bytes of files in the batch; 0 for none. A file that changed while it was
+/// read is not written. A file that was written whole no longer needs its guard: these bytes are
+/// copies.
 pub(crate) fn step<F: AsFd, S: AsFd>(
     chain: ChainHead<'_, F>,
     (sink, tls): (&Sink<S>, Option<&dyn TlsTransport>),
@@ -49,7 +49,7 @@ pub(crate) fn step<F: AsFd, S: AsFd>(
         _ => false,
     };
     let indices = position.index..position.index + count;
-    // A file that gave less than it promised has most likely changed.
+    // A file that gave fewer bytes than promised has most likely changed.
     if (indices.start..indices.end + usize::from(is_cut)).any(is_changed) {
         return Ok(Step::Changed);
     }
@@ -127,12 +127,12 @@ fn gather<'a, F: AsFd>(
                 buffer.extend_from_slice(begin);
                 let from = buffer.len();
                 meter.calls += 1;
-                // The buffer is not zeroed beforehand, and may have room for more than is wanted.
+                // The buffer is not zeroed beforehand, and may have room for more than is needed.
                 let read = pread(&source.fd, spare_capacity(buffer), at)?.min(len);
                 buffer.truncate(from + read);
                 meter.user_space_bytes += read as u64;
                 if read < len {
-                    // The end may be permanent: the ordinary mechanisms find out.
+                    // The end may be permanent; the ordinary mechanisms find out.
                     buffer.truncate(from);
                     let bytes = if count == 1 { first } else { buffer };
                     return Ok(Batch { count, is_cut: true, bytes });

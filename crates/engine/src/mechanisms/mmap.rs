@@ -1,7 +1,7 @@
 //! Maps the source and lets the kernel copy from the mapping: one crossing instead of two.
 //!
-//! The process itself never looks at the mapping, so truncating the file meanwhile makes a system
-//! call fail with `EFAULT` instead of killing the process with `SIGBUS`.
+//! The process itself never reads the mapping, so truncating the file meanwhile makes a system call
+//! fail with `EFAULT` instead of killing the process with `SIGBUS`.
 
 use rustix::fs::fstat;
 use rustix::io::Errno;
@@ -38,7 +38,7 @@ impl Mmap {
         let Some(at) = ends.source_at.filter(|_| ends.source_kind == Kind::Regular) else {
             return Ok(Step::Declined(DeclineReason::UnsuitableEnds));
         };
-        // After the end of the file, up to the end of the page, a mapping reads zeros that are
+        // Past the end of the file, up to the end of the page, a mapping reads as zeros that are
         // not the file's, so the length is checked before and after the kernel has read it.
         let len = remaining(ends, at)?.min(len as u64);
         if len == 0 {
@@ -62,13 +62,13 @@ impl Mmap {
                 if remaining(ends, at)? >= bytes as u64 {
                     Ok(Step::moved(bytes))
                 } else {
-                    // Zeros from after the new end were delivered. They must not count as the
-                    // file's bytes, even if it grows again, so this is final.
+                    // Zeros past the new end were delivered. They must not count as the file's
+                    // bytes, even if it grows again, so this is final.
                     Err(Errno::FAULT)
                 }
             }
             Err(Errno::AGAIN) => Ok(Step::NotReady(Wait::Sink)),
-            // The page exists but could not be read from its disk.
+            // The page exists but could not be read from disk.
             Err(Errno::FAULT) if remaining(ends, at)? >= len as u64 => Err(Errno::IO),
             Err(errno) => Err(errno),
         }

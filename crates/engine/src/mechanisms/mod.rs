@@ -1,5 +1,5 @@
-//! The mechanisms, one module each: a system call and the errors by which the kernel declines it;
-//! and what they share: the steps, the choice among them, memory and pipes.
+//! The mechanisms, one module each: a system call and the errors by which the kernel declines it.
+//! Further modules hold what they share: steps, the choice among them, memory and pipes.
 
 pub(crate) mod copy_file_range;
 pub(crate) mod mechanism;
@@ -50,11 +50,11 @@ impl Mechanism {
 /// The counts of a step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StepMeter {
-    /// System calls that moved bytes of sources or tried to.
+    /// System calls that moved source bytes or tried to.
     pub(crate) calls: u64,
     /// System calls that moved only bytes of the chain's own memory.
     pub(crate) memory_calls: u64,
-    /// Bytes of sources that crossed between user and kernel space, in either direction.
+    /// Source bytes that crossed between user and kernel space, in either direction.
     pub(crate) user_space_bytes: u64,
 }
 
@@ -84,7 +84,7 @@ impl Active {
         }
     }
 
-    /// Returns its name.
+    /// Returns the mechanism that is active.
     pub(crate) const fn mechanism(&self) -> Mechanism {
         match self {
             Self::CopyFileRange(_) => Mechanism::CopyFileRange,
@@ -104,7 +104,7 @@ impl Active {
         }
     }
 
-    /// Moves at most `len` bytes, never more than the exact rest of the segment, without waiting.
+    /// Moves at most `len` bytes, never more than remain in the segment, without waiting.
     pub(crate) fn step(
         &mut self,
         ends: &Ends<'_>,
@@ -127,7 +127,7 @@ impl Active {
         }
     }
 
-    /// Frees what the mechanism holds; an empty pipe goes back to the pool.
+    /// Frees the state of the mechanism; an empty pipe is returned to the pool.
     pub(crate) fn release(self, pipes: &PipePool) {
         if let Self::Splice(state) = self {
             state.release(pipes);
@@ -140,24 +140,24 @@ const fn default_step(mechanism: Mechanism) -> usize {
     match mechanism {
         // Large enough for a server-side copy, small enough for progress and signals.
         Mechanism::CopyFileRange => 32 << 20,
-        // From 64 KiB to 1 MiB the time to TCP falls by a quarter; a larger step gains nothing
-        // more, and delays other transfers on the thread, progress and signals. See
+        // From 64 KiB to 1 MiB the time to send to TCP falls by a quarter; a larger step gains
+        // nothing more, and delays other transfers on the thread, progress and signals. See
         // bench/net.json.
         Mechanism::Sendfile | Mechanism::Mmap => 1 << 20,
-        // To a file it is chosen while bytes move, see `Active::default_step`.
+        // To a file the step is chosen while bytes move, see `Active::default_step`.
         Mechanism::Splice => 256 << 10,
-        // Fits the second-level cache with room to spare: to TCP and between files 256 KiB took 1.5
-        // times as long, 16 KiB 1.3 times.
+        // Fits the second-level cache with room to spare: sending to TCP and copying between files
+        // took 1.5 times as long with 256 KiB, 1.3 times with 16 KiB.
         Mechanism::ReadWrite => 64 << 10,
         // A clone is one call whatever its size.
         Mechanism::Reflink => usize::MAX,
     }
 }
 
-/// Returns the most bytes that one system call of a mechanism may be asked for.
+/// Returns the most bytes that may be requested from one system call of a mechanism.
 pub(crate) const fn largest_step(mechanism: Mechanism) -> usize {
     match mechanism {
-        // glibc 2.41 and 2.42 cut larger ranges, and file systems have had bugs beyond it.
+        // glibc 2.41 and 2.42 truncate larger ranges, and file systems have had bugs beyond this.
         Mechanism::CopyFileRange | Mechanism::Mmap => 1 << 30,
         // The buffer is memory of the process.
         Mechanism::ReadWrite => 16 << 20,

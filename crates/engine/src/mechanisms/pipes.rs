@@ -1,8 +1,8 @@
 //! Pipes for splice(2), which needs one at one end of every call.
 //!
 //! Pipes are scarce: a user may have 64 of 1 MiB before the kernel hands out tiny ones
-//! (pipe-user-pages-soft, pipe(7)). So they are pooled, and one that still holds bytes is closed
-//! instead of pooled, because those bytes would come out before the bytes of the next transfer.
+//! (pipe-user-pages-soft, pipe(7)). So they are pooled. A pipe that still holds bytes is closed
+//! instead, because those bytes would come out before the bytes of the next transfer.
 
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
@@ -30,8 +30,8 @@ impl Pipe {
         Ok(pipe)
     }
 
-    /// Asks for a larger pipe, if this one is small. Above pipe-max-size or the user's share the
-    /// kernel answers EPERM; a smaller pipe works too.
+    /// Requests a larger pipe if this one is small. Above pipe-max-size or the user's share the
+    /// kernel returns EPERM; a smaller pipe works too.
     fn grow(&mut self) {
         let sizes = [CAPACITY, CAPACITY / 2, CAPACITY / 4];
         for size in sizes.into_iter().filter(|&size| size > self.capacity) {
@@ -73,8 +73,8 @@ impl PipePool {
         lock(&self.idle).len()
     }
 
-    /// Returns a pipe from the pool, or a new one. One that is small, because the user had no more
-    /// when it was made, may have more now.
+    /// Returns a pipe from the pool, or a new one. A small one, made when the user's share was used
+    /// up, is enlarged if there is room by now.
     ///
     /// # Errors
     ///

@@ -12,13 +12,13 @@ pub enum Policy {
     Auto,
     /// This mechanism first, then as with [`Policy::Auto`].
     Prefer(Mechanism),
-    /// This mechanism only: if it declines, the transfer fails. Benches and tests use it, so that
-    /// a fallback is never measured or tested by mistake.
+    /// This mechanism only: if it declines, the transfer fails. Benchmarks and tests use it, so
+    /// that a fallback is never measured or tested by mistake.
     Require(Mechanism),
 }
 
 impl Policy {
-    /// Returns whether the kernel may encrypt: unless everything has to be copied through user
+    /// Returns whether the kernel may encrypt: not if everything has to be copied through user
     /// space.
     #[must_use]
     pub fn allows_kernel_tls(self) -> bool {
@@ -66,8 +66,7 @@ impl Iterator for Candidates {
     }
 }
 
-/// Returns the order for two kinds of ends, from what the kernel's own table of operations
-/// allows.
+/// Returns the order for two kinds of ends, from the operations that the kernel implements.
 ///
 /// The reasons, measured on Linux 6.18: splice needs a pipe at one end and sendfile a source with
 /// pages or `splice_read`; none of them writes to a sink opened with `O_APPEND`.

@@ -61,8 +61,8 @@ impl ReadWrite {
     }
 }
 
-/// Checks whether the source is at its end, for a sink whose reader is gone: a byte that follows
-/// cannot be delivered any more, and is an error (`EPIPE`).
+/// Checks whether the source is at its end, for a sink whose reader is gone: a further byte could
+/// not be delivered, which is an error (`EPIPE`).
 pub(crate) fn check_end(ends: &Ends<'_>) -> Result<Step, Errno> {
     match ReadWrite::default().fill(ends, 1, &mut StepMeter::default()) {
         Ok(0) => Ok(Step::Eof),

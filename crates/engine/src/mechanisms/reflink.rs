@@ -1,8 +1,8 @@
 //! Shares the source's blocks with the sink, for files of one file system that supports it (XFS,
 //! btrfs).
 //!
-//! The range is always the exact remainder, never the whole source: a source that has grown since
-//! its length was promised is then refused by the kernel instead of cloned too long.
+//! The range is always the exact remainder, never the whole source: if the source has grown since
+//! its length was promised, the kernel refuses instead of cloning too much.
 
 use rustix::io::Errno;
 
@@ -11,8 +11,8 @@ use crate::mechanisms::step::{DeclineReason, Ends, Step};
 
 /// Clones the whole remainder in one call.
 pub(crate) fn step(ends: &Ends<'_>, meter: &mut StepMeter) -> Result<Step, Errno> {
-    // A clone needs offsets and a length; without them the kernel would decline too, or take a
-    // length of 0 for "to the end".
+    // A clone needs offsets and a length; without them the kernel would decline too, or treat a
+    // length of 0 as "to the end".
     let (Some(source_at), Some(sink_at), Some(rest)) = (ends.source_at, ends.sink_at, ends.rest)
     else {
         return Ok(Step::Declined(DeclineReason::UnsuitableEnds));

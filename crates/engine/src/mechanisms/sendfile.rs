@@ -1,7 +1,7 @@
 //! Moves a file's pages to a socket, a pipe or another file with sendfile(2).
 //!
-//! To a socket or pipe the pages go by reference: the peer reads what the file holds when the
-//! network card or the loopback reads the page, which may be after the call has returned.
+//! The pages are passed to a socket or pipe by reference: the peer gets the file's contents at the
+//! time when the network card or loopback reads the page, possibly after the call.
 
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::StepMeter;
 use crate::mechanisms::step::{DeclineReason, Ends, Step};
 
-/// Moves bytes with sendfile(2), which has an offset for its source only; into a file it writes
+/// Moves bytes with sendfile(2), which takes an offset for its source only; into a file it writes
 /// at the sink's cursor.
 #[derive(Debug, Default)]
 pub(crate) struct Sendfile {

@@ -1,9 +1,9 @@
 //! Moves pages through a pipe with splice(2), for ends of which at least one may be a stream.
 //!
-//! If neither end is a pipe, the bytes rest in a pipe of this process between two calls, so this
-//! is the only mechanism besides `read_write` that can be interrupted half-way. It counts the
-//! bytes in the pipe and declines only while it is empty: bytes that the kernel refuses to move
-//! on are first delivered by copying.
+//! If neither end is a pipe, the bytes rest in a pipe of this process between two calls, so this is
+//! the only mechanism besides `read_write` that can be interrupted half-way. It counts the bytes in
+//! the pipe and declines only while the pipe is empty: bytes that the kernel refuses to move on are
+//! first delivered by copying.
 
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
@@ -23,10 +23,10 @@ pub(crate) struct Splice {
     pipe: Option<Pipe>,
     /// Bytes that left the source and have not reached the sink.
     held: usize,
-    /// The reason why the rest of the held bytes has to be copied, after which this mechanism
+    /// The error because of which the held bytes have to be copied, after which this mechanism
     /// declines.
     refused: Option<Errno>,
-    /// The buffer for copying them.
+    /// The buffer for copying the held bytes.
     rescue: Vec<u8>,
     /// The part of the buffer that has been written, in bytes.
     rescued: usize,
@@ -96,7 +96,7 @@ impl Splice {
                 self.held = bytes;
                 Ok(None)
             }
-            // The pipe was empty, so the source has nothing.
+            // The pipe was empty, so the source is not ready.
             Err(Errno::AGAIN) => Ok(Some(Step::NotReady(Wait::Source))),
             Err(errno) if declines(errno) => Ok(Some(Step::Declined(DeclineReason::Errno(errno)))),
             Err(errno) => Err(errno),
@@ -128,7 +128,7 @@ impl Splice {
         }
     }
 
-    /// Delivers the held bytes through a buffer, and declines once nothing is left.
+    /// Delivers the held bytes through a buffer, and declines once none are left.
     fn copy_what_is_held(
         &mut self,
         ends: &Ends<'_>,
@@ -164,18 +164,19 @@ impl Splice {
     }
 }
 
-/// Chooses how many bytes a file is given in one call.
+/// Chooses how many bytes one call writes to a file.
 ///
-/// They become one folio of the page cache, if memory has one. Into ext4 1 MiB took two thirds of
-/// the time of 256 KiB while memory was whole, and up to three times as long once it was
-/// fragmented. So the quicker of the two is used, and the other one is tried from time to time.
+/// They become one folio of the page cache, if a large enough block of memory is free. On ext4 a
+/// step of 1 MiB took two thirds of the time of 256 KiB while memory was unfragmented, and up to
+/// three times as long once it was fragmented. So the faster one is used, and the other tried now
+/// and then.
 #[derive(Debug, Default)]
 pub(crate) struct FileStep {
     /// Whether the small step is in use.
     is_small: bool,
     /// Whether the step in use is on trial.
     is_trial: bool,
-    /// Bytes and time since the step was last changed or confirmed.
+    /// The bytes and the time since the step was last changed or confirmed.
     bytes: usize,
     time: Duration,
     /// Seconds per byte with the other step, or 0 before its first use.
@@ -188,7 +189,7 @@ impl FileStep {
         if self.is_small { SMALL_STEP } else { LARGE_STEP }
     }
 
-    /// Learns what one call took.
+    /// Records the bytes and the time of one call.
     fn moved(&mut self, bytes: usize, time: Duration) {
         self.bytes += bytes;
         self.time += time;
@@ -201,8 +202,8 @@ impl FileStep {
             return;
         }
         let cost = self.time.as_secs_f64() / self.bytes as f64;
-        // After a trial the step in use goes on unless the tried one was quicker; otherwise the
-        // other one is tried.
+        // After a trial, return to the previous step unless the trial was faster; otherwise start a
+        // trial of the other step.
         if !self.is_trial || self.other < cost {
             self.is_small = !self.is_small;
             self.other = cost;
@@ -223,7 +224,7 @@ fn direct(ends: &Ends<'_>, len: usize, meter: &mut StepMeter) -> Result<Step, Er
             Ok(Step::Declined(DeclineReason::Nothing))
         }
         Ok(bytes) => Ok(Step::moved(bytes)),
-        // Either end may be the reason.
+        // Either end may be the one that is not ready.
         Err(Errno::AGAIN) => Ok(Step::NotReady(ends.unready())),
         Err(errno) if declines(errno) => Ok(Step::Declined(DeclineReason::Errno(errno))),
         Err(errno) => Err(errno),
@@ -231,7 +232,7 @@ fn direct(ends: &Ends<'_>, len: usize, meter: &mut StepMeter) -> Result<Step, Er
 }
 
 fn flags(more: bool) -> SpliceFlags {
-    // SPLICE_F_MOVE and SPLICE_F_GIFT are left out on purpose: the first does nothing since
+    // SPLICE_F_MOVE and SPLICE_F_GIFT are left out on purpose: the first has done nothing since
     // 2.6.21, the second is refused by newer kernels.
     SpliceFlags::NONBLOCK | if more { SpliceFlags::MORE } else { SpliceFlags::empty() }
 }
@@ -252,10 +253,10 @@ pub(crate) fn declines(errno: Errno) -> bool {
 /// Bytes copied at a time when the kernel refuses those in the pipe.
 const RESCUE: usize = 64 << 10;
 
-/// The steps to a file: what a pipe holds, and what was never slow.
+/// The steps to a file: the capacity of a pipe, and a size that was never slow.
 const LARGE_STEP: usize = 1 << 20;
 const SMALL_STEP: usize = 256 << 10;
-/// The bytes after which the other step is first tried, those between trials, and those of a trial.
+/// The bytes before the first trial, between trials, and of a trial.
 const FIRST: usize = 16 << 20;
 const INTERVAL: usize = 64 << 20;
 const TRIAL: usize = 4 << 20;
@@ -264,8 +265,8 @@ const TRIAL: usize = 4 << 20;
 mod tests {
     use super::*;
 
-    /// Moves 1 GiB; a MiB takes as many microseconds as these, by large and small steps. Returns
-    /// the share of the large ones.
+    /// Moves 1 GiB, where a MiB takes `large` microseconds at this offset by large steps and
+    /// `small` by small ones. Returns the share that large steps moved.
     fn share_of_large(large: impl Fn(usize) -> u64, small: u64) -> f64 {
         let mut step = FileStep::default();
         let (mut at, mut by_large) = (0, 0);

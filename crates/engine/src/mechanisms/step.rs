@@ -33,37 +33,37 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    /// Returns `Moved`, or `Eof` for the zero by which the kernel's calls report it.
+    /// Returns `Moved`, or `Eof` for 0, by which the kernel's calls report the end.
     pub(crate) fn moved(bytes: usize) -> Self {
         NonZeroUsize::new(bytes).map_or(Self::Eof, Self::Moved)
     }
 }
 
-/// The event that has to happen before the next step can move anything.
+/// What has to happen before the next step can move anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// The peer's kernel has to acknowledge what was sent, and a peer on this machine to read it.
-    /// There is no event for this: check again after a moment.
+    /// The peer's kernel has to acknowledge what was sent; a peer on this machine has to read it.
+    /// No event reports this: check again after a moment.
     Acknowledgement,
     /// The sink has to become writable.
     Sink,
     /// The source has to become readable.
     Source,
-    /// A process that may be writing to the file has to stop. There is no event for this: check
-    /// again after a moment.
+    /// A process that may be writing to the file has to stop. No event reports this: check again
+    /// after a moment.
     Writer,
 }
 
 /// The reason why a mechanism was declined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeclineReason {
-    /// With an error.
+    /// The call failed with this error.
     Errno(Errno),
-    /// The call returned 0 although the promised length was not reached,
-    /// as copy_file_range(2) does on procfs and on some network and overlay file systems, and
-    /// sendfile(2) and splice(2) on FUSE, and splice(2) before an urgent byte of TCP.
+    /// The call returned 0 although the promised length was not reached. copy_file_range(2) does so
+    /// on procfs and on some network and overlay file systems, sendfile(2) and splice(2) on FUSE,
+    /// and splice(2) before an urgent byte of TCP.
     Nothing,
-    /// The caller excludes it ([`Options::unshared`](crate::Options::unshared)); no call was made.
+    /// The caller excluded it ([`Options::unshared`](crate::Options::unshared)); no call was made.
     Excluded,
     /// This process encrypts (TLS in user space); no call was made.
     UserSpaceTls,
@@ -72,8 +72,8 @@ pub enum DeclineReason {
 }
 
 impl DeclineReason {
-    /// Returns the error's symbol such as `EINVAL`, its number if it has no symbol here, `0`, or
-    /// `excluded`, `user_space_tls` or `unsuitable_ends`.
+    /// Returns the error's symbol such as `EINVAL`, or its number if it has no symbol here;
+    /// otherwise `0`, `excluded`, `user_space_tls` or `unsuitable_ends`.
     #[must_use]
     pub fn name(self) -> std::borrow::Cow<'static, str> {
         match self {
@@ -85,7 +85,7 @@ impl DeclineReason {
         }
     }
 
-    /// Returns why the kernel was not asked, unless it was or the caller knows.
+    /// Explains why no call was made; `None` if one was, or if the caller excluded it.
     pub(crate) const fn meaning(self) -> Option<&'static str> {
         match self {
             Self::UserSpaceTls => Some("bytes have to pass through TLS of this process"),
@@ -116,7 +116,7 @@ pub(crate) struct Ends<'a> {
     pub(crate) sink_at: Option<u64>,
     /// TLS on the sink, if it is a socket.
     pub(crate) sink_tls: Option<&'a dyn TlsTransport>,
-    /// The remaining bytes of this segment, `None` for all up to the source's end.
+    /// The remaining bytes of this segment; `None` for all up to the source's end.
     pub(crate) rest: Option<u64>,
     /// Whether another segment follows.
     pub(crate) is_followed: bool,
@@ -135,11 +135,10 @@ impl Ends<'_> {
         [self.source_tls, self.sink_tls].iter().flatten().any(|tls| !tls.is_in_kernel())
     }
 
-    /// Returns the real meaning of a call's result on a source whose records the kernel decrypts:
-    /// a record without data makes the call fail, and an end counts only if the peer announced
-    /// it.
+    /// Corrects the result of a call on a source whose records the kernel decrypts: a record
+    /// without data makes the call fail, and an end counts only if the peer announced it.
     ///
-    /// `EINTR` stands for a control record that was handled: nothing moved, try again.
+    /// `EINTR` means that a control record was handled: nothing moved, try again.
     pub(crate) fn past_records(&self, answer: Result<usize, Errno>) -> Result<usize, Errno> {
         let Some(tls) = self.source_tls else { return answer };
         if !matches!(answer, Ok(0) | Err(Errno::INVAL | Errno::IO | Errno::KEYEXPIRED)) {
@@ -153,16 +152,16 @@ impl Ends<'_> {
         }
     }
 
-    /// Returns whether the source is at an urgent byte of TCP: splice(2) never passes it, and says
-    /// that nothing is there or, once the peer has closed, that this is the end.
+    /// Returns whether the source is at an urgent byte of TCP: splice(2) never passes it, and
+    /// reports that nothing is there or, once the peer has closed, that this is the end.
     pub(crate) fn is_before_urgent(&self) -> bool {
         self.source_kind == Kind::Socket
             && self.source_tls.is_none()
             && underpass_sys::is_at_mark(self.source)
     }
 
-    /// Returns which end was not ready for a call between the two, after it answered `EAGAIN`. A
-    /// wrong guess costs one more step, not a byte.
+    /// Returns which end was not ready for a call between the two that returned `EAGAIN`. A wrong
+    /// guess costs one more step, not a byte.
     pub(crate) fn unready(&self) -> Wait {
         if self.source_kind.can_wait() && !is_readable(self.source) {
             Wait::Source
@@ -172,7 +171,7 @@ impl Ends<'_> {
     }
 }
 
-/// Returns whether a read would find bytes or an end right now.
+/// Returns whether a read would return bytes or an end right now.
 fn is_readable(fd: BorrowedFd<'_>) -> bool {
     let mut ready = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -16,7 +16,7 @@ pub struct CongestionUnavailable {
 }
 
 impl CongestionUnavailable {
-    /// Creates the error about the control of this name, with those that the system allows.
+    /// Creates the error for the requested name, listing the names that the system allows.
     #[must_use]
     pub fn new(requested: &str) -> Self {
         let allowed = fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
@@ -37,8 +37,8 @@ impl fmt::Display for CongestionUnavailable {
 
 impl std::error::Error for CongestionUnavailable {}
 
-/// Sets the congestion control of a TCP socket and returns the one in use, if that is known. `auto`
-/// keeps the system's own, but over loopback none that paces, as [`avoid_pacing_on_loopback`] does.
+/// Sets the congestion control of a TCP socket and returns the one in use, if known. `auto` keeps
+/// the system's default, except one that paces over loopback: see [`avoid_pacing_on_loopback`].
 ///
 /// # Errors
 ///
@@ -55,12 +55,12 @@ pub fn set_congestion(
     Ok(sockopt::tcp_congestion(&socket).ok())
 }
 
-/// Chooses a congestion control without pacing for a connection over loopback, where there is no
-/// congestion to control: one with pacing costs the sender ten times the processor time there.
+/// Replaces a congestion control that paces on a connection over loopback, which has no congestion
+/// to control: pacing costs the sender ten times the processor time there.
 pub fn avoid_pacing_on_loopback(socket: impl AsFd) {
     if has_loopback_peer(&socket) && sockopt::tcp_congestion(&socket).is_ok_and(|name| paces(&name))
     {
-        // Where neither is allowed, the system's own works too, only at a higher cost.
+        // Where neither is allowed, the default works too, at a higher cost.
         let _ = UNPACED.iter().find(|name| sockopt::set_tcp_congestion(&socket, name).is_ok());
     }
 }
@@ -71,5 +71,5 @@ pub fn paces(name: &str) -> bool {
     name.starts_with("bbr")
 }
 
-/// Congestion controls without pacing, in the order of preference; every kernel has reno.
+/// Congestion controls without pacing, in order of preference; every kernel has reno.
 pub const UNPACED: [&str; 2] = ["cubic", "reno"];

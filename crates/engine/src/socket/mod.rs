@@ -18,12 +18,11 @@ pub use congestion::{
 };
 pub use peer::owner_of_peer;
 
-/// Makes closing the socket, by whatever means, reset the connection instead of ending it well.
+/// Makes closing the socket, by whatever means, reset the connection instead of ending it cleanly.
 ///
-/// Set it before a transfer whose end its peer could not distinguish from an interruption, and
-/// take it back with [`disarm_reset`] once all is sent: even a `SIGKILL` then resets the
-/// connection, and the peer cannot mistake a part for the whole. Unix sockets have no reset;
-/// their peer sees an end.
+/// Set it before a transfer whose end its peer could not distinguish from an interruption, and undo
+/// it with [`disarm_reset`] once all is sent: even a `SIGKILL` then resets the connection, and the
+/// peer cannot mistake a part for the whole. Unix sockets have no reset; their peer sees an end.
 ///
 /// # Errors
 ///
@@ -44,9 +43,9 @@ pub fn disarm_reset(socket: impl AsFd) -> io::Result<()> {
 /// Returns how many bytes were written to the socket that the peer's kernel has not acknowledged,
 /// or, for a Unix socket, that the peer has not read.
 ///
-/// At 0 no page of a file is referenced by the socket any more. A TCP peer on the same machine
-/// shares the pages until it has read them: an [`Integrity`](crate::Integrity) level takes that
-/// into account.
+/// At 0 the socket no longer references any page of a file. A TCP peer on the same machine shares
+/// the pages until it has read them; an [`Integrity`](crate::Integrity) level takes that into
+/// account.
 ///
 /// # Errors
 ///
@@ -60,10 +59,10 @@ pub(crate) fn unsent(socket: impl AsFd) -> Result<u64, Errno> {
     underpass_sys::unsent(socket.as_fd())
 }
 
-/// Limits a socket to this many bytes per second, headers of packets included.
+/// Limits a socket to this many bytes per second, including packet headers.
 ///
-/// The kernel paces what is sent, by whatever mechanism; no timer and no buffer of the program is
-/// needed. A Unix socket accepts the rate and ignores it.
+/// The kernel paces what is sent, by any mechanism, without timers or buffers in the process. A
+/// Unix socket accepts the rate and ignores it.
 ///
 /// # Errors
 ///
@@ -72,10 +71,11 @@ pub fn set_pacing_rate(socket: impl AsFd, bytes_per_second: u64) -> io::Result<(
     Ok(underpass_sys::set_pacing_rate(socket.as_fd(), bytes_per_second)?)
 }
 
-/// Limits the bytes that a TCP socket takes before it has sent them; `None` leaves it to the size
-/// of its buffer.
+/// Limits the bytes that a TCP socket buffers before sending them; `None` leaves only the limit of
+/// its buffer.
 ///
-/// A peer that reads nothing then costs no more than that and what its window allows. Connections
+/// A peer that reads nothing then costs no more than that plus its window. Accepted connections
+/// inherit the limit of the listening socket.
 /// inherit the limit of the socket that accepts them.
 ///
 /// # Errors
@@ -85,9 +85,9 @@ pub fn limit_unsent(socket: impl AsFd, bytes: Option<u32>) -> io::Result<()> {
     Ok(underpass_sys::set_unsent_limit(socket.as_fd(), bytes.unwrap_or(u32::MAX))?)
 }
 
-/// Returns whether this process may ask what peers on this machine have read (sock_diag(7)).
+/// Returns whether this process may query how much peers on this machine have read (sock_diag(7)).
 ///
-/// Filters of system calls, such as `RestrictAddressFamilies=` of a unit, may refuse that. Then an
+/// Seccomp filters, such as `RestrictAddressFamilies=` of a unit, may refuse that. Then an
 /// acknowledgement of a peer's kernel has to suffice for every [`Integrity`](crate::Integrity)
 /// level, although a peer on this machine reads the pages of the file later.
 #[must_use]
@@ -103,7 +103,7 @@ pub fn has_loopback_peer(socket: impl AsFd) -> bool {
     peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback())
 }
 
-/// Refuses sockets that do not keep the order of bytes.
+/// Refuses sockets that do not preserve the order of bytes.
 pub(crate) fn require_stream(socket: impl AsFd) -> Result<(), Errno> {
     match sockopt::socket_type(socket)? {
         SocketType::STREAM => Ok(()),

@@ -1,8 +1,8 @@
 //! The peer on this machine: bytes that it has received but not read yet, and its user.
 //!
-//! Between two programs of one machine bytes do not travel: the pages of a file wait by reference
-//! in the pipe, or in the receive queue of the peer's socket, although TCP has acknowledged them.
-//! A write to the file still changes what the peer is going to read.
+//! Between two programs on one machine, bytes are not transmitted: the pages of a file wait by
+//! reference in the pipe, or in the receive queue of the peer's socket, although TCP has
+//! acknowledged them. A write to the file still changes what the peer is going to read.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -26,19 +26,19 @@ pub(crate) fn has_left_pipe(pipe: BorrowedFd<'_>) -> bool {
     ends[0].revents().contains(PollFlags::ERR)
 }
 
-/// Returns how many bytes wait at the other end of a TCP connection, if that end is a socket of
-/// this machine and this network namespace; otherwise 0.
+/// Returns how many bytes wait to be read by the peer of a TCP connection, if its socket is on this
+/// machine and in this network namespace; otherwise 0.
 ///
-/// Where the kernel has no sock_diag(7) or refuses it, the acknowledgement has to suffice. The
-/// socket that asks is opened if there is none, and kept for the next request.
+/// Where the kernel lacks or refuses sock_diag(7), the acknowledgement has to suffice. The netlink
+/// socket is opened when it is first needed, and kept for the next request.
 pub(crate) fn unread_by_tcp_peer(socket: BorrowedFd<'_>, netlink: &mut Option<Netlink>) -> u64 {
     let Some((ours, theirs)) = addresses(socket) else { return 0 };
     let answer = query(&request(theirs, ours), netlink);
     answer.ok().and_then(|answer| number_at(&answer, UNREAD_AT)).map_or(0, u64::from)
 }
 
-/// Returns the user whose program has the other end of a connection within this machine and this
-/// network namespace; `None` if there is no such program, or the kernel does not tell.
+/// Returns the user who owns the peer's socket on this machine and in this network namespace;
+/// `None` if no program has such a socket, or the kernel does not tell.
 #[must_use]
 pub fn owner_of_peer(socket: impl AsFd) -> Option<u32> {
     let socket = socket.as_fd();
@@ -46,7 +46,7 @@ pub fn owner_of_peer(socket: impl AsFd) -> Option<u32> {
         return Some(socket_peercred(socket).ok()?.uid.as_raw());
     };
     let answer = query(&request(theirs, ours), &mut None).ok()?;
-    // What no program has any more counts as root's.
+    // The kernel reports root as the owner of a socket that no program has open any more.
     number_at(&answer, INODE_AT).filter(|inode| *inode != 0)?;
     number_at(&answer, OWNER_AT)
 }
@@ -58,7 +58,7 @@ fn addresses(socket: BorrowedFd<'_>) -> Option<(SocketAddr, SocketAddr)> {
     Some((ours, theirs))
 }
 
-/// Builds the request for the one socket whose own end is `local`: `inet_diag_req_v2`.
+/// Builds the request (`inet_diag_req_v2`) for the socket whose own address is `local`.
 fn request(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
     let family = if local.ip().to_canonical().is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let mut request = vec![family as u8, libc::IPPROTO_TCP as u8, 0, 0];
@@ -76,21 +76,21 @@ fn request(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
     request
 }
 
-/// Returns what the kernel says of the socket that the request names: `inet_diag_msg`.
+/// Returns the kernel's answer (`inet_diag_msg`) about the requested socket.
 fn query(request: &[u8], kept: &mut Option<Netlink>) -> Result<Vec<u8>, Errno> {
     let netlink = match kept.take() {
         Some(netlink) => netlink,
         None => Netlink::open(Some(netlink::SOCK_DIAG))?,
     };
     let answer = netlink.query(SOCK_DIAG_BY_FAMILY, request, MAX_ANSWER);
-    // Kept only after an answer, so that none is left for the next request. That there is no such
-    // socket is one.
+    // Kept only after an answer, so that no stale answer is left for the next request. "No such
+    // socket" is an answer.
     if matches!(answer, Ok(_) | Err(Errno::NOENT)) {
         *kept = Some(netlink);
     }
     let answer = answer?;
-    // Where no connection exists the kernel finds a listening socket, which counts connections
-    // instead.
+    // If no connection exists, the kernel finds a listening socket, whose queue counts connections
+    // instead of bytes.
     if answer.get(STATE_AT) == Some(&LISTEN) {
         return Err(Errno::NOENT);
     }
@@ -101,7 +101,7 @@ fn number_at(answer: &[u8], at: usize) -> Option<u32> {
     answer.get(at..).and_then(leading_u32)
 }
 
-/// Room for the whole answer about a socket.
+/// The room for the answer about one socket, in bytes.
 const MAX_ANSWER: usize = 1 << 10;
 
 /// From linux/sock_diag.h.
@@ -141,7 +141,7 @@ mod tests {
             assert_eq!(unread_by_tcp_peer(sender.as_fd(), &mut netlink), 0, "{address}");
             sender.write_all(&[1; 1000]).unwrap();
             reader.read_exact(&mut [0; 400]).unwrap();
-            // The second request goes through the socket of the first.
+            // The second request reuses the netlink socket of the first.
             assert!(netlink.is_some(), "{address}");
             assert_eq!(unread_by_tcp_peer(sender.as_fd(), &mut netlink), 600, "{address}");
             let nowhere = request("127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap());

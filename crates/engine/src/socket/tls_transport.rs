@@ -17,32 +17,31 @@ use rustix::net::SendFlags;
 /// No method waits: what cannot be done now fails with `EAGAIN`, and is called again when the
 /// socket is ready. A transfer sends and receives through a user-space transport with
 /// [`send`](Self::send), [`flush`](Self::flush) and [`receive`](Self::receive). If the kernel
-/// encrypts, the transfer gives bytes to the socket itself and reports them with
+/// encrypts, the transfer writes to the socket itself and reports the bytes with
 /// [`sent`](Self::sent).
 pub trait TlsTransport: fmt::Debug + Send + Sync {
     /// Returns whether the kernel encrypts what is written to the socket and decrypts what is
     /// read.
     fn is_in_kernel(&self) -> bool;
 
-    /// Returns whether bytes are copied when they are taken, so that a later change of their file
-    /// cannot affect them: always, unless a network card encrypts the pages of the file
-    /// themselves.
+    /// Returns whether the transport copies the bytes it accepts, so that a later change of their
+    /// file cannot affect them: always, unless a network card encrypts the pages of the file.
     fn copies(&self) -> bool {
         true
     }
 
-    /// Takes bytes from memory for the peer and returns how many, at least one if there are any.
-    /// `more` means that others follow immediately.
+    /// Accepts bytes from memory for the peer and returns how many, at least one unless `bytes` is
+    /// empty. `more` means that others follow immediately.
     ///
-    /// Bytes that were taken count as written to the socket, although the transport may still
-    /// hold them until [`flush`](Self::flush) succeeds.
+    /// Accepted bytes count as written to the socket, although the transport may still hold them
+    /// until [`flush`](Self::flush) succeeds.
     ///
     /// # Errors
     ///
-    /// `EAGAIN` if nothing can be taken before the socket is writable, and as send(2).
+    /// `EAGAIN` if nothing can be accepted before the socket is writable, and as send(2).
     fn send(&self, socket: BorrowedFd<'_>, bytes: &[u8], more: bool) -> Result<usize, Errno>;
 
-    /// Writes everything that was taken to the socket.
+    /// Writes everything that was accepted to the socket.
     ///
     /// # Errors
     ///
@@ -54,10 +53,9 @@ pub trait TlsTransport: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// `EAGAIN` if the socket has to become readable first, `ECONNABORTED` if the connection
-    /// ended without an announcement by the peer (RFC 8446 6.1: the data may be incomplete),
-    /// `EBADMSG` for records that fail authentication, `EPROTO` for a violation of the protocol,
-    /// and as recv(2).
+    /// `EAGAIN` if the socket has to become readable first, `ECONNABORTED` if the connection ended
+    /// without the peer's announcement (RFC 8446 6.1: the data may be incomplete), `EBADMSG` for
+    /// records that fail authentication, `EPROTO` for a protocol violation, and as recv(2).
     fn receive(&self, socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno>;
 
     /// Handles the record at the front if it holds no data, after splice(2) from a socket whose
@@ -68,8 +66,8 @@ pub trait TlsTransport: fmt::Debug + Send + Sync {
     /// As [`receive`](Self::receive).
     fn take_control(&self, socket: BorrowedFd<'_>) -> Result<RecordKind, Errno>;
 
-    /// Notes that the kernel has taken `bytes` in one call and encrypts them, so that records can
-    /// be counted: a key may encrypt a limited number only. It may change the key now.
+    /// Notes that one call has given the kernel `bytes` to encrypt, so that records can be counted:
+    /// one key may encrypt only a limited number. The key may be changed now.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Bytes that pass through a buffer of the caller, counted where they are read and written.
+//! Bytes that pass through the caller's buffer, counted where they are read and written.
 //!
 //! One read and one write are the cheapest mechanism for a small file, and a caller that inspects
 //! bytes, to skip zeros or to compare, needs them in memory. A [`Report`] counts each crossing;
@@ -12,8 +12,7 @@ use rustix::io::{Errno, pread, pwrite, read, write};
 use crate::integrity::is_file;
 use crate::report::Report;
 
-/// Returns whether a file is best copied through a buffer: it has at most 64 KiB and no holes that
-/// are worth keeping.
+/// Returns whether a buffer copies a file best: it has at most 64 KiB and no holes worth keeping.
 #[must_use]
 pub fn is_small(stat: &Stat) -> bool {
     let len = u64::try_from(stat.st_size).unwrap_or(0);
@@ -22,11 +21,11 @@ pub fn is_small(stat: &Stat) -> bool {
     is_file(stat) && len <= MAX_SMALL && !(has_holes && len > BLOCK)
 }
 
-/// Reads the bytes of a file from its position on, of which its metadata promises `promised`, and
-/// returns how many there are; without a promise, as for a file of procfs, all that it has. `None`
-/// if there are fewer than promised, or as many as the buffer takes: a
-/// [`Transfer`](crate::Transfer) can begin at the first byte then. What was read is counted all the
-/// same. Whether more follow than were promised is not looked for.
+/// Reads a file from its current position, of which its metadata promises `promised` bytes, and
+/// returns the number of bytes; with a promise of 0, as for a file of procfs, reads all there is.
+/// `None` if there are fewer bytes than promised, or they fill the buffer: a
+/// [`Transfer`](crate::Transfer) can then begin at the first byte. What was read is counted all the
+/// same. Bytes beyond the promise are not looked for.
 ///
 /// # Errors
 ///
@@ -37,7 +36,7 @@ pub fn read_whole(
     buffer: &mut [u8],
     report: &mut Report,
 ) -> Result<Option<usize>, Errno> {
-    // Without a promise a full buffer does not show whether there is more.
+    // Without a promise, a full buffer does not show whether more follows.
     let room = if promised == 0 { buffer.len() } else { promised };
     let mut calls = 0;
     let have = fill(&mut buffer[..room], |rest, _| {
@@ -51,7 +50,7 @@ pub fn read_whole(
 }
 
 /// Reads from this offset until the buffer is full or the file ends, and returns the number of
-/// bytes. The file may be open with `O_DIRECT`.
+/// bytes. The file may have been opened with `O_DIRECT`.
 ///
 /// # Errors
 ///
@@ -64,7 +63,7 @@ pub fn read_at(
 ) -> Result<usize, Errno> {
     let mut calls = 0;
     let have = fill(buffer, |rest, done| {
-        // Only the end of a file is inside a block, and `O_DIRECT` can read nothing from there.
+        // Only the end of a file can be inside a block, and `O_DIRECT` cannot read from there.
         if !(done as u64).is_multiple_of(BLOCK) {
             return Ok(0);
         }
@@ -75,29 +74,29 @@ pub fn read_at(
     have
 }
 
-/// Writes all of these bytes at the file's position.
+/// Writes all bytes at the file's position.
 ///
 /// # Errors
 ///
-/// As write(2); then the bytes that were written are counted.
+/// As write(2); the bytes written before the error are counted.
 pub fn write_all(file: &File, bytes: &[u8], report: &mut Report) -> Result<(), Errno> {
     drain(bytes, report, |rest, _| write(file, rest))
 }
 
-/// Writes all of these bytes at this offset.
+/// Writes all bytes at this offset.
 ///
 /// # Errors
 ///
-/// As pwrite(2); then the bytes that were written are counted.
+/// As pwrite(2); the bytes written before the error are counted.
 pub fn write_at(file: &File, bytes: &[u8], offset: u64, report: &mut Report) -> Result<(), Errno> {
     drain(bytes, report, |rest, done| pwrite(file, rest, offset + done as u64))
 }
 
-/// Writes all of these bytes at this offset, which `calls` system calls have received into memory.
+/// Writes all bytes, which `calls` system calls have received into memory, at this offset.
 ///
 /// # Errors
 ///
-/// As pwrite(2); then the bytes that were written are counted.
+/// As pwrite(2); the bytes written before the error are counted.
 pub fn write_received(
     file: &File,
     bytes: &[u8],
@@ -109,7 +108,7 @@ pub fn write_received(
     write_at(file, bytes, offset, report)
 }
 
-/// Reads until the buffer is full or nothing follows.
+/// Reads until the buffer is full or the end is reached.
 fn fill(
     buffer: &mut [u8],
     mut read: impl FnMut(&mut [u8], usize) -> Result<usize, Errno>,
@@ -150,9 +149,8 @@ fn drain(
 /// The largest file that one read and one write copy faster than the kernel does, in bytes.
 const MAX_SMALL: u64 = 64 << 10;
 
-/// The smallest hole worth having, in bytes: a block of most file systems.
+/// The smallest hole worth keeping, in bytes: a block of most file systems.
 pub const BLOCK: u64 = 4096;
 
-/// The buffer size, in bytes, that is large enough for every small file and for comparing in
-/// parts.
+/// A buffer size, in bytes, that is large enough for every small file and for comparing piecewise.
 pub const BUFFER: usize = 256 << 10;

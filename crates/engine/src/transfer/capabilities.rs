@@ -10,16 +10,16 @@ use crate::mechanisms::mechanism::Mechanism;
 use crate::socket::peer;
 use crate::wait::lock;
 
-/// Mechanisms that this kernel does not have at all, and the socket that asks it about others.
+/// The mechanisms that this kernel lacks, and a cached netlink socket for queries about peers.
 ///
 /// Only `ENOSYS` is certain enough to be remembered; every other refusal concerns two particular
 /// ends. Share one value among the transfers of a thread or a process; create a new one to start
-/// afresh. It holds at most one descriptor, of a netlink socket, from the first question on.
+/// afresh. It holds at most one descriptor, a netlink socket, from the first query on.
 #[derive(Debug, Default)]
 pub struct Capabilities {
-    /// One bit for each mechanism, at its place in [`Mechanism::ALL`].
+    /// One bit for each mechanism, at its index in [`Mechanism::ALL`].
     missing: AtomicU8,
-    /// The socket that asks about sockets of this machine, once it has been needed.
+    /// The netlink socket for queries about sockets of this machine, once it has been needed.
     netlink: Mutex<Option<Netlink>>,
 }
 
@@ -41,10 +41,10 @@ impl Capabilities {
         self.missing.fetch_or(bit(mechanism), Ordering::Relaxed);
     }
 
-    /// Returns how many bytes wait at the other end of a TCP connection within this machine, where
-    /// the pages of files are still shared although they were acknowledged; otherwise 0.
+    /// Returns how many bytes wait to be read by the peer of a TCP connection within this machine,
+    /// where the pages of files are still shared although they were acknowledged; otherwise 0.
     pub fn unread_by_tcp_peer(&self, socket: BorrowedFd<'_>) -> u64 {
-        // A thread that panicked in between has left nothing or a socket without an answer.
+        // A thread that panicked has left nothing or a socket without a pending answer.
         let mut netlink = lock(&self.netlink);
         peer::unread_by_tcp_peer(socket, &mut netlink)
     }

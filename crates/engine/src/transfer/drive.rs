@@ -1,4 +1,4 @@
-//! Drives a transfer to its end by waiting for its ends, through `wait`.
+//! Drives a transfer to completion, waiting through `wait` until its ends are ready.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
@@ -20,11 +20,11 @@ use crate::transfer::{Status, Transfer};
 use crate::wait::{self, Pace};
 
 impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
-    /// Moves every byte, waiting where an end is not ready.
+    /// Moves every byte, waiting whenever an end is not ready.
     ///
-    /// While it runs the streams among the ends are non-blocking; their flags are restored
-    /// afterwards. The bytes are those that the file has when the kernel reads each page, which
-    /// over a socket may be after this returns: see [`Integrity`](crate::Integrity).
+    /// While it runs, the streams among the ends are non-blocking; their flags are restored
+    /// afterwards. The bytes are those in the file when the kernel reads each page, which over a
+    /// socket may be after this returns: see [`Integrity`](crate::Integrity).
     ///
     /// # Errors
     ///
@@ -49,7 +49,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         }
     }
 
-    /// Returns whether there can be an end to wait for.
+    /// Returns whether an end that this wait concerns can be polled; files cannot.
     pub(super) fn can_wait(&self, wait: Wait) -> bool {
         let source = match self.chain.segments.get(self.position.index) {
             Some(Segment::Source(source)) => Some(source.kind),
@@ -57,7 +57,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         };
         match wait {
             Wait::Source => source.is_none_or(Kind::can_wait),
-            // Where both ends were asked at once, it may be the source that was not ready.
+            // One call may have tried both ends, so the source may be the one that was not ready.
             Wait::Sink => self.sink.kind.can_wait() || source.is_some_and(Kind::can_wait),
             Wait::Acknowledgement | Wait::Writer => true,
         }
@@ -100,7 +100,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
                 if self.is_source_refused() {
                     return Err(self.failed(Errno::AGAIN));
                 }
-                // poll(2) tells nothing until the kernel has memory for the socket again.
+                // poll(2) reports nothing useful until the kernel has memory for the socket again.
                 wait::poll(&mut [], Some(STARVED_INTERVAL));
             }
             let limit = self.count_progress(wait, &mut idle, &mut seen)?;
@@ -150,7 +150,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         }
     }
 
-    /// Returns whether it is the source at the front that is not ready.
+    /// Returns whether the source at the front is the end that is not ready.
     fn is_source_refused(&self) -> bool {
         let Some(Segment::Source(source)) = self.chain.segments.get(self.position.index) else {
             return false;
@@ -158,7 +158,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         let fd = source.fd.as_fd();
         match source.at {
             Some(at) => {
-                // The kernel asks for this many bytes at a time; fewer might not be refused.
+                // The kernel requests this many bytes; a smaller read might not be refused.
                 let mut bytes = vec![0; PIPE_BYTES];
                 pread(fd, &mut bytes[..], at + self.position.offset) == Err(Errno::AGAIN)
             }
@@ -169,8 +169,8 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         }
     }
 
-    /// Waits until the transfer can continue, or until it is time to check the clock, the lease
-    /// or the cancel flag.
+    /// Waits until the transfer can continue, or until the clock, the lease or the cancel flag has
+    /// to be checked.
     fn wait(&mut self, awaited: Wait, limit: Option<Duration>) -> Result<(), Error> {
         let look = self.options.cancel.is_some() || self.holds_lease();
         let bound = match awaited {
@@ -206,25 +206,25 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
                 (has_failed(&ends[0], PollFlags::HUP), speaks(&ends[0]))
             }
         };
-        // A peer that is gone may have sent a reason before.
+        // A peer that is gone may have sent a reason first.
         if is_heard && self.options.listener.is_some() {
             self.hear()?;
         }
-        // Nothing will be written before the source has something, perhaps never, so only this
-        // shows that the peer is gone. A pipe without a reader has taken all bytes so far: the
-        // source may be at its end.
+        // Nothing is written before the source has something, perhaps never, so only this shows
+        // that the peer is gone. A pipe without a reader has accepted all bytes so far: the source
+        // may be at its end.
         if sink_failed && awaited == Wait::Source && self.may_be_complete() {
             self.is_abandoned = true;
             return Ok(());
         }
-        // A reader that has taken everything may leave a pipe; what it still holds decides.
+        // A reader may leave a pipe once it has read all; bytes still in the pipe decide.
         if sink_failed && awaited == Wait::Acknowledgement && self.sink.kind == Kind::Pipe {
             return Ok(());
         }
         if sink_failed { Err(self.sink_failed()) } else { Ok(()) }
     }
 
-    /// Checks that the peer has sent something.
+    /// Checks whether the peer has sent something, and calls the listener if so.
     fn listen(&mut self) -> Result<(), Error> {
         let mut ends = [PollFd::from_borrowed_fd(self.sink.fd.as_fd(), PollFlags::IN)];
         wait::poll(&mut ends, Some(Duration::ZERO));
@@ -246,7 +246,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         }
     }
 
-    /// Returns the error of a sink that went away while nothing was being written to it.
+    /// Returns the error of a sink that failed while nothing was being written to it.
     fn sink_failed(&mut self) -> Error {
         let errno = match self.sink.kind {
             Kind::Socket => socket::pending_error(&self.sink.fd).unwrap_or(Errno::CONNRESET),
@@ -273,8 +273,8 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     }
 }
 
-/// Waits that all end at once, although nothing moves: poll(2) says that the socket is ready, and
-/// the file answers `EAGAIN`, as some of FUSE do, or the kernel has no memory for the socket.
+/// Counts waits that return at once although nothing moves: poll(2) reports the socket as ready,
+/// but the file returns `EAGAIN`, as some on FUSE do, or the kernel has no memory for the socket.
 #[derive(Default)]
 struct Spin {
     bytes: u64,
@@ -283,7 +283,7 @@ struct Spin {
 }
 
 impl Spin {
-    /// Counts a wait after this number of bytes, and returns whether there is no end to them.
+    /// Counts a wait after this number of bytes, and returns whether the transfer is spinning.
     fn is_endless(&mut self, bytes: u64) -> bool {
         if bytes != self.bytes || self.waits == MAX_WAITS {
             *self = Self { bytes, ..Self::default() };
@@ -294,10 +294,10 @@ impl Spin {
     }
 }
 
-/// The number of waits in [`SPIN_TIME`] without a byte that only a spin can have.
+/// More waits without a byte in [`SPIN_TIME`] than anything but a spin can cause.
 const MAX_WAITS: u32 = 100;
 
-/// The usual capacity of a pipe, through which sendfile(2) reads.
+/// The usual capacity of a pipe, in bytes; sendfile(2) reads through one.
 const PIPE_BYTES: usize = 64 << 10;
 
 /// The pause before another attempt to get memory for a socket.
@@ -323,11 +323,11 @@ fn has_failed(end: &PollFd<'_>, also: PollFlags) -> bool {
     end.revents().intersects(PollFlags::ERR | PollFlags::NVAL | also)
 }
 
-/// The interval of listening to a peer that takes bytes without a pause.
+/// The interval of listening to a peer that accepts bytes without a pause.
 const LISTEN_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The interval of checking whether a writer is at rest.
+/// The interval of checking whether a writer has stopped.
 const WRITER_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The interval of counting the peer's acknowledgements; no event announces them.
+/// The interval of counting the peer's acknowledgements, which no event announces.
 const ACKNOWLEDGEMENT_INTERVAL: Duration = Duration::from_millis(1);

@@ -1,8 +1,8 @@
-//! Holds back the end of what is sent until everything before it is known to be of one version.
+//! Holds back the end of a transfer until everything before it is known to be of one version.
 //!
-//! A peer that counts bytes takes the last one for the end, so it gets that byte only when no
-//! later check can make the transfer fail. Whether to hold back is the caller's choice
-//! ([`Confirm`]); where to stop depends on the guards, which only the transfer knows.
+//! A peer that counts bytes treats the last one as the end, so it gets that byte only when no later
+//! check can make the transfer fail. Whether to hold back is the caller's choice ([`Confirm`]);
+//! where to stop depends on the guards, which only the transfer knows.
 
 use std::os::fd::AsFd;
 
@@ -18,8 +18,8 @@ use crate::socket::tls_transport::TlsTransport;
 use crate::transfer::options::Confirm;
 
 impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
-    /// Returns where to stop before the end, if the caller has chosen to and there is a file
-    /// that may be written to: before the last bytes of a file, or before the memory that comes last.
+    /// Returns where to stop before the end, if the caller requested it and a file may be written
+    /// to: before the last bytes of a file, or before the memory that comes last.
     pub(super) fn hold_back(&self) -> Option<ChainPosition> {
         let may_fail = |guard: &Guard| matches!(guard, Guard::Detect(_) | Guard::Lease(_));
         let waits = matches!(self.options.confirm, Confirm::BeforeEnd | Confirm::BeforeCopiedEnd);
@@ -41,7 +41,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         if self.sink.kind == Kind::Socket && !is_ours { HELD_BACK } else { 1 }
     }
 
-    /// Returns how many segments the chain has for now.
+    /// Returns how many segments of the chain may be moved for now.
     pub(super) fn visible_segments(&self) -> usize {
         match self.held_back_from {
             Some(stop) => stop.index + usize::from(stop.offset > 0),
@@ -49,18 +49,18 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         }
     }
 
-    /// Returns how many segments may be taken whole for now.
+    /// Returns how many segments may be moved whole for now.
     pub(super) fn visible_memory(&self) -> usize {
         self.held_back_from.map_or(self.chain.segments.len(), |stop| stop.index)
     }
 
-    /// Returns the length of the segment at the front for now.
+    /// Returns how much of the segment at the front may be moved for now.
     pub(super) fn visible_len(&self, len: Option<u64>) -> Option<u64> {
         let stop = self.held_back_from.filter(|stop| stop.index == self.position.index);
         stop.map_or(len, |stop| Some(stop.offset))
     }
 
-    /// Sends the rest once the peer has what came before and the files are unchanged. Returns
+    /// Stops holding back once the peer has everything before and the files are unchanged. Returns
     /// `Done` if there is more to send.
     pub(super) fn confirm(&mut self) -> Result<Status, Error> {
         self.uncork()?;
@@ -69,7 +69,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         }
         let is_referenced = self.is_referenced()?;
         let end = if is_referenced { None } else { self.read_end() };
-        // After the read, so that the lease is known to have held until nothing needed the file.
+        // After the read, so that the lease is known to have held as long as the file was needed.
         self.check_leases()?;
         if is_referenced {
             let goes_on = self.wake_delayed_ack();
@@ -80,18 +80,18 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         if let Some(bytes) = end {
             self.replace_end(bytes);
         }
-        // A peer that counts the bytes would not notice a later failure.
+        // A peer that counts bytes would not notice a later failure.
         self.guards.iter_mut().for_each(Guard::release);
         Ok(Status::Done)
     }
 
-    /// Sends one more byte if that makes the peer's kernel acknowledge, and returns whether it
+    /// Releases one more byte if that makes the peer's kernel acknowledge, and returns whether it
     /// did.
     ///
-    /// It may delay its acknowledgement of a single small segment for 40 ms, waiting for a
-    /// response to carry it. Linux acknowledges two in a row as soon as its program has read
-    /// them. So one follows once all is sent, and another one if it turns out to be single. Each
-    /// is a segment of its own with `TCP_NODELAY`.
+    /// The peer's kernel may delay the acknowledgement of a single small segment for 40 ms, waiting
+    /// for a response to carry it. Linux acknowledges two in a row as soon as the program has read
+    /// them. So one byte follows once all is sent, and another if the first turns out to be single.
+    /// Each is its own segment with `TCP_NODELAY`.
     fn wake_delayed_ack(&mut self) -> bool {
         let Some(stop) = &mut self.held_back_from else { return false };
         let Some(Segment::Source(source)) = self.chain.segments.get(stop.index) else {
@@ -114,12 +114,12 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         let Segment::Source(source) = &self.chain.segments[stop.index] else { return None };
         match self.guards.get(stop.index)? {
             Guard::Detect(_) if self.options.confirm == Confirm::BeforeCopiedEnd => {}
-            // It may expire before they are read.
+            // The lease may expire before they are read.
             Guard::Lease(_) => {}
             _ => return None,
         }
         let mut bytes = vec![0; usize::try_from(source.len? - stop.offset).ok()?];
-        // If they are gone, the check of the file shows it.
+        // If they are gone, the version check of the file shows it.
         let read = rustix::io::pread(&source.fd, &mut bytes, source.at? + stop.offset);
         (read == Ok(bytes.len())).then_some(bytes)
     }
@@ -129,7 +129,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         if let Some(Segment::Source(source)) = self.chain.segments.last_mut() {
             source.len = Some(self.position.offset);
         }
-        // Its bytes are counted when they are delivered, in both directions.
+        // These bytes are counted, in both directions, when they are delivered.
         self.report.count_read(0, 1);
         self.chain.segments.push(Segment::Payload(bytes.into()));
         // No page of a file is needed any more.
@@ -138,5 +138,5 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     }
 }
 
-/// The last byte, and two that wake a delayed acknowledgement.
+/// The last byte, and two that trigger a delayed acknowledgement.
 const HELD_BACK: u64 = 3;

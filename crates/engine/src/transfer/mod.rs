@@ -42,9 +42,9 @@ pub use small::{FilePart, send_small, send_with_head};
 pub enum Status {
     /// Every byte is in the sink and the file is known to be in one version.
     Done,
-    /// The transfer has to wait for this.
+    /// The transfer is waiting for this.
     Waiting(Wait),
-    /// The bytes of one turn are moved; other transfers may have theirs now.
+    /// The bytes of one turn are moved; the caller may advance other transfers now.
     Yielded,
 }
 
@@ -81,10 +81,10 @@ pub struct Transfer<'a, F, S> {
     /// The buffer for header bytes and small files.
     buffer: Vec<u8>,
     is_corked: bool,
-    /// Whether the sink is a pipe that has no reader any more, so that only the end of the source
-    /// can follow.
+    /// Whether the sink is a pipe that has lost its reader, so that the transfer succeeds only if
+    /// the source is at its end.
     is_abandoned: bool,
-    /// The most bytes of a step, whatever the options say.
+    /// The most bytes of a step, which overrides the options.
     largest_step: usize,
     /// Whether the space for the segment at the front has been reserved.
     is_reserved: bool,
@@ -169,8 +169,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
                 Ok((Step::Copied(bytes, reason), mechanism)) => {
                     self.moved(bytes.get(), Mechanism::ReadWrite)?;
                     turn = turn.saturating_sub(bytes.get() as u64);
-                    // No further step would show that these bytes were not of the promised
-                    // version.
+                    // No further step would show that these bytes are not of the promised version.
                     if self.is_segment_done() {
                         self.fall_back(mechanism, reason)?;
                     }
@@ -180,15 +179,15 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
                 Ok((Step::NotReady(wait), _)) => {
                     self.report.waits += 1;
                     if !self.can_wait(wait) {
-                        // Files are always ready for poll(2), whatever they answer.
+                        // poll(2) always reports files as ready, even if a call returns `EAGAIN`.
                         return Err(self.failed(Errno::AGAIN));
                     }
-                    // The source may take long: send the peer what there is.
+                    // The source may take long: let the peer have the bytes so far.
                     let is_held = wait == Wait::Source && !self.is_flushed()?;
                     return Ok(Status::Waiting(if is_held { Wait::Sink } else { wait }));
                 }
                 Ok((Step::Declined(reason), mechanism)) => self.fall_back(mechanism, reason)?,
-                // A signal: the caller may want to check the transfer.
+                // Interrupted by a signal: the caller may want to check the transfer.
                 Err(Errno::INTR) => return Ok(Status::Yielded),
                 Err(Errno::PIPE) if self.holds_nothing() && self.may_be_complete() => {
                     self.is_abandoned = true;
@@ -199,8 +198,8 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         self.confirm_delivery()
     }
 
-    /// Limits a call of [`advance`](Self::advance), and a system call, to this many bytes from
-    /// now on: for a thread that is busier at some times than at others.
+    /// Limits each call of [`advance`](Self::advance), and each system call, to this many bytes
+    /// from now on: for a thread whose load varies.
     pub fn set_turn(&mut self, bytes: usize) {
         let bytes = bytes.max(1);
         self.options.turn = TurnLimit(bytes as u64);
@@ -212,13 +211,13 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         &self.chain
     }
 
-    /// Returns what was done so far.
+    /// Returns the report of what was done so far.
     pub fn report(&self) -> &Report {
         &self.report
     }
 
-    /// Returns the descriptor of the source at the front, unless that is memory or nothing is
-    /// left.
+    /// Returns the descriptor of the source at the front; `None` if the front is memory or nothing
+    /// is left.
     pub(crate) fn source(&self) -> Option<BorrowedFd<'_>> {
         match self.chain.segments.get(self.position.index)? {
             Segment::Bytes(_) | Segment::Payload(_) => None,
@@ -226,7 +225,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         }
     }
 
-    /// Returns the TLS on the sink.
+    /// Returns the TLS transport of the sink; `None` without TLS or a socket.
     pub(crate) fn sink_tls(&self) -> Option<&'a dyn TlsTransport> {
         self.options.sink_tls.filter(|_| self.sink.kind == Kind::Socket)
     }
@@ -239,7 +238,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         })
     }
 
-    /// Prepares the first step: the clock, the guards, the socket.
+    /// Prepares the first step: starts the clock, sets the guards, corks the socket.
     fn begin(&mut self) -> Result<(), Error> {
         if self.started.is_some() {
             return Ok(());
@@ -250,7 +249,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             self.set_guards()?;
             self.held_back_from = self.hold_back();
         }
-        // TLS in this process cuts its output into packets itself.
+        // TLS in this process already cuts its output into packets.
         let is_ours = self.sink_tls().is_some_and(|tls| !tls.is_in_kernel());
         if self.sink.kind == Kind::Socket && !is_ours && self.chain.wants_cork() {
             self.is_corked = socket::cork(&self.sink.fd);
@@ -258,7 +257,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         Ok(())
     }
 
-    /// Takes one step of the segment at the front, and returns which mechanism took it.
+    /// Takes one step of the segment at the front, and returns the mechanism that took it.
     fn step(&mut self) -> Result<(Step, Mechanism), Errno> {
         let end = self.visible_segments();
         let Segment::Source(source) = &self.chain.segments[self.position.index] else {
@@ -302,7 +301,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             if let (Kind::Regular, Some(at), Some(rest)) = (ends.sink_kind, ends.sink_at, ends.rest)
                 && let Err(errno) = atomic_file::reserve(ends.sink, at, rest)
             {
-                // No mechanism has failed: none was tried.
+                // No mechanism was tried, so none has failed.
                 self.active = None;
                 return Err(errno);
             }
@@ -315,7 +314,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         self.report.user_space_bytes += meter.user_space_bytes;
         let is_empty = source.kind == Kind::Virtual && ends.source_at == Some(0);
         Ok(match step? {
-            // On FUSE the pages end with the size, although read(2) may go on.
+            // On FUSE the pages end at the file's size, although read(2) may return more.
             Step::Eof if is_empty && mechanism != Mechanism::ReadWrite => {
                 (Step::Declined(DeclineReason::Nothing), mechanism)
             }
@@ -325,7 +324,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
 
     /// Takes one step of the memory at the front, with the small files that follow it.
     fn memory_step(&mut self) -> Result<Step, Errno> {
-        // If every byte is read to be encrypted here, including files changes nothing else.
+        // Including files costs nothing extra if every byte is read to be encrypted here.
         let is_read = self.options.policy == Policy::Require(Mechanism::ReadWrite)
             && self.sink_tls().is_some_and(|tls| !tls.is_in_kernel());
         let is_free = (self.options.policy == Policy::Auto || is_read)
@@ -384,7 +383,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         }
     }
 
-    /// Returns whether the segment at the front has given all that it promised.
+    /// Returns whether the segment at the front has delivered all that it promised.
     fn is_segment_done(&self) -> bool {
         let segment = self.chain.segments.get(self.position.index);
         segment.is_some_and(|segment| segment.len() == Some(self.position.offset))
@@ -409,8 +408,8 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         Err(Error::SourceEnded { expected, report: self.stop() })
     }
 
-    /// Returns the bytes of the chain, or those up to the end of this segment if a later one has no
-    /// length; `None` if this one has none.
+    /// Returns the length of the chain, or, if a later segment has no length, that up to the end of
+    /// this segment; `None` if this one has none.
     fn expected(&self) -> Option<u64> {
         let missing = self.chain.segments[self.position.index].len()? - self.position.offset;
         Some(self.chain.len().unwrap_or(self.report.bytes() + missing))
@@ -447,7 +446,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         let mechanism = self.active.as_ref().map(Active::mechanism);
         if (mechanism, errno) == (Some(Mechanism::Mmap), Errno::FAULT) {
             if self.sink.kind == Kind::Socket {
-                // Bytes sent from after the new end are not counted, but the peer has them.
+                // Bytes past the new end of the file are not counted, but the peer has them.
                 let _ = socket::arm_reset(&self.sink.fd);
             }
             let expected = self.expected().unwrap_or(self.report.bytes());
@@ -456,7 +455,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         Error::Io { mechanism, source: errno.into(), report: self.stop() }
     }
 
-    /// Ends a transfer that has failed: a socket's peer must not mistake a part for the whole.
+    /// Ends a failed transfer: a socket's peer must not mistake a part for the whole.
     pub(crate) fn stop(&mut self) -> Box<Report> {
         if self.sink.kind == Kind::Socket && self.report.bytes() > 0 {
             // A socket that cannot be reset is closed already.

@@ -83,7 +83,7 @@ impl<'a> Options<'a> {
         self
     }
 
-    /// Sets how sure the transfer has to be that its bytes are of one version.
+    /// Sets how certain the transfer has to be that its bytes belong to one version.
     #[must_use]
     pub fn integrity(mut self, level: Integrity) -> Self {
         self.integrity = level;
@@ -115,8 +115,8 @@ impl<'a> Options<'a> {
         self
     }
 
-    /// Limits the bytes moved by one call of [`advance`](crate::Transfer::advance), give or take
-    /// a step, so that one transfer cannot starve others on its thread. The default is unlimited.
+    /// Limits the bytes moved by one call of [`advance`](crate::Transfer::advance), give or take a
+    /// step, so that one transfer cannot starve others on its thread. The default is unlimited.
     #[must_use]
     pub fn turn(mut self, bytes: u64) -> Self {
         self.turn = TurnLimit(bytes.max(1));
@@ -124,7 +124,7 @@ impl<'a> Options<'a> {
     }
 
     /// Fails the transfer when nothing has moved for this time. Slow is not stalled: each byte
-    /// restarts it. Only [`run`](crate::Transfer::run) waits, so only it checks.
+    /// restarts the clock. Only [`run`](crate::Transfer::run) waits, so only it checks.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -148,14 +148,14 @@ impl<'a> Options<'a> {
         self
     }
 
-    /// Sets what is known about this kernel, where new findings are recorded too.
+    /// Sets the known capabilities of this kernel, to which new findings are added.
     #[must_use]
     pub fn capabilities(mut self, capabilities: &'a Capabilities) -> Self {
         self.capabilities = Some(capabilities);
         self
     }
 
-    /// Sets the pool that pipes come from and go back to, instead of one for this transfer alone.
+    /// Sets the pool of pipes, instead of one for this transfer alone.
     #[must_use]
     pub fn pipes(mut self, pool: &'a PipePool) -> Self {
         self.shared_pipes = Some(pool);

@@ -1,5 +1,5 @@
-//! Sends a file that is not large behind its head: what a [`Transfer`] does with such a pair,
-//! without the state by which that can be continued.
+//! Sends a small or medium file after its head as a [`Transfer`] would, but without the state
+//! needed to continue such a transfer.
 //!
 //! [`Transfer`]: crate::Transfer
 
@@ -24,17 +24,17 @@ pub struct FilePart<F> {
     pub offset: u64,
     /// The number of its bytes.
     pub len: usize,
-    /// The version in which the file has to be: with it the level is [`Integrity::Detect`], without
-    /// it [`Integrity::Fast`].
+    /// The version that the file must have: with it the level is [`Integrity::Detect`], without it
+    /// [`Integrity::Fast`].
     pub version: Option<Version>,
 }
 
-/// Reads a part of a file after the head in `message`, checks that the file is in its version and
-/// in its place, and sends both by one call. Returns how many bytes the socket took, which may be
-/// fewer than all; `None` if nothing was sent, for whatever reason, and a
-/// [`Transfer`](crate::Transfer) has to find out which.
+/// Reads a part of a file after the head in `message`, checks that the file still has its version
+/// and its name, and sends both by one call. Returns how many bytes the socket accepted, which may
+/// be fewer than all; `None` if nothing was sent, for any reason, which a
+/// [`Transfer`](crate::Transfer) has to find out.
 ///
-/// `message` must be empty but for the head, and has all bytes afterwards.
+/// `message` must hold only the head, and holds all bytes afterwards.
 pub fn send_small(
     message: &mut Vec<u8>,
     part: &FilePart<impl AsFd>,
@@ -45,7 +45,7 @@ pub fn send_small(
     let head = message.len();
     message.reserve(len);
     let read = pread(file, spare_capacity(message), offset).ok()?;
-    // The buffer may have room for more than is wanted.
+    // The buffer may have room for more than is needed.
     message.truncate(head + len);
     let is_current =
         || version.is_none_or(|version| Version::of(file).is_ok_and(|now| now == version));
@@ -58,10 +58,10 @@ pub fn send_small(
 }
 
 /// Sends a head, and then a part of a file by sendfile(2). Returns how many bytes of both the
-/// socket took; if these are fewer than all, a [`Transfer`](crate::Transfer) has to send the rest.
-/// `None` if nothing was sent.
+/// socket accepted; if these are fewer than all, a [`Transfer`](crate::Transfer) has to send the
+/// rest. `None` if nothing was sent.
 ///
-/// The version is compared once all is sent; if the socket took less, the transfer does that.
+/// The version is compared here once all is sent, otherwise by the transfer that sends the rest.
 ///
 /// # Errors
 ///
@@ -77,7 +77,7 @@ pub fn send_with_head(
         return Ok(None);
     };
     let of_file = if of_head == head.len() {
-        // Whatever refuses it refuses the transfer too, which reports the reason.
+        // Whatever makes it fail also fails the transfer, which reports the reason.
         sendfile(&socket, file, Some(&mut { offset }), len).unwrap_or(0)
     } else {
         0
@@ -94,7 +94,7 @@ pub fn send_with_head(
     Ok(Some(of_head + of_file))
 }
 
-/// Returns the level that comparing with a version, or with none, keeps.
+/// Returns the integrity level that checking this version, if any, provides.
 const fn level(version: Option<Version>) -> Integrity {
     if version.is_some() { Integrity::Detect } else { Integrity::Fast }
 }

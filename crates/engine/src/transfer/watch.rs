@@ -108,7 +108,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         Ok(false)
     }
 
-    /// Fails if a lease has been broken for so long that a writer may be let in.
+    /// Fails if a lease has been broken for so long that the kernel may let a writer proceed.
     pub(super) fn check_leases(&mut self) -> Result<(), Error> {
         let expired = |guard: &mut Guard| match guard {
             Guard::Lease(lease) => lease.state() == LeaseState::Expired,
@@ -148,16 +148,16 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         }
     }
 
-    /// Returns whether everything may have been delivered to a pipe whose reader has just gone: the
-    /// end of the source decides, and it has promised no length that is missing.
+    /// Returns whether everything may have been delivered to a pipe whose reader has just gone:
+    /// only an open-ended source is left, so its end decides.
     pub(super) fn may_be_complete(&self) -> bool {
         let rest = &self.chain.segments[self.position.index.min(self.chain.segments.len())..];
         let is_open_ended = matches!(rest, [segment] if segment.len().is_none());
         self.sink.kind == Kind::Pipe && is_open_ended && !self.is_abandoned
     }
 
-    /// Returns whether the mechanism in use has taken no byte from the source that it has not
-    /// delivered: those of one call that moves directly, or none at all.
+    /// Returns whether the mechanism in use has delivered every byte that it took from the source:
+    /// one that moves bytes directly, in one call.
     pub(super) fn holds_nothing(&self) -> bool {
         let mechanism = self.active.as_ref().map(Active::mechanism);
         matches!(mechanism, Some(Mechanism::Splice | Mechanism::Sendfile))
@@ -178,7 +178,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
             Guard::None | Guard::Snapshot(_) => false,
         });
         let is_referenced = is_watched && self.is_referenced()?;
-        // Last, so that no page was referenced any more while the lease was known to be held.
+        // Last, so that the lease is known to have held as long as a page was referenced.
         self.check_leases()?;
         if is_referenced {
             return Ok(Status::Waiting(Wait::Acknowledgement));
@@ -198,8 +198,8 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     }
 
     /// Returns the files of a completed transfer whose pages the peer may still have to receive,
-    /// each with the version that it had when the last byte was handed over. If the peer takes more
-    /// for the end than this transfer, the caller has to compare them once the peer has everything.
+    /// each with its version at the time when the last byte was handed over. If the message
+    /// continues after this transfer, the caller has to compare them once the peer has all.
     pub fn unconfirmed(&self) -> impl Iterator<Item = (&Source<F>, Version)> {
         let is_copied = self.sink_tls().is_some_and(TlsTransport::copies);
         let both = self.chain.segments.iter().zip(&self.guards).filter(move |_| !is_copied);
@@ -217,10 +217,10 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         }
         let bytes = self.in_flight();
         let error = match self.sink.kind {
-            // Bytes that a peer discards by disconnecting are not in flight any more, but it has
+            // Bytes that a peer discards by disconnecting are no longer in flight, but the peer has
             // not received them.
             Kind::Socket => socket::pending_error(&self.sink.fd),
-            // They are counted once more: the reader may have taken them just before it left.
+            // Counted once more: the reader may have read them just before it left.
             Kind::Pipe if bytes > 0 && peer::has_left_pipe(self.sink.fd.as_fd()) => {
                 (self.in_flight() > 0).then_some(Errno::PIPE)
             }
@@ -232,8 +232,8 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         }
     }
 
-    /// Returns how many bytes the sink has taken that its peer has not received, as far as it can
-    /// tell: a sink that cannot, such as a socket of MPTCP, counts as having delivered them.
+    /// Returns how many bytes the sink has accepted that its peer has not received. A sink that
+    /// cannot tell, such as an MPTCP socket, counts as having delivered them.
     pub(crate) fn in_flight(&self) -> u64 {
         let sink = self.sink.fd.as_fd();
         match self.sink.kind {
@@ -249,7 +249,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         }
     }
 
-    /// Fails if a guarded file is not in its version any more, or cannot be looked at.
+    /// Fails if a guarded file no longer has its version, or its status cannot be read.
     pub(super) fn check_versions(&mut self) -> Result<(), Error> {
         for (segment, guard) in self.chain.segments.iter().zip(&self.guards) {
             let (Segment::Source(source), Guard::Detect(before)) = (segment, guard) else {

@@ -42,7 +42,7 @@ fn names(folder: &Path) -> Vec<PathBuf> {
     names
 }
 
-/// Does it twice: here, and in a thread for which the kernel knows no unnamed files.
+/// Runs the check twice: here, and in a thread where the kernel refuses `O_TMPFILE`.
 fn with_and_without_unnamed_files(check: impl Fn() + Sync) {
     check();
     thread::scope(|scope| {
@@ -54,7 +54,7 @@ fn with_and_without_unnamed_files(check: impl Fn() + Sync) {
     });
 }
 
-/// Lets a system call fail in this thread if these bits of that argument are set.
+/// Makes a system call fail in this thread if these bits of that argument are set.
 fn refuse(call: libc::c_long, argument: u8, bits: u64, errno: Errno) {
     let operator = SeccompCmpOp::MaskedEq(bits);
     let condition =
@@ -198,7 +198,7 @@ fn killed_while_it_writes(test: &str, folder: &Path) {
     }
 }
 
-/// What that process does.
+/// Runs in the process that is killed.
 fn write_until_killed(folder: &Path) {
     let file = AtomicFile::create(&folder.join("file"), 0o666).unwrap();
     file.file().write_all(&pattern(1 << 20)).unwrap();
@@ -271,7 +271,7 @@ fn foreign_files_keep_their_hidden_names() {
         };
         fs::create_dir(hidden(0)).unwrap();
         symlink("missing", hidden(1)).unwrap();
-        // A second name was given by another program.
+        // Another program added a second name.
         fs::hard_link(scratch.file("linked", 10), hidden(2)).unwrap();
         assert!(Command::new("mkfifo").arg(hidden(3)).status().unwrap().success());
         fs::write(hidden(4), b"left").unwrap();
@@ -320,7 +320,7 @@ fn a_part_that_others_may_write_to_is_not_continued() {
     fs::hard_link(&part, scratch.path("link")).unwrap();
     assert_errno(open(), Errno::PERM);
     fs::remove_file(scratch.path("link")).unwrap();
-    // As a new file where the umask is 022.
+    // The mode of a new file with umask 022.
     fs::set_permissions(&part, fs::Permissions::from_mode(0o644)).unwrap();
     open().unwrap();
     let mask = underpass_engine::atomic_file::umask().unwrap();
@@ -347,7 +347,7 @@ fn a_part_that_has_ended_is_a_leftover() {
     let is_removed = || remove_left_over(&folder(), left[0].as_os_str(), u32::MAX);
     assert!(try_lock(ended.file(), folder(), left[0].as_os_str()) && !is_removed());
     drop(ended);
-    // As after a kill.
+    // The state after a kill.
     fs::write(scratch.folder().join(&left[0]), b"whole").unwrap();
     assert!(is_removed());
     let mut ended = partial().unwrap();
@@ -358,14 +358,14 @@ fn a_part_that_has_ended_is_a_leftover() {
 
 #[test]
 fn a_folder_that_cannot_be_written_to_is_an_error() {
-    // Not by its permissions, which do not bind root.
+    // An error other than missing permissions, which do not bind root.
     assert!(AtomicFile::create(Path::new("/proc/self/file"), 0o666).is_err());
     let scratch = Scratch::new();
     assert_errno(AtomicFile::create(&scratch.path("missing/file"), 0o666), Errno::NOENT);
     let file = scratch.file("file", 1);
     assert_errno(AtomicFile::create(&file.join("below"), 0o666), Errno::NOTDIR);
     assert_errno(AtomicFile::create(Path::new("/"), 0o666), Errno::INVAL);
-    // The name of a folder is not that of a file.
+    // A name of a folder cannot name a file.
     for name in ["new/", "new/.", "new//"] {
         assert_errno(AtomicFile::create(&scratch.path(name), 0o666), Errno::NOTDIR);
     }
@@ -373,7 +373,7 @@ fn a_folder_that_cannot_be_written_to_is_an_error() {
 }
 
 #[test]
-fn every_name_that_the_file_system_takes_is_landed_on() {
+fn every_name_that_the_file_system_allows_can_be_written() {
     let odd: [&[u8]; 6] = [b"two\nlines", b"\xff\xfe", b" ", b"-", b".hidden.part", &[b'x'; 255]];
     with_and_without_unnamed_files(|| {
         for name in odd {
@@ -391,8 +391,8 @@ fn every_name_that_the_file_system_takes_is_landed_on() {
 }
 
 #[test]
-fn a_name_without_a_folder_is_in_the_present_one() {
-    const NAME: &str = "atomic_file::a_name_without_a_folder_is_in_the_present_one";
+fn a_name_without_a_folder_is_in_the_current_one() {
+    const NAME: &str = "atomic_file::a_name_without_a_folder_is_in_the_current_one";
     const ROLE: &str = "UNDERPASS_TEST_RELATIVE";
     if std::env::var_os(ROLE).is_some() {
         return land(Path::new("file"), b"here", Existing::Keep).unwrap();
@@ -436,7 +436,7 @@ fn permissions_are_the_requested_ones_less_the_umask() {
 }
 
 #[test]
-fn a_file_that_took_the_place_of_a_partial_one_keeps_it() {
+fn a_file_that_replaced_a_partial_one_is_kept() {
     let scratch = Scratch::new();
     let partial = scratch.path("file.part");
     let root = partial.parent().unwrap();

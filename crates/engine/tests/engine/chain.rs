@@ -1,5 +1,5 @@
-//! Chains of many segments: in order, to the byte, in full packets, beyond 4 GiB, and however
-//! little the sink takes at a time.
+//! Chains of many segments arrive in order, to the byte, in full packets, beyond 4 GiB, and however
+//! few bytes the sink accepts at a time.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use rustix::fs::{MemfdFlags, memfd_create};
 use underpass_engine::{Chain, Mechanism, Options, Policy, Report, Sink, Source, Transfer};
 
-/// One segment, and what it will give.
+/// One segment, with the bytes that it gives.
 enum Piece {
     Memory(Vec<u8>),
     Source(Supply),
@@ -40,8 +40,8 @@ fn chain_of(pieces: &[Piece]) -> Chain<BorrowedFd<'_>> {
     })
 }
 
-/// Ten segments of all sorts; `unit` bytes is the unit of their lengths. Those that a mechanism
-/// cannot take are files.
+/// Ten segments of all kinds, whose lengths are multiples of `unit` bytes. Kinds that a mechanism
+/// cannot move are replaced by files.
 fn ten_segments(unit: usize, mechanism: Option<Mechanism>) -> Vec<Piece> {
     use ends::From;
     let unless = |cannot: &[Mechanism], kind: From| match mechanism {
@@ -115,7 +115,7 @@ fn ten_segments_arrive_by_any_mechanism() {
 }
 
 #[test]
-fn ten_segments_arrive_through_a_straw() {
+fn ten_segments_arrive_through_tiny_buffers() {
     for mechanism in &Mechanism::ALL[2..] {
         let drain = Drain::slow_tcp(Duration::from_micros(100));
         let options = Options::default().policy(Policy::Require(*mechanism));
@@ -144,12 +144,12 @@ fn segments_of_a_chain_share_packets() {
         theirs.read_exact(&mut got).unwrap();
         let packets = packets_sent(&ours);
         let full = bytes.div_ceil(PACKET);
-        // A few more, for the moments in which the kernel may not wait.
+        // Some slack for moments in which the kernel may not wait.
         assert!((full..full + full / 4 + 4).contains(&packets), "{policy:?}: {packets} not {full}");
     }
 }
 
-/// Small beside loopback's 64 KiB, large beside the segments of a chain.
+/// Small compared to loopback's 64 KiB, large compared to the segments of a chain.
 const PACKET: usize = 1_400;
 
 fn tcp_pair_with_small_packets() -> (TcpStream, TcpStream) {
@@ -170,10 +170,10 @@ fn tcp_pair_with_small_packets() -> (TcpStream, TcpStream) {
     (ours, listener.accept().unwrap().0)
 }
 
-/// Bytes of a packet that TCP takes for its timestamps, where they are on.
+/// The bytes of a packet that TCP uses for timestamps, if they are enabled.
 const TIMESTAMPS: usize = 12;
 
-/// Packets with data that a socket has sent, by tcp(7)'s `TCP_INFO`.
+/// The number of packets with data that a socket has sent, from `TCP_INFO` (tcp(7)).
 fn packets_sent(socket: &TcpStream) -> usize {
     let mut info = std::mem::MaybeUninit::<libc::tcp_info>::zeroed();
     let mut len = libc::socklen_t::try_from(size_of::<libc::tcp_info>()).unwrap();
@@ -201,7 +201,7 @@ fn ranges_across_2_and_4_gib_keep_their_place() {
             for step in [30_011, usize::MAX] {
                 let sink = file_with(b"");
                 let range = Source::range(&source, at, 2 * HALF as u64);
-                // Elsewhere than in the source, and across the boundary too.
+                // Another offset than in the source, also across the boundary.
                 let there = at + 1_234;
                 let options = Options::default().policy(Policy::Require(*mechanism)).step(step);
                 let report = Transfer::new(range, Sink::of(&sink).unwrap().at(there))
@@ -222,7 +222,7 @@ fn ranges_across_2_and_4_gib_keep_their_place() {
 #[test]
 fn five_gib_are_moved_though_no_call_takes_so_much() {
     const LEN: u64 = 5 << 30;
-    // Nothing but a hole, which costs neither memory nor disk.
+    // One large hole, which takes neither memory nor disk space.
     let source = File::from(memfd_create("hole", MemfdFlags::CLOEXEC).unwrap());
     source.set_len(LEN).unwrap();
     let sink = File::options().write(true).open("/dev/null").unwrap();

@@ -1,4 +1,4 @@
-//! When a transfer takes its last look at the file, and what it holds back until then.
+//! When a transfer checks the file for the last time, and what it holds back until then.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
@@ -14,14 +14,14 @@ use underpass_engine::{
     Version, Wait, is_absent, is_resident,
 };
 
-/// More than one buffer, less than a connection holds.
+/// More than one buffer, less than the buffers of a connection hold.
 const LEN: usize = 100_000;
 
 fn options(confirm: Confirm) -> Options<'static> {
     Options::default().integrity(Integrity::Detect).confirm(confirm)
 }
 
-/// A transfer's next resting place.
+/// Advances a transfer until it is done or waits for something other than the sink.
 fn advance(transfer: &mut Transfer<'_, &File, &TcpStream>) -> Result<Status, Error> {
     loop {
         match transfer.advance()? {
@@ -31,8 +31,8 @@ fn advance(transfer: &mut Transfer<'_, &File, &TcpStream>) -> Result<Status, Err
     }
 }
 
-/// Goes on, and has the peer read all that is sent, until the transfer is done or has failed; what
-/// the peer has then.
+/// Advances the transfer until it is done or has failed while the peer reads all that is sent, and
+/// returns what the peer has read.
 fn exchange(
     transfer: &mut Transfer<'_, &File, &TcpStream>,
     receiver: &mut TcpStream,
@@ -120,7 +120,7 @@ fn a_lease_is_given_back_once_the_last_bytes_are_copied() {
     transfer = transfer
         .options(Options::default().integrity(Integrity::Lease).confirm(Confirm::BeforeEnd));
     let mut got = exchange(&mut transfer, &mut receiver).unwrap();
-    // Neither does it wait, nor is this what the peer reads.
+    // The writer does not wait, and the peer does not read these bytes.
     File::options().write(true).open(&path).unwrap().write_all_at(&[0; LEN], 0).unwrap();
     let read = got.len();
     got.resize(LEN, 0);
@@ -130,7 +130,7 @@ fn a_lease_is_given_back_once_the_last_bytes_are_copied() {
 }
 
 #[test]
-fn copied_last_bytes_are_those_of_the_version_that_was_looked_at() {
+fn copied_last_bytes_belong_to_the_checked_version() {
     let scratch = Scratch::new();
     let path = scratch.file("source", LEN);
     let file = File::open(&path).unwrap();
@@ -138,7 +138,7 @@ fn copied_last_bytes_are_those_of_the_version_that_was_looked_at() {
     let mut transfer = Transfer::new(Source::of(&file).unwrap(), Sink::socket(&sender));
     transfer = transfer.options(options(Confirm::BeforeCopiedEnd));
     let mut got = exchange(&mut transfer, &mut receiver).unwrap();
-    // By reference, they would be the new ones.
+    // Sent by reference, they would be the new ones.
     File::options().write(true).open(&path).unwrap().write_all_at(&[0; LEN], 0).unwrap();
     let last = LEN - got.len();
     got.resize(LEN, 0);
@@ -147,26 +147,26 @@ fn copied_last_bytes_are_those_of_the_version_that_was_looked_at() {
     let report = transfer.report();
     assert_eq!(report.bytes(), LEN as u64);
     assert_eq!(report.user_space_bytes(), 2 * last as u64);
-    // One call has read them, another one has sent them.
+    // One call has read them, another has sent them.
     let copied = Tally { bytes: last as u64, calls: 2 };
     assert_eq!((report.by(Mechanism::ReadWrite), report.memory()), (copied, Tally::default()));
     assert_eq!(report.by(Mechanism::Sendfile).bytes, (LEN - last) as u64);
 }
 
 #[test]
-fn a_peer_that_keeps_back_its_acknowledgement_is_nudged() {
+fn a_delayed_acknowledgement_is_triggered() {
     let scratch = Scratch::new();
     let file = File::open(scratch.file("source", LEN)).unwrap();
     let (mut sender, mut receiver) = tcp_pair();
     sender.set_nodelay(true).unwrap();
-    // Requests make a peer wait for something to put its acknowledgements on.
+    // Requests make the peer delay its acknowledgements, to send them with a response.
     let peer = std::thread::spawn(move || {
         let mut got = vec![0; LEN];
         while receiver.write_all(b"?").is_ok() && receiver.read_exact(&mut got).is_ok() {
             assert_eq!(got, pattern(LEN));
         }
     });
-    // On a busy machine the acknowledgement may come in time for long.
+    // On a busy machine the acknowledgement may arrive without a trigger many times.
     let deadline = Instant::now() + Duration::from_secs(30);
     let is_nudged = std::iter::repeat(()).take_while(|()| Instant::now() < deadline).any(|()| {
         sender.read_exact(&mut [0]).unwrap();
@@ -184,7 +184,7 @@ fn a_peer_that_keeps_back_its_acknowledgement_is_nudged() {
 }
 
 #[test]
-fn a_change_after_the_end_was_let_go_breaks_nothing_off() {
+fn a_change_after_the_end_was_released_fails_nothing() {
     let scratch = Scratch::new();
     let path = scratch.file("source", LEN);
     let file = File::open(&path).unwrap();
@@ -201,7 +201,7 @@ fn a_change_after_the_end_was_let_go_breaks_nothing_off() {
 }
 
 #[test]
-fn memory_behind_the_last_file_is_what_is_held_back() {
+fn memory_after_the_last_file_is_held_back() {
     let scratch = Scratch::new();
     let file = File::open(scratch.file("source", LEN)).unwrap();
     let (sender, mut receiver) = tcp_pair();
@@ -237,7 +237,7 @@ fn a_small_file_is_not_sent_at_all_if_it_is_not_in_the_promised_version() {
         fs::write(path.with_file_name("new"), b"new").unwrap();
         fs::rename(path.with_file_name("new"), path).unwrap();
     };
-    // A file that was replaced is still there, which is enough unless it must be in place.
+    // A file that was replaced still exists, which is enough unless it must be in place.
     for (change, is_in_place, is_sent) in [
         (shrink, false, false),
         (rewrite, false, false),

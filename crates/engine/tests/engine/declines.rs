@@ -1,7 +1,7 @@
-//! Every answer of the kernel to every mechanism, at the first byte and in the middle: either the
-//! next mechanism goes on at that very byte, or the transfer fails and tells how far it came.
+//! Every result of the kernel for every mechanism, at the first byte and in the middle: either the
+//! next mechanism continues at that very byte, or the transfer fails and reports its bytes.
 //!
-//! Which of the two is read from `docs/mechanisms.md`, so that its tables are as true as the code.
+//! Which of the two is read from `docs/mechanisms.md`, so the tables there match the code.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -30,11 +30,11 @@ struct Case {
     sources: &'static [From],
     sink: To,
     policy: Policy,
-    /// What goes on when it is refused.
+    /// The mechanism that continues when it is refused.
     next: Mechanism,
     /// Bytes after which the kernel begins to refuse.
     turn: usize,
-    /// Which half of a splice through our pipe is refused, or the only one.
+    /// The half of a splice through our pipe that is refused; `First` also if there is only one.
     refused: Half,
 }
 
@@ -44,7 +44,7 @@ enum Half {
     Second,
 }
 
-/// What came of one answer of the kernel.
+/// The effect of one result of the kernel.
 enum Outcome {
     FellBack,
     Failed,
@@ -61,13 +61,13 @@ impl Case {
         Self { mechanism, sources, sink, policy, next, turn: 2 * STEP, refused: Half::First }
     }
 
-    /// Asks for the mechanism where it would not come first.
+    /// Prefers the mechanism where it would not come first.
     const fn preferred(mut self) -> Self {
         self.policy = Policy::Prefer(self.mechanism);
         self
     }
 
-    /// Lets the refusals begin with the second file, for mechanisms that do one file at once.
+    /// Makes the refusals begin with the second file, for mechanisms that move one file at once.
     const fn beginning_with_the_second_file(mut self) -> Self {
         self.turn = LEN;
         self
@@ -90,7 +90,7 @@ impl Case {
         }
     }
 
-    /// Lets the kernel answer `errno` from the first byte on, or after a turn; checks that every
+    /// Makes the kernel return `errno` from the first byte on, or after a turn; checks that every
     /// byte is accounted for.
     fn inject(&self, errno: u32, midway: bool) -> Outcome {
         let case = format!("{} to {:?}: {errno}, midway {midway}", self.mechanism, self.sink);
@@ -118,7 +118,7 @@ impl Case {
                 let refusal = refusal(errno);
                 let is_it = |decline: &&Decline| decline.what == what && decline.reason == refusal;
                 let decline = report.declined().iter().find(is_it).expect(&case);
-                // What a pipe of ours held by then is copied, and counted as that.
+                // The bytes that our pipe held by then are copied, and counted as copied.
                 let held = decline.at.saturating_sub(before);
                 assert_eq!(held > 0, self.refused == Half::Second, "{case}");
                 assert!(held <= STEP as u64, "{case}");
@@ -155,12 +155,12 @@ impl Case {
         }
     }
 
-    /// Whether the mechanism is refused by the file system already.
+    /// Returns whether the file system itself already refuses the mechanism.
     fn is_real(&self, midway: bool) -> bool {
         midway && self.mechanism == Mechanism::Reflink
     }
 
-    /// The answers that make it fall back, out of all that the kernel might give.
+    /// Returns the results that make it fall back, out of all that the kernel might return.
     fn declined_answers(&self, midway: bool) -> BTreeSet<String> {
         let can_be_zero = !matches!(self.mechanism, Mechanism::Reflink | Mechanism::Mmap);
         let answers = u32::from(!can_be_zero)..=HIGHEST_ERRNO;
@@ -171,7 +171,7 @@ impl Case {
             .collect()
     }
 
-    /// Interruptions and ends that are not ready have tests of their own.
+    /// Returns whether the result is an interruption or an unready end, tested elsewhere.
     fn is_no_refusal(&self, answer: u32) -> bool {
         let may_wait = matches!(self.mechanism, Mechanism::Sendfile | Mechanism::Splice);
         answer == libc::EINTR as u32 || (may_wait && answer == libc::EAGAIN as u32)
@@ -185,19 +185,19 @@ fn refusal(answer: u32) -> DeclineReason {
     }
 }
 
-/// Whether this answer says that the source has no more bytes.
+/// Returns whether this result means that the source has no more bytes.
 fn is_an_end(mechanism: Mechanism, answer: u32) -> bool {
     answer == 0 || (mechanism == Mechanism::Mmap && answer == libc::EFAULT as u32)
 }
 
-/// EHWPOISON: Linux has no higher one that leaves the kernel.
+/// EHWPOISON, the highest errno of Linux that leaves the kernel.
 const HIGHEST_ERRNO: u32 = 133;
 
 const FILES: &[From] = &[From::File, From::File];
 
 #[test]
 fn every_answer_to_reflink_falls_back_or_fails_as_documented() {
-    // At an odd offset no file system can share blocks, so that the other file is copied.
+    // No file system can share blocks at an odd offset, so the second file is copied.
     let case = Case::new(Mechanism::Reflink, FILES, To::OddOffset, Mechanism::CopyFileRange)
         .beginning_with_the_second_file();
     for midway in [false, true] {
@@ -210,7 +210,7 @@ fn every_answer_to_copy_file_range_falls_back_or_fails_as_documented() {
     let case = Case::new(Mechanism::CopyFileRange, FILES, To::OddOffset, Mechanism::Sendfile);
     let mut documented = documented(Mechanism::CopyFileRange);
     assert_eq!(case.declined_answers(false), documented);
-    // Once it has copied, it can, and these mean what they say.
+    // Once it has copied, the file system supports it, and these results are real.
     documented.retain(|answer| answer != "EIO" && answer != "0");
     assert_eq!(case.declined_answers(true), documented);
 }
@@ -271,14 +271,15 @@ fn every_answer_to_mmap_falls_back_or_fails_as_documented() {
     }
 }
 
-/// Without what only pipe2(2) answers.
+/// Returns the documented results without those that only pipe2(2) returns.
 fn documented_for_splice() -> BTreeSet<String> {
     let mut documented = documented(Mechanism::Splice);
     documented.retain(|answer| answer != "EMFILE" && answer != "ENFILE");
     documented
 }
 
-/// The answers in a mechanism's table of `docs/mechanisms.md`, whose tests have to exist.
+/// Returns the results in a mechanism's table of `docs/mechanisms.md`, and checks that the tests
+/// named there exist.
 fn documented(mechanism: Mechanism) -> BTreeSet<String> {
     let heading = format!("## {}\n", mechanism.name());
     let section = DOCUMENT.split_once(&heading).expect("a section").1;
@@ -309,7 +310,7 @@ fn every_documented_errno_has_a_name() {
     assert!(documented(Mechanism::ReadWrite).is_empty(), "it never declines");
 }
 
-/// A mechanism at work, between ends for which the ladder or a wish puts it first.
+/// A mechanism in use, between ends for which the ladder or the policy puts it first.
 const AT_WORK: [(Mechanism, From, To, Policy); 5] = [
     (Mechanism::CopyFileRange, From::File, To::OddOffset, Policy::Auto),
     (Mechanism::Sendfile, From::File, To::Unix, Policy::Auto),
@@ -325,7 +326,7 @@ fn an_interruption_moves_nothing_and_loses_nothing() {
 
 #[test]
 fn an_end_that_is_not_ready_moves_nothing_and_loses_nothing() {
-    // A file as the sink is always ready, and fails if it says otherwise.
+    // A file as the sink is always ready, so `EAGAIN` from it is an error.
     let at_work = [AT_WORK[1], AT_WORK[3]];
     interrupt(libc::EAGAIN as u32, |status| matches!(status, Status::Waiting(_)), &at_work);
 }
@@ -336,12 +337,12 @@ fn a_socket_for_which_the_kernel_has_no_memory_is_waited_for() {
     let drain = Drain::new(To::Unix);
     let options = Options::default().timeout(Duration::from_secs(2));
     let transfer = Transfer::new(supply.source(), drain.sink()).options(options);
-    // The file can be read, and poll(2) calls the socket ready.
+    // The file can be read, and poll(2) reports the socket as ready.
     let outcome = refusing(Call::SENDFILE, libc::EAGAIN as u32, || transfer.run());
     assert!(matches!(outcome, Err(Error::Stalled { .. })), "{outcome:?}");
 }
 
-/// Answers `errno` in the middle of a transfer, for one call or for one half of it.
+/// Makes the kernel return `errno` in the middle of a transfer, for one call or for one half of it.
 fn interrupt(errno: u32, is_right: fn(Status) -> bool, at_work: &[(Mechanism, From, To, Policy)]) {
     for &(mechanism, from, to, policy) in at_work {
         for half in [Half::First, Half::Second] {

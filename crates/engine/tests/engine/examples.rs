@@ -1,4 +1,4 @@
-//! The examples do what they say, for readers who stop half-way for a moment too.
+//! The examples do what they claim, also for a reader that pauses half-way.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::rig::ends::pattern;
 
-/// The kernel takes a part of it before a peer reads, and never the whole.
+/// More than the kernel buffers before a peer reads.
 const LEN: usize = 24 << 20;
 
 #[test]
@@ -28,7 +28,7 @@ fn a_file_is_sent_from_an_async_task() {
 }
 
 #[test]
-fn an_example_without_arguments_tells_how_it_is_used() {
+fn an_example_without_arguments_prints_its_usage() {
     for name in ["send_with_header", "tokio_send"] {
         let output = Command::new(example(name)).output().unwrap();
         assert!(!output.status.success());
@@ -36,7 +36,7 @@ fn an_example_without_arguments_tells_how_it_is_used() {
     }
 }
 
-/// What a peer gets from an example, and what the example says.
+/// Returns what a peer gets from an example, and what the example prints.
 fn run(name: &str, bytes: &[u8]) -> (Vec<u8>, String) {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
@@ -54,13 +54,14 @@ fn run(name: &str, bytes: &[u8]) -> (Vec<u8>, String) {
     (got, String::from_utf8(output.stdout).unwrap())
 }
 
-/// Examples have no variable with their path: Cargo puts them beside the folder of the tests.
+/// Cargo sets no variable with the path of an example: it puts examples next to the folder of the
+/// tests.
 fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().and_then(|deps| deps.parent()).unwrap();
     let path = profile.join("examples").join(name);
     if !path.exists() {
-        // A run of this file alone builds no examples.
+        // A run of this test file alone builds no examples.
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["build", "--quiet", "--example", name, "--target-dir"]);
         cargo.arg(profile.parent().unwrap()).current_dir(env!("CARGO_MANIFEST_DIR"));

@@ -1,4 +1,4 @@
-//! Copies within and between real file systems, mounted for the purpose.
+//! Copies within and between real file systems, mounted by the tests.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -18,7 +18,7 @@ use underpass_testkit::mounts::{FileSystem, Mounted};
 const ALL: [FileSystem; 5] =
     [FileSystem::Btrfs, FileSystem::Ext4, FileSystem::Overlay, FileSystem::Tmpfs, FileSystem::Xfs];
 
-/// Whole blocks of each file system and a piece of one.
+/// Whole blocks of each file system and part of one.
 const LEN: usize = (1 << 20) + 1234;
 
 fn mount(kind: FileSystem) -> Option<Mounted> {
@@ -34,7 +34,7 @@ fn copy(from: &Path, to: &Path, options: Options<'_>) -> Result<Report, Error> {
     Transfer::new(Source::of(&source).unwrap(), Sink::of(&sink).unwrap()).options(options).run()
 }
 
-/// The declines of a report, as name and errno.
+/// Returns the declines of a report, as name and reason.
 fn declines(report: &Report) -> Vec<(&'static str, DeclineReason)> {
     report.declined().iter().map(|decline| (decline.what.name(), decline.reason)).collect()
 }
@@ -75,7 +75,7 @@ fn a_reflink_is_one_call_whatever_the_size() {
         let mut file = File::create(&from).unwrap();
         file.write_all(&pattern(40 << 20)).unwrap();
         file.set_len(8 << 30).unwrap();
-        // What is not on the disk yet has to be written before it can be shared.
+        // Data that is not on the disk yet has to be written before it can be shared.
         file.sync_all().unwrap();
         let report = copy(&from, &to, Options::default()).unwrap();
         assert_eq!(report.by(Mechanism::Reflink).bytes, 8 << 30);
@@ -153,7 +153,7 @@ fn a_snapshot_is_taken_where_blocks_can_be_shared() {
 }
 
 #[test]
-fn a_file_lands_on_each_file_system_without_litter() {
+fn a_file_is_created_on_each_file_system_without_leftovers() {
     for kind in ALL {
         let Some(mounted) = mount(kind) else { continue };
         let folder = mounted.root().join("folder");
@@ -188,7 +188,7 @@ fn a_disk_too_small_is_found_out_when_space_is_reserved() {
     for kind in [FileSystem::Ext4, FileSystem::Tmpfs, FileSystem::Overlay] {
         let Some(mounted) = Mounted::new(kind, 8) else { continue };
         let file = AtomicFile::create(&mounted.root().join("file"), 0o644).unwrap();
-        // The kernel is not asked: it would fill the disk before it fails.
+        // fallocate(2) is not called for that much: it would fill the disk before it fails.
         let reserve = || file.reserve(64 << 20);
         let error = refusing(Call::allocate(64 << 20), libc::ENOSYS as u32, reserve).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(Errno::NOSPC.raw_os_error()), "{kind:?}");

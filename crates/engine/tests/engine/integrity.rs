@@ -1,4 +1,4 @@
-//! What each integrity level promises, while another process really writes to the file.
+//! What each integrity level promises, while another process writes to the file.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -23,7 +23,7 @@ use underpass_testkit::mounts::{FileSystem, Mounted};
 /// Many times what the buffers of a connection hold.
 const LEN: usize = 4 << 20;
 
-/// After so many bytes the writer comes.
+/// The bytes after which the writer begins.
 const FIRST: usize = 1 << 20;
 
 const OVERWRITE: &str = r#"dd if=/dev/zero of="$1" bs=1M count=4 conv=notrunc"#;
@@ -32,7 +32,7 @@ fn options(level: Integrity) -> Options<'static> {
     Options::default().integrity(level)
 }
 
-/// What the peer and the sender saw of a file that a shell works on in mid-transfer.
+/// What the peer and the sender saw of a file that a shell changes in mid-transfer.
 struct Seen {
     peer: std::io::Result<Vec<u8>>,
     sender: Result<Report, Error>,
@@ -49,7 +49,7 @@ fn disturb(level: Integrity, script: &str) -> Seen {
     Seen { peer, sender }
 }
 
-/// The old version arrived, whole.
+/// Asserts that the old version arrived whole.
 fn assert_old_version(seen: &Seen) {
     assert_eq!(seen.sender.as_ref().unwrap().bytes(), LEN as u64);
     assert!(*seen.peer.as_ref().unwrap() == pattern(LEN));
@@ -123,14 +123,14 @@ fn detect_compares_with_the_version_whose_length_was_promised() {
     assert!(matches!(outcome, Err(Error::SourceChanged { level: Integrity::Detect, .. })));
 }
 
-/// Whether a writer waits for the lease on this file to be given back.
+/// Returns whether a writer waits for the lease on this file to be released.
 fn is_lease_breaking(file: &Path) -> bool {
     let inode = format!(":{} ", fs::metadata(file).unwrap().ino());
     let locks = fs::read_to_string("/proc/locks").unwrap();
     locks.lines().any(|lock| lock.contains("BREAKING") && lock.contains(&inode))
 }
 
-/// A writer that the kernel holds up until the lease on the file is given back.
+/// Starts a writer that the kernel blocks until the lease on the file is released.
 fn blocked_writer(script: &str, file: &Path) -> Shell {
     let mut writer = shell(script, &[file]);
     wait_until("the writer is blocked", || is_lease_breaking(file));
@@ -155,7 +155,7 @@ fn a_lease_holds_writers_up_until_the_peer_has_the_old_version() {
         assert_old_version(&seen);
         assert_eq!(seen.sender.unwrap().integrity(), Integrity::Lease);
         writer.succeed();
-        // The kernel alone would have let it in after 45 seconds.
+        // The kernel alone would have let it proceed after 45 seconds.
         assert!(released.elapsed() < Duration::from_secs(10));
         assert!(fs::read(&file).unwrap() != pattern(LEN), "{script}");
     }
@@ -228,7 +228,7 @@ fn a_pipe_whose_reader_leaves_without_reading_is_an_error() {
         .options(options(Integrity::Detect));
     assert_eq!(transfer.advance().unwrap(), Status::Waiting(Wait::Acknowledgement));
     drop(out);
-    // A program that another test starts has a copy of the reader until its exec.
+    // A program that another test starts holds a copy of the reader until its exec.
     let mut error = None;
     wait_until("the error", || {
         error = transfer.advance().err();
@@ -243,7 +243,7 @@ fn is(error: &std::io::Error, errno: Errno) -> bool {
 }
 
 #[test]
-fn a_writer_is_let_in_at_once_when_the_transfer_fails() {
+fn a_writer_proceeds_at_once_when_the_transfer_fails() {
     let scratch = Scratch::new();
     let file = scratch.file("source", LEN);
     let mut held = Held::send(&file, options(Integrity::Lease));
@@ -256,7 +256,7 @@ fn a_writer_is_let_in_at_once_when_the_transfer_fails() {
 }
 
 #[test]
-fn a_lease_that_a_slow_peer_would_hold_too_long_is_given_up() {
+fn a_lease_is_given_up_if_a_slow_peer_would_hold_it_too_long() {
     let scratch = Scratch::new();
     let file = scratch.file("source", LEN);
     let mut held = Held::send(&file, options(Integrity::Lease));
@@ -296,7 +296,8 @@ fn a_broken_lease_sends_no_signal_that_could_end_the_program() {
     writer.succeed();
 }
 
-/// A lease is refused with this errno: then changes are detected, unless the policy forbids it.
+/// Asserts that a lease is refused with this errno: changes are then detected, unless the policy
+/// forbids that.
 fn assert_lease_refused(file: &File, errno: Errno) {
     let sink = File::options().write(true).open("/dev/null").unwrap();
     let send = |policy| {
@@ -377,7 +378,7 @@ fn a_snapshot_keeps_the_old_version_whole_while_the_file_is_overwritten() {
 }
 
 #[test]
-fn a_file_system_that_cannot_share_blocks_has_its_files_watched_instead() {
+fn a_file_system_that_cannot_share_blocks_falls_back_to_detect() {
     for kind in [FileSystem::Ext4, FileSystem::Tmpfs] {
         let Some(mounted) = Mounted::new(kind, 16) else { continue };
         let file = mounted.root().join("source");

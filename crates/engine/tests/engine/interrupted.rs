@@ -1,4 +1,4 @@
-//! Transfers whose source shrinks or grows, whose peer leaves or stops, whose program dies.
+//! Transfers whose source shrinks or grows, whose peer leaves or stops, or whose process dies.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -24,10 +24,10 @@ const LEN: usize = 4 << 20;
 const FIRST: usize = 1 << 20;
 const PAGE: usize = 4096;
 
-/// What can move a file to a socket.
+/// The mechanisms that can move a file to a socket.
 const TO_A_SOCKET: [Mechanism; 4] = [Sendfile, Splice, Mmap, ReadWrite];
 
-/// What can move a file into a file of the same file system, of whatever kind that is.
+/// The mechanisms that can move a file into another one of the same file system, of any type.
 const TO_A_FILE: [Mechanism; 5] = [CopyFileRange, Sendfile, Splice, Mmap, ReadWrite];
 
 fn require(mechanism: Mechanism) -> Options<'static> {
@@ -43,7 +43,7 @@ fn assert_io<T>(outcome: Result<T, Error>, errnos: &[Errno]) -> Box<Report> {
     report
 }
 
-/// Copies a file that is changed after the first quarter; what the sink then holds.
+/// Copies a file that is changed after the first quarter, and returns what the sink then holds.
 fn copy(mechanism: Mechanism, change: impl FnOnce(&File)) -> (Result<Status, Error>, u64, Vec<u8>) {
     let scratch = Scratch::new();
     let path = scratch.file("source", LEN);
@@ -73,7 +73,7 @@ fn a_source_that_is_reset_has_not_ended() {
         sender.write_all(b"part").unwrap();
         let mut transfer = Transfer::new(Source::of(&reader).unwrap(), Sink::of(&sink).unwrap())
             .options(require(mechanism).turn(1));
-        // The bytes come before the reset.
+        // The bytes arrive before the reset.
         while transfer.report().bytes() < 4 {
             transfer.advance().unwrap();
         }
@@ -140,7 +140,7 @@ fn a_source_that_grows_is_cut_at_the_promise() {
     }
 }
 
-/// A file in memory: its size is changed before its pages are, on every machine.
+/// Returns a file in memory, whose size always changes before its pages do.
 fn memory_file() -> File {
     memfd_create("interrupted", MemfdFlags::CLOEXEC).unwrap().into()
 }
@@ -150,7 +150,7 @@ fn a_source_truncated_while_mapped_is_an_error() {
     const LEN: usize = 64 * PAGE;
     let contents = pattern(LEN);
     let (source, sink) = (memory_file(), memory_file());
-    // The round in which the other thread shall truncate, and the last in which it has.
+    // The round in which the other thread is to truncate, and the last in which it has.
     let (begun, done) = (AtomicU64::new(0), AtomicU64::new(0));
     let is_over = AtomicBool::new(false);
     let mut ended = 0;
@@ -159,7 +159,7 @@ fn a_source_truncated_while_mapped_is_an_error() {
             let round = begun.load(Ordering::Acquire);
             if round > done.load(Ordering::Relaxed) {
                 (0..round * 37 % 4000).for_each(|_| std::hint::spin_loop());
-                // Mostly in the midst of a page.
+                // Usually in the middle of a page.
                 source.set_len(round * 7919 % LEN as u64).unwrap();
                 done.store(round, Ordering::Release);
             }
@@ -200,8 +200,8 @@ fn a_source_truncated_while_mapped_is_an_error() {
 }
 
 #[test]
-fn zeros_from_behind_the_end_of_a_mapped_file_end_the_connection() {
-    // One page, which stays when the file becomes shorter.
+fn zeros_past_the_end_of_a_mapped_file_end_the_connection() {
+    // One page, which remains when the file becomes shorter.
     const LEN: usize = PAGE;
     let contents = pattern(LEN);
     let file = memory_file();
@@ -301,7 +301,7 @@ fn a_reader_that_leaves_its_pipe_is_an_error_with_the_bytes() {
 fn the_file_size_limit_is_reported_with_the_bytes_written() {
     const LIMIT: usize = 1 << 20;
     if std::env::var_os(ROLE).is_none() {
-        // Another process, for the limit holds for all of its files.
+        // Another process, because the limit applies to all of its files.
         let limit = r#"trap "" XFSZ; ulimit -f "$0"; exec "$@""#;
         let blocks = (LIMIT / 512).to_string();
         let mut command = Command::new("sh");
@@ -328,7 +328,7 @@ fn the_file_size_limit_is_reported_with_the_bytes_written() {
     }
 }
 
-/// Tells a test that it runs in a process of its own.
+/// Tells a test that it runs in a child process.
 const ROLE: &str = "UNDERPASS_TEST_ROLE";
 
 #[test]
@@ -353,7 +353,7 @@ fn a_transfer_can_be_cancelled_while_it_waits() {
     });
 }
 
-/// The reader is slow for this long, then the rest comes fast or not at all.
+/// Starts a transfer to a peer that reads slowly for this long, then either fast or not at all.
 fn slow_peer(timeout: Duration, slow_for: Duration) -> Held {
     let scratch = Scratch::new();
     let options = Options::default().timeout(timeout);
@@ -382,7 +382,7 @@ fn a_peer_that_slowly_reads_what_was_all_handed_over_is_not_stalled() {
     let file = File::open(scratch.file("source", LEN)).unwrap();
     let (mut out, into) = std::io::pipe().unwrap();
     let sender = thread::spawn(move || {
-        // Only a guarded file is waited for until it is read.
+        // A transfer waits until its bytes are read only for a guarded file.
         let options = Options::default().timeout(timeout).integrity(Integrity::Detect);
         Transfer::new(Source::of(&file).unwrap(), Sink::of(&into).unwrap()).options(options).run()
     });
@@ -465,8 +465,8 @@ fn a_sink_whose_peer_is_gone_is_noticed_while_the_source_is_idle() {
     assert_io(idle(near, || drop(far)), &[Errno::CONNRESET]);
 }
 
-/// A transfer between a stream and a pipe whose reader leaves after the first bytes; `after` is
-/// what the source still gives then.
+/// Runs a transfer between a stream and a pipe whose reader leaves after the first bytes; `after`
+/// is what the source gives afterwards.
 fn abandoned(mechanism: Mechanism, over_tcp: bool, after: &[u8]) -> Result<Report, Error> {
     let (mut writer, source): (Box<dyn Write>, File) = if over_tcp {
         let (writer, source) = tcp_pair();
@@ -488,7 +488,7 @@ fn abandoned(mechanism: Mechanism, over_tcp: bool, after: &[u8]) -> Result<Repor
     if !after.is_empty() || over_tcp {
         thread::sleep(Duration::from_millis(50));
     }
-    // The transfer may have failed already and closed its end.
+    // The transfer may already have failed and closed its end.
     let _ = writer.write_all(after);
     drop(writer);
     mover.join().unwrap()
@@ -560,8 +560,8 @@ fn streams_are_as_blocking_afterwards_as_they_were() {
 }
 
 #[test]
-fn an_armed_reset_tells_the_peer_even_of_a_killed_program() {
-    const NAME: &str = "interrupted::an_armed_reset_tells_the_peer_even_of_a_killed_program";
+fn an_armed_reset_reaches_the_peer_of_a_killed_program() {
+    const NAME: &str = "interrupted::an_armed_reset_reaches_the_peer_of_a_killed_program";
     if let Some(role) = std::env::var_os(ROLE) {
         let role = role.into_string().unwrap();
         let (address, is_armed) = role.split_once(' ').unwrap();

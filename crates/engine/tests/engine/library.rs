@@ -1,4 +1,4 @@
-//! The library as a program meets it: threads, turns, observers, reports and refusals.
+//! The library as its callers use it: threads, turns, observers, reports and refusals.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -29,7 +29,7 @@ fn assert_errno<T>(outcome: io::Result<T>, errno: Errno) {
     assert_eq!(outcome.err().and_then(|e| e.raw_os_error()), Some(errno.raw_os_error()));
 }
 
-/// Compiles only if values of the type may go to and be shared with other threads.
+/// Compiles only if values of the type may be sent to and shared with other threads.
 const fn is_send<T: Send>() {}
 const fn is_sync<T: Sync>() {}
 
@@ -53,7 +53,7 @@ fn a_transfer_can_move_to_another_thread() {
         let mut transfer = Transfer::new(Source::of(file).unwrap(), Sink::of(sink).unwrap())
             .options(Options::default().policy(Policy::Require(mechanism)).step(PAGE).turn(1));
         while transfer.report().bytes() < LEN as u64 {
-            // With a mapping, a pipe or a cursor in its luggage.
+            // It takes a mapping, a pipe or a cursor along.
             transfer = thread::spawn(move || {
                 for _ in 0..50 {
                     transfer.advance().unwrap();
@@ -73,7 +73,7 @@ fn unacknowledged_bytes_are_counted() {
     let (mut near, mut far) = UnixStream::pair().unwrap();
     assert_eq!(socket::unacknowledged(&near).unwrap(), 0);
     near.write_all(&[1; 5000]).unwrap();
-    // A Unix socket counts the kernel's own memory with it.
+    // A Unix socket also counts the kernel's own memory.
     assert!(socket::unacknowledged(&near).unwrap() >= 5000);
     far.read_exact(&mut [0; 5000]).unwrap();
     assert_eq!(socket::unacknowledged(&near).unwrap(), 0);
@@ -100,12 +100,12 @@ fn usage_grows_with_work() {
         Transfer::new(source, Sink::of(dev_null()).unwrap()).options(options).run().unwrap()
     };
     let report = work();
-    // Ticks of the clock may be as long as 10 milliseconds.
+    // Clock ticks may be as long as 10 milliseconds.
     while (Usage::of_this_thread() - before).system < Duration::from_millis(30) {
         work();
     }
     thread::sleep(Duration::from_millis(1));
-    // So much is mapped anew, whatever the allocator keeps.
+    // More than an allocator reuses, so it is mapped anew.
     std::hint::black_box(vec![1u8; 64 << 20]);
     let spent = Usage::of_this_thread() - before;
     assert!(spent.voluntary_switches >= 1);
@@ -177,7 +177,7 @@ fn a_transfer_that_advances_says_what_it_waits_for() {
 }
 
 #[test]
-fn the_observer_is_called_seldom_and_at_the_end() {
+fn the_observer_is_called_rarely_and_at_the_end() {
     let scratch = Scratch::new();
     let file = File::open(scratch.file("source", LEN)).unwrap();
     let mut reported: Vec<Progress> = Vec::new();
@@ -248,7 +248,7 @@ fn a_sum_of_reports_has_the_weakest_integrity() {
     }
     let mut sum = Report::default();
     sum.add(&detect);
-    // Nothing was moved without a guard here.
+    // A report of nothing leaves the level as it is.
     sum.add(&Report::default());
     assert_eq!(sum.integrity(), Integrity::Detect);
 }
@@ -293,14 +293,14 @@ fn a_file_that_is_not_as_long_as_its_facts_say_is_left_to_the_engine() {
     }
     let long = File::open(scratch.file("long", PAGE + 1)).unwrap();
     assert_eq!(buffered::read_whole(&long, 0, &mut buffer, &mut report), Ok(None));
-    // They were read all the same.
+    // The bytes that were read count all the same.
     assert_eq!((report.bytes(), report.user_space_bytes()), (0, 2 * 100 + PAGE as u64));
     // procfs gives a page at a time.
     let maps = File::open("/proc/self/smaps").unwrap();
     let mut large = vec![0; LEN];
     let have = buffered::read_whole(&maps, 0, &mut large, &mut report).unwrap().unwrap();
     assert!(have > PAGE, "{have}");
-    // Without a promise, whatever there is is the whole.
+    // Without a promise, the whole file is whatever there is.
     let file = File::open(&path).unwrap();
     assert_eq!(buffered::read_whole(&file, 0, &mut buffer, &mut report), Ok(Some(100)));
 }
@@ -317,7 +317,7 @@ fn ends_without_a_byte_stream_are_refused() {
 }
 
 #[test]
-fn each_end_is_known_for_what_it_is() {
+fn each_kind_of_end_is_recognized() {
     let scratch = Scratch::new();
     let (near, _far) = UnixStream::pair().unwrap();
     let (out, _into) = io::pipe().unwrap();

@@ -1,4 +1,4 @@
-//! Peers that say something while bytes are sent to them.
+//! Peers that send something while bytes are sent to them.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use underpass_engine::{Error, Options, PeerMessage, Sink, Source, Transfer};
 
 const LEN: usize = 16 << 20;
 
-/// A peer that reads a little, says a word, and reads all the rest.
+/// Reads a little as the peer, sends a word, and reads the rest.
 fn talkative(mut peer: std::net::TcpStream) -> std::io::Result<Vec<u8>> {
     let mut bytes = vec![0; 1000];
     peer.read_exact(&mut bytes)?;

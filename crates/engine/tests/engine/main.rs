@@ -1,4 +1,4 @@
-//! The engine, as its users see it: one program, which is linked once.
+//! The engine as its users see it, linked as one test program.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,5 +1,5 @@
-//! Every kind of source to every kind of sink, by every mechanism, at the lengths where things
-//! break: the bytes arrive, where they belong, by the mechanism that the report names.
+//! Every kind of source to every kind of sink, by every mechanism, at critical lengths: the bytes
+//! arrive in the right place by the mechanism that the report names.
 
 use crate::rig::ends::{
     Drain, From, Supply, To, crossings, movers, temporary_files_can_share_blocks,
@@ -10,14 +10,14 @@ const PAGE: usize = 4 << 10;
 const STEP: usize = 32 << 10;
 const PIPE: usize = 64 << 10;
 
-/// Around pages, a step of the transfer, a pipe of the usual size and one of our own.
+/// Around a page, a step of the transfer, a default pipe and one of ours.
 const LENGTHS: [usize; 9] =
     [0, 1, PAGE - 1, PAGE, PAGE + 1, PIPE, PIPE + 1, 3 * STEP + 7, (1 << 20) + 1];
 
 /// The mechanisms that can move bytes between two ends on Linux 6.18, by the kernel's own table of
 /// operations.
 ///
-/// Without reflink, which depends on the file system and has its tests in `file_systems.rs`.
+/// Reflink is left out: it depends on the file system and is tested in `file_systems.rs`.
 fn is_offered(mechanism: Mechanism, from: From, to: To) -> bool {
     let is_file = matches!(from, From::File | From::Range | From::Memfd);
     let is_stream = matches!(from, From::Pipe | From::Tcp | From::Unix);
@@ -25,18 +25,18 @@ fn is_offered(mechanism: Mechanism, from: From, to: To) -> bool {
     match mechanism {
         Mechanism::ReadWrite => true,
         Mechanism::Mmap => is_file,
-        // Through a pipe of our own, unless one end is a pipe.
+        // Through our pipe, unless one end is a pipe.
         Mechanism::Splice => to != To::Append,
-        // A socket has no pages, but into a pipe sendfile is splice. A pipe never has.
+        // A socket has no pages, but into a pipe sendfile is splice. A pipe never has any.
         Mechanism::Sendfile if is_stream => from != From::Pipe && to == To::Pipe,
         Mechanism::Sendfile => to != To::Append,
-        // A memfd lies on a file system of its own.
+        // A memfd is on another file system.
         Mechanism::CopyFileRange => matches!(from, From::File | From::Range) && is_into_file,
         Mechanism::Reflink => false,
     }
 }
 
-/// The mechanism that `Policy::Auto` uses.
+/// Returns the mechanism that `Policy::Auto` uses.
 fn automatic(from: From, to: To) -> Mechanism {
     match (from, to) {
         (_, To::Append) => Mechanism::ReadWrite,
@@ -47,7 +47,7 @@ fn automatic(from: From, to: To) -> Mechanism {
 }
 
 fn lengths_of(from: From) -> &'static [usize] {
-    // The kernel's own files have the length they have.
+    // The length of virtual files is fixed.
     if matches!(from, From::Procfs | From::Sysfs) { &[0] } else { &LENGTHS }
 }
 
@@ -72,7 +72,7 @@ fn require(from: From, to: To, mechanism: Mechanism, len: usize) {
     let (drain, len) = (Drain::new(to), supply.bytes.len());
     let options = Options::default().policy(Policy::Require(mechanism)).step(STEP);
     let outcome = Transfer::new(supply.source(), drain.sink()).options(options).run();
-    // There is nothing to decline where there is nothing to move.
+    // Nothing can be declined if there is nothing to move.
     if len > 0 && !is_offered(mechanism, from, to) {
         match outcome {
             Err(Error::Declined { mechanism: declined, report, .. }) => {
@@ -144,7 +144,7 @@ fn a_preferred_mechanism_moves_what_it_can_and_the_ladder_the_rest() {
     });
 }
 
-/// All pairs, shared out among a few threads.
+/// Checks all pairs, spread over a few threads.
 fn for_each_pair(check: impl Fn(From, To) + Sync) {
     std::thread::scope(|scope| {
         for sinks in [&To::ALL[..2], &To::ALL[2..4], &To::ALL[4..]] {

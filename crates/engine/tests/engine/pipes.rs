@@ -1,5 +1,5 @@
-//! The pipes that splice needs: used again when they are empty, never with bytes inside, and done
-//! without when there are none.
+//! The pipes that splice needs: reused when empty, never reused with bytes inside, and not required
+//! when none are left.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -67,7 +67,7 @@ fn a_pipe_with_leftovers_is_not_used_again() {
         }
         assert_eq!(pool.idle(), 0, "cancelled {cancelled}");
     }
-    // And who comes next gets bytes of their own only.
+    // And the next transfer gets only its own bytes.
     let (supply, drain) = (Supply::new(From::Unix, 100_000), Drain::new(To::File));
     let options = Options::default().pipes(&pool);
     Transfer::new(supply.source(), drain.sink()).options(options).run().unwrap();
@@ -140,7 +140,7 @@ fn a_pool_keeps_no_more_than_a_few_pipes() {
 
 #[test]
 fn without_descriptors_left_splice_is_declined() {
-    // The limit is one of the whole process, so this test gets a process of its own.
+    // The limit applies to the whole process, so this test runs in a child process.
     const NAME: &str = "pipes::without_descriptors_left_splice_is_declined";
     if std::env::var_os(NAME).is_none() {
         let itself = std::env::current_exe().unwrap();

@@ -9,7 +9,7 @@ use underpass_engine::{Error, Mechanism, Options, Policy, Sink, Source, Status, 
 fn a_disk_too_small_is_found_out_before_the_first_byte_is_copied() {
     let folder = tempfile::tempdir().unwrap();
     let source = File::create_new(folder.path().join("source")).unwrap();
-    // More than there is space for; a hole, so that making it costs nothing.
+    // More than there is space for, as a hole, so that creating it is cheap.
     source.set_len(1 << 43).unwrap();
     let source = File::open(folder.path().join("source")).unwrap();
     let sink = File::create_new(folder.path().join("sink")).unwrap();

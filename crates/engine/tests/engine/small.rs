@@ -1,4 +1,4 @@
-//! Which files go out from one buffer with the header before them, and which do not.
+//! Which files are sent from one buffer with the header before them, and which are not.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -45,8 +45,8 @@ fn the_limit_of_one_buffer_can_be_set_and_is_kept_to_the_byte() {
         let report = send(len, options);
         let moved = report.by(expected);
         assert_eq!(moved.bytes, len as u64, "{limit:?} {len}: {report:?}");
-        // Of a file in the buffer, the read and the send; the header has a call of its own only
-        // before sendfile.
+        // For a file in the buffer, the read and the send; the header has its own call only before
+        // sendfile.
         if expected == Mechanism::ReadWrite {
             assert_eq!((moved.calls, report.memory().calls), (2, 0), "{limit:?} {len}: {report:?}");
         } else {

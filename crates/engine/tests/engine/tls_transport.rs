@@ -1,5 +1,5 @@
-//! TLS at an end of a transfer, as far as the engine has to do with it: layers without
-//! cryptography stand for the real ones, which `underpass-server` has.
+//! TLS at an end of a transfer, as far as the engine is concerned: transports without cryptography
+//! stand in for the real ones of `underpass-server`.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -31,14 +31,14 @@ fn from(tls: &dyn TlsTransport) -> Options<'_> {
     Options::default().source_tls(tls)
 }
 
-/// A connection to read from, on which a peer says this and then nothing more.
+/// Returns a connection on which the peer sends these bytes and then closes.
 fn saying(bytes: Vec<u8>) -> TcpStream {
     let (ours, mut theirs) = tcp_pair();
     thread::spawn(move || theirs.write_all(&bytes));
     ours
 }
 
-/// Receives all that was promised, or all up to the end, into a file; what the file then holds.
+/// Receives all that was promised, or all up to the end, into a file, and returns its contents.
 fn receive(
     socket: &TcpStream,
     promised: Option<u64>,
@@ -97,8 +97,8 @@ fn a_required_mechanism_is_declined_before_anything_is_sent() {
 }
 
 #[test]
-fn nothing_is_done_before_the_socket_has_all() {
-    // More than the socket holds, in what the transport takes at once.
+fn a_transfer_is_not_done_before_the_socket_has_everything() {
+    // More than the socket holds, though the transport accepts it at once.
     let (ours, mut theirs) = small_tcp_pair();
     set_nonblocking(&ours);
     let (file, tls) = (file_with(&pattern(50_000)), Toy::straight());
@@ -233,7 +233,7 @@ fn the_kernel_moves_the_bytes_where_it_encrypts_them() {
 }
 
 #[test]
-fn a_worn_key_ends_the_connection_with_its_bytes_counted() {
+fn a_key_at_its_limit_ends_the_connection_with_its_bytes_counted() {
     let (file, tls) = (Supply::new(From::File, 300_000), KernelToy::worn_after(150_000));
     let drain = Drain::new(To::Tcp);
     let options = to(&tls).step(100_000);
@@ -315,7 +315,7 @@ proptest! {
     })]
 
     #[test]
-    fn any_chain_passes_an_awkward_transport(
+    fn any_chain_passes_through_an_awkward_transport(
         segments in prop::collection::vec(any_segment(), 0..6),
         policy in any_policy(),
         step in prop_oneof![1 => 1..300_usize, 9 => 300..30_000_usize],
@@ -352,7 +352,7 @@ proptest! {
     }
 
     #[test]
-    fn any_stream_passes_an_awkward_transport(
+    fn any_stream_passes_through_an_awkward_transport(
         len in 0..60_000_usize,
         cut in prop::option::of(any::<prop::sample::Index>()),
         promised in prop::option::of(0..70_000_u64),

@@ -1,5 +1,5 @@
-//! Files that are open for writing elsewhere, or mapped: the versions that a transfer
-//! compares have to tell each change.
+//! Files that are open for writing elsewhere, or mapped: the versions that a transfer compares have
+//! to reveal each change.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -18,7 +18,8 @@ use underpass_testkit::{KilledOnDrop, folder, skip};
 
 const LEN: usize = 4 << 20;
 
-/// Maps a file, closes its descriptor and writes a letter all over it for each line it is told.
+/// Maps a file, closes its descriptor and fills the mapping with a letter for each line of its
+/// input.
 const WRITER: &str = "
 import mmap, os, sys
 file = os.open(sys.argv[1], os.O_RDWR)
@@ -75,7 +76,7 @@ impl Mapper {
     }
 }
 
-/// Looks until there is an answer; also whether it had to wait for it.
+/// Checks until there is a result; also returns whether it had to wait.
 fn look(check: &mut WriterCheck, file: &File) -> (Writers, bool) {
     let mut has_waited = false;
     loop {
@@ -135,7 +136,7 @@ fn a_change_in_the_future_is_not_waited_for() {
     let file = File::open(&path).unwrap();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let wait = |seconds: i64| {
-        // In whole seconds, as some file systems keep them.
+        // In whole seconds, as some file systems store them.
         let changed = Timespec { tv_sec: now.as_secs().cast_signed() + seconds, tv_nsec: 0 };
         let begun = Instant::now();
         await_writes(&file, &Version::from_parts(1, 1, 5, changed, changed, 1)).unwrap();
@@ -164,7 +165,7 @@ fn after_a_look_each_store_through_a_mapping_changes_the_times() {
 }
 
 #[test]
-fn a_log_that_is_written_behind_all_the_time_is_no_busy_file() {
+fn a_log_that_is_constantly_appended_to_is_not_busy() {
     let folder = folder();
     let path = folder.path().join("log");
     let mut log = File::options().create(true).append(true).open(&path).unwrap();

@@ -1,5 +1,5 @@
-//! The two ends of a transfer, of every kind: a supply that knows which bytes it will give, and a
-//! drain that tells which bytes it got and whether those around them are as they were.
+//! The two ends of a transfer, of every kind: a supply that knows which bytes it gives, and a drain
+//! that returns the bytes it got and checks that those around them are unchanged.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -17,7 +17,7 @@ use underpass_engine::{Mechanism, Report, Sink, Source};
 
 pub(crate) use underpass_testkit::noise as pattern;
 
-/// What gives the bytes.
+/// The kind of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum From {
     File,
@@ -54,7 +54,7 @@ pub(crate) struct Supply {
 }
 
 impl Supply {
-    /// A source of `len` bytes; one of the kernel's own files has as many as it has.
+    /// Creates a source of `len` bytes; a virtual file has its fixed length.
     pub(crate) fn new(kind: From, len: usize) -> Self {
         let mut bytes = pattern(len);
         let mut feeder = None;
@@ -101,7 +101,7 @@ impl Supply {
         self.fd.as_fd()
     }
 
-    /// The source as a segment: with a promised length, except for the kernel's own files.
+    /// Returns the source as a segment: with a promised length, except for virtual files.
     pub(crate) fn source(&self) -> Source<BorrowedFd<'_>> {
         let len = self.bytes.len() as u64;
         let fd = self.fd.as_fd();
@@ -115,7 +115,7 @@ impl Supply {
 
 impl Drop for Supply {
     fn drop(&mut self) {
-        // The feeder of a transfer that was declined ends when its reader is gone.
+        // The feeder of a declined transfer ends when its reader is gone.
         self.fd = File::open("/dev/null").unwrap().into();
         if let Some(feeder) = self.feeder.take() {
             feeder.join().unwrap();
@@ -125,12 +125,12 @@ impl Drop for Supply {
 
 fn feed(mut end: impl Write + Send + 'static, bytes: Vec<u8>) -> JoinHandle<()> {
     thread::spawn(move || {
-        // Fails when the reader is gone, which is its right.
+        // This may fail because the reader is gone.
         let _ = end.write_all(&bytes);
     })
 }
 
-/// What takes the bytes.
+/// The kind of a sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum To {
     File,
@@ -147,7 +147,7 @@ impl To {
         [Self::File, Self::OddOffset, Self::Append, Self::Tcp, Self::Unix, Self::Pipe, Self::Null];
 }
 
-/// A sink, and a way to learn what it got.
+/// A sink, and a way to read what it got.
 pub(crate) struct Drain {
     fd: OwnedFd,
     kind: To,
@@ -186,8 +186,8 @@ impl Drain {
         Self { fd, kind, reader }
     }
 
-    /// A connection whose buffers are as small as they can be, and whose reader rests this long
-    /// after each little read.
+    /// Returns a connection with the smallest possible buffers, whose reader pauses this long after
+    /// each small read.
     pub(crate) fn slow_tcp(rest: Duration) -> Self {
         let (ours, theirs) = small_tcp_pair();
         Self { fd: ours.into(), kind: To::Tcp, reader: Some(Reader::new(theirs, rest)) }
@@ -202,7 +202,7 @@ impl Drain {
         Sink::of(self.fd.as_fd()).unwrap().at(at)
     }
 
-    /// Waits until this many bytes are with the peer, which a reset would take away.
+    /// Waits until the peer has this many bytes, which a reset would discard.
     pub(crate) fn wait_for(&self, bytes: u64) {
         let Some(reader) = &self.reader else { return };
         let begun = Instant::now();
@@ -212,8 +212,8 @@ impl Drain {
         }
     }
 
-    /// What it got, after the transfer; `None` from the device that forgets. Bytes of a file
-    /// before and behind the `len` that were to be written have to be as they were.
+    /// Returns what the sink got in the transfer; `None` for the device that discards bytes. The
+    /// bytes of a file before and after the `len` to be written must be unchanged.
     pub(crate) fn finish(self, len: usize) -> Option<Vec<u8>> {
         let Self { fd, kind, reader } = self;
         if let Some(reader) = reader {
@@ -242,7 +242,7 @@ impl Drain {
     }
 }
 
-/// Reads a stream to its end, on a thread of its own.
+/// Reads a stream to its end, on another thread.
 struct Reader {
     bytes: Arc<Mutex<Vec<u8>>>,
     thread: JoinHandle<()>,
@@ -254,7 +254,7 @@ impl Reader {
         let got = Arc::clone(&bytes);
         let thread = thread::spawn(move || {
             let mut buffer = vec![0; if rest.is_zero() { 256 << 10 } else { 5_000 }];
-            // A reset is an end too: tests of failures ask only for what came before.
+            // A reset is an end too: tests of failures only check what came before.
             while let Ok(len @ 1..) = end.read(&mut buffer) {
                 got.lock().unwrap().extend_from_slice(&buffer[..len]);
                 if !rest.is_zero() {
@@ -284,7 +284,7 @@ pub(crate) fn tcp_pair() -> (TcpStream, TcpStream) {
     (ours, listener.accept().unwrap().0)
 }
 
-/// A connection that takes only a few kilobytes at a time.
+/// Returns a connection that accepts only a few kilobytes at a time.
 pub(crate) fn small_tcp_pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 1).unwrap();
@@ -293,13 +293,13 @@ pub(crate) fn small_tcp_pair() -> (TcpStream, TcpStream) {
     (ours, listener.accept().unwrap().0)
 }
 
-/// Sets or clears `O_NONBLOCK`, as [`advance`](underpass_engine::Transfer::advance) wants it.
+/// Sets `O_NONBLOCK`, as [`advance`](underpass_engine::Transfer::advance) requires.
 pub(crate) fn set_nonblocking(fd: impl AsFd) {
     let flags = rustix::fs::fcntl_getfl(&fd).unwrap() | rustix::fs::OFlags::NONBLOCK;
     rustix::fs::fcntl_setfl(&fd, flags).unwrap();
 }
 
-/// How often a byte that this mechanism moved has crossed between user and kernel space.
+/// How often a byte that this mechanism moved crosses between user and kernel space.
 pub(crate) fn crossings(mechanism: Mechanism) -> u64 {
     match mechanism {
         Mechanism::Mmap => 1,
@@ -313,12 +313,12 @@ pub(crate) fn movers(report: &Report) -> Vec<Mechanism> {
     report.mechanisms().map(|(mechanism, _)| mechanism).collect()
 }
 
-/// Whether files in the folder for temporary ones can share blocks.
+/// Returns whether files in the folder for temporary ones can share blocks.
 pub(crate) fn temporary_files_can_share_blocks() -> bool {
     rustix::fs::ioctl_ficlone(file_with(b""), file_with(&pattern(4096))).is_ok()
 }
 
-/// A folder on another file system than that of temporary files.
+/// Returns a folder on a file system other than that of temporary files.
 pub(crate) fn another_file_system() -> Option<PathBuf> {
     use std::os::unix::fs::MetadataExt;
     let (here, there) = (std::env::temp_dir(), PathBuf::from("/dev/shm"));
@@ -331,8 +331,8 @@ const ODD_OFFSET: usize = 12_345;
 const AROUND: usize = 100;
 const FILLER: u8 = 0xee;
 
-/// Of no size, of a few hundred bytes, and always the same.
+/// Reports no size, has a few hundred bytes, and never changes.
 const PROCFS: &str = "/proc/filesystems";
 
-/// Of a size that is a whole page, of a few bytes, and always the same.
+/// Reports a size of one page, has a few bytes, and never changes.
 const SYSFS: &str = "/sys/class/net/lo/mtu";

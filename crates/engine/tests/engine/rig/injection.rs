@@ -1,4 +1,4 @@
-//! System calls that answer what a test wants, on the thread that asks for it alone.
+//! System calls that return what a test wants, only on the thread that makes them.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::thread;
@@ -14,7 +14,7 @@ use underpass_engine::{Error, Status, Transfer};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
     number: i64,
-    /// Places and values.
+    /// Indexes and values.
     arguments: [Option<(u8, u64)>; 2],
 }
 
@@ -24,7 +24,7 @@ impl Call {
         Self { number: libc::SYS_ioctl, arguments: [Some((1, libc::FICLONERANGE as u64)), None] };
     pub(crate) const COPY_FILE_RANGE: Self =
         Self { number: libc::SYS_copy_file_range, arguments: [None; 2] };
-    /// As the engine maps files. An allocator's mappings are writable, and private.
+    /// As the engine maps files. An allocator's mappings are writable and private.
     pub(crate) const MAP_FILE: Self = Self {
         number: libc::SYS_mmap,
         arguments: [Some((2, libc::PROT_READ as u64)), Some((3, libc::MAP_SHARED as u64))],
@@ -33,7 +33,7 @@ impl Call {
     pub(crate) const SENDFILE: Self = Self { number: libc::SYS_sendfile, arguments: [None; 2] };
     pub(crate) const SPLICE: Self = Self { number: libc::SYS_splice, arguments: [None; 2] };
 
-    /// splice(2) into this sink: of two halves, the second.
+    /// splice(2) into this sink: the second half if there are two.
     pub(crate) fn splice_into(sink: impl AsFd) -> Self {
         let fd = u64::try_from(sink.as_fd().as_raw_fd()).unwrap();
         Self { number: libc::SYS_splice, arguments: [Some((2, fd)), None] }
@@ -64,9 +64,9 @@ impl Call {
     }
 }
 
-/// Does some work on a thread on which the kernel answers `call` with `errno`; 0 is a success.
+/// Runs `work` on a thread on which the kernel returns `errno` for `call`; 0 is a success.
 ///
-/// A filter cannot be taken off, so it goes with its thread.
+/// A filter cannot be removed, so it ends with its thread.
 pub(crate) fn refusing<T: Send>(call: Call, errno: u32, work: impl FnOnce() -> T + Send) -> T {
     let filter = call.filter(errno);
     let filtered = || {
@@ -76,7 +76,7 @@ pub(crate) fn refusing<T: Send>(call: Call, errno: u32, work: impl FnOnce() -> T
     thread::scope(|scope| scope.spawn(filtered).join().unwrap())
 }
 
-/// Goes on to the end, by [`Transfer::advance`] alone.
+/// Continues to the end, by [`Transfer::advance`] alone.
 pub(crate) fn advance_to_the_end<F: AsFd, S: AsFd>(
     transfer: &mut Transfer<'_, F, S>,
 ) -> Result<(), Error> {
@@ -89,7 +89,7 @@ pub(crate) fn advance_to_the_end<F: AsFd, S: AsFd>(
     }
 }
 
-/// Goes on to the end of the turn, and says how many bytes have been moved by then.
+/// Continues to the end of the turn, and returns how many bytes have been moved by then.
 pub(crate) fn advance_a_turn<F: AsFd, S: AsFd>(transfer: &mut Transfer<'_, F, S>) -> u64 {
     while let Status::Waiting(_) = transfer.advance().unwrap() {
         thread::sleep(Duration::from_micros(50));

@@ -1,5 +1,5 @@
-//! What tests of a transfer need: a folder that goes away, bytes that are never zero, a peer over
-//! TCP whose reader can be held back, and shells that write from another process.
+//! Fixtures for tests of a transfer: a temporary folder, bytes that are never zero, a TCP peer
+//! whose reader can be paused, and shells that write from another process.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -13,7 +13,7 @@ use rustix::net::sockopt;
 use tempfile::TempDir;
 use underpass_engine::{Error, Options, Report, Sink, Source, Transfer};
 
-/// A folder of one test, removed with all it holds.
+/// A folder of one test, removed with its contents.
 pub(crate) struct Scratch(TempDir);
 
 impl Scratch {
@@ -29,7 +29,7 @@ impl Scratch {
         self.0.path().join(name)
     }
 
-    /// A file of `len` bytes, none of them zero, that is open nowhere.
+    /// Creates a file of `len` bytes, none of them zero, and closes it.
     pub(crate) fn file(&self, name: &str, len: usize) -> PathBuf {
         let path = self.path(name);
         fs::write(&path, pattern(len)).unwrap();
@@ -40,8 +40,8 @@ impl Scratch {
 
 pub(crate) use underpass_testkit::{pattern, wait_until};
 
-/// Two ends of a TCP connection with buffers so small that a transfer cannot run ahead: the one
-/// that sends and the one that reads.
+/// Returns the sending and the receiving end of a TCP connection with buffers so small that a
+/// transfer cannot run ahead.
 pub(crate) fn tcp_pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     sockopt::set_socket_recv_buffer_size(&listener, BUFFER).unwrap();
@@ -54,24 +54,24 @@ pub(crate) fn tcp_pair() -> (TcpStream, TcpStream) {
 
 const BUFFER: usize = 32 << 10;
 
-/// Far longer than anything here takes; a test that waits for it has failed.
+/// Far longer than any wait here; a test that waits this long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A transfer over TCP that cannot go on before its reader does.
+/// A transfer over TCP that cannot proceed before its reader does.
 pub(crate) struct Held {
     pub(crate) reader: TcpStream,
     sender: JoinHandle<Result<Report, Error>>,
-    /// What has been read.
+    /// The bytes read so far.
     pub(crate) bytes: Vec<u8>,
 }
 
 impl Held {
-    /// Begins to send a file, on another thread, which closes the connection in the end.
+    /// Begins to send a file on another thread, which closes the connection at the end.
     pub(crate) fn send(file: &Path, options: Options<'static>) -> Self {
         Self::send_through(file, options, BUFFER)
     }
 
-    /// The same, with a send buffer of this size.
+    /// Does the same as [`send`](Self::send), with a send buffer of this size.
     pub(crate) fn send_through(file: &Path, options: Options<'static>, buffer: usize) -> Self {
         let file = File::open(file).unwrap();
         let (sender, reader) = tcp_pair();
@@ -83,41 +83,41 @@ impl Held {
         Self { reader, sender, bytes: Vec::new() }
     }
 
-    /// Reads so many bytes, after which the transfer is in its midst.
+    /// Reads this many bytes, after which the transfer is in progress.
     pub(crate) fn read(&mut self, len: usize) {
         let from = self.bytes.len();
         self.bytes.resize(from + len, 0);
         self.reader.read_exact(&mut self.bytes[from..]).unwrap();
     }
 
-    /// Reads to the end, and says how the peer saw it and what the sender thinks.
+    /// Reads to the end, and returns the results of the peer and the sender.
     pub(crate) fn finish(mut self) -> (io::Result<Vec<u8>>, Result<Report, Error>) {
         let seen = self.reader.read_to_end(&mut self.bytes);
         let outcome = self.sender.join().unwrap();
         (seen.map(|_| self.bytes), outcome)
     }
 
-    /// Reads on only after the sender is done.
+    /// Reads the rest only after the sender is done.
     pub(crate) fn finish_late(mut self) -> (io::Result<Vec<u8>>, Result<Report, Error>) {
         let outcome = self.sender.join().unwrap();
         let seen = self.reader.read_to_end(&mut self.bytes);
         (seen.map(|_| self.bytes), outcome)
     }
 
-    /// Closes the peer's end without reading on, and says what the sender thinks.
+    /// Closes the peer's end without reading on, and returns the sender's result.
     pub(crate) fn hang_up(self) -> Result<Report, Error> {
         drop(self.reader);
         self.sender.join().unwrap()
     }
 }
 
-/// The peer's connection was reset.
+/// Asserts that the peer's connection was reset.
 pub(crate) fn assert_reset<T: std::fmt::Debug>(seen: &io::Result<T>) {
     let kind = seen.as_ref().map_err(io::Error::kind).map(|_| "a clean end");
     assert_eq!(kind, Err(io::ErrorKind::ConnectionReset));
 }
 
-/// A shell in which `$1`, `$2` and so on are these paths.
+/// Starts a shell in which `$1`, `$2` and so on are these paths.
 pub(crate) fn shell(script: &str, paths: &[&Path]) -> Shell {
     let child = Command::new("sh")
         .args(["-c", script, "sh"])
@@ -137,7 +137,7 @@ impl Shell {
         self.0.try_wait().unwrap().is_none()
     }
 
-    /// Waits for its end, which has to be a good one.
+    /// Waits until the shell ends, which must be with success.
     pub(crate) fn succeed(mut self) {
         wait_until("the shell ends", || !self.is_running());
         assert!(self.0.wait().unwrap().success());

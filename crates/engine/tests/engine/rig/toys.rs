@@ -1,5 +1,5 @@
-//! Layers without cryptography: one that keeps records of its own in user space and does so as
-//! awkwardly as it may, and one that claims that the kernel does it.
+//! TLS transports without cryptography: one that makes records in user space and is as awkward as
+//! allowed, and one that claims that the kernel encrypts.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -9,8 +9,8 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use underpass_engine::{RecordKind, TlsTransport};
 
-/// A cipher that tells bytes which came twice, not at all or in another order from the right ones:
-/// each is mixed with its place in the stream.
+/// A cipher that reveals bytes which arrive twice, not at all or in the wrong order: each is mixed
+/// with its position in the stream.
 fn mix(bytes: &mut [u8], place: &mut u64) {
     for byte in bytes {
         *byte ^= (*place ^ (*place >> 8) ^ 0x5a) as u8;
@@ -18,7 +18,7 @@ fn mix(bytes: &mut [u8], place: &mut u64) {
     }
 }
 
-/// One record: how long it is, in two bytes, and its bytes. An empty one says that no more follow.
+/// Makes a record: its length in two bytes, then its bytes. An empty record marks the end.
 fn record(bytes: &[u8], place: &mut u64) -> Vec<u8> {
     let mut record = u16::try_from(bytes.len()).unwrap().to_be_bytes().to_vec();
     record.extend(bytes);
@@ -26,7 +26,7 @@ fn record(bytes: &[u8], place: &mut u64) -> Vec<u8> {
     record
 }
 
-/// All of it in records of random lengths, with an end if it has one.
+/// Splits the bytes into records of random lengths, with an end record if `has_end`.
 pub(crate) fn records_of(bytes: &[u8], seed: u64, has_end: bool) -> Vec<u8> {
     let (mut chance, mut place) = (Chance::new(seed), 0);
     let (mut rest, mut out) = (bytes, Vec::new());
@@ -41,7 +41,7 @@ pub(crate) fn records_of(bytes: &[u8], seed: u64, has_end: bool) -> Vec<u8> {
     out
 }
 
-/// What was in these records. Whatever is not a whole record is a mistake.
+/// Returns the contents of these records. A partial record is an error.
 pub(crate) fn bytes_of(mut records: &[u8]) -> Vec<u8> {
     let (mut out, mut place) = (Vec::new(), 0);
     while let Some((len, rest)) = records.split_first_chunk() {
@@ -55,7 +55,7 @@ pub(crate) fn bytes_of(mut records: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Numbers that look like chance, the same for the same seed.
+/// A pseudorandom sequence, the same for the same seed.
 #[derive(Debug)]
 pub(crate) struct Chance(u64);
 
@@ -64,7 +64,7 @@ impl Chance {
         Self(seed | 1)
     }
 
-    /// From 1 to this, or 1.
+    /// Returns a number from 1 to `most`, or 1.
     pub(crate) fn up_to(&mut self, most: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -77,18 +77,18 @@ impl Chance {
     }
 }
 
-/// A TLS transport of user space. It takes only some of what it is given, hands only some of that to the
-/// socket, and is not ready at any turn it likes.
+/// A user-space TLS transport. It accepts only part of the bytes, hands only part of those to the
+/// socket, and is not ready at random times.
 #[derive(Debug)]
 pub(crate) struct Toy(Mutex<Inside>);
 
 #[derive(Debug)]
 struct Inside {
     chance: Chance,
-    /// Takes and gives as much as there is, and is ready if the socket is.
+    /// Whether it accepts and gives all there is, and is ready if the socket is.
     is_straight: bool,
     sent: u64,
-    /// Records that the socket has not taken.
+    /// Records that the socket has not accepted.
     pending: Vec<u8>,
     received: u64,
     raw: VecDeque<u8>,
@@ -97,12 +97,12 @@ struct Inside {
 }
 
 impl Toy {
-    /// One that is awkward in the way that belongs to this seed.
+    /// Creates a transport that is awkward in a way determined by the seed.
     pub(crate) fn awkward(seed: u64) -> Self {
         Self::new(seed, false)
     }
 
-    /// One that does as requested.
+    /// Creates a transport that does as requested.
     pub(crate) fn straight() -> Self {
         Self::new(1, true)
     }
@@ -120,7 +120,7 @@ impl Toy {
         }))
     }
 
-    /// How many bytes of records the socket has not taken.
+    /// Returns how many bytes of records the socket has not accepted.
     pub(crate) fn pending(&self) -> usize {
         self.0.lock().unwrap().pending.len()
     }
@@ -135,7 +135,7 @@ impl Inside {
         if self.is_straight { most } else { self.chance.up_to(most) }
     }
 
-    /// Gives the socket some of what is pending, or all that it takes.
+    /// Gives the socket some of the pending records, or all that it accepts.
     fn push(&mut self, socket: BorrowedFd<'_>, all: bool) -> Result<(), Errno> {
         while !self.pending.is_empty() {
             let most = if all { self.pending.len() } else { self.some_of(self.pending.len()) };
@@ -148,7 +148,7 @@ impl Inside {
         Ok(())
     }
 
-    /// Opens the record at the front, if it is there as a whole.
+    /// Opens the record at the front, if it is complete.
     fn open(&mut self) -> bool {
         let (Some(high), Some(low)) = (self.raw.front(), self.raw.get(1)) else { return false };
         let len = usize::from(u16::from_be_bytes([*high, *low]));
@@ -200,7 +200,7 @@ impl TlsTransport for Toy {
             if inside.open() {
                 continue;
             }
-            // Only bytes in the socket wake a waiter.
+            // Only bytes in the socket wake a waiting caller.
             if inside.is_moody() {
                 return Err(Errno::AGAIN);
             }
@@ -228,17 +228,16 @@ impl TlsTransport for Toy {
     }
 }
 
-/// A TLS transport whose records the kernel is said to encrypt: over a plain socket, where it does
-/// nothing.
+/// A TLS transport that claims that the kernel encrypts: the socket is plain, and it does nothing.
 #[derive(Debug, Default)]
 pub(crate) struct KernelToy {
-    /// What is at the front when that is asked, in turn; data in the end.
+    /// The results of checking the front, in order; data after the last.
     fronts: Mutex<VecDeque<Result<RecordKind, Errno>>>,
-    /// The number of calls.
+    /// The number of checks.
     asked: Mutex<usize>,
-    /// The bytes that the kernel took, call by call.
+    /// The bytes that the kernel accepted, call by call.
     sent: Mutex<Vec<usize>>,
-    /// After how many bytes the key is worn.
+    /// The number of bytes after which the key has reached its limit.
     worn_after: Option<usize>,
     /// Whether a network card encrypts the pages themselves.
     is_by_reference: bool,
