@@ -6,13 +6,12 @@ use std::thread;
 
 use underpass_engine::wait::{Limits, POLL_INTERVAL};
 
-/// Runs a system call that may wait for another process, such as open(2) of a FIFO or connect(2),
-/// or the search for the addresses of a host.
+/// Runs a call that may wait for another process, such as open(2) of a FIFO, connect(2), or the
+/// name resolution of a host.
 ///
-/// The kernel restarts such a call after a signal handler, and a signal that arrives just before
-/// the call is not noticed at all. The call therefore runs on a separate thread, which is abandoned
-/// at the limits and ends with the process. If no thread can be started, the call runs here, and
-/// nothing ends it.
+/// The kernel restarts such a call after a signal handler, and a signal just before the call goes
+/// unnoticed. So the call runs on a separate thread, which is abandoned at the limits and ends with
+/// the process. If no thread can be started, the call runs on this one and cannot be interrupted.
 ///
 /// # Errors
 ///
@@ -23,16 +22,16 @@ where
     F: FnOnce() -> io::Result<T> + Send + 'static,
 {
     let (send, receive) = channel();
-    // It is handed over once there is a thread: one that cannot be started does not give it back.
+    // The call is sent to the thread once that runs: a failed spawn would not return it.
     let (hand_over, handed) = channel();
     let thread = thread::Builder::new().name("waiting".to_owned()).spawn(move || {
-        // After a cancellation there is no receiver.
+        // Nothing receives the result after a cancellation.
         let _ = handed.recv().map(|call: F| send.send(call()));
     });
     if thread.is_err() {
         return call();
     }
-    // The thread waits for it.
+    // This cannot fail: the thread waits for the call.
     let _ = hand_over.send(call);
     loop {
         match receive.recv_timeout(limits.moment()?.unwrap_or(POLL_INTERVAL)) {

@@ -1,8 +1,8 @@
-//! The facts about a connection over TLS.
+//! The properties of a TLS session.
 
 use rustix::io::Errno;
 
-/// The facts about a session.
+/// The properties of a TLS session.
 #[derive(Clone, Debug)]
 pub struct SessionFacts {
     /// The version, `TLSv1.3` or `TLSv1.2`.
@@ -11,11 +11,11 @@ pub struct SessionFacts {
     pub suite: &'static str,
     /// Whether it resumes an earlier session.
     pub is_resumed: bool,
-    /// The place where records are encrypted.
+    /// What encrypts the records.
     pub encrypted_by: EncryptedBy,
 }
 
-/// The encryptor of the records of a session.
+/// What encrypts the records of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EncryptedBy {
     /// The kernel.
@@ -35,7 +35,7 @@ pub enum KernelTlsObstacle {
     Suite,
     /// The kernel does not support this version of TLS.
     Version,
-    /// Anything else, such as a filter of system calls.
+    /// Anything else, such as a seccomp filter.
     Refused(Errno),
 }
 
@@ -53,6 +53,6 @@ impl KernelTlsObstacle {
     }
 }
 
-/// The error of a socket whose server has ended the connection because it requires a certificate of
-/// the client: TLS 1.3 has the alert after the handshake (RFC 8446 6.2).
+/// The socket error for a server that ended the connection because it requires a client
+/// certificate: in TLS 1.3 the alert arrives after the handshake (RFC 8446 6.2).
 pub const CERTIFICATE_REQUIRED: Errno = Errno::NOKEY;

@@ -14,7 +14,7 @@ const PREFIX: &str = "sha256//";
 /// Which servers a client trusts.
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
-    /// A PEM file with authorities instead of the system's.
+    /// A PEM file with CA certificates instead of the system's.
     pub authorities: Option<PathBuf>,
     /// Whether every server is trusted.
     pub insecure: bool,
@@ -25,7 +25,7 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// Returns what the options of a client mean.
+    /// Creates the trust that a client's options mean.
     #[must_use]
     pub fn new(
         authorities: Option<PathBuf>,
@@ -33,15 +33,15 @@ impl Trust {
         pins: Vec<Pin>,
         policy: Policy,
     ) -> Self {
-        // The owner of the key is the server that was meant, whatever else its certificate says.
+        // The owner of a pinned key is the right server, whatever else its certificate says.
         let is_pin_enough = authorities.is_none() && !pins.is_empty();
         let insecure = insecure || is_pin_enough;
         Self { authorities, insecure, pins, kernel: policy.allows_kernel_tls() }
     }
 }
 
-/// The SHA-256 digest of a public key (a SubjectPublicKeyInfo in DER), written as curl writes it:
-/// `sha256//` and BASE64.
+/// The SHA-256 digest of a public key (a SubjectPublicKeyInfo in DER), written as by curl:
+/// `sha256//` and base64.
 ///
 /// ```
 /// use underpass_transport::tls::Pin;

@@ -1,4 +1,4 @@
-//! Bodies of connections arrive whole, or are refused.
+//! Received bodies arrive whole, or are refused.
 
 #![allow(clippy::unwrap_used)]
 

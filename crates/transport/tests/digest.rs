@@ -1,4 +1,4 @@
-//! Digests of files: made in one pass, and compared with what was sent and expected.
+//! Digests of files: computed in one pass, and compared with the announced and expected ones.
 
 #![allow(clippy::unwrap_used)]
 
@@ -39,7 +39,7 @@ fn a_range_of_a_file_is_read_once_for_all_of_its_digests() {
 }
 
 #[test]
-fn there_is_no_digest_of_a_short_or_abandoned_file() {
+fn a_short_or_cancelled_file_has_no_digest() {
     let early = compute(file(b"short"), 0..6, &[Sha256], |_| true);
     assert!(
         matches!(early, Err(ComputeError::Io(error)) if error.kind() == ErrorKind::UnexpectedEof)
@@ -64,13 +64,13 @@ fn digests_sent_with_a_body_are_compared_with_it() {
 
     let checked = offer(&field(&whole), "").check(&text, len, 0..len, |_| true).unwrap();
     assert_eq!((checked.whole, checked.read_bytes), (vec![whole.clone()], len));
-    // The content is the whole file: read once.
+    // The content is the whole file, which is read once.
     let both = offer(&field(&whole), &field(&whole)).check(&text, len, 0..len, |_| true).unwrap();
     assert_eq!((both.whole, both.read_bytes), (vec![whole.clone()], len));
-    // The content is the last part of it.
+    // The content is the last part of the file.
     let both = offer(&field(&whole), &field(&part)).check(&text, len, 4..len, |_| true).unwrap();
     assert_eq!((both.whole, both.read_bytes), (vec![whole.clone()], 2 * len - 4));
-    // The content is the first part of it, whose digest says nothing about the rest.
+    // The content is the first part of the file, whose digest does not cover the rest.
     let first = compute(file(&TEXT[..4]), 0..4, &[Sha256], |_| true).unwrap().digests.remove(0);
     let checked = offer("", &field(&first)).check(&text, len, 0..4, |_| true).unwrap();
     assert_eq!((checked.whole, checked.read_bytes), (vec![], 4));

@@ -76,7 +76,6 @@ pub fn set_pacing_rate(socket: impl AsFd, bytes_per_second: u64) -> io::Result<(
 ///
 /// A peer that reads nothing then costs no more than that plus its window. Accepted connections
 /// inherit the limit of the listening socket.
-/// inherit the limit of the socket that accepts them.
 ///
 /// # Errors
 ///

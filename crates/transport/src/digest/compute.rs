@@ -41,7 +41,7 @@ impl From<ComputeError> for io::Error {
 /// Computes the digests of a range of a file, reading it once.
 ///
 /// After each piece, `go_on` is called with the number of bytes read so far; if it returns false,
-/// reading stops. The file's cursor does not move.
+/// reading stops with [`ComputeError::Cancelled`]. The file's cursor does not move.
 ///
 /// # Errors
 ///
@@ -73,8 +73,8 @@ pub fn add_range(
     read(file.as_fd(), range, |bytes| hasher.update(bytes), go_on).map(drop)
 }
 
-/// Adds a range of a file to a CRC-32, as zip and gzip have it, which is 0 at first; `go_on` is as
-/// with [`compute`].
+/// Adds a range of a file to a CRC-32 as in zip and gzip, which starts at 0; `go_on` is as with
+/// [`compute`].
 ///
 /// # Errors
 ///
@@ -99,7 +99,7 @@ fn read(
     mut go_on: impl FnMut(u64) -> bool,
 ) -> Result<u64, ComputeError> {
     let wanted = range.end.saturating_sub(range.start);
-    // This only makes the kernel read further ahead; a failure does no harm.
+    // This only makes the kernel read further ahead; a failure is harmless.
     let _ = fadvise(file, range.start, std::num::NonZeroU64::new(wanted), Advice::Sequential);
     let mut buffer = vec![0; usize::try_from(wanted).unwrap_or(BUFFER).clamp(1, BUFFER)];
     let mut read_bytes = 0;

@@ -1,6 +1,6 @@
 //! Computes digests of files, and compares them with announced or expected ones.
 //!
-//! A digest is the only feature for which all bytes of a file have to enter user space.
+//! Digests are the only feature that requires all bytes of a file in user space.
 
 mod compute;
 mod offer;

@@ -1,4 +1,4 @@
-//! The digests that the sender of a file announces, checked before the file counts as arrived.
+//! The digests announced by the sender of a file, checked before the file counts as received.
 
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -7,7 +7,7 @@ use underpass_protocol::digest::{BadDigestField, Digest, parse_digests};
 
 use super::compute::{ComputeError, compute};
 
-/// The digests that came with a body, and the part of the file that they cover.
+/// The digests sent with a body, and the part of the file that they cover.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offer {
     /// Digests of the whole file (`Repr-Digest`).
@@ -21,7 +21,7 @@ pub struct Offer {
 pub struct Checked {
     /// Digests of the whole file, which can be stored with it.
     pub whole: Vec<Digest>,
-    /// Bytes that were read for that.
+    /// Bytes that were read for the check.
     pub read_bytes: u64,
 }
 
@@ -30,7 +30,7 @@ impl Offer {
     ///
     /// # Errors
     ///
-    /// [`BadDigestField`], which is to be answered with 400.
+    /// [`BadDigestField`], for a response with status 400.
     pub fn parse<'a>(
         repr_digest: impl IntoIterator<Item = &'a [u8]>,
         content_digest: impl IntoIterator<Item = &'a [u8]>,
@@ -38,7 +38,7 @@ impl Offer {
         Ok(Self { whole: parse_digests(repr_digest)?, content: parse_digests(content_digest)? })
     }
 
-    /// Adds a digest of the whole file that was announced before.
+    /// Adds a digest of the whole file that was announced earlier.
     #[must_use]
     pub fn with(mut self, digest: Option<Digest>) -> Self {
         self.whole.extend(digest);
@@ -52,13 +52,13 @@ impl Offer {
     }
 
     /// Compares the digests with a file of `len` bytes, of which this request has sent the range
-    /// `content`. Each of the two is read once, or not at all if it has no digest.
+    /// `content`. The file and the range are each read once, or not at all without a digest.
     ///
     /// `go_on` is as with [`compute()`].
     ///
     /// # Errors
     ///
-    /// [`OfferError::Differs`] if a digest does not match, which is to be answered with 400.
+    /// [`OfferError::Differs`] if a digest does not match, for a response with status 400.
     pub fn check(
         &self,
         file: impl AsFd,
@@ -68,7 +68,7 @@ impl Offer {
     ) -> Result<Checked, OfferError> {
         let file = file.as_fd();
         let mut checked = Checked::default();
-        // A body that is the whole file is read for both at once.
+        // If the body is the whole file, it is read once for both.
         let (mut whole, mut part) = (self.whole.clone(), self.content.clone());
         if content == (0..len) {
             whole.append(&mut part);
@@ -97,7 +97,7 @@ impl Offer {
     }
 }
 
-/// The reason why a file does not count as arrived.
+/// The reason why a file does not count as received.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OfferError {

@@ -1,4 +1,4 @@
-//! Compares a file that has arrived with the digests that are expected of it.
+//! Compares a received file with its expected digests.
 
 use std::os::fd::AsFd;
 
@@ -25,15 +25,15 @@ impl DigestCheck {
     }
 }
 
-/// Computes the digests that are expected of a file of `len` bytes, and those that are only to be
-/// shown, reading it once. Nothing is read if there are none.
+/// Computes the expected digests of a file of `len` bytes, and those that are only shown, reading
+/// it once. Nothing is read if there are none.
 ///
-/// There is a fact for each that is expected, in their order (the user's own first, so that it is
-/// the first in the receipt), then one for each that is only shown. Two that are expected of one
-/// algorithm are two facts: if they differ, one of them does not match.
+/// The result has one entry for each expected digest, in their order (the user's own first, so that
+/// it is the first in the receipt), then one for each that is only shown. Two expected digests of
+/// the same algorithm are two entries: if they differ, one of them does not match.
 ///
-/// `go_on` is as with [`compute()`]. Right after the download the file is in the page cache: no
-/// disk is read.
+/// `go_on` is as with [`compute()`]. Right after a download the file is in the page cache, so the
+/// disk is not read.
 ///
 /// # Errors
 ///

@@ -16,8 +16,8 @@ pub enum ReceiveError {
     /// The body is not validly chunked.
     #[error(transparent)]
     Chunk(BadChunk),
-    /// The TLS connection ended without an announcement by the peer. A machine in between may
-    /// have cut it (RFC 8446 6.1).
+    /// The TLS connection ended without the peer's announcement. An intermediary may have cut it
+    /// (RFC 8446 6.1).
     #[error("the connection was cut: no close_notify")]
     Cut,
     /// The connection ended too early.
@@ -29,7 +29,7 @@ pub enum ReceiveError {
     /// The connection failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// Nothing, or too little, arrived for the length of the timeout.
+    /// Nothing, or too little, arrived for the duration of the timeout.
     #[error("too little arrived for too long")]
     Stalled,
     /// Not all arrived before the deadline.
@@ -41,7 +41,7 @@ pub enum ReceiveError {
 }
 
 impl ReceiveError {
-    /// Returns the error of the system, if it was one.
+    /// Returns the system error, if it was one.
     pub(super) fn errno(&self) -> Option<Errno> {
         match self {
             Self::Io(error) => Errno::from_io_error(error),

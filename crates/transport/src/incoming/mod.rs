@@ -1,10 +1,9 @@
-//! Receives heads and bodies over a connection: the engine moves bodies from the socket into
-//! their file inside the kernel.
+//! Receives heads and bodies over a connection: the engine moves bodies from the socket into their
+//! file inside the kernel.
 //!
-//! The end of a head is only known once it has been read. So a head is read a few bytes at a
-//! time, never more than are certain to belong to it. That takes some eighty short calls, which a
-//! body of a few hundred KiB is worth; [`Incoming::is_eager`] is for callers that expect small
-//! ones.
+//! The end of a head is known only once it has been read. So a head is read a few bytes at a time,
+//! never more than are certain to belong to it. That takes some eighty short calls, worth it for a
+//! body of a few hundred KiB; callers that expect small bodies set [`Incoming::is_eager`].
 //!
 //! With TLS the same holds if the kernel decrypts. If this process does, the bytes enter user
 //! space anyway, and heads are read eagerly.
@@ -37,10 +36,10 @@ use crate::tls::Session;
 pub use body::{BodyFraming, ReceiveOptions, ReceivedBody};
 pub use error::ReceiveError;
 
-/// The file of a body, and what has been moved into it.
+/// The file of a body, and the report of the bytes moved into it.
 struct BodySink<'s> {
     file: &'s File,
-    /// The place of the first byte of the body in the file.
+    /// The offset of the body's first byte in the file.
     at: u64,
     options: ReceiveOptions<'s>,
     on_progress: &'s mut (dyn FnMut(&Progress) + Send),
@@ -60,9 +59,9 @@ pub struct Incoming<'a, S> {
     pace: Pace,
     deadline: Option<Instant>,
     cancel: Option<&'a AtomicBool>,
-    /// Whether heads are read in large pieces, so that the beginning of the body comes with them.
+    /// Whether heads are read in large pieces, together with the beginning of the body.
     pub is_eager: bool,
-    /// Whether these are responses, whose chunks are read as old servers write them.
+    /// Whether these are responses, whose chunks are parsed leniently for old servers.
     pub is_of_server: bool,
 }
 
@@ -91,14 +90,14 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         }
     }
 
-    /// Receives over TLS from now on.
+    /// Uses TLS from now on.
     pub fn set_session(&mut self, session: Arc<Session>) {
         // Bytes that enter user space anyway can be read in large pieces.
         self.is_eager |= !session.is_in_kernel();
         self.session = Some(session);
     }
 
-    /// Returns the TLS over the connection.
+    /// Returns the TLS session, if there is one.
     pub fn session(&self) -> Option<&Arc<Session>> {
         self.session.as_ref()
     }
@@ -108,12 +107,12 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         &self.stream
     }
 
-    /// Replaces the flag that cancels.
+    /// Replaces the cancel flag.
     pub fn set_cancel(&mut self, cancel: Option<&'a AtomicBool>) {
         self.cancel = cancel;
     }
 
-    /// Returns the longest time without progress, and the flag that cancels.
+    /// Returns the longest time without progress, and the cancel flag.
     pub fn limits(&self) -> (Option<Duration>, Option<&'a AtomicBool>) {
         (self.timeout, self.cancel)
     }
@@ -130,20 +129,20 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         self.pace = Pace::new(self.timeout, rate);
     }
 
-    /// Sets when everything that is read into memory has to be here, however steadily it comes;
-    /// returns the deadline before.
+    /// Sets the deadline for everything that is read into memory, however steadily it arrives;
+    /// returns the previous deadline.
     pub fn set_deadline(&mut self, deadline: Option<Instant>) -> Option<Instant> {
         std::mem::replace(&mut self.deadline, deadline)
     }
 
-    /// Returns whether bytes were read that have not been taken yet: they precede those of the
-    /// connection.
+    /// Returns whether there are bytes that were read in advance and not used: they precede those
+    /// still in the connection.
     #[must_use]
     pub fn holds_more(&self) -> bool {
         !self.ahead.is_empty()
     }
 
-    /// Returns the bytes that were read and not used, the beginning of the next message.
+    /// Returns the bytes that were read but not used: the beginning of the next message.
     #[must_use]
     pub fn into_ahead(self) -> Vec<u8> {
         self.ahead
@@ -167,7 +166,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
             if head.len() >= max {
                 return Err(ReceiveError::TooLong);
             }
-            // Some bytes now and then would keep the caller for hours.
+            // A peer that sends a byte now and then would occupy the caller for hours.
             if let (Some(started), Some(limit)) = (started, self.timeout)
                 && Instant::elapsed(&started) >= limit
             {
@@ -182,8 +181,8 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         }
     }
 
-    /// Waits for the first bytes of a message, and returns whether they are `prefix`, as far as
-    /// they came before the end. They are not taken.
+    /// Waits for the first bytes of a message, and returns whether they match `prefix`, as far as
+    /// they arrived before the end. They are not consumed.
     ///
     /// # Errors
     ///
@@ -305,7 +304,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         ReceivedBody { report: sink.report, outcome }
     }
 
-    /// Returns the reader of a chunked body.
+    /// Creates the parser of a chunked body.
     fn chunked(&self) -> Chunked {
         if self.is_of_server { Chunked::of_response() } else { Chunked::default() }
     }
@@ -324,7 +323,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     }
 
     /// Reads up to the data of the next chunk and returns its length; `None` at the end. The data
-    /// must be taken before the next call.
+    /// must be consumed before the next call.
     fn chunk(&mut self, chunks: &mut Chunked) -> Result<Option<u64>, ReceiveError> {
         loop {
             if let Some(len) = chunks.pass_data() {
@@ -350,7 +349,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         let here = len.map_or(self.ahead.len(), |len| {
             usize::try_from(len).unwrap_or(usize::MAX).min(self.ahead.len())
         });
-        // One byte more than is accepted shows that there are too many.
+        // One byte more than accepted shows that the body is too long.
         let limit = receive_options.limit.filter(|_| len.is_none());
         let max = len.or(limit.map(|limit| limit.saturating_add(1)));
         if limit.is_some_and(|limit| here as u64 > limit) {
@@ -360,7 +359,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         let ahead = std::mem::replace(&mut self.ahead, rest);
         let chain = Chain::new().payload(ahead);
         let chain = match max.map(|max| max - here as u64) {
-            // All of it is here.
+            // All bytes were read in advance.
             Some(0) => chain,
             Some(missing) => chain.source(Source::of(&self.stream)?.len(missing)),
             None => chain.source(Source::of(&self.stream)?),
@@ -392,7 +391,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
                 report.add(&done);
                 if limit.is_some() { Err(ReceiveError::TooLong) } else { Ok(()) }
             }
-            // It ends before the limit, as it should.
+            // The body ended within the limit.
             Err(Error::SourceEnded { report: done, .. }) if limit.is_some() => {
                 report.add(&done);
                 Ok(())
@@ -406,8 +405,8 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         }
     }
 
-    /// Returns whether a byte is available, reading if none was; unless a short body is expected
-    /// to follow, no more than `needed` bytes are read.
+    /// Returns whether a byte is available, and reads if none is. At most `needed` bytes are read,
+    /// unless heads are read eagerly.
     fn has_more(&mut self, needed: usize) -> Result<bool, ReceiveError> {
         let max = if self.is_eager { EAGER } else { needed };
         Ok(!self.ahead.is_empty() || self.read(max)? > 0)
@@ -416,7 +415,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     /// Reads at most `max` bytes, and no more than [`EAGER`], after those already read; returns 0
     /// at the end.
     fn read(&mut self, max: usize) -> Result<usize, ReceiveError> {
-        // Each call zeroes this much, however little arrives.
+        // Each call zeroes this many bytes, however few arrive.
         let (before, max) = (self.ahead.len(), max.min(EAGER));
         let mut ahead = std::mem::take(&mut self.ahead);
         ahead.resize(before + max, 0);
@@ -426,7 +425,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         outcome
     }
 
-    /// Waits for bytes, and reads as many as there is room for; returns 0 at the end.
+    /// Waits for bytes, and reads as many as fit into `room`; returns 0 at the end.
     fn receive(&mut self, room: &mut [u8]) -> Result<usize, ReceiveError> {
         loop {
             if self.is_late() {
@@ -448,9 +447,8 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         }
     }
 
-    /// Recognizes the errors that only TLS reports: an end that was not announced, records that
-    /// fail authentication, messages that the peer may not send, a key that has reached its
-    /// limit.
+    /// Recognizes the errors that only TLS reports: an unannounced end, records that fail
+    /// authentication, messages that the peer may not send, a key that has reached its limit.
     fn sorted(&self, error: ReceiveError) -> ReceiveError {
         match error.errno().filter(|_| self.session.is_some()) {
             Some(Errno::CONNABORTED) => ReceiveError::Cut,
@@ -481,5 +479,5 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     }
 }
 
-/// The most that one call reads, in bytes; callers that accept more than they need ask for this much.
+/// The most bytes that one call reads.
 const EAGER: usize = 64 << 10;

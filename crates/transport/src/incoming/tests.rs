@@ -1,4 +1,4 @@
-//! Bounds on the memory that a peer makes the receiving half hold.
+//! A peer can make the receiving half hold only a limited amount of memory.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;

@@ -1,5 +1,5 @@
-//! The end of a stream: how its sender learns that all has arrived, and its receiver that all was
-//! sent.
+//! The end of a stream: how its sender learns that everything has arrived, and its receiver that
+//! everything was sent.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -16,21 +16,21 @@ use underpass_engine::{Error, Report, TlsTransport, socket};
 use super::{Stream, unix_reset};
 use crate::tls::Session;
 
-/// A stream that was sent, with everything that its end depends on.
+/// A stream that was sent, and what is needed to end it.
 #[derive(Debug)]
 pub struct Outgoing<'l> {
     /// The stream.
     pub stream: &'l Stream,
-    /// Its TLS, if it has one.
+    /// Its TLS session, if it has one.
     pub session: Option<&'l Session>,
-    /// The flag that cancels.
+    /// The cancel flag.
     pub cancel: &'l AtomicBool,
     /// The longest time without progress.
     pub timeout: Option<Duration>,
 }
 
 impl Outgoing<'_> {
-    /// Ends the stream and waits until the peer's kernel has every byte: only then nothing is
+    /// Ends the stream and waits until the peer's kernel has every byte: only then no page is
     /// referenced any more, and nothing can be lost when this process exits.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl Outgoing<'_> {
         Ok(report)
     }
 
-    /// Waits a moment for the end of the receiver, which resets the connection if it cannot finish
+    /// Waits a moment for the receiver to close, which resets the connection if it cannot complete
     /// its file.
     ///
     /// # Errors
@@ -79,15 +79,15 @@ impl Outgoing<'_> {
         let Self { stream, cancel, timeout, .. } = *self;
         let failed = |source| failed(&report, source);
         if let Stream::Tcp(socket) = stream {
-            // One that keeps the connection open has every byte all the same.
+            // A receiver that keeps the connection open has every byte all the same.
             let limits = Limits::since(Instant::now(), Some(MAX_END_WAIT), Some(cancel));
             let _ = limits.until_ready(socket, PollFlags::RDHUP);
         }
-        // A peer that disconnected without reading causes this error now.
+        // A peer that disconnected without reading causes this error by now.
         if let Ok(Err(errno)) = sockopt::socket_error(stream.as_fd()) {
             return Err(failed(errno.into()));
         }
-        // Unread bytes, such as tickets of TLS, would reset the connection when it is closed.
+        // Unread bytes, such as TLS tickets, would reset the connection when it is closed.
         if let Some(session) = self.session {
             let _ = session.peek(stream.as_fd());
         }
@@ -97,7 +97,7 @@ impl Outgoing<'_> {
         Ok(report)
     }
 
-    /// Ends the records of TLS, and waits until the end is on its way.
+    /// Sends the closing record of TLS, and waits until the socket has accepted it.
     fn end_records(&self, session: &Session) -> Result<(), Errno> {
         let Self { stream, cancel, timeout, .. } = *self;
         session.close(stream.as_fd());
@@ -128,13 +128,13 @@ fn wait_a_moment(stream: &Stream, moment: Duration) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Checks that the stream ends after its last expected byte. A sender that sends nothing for a moment
-/// and keeps the connection open, as some do, counts as complete, unless it is one that always
-/// confirms the end.
+/// Checks that the stream ends after its last expected byte. A sender that keeps the connection
+/// open and sends nothing for a moment counts as complete, unless it is one that always confirms
+/// the end.
 ///
 /// # Errors
 ///
-/// `InvalidData` if more has arrived; that of the stream if the sender has failed.
+/// `InvalidData` if more has arrived; the stream's error if the sender has failed.
 pub fn expect_end(
     stream: &Stream,
     session: Option<&Session>,
@@ -153,7 +153,7 @@ pub fn expect_end(
             Some(session) => match session.peek(stream.as_fd()) {
                 None => Err(Errno::AGAIN),
                 Some(true) => Ok(1),
-                // The end or the failure.
+                // Returns the end or the failure.
                 Some(false) => session.receive(stream.as_fd(), &mut [0]),
             },
         };
@@ -176,12 +176,12 @@ pub fn expect_end(
 /// The shortest pause: a small file over a fast network is acknowledged immediately.
 const MIN_PAUSE: Duration = Duration::from_micros(20);
 
-/// Checking a thousand times a second costs nothing compared to the transfer that is awaited.
+/// A thousand checks a second cost nothing compared to the transfer that is awaited.
 const MAX_PAUSE: Duration = Duration::from_millis(1);
 
 /// The maximum wait for the end of a receiver that has all bytes.
 const MAX_END_WAIT: Duration = Duration::from_secs(1);
 
-/// Enough for a sender that learns that everything has arrived, over most networks, and then ends or
-/// resets the connection.
+/// Enough time for a sender on most networks to learn that everything has arrived and then end or
+/// reset the connection.
 const END_WAIT: Duration = Duration::from_secs(1);

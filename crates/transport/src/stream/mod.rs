@@ -1,7 +1,7 @@
-//! Plain streams between two processes: TCP or unix, connecting or listening.
+//! Plain streams between two processes: TCP or Unix sockets, connecting or listening.
 //!
-//! The end of such a stream is all that says that it is complete, so a sender that breaks off resets
-//! it, even if it is killed.
+//! The end of such a stream is its only sign of completeness, so a sender that aborts resets it,
+//! even if it is killed.
 
 mod delivery;
 mod tcp;
@@ -28,12 +28,12 @@ pub use delivery::{Outgoing, expect_end};
 pub use unix_marks::is_abandoned;
 pub use unix_reset::expect_confirmation;
 
-/// A place that a stream can lead to.
+/// The address of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamAddress {
     /// `HOST:PORT`, `[IPV6]:PORT`; an empty host stands for every address of this machine.
     Tcp {
-        /// Name or number, without brackets.
+        /// The host's name or IP address, without brackets.
         host: String,
         /// 0 lets the kernel choose when listening.
         port: u16,
@@ -77,9 +77,9 @@ impl fmt::Display for StreamAddress {
 }
 
 impl StreamAddress {
-    /// Connects, trying each address that the host's name stands for, for no longer than `timeout`
-    /// and until `cancel` is set. Closing the stream resets it, even by a SIGKILL, until
-    /// [`disarm_reset`](underpass_engine::socket::disarm_reset).
+    /// Connects within `timeout` and until `cancel` is set, trying each address of the host. Until
+    /// [`disarm_reset`](underpass_engine::socket::disarm_reset), closing the stream resets it, even
+    /// by a SIGKILL.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl StreamAddress {
     pub fn connect(&self, timeout: Option<Duration>, cancel: &AtomicBool) -> io::Result<Stream> {
         let limits = Limits::since(Instant::now(), timeout, Some(cancel));
         match self.clone() {
-            // A listener that accepts no connection makes it wait.
+            // connect(2) waits while the listener's queue is full.
             Self::Unix(path) => {
                 interruptible(limits, move || unix_marks::connect(&path).map(Stream::Unix))
             }
@@ -98,7 +98,7 @@ impl StreamAddress {
         }
     }
 
-    /// Listens; streams are those of [`connect`](Self::connect).
+    /// Listens; accepted streams behave as those of [`connect`](Self::connect).
     ///
     /// # Errors
     ///
@@ -116,12 +116,12 @@ impl StreamAddress {
 pub enum Stream {
     /// Over TCP.
     Tcp(TcpStream),
-    /// Within this machine.
+    /// A Unix socket on this machine.
     Unix(UnixStream),
 }
 
 impl Stream {
-    /// Says that nothing more will be sent.
+    /// Announces that nothing more will be sent.
     fn finish(&self) -> io::Result<()> {
         match self {
             Self::Tcp(socket) => socket.shutdown(std::net::Shutdown::Write),
@@ -129,7 +129,7 @@ impl Stream {
         }
     }
 
-    /// Returns the name of the other end.
+    /// Returns the peer's address for messages.
     #[must_use]
     pub fn peer(&self) -> String {
         match self {
@@ -150,12 +150,12 @@ impl AsFd for Stream {
     }
 }
 
-/// A place where a peer may connect.
+/// A listener for peers.
 #[derive(Debug)]
 pub enum BoundListener {
     /// Over TCP.
     Tcp(TcpListener),
-    /// Within this machine; the path goes when the listener does.
+    /// A Unix socket on this machine; its path is removed with the listener.
     Unix(UnixListener, PathBuf),
 }
 
@@ -198,8 +198,7 @@ impl AsFd for BoundListener {
 impl Drop for BoundListener {
     fn drop(&mut self) {
         if let Self::Unix(_, path) = self {
-            // Another process may have removed it already; nothing else can be done about it
-            // here.
+            // Another process may have removed it already; other errors cannot be handled here.
             let _ = fs::remove_file(path);
         }
     }

@@ -1,7 +1,7 @@
-//! TCP sockets that reset their connection when the process ends, from before it exists.
+//! TCP sockets whose connection is reset if the process ends, armed before the connection exists.
 //!
 //! A process can be killed at any moment. An option set after connect(2) or accept(2) is set too
-//! late: the other end may have the connection already, and would take its end for that of an empty
+//! late: the peer may already have the connection, and would treat its end as that of an empty
 //! stream.
 
 use std::io;
@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, 
 use underpass_engine::socket::arm_reset;
 use underpass_engine::wait::Limits;
 
-/// Connects by an armed socket within `timeout`, trying each address of the host.
+/// Connects an armed socket within `timeout`, trying each address of the host.
 pub(super) fn connect_armed(
     host: &str,
     port: u16,
@@ -25,9 +25,9 @@ pub(super) fn connect_armed(
     connect_to_any(&addresses, deadline)
 }
 
-/// Connects to the first address that answers. They are tried one after the other, and not at the
-/// same time: the peer accepts a single connection. One that does not answer leaves the others
-/// their share of the time.
+/// Connects to the first address that answers. They are tried in turn, not in parallel, because the
+/// peer accepts a single connection. Each attempt leaves the remaining addresses their share of the
+/// time.
 fn connect_to_any(addresses: &[SocketAddr], deadline: Option<Instant>) -> io::Result<TcpStream> {
     let mut last = io::Error::from(Errno::HOSTUNREACH);
     for (address, untried) in addresses.iter().zip((1..=addresses.len()).rev()) {
@@ -60,8 +60,8 @@ fn connect_to(address: &SocketAddr, timeout: Duration) -> io::Result<TcpStream> 
     Ok(socket.into())
 }
 
-/// Listens by an armed socket: each that it accepts inherits that. An empty host stands for every
-/// address.
+/// Listens on an armed socket, from which accepted sockets inherit the option. An empty host stands
+/// for every address.
 pub(super) fn listen_armed(host: &str, port: u16) -> io::Result<TcpListener> {
     let listener = match host {
         "" => TcpListener::bind(("::", port)).or_else(|_| TcpListener::bind(("0.0.0.0", port))),

@@ -1,9 +1,9 @@
-//! Unix sockets that show their peer that this end is underpass, also after the process has ended.
+//! Unix sockets marked so that the peer recognizes underpass, even after this process has ended.
 //!
-//! The mark is the address of the socket: the kernel keeps it for the other end as long as that
-//! lives, and a connection never exists without it. Other programs do not look at it. A socket that
-//! connects gets a name in the abstract namespace. One that listens has its path spelled with
-//! components that lead nowhere.
+//! The mark is the address of the socket: the kernel keeps it for the peer as long as the peer's
+//! socket exists, and no connection ever exists without it. Other programs ignore it. A connecting
+//! socket gets a name in the abstract namespace; a listening one has redundant components in its
+//! path.
 
 use std::ffi::OsString;
 use std::hash::{BuildHasher, RandomState};
@@ -19,11 +19,11 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::net::{bind, socket_with};
 
-/// Connects to the path by a marked socket.
+/// Connects a marked socket to the path.
 pub(super) fn connect(path: &Path) -> io::Result<UnixStream> {
     let flags = SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    // Names are unique in a network namespace, which processes of several PID namespaces may share.
+    // Names are unique per network namespace, which processes of several PID namespaces may share.
     let random = RandomState::new().hash_one(process::id());
     let name = format!("{NAME}{}-{random:016x}", process::id());
     bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
@@ -31,19 +31,20 @@ pub(super) fn connect(path: &Path) -> io::Result<UnixStream> {
     Ok(socket.into())
 }
 
-/// Listens at the path by a marked socket.
+/// Listens on a marked socket at the path.
 pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
     let path = marked(path);
     SocketAddrUnix::new(&path)?; // the error of the kernel for a path that is too long
     UnixListener::bind(path)
 }
 
-/// Returns whether a path is a socket that no process listens on. This does not wait for a process
-/// that accepts nothing.
+/// Returns whether a path is a socket that no process listens on. It does not wait, even for a
+/// process that accepts nothing.
 #[must_use]
 pub fn is_abandoned(path: &Path) -> bool {
     let refuses = || {
-        // A stream socket refuses datagrams as such, so a process that listens gets no connection.
+        // A stream socket refuses datagrams with another error, so a listening process gets no
+        // connection.
         let flags = SocketFlags::CLOEXEC;
         let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
         rustix::net::connect(socket, &SocketAddrUnix::new(path)?)
@@ -62,22 +63,23 @@ fn is_marked(address: &SocketAddr) -> bool {
     is_name || address.as_pathname().is_some_and(|path| split(path).0.ends_with(DETOUR))
 }
 
-/// Returns another spelling of the path.
+/// Returns a marked spelling of the path.
 fn marked(path: &Path) -> PathBuf {
     let (folder, name) = split(path);
     OsString::from_vec([folder, DETOUR, name].concat()).into()
 }
 
-/// Returns the parts of the path up to its last slash, and after it.
+/// Splits the path after its last slash.
 fn split(path: &Path) -> (&[u8], &[u8]) {
     let path = path.as_os_str().as_bytes();
     path.split_at(path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1))
 }
 
-/// The beginning of the names of sockets that connect.
+/// The prefix of the names of connecting sockets.
 const NAME: &str = "underpass-";
 
-/// The mark before the last component of a path: it leads nowhere, and is not typed by chance.
+/// The mark before the last component of a path: it does not change the path, and is not typed by
+/// chance.
 const DETOUR: &[u8] = b".//.//";
 
 #[cfg(test)]
@@ -98,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn only_marked_addresses_are_taken_for_marked() {
+    fn only_marked_addresses_count_as_marked() {
         let path = |path: &str| SocketAddr::from_pathname(path).unwrap();
         let name = |name: &str| SocketAddr::from_abstract_name(name).unwrap();
         for (address, expected) in [

@@ -1,11 +1,10 @@
-//! Resets a stream over a Unix socket that breaks off.
+//! Resets an aborted stream over a Unix socket.
 //!
 //! A Unix socket has no reset, and the end of a stream is its only sign of completeness. But a
-//! reader of one gets `ECONNRESET` after the last byte if the other side closed it while it had
-//! unread bytes (`unix_release_sock` in net/unix/af_unix.c). So the receiver sends a byte, and the
-//! sender reads it only when all has arrived: not if it fails, is interrupted or killed. Other
-//! programs know nothing of this, so both sides do it only if the socket of the other one is
-//! marked.
+//! reader gets `ECONNRESET` after the last byte if the peer closed its socket while it had unread
+//! bytes (`unix_release_sock` in net/unix/af_unix.c). So the receiver sends a byte, and the sender
+//! reads it only once everything has arrived: not if it fails, is interrupted or killed. Other
+//! programs do not expect this, so each side does it only if the peer's socket is marked.
 
 use rustix::event::PollFlags;
 use rustix::io::Errno;
@@ -15,11 +14,11 @@ use underpass_engine::wait::Limits;
 use super::Stream;
 use super::unix_marks::has_marked_peer;
 
-/// Has the stream end with an error unless the sender confirms that it has sent everything.
+/// Makes the stream end with an error unless the sender confirms that it has sent everything.
 ///
 /// # Errors
 ///
-/// `ECONNRESET` if the sender has left already.
+/// `ECONNRESET` if the sender has already closed the connection.
 pub fn expect_confirmation(stream: &Stream) -> Result<(), Errno> {
     if is_confirmed(stream) {
         send(stream, &[0], SendFlags::NOSIGNAL).or(Err(Errno::CONNRESET))?;
@@ -27,13 +26,14 @@ pub fn expect_confirmation(stream: &Stream) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Returns whether the sender confirms that it has sent everything, or the stream ends with an error.
+/// Returns whether the stream ends with an error unless the sender confirms that it has sent
+/// everything.
 pub(super) fn is_confirmed(stream: &Stream) -> bool {
     matches!(stream, Stream::Unix(socket) if has_marked_peer(socket))
 }
 
-/// Confirms that all bytes were sent, of which the receiver has read the last one. Without any, it
-/// waits until the receiver has taken the connection.
+/// Confirms that all bytes were sent and that the receiver has read the last one. For an empty
+/// stream, it waits until the receiver has accepted the connection.
 ///
 /// # Errors
 ///

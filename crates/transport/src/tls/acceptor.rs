@@ -22,7 +22,7 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// Creates an acceptor with one identity for all clients; `kernel` says whether the kernel
+    /// Creates an acceptor with one identity for all clients. If `kernel` is true, the kernel
     /// encrypts where it can.
     ///
     /// # Errors
@@ -34,8 +34,8 @@ impl Acceptor {
         Self::with_identities(identities, kernel)
     }
 
-    /// Creates an acceptor with these identities, of which there may be none yet; a client for
-    /// which there is none is refused.
+    /// Creates an acceptor with these identities, which may still be empty; clients for which there
+    /// is none are refused.
     ///
     /// # Errors
     ///
@@ -51,7 +51,7 @@ impl Acceptor {
         config.alpn_protocols = suites::protocols();
         config.ignore_client_order = true;
         config.enable_secret_extraction = kernel;
-        // A returning client presents its session, encrypted with a key that changes.
+        // A returning client presents its session, encrypted with a rotating key.
         config.ticketer = Ticketer::new().map_err(refused)?;
         Ok(Self { config: Arc::new(config), identities, wanted: Arc::new(wanted) })
     }
@@ -62,7 +62,7 @@ impl Acceptor {
         &self.identities
     }
 
-    /// Returns an acceptor that also lets authorities check its names over TLS.
+    /// Returns an acceptor that also answers the TLS challenges of certificate authorities.
     #[must_use]
     pub fn for_challenges(self) -> Self {
         let mut config = Arc::unwrap_or_clone(self.config);
@@ -94,8 +94,8 @@ impl Acceptor {
         self.identities.is_slow()
     }
 
-    /// Returns the settings of a handshake, and the name that the client will ask for, if it
-    /// matters.
+    /// Returns the settings of a handshake, and a place for the name that the client requests, if
+    /// there are sites.
     pub(super) fn config(&self) -> (Arc<ServerConfig>, Option<Arc<RequestedName>>) {
         if !self.identities.has_sites() {
             return (Arc::clone(&self.config), None);
@@ -119,7 +119,7 @@ impl Acceptor {
     }
 }
 
-/// The name that the client of one handshake asks for: rustls tells it to the resolver only.
+/// The name that the client requests in one handshake: rustls reports it only to the resolver.
 #[derive(Debug)]
 pub(super) struct RequestedName {
     identities: Identities,
@@ -127,7 +127,7 @@ pub(super) struct RequestedName {
 }
 
 impl RequestedName {
-    /// Returns the name, if the client has asked for one.
+    /// Returns the name, if the client has requested one.
     pub(super) fn name(&self) -> Option<Box<str>> {
         self.name.get().cloned()
     }
@@ -136,7 +136,7 @@ impl RequestedName {
 impl ResolvesServerCert for RequestedName {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         if let Some(name) = hello.server_name() {
-            // After a retry of the client, it is the same.
+            // A second ClientHello has the same name.
             let _ = self.name.set(name.into());
         }
         self.identities.resolve(hello)

@@ -1,4 +1,4 @@
-//! A whole handshake, for callers with a thread that can wait.
+//! Completes a handshake on a thread that may block.
 
 use std::os::fd::AsFd;
 

@@ -31,8 +31,8 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// Reads the authorities: the system's, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR`
-    /// name, unless `trust` names others.
+    /// Loads the certificate authorities: those that `trust` names, otherwise the system's or those
+    /// of `SSL_CERT_FILE` and `SSL_CERT_DIR`.
     ///
     /// # Errors
     ///
@@ -84,13 +84,13 @@ impl Connector {
     }
 }
 
-/// Returns the name that a certificate must be for.
+/// Returns the name that the server's certificate must have.
 pub(super) fn server_name(host: &str) -> Result<ServerName<'static>, HandshakeError> {
     let without_zone = host.split('%').next().unwrap_or(host);
     ServerName::try_from(without_zone.to_owned()).map_err(|_| HandshakeError::Name(host.to_owned()))
 }
 
-/// Creates the verifier for the authorities of a file, otherwise the system's.
+/// Creates the verifier for the certificate authorities of a file, otherwise the system's.
 fn authorities(
     file: Option<&Path>,
     named: &[CertificateDer<'static>],
@@ -117,13 +117,13 @@ fn authorities(
         .map_err(|error| TlsError::Refused(error.to_string()))
 }
 
-/// Verifies a server by authorities, by its key, by both, or not at all; it always checks that
-/// the server has the key.
+/// Verifies a server by certificate authorities, by its key, by both, or not at all; it always
+/// checks that the server has the private key.
 #[derive(Debug)]
 struct Verifier {
     /// `None` if every server is trusted.
     believed: Option<Arc<WebPkiServerVerifier>>,
-    /// Certificates from the named file: one of them may be the server's own.
+    /// The certificates in the given file: one of them may be the server's own.
     named: Vec<CertificateDer<'static>>,
     pins: Vec<Pin>,
     provider: Arc<CryptoProvider>,
@@ -140,8 +140,8 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<ServerCertVerified, Error> {
         let is_named = self.named.iter().any(|named| named == certificate);
         if self.believed.is_some() && is_named {
-            // This ignores the issuer: `openssl req -x509` creates certificates as if for an
-            // authority, which webpki does not accept from a server.
+            // This ignores the issuer: `openssl req -x509` marks its certificates as CA
+            // certificates, which webpki does not accept from a server.
             let parsed = ParsedCertificate::try_from(certificate)?;
             verify_server_name(&parsed, name)?;
             verify_time(certificate, now)?;
@@ -203,7 +203,7 @@ fn verify_time(certificate: &[u8], now: UnixTime) -> Result<(), Error> {
 }
 
 /// Distinguishes a self-signed certificate from one of an unknown issuer, whatever error webpki
-/// reports first: that it looks like an authority's, or that an authority of the same name has
+/// reports first: that it is a CA certificate, or that a trusted issuer of the same name has
 /// another key.
 fn explained(error: Error, certificate: &[u8]) -> Error {
     use CertificateError as Fault;

@@ -1,4 +1,4 @@
-//! Errors of certificates, keys and handshakes, each with a message of one line.
+//! Errors of certificates, keys and handshakes, each with a one-line message.
 
 use std::fmt;
 use std::io;
@@ -23,7 +23,7 @@ pub enum TlsError {
         /// The error.
         source: io::Error,
     },
-    /// A file is not what it should be.
+    /// A file has the wrong contents.
     #[error("{} {fault}", .path.display())]
     Unusable {
         /// The file.
@@ -31,13 +31,13 @@ pub enum TlsError {
         /// What is wrong with it.
         fault: Fault,
     },
-    /// The system has no authorities.
+    /// The system has no CA certificates.
     #[error(
-        "this system has no certificates of authorities: install its package \
+        "this system has no CA certificates: install its package \
          ca-certificates, or name a file with them"
     )]
     NoAuthorities,
-    /// A certificate cannot be made for this name.
+    /// No certificate can have this name.
     #[error("a certificate cannot be for the name `{0}`")]
     Name(String),
     /// rustls or rcgen returned an error.
@@ -45,7 +45,7 @@ pub enum TlsError {
     Refused(String),
 }
 
-/// The fault of a file.
+/// What is wrong with a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
@@ -88,11 +88,11 @@ pub enum Fault {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandshakeError {
-    /// The first bytes are not TLS, perhaps a request in plain HTTP; nothing has been read from
-    /// the socket.
+    /// The first bytes are not TLS, perhaps a plain HTTP request; nothing was consumed from the
+    /// socket.
     #[error("the peer does not speak TLS")]
     PlainHttp,
-    /// An authority has checked the answer to its challenge, for which alone it connected.
+    /// A certificate authority has checked the answer to its challenge, its only reason to connect.
     #[error("the connection was only an ACME challenge")]
     Challenge,
     /// The peer disconnected before the handshake was done.
@@ -106,16 +106,16 @@ pub enum HandshakeError {
         /// Whether its issuer is its own subject.
         is_self_signed: bool,
     },
-    /// The server's public key is not one of the pinned ones.
+    /// The server's public key is not one of the pinned keys.
     #[error("the server's public key is not a pinned one, but {key}")]
     NotPinned {
         /// The server's key.
         key: Pin,
     },
-    /// No certificate can be for this host.
+    /// No certificate can have this host name.
     #[error("`{0}` is neither a name nor an address that TLS can check")]
     Name(String),
-    /// Any other error of TLS.
+    /// Any other TLS error.
     #[error(fmt = fmt_reason)]
     Tls(Error),
     /// The socket failed.
@@ -159,7 +159,7 @@ impl HandshakeError {
 }
 
 impl HandshakeError {
-    /// Returns whether the certificate could be trusted if the authority was.
+    /// Returns whether trusting the certificate authority would make the certificate valid.
     #[must_use]
     pub fn is_untrusted(&self) -> bool {
         matches!(self, Self::Certificate { error: CertificateError::UnknownIssuer, .. })
@@ -182,7 +182,7 @@ impl Hinted for HandshakeError {
     }
 }
 
-/// Writes why a certificate is not trusted, and what can be done.
+/// Writes why a certificate is not trusted.
 fn fmt_untrusted(
     error: &CertificateError,
     is_self_signed: &bool,
@@ -202,7 +202,7 @@ fn fmt_untrusted(
             day(*time)
         ),
         CertificateError::UnknownIssuer => f.write_str(
-            "the server's certificate was issued by an authority that is not trusted here",
+            "the server's certificate was issued by a certificate authority that is not trusted here",
         ),
         CertificateError::NotValidForNameContext { expected, presented } => {
             let names: Vec<_> = presented.iter().map(|name| plain_name(name)).collect();
@@ -212,7 +212,7 @@ fn fmt_untrusted(
                 names => f.write_str(&names.join(", ")),
             }
         }
-        // A bad signature in a chain is reported as an untrusted issuer.
+        // Not one in a chain: the verifier reports that as an unknown issuer.
         CertificateError::BadSignature => {
             f.write_str("the server does not have the private key of its certificate")
         }

@@ -29,33 +29,33 @@ const LOOK: usize = 16 * 1024;
 /// The length of a record's header: its type, two bytes of version, two of length.
 const RECORD_HEAD: usize = 5;
 
-/// The type of a record of the handshake, with which each connection begins.
+/// The record type of handshake messages, with which each connection begins.
 const HANDSHAKE: u8 = 22;
 
 /// A handshake in progress. It is `Send`, so that a step can be taken on another thread.
 #[derive(Debug)]
 pub struct Handshake {
-    /// `None` after the end or a failure.
+    /// `None` after completion or a failure.
     connection: Option<RecordLayer>,
     incoming: ByteQueue,
     outgoing: ByteQueue,
-    /// The number of bytes of `incoming` that rustls has seen but not consumed: whole records only.
+    /// The number of bytes of `incoming` that rustls has seen but not consumed: always whole
+    /// records.
     shown: usize,
-    /// The number of bytes at the end of `incoming` that are still in the socket too.
+    /// The number of bytes at the end of `incoming` that are also still in the socket.
     peeked: usize,
     /// Whether the first bytes of the peer have arrived.
     has_begun: bool,
-    /// Whether bytes may be taken from the socket only if they are known to belong to the
-    /// handshake.
+    /// Whether only bytes known to belong to the handshake may be consumed from the socket.
     leaves_rest_in_socket: bool,
     wanted: Arc<KernelOffer>,
-    /// The name that the client asks for, if it matters.
+    /// The place for the name that the client requests, if there are sites.
     sni: Option<Arc<RequestedName>>,
 }
 
 /// The progress of a handshake.
 #[derive(Debug)]
-#[allow(clippy::large_enum_variant)] // the large one is taken apart at once
+#[allow(clippy::large_enum_variant)] // the large variant is destructured at once
 pub enum HandshakeProgress {
     /// The socket has to become readable.
     Reads,
@@ -77,11 +77,11 @@ impl Handshake {
         Ok(Self { sni, ..Self::new(RecordLayer::Server(Box::new(server)), acceptor.wanted()) })
     }
 
-    /// Creates the client's side; `host` is a name or an address as in an URL, without brackets.
+    /// Creates the client's side; `host` is a name or an address as in a URL, without brackets.
     ///
     /// # Errors
     ///
-    /// [`HandshakeError::Name`] if no certificate can be for that name.
+    /// [`HandshakeError::Name`] if no certificate can have that name.
     pub fn connect(connector: &Connector, host: &str) -> Result<Self, HandshakeError> {
         let client = UnbufferedClientConnection::new(connector.config(), server_name(host)?)?;
         Ok(Self::new(RecordLayer::Client(Box::new(client)), connector.wanted()))
@@ -105,8 +105,8 @@ impl Handshake {
     ///
     /// # Errors
     ///
-    /// See [`HandshakeError`]. The peer is informed by an alert, as far as the socket took it.
-    /// After an error, and after the end, this must not be called again.
+    /// See [`HandshakeError`]. An alert is sent to the peer, as far as the socket accepts it. After
+    /// completion or an error, this must not be called again.
     pub fn advance(&mut self, socket: BorrowedFd<'_>) -> Result<HandshakeProgress, HandshakeError> {
         let progress = self.go(socket);
         match &progress {
@@ -120,7 +120,7 @@ impl Handshake {
         progress
     }
 
-    /// Returns how many bytes have arrived that could not be used yet.
+    /// Returns how many received bytes are waiting for the rest of their record.
     #[must_use]
     pub fn kept(&self) -> usize {
         self.incoming.len()
@@ -132,8 +132,8 @@ impl Handshake {
                 Ok(is_done) => is_done,
                 Err(error) => {
                     self.take_alerts(&error);
-                    // Bytes that are left in the socket make its end a reset, behind which some
-                    // systems drop the alert.
+                    // Bytes left in the socket would turn its closing into a reset, after which
+                    // some systems drop the alert.
                     let _ = self.take_off(socket, false);
                     let _ = self.push(socket);
                     return Err(error.into());
@@ -154,13 +154,13 @@ impl Handshake {
         }
     }
 
-    /// Lets rustls proceed, and returns whether the handshake is done. It sees one record at a
-    /// time, so that it never sees one from after the end.
+    /// Lets rustls proceed, and returns whether the handshake is done. rustls is shown one record
+    /// at a time, so that it never sees one from after the handshake.
     fn process_records(&mut self) -> Result<bool, Error> {
         let connection = self.connection.as_mut().ok_or(Error::HandshakeNotComplete)?;
         loop {
             let Self { incoming, outgoing, shown, .. } = self;
-            // Data cannot come before the end of the handshake.
+            // No data can arrive before the end of the handshake.
             let (used, turn) =
                 connection.step(incoming, *shown, outgoing, Intent::Listen, &mut |_| ());
             *shown -= used;
@@ -181,8 +181,8 @@ impl Handshake {
         }
     }
 
-    /// Removes bytes from the socket that were only peeked, as far as they belong to the
-    /// handshake: before its end everything, including the beginning of a record.
+    /// Consumes bytes from the socket that were only peeked, as far as they belong to the
+    /// handshake: all of them until it is done, including the beginning of a record.
     fn take_off(&mut self, socket: BorrowedFd<'_>, is_done: bool) -> Result<(), HandshakeError> {
         let behind = if is_done { self.incoming.len() - self.shown } else { 0 };
         let mut left = self.peeked.saturating_sub(behind);
@@ -222,8 +222,8 @@ impl Handshake {
         }
     }
 
-    /// Checks that the first bytes are a TLS record; an HTTP method in its place gets an error of
-    /// its own.
+    /// Checks that the first byte may begin a TLS record; one of an HTTP method gets a distinct
+    /// error.
     fn begin(&mut self) -> Result<(), HandshakeError> {
         let first = self.incoming.bytes().first();
         if !self.has_begun
@@ -247,7 +247,7 @@ impl Handshake {
         Ok(())
     }
 
-    /// Queues the alert for a failure. For a message that is too long rustls has none.
+    /// Queues the alert for a failure. rustls has none for a message that is too long.
     fn take_alerts(&mut self, error: &Error) {
         const DECODE_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 50];
         let Some(connection) = &mut self.connection else { return };
@@ -263,16 +263,16 @@ impl Handshake {
     fn finish(&mut self, socket: BorrowedFd<'_>) -> Result<HandshakeProgress, HandshakeError> {
         let connection = self.connection.as_ref().ok_or(Error::HandshakeNotComplete)?;
         if connection.common().alpn_protocol() == Some(ACME_PROTOCOL) {
-            // RFC 8737 4: this protocol consists of the handshake. Its last part is for a peer that
-            // closes then, so it is sent as far as that is possible at once.
+            // RFC 8737 4: this protocol consists of the handshake. The peer closes after its last
+            // message, so that is sent as far as the socket accepts it at once.
             let _ = self.push(socket);
             return Err(HandshakeError::Challenge);
         }
         let suite = connection.common().negotiated_cipher_suite();
         let kind = suite.and_then(|suite| suites::kind_of(suite.suite()));
         let mut obstacle = self.wanted.obstacle().or_else(|| self.wanted.obstacle_to(kind));
-        // The peer waits for what is left to be sent, and the kernel numbers records from the one
-        // after it; but tickets of TLS 1.3 are not waited for, and can go with the first data.
+        // The peer waits for the messages still to be sent, and the kernel numbers records from the
+        // next one on. TLS 1.3 tickets are not awaited and can be sent with the first data.
         let is_13 = connection.common().protocol_version() == Some(ProtocolVersion::TLSv1_3);
         let are_tickets = is_13 && matches!(connection, RecordLayer::Server(_));
         if obstacle.is_none() || !are_tickets {
@@ -317,8 +317,8 @@ impl Handshake {
     }
 }
 
-/// Returns the length of the record at the front, if all of it is there. A record over the length
-/// limit counts as complete as soon as that is known: rustls refuses it.
+/// Returns the length of the record at the front, if it is complete. A record that is too long
+/// counts as complete as soon as that is known: rustls refuses it.
 fn record_len(bytes: &[u8]) -> Option<usize> {
     const MAX_RECORD: usize = 16 * 1024 + 2048;
     let (head, _) = bytes.split_at_checked(RECORD_HEAD)?;

@@ -1,4 +1,4 @@
-//! Tests that a handshake that may end in the kernel leaves later bytes in the socket.
+//! A handshake that may hand its keys to the kernel leaves later bytes in the socket.
 
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -15,13 +15,12 @@ use super::{
     Session, Trust,
 };
 
-/// Returns a kernel offer with TLS support that cannot be used, so that this becomes known only
-/// at the end.
+/// Returns a kernel offer whose TLS module supports no cipher, which is found only at the end.
 fn claimed_offer() -> KernelOffer {
     KernelOffer::of(Some(Support { module: Ok(()), ..Support::none(Errno::INVAL) }))
 }
 
-/// Returns a kernel offer that promises support which then fails: a Unix socket cannot have TLS.
+/// Returns a kernel offer that fails when it is used: a Unix socket cannot have TLS.
 fn false_offer() -> KernelOffer {
     let mut support = Support { module: Ok(()), ..Support::none(Errno::INVAL) };
     support.suites.as_flattened_mut().fill(Ok(()));
@@ -34,8 +33,8 @@ fn both() -> (Acceptor, Connector) {
     (Acceptor::new(identity, false).unwrap(), Connector::new(&trust).unwrap())
 }
 
-/// Alternates between both sides until they are done, and returns what the server's socket held
-/// when its handshake was. The client sends a word as soon as it may.
+/// Alternates between both sides until they are done, and returns what was left in the server's
+/// socket when its handshake was done. The client sends a word as soon as it may.
 fn complete_handshake(
     (client_end, server_end): (&UnixStream, &UnixStream),
     connector: &Connector,
@@ -78,7 +77,7 @@ fn bytes_after_a_handshake_stay_in_the_socket() {
         let acceptor = acceptor.clone().with(offer);
         let (_client, server, left) = complete_handshake((&ends.0, &ends.1), &connector, &acceptor);
         assert_eq!(server.facts().encrypted_by, EncryptedBy::UserSpace(why));
-        // The word as one record: its head, the word with its type, 16 bytes of authentication.
+        // The word as one record: header, word and type, and 16 bytes of authentication tag.
         assert_eq!(left.len(), 5 + 4 + 1 + 16);
         assert_eq!(left[..5], [23, 3, 3, 0, 21]);
         let mut word = [0; 9];
@@ -111,7 +110,7 @@ fn a_client_leaves_tickets_in_the_socket() {
 }
 
 #[test]
-fn a_byte_at_a_time_is_a_handshake_too() {
+fn a_handshake_may_arrive_byte_by_byte() {
     let (acceptor, connector) = both();
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     theirs.set_nonblocking(true).unwrap();
@@ -127,8 +126,8 @@ fn a_byte_at_a_time_is_a_handshake_too() {
             assert_eq!(rustix::io::write(&far, &[*byte]), Ok(1));
             assert_eq!(recv(&far, &mut answer, RecvFlags::DONTWAIT).unwrap_err(), Errno::AGAIN);
             assert!(matches!(server.advance(near.as_fd()), Ok(HandshakeProgress::Reads)));
-            // Bytes known to belong to the handshake do not stay in the socket: no later read
-            // would wait for the rest.
+            // Bytes known to belong to the handshake do not stay in the socket: no later read would
+            // wait for the rest.
             let held = recv(&near, &mut answer, RecvFlags::DONTWAIT | RecvFlags::PEEK);
             assert_eq!(held.unwrap_err(), Errno::AGAIN);
         }

@@ -1,4 +1,4 @@
-//! Whether the kernel encrypts, decided before the first byte of data.
+//! Decides whether the kernel encrypts, before the first byte of data.
 
 use rustix::io::Errno;
 use underpass_engine::ktls::{self, Cipher, Support, TlsVersion};
@@ -8,14 +8,14 @@ use crate::session_facts::KernelTlsObstacle;
 /// The capabilities of the kernel, and the options for them.
 #[derive(Clone, Debug)]
 pub(super) struct KernelOffer {
-    /// `None` if the kernel is not to encrypt.
+    /// `None` if the kernel must not encrypt.
     support: Option<Support>,
     /// Whether a network card may read the pages of files directly.
     pub(super) zero_copy: bool,
 }
 
 impl KernelOffer {
-    /// Probes the kernel, if it is to encrypt.
+    /// Probes the kernel, if it may encrypt.
     pub(super) fn new(kernel: bool) -> Self {
         let ask = || match ktls::probe() {
             Ok(support) => support,
@@ -30,7 +30,7 @@ impl KernelOffer {
         Self { support, zero_copy: false }
     }
 
-    /// Returns why the kernel cannot encrypt, as far as that is known before a handshake.
+    /// Returns why the kernel cannot encrypt, as far as known before a handshake.
     pub(super) fn obstacle(&self) -> Option<KernelTlsObstacle> {
         match self.support.as_ref().map(|support| support.module) {
             None => Some(KernelTlsObstacle::Unwanted),
@@ -59,7 +59,7 @@ impl KernelOffer {
         self.support.as_ref().is_some_and(Support::can_change_keys)
     }
 
-    /// Returns whether the kernel supports this, so that it should be negotiated.
+    /// Returns whether the kernel supports this combination, so that it should be preferred.
     pub(super) fn prefers(&self, version: TlsVersion, cipher: Cipher) -> bool {
         self.support.as_ref().is_some_and(|support| support.supports(version, cipher).is_ok())
     }

@@ -1,9 +1,8 @@
-//! TLS: rustls makes the handshake; then the kernel encrypts where it can, otherwise this
-//! process.
+//! TLS: rustls makes the handshake; then the kernel encrypts where it can, otherwise this process.
 //!
-//! A [`Handshake`] becomes a [`Session`], which is the engine's `TlsTransport`: bytes of files go
-//! through the kernel's own TLS if it is available, otherwise through this process. This is
-//! decided when the handshake is done and never changes.
+//! A [`Handshake`] becomes a [`Session`], which is the engine's `TlsTransport`: bytes of files pass
+//! through kernel TLS if it is available, otherwise through this process. This is decided when the
+//! handshake is done and never changes.
 
 mod acceptor;
 mod blocking;

@@ -18,14 +18,14 @@ use crate::session_facts::{EncryptedBy, SessionFacts};
 #[derive(Debug)]
 pub struct Session {
     pub(super) facts: SessionFacts,
-    /// Whether a network card may read the pages of files after they were taken.
+    /// Whether a network card may read the pages of files after send calls have returned.
     pub(super) by_reference: bool,
-    /// The name that the client asked for, if it matters.
+    /// The name that the client requested, if there are sites.
     pub(super) server_name: Option<Box<str>>,
     pub(super) records: Mutex<Records>,
 }
 
-/// The part that makes and reads the records.
+/// What makes and reads the records.
 #[derive(Debug)]
 pub(super) enum Records {
     Here(UserSpace),
@@ -33,7 +33,7 @@ pub(super) enum Records {
 }
 
 impl Session {
-    /// Returns the name that the client asked for, if there are
+    /// Returns the name that the client requested, if there are
     /// [sites](super::Identities::set_sites).
     #[must_use]
     pub fn server_name(&self) -> Option<&str> {
@@ -46,8 +46,8 @@ impl Session {
         &self.facts
     }
 
-    /// Returns whether bytes or an end wait here rather than in the socket: receive before you
-    /// wait for the socket.
+    /// Returns whether bytes or an end wait here rather than in the socket: receive them before
+    /// waiting for the socket.
     #[must_use]
     pub fn has_input(&self) -> bool {
         match &mut *lock(&self.records) {
@@ -63,8 +63,8 @@ impl Session {
         self.peek(socket).is_none()
     }
 
-    /// Returns whether the next that can be received is data (`Some(true)`), the end or a failure
-    /// (`Some(false)`), or nothing yet, without taking it.
+    /// Returns, without consuming anything, whether data can be received (`Some(true)`), the end or
+    /// a failure (`Some(false)`), or nothing yet.
     #[must_use]
     pub fn peek(&self, socket: BorrowedFd<'_>) -> Option<bool> {
         match &mut *lock(&self.records) {
@@ -73,7 +73,7 @@ impl Session {
         }
     }
 
-    /// Returns how many bytes of records were made that the socket has not taken yet.
+    /// Returns how many bytes of records the socket has not accepted yet.
     #[must_use]
     pub fn held(&self) -> usize {
         match &*lock(&self.records) {
@@ -82,8 +82,7 @@ impl Session {
         }
     }
 
-    /// Returns how many bytes arrived that were not received yet, including the beginning of a
-    /// record.
+    /// Returns how many received bytes were not consumed yet, including the beginning of a record.
     #[must_use]
     pub fn kept(&self) -> usize {
         match &*lock(&self.records) {
@@ -92,9 +91,9 @@ impl Session {
         }
     }
 
-    /// Sends a close_notify, as far as the socket takes it at once: call it before the socket is
-    /// shut down for writing. Nothing can be sent after it; [`flush`](TlsTransport::flush) tells
-    /// whether the socket has taken it.
+    /// Sends a close_notify, as far as the socket accepts it at once: call it before the socket is
+    /// shut down for writing. Nothing can be sent after it; [`flush`](TlsTransport::flush) reports
+    /// whether the socket has accepted it.
     pub fn close(&self, socket: BorrowedFd<'_>) {
         match &mut *lock(&self.records) {
             Records::Here(records) => records.close(socket),

@@ -1,4 +1,4 @@
-//! What the two sides agree on: version, suite, protocol, and going on with earlier sessions.
+//! What the two sides agree on: version, suite, protocol, and resumption of earlier sessions.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ const SUITES: [(CipherSuite, &str, &str); 6] = [
     ),
 ];
 
-/// A peer's algorithms with one suite only.
+/// Returns a peer's algorithms with one suite only.
 fn only(suite: CipherSuite) -> Arc<rustls::crypto::CryptoProvider> {
     let mut provider = rustls::crypto::aws_lc_rs::default_provider();
     provider.cipher_suites.retain(|one| one.suite() == suite);
@@ -90,7 +90,7 @@ fn clients_resume_their_sessions() {
         let acceptor = certificate.acceptor();
         let config = certificate.client(&[version]);
         for round in 0..3 {
-            // A server whose certificate was read again goes on with sessions of before.
+            // A server that reloaded its certificate still resumes earlier sessions.
             if round == 2 {
                 acceptor.identities().set_default(certificate.identity());
             }
@@ -156,7 +156,7 @@ fn alpn_selects_http_for_clients_that_offer_it() {
         }
         assert_eq!(peer.join().unwrap().as_deref(), agreed.map(str::as_bytes));
     }
-    // A stream is not HTTP and says nothing of it.
+    // A stream is not HTTP and requests no protocol.
     for (connector, agreed) in [
         (certificate.connector(), Some(b"http/1.1".to_vec())),
         (certificate.connector().for_streams(), None),

@@ -1,5 +1,5 @@
-//! Many bytes, through narrow sockets and to slow readers, arrive as they were sent; and an end is
-//! only an end if the peer says so.
+//! Large amounts of data arrive unchanged through small buffers and with slow readers; and an end
+//! is only an end if the peer announces it.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -94,7 +94,7 @@ fn tls_moves_bytes_in_both_directions_at_once() {
 }
 
 #[test]
-fn a_connection_cut_off_is_no_complete_body() {
+fn a_connection_that_is_cut_is_not_a_complete_body() {
     let certificate = Certificate::new();
     for version in [&TLS12, &TLS13] {
         let config = Arc::new(certificate.server(&[version]));
@@ -110,12 +110,12 @@ fn a_connection_cut_off_is_no_complete_body() {
 }
 
 #[test]
-fn the_peer_hears_of_the_end() {
+fn the_peer_is_told_of_the_end() {
     let certificate = Certificate::new();
     for version in [&TLS12, &TLS13] {
         let (socket, peer) = client_peer(certificate.client(&[version]), |peer| {
             let mut all = Vec::new();
-            // rustls answers UnexpectedEof to an end that was not said.
+            // rustls returns UnexpectedEof for an unannounced end.
             peer.read_to_end(&mut all).map(|_| all)
         });
         let ours = Ours(accept(&socket, &certificate.acceptor()).unwrap(), socket);

@@ -1,5 +1,5 @@
-//! A provider of TLS 1.3 for peers that send records of any type, encrypted as they should be. The
-//! checks in virtual machines use it too.
+//! A TLS 1.3 provider for peers that send records of any type with valid encryption. The checks in
+//! virtual machines use it too.
 
 use rustls::crypto::cipher::{
     AeadKey, Iv, MessageDecrypter, MessageEncrypter, OutboundChunks, OutboundOpaqueMessage,
@@ -10,12 +10,12 @@ use rustls::{
     ConnectionTrafficSecrets, ContentType, Error, SupportedCipherSuite, Tls13CipherSuite,
 };
 
-/// What a peer writes to have a record of this type and content sent.
+/// Returns the bytes that a peer writes to send a record of this type and content.
 pub(crate) fn record(kind: u8, content: &[u8]) -> Vec<u8> {
     [DISGUISE, &[kind], content].concat()
 }
 
-/// The usual provider with one suite, whose records can be disguised.
+/// Returns the usual provider with one suite, whose records can be disguised.
 pub(crate) fn provider() -> CryptoProvider {
     let usual = aws_lc_rs::default_provider();
     let suites = usual.cipher_suites.iter();
@@ -35,10 +35,10 @@ pub(crate) fn provider() -> CryptoProvider {
     CryptoProvider { cipher_suites: disguised.collect(), ..usual.clone() }
 }
 
-/// Data that begins with this is sent as a record of the type in the next byte.
+/// Data with this prefix is sent as a record of the type in the next byte.
 const DISGUISE: &[u8] = b"as type ";
 
-/// An algorithm whose sender can be given the type of a record.
+/// An algorithm whose encrypter can be told the type of a record.
 struct Disguising(&'static dyn Tls13AeadAlgorithm);
 
 impl Tls13AeadAlgorithm for Disguising {

@@ -1,5 +1,5 @@
-//! Peers of TLS 1.3 whose records are encrypted as they should be, with contents that no peer may
-//! send: each gets an alert with the reason why the connection ends.
+//! TLS 1.3 peers whose records are validly encrypted but have forbidden contents: each gets an
+//! alert with the reason why the connection ends.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -16,12 +16,12 @@ use crate::rig::{Certificate, Ours, Usable, accept, client_peer, converse, conve
 /// Types and contents of records.
 type Records = &'static [(u8, &'static [u8])];
 
-/// A peer that can disguise records.
+/// Returns the configuration of a peer that can disguise records.
 fn client(certificate: &Certificate) -> ClientConfig {
     certificate.client_by(Arc::new(disguise::provider()), &[&TLS13])
 }
 
-/// What our server does with these records, each a type and a content: its failure, if it is one,
+/// Sends our server these records, each a type and a content; returns its failure, if there is one,
 /// and how the connection ended for the client.
 fn answer_to(records: Records) -> (Option<Errno>, String) {
     let certificate = Certificate::new();
@@ -76,9 +76,9 @@ fn contents_that_no_peer_may_send_are_answered_by_an_alert() {
 }
 
 #[test]
-fn new_keys_in_pieces_are_new_keys() {
-    // The peer does not change its key, so that what it says next cannot be read: that is how it
-    // shows that the message was understood.
+fn a_key_update_in_pieces_is_understood() {
+    // The peer does not actually change its key, so its next record cannot be read: that shows that
+    // the message was understood.
     let (failure, alert) =
         answer_to(&[(HANDSHAKE, &[24, 0]), (HANDSHAKE, &[0, 1]), (HANDSHAKE, &[0])]);
     assert_eq!(failure, Some(Errno::BADMSG));

@@ -1,4 +1,4 @@
-//! Servers with several names, and the challenges of authorities about them.
+//! Servers with several names, and the challenges of certificate authorities for them.
 
 use std::sync::Arc;
 
@@ -34,12 +34,12 @@ fn a_client_gets_the_certificate_of_the_name_that_it_asks_for() {
 }
 
 #[test]
-fn a_challenge_is_answered_while_it_is_under_way_and_to_the_authority_alone() {
+fn a_challenge_is_answered_while_it_is_pending_and_only_to_a_certificate_authority() {
     let certificate = Certificate::new();
     let acceptor = certificate.acceptor().for_challenges();
     let identities = acceptor.identities();
     for version in [&TLS12, &TLS13] {
-        // What the client sees: the protocol, and the certificate.
+        // Returns what the client sees: the protocol, and the certificate.
         let meet = |protocols: &[&[u8]]| {
             let mut config = ClientConfig::builder_with_provider(provider())
                 .with_protocol_versions(&[version])
@@ -67,7 +67,7 @@ fn a_challenge_is_answered_while_it_is_under_way_and_to_the_authority_alone() {
         let (protocol, leaf) = seen.unwrap();
         assert_eq!(protocol, acme);
         assert!(leaf.windows(32).any(|part| part == digest), "the digest is in the certificate");
-        // A browser is not an authority, whatever else it offers.
+        // A browser is not a certificate authority, whatever else it offers.
         let (served, seen) = meet(&[http, acme]);
         assert!(served.is_ok(), "{served:?}");
         let (protocol, leaf) = seen.unwrap();
@@ -90,8 +90,8 @@ fn a_server_without_orders_knows_no_challenges() {
     assert!(peer.join().unwrap().is_err());
 }
 
-/// Accepts every certificate, as an authority does: a verifier that reads the one of a challenge refuses
-/// its critical extension.
+/// Accepts every certificate, as a certificate authority does: a verifier that parses the
+/// certificate of a challenge refuses its critical extension.
 #[derive(Debug)]
 struct AcceptEveryCertificate(Arc<CryptoProvider>);
 

@@ -1,4 +1,4 @@
-//! OpenSSL's programs as peers, which can say what rustls does not: other keys, another handshake.
+//! OpenSSL's programs as peers, which can request what rustls cannot: new keys, another handshake.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,11 +13,12 @@ use underpass_transport::tls::Connector;
 
 use crate::rig::{Certificate, Ours, Usable, accept, connect};
 
-/// A program that is ended with the test.
+/// A program that is killed at the end of the test.
 struct Program(KilledOnDrop);
 
 impl Program {
-    /// Types something, and waits until it has been read: commands count only by themselves.
+    /// Types a command, and waits until it has been read: commands are recognized only on their
+    /// own.
     fn type_in(&mut self, text: &str) {
         let stdin = self.0.stdin.as_mut().unwrap();
         stdin.write_all(text.as_bytes()).unwrap();
@@ -27,7 +28,7 @@ impl Program {
     }
 }
 
-/// `openssl s_client` at the other end of our server's connection.
+/// Runs `openssl s_client` as the peer of our server.
 fn client(certificate: &Certificate, arguments: &[&str]) -> (Ours, Program) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -47,7 +48,7 @@ fn client(certificate: &Certificate, arguments: &[&str]) -> (Ours, Program) {
     (Ours(accept(&socket, &certificate.acceptor()).unwrap(), socket), program)
 }
 
-/// The next line that it sends.
+/// Returns the next line that the client sends.
 fn line(ours: &Ours) -> String {
     let mut line = Vec::new();
     let mut byte = [0];
@@ -90,13 +91,13 @@ fn renegotiation_is_refused() {
     program.type_in("one\n");
     assert_eq!(line(&ours), "one\n");
     program.type_in("R\n");
-    // OpenSSL takes our no_renegotiation for a failure and leaves.
+    // OpenSSL treats our no_renegotiation as a failure and disconnects.
     let end = ours.receive(&mut [0]);
     assert!(matches!(end, Err(Errno::CONNRESET | Errno::CONNABORTED)), "{end:?}");
 }
 
 #[test]
-fn a_client_of_ours_reads_what_openssl_serves() {
+fn our_client_reads_what_openssl_serves() {
     if !has("openssl") {
         return;
     }
@@ -119,10 +120,10 @@ fn a_client_of_ours_reads_what_openssl_serves() {
     }
 }
 
-/// `openssl s_server`, which accepts connections, and its port.
+/// Runs `openssl s_server`, and returns it with its port.
 fn server(certificate: &Certificate, version: &str) -> (Program, u16) {
     let folder = certificate.folder.path();
-    // Another process may take the port before this one has it.
+    // Another process may take the port first.
     for _ in 0..10 {
         let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
         let program = Command::new("openssl")
@@ -137,7 +138,7 @@ fn server(certificate: &Certificate, version: &str) -> (Program, u16) {
             .spawn();
         let mut program = Program(KilledOnDrop(program.unwrap()));
         while program.0.try_wait().unwrap().is_none() {
-            // It says nothing about a connection that ends at once.
+            // A connection that ends at once makes it print nothing.
             if TcpStream::connect(("127.0.0.1", port)).is_ok() {
                 return (program, port);
             }
@@ -147,7 +148,7 @@ fn server(certificate: &Certificate, version: &str) -> (Program, u16) {
     panic!("openssl cannot listen on any port");
 }
 
-/// A connection to a server that may not have begun.
+/// Connects to a server that may not have started yet.
 fn reach(port: u16) -> TcpStream {
     for _ in 0..500 {
         if let Ok(socket) = TcpStream::connect(("127.0.0.1", port)) {

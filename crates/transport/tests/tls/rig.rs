@@ -1,4 +1,4 @@
-//! Two ends of a loopback connection: ours, driven by poll(2), and a peer by rustls on its thread.
+//! Two ends of a loopback connection: ours, driven by poll(2), and a rustls peer on its own thread.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -21,7 +21,7 @@ use underpass_transport::tls::{
 pub(crate) trait Usable {
     fn identity(&self) -> Identity;
     fn acceptor(&self) -> Acceptor;
-    /// Trust in this certificate alone.
+    /// Trusts this certificate alone.
     fn trust(&self) -> Trust;
     fn connector(&self) -> Connector;
 }
@@ -45,7 +45,7 @@ impl Usable for Certificate {
     }
 }
 
-/// Both ends of a new connection.
+/// Returns both ends of a new connection.
 pub(crate) fn pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -54,12 +54,12 @@ pub(crate) fn pair() -> (TcpStream, TcpStream) {
     (one, other)
 }
 
-/// The peer's end.
+/// A client at the peer's end.
 pub(crate) type ClientPeer = StreamOwned<ClientConnection, TcpStream>;
-/// The peer's end.
+/// A server at the peer's end.
 pub(crate) type ServerPeer = StreamOwned<ServerConnection, TcpStream>;
 
-/// Has a client do something at the other end of a socket, on a thread.
+/// Runs a client at the peer's end of a socket, on another thread.
 pub(crate) fn client_peer<T: Send + 'static>(
     config: ClientConfig,
     act: impl FnOnce(&mut ClientPeer) -> T + Send + 'static,
@@ -70,7 +70,7 @@ pub(crate) fn client_peer<T: Send + 'static>(
     (ours, std::thread::spawn(move || act(&mut StreamOwned::new(connection, theirs))))
 }
 
-/// Has a server do something at the other end of a socket, on a thread.
+/// Runs a server at the peer's end of a socket, on another thread.
 pub(crate) fn server_peer<T: Send + 'static>(
     config: Arc<ServerConfig>,
     act: impl FnOnce(&mut ServerPeer) -> T + Send + 'static,
@@ -80,7 +80,7 @@ pub(crate) fn server_peer<T: Send + 'static>(
     (ours, std::thread::spawn(move || act(&mut StreamOwned::new(connection, theirs))))
 }
 
-/// Goes through a handshake, waiting where it has to.
+/// Completes a handshake, waiting where necessary.
 pub(crate) fn shake(socket: &TcpStream, mut hands: Handshake) -> Result<Session, HandshakeError> {
     loop {
         match hands.advance(socket.as_fd())? {
@@ -91,24 +91,24 @@ pub(crate) fn shake(socket: &TcpStream, mut hands: Handshake) -> Result<Session,
     }
 }
 
-/// Our server's end of a connection.
+/// Accepts a connection as our server.
 pub(crate) fn accept(socket: &TcpStream, acceptor: &Acceptor) -> Result<Session, HandshakeError> {
     shake(socket, Handshake::accept(acceptor).unwrap())
 }
 
-/// Our client's end of a connection, to localhost.
+/// Connects to localhost as our client.
 pub(crate) fn connect(socket: &TcpStream, to: &Connector) -> Result<Session, HandshakeError> {
     shake(socket, Handshake::connect(to, "localhost").unwrap())
 }
 
-/// Waits until something can be done with a socket.
+/// Waits until the socket is ready.
 pub(crate) fn wait(socket: &TcpStream, flags: PollFlags) {
     let ten_seconds = rustix::event::Timespec { tv_sec: 10, tv_nsec: 0 };
     let ready = poll(&mut [PollFd::new(socket, flags)], Some(&ten_seconds)).unwrap();
     assert!(ready > 0, "nothing happens on the socket");
 }
 
-/// One step of a session, as soon as it can be taken.
+/// Takes one step of a session as soon as possible.
 pub(crate) fn when_ready<T>(
     socket: &TcpStream,
     flags: PollFlags,
@@ -140,7 +140,7 @@ impl Ours {
         when_ready(socket, PollFlags::IN, || session.receive(socket.as_fd(), buffer))
     }
 
-    /// All until the peer says that it was all.
+    /// Receives everything until the peer announces the end.
     pub(crate) fn receive_all(&self, step: usize) -> Result<Vec<u8>, Errno> {
         let mut all = Vec::new();
         let mut buffer = vec![0; step];
@@ -157,7 +157,7 @@ impl Ours {
     }
 }
 
-/// Bytes that show if one is lost or comes twice.
+/// Returns bytes that reveal if one is lost or duplicated.
 pub(crate) fn sample(len: usize) -> Vec<u8> {
     let mut state = 1_u32;
     let bytes = std::iter::repeat_with(|| {
@@ -171,7 +171,7 @@ pub(crate) fn digest(bytes: &[u8]) -> Vec<u8> {
     Sha256::digest(bytes).to_vec()
 }
 
-/// A word to the peer and one back.
+/// Exchanges a word with our side, as the peer.
 pub(crate) fn converse(peer: &mut (impl Read + Write)) {
     let mut word = [0; 4];
     peer.read_exact(&mut word).unwrap();
@@ -179,7 +179,7 @@ pub(crate) fn converse(peer: &mut (impl Read + Write)) {
     peer.write_all(b"pong").unwrap();
 }
 
-/// The same from our side.
+/// Exchanges a word with the peer, as our side.
 pub(crate) fn converse_with_peer(ours: &Ours) {
     ours.send(b"ping").unwrap();
     let mut word = [0; 4];

@@ -1,5 +1,5 @@
-//! Peers that say what they should not: a failure with the right alert, and no more memory than for
-//! others.
+//! Peers that send forbidden bytes cause a failure with the right alert, and use no more memory
+//! than others.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -22,7 +22,7 @@ use crate::rig::{
 const UNEXPECTED_MESSAGE: u8 = 10;
 const DECODE_ERROR: u8 = 50;
 
-/// What our server answers to these bytes, and the alert that it sends.
+/// Sends our server these bytes, and returns its failure and the alert that it sends.
 fn answer_to(bytes: &[u8]) -> (String, Vec<u8>) {
     let (ours, mut theirs) = pair();
     theirs.write_all(bytes).unwrap();
@@ -51,7 +51,7 @@ fn malformed_beginnings_are_answered_by_an_alert() {
         let [21, 3, _, 0, 2, 2, description] = answer[..] else { panic!("{bytes:?}: {answer:?}") };
         assert_eq!(description, alert, "{bytes:?}");
     }
-    // A client that leaves in the middle, or at once, gets no alert.
+    // A client that disconnects in the middle, or at once, gets no alert.
     for bytes in [&[22, 3, 1, 0, 9, 1][..], &[]] {
         let (text, answer) = answer_to(bytes);
         assert_eq!(text, "the peer closed the connection in the middle of the TLS handshake");
@@ -60,7 +60,7 @@ fn malformed_beginnings_are_answered_by_an_alert() {
 }
 
 #[test]
-fn plain_http_is_left_where_it_is() {
+fn plain_http_is_left_in_the_socket() {
     let (ours, mut theirs) = pair();
     theirs.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     let error = accept(&ours, &Certificate::new().acceptor()).unwrap_err();
@@ -68,7 +68,7 @@ fn plain_http_is_left_where_it_is() {
     let mut request = [0; 99];
     let (_, len) = recv(&ours, &mut request[..], RecvFlags::DONTWAIT).unwrap();
     assert_eq!(&request[..len], b"GET / HTTP/1.1\r\n\r\n");
-    // A client that meets a server without TLS.
+    // A client that connects to a server without TLS.
     let (ours, mut theirs) = pair();
     theirs.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
     let error = connect(&ours, &Certificate::new().connector()).unwrap_err();
@@ -77,7 +77,7 @@ fn plain_http_is_left_where_it_is() {
 }
 
 #[test]
-fn a_greeting_without_end_is_refused() {
+fn an_endless_client_hello_is_refused() {
     // One message in records of one byte each, which need more room than the message.
     let (ours, mut theirs) = pair();
     let flood = std::thread::spawn(move || {
@@ -95,8 +95,8 @@ fn a_greeting_without_end_is_refused() {
     flood.join().unwrap();
 }
 
-/// A client that sends bytes of its choice in place of records, after a word in each direction;
-/// what it is told by rustls, and our failure.
+/// Runs a client that, after a word in each direction, sends arbitrary bytes in place of records;
+/// returns our failure and what rustls reports to the client.
 fn after_a_word(
     version: &'static rustls::SupportedProtocolVersion,
     act: impl FnOnce(&mut ClientPeer) + Send + 'static,
@@ -122,7 +122,7 @@ fn after_a_word(
     assert!(session.has_input());
     assert_eq!(session.peek(socket.as_fd()), Some(false));
     assert_eq!(session.send(socket.as_fd(), b"more", false), Err(failure), "it is over");
-    // Our alert and its end, as a server closes connections.
+    // Our alert and the end of the connection, as a server closes it.
     socket.shutdown(Shutdown::Write).unwrap();
     let alert = peer.join().unwrap();
     (failure, alert, session, socket)
@@ -160,7 +160,7 @@ fn a_truncated_record_is_an_error() {
 }
 
 #[test]
-fn keys_are_changed_as_often_as_a_peer_likes() {
+fn a_peer_may_change_keys_many_times() {
     let certificate = Certificate::new();
     let (socket, peer) = client_peer(certificate.client(&[&TLS13]), |peer| {
         for _ in 0..50 {
@@ -178,7 +178,7 @@ fn keys_are_changed_as_often_as_a_peer_likes() {
 #[test]
 fn alerts_of_the_peer_are_reported() {
     let certificate = Certificate::new();
-    // A client that does not believe us.
+    // A client that does not trust us.
     let other = Certificate::with(|params| {
         params.distinguished_name.push(rcgen::DnType::CommonName, "other");
     });
@@ -189,7 +189,7 @@ fn alerts_of_the_peer_are_reported() {
     let error = accept(&socket, &certificate.acceptor()).unwrap_err();
     assert_eq!(error.to_string(), "the peer rejected our certificate as untrusted");
     assert!(peer.join().unwrap());
-    // A server that speaks nothing that we do.
+    // A server without an algorithm in common with us.
     let mut provider = rustls::crypto::aws_lc_rs::default_provider();
     provider.kx_groups = vec![rustls::crypto::aws_lc_rs::kx_group::SECP256R1];
     let config = rustls::ServerConfig::builder_with_provider(provider.into())
@@ -198,14 +198,14 @@ fn alerts_of_the_peer_are_reported() {
         .with_no_client_auth()
         .with_cert_resolver(certificate.server(&[&TLS13]).cert_resolver);
     let (socket, peer) = server_peer(config.into(), converse);
-    // It asks for another key share, which it gets.
+    // The server requests another key share, and gets it.
     let ours = Ours(connect(&socket, &certificate.connector()).unwrap(), socket);
     converse_with_peer(&ours);
     peer.join().unwrap();
 }
 
 #[test]
-fn a_handshake_can_be_taken_to_another_thread() {
+fn a_handshake_can_move_to_another_thread() {
     let certificate = Certificate::new();
     let (socket, peer) = client_peer(certificate.client(&[&TLS13]), converse);
     let mut hands = Handshake::accept(&certificate.acceptor()).unwrap();

@@ -13,7 +13,8 @@ use crate::rig::{
     Certificate, Ours, Usable, connect, converse, converse_with_peer, server_peer, shake,
 };
 
-/// What a client with this trust says to a server with this certificate, which it asks by a name.
+/// Returns the result of a client with this trust that connects to a server with this certificate
+/// by a name.
 fn try_with(certificate: &Certificate, trust: &Trust, host: &str) -> Result<(), HandshakeError> {
     for version in [&TLS12, &TLS13] {
         let config = Arc::new(certificate.server(&[version]));
@@ -59,7 +60,7 @@ fn names_and_addresses_are_checked() {
 
 #[test]
 fn validity_times_of_certificates_are_checked() {
-    // Also of a certificate that is named itself and looks like an authority's.
+    // Also of a certificate that is itself in the file and looks like a CA certificate.
     for is_ca in [
         rcgen::IsCa::NoCa,
         rcgen::IsCa::ExplicitNoCa,
@@ -90,7 +91,8 @@ fn unknown_certificates_are_refused_unless_insecure() {
     let expected = "the server's certificate is self-signed and not trusted";
     assert_eq!(says(try_with(&certificate, &other.trust(), "localhost")), expected);
     let signed = signed_by_stranger();
-    let expected = "the server's certificate was issued by an authority that is not trusted here";
+    let expected =
+        "the server's certificate was issued by a certificate authority that is not trusted here";
     assert_eq!(says(try_with(&signed, &other.trust(), "localhost")), expected);
     let insecure = Trust { insecure: true, ..Trust::default() };
     for certificate in [&certificate, &signed] {
@@ -98,7 +100,7 @@ fn unknown_certificates_are_refused_unless_insecure() {
     }
 }
 
-/// A certificate whose issuer is unknown.
+/// Returns a certificate whose issuer is unknown.
 fn signed_by_stranger() -> Certificate {
     let mut authority = rcgen::CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -126,7 +128,7 @@ fn pins_are_checked_in_addition_to_authorities() {
 
 #[test]
 fn insecure_still_checks_that_the_server_has_the_key() {
-    // A server that shows the certificate of another, whose key it does not have.
+    // A server that presents the certificate of another, without its key.
     let (certificate, other) = (Certificate::new(), Certificate::new());
     let thief = Certificate::of(&certificate.pem, &other.key);
     let key = rustls::pki_types::PrivateKeyDer::try_from(
@@ -152,7 +154,7 @@ fn insecure_still_checks_that_the_server_has_the_key() {
 }
 
 #[test]
-fn a_certificate_of_our_own_is_good_for_its_names() {
+fn a_generated_certificate_is_valid_for_its_names() {
     let names = ["localhost", "::1", "10.1.2.3"].map(str::to_owned);
     let identity = Identity::self_signed(&names).unwrap();
     assert_eq!(identity.warning(), None);
@@ -185,7 +187,7 @@ fn a_certificate_of_our_own_is_good_for_its_names() {
     assert_eq!(error.to_string(), "a certificate cannot be for the name `a\u{e9}b`");
 }
 
-/// The message about these files.
+/// Returns the message about these files.
 fn fault(folder: &Path, certificate: &str, key: &str) -> String {
     let error = Identity::load(&folder.join(certificate), &folder.join(key)).unwrap_err();
     let text = error.to_string();
@@ -215,7 +217,7 @@ fn files_that_cannot_be_used_are_distinguished() {
     write("bad.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
     write("cut.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n");
     write("torn.pem", "-----BEGIN CERTIF\n");
-    // As a secret store may hand it out.
+    // As a secret store may provide it.
     write("line.pem", "-----BEGIN PRIVATE KEY----- c2VjcmV0 -----END PRIVATE KEY-----\n");
     write("open.pem", "-----BEGIN PRIVATE KEY----- c2VjcmV0\n");
     Identity::load(&folder.join("both.pem"), &folder.join("both.pem")).unwrap();
@@ -273,7 +275,7 @@ fn an_expired_certificate_is_reported_and_used() {
 
 #[test]
 fn the_authorities_of_the_system_are_those_of_its_variables() {
-    // A process of its own, as variables belong to the whole process.
+    // A child process, because environment variables belong to the whole process.
     let certificate = Certificate::new();
     let path = certificate.folder.path().join("cert.pem");
     let asks = |path: &Path| {
@@ -288,7 +290,7 @@ fn the_authorities_of_the_system_are_those_of_its_variables() {
     };
     assert!(asks(&path).contains("there are some"));
     let text = asks(&certificate.folder.path().join("key.pem"));
-    assert!(text.contains("this system has no certificates of authorities: install"), "{text}");
+    assert!(text.contains("this system has no CA certificates: install"), "{text}");
 }
 
 #[test]
@@ -301,7 +303,7 @@ fn system_authorities_of_a_process() {
 }
 
 #[test]
-fn a_session_is_remembered_by_its_connector_alone() {
+fn only_its_own_connector_remembers_a_session() {
     let certificate = Certificate::new();
     let config = Arc::new(certificate.server(&[&TLS13]));
     for _ in 0..2 {

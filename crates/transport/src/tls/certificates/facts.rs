@@ -1,12 +1,12 @@
-//! Facts of a certificate that are shown in warnings and errors.
+//! The fields of a certificate that are shown in warnings and errors.
 //!
-//! Whether a certificate is trusted is decided by webpki, not here.
+//! webpki decides whether a certificate is trusted, not this module.
 
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 
-/// A few facts of a certificate (RFC 5280 4.1).
+/// Some fields of a certificate (RFC 5280 4.1).
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::tls) struct CertificateFacts {
     /// Whether its issuer is its own subject.
@@ -68,7 +68,7 @@ impl<'a> DerReader<'a> {
         self.next().filter(|(found, _)| *found == tag).map(|(_, value)| Self(value))
     }
 
-    /// Reads a time, `YYMMDDHHMMSSZ` or with four digits of the year.
+    /// Reads a time, `YYMMDDHHMMSSZ` or with a four-digit year.
     fn time(&mut self) -> Option<Timestamp> {
         let (tag, text) = self.next()?;
         let mut rest = text.strip_suffix(b"Z")?;

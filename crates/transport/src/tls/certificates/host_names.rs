@@ -1,4 +1,4 @@
-//! The names of this host.
+//! The names of this machine.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,5 @@
-//! The identities of a server by name, and its answers to the challenges of authorities.
+//! The identities of a server by name, and its answers to the challenges of certificate
+//! authorities.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, RwLock, RwLockReadGuard};
@@ -13,7 +14,8 @@ use super::super::error::TlsError;
 use super::super::suites;
 use super::identity::{Identity, signed_by_itself};
 
-/// The protocol by which an authority checks that a server has a name (TLS-ALPN-01, RFC 8737).
+/// The protocol by which a certificate authority checks that a server has a name (TLS-ALPN-01, RFC
+/// 8737).
 pub(in crate::tls) const ACME_PROTOCOL: &[u8] = b"acme-tls/1";
 
 /// The identities of a server, which may change while it runs. All clones share them; a change
@@ -23,13 +25,13 @@ pub struct Identities(Arc<RwLock<Known>>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// For clients that ask for no name, or for one that has no identity of its own.
+    /// For clients that request no name, or one without its own identity.
     default: Option<Identity>,
-    /// In lower case, as rustls passes names on.
+    /// In lower case, as rustls reports names.
     by_name: BTreeMap<String, Identity>,
-    /// Those of sites; `None` for the default one.
+    /// The identities of sites; `None` for sites that use the default one.
     of_sites: HostMap<Option<Identity>>,
-    /// The certificates that answer challenges, by the name in question.
+    /// The certificates that answer challenges, by the name being checked.
     tls_answers: HashMap<String, Arc<CertifiedKey>>,
     /// The texts that answer challenges over plain HTTP (RFC 8555 8.3), by token.
     http_answers: HashMap<String, String>,
@@ -37,12 +39,12 @@ struct Known {
 }
 
 impl Identities {
-    /// Uses this identity for clients that ask for no name, or for one without its own identity.
+    /// Uses this identity for clients that request no name, or one without its own identity.
     pub fn set_default(&self, identity: Identity) {
         self.change(|known| known.default = Some(identity));
     }
 
-    /// Uses this identity for clients that ask for `name`.
+    /// Uses this identity for clients that request `name`.
     pub fn set(&self, name: &str, identity: Identity) {
         self.change(|known| {
             known.by_name.insert(name.to_ascii_lowercase(), identity);
@@ -55,7 +57,7 @@ impl Identities {
         self.read().by_name.get(&name.to_ascii_lowercase()).cloned()
     }
 
-    /// Removes the identity of a name, also for clients that ask for no name.
+    /// Removes the identity of a name, also for clients that request no name.
     pub fn remove(&self, name: &str) {
         self.change(|known| {
             let removed = known.by_name.remove(&name.to_ascii_lowercase());
@@ -63,8 +65,8 @@ impl Identities {
         });
     }
 
-    /// Uses these identities for clients that ask for the names of sites, and the default one where
-    /// there is none. Each session then knows the name that its client has asked for.
+    /// Uses these identities for clients that request the names of sites, and the default one for
+    /// sites without one. Each session then records the name that its client requested.
     pub fn set_sites(&self, of_sites: HostMap<Option<Identity>>) {
         self.change(|known| known.of_sites = of_sites);
     }
@@ -74,12 +76,12 @@ impl Identities {
         !self.read().of_sites.is_empty()
     }
 
-    /// Begins to answer the challenge of an authority that asks for `name` over TLS; `digest` is
+    /// Begins to answer the challenge of a certificate authority for `name` over TLS; `digest` is
     /// the SHA-256 of the expected text.
     ///
     /// # Errors
     ///
-    /// [`TlsError::Name`] if no certificate can be for this name.
+    /// [`TlsError::Name`] if no certificate can have this name.
     pub fn answer_over_tls(&self, name: &str, digest: &[u8]) -> Result<(), TlsError> {
         let answer = Arc::new(answer(name, digest)?);
         self.change(|known| known.tls_answers.insert(name.to_ascii_lowercase(), answer));
@@ -105,13 +107,13 @@ impl Identities {
         self.read().http_answers.get(token).cloned()
     }
 
-    /// Returns the end of each identity's validity, with its name; the default identity has none,
-    /// and is left out if it is also that of a name.
+    /// Returns when each identity expires, with its name. The default identity has an empty name,
+    /// and is left out if a name also uses it.
     #[must_use]
     pub fn expiries(&self) -> Vec<(String, SystemTime)> {
         let known = self.read();
         let of_sites = known.of_sites.iter().filter_map(|(name, identity)| {
-            // As in handshakes, a certificate from an authority comes first.
+            // As in handshakes, the identity of a name takes precedence over that of a site.
             let is_shown = !known.by_name.contains_key(&name);
             identity.as_ref().filter(|_| is_shown).map(|identity| (name, identity))
         });
@@ -126,7 +128,7 @@ impl Identities {
             .collect()
     }
 
-    /// Returns whether the signature of one of them takes long.
+    /// Returns whether a signature by one of them takes long.
     pub(in crate::tls) fn is_slow(&self) -> bool {
         self.read().is_slow
     }
@@ -150,7 +152,7 @@ impl ResolvesServerCert for Identities {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let name = hello.server_name();
         let known = self.read();
-        // RFC 8737 3: an authority offers this protocol and no other.
+        // RFC 8737 3: a certificate authority offers this protocol and no other.
         if hello.alpn().is_some_and(|offered| offered.eq([ACME_PROTOCOL])) {
             return known.tls_answers.get(name?).cloned();
         }
@@ -161,8 +163,8 @@ impl ResolvesServerCert for Identities {
     }
 }
 
-/// Makes the certificate by which a server shows an authority that it has this name (RFC 8737 3).
-/// It is no [`Identity`]: no client but an authority knows all of its extensions.
+/// Makes the certificate that proves to a certificate authority that a server has this name (RFC
+/// 8737 3). It is not an [`Identity`]: other clients do not know its critical extension.
 fn answer(name: &str, digest: &[u8]) -> Result<CertifiedKey, TlsError> {
     let params = rcgen::CertificateParams::new([name.to_owned()]);
     let mut params = params.map_err(|_| TlsError::Name(name.to_owned()))?;

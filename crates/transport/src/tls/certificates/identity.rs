@@ -23,13 +23,13 @@ use super::facts::CertificateFacts;
 use super::host_names::names_of_this_host;
 use crate::trust::Pin;
 
-/// The validity of a certificate made here: browsers refuse more than 398 days.
+/// The validity of a generated certificate: browsers refuse more than 398 days.
 const VALIDITY: Duration = Duration::from_secs(397 * 24 * 60 * 60);
 
-/// The time before its creation at which it becomes valid, because clocks differ.
+/// How long before its creation a certificate becomes valid, because clocks differ.
 const BEFORE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The largest accepted file of certificates, in bytes.
+/// The largest accepted certificate or key file, in bytes.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// A certificate chain with its private key. It is cheap to clone and shows no secret.
@@ -41,8 +41,8 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Reads PEM files: the chain, the server's own certificate first, and the key (PKCS#8,
-    /// PKCS#1 or SEC1). Both may be in one file.
+    /// Reads PEM files: the chain, the server's own certificate first, and the key (PKCS#8, PKCS#1
+    /// or SEC1). Both may be in one file.
     ///
     /// # Errors
     ///
@@ -55,7 +55,7 @@ impl Identity {
         Ok(Self { warning, ..identity })
     }
 
-    /// Reads PEM with both, which is that of the file `name` or will be.
+    /// Reads the chain and the key from one PEM text, whose file is or will be called `name`.
     ///
     /// # Errors
     ///
@@ -64,7 +64,7 @@ impl Identity {
         Self::parse((name, pem), (name, pem))
     }
 
-    /// Reads the PEM of two files; each is given with its name.
+    /// Parses the PEM of two files; each is given with its name.
     fn parse(
         (certificates, chain): (&Path, &[u8]),
         (key, pem): (&Path, &[u8]),
@@ -92,11 +92,11 @@ impl Identity {
         })
     }
 
-    /// Makes a certificate that its own key has signed, for these host names and addresses.
+    /// Makes a self-signed certificate for these host names and addresses.
     ///
     /// # Errors
     ///
-    /// [`TlsError::Name`] if no certificate can be for one of them.
+    /// [`TlsError::Name`] if no certificate can have one of them.
     pub fn self_signed(names: &[String]) -> Result<Self, TlsError> {
         let mut params = rcgen::CertificateParams::default();
         for name in names {
@@ -136,7 +136,7 @@ impl Identity {
         let warning = warning(leaf, Timestamp::now());
         let key = Arc::new(CertifiedKey::new(chain, provider.key_provider.load_private_key(key)?));
         match key.keys_match() {
-            // Some keys, such as those of hardware, cannot tell.
+            // Some keys, such as hardware keys, cannot tell.
             Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => (),
             Err(error) => return Err(error),
         }
@@ -149,8 +149,8 @@ impl Identity {
         self.pin
     }
 
-    /// Returns what is wrong with an identity that can be used: the certificate is not valid now,
-    /// or other users can read the key.
+    /// Returns a warning about a usable identity: the certificate is not valid now, or other users
+    /// can read the key.
     #[must_use]
     pub fn warning(&self) -> Option<&str> {
         self.warning.as_deref()
@@ -200,7 +200,7 @@ impl Identity {
     }
 }
 
-/// Makes a certificate and its key, which signs it.
+/// Makes a certificate and the key that signs it.
 pub(super) fn signed_by_itself(
     params: &rcgen::CertificateParams,
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
@@ -218,7 +218,7 @@ pub(in crate::tls) fn read_certificates(
     parse_certificates(path, &read(path)?)
 }
 
-/// Returns the certificates in the PEM of a file, at least one.
+/// Returns the certificates in a PEM text, at least one.
 fn parse_certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let unusable = |fault| TlsError::Unusable { path: path.to_owned(), fault };
     let chain: Vec<_> = CertificateDer::pem_slice_iter(pem)
@@ -227,8 +227,8 @@ fn parse_certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'sta
     if chain.is_empty() { Err(unusable(Fault::NoCertificate)) } else { Ok(chain) }
 }
 
-/// Returns the fault of a file that is not PEM; the library prints lines as lists of numbers. A line
-/// that is no label is not shown: it may be a private key without line breaks.
+/// Returns the fault of a file that is not PEM; the library would print lines as lists of numbers.
+/// A line that is not a label is not shown: it may be a private key without line breaks.
 fn not_pem(error: &PemError) -> Fault {
     let is_label = |name: &str| {
         name.len() <= MAX_LABEL && name.bytes().all(|b| b.is_ascii_uppercase() || b == b' ')
@@ -249,10 +249,10 @@ fn not_pem(error: &PemError) -> Fault {
     Fault::NotPem(reason.unwrap_or_else(|| no_label.to_owned()))
 }
 
-/// The length in bytes up to which the label of a section is shown.
+/// The longest section label that is shown, in bytes.
 const MAX_LABEL: usize = 40;
 
-/// Returns the contents of a file.
+/// Reads a file, up to [`MAX_BYTES`].
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     use std::io::Read;
     let unreadable = |source| TlsError::Unreadable { path: PathBuf::from(path), source };
@@ -262,7 +262,7 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     Ok(bytes)
 }
 
-/// Returns whether a private key in PEM is encrypted, in the new form or the old.
+/// Returns whether a private key in PEM is encrypted, in the PKCS#8 or the traditional format.
 fn is_encrypted(pem: &[u8]) -> bool {
     let text = String::from_utf8_lossy(pem);
     text.contains("-----BEGIN ENCRYPTED PRIVATE KEY-----")

@@ -1,4 +1,4 @@
-//! Certificates: of this program, and facts about those of peers.
+//! Our own certificates, and facts about those of peers.
 
 mod facts;
 mod host_names;

@@ -1,5 +1,5 @@
-//! The client and the server of rustls as one type: a step takes records from one queue and puts
-//! records into another.
+//! The client and the server of rustls as one type: a step consumes records from one queue and adds
+//! records to another.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use rustls::{CommonState, Error};
 
 use super::queue::ByteQueue;
 
-/// A connection without buffers of its own.
+/// A connection without its own buffers.
 pub(in crate::tls) enum RecordLayer {
     /// The client's side.
     Client(Box<UnbufferedClientConnection>),
@@ -18,7 +18,7 @@ pub(in crate::tls) enum RecordLayer {
     Server(Box<UnbufferedServerConnection>),
 }
 
-/// The next action once rustls needs nothing itself.
+/// What to do once rustls itself has nothing more to do.
 #[derive(Clone, Copy)]
 pub(in crate::tls) enum Intent<'a> {
     /// Do nothing.
@@ -43,8 +43,8 @@ pub(in crate::tls) enum StepResult {
 }
 
 impl RecordLayer {
-    /// Takes one step with the first `shown` bytes of `incoming`, drops those that are consumed,
-    /// and returns their number. Plaintext goes to `plaintext`, records to be sent to `outgoing`.
+    /// Takes one step with the first `shown` bytes of `incoming`, drops those consumed and returns
+    /// their number. Plaintext is passed to `plaintext`, records to send are added to `outgoing`.
     pub(in crate::tls) fn step(
         &mut self,
         incoming: &mut ByteQueue,
@@ -74,9 +74,9 @@ impl RecordLayer {
         }
     }
 
-    /// Returns the most bytes of incomplete records that are kept. A client accepts long
-    /// handshake messages, in records of any size; what an unauthenticated client sends to a
-    /// server fits into one record.
+    /// Returns the most bytes of incomplete records that are kept. A client accepts long handshake
+    /// messages in records of any size; an unauthenticated client may send a server only what fits
+    /// into one record.
     pub(in crate::tls) fn max_incoming(&self) -> usize {
         match self {
             Self::Client(_) => 128 * 1024,
@@ -84,8 +84,8 @@ impl RecordLayer {
         }
     }
 
-    /// Takes the alert of rustls for the peer after a failure. No record is shown to it, as
-    /// rustls would fail again, which it does not expect.
+    /// Queues rustls's alert for the peer after a failure. No record is shown to rustls, which
+    /// would fail again.
     pub(in crate::tls) fn take_alerts(
         &mut self,
         incoming: &mut ByteQueue,
@@ -100,7 +100,7 @@ impl RecordLayer {
     }
 }
 
-/// Does what one state of rustls requires.
+/// Performs what one state of rustls requires.
 fn process<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
     outgoing: &mut ByteQueue,
@@ -126,7 +126,7 @@ fn process<Data>(
                 })?;
                 StepResult::Moved
             }
-            // They are in our queue, which counts as sent.
+            // The records are in our queue, which counts as sent.
             ConnectionState::TransmitTlsData(sent) => {
                 sent.done();
                 StepResult::Moved
@@ -160,10 +160,10 @@ fn process<Data>(
 /// The longest possible record, with its header (RFC 5246 6.2.3).
 const MAX_RECORD: usize = 5 + 16 * 1024 + 2048;
 
-/// Room for the overhead of a few records, or for a short one.
+/// Room for the overhead of a few records, or for one short record.
 const RECORD: usize = 512;
 
-/// Lets rustls write into a queue, again if it needs more room.
+/// Lets rustls write into a queue, a second time if it needs more room.
 fn fill(
     queue: &mut ByteQueue,
     guess: usize,

@@ -1,9 +1,8 @@
-//! Records after a handshake that hold no data: alerts, tickets, key updates, renegotiation
-//! requests.
+//! Records without data after a handshake: alerts, tickets, key updates, renegotiation requests.
 //!
-//! This module is pure: bytes of records in, events out. When the kernel decrypts, these are the
-//! only records that this process sees, in pieces of any size; it decides here which of them are
-//! allowed.
+//! This module is pure: it turns the bytes of records into events. When the kernel decrypts, these
+//! are the only records that this process sees, in pieces of any size; this module decides which
+//! are allowed.
 
 use rustix::io::Errno;
 
@@ -14,11 +13,11 @@ pub const ALERT: u8 = 21;
 /// The type of records that hold messages of a handshake.
 pub const HANDSHAKE: u8 = 22;
 
-/// The longest handshake message in bytes that is reassembled: the longest allowed one is a
-/// ticket (RFC 8446 4.6.1).
+/// The longest handshake message that is reassembled, in bytes: the longest allowed one is a ticket
+/// (RFC 8446 4.6.1).
 pub const MAX_MESSAGE: usize = 65_535 + 512;
 
-/// The limit for requests of a peer that cost this process more than the peer.
+/// The limit for requests that cost this process more than the peer.
 const MAX_KEY_CHANGES: u32 = 1024;
 const MAX_RENEGOTIATIONS: u32 = 1;
 const MAX_WARNINGS: u32 = 4;
@@ -48,9 +47,9 @@ const HEAD: usize = 4;
 pub enum PeerEvent {
     /// The peer closes its sending side (close_notify).
     End,
-    /// All later records of the peer use its next key; if `answer`, ours must too.
+    /// All later records of the peer use its next key; if `answer`, ours must do so too.
     NewKey {
-        /// Whether the peer requests the same of this side.
+        /// Whether the peer requests a new key from this side too.
         answer: bool,
     },
     /// The peer requests another handshake (TLS 1.2), which is refused.
@@ -83,7 +82,7 @@ pub struct ControlReader {
     kind: u8,
     /// The beginning of an incomplete message or alert.
     partial: Vec<u8>,
-    /// The number of further bytes of a message that is refused whatever is in it.
+    /// The number of further bytes of a message that are ignored: its body does not matter.
     to_skip: usize,
     key_changes: u32,
     renegotiations: u32,
@@ -108,7 +107,7 @@ impl ControlReader {
         }
     }
 
-    /// Checks that data may come now.
+    /// Checks that data may arrive now.
     ///
     /// # Errors
     ///
@@ -125,13 +124,13 @@ impl ControlReader {
         !self.partial.is_empty() || self.to_skip > 0
     }
 
-    /// Reads a record that holds no data, or the part of one that has not been read yet.
+    /// Reads a record that holds no data, or the part of one that was not read before.
     ///
     /// # Errors
     ///
     /// [`ProtocolError`] if the peer may not send this.
     pub fn read(&mut self, kind: u8, bytes: &[u8]) -> Result<Vec<PeerEvent>, ProtocolError> {
-        // RFC 8446 5.1: nothing comes between the parts of a message.
+        // RFC 8446 5.1: nothing may arrive between the parts of a message.
         if kind != self.kind {
             self.allow_data()?;
         }
@@ -147,7 +146,7 @@ impl ControlReader {
     fn read_alert(&mut self, bytes: &[u8]) -> Result<Option<PeerEvent>, ProtocolError> {
         self.partial.extend_from_slice(bytes);
         if self.partial.len() == 1 {
-            // The caller had room for one byte.
+            // Wait for the second byte: the caller had room for one.
             return Ok(None);
         }
         let alert = std::mem::take(&mut self.partial);
@@ -184,7 +183,7 @@ impl ControlReader {
             let len = u32::from_be_bytes([0, a, b, c]) as usize;
             self.check_head(kind, len)?;
             if kind == CLIENT_HELLO {
-                // Its body, which may be long, is of no interest.
+                // The body may be long and does not matter.
                 let skipped = len.min(behind.len());
                 self.to_skip = len - skipped;
                 events.push(self.read_message(kind, &[])?);
@@ -192,7 +191,7 @@ impl ControlReader {
                 continue;
             }
             let Some((body, behind)) = behind.split_at_checked(len) else { break };
-            // What follows would be under the old key.
+            // Any data after it would be under the old key.
             if kind == KEY_UPDATE && !behind.is_empty() {
                 return Err(ProtocolError::because(UNEXPECTED_MESSAGE));
             }
@@ -203,7 +202,7 @@ impl ControlReader {
         Ok(events)
     }
 
-    /// Refuses a message as soon as its header is there.
+    /// Refuses a message as soon as its header is complete.
     fn check_head(&self, kind: u8, len: usize) -> Result<(), ProtocolError> {
         let may_come = match kind {
             NEW_SESSION_TICKET => self.is_client && self.is_tls13,
@@ -246,7 +245,7 @@ impl ControlReader {
     }
 }
 
-/// Counts up to a limit.
+/// Increments a counter; fails beyond `max`.
 fn count(counter: &mut u32, max: u32) -> Result<(), ProtocolError> {
     *counter += 1;
     if *counter > max { Err(ProtocolError::because(UNEXPECTED_MESSAGE)) } else { Ok(()) }
@@ -256,7 +255,7 @@ fn count(counter: &mut u32, max: u32) -> Result<(), ProtocolError> {
 mod tests {
     use super::*;
 
-    /// A record without meaning after a handshake.
+    /// A record type without meaning after a handshake.
     const CHANGE_CIPHER_SPEC: u8 = 20;
     const REFUSED: ProtocolError = ProtocolError::because(UNEXPECTED_MESSAGE);
 
@@ -280,7 +279,7 @@ mod tests {
             assert_eq!(ControlReader::new(true, true).read(ALERT, bytes), of_13, "{bytes:?}");
             assert_eq!(ControlReader::new(true, false).read(ALERT, bytes), of_12, "{bytes:?}");
         }
-        // In two parts, with nothing between them.
+        // In two parts with nothing in between.
         let mut control = ControlReader::new(true, true);
         assert_eq!(control.read(ALERT, &[1]), Ok(vec![]));
         assert_eq!(control.allow_data(), Err(REFUSED));
@@ -293,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_put_together_from_pieces() {
+    fn messages_are_reassembled_from_pieces() {
         let bytes = [4, 0, 0, 3, 7, 8, 9, 4, 0, 0, 1, 6, 24, 0, 0, 1, 1];
         let expected = [
             PeerEvent::Ticket(vec![7, 8, 9]),
@@ -314,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_of_a_renegotiation() {
+    fn a_renegotiation_request_is_not_buffered() {
         let mut control = ControlReader::new(false, false);
         assert_eq!(control.read(HANDSHAKE, &[1, 0, 0xff]), Ok(vec![]));
         let refused = control.read(HANDSHAKE, &[0xff, 7]);
@@ -332,7 +331,7 @@ mod tests {
         const TICKET: &[u8] = &[4, 0, 0, 0];
         const HELLO: &[u8] = &[1, 0, 0, 0];
         let cases: [(&[u8], [bool; 4]); 6] = [
-            // Client of 1.3, server of 1.3, client of 1.2, server of 1.2.
+            // A client of 1.3, a server of 1.3, a client of 1.2, a server of 1.2.
             (TICKET, [true, false, false, false]),
             (&[24, 0, 0, 1, 0], [true, true, false, false]),
             (&[0, 0, 0, 0], [false, false, true, false]),

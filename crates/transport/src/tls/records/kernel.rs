@@ -17,8 +17,8 @@ use super::connection::RecordLayer;
 use super::control::{ALERT, ControlReader, HANDSHAKE, PeerEvent, ProtocolError};
 use super::key_usage::KeyUsage;
 
-/// Level and description of alerts: warnings that nothing follows, that there is no renegotiation,
-/// and fatal ones.
+/// Level and description of alerts: the warnings that nothing follows and that renegotiation is
+/// refused, and fatal alerts.
 const CLOSE_NOTIFY: [u8; 2] = [1, 0];
 const NO_RENEGOTIATION: [u8; 2] = [1, 100];
 const BAD_RECORD_MAC: u8 = 20;
@@ -49,13 +49,13 @@ enum PendingRecord {
     NewKey,
 }
 
-/// The source of new keys, and where tickets go.
+/// The source of new keys and the receiver of tickets.
 enum Secrets {
     Client(Box<KernelConnection<ClientConnectionData>>),
     Server(Box<KernelConnection<ServerConnectionData>>),
 }
 
-/// The reason why the kernel does not have the keys after all.
+/// The reason why the kernel could not take the keys.
 #[derive(Debug)]
 pub(in crate::tls) enum TakeOverError {
     Tls(Error),
@@ -63,8 +63,8 @@ pub(in crate::tls) enum TakeOverError {
 }
 
 impl Kernel {
-    /// Gives the keys of a connection to the kernel. None of its records may be buffered here,
-    /// and the socket must be attached.
+    /// Hands the keys of a connection to the kernel. None of its records may be buffered here, and
+    /// the socket must be attached.
     pub(in crate::tls) fn take_over(
         socket: BorrowedFd<'_>,
         connection: RecordLayer,
@@ -118,7 +118,7 @@ impl Kernel {
         let mut flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         flags.set(SendFlags::MORE, more);
         let len = rustix::io::retry_on_intr(|| send(socket, bytes, flags))?;
-        // The kernel has taken these; the next call reports that it can take no more.
+        // The kernel has accepted these bytes; the next call reports that it can take no more.
         let _ = self.sent(socket, len);
         Ok(len)
     }
@@ -155,8 +155,8 @@ impl Kernel {
         Ok(0)
     }
 
-    /// Returns whether the next that can be received is data, or the end or a failure, or nothing
-    /// yet.
+    /// Returns whether data can be received (`Some(true)`), the end or a failure (`Some(false)`),
+    /// or nothing yet.
     pub(in crate::tls) fn peek(&mut self, socket: BorrowedFd<'_>) -> Option<bool> {
         match self.take_control(socket) {
             Ok(true) => Some(true),
@@ -182,7 +182,7 @@ impl Kernel {
         }
     }
 
-    /// Handles all records at the front that hold no data, and returns whether data follows or
+    /// Handles all records at the front that hold no data. Returns true if data follows, false at
     /// the end.
     fn take_control(&mut self, socket: BorrowedFd<'_>) -> Result<bool, Errno> {
         while !self.is_ended {
@@ -213,7 +213,7 @@ impl Kernel {
         let _ = self.flush(socket);
     }
 
-    /// Counts the bytes that the kernel has encrypted by one call.
+    /// Counts the bytes that one call has given the kernel to encrypt.
     pub(in crate::tls) fn sent(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -235,7 +235,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Returns the next that can be received.
+    /// Receives, or peeks at, the next data or record.
     fn next(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -279,8 +279,8 @@ impl Kernel {
                 PeerEvent::Ticket(ticket) => self.keep(socket, &ticket)?,
                 PeerEvent::NewKey { answer } => {
                     if let Err(error) = self.change_key(socket, KeyDirection::Receive) {
-                        // Before Linux 6.14 the connection cannot continue. A peer that
-                        // reconnects resumes its session.
+                        // Before Linux 6.14 the connection cannot continue. A peer that reconnects
+                        // resumes its session.
                         self.close(socket);
                         let errno = if error == Errno::BUSY { Errno::KEYEXPIRED } else { error };
                         return Err(self.give_up(socket, None, errno));
@@ -317,7 +317,7 @@ impl Kernel {
         install(socket, direction, self.version, sequence, &secrets)
     }
 
-    /// Ends sending and receiving, with an alert to the peer if there is one.
+    /// Ends sending and receiving, and queues an alert for the peer if there is one.
     fn give_up(&mut self, socket: BorrowedFd<'_>, alert: Option<u8>, errno: Errno) -> Errno {
         if let (Some(alert), None) = (alert, self.failure) {
             self.pending.push_back(PendingRecord::Alert([FATAL, alert]));
@@ -327,7 +327,7 @@ impl Kernel {
     }
 }
 
-/// Gives keys to the kernel.
+/// Gives the kernel the keys of one direction.
 fn install(
     socket: BorrowedFd<'_>,
     direction: KeyDirection,

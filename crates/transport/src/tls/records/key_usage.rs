@@ -1,19 +1,18 @@
-//! The use of a key: AES-GCM is safe for a limited number of records under one key.
+//! Counts the use of a key: AES-GCM is safe for a limited number of records under one key.
 
 use underpass_engine::ktls::Cipher;
 
 /// Bytes of a full record.
 const RECORD: u64 = 16 * 1024;
 
-/// The most records under one key of AES-GCM (RFC 8446 5.5), with room for a step that has begun.
+/// The most records under one AES-GCM key (RFC 8446 5.5), with room for a step in progress.
 const MAX_RECORDS: u64 = (1 << 24) - (1 << 20);
 
-/// The number of records after which a new key is requested, early enough for it to wait for a
-/// slow peer.
+/// The number of records after which a new key is requested, early enough to wait for a slow peer.
 const EARLY: u64 = 1 << 23;
 
 /// Counts the records under one key. The kernel does not report the number, so this is an upper
-/// bound: one for each 16 KiB and one for each call.
+/// bound: one per 16 KiB and one per call.
 #[derive(Debug)]
 pub(in crate::tls) struct KeyUsage {
     records: u64,
@@ -37,12 +36,12 @@ impl KeyUsage {
         self.can_renew && self.max.is_some() && self.records >= EARLY
     }
 
-    /// Returns whether nothing more may be sent.
+    /// Returns whether nothing more may be sent under this key.
     pub(in crate::tls) fn is_over(&self) -> bool {
         self.max.is_some_and(|max| self.records >= max)
     }
 
-    /// Starts again for a new key.
+    /// Restarts the count for a new key.
     pub(in crate::tls) fn renew(&mut self) {
         self.records = 0;
     }

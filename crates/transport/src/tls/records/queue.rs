@@ -1,11 +1,11 @@
-//! Bytes on their way between a socket and rustls: added at the end, taken from the front.
+//! A queue of bytes between a socket and rustls: added at the end, consumed at the front.
 //!
-//! Thousands of connections may be idle, so an empty queue owns no memory: it takes some from a
-//! small pool of the thread when needed, and returns it once it is empty again.
+//! Thousands of connections may be idle, so an empty queue owns no memory: it takes a buffer from a
+//! small per-thread pool when needed, and returns it once it is empty again.
 
 use std::cell::RefCell;
 
-/// The number of bytes read at once, and the ciphertext of those written at once.
+/// The number of bytes read at once, and the room for the ciphertext of one batch.
 pub(in crate::tls) const QUEUE_SIZE: usize = BATCH + 1024;
 
 /// The bytes encrypted for one system call: four full records.
@@ -18,7 +18,7 @@ thread_local! {
     static STORE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Bytes in a row.
+/// Contiguous bytes.
 #[derive(Debug, Default)]
 pub(in crate::tls) struct ByteQueue {
     memory: Vec<u8>,
@@ -43,8 +43,8 @@ impl ByteQueue {
         &mut self.memory[self.start..self.end]
     }
 
-    /// Returns room for at least `min` bytes at the end; [`added`](Self::added) says how many
-    /// were used.
+    /// Returns room for at least `min` bytes at the end; report the number used with
+    /// [`added`](Self::added).
     pub(in crate::tls) fn room(&mut self, min: usize) -> &mut [u8] {
         if self.memory.len() - self.end < min {
             self.make_room(min);
@@ -122,7 +122,7 @@ fn put_back(memory: Vec<u8>) {
     if memory.len() < QUEUE_SIZE || memory.len() > 2 * QUEUE_SIZE {
         return;
     }
-    // The pool is gone when a thread ends.
+    // The pool no longer exists while a thread ends.
     let _ = STORE.try_with(|store| {
         let mut store = store.borrow_mut();
         if store.len() < MAX_KEPT {
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_come_out_as_they_went_in() {
+    fn bytes_leave_the_queue_as_they_entered() {
         let mut queue = ByteQueue::default();
         let (mut written, mut read) = (0_u32, 0_u32);
         for turn in 0..5000_u32 {

@@ -21,9 +21,9 @@ const MIN_READ: usize = 17 * 1024;
 #[derive(Debug)]
 pub(in crate::tls) struct UserSpace {
     connection: RecordLayer,
-    /// Records that were received.
+    /// Received records.
     incoming: ByteQueue,
-    /// Data of records longer than the caller's buffer.
+    /// Data of records that did not fit into the caller's buffer.
     plaintext: ByteQueue,
     /// Records to be sent.
     outgoing: ByteQueue,
@@ -39,7 +39,7 @@ pub(in crate::tls) struct UserSpace {
 }
 
 impl UserSpace {
-    /// Continues after a handshake, with the bytes received after it and those still to be sent.
+    /// Continues after a handshake with the bytes received after it and those still to be sent.
     pub(in crate::tls) fn new(
         connection: RecordLayer,
         incoming: ByteQueue,
@@ -58,7 +58,7 @@ impl UserSpace {
         }
     }
 
-    /// Takes bytes for the peer and returns how many.
+    /// Accepts bytes for the peer and returns how many.
     pub(in crate::tls) fn send(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -85,7 +85,7 @@ impl UserSpace {
         }
     }
 
-    /// Writes everything that was taken to the socket.
+    /// Writes everything that was accepted to the socket.
     pub(in crate::tls) fn flush(&mut self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
         if self.outgoing.is_empty() { Ok(()) } else { self.push(socket, false) }
     }
@@ -119,8 +119,8 @@ impl UserSpace {
         }
     }
 
-    /// Returns whether the next that can be received is data, or the end or a failure, or nothing
-    /// yet.
+    /// Returns whether data can be received (`Some(true)`), the end or a failure (`Some(false)`),
+    /// or nothing yet.
     pub(in crate::tls) fn peek(&mut self, socket: BorrowedFd<'_>) -> Option<bool> {
         loop {
             self.decrypt(&mut []);
@@ -136,13 +136,13 @@ impl UserSpace {
         }
     }
 
-    /// Returns whether something can be received without the socket.
+    /// Returns whether something can be received without reading from the socket.
     pub(in crate::tls) fn has_input(&self) -> bool {
         let is_over = self.is_ended || self.failure.is_some();
         !self.plaintext.is_empty() || !self.is_idle || is_over
     }
 
-    /// Returns how many bytes were received and not taken yet.
+    /// Returns how many received bytes were not consumed yet.
     pub(in crate::tls) fn kept(&self) -> usize {
         self.incoming.len() + self.plaintext.len()
     }
@@ -152,7 +152,7 @@ impl UserSpace {
         self.outgoing.len()
     }
 
-    /// Sends a close_notify, as far as the socket takes it.
+    /// Sends a close_notify, as far as the socket accepts it.
     pub(in crate::tls) fn close(&mut self, socket: BorrowedFd<'_>) {
         if !self.is_closed && self.failure.is_none() {
             self.is_closed = true;
@@ -162,12 +162,11 @@ impl UserSpace {
         self.outgoing.shrink();
     }
 
-    /// Has rustls carry out an intent.
+    /// Makes rustls carry out an intent.
     fn say(&mut self, intent: Intent<'_>) -> Result<(), Errno> {
         let Self { connection, incoming, plaintext, outgoing, .. } = self;
         loop {
-            // Only bytes that were received but not yet read can be seen on the way; they are
-            // kept.
+            // Data that arrives meanwhile was received but not yet read; it is kept.
             let shown = incoming.len();
             let keep = &mut |data: &[u8]| plaintext.add(data);
             match connection.step(incoming, shown, outgoing, intent, keep) {
@@ -204,7 +203,7 @@ impl UserSpace {
         Ok(())
     }
 
-    /// Reads records from the socket: about as many as wanted.
+    /// Reads about `wanted` bytes of records from the socket.
     fn read(&mut self, socket: BorrowedFd<'_>, wanted: usize) -> Result<(), Errno> {
         if self.is_ended {
             return Ok(());
@@ -237,7 +236,7 @@ impl UserSpace {
         }
     }
 
-    /// Remembers that nothing more can come.
+    /// Records that nothing more can arrive.
     fn give_up(&mut self, socket: BorrowedFd<'_>, error: Errno) -> Errno {
         let _ = self.flush(socket);
         self.incoming.clear();
@@ -245,8 +244,8 @@ impl UserSpace {
         *self.failure.get_or_insert(error)
     }
 
-    /// Decrypts received bytes into a buffer until it is full, and returns how many. The rest of
-    /// a record is kept.
+    /// Decrypts received bytes into a buffer until it is full, and returns how many. The rest of a
+    /// record is kept.
     fn decrypt(&mut self, buffer: &mut [u8]) -> usize {
         let mut filled = 0;
         while !self.is_idle && self.plaintext.is_empty() && filled < buffer.len().max(1) {
@@ -273,7 +272,7 @@ impl UserSpace {
         filled
     }
 
-    /// Remembers a failure of rustls, and queues its alert.
+    /// Records a failure of rustls, and queues its alert.
     fn fail(&mut self, error: &Error) -> Errno {
         self.connection.take_alerts(&mut self.incoming, &mut self.outgoing);
         self.incoming.clear();

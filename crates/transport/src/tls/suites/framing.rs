@@ -1,8 +1,8 @@
-//! Records of TLS 1.3 whose contents no peer may send, found while they are decrypted.
+//! Detects forbidden contents in TLS 1.3 records while they are decrypted.
 //!
-//! rustls ends such a connection too, but without an alert, and after its failure the caller
-//! cannot send one: RFC 8446, 5.1 and 5.4, wants `unexpected_message`. So the decrypters of its
-//! algorithms are wrapped, and report what they find as the one error for which rustls sends that
+//! rustls ends such a connection too, but without an alert, and after its failure the caller cannot
+//! send one: RFC 8446, 5.1 and 5.4, requires `unexpected_message`. So the decrypters of its
+//! algorithms are wrapped, and report such contents as the one error for which rustls sends that
 //! alert.
 
 use rustls::crypto::CipherSuiteCommon;
@@ -15,15 +15,14 @@ use rustls::{
     Tls13CipherSuite,
 };
 
-/// Returns the suite with decrypters that check what they decrypt. Suites of TLS 1.2 stay as they
-/// are.
+/// Returns the suite with decrypters that check what they decrypt. TLS 1.2 suites are unchanged.
 pub(super) fn checked(suite: SupportedCipherSuite) -> SupportedCipherSuite {
     let SupportedCipherSuite::Tls13(Tls13CipherSuite { common, hkdf_provider, aead_alg, .. }) =
         suite
     else {
         return suite;
     };
-    // rustls wants suites that live forever. There are three, made once.
+    // rustls requires suites with static lifetime. There are three, made once.
     SupportedCipherSuite::Tls13(Box::leak(Box::new(Tls13CipherSuite {
         common: CipherSuiteCommon {
             suite: common.suite,
@@ -96,13 +95,13 @@ impl MessageDecrypter for CheckedDecrypter {
     }
 }
 
-/// Where messages of the handshake begin and end in the records that hold them.
+/// Tracks where handshake messages begin and end in their records.
 #[derive(Debug, Default)]
 struct MessageFraming {
-    /// The part of a header that has come: a type and three bytes of length.
+    /// The received part of a header: a type and three bytes of length.
     header: [u8; HEADER],
     header_len: usize,
-    /// Bytes of the body that have not come.
+    /// Bytes of the body that have not arrived.
     body_left: usize,
 }
 
@@ -128,7 +127,7 @@ impl MessageFraming {
         }
     }
 
-    /// Returns whether a message has begun and not ended.
+    /// Returns whether a message is incomplete.
     fn is_within(&self) -> bool {
         self.header_len > 0
     }
@@ -146,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_end_where_they_end_however_they_are_cut() {
+    fn message_boundaries_do_not_depend_on_records() {
         let messages = [4, 0, 0, 3, 7, 8, 9, 24, 0, 0, 1, 0, 0, 0, 0, 0];
         let ends = [7, 12, 16];
         for cut in 1..=messages.len() {

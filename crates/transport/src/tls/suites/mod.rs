@@ -1,4 +1,4 @@
-//! The algorithms that are offered, and their names.
+//! The offered algorithms and their names.
 
 mod framing;
 
@@ -12,9 +12,9 @@ use underpass_engine::ktls::{Cipher, TlsVersion};
 use super::kernel_offer::KernelOffer;
 use framing::checked;
 
-/// Suites in the order of preference: authenticated encryption with forward secrecy, all of it
-/// such as the kernel can do. AES with the shorter key is first, as it is the fastest where
-/// processors have instructions for it.
+/// The suites in order of preference: authenticated encryption with forward secrecy, all of which
+/// the kernel can support. AES with the shorter key is first: it is the fastest on processors with
+/// AES instructions.
 static SUITES: LazyLock<[SupportedCipherSuite; 9]> = LazyLock::new(|| {
     [
         cipher_suite::TLS13_AES_128_GCM_SHA256,
@@ -49,7 +49,7 @@ pub(super) fn provider(offer: Option<&KernelOffer>) -> Arc<CryptoProvider> {
     })
 }
 
-/// Returns the kernel's version and cipher of a suite; `None` if it has none.
+/// Returns the kernel's version and cipher for a suite; `None` if it has none.
 pub(super) fn kind_of(suite: CipherSuite) -> Option<(TlsVersion, Cipher)> {
     use CipherSuite as Suite;
     Some(match suite {
@@ -68,7 +68,7 @@ pub(super) fn kind_of(suite: CipherSuite) -> Option<(TlsVersion, Cipher)> {
     })
 }
 
-/// Returns the name of a suite as the registry of IANA has it.
+/// Returns the name of a suite in the IANA registry.
 pub(super) fn name(suite: CipherSuite) -> &'static str {
     match suite {
         CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",
@@ -78,7 +78,7 @@ pub(super) fn name(suite: CipherSuite) -> &'static str {
     }
 }
 
-/// Returns the name of a version as OpenSSL and curl have it.
+/// Returns the name of a version as OpenSSL and curl write it.
 pub(super) fn version(version: Option<ProtocolVersion>) -> &'static str {
     match version {
         Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
@@ -86,7 +86,7 @@ pub(super) fn version(version: Option<ProtocolVersion>) -> &'static str {
     }
 }
 
-/// Returns the protocols for the negotiation of RFC 7301.
+/// Returns the protocols to negotiate by ALPN (RFC 7301).
 pub(super) fn protocols() -> Vec<Vec<u8>> {
     vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()]
 }
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_suite_is_one_that_a_kernel_can_do() {
+    fn every_suite_is_supported_by_some_kernel() {
         for suite in SUITES.iter() {
             let (version, _) = kind_of(suite.suite()).unwrap();
             assert_eq!(version == TlsVersion::Tls13, suite.tls13().is_some());
