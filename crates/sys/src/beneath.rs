@@ -1,4 +1,4 @@
-//! Opens paths beneath a folder, and nothing outside of it.
+//! Opens paths beneath a folder and nothing outside it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -8,9 +8,9 @@ use rustix::io::{Errno, retry_on_intr};
 /// Opens a path beneath a folder without following any symbolic link; an empty path is the folder
 /// itself. The new descriptor is closed on exec.
 ///
-/// The kernel keeps the path beneath the folder, so a name that is replaced by a link at any
-/// moment fails to open rather than opening a file elsewhere. A path longer than `PATH_MAX` is
-/// walked in several steps.
+/// The kernel keeps the path beneath the folder, so if a name is replaced by a link at any moment,
+/// the open fails rather than opening a file elsewhere. A path longer than `PATH_MAX` is walked in
+/// several steps.
 ///
 /// # Errors
 ///
@@ -33,5 +33,5 @@ fn open_step(folder: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<Owned
     retry_on_intr(|| openat2(folder, path, flags, Mode::empty(), resolve))
 }
 
-/// The longest path that the kernel takes, its final zero included.
+/// The longest path that the kernel accepts, including its final zero.
 const PATH_MAX: usize = 4_096;

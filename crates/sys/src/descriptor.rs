@@ -8,11 +8,11 @@ use rustix::io::Errno;
 
 use crate::last_errno;
 
-/// Closes a descriptor, as dropping it does, and returns the error.
+/// Closes a descriptor as dropping it does, but returns the error.
 ///
 /// # Errors
 ///
-/// As close(2): those of earlier writes, which network file systems and FUSE may report only here.
+/// As close(2): errors of earlier writes, which network file systems and FUSE may report only here.
 pub fn close(descriptor: OwnedFd) -> Result<(), Errno> {
     // SAFETY: the descriptor is owned, and nothing uses it afterwards, whatever the answer is.
     // Proved by
@@ -42,7 +42,7 @@ pub fn clone_range(
     request(sink, Ioctl::Clone(&mut range)).map(drop)
 }
 
-/// Returns how many bytes a socket has taken that its peer has not acknowledged (SIOCOUTQ,
+/// Returns how many bytes a socket has accepted that its peer has not acknowledged (SIOCOUTQ,
 /// tcp(7)).
 ///
 /// # Errors
@@ -52,7 +52,7 @@ pub fn unacknowledged(socket: BorrowedFd<'_>) -> Result<u64, Errno> {
     queued(socket, SocketQueue::Unacknowledged)
 }
 
-/// Returns how many bytes a socket has taken that it has not even sent (SIOCOUTQNSD, tcp(7)).
+/// Returns how many bytes a socket has accepted but not yet sent (SIOCOUTQNSD, tcp(7)).
 ///
 /// # Errors
 ///
@@ -68,13 +68,13 @@ fn queued(socket: BorrowedFd<'_>, queue: SocketQueue) -> Result<u64, Errno> {
 }
 
 /// Returns whether the next byte of a socket is an urgent one (SIOCATMARK, sockatmark(3)), which
-/// read(2) passes over and splice(2) does not. A socket that has no such byte is never there.
+/// read(2) skips and splice(2) does not. False for a socket without an urgent byte.
 #[must_use]
 pub fn is_at_mark(socket: BorrowedFd<'_>) -> bool {
     queued(socket, SocketQueue::AtMark) == Ok(1)
 }
 
-/// Takes a read lease on a file, which a process that wants to write then has to wait for.
+/// Takes a read lease on a file, which blocks processes that want to write until it is released.
 ///
 /// The signal that the kernel sends when a lease breaks is set to `SIGURG`, which is ignored by
 /// default; [`clear_lease_owner`] makes the kernel send none.
@@ -97,13 +97,13 @@ pub fn clear_lease_owner(file: impl AsFd) -> Result<(), Errno> {
     fcntl(file, libc::F_SETOWN, 0).map(drop)
 }
 
-/// Returns whether this descriptor holds a read lease that no writer waits for.
+/// Returns whether this descriptor holds a read lease for which no writer is waiting.
 #[must_use]
 pub fn has_read_lease(file: impl AsFd) -> bool {
     fcntl(file, libc::F_GETLEASE, 0) == Ok(libc::F_RDLCK)
 }
 
-/// Gives a lease back.
+/// Releases a lease.
 ///
 /// # Errors
 ///
@@ -139,7 +139,7 @@ pub fn cached(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64, Errno>
 /// As [`cached`].
 pub fn unwritten(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64, Errno> {
     if len == 0 {
-        // The kernel takes a length of 0 as up to the end.
+        // The kernel treats a length of 0 as up to the end.
         return Ok(0);
     }
     let mut counts = CacheCounts::default();
@@ -147,8 +147,8 @@ pub fn unwritten(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64, Err
     Ok((counts.dirty + counts.written_back) * rustix::param::page_size() as u64)
 }
 
-/// Writes the dirty pages of a file back and waits for that, without the metadata of the file and
-/// without flushing the disk's cache (sync_file_range(2)).
+/// Writes the dirty pages of a file back and waits for that, without writing its metadata or
+/// flushing the disk's cache (sync_file_range(2)).
 ///
 /// # Errors
 ///
@@ -160,12 +160,12 @@ pub fn write_back(file: BorrowedFd<'_>) -> Result<(), Errno> {
     request(file, Ioctl::WriteBack(flags)).map(drop)
 }
 
-/// Waits for pages of a file that are being written back, and begins with no others
+/// Waits for pages of a file that are being written back, without starting to write others
 /// (sync_file_range(2)).
 ///
 /// # Errors
 ///
-/// As sync_file_range(2): `EIO` or `ENOSPC` if earlier ones could not be written back, once.
+/// As sync_file_range(2): `EIO` or `ENOSPC` if earlier pages could not be written back, once.
 pub fn await_write_back(file: BorrowedFd<'_>) -> Result<(), Errno> {
     request(file, Ioctl::WriteBack(libc::SYNC_FILE_RANGE_WAIT_BEFORE)).map(drop)
 }
@@ -179,8 +179,7 @@ pub fn set_pacing_rate(socket: BorrowedFd<'_>, bytes: u64) -> Result<(), Errno> 
     set_option(socket, SocketOption::PacingRate, &bytes.to_ne_bytes())
 }
 
-/// Limits the bytes that a TCP socket takes without having sent them even once
-/// (`TCP_NOTSENT_LOWAT`, tcp(7)).
+/// Limits the bytes that a TCP socket accepts before sending them (`TCP_NOTSENT_LOWAT`, tcp(7)).
 ///
 /// # Errors
 ///
@@ -189,7 +188,7 @@ pub fn set_unsent_limit(socket: BorrowedFd<'_>, bytes: u32) -> Result<(), Errno>
     set_option(socket, SocketOption::UnsentLimit, &bytes.to_ne_bytes())
 }
 
-/// Sets an option of a socket whose value is these bytes.
+/// Sets an option of a socket to these bytes.
 ///
 /// # Errors
 ///
@@ -198,7 +197,7 @@ pub fn set_option(socket: BorrowedFd<'_>, option: SocketOption, value: &[u8]) ->
     request(socket, Ioctl::SetOption(option, value)).map(drop)
 }
 
-/// Options of sockets whose values hold no address.
+/// Socket options whose values hold no address.
 #[derive(Clone, Copy, Debug)]
 pub enum SocketOption {
     /// `SO_MAX_PACING_RATE` of socket(7).
@@ -216,7 +215,7 @@ pub enum SocketOption {
 }
 
 impl SocketOption {
-    /// Returns level and name.
+    /// Returns the level and the name of the option.
     const fn number(self) -> (c_int, c_int) {
         match self {
             Self::PacingRate => (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE),
@@ -259,7 +258,7 @@ enum Ioctl<'a> {
     WriteBack(c_uint),
 }
 
-/// A number that a socket tells about its queues, by that of linux/sockios.h.
+/// A queue property of a socket, by its request number in linux/sockios.h.
 #[derive(Clone, Copy, Debug)]
 enum SocketQueue {
     AtMark = 0x8905,
@@ -304,5 +303,6 @@ fn request(fd: BorrowedFd<'_>, request: Ioctl<'_>) -> Result<c_int, Errno> {
     if result < 0 { Err(last_errno()) } else { Ok(result) }
 }
 
-/// The number of cachestat(2), the same on every architecture but alpha; libc has it only for some.
+/// The number of cachestat(2), which is the same on every architecture except alpha; libc has it
+/// only for some.
 const SYS_CACHESTAT: libc::c_long = 451;

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use crate::last_errno;
 
-/// The features of an interface: their names, and a bit for each in the order of the names.
+/// The features of an interface: their names, and a bit for each, in the order of the names.
 #[derive(Debug)]
 pub struct Features {
     /// The names of the features.
@@ -18,7 +18,7 @@ pub struct Features {
     pub active: Vec<u32>,
 }
 
-/// Returns the features of an interface, through any socket.
+/// Returns the features of an interface; any socket will do.
 ///
 /// # Errors
 ///
@@ -26,11 +26,11 @@ pub struct Features {
 /// driver cannot tell.
 pub fn features(socket: impl AsFd, interface: &str) -> Result<Features, Errno> {
     let socket = socket.as_fd();
-    // `ethtool_sset_info`: how many names there are in one set.
+    // `ethtool_sset_info`: the number of names in one set.
     let mut info = [SSET_INFO, 0, 1 << FEATURES, 0, 0];
     query(socket, interface, &mut info)?;
     let count = info[4].min(MAX_FEATURES);
-    // `ethtool_gstrings`, of which the kernel fills in as many as it has just said.
+    // `ethtool_gstrings`, of which the kernel fills in as many as it has just reported.
     let mut strings = vec![0; 3 + MAX_FEATURES as usize * NAME / 4];
     strings[..3].copy_from_slice(&[STRINGS, FEATURES, count]);
     query(socket, interface, &mut strings)?;
@@ -39,7 +39,7 @@ pub fn features(socket: impl AsFd, interface: &str) -> Result<Features, Errno> {
         let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
         String::from_utf8_lossy(name).into_owned()
     });
-    // `ethtool_gfeatures`, of which the kernel fills in no more blocks than the request names.
+    // `ethtool_gfeatures`, of which the kernel fills in no more blocks than requested.
     let blocks = count.div_ceil(32);
     let mut features = vec![0; 2 + 4 * blocks as usize];
     features[..2].copy_from_slice(&[GET_FEATURES, blocks]);
@@ -61,8 +61,8 @@ fn query(socket: BorrowedFd<'_>, interface: &str, words: &mut [u32]) -> Result<(
     let mut request = libc::ifreq { ifr_name: name, ifr_ifru: data };
     // SAFETY: the request names the interface by text that ends in a zero, and points to words that
     // are borrowed exclusively until the call returns. Only `features` calls this: each of its
-    // questions has room for the longest answer, which for names is the number of features that
-    // the kernel knows, a constant of it far below `MAX_FEATURES`. Proved by the tests of
+    // requests has room for the longest answer. For names that is the number of features that the
+    // kernel knows, a constant far below `MAX_FEATURES`. Proved by the tests of
     // `diagnose/src/probe/card.rs`.
     let result = unsafe {
         libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, std::ptr::from_mut(&mut request))
@@ -73,7 +73,7 @@ fn query(socket: BorrowedFd<'_>, interface: &str, words: &mut [u32]) -> Result<(
 /// From linux/sockios.h.
 const SIOCETHTOOL: u32 = 0x8946;
 
-// From linux/ethtool.h: questions, the set of names asked for, and how long each is.
+// From linux/ethtool.h: requests, the requested set of names, and the length of each name.
 const SSET_INFO: u32 = 0x37;
 const STRINGS: u32 = 0x1b;
 const GET_FEATURES: u32 = 0x3a;

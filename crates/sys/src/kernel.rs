@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use crate::last_errno;
 
-/// Creates the smallest ring of io_uring and closes it, which shows that the kernel allows it.
+/// Creates the smallest io_uring ring and closes it, which shows that the kernel allows it.
 ///
 /// # Errors
 ///
@@ -31,14 +31,14 @@ pub fn make_ring() -> Result<(), Errno> {
 /// `io_uring_params` of linux/io_uring.h in words of 8 bytes: 120 bytes.
 const RING_PARAMETERS: usize = 15;
 
-/// Returns the version of Landlock that the kernel has.
+/// Returns the Landlock ABI version of the kernel.
 ///
 /// # Errors
 ///
 /// As landlock_create_ruleset(2).
 pub fn landlock_version() -> Result<u32, Errno> {
     let none = std::ptr::null::<c_void>();
-    // SAFETY: with this flag the call takes no address and makes nothing. Proved by
+    // SAFETY: with this flag the call takes no address and creates nothing. Proved by
     // `diagnose/tests/probe.rs::the_probe_agrees_with_the_settings_of_the_kernel`.
     let version = unsafe {
         libc::syscall(libc::SYS_landlock_create_ruleset, none, 0_usize, LANDLOCK_VERSION)

@@ -1,5 +1,4 @@
-//! The kind of thing that a descriptor refers to, as far as it decides which mechanism may serve
-//! it.
+//! The kind of file that a descriptor refers to, as far as it decides which mechanism may serve it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,10 +6,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::fs::{FileType, Stat, fstat, fstatfs};
 use rustix::io::pread;
 
-/// The kind of thing that a descriptor refers to.
+/// The kind of file that a descriptor refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// A block device: seekable, but not a file that copy_file_range or reflink would take.
+    /// A block device: seekable, but not a file that copy_file_range or reflink would accept.
     Block,
     /// A character device such as `/dev/null`, `/dev/zero` or a terminal.
     CharDevice,
@@ -18,15 +17,15 @@ pub enum Kind {
     Pipe,
     /// A regular file or a memfd, whose size is its length.
     Regular,
-    /// A connected stream socket: TCP or unix.
+    /// A connected stream socket: TCP or Unix.
     Socket,
     /// A file of procfs, sysfs and the like, or one of FUSE with a size of 0: regular by type, but
-    /// its size says nothing.
+    /// its size is meaningless.
     Virtual,
 }
 
 impl Kind {
-    /// Returns the kind of what `fd` names, from its `stat`, if it is read.
+    /// Returns the kind of the file behind `fd`, given its `stat`, for reading from it.
     ///
     /// # Errors
     ///
@@ -63,19 +62,19 @@ impl Kind {
         matches!(self, Self::Block | Self::Regular | Self::Virtual)
     }
 
-    /// Returns whether an operation can find this end not ready.
+    /// Returns whether an operation on this end can fail because it is not ready.
     #[must_use]
     pub const fn can_wait(self) -> bool {
         matches!(self, Self::CharDevice | Self::Pipe | Self::Socket)
     }
 }
 
-/// Returns whether the file's contents are made up as it is read, so that its size is 0 or a
+/// Returns whether the file's contents are generated as it is read, so that its size is 0 or a
 /// guess.
 ///
-/// Such files own no blocks, so all others are spared further system calls. On FUSE a program
-/// that does not know a size in advance reports 0. Elsewhere a file that is empty, but can be read,
-/// shows that its file system is one of those that are not listed here.
+/// Such files own no blocks, so all others are spared further system calls. On FUSE a program that
+/// does not know a size in advance reports 0. Elsewhere a file of size 0 that can be read reveals a
+/// virtual file system that is not listed here.
 fn is_virtual(fd: BorrowedFd<'_>, stat: &Stat) -> bool {
     if !owns_nothing(stat) {
         return false;
@@ -92,7 +91,7 @@ fn owns_nothing(stat: &Stat) -> bool {
     stat.st_size == 0 || stat.st_blocks == 0
 }
 
-/// Returns whether a file or folder lies on FUSE: a program answers the calls for it.
+/// Returns whether a file or folder is on FUSE, where a program answers the calls for it.
 pub fn is_on_fuse(file: impl AsFd) -> bool {
     file_system(file.as_fd()) == Some(FUSE)
 }
@@ -108,7 +107,7 @@ fn is_virtual_system(system: Option<i64>) -> bool {
 
 const FUSE: i64 = 0x6573_5546; // linux/magic.h
 
-/// File systems whose sizes mean nothing, most of them from linux/magic.h.
+/// File systems whose sizes are meaningless, most of them from linux/magic.h.
 const VIRTUAL_FILE_SYSTEMS: [i64; 10] = [
     0x9fa0,      // proc
     0x6265_6572, // sysfs

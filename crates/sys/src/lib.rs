@@ -1,8 +1,8 @@
 //! The system calls that rustix leaves out or cannot make safe, each with types around it.
 //!
 //! This is the only crate of the workspace with unsafe code. Every function that it offers is safe
-//! to call with any argument, and every unsafe block names the test that proves it, by its file below
-//! `crates/`.
+//! to call with any arguments, and every unsafe block names the test that proves it, by its file
+//! below `crates/`.
 //!
 //! ```
 //! use rustix::fs::OFlags;
@@ -53,7 +53,7 @@ pub use trace::{
 };
 pub use usage::{Usage, prepare_allocator, processor_time, set_thread_priority};
 
-/// Returns the error that the last system call of this thread has left.
+/// Returns the error of this thread's last system call.
 fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

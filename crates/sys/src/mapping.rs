@@ -12,8 +12,7 @@ use crate::last_errno;
 /// address and forms no reference into it, so another process may change or truncate the file.
 #[derive(Debug)]
 pub struct Mapping {
-    /// A number, not a pointer: it is never dereferenced here, and a number can be sent to any
-    /// thread.
+    /// A number, not a pointer: it is never dereferenced here, and a number is `Send`.
     address: usize,
     len: usize,
 }
@@ -65,8 +64,8 @@ impl Mapping {
         let fd = sink.as_raw_fd();
         let address = std::ptr::with_exposed_provenance::<c_void>(self.address + start);
         // SAFETY: the range was just checked to lie inside the mapping, which lives as long as
-        // `self`. Only the kernel reads it, and it answers EFAULT where the file has no page any
-        // more. Proved by
+        // `self`. Only the kernel reads it, and returns EFAULT where the file no longer has a page.
+        // Proved by
         // `engine/tests/engine/interrupted.rs::a_source_truncated_while_mapped_is_an_error`.
         let written = unsafe {
             match to {
@@ -88,7 +87,7 @@ impl Drop for Mapping {
     }
 }
 
-/// The way in which a sink takes bytes from memory.
+/// How a sink is written to from memory.
 #[derive(Clone, Copy, Debug)]
 pub enum MappedSink {
     /// At this offset, by pwrite(2).
@@ -103,7 +102,7 @@ pub enum MappedSink {
 }
 
 impl MappedSink {
-    /// Returns how a sink of this kind takes bytes whose offset is `at`.
+    /// Returns how a sink of this kind is written to at the offset `at`.
     #[must_use]
     pub fn new(kind: Kind, at: Option<u64>, more: bool) -> Self {
         match (kind, at) {

@@ -1,4 +1,4 @@
-//! Single requests to the kernel over netlink(7), which rustix has no types for.
+//! Single netlink(7) requests to the kernel, for which rustix has no types.
 
 use std::os::fd::OwnedFd;
 
@@ -12,23 +12,23 @@ use rustix::net::{
 pub struct Netlink(OwnedFd);
 
 impl Netlink {
-    /// Opens a socket; without a protocol for requests about routes and interfaces.
+    /// Opens a socket; without a protocol it is for requests about routes and interfaces.
     ///
     /// # Errors
     ///
-    /// As socket(2) for `AF_NETLINK`, which filters of system calls may refuse.
+    /// As socket(2) for `AF_NETLINK`, which seccomp filters may refuse.
     pub fn open(protocol: Option<Protocol>) -> Result<Self, Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol).map(Self)
     }
 
-    /// Sends one request of this type (`nlmsg_type`) and returns what follows the header of the
-    /// answer, at most `room` bytes of it.
+    /// Sends one request of this type (`nlmsg_type`) and returns the body of the answer, at most
+    /// `room` bytes of it.
     ///
     /// # Errors
     ///
-    /// The error that the kernel answers with; `EBADMSG` for an answer without a whole header, and
-    /// as send(2) and recv(2).
+    /// The error in the kernel's answer; `EBADMSG` for an answer without a complete header, and as
+    /// send(2) and recv(2).
     pub fn query(&self, kind: u16, body: &[u8], room: usize) -> Result<Vec<u8>, Errno> {
         let mut request = Vec::with_capacity(HEAD + body.len());
         request.extend((HEAD as u32 + body.len() as u32).to_ne_bytes());
@@ -51,7 +51,7 @@ impl Netlink {
     }
 }
 
-/// Returns the number that some bytes begin with, in the byte order of this machine.
+/// Returns the number in the first four bytes, in the byte order of this machine.
 #[must_use]
 pub fn leading_u32(bytes: &[u8]) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?))
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_that_is_an_error_is_one() {
+    fn an_error_in_the_answer_is_returned() {
         let netlink = Netlink::open(None).unwrap();
         // No interface has this number (linux/if_link.h).
         let mut body = [0; 16];

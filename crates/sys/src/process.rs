@@ -1,8 +1,7 @@
 //! The state of the process: standard streams that were closed when it began, and signals.
 //!
-//! Before `main`, the runtime of Rust opens /dev/null in place of closed streams, so that no file
-//! gets their numbers. What is written there vanishes without an error, and what is read there is
-//! empty.
+//! Before `main`, Rust's runtime opens /dev/null in place of closed streams, so that no file gets
+//! their numbers. Bytes written there vanish without an error, and reads find the end at once.
 
 use std::ffi::c_int;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -17,8 +16,8 @@ use crate::last_errno;
 /// A bit for each of the first three descriptors.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 
-// SAFETY: the loader calls the functions of this section once, before the runtime of Rust and with
-// a stack that is ready. This one needs nothing that the runtime prepares. Proved by
+// SAFETY: the loader calls the functions of this section once, before Rust's runtime and with a
+// valid stack. This one needs nothing that the runtime sets up. Proved by
 // `cli/tests/commands/errors.rs::closed_standard_streams_are_errors`.
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -40,11 +39,11 @@ pub fn was_closed(stream: &impl AsFd) -> bool {
     (0..3).contains(&descriptor) && CLOSED.load(Ordering::Relaxed) >> descriptor & 1 == 1
 }
 
-/// Returns a new descriptor of the file that is open under this number, such as one of `/dev/fd`.
+/// Returns a new descriptor for the file that is open under this number, such as one of `/dev/fd`.
 ///
 /// # Errors
 ///
-/// `EBADF` if none is, and as fcntl(2).
+/// `EBADF` if no file is, and as fcntl(2).
 pub fn duplicate(number: c_int) -> Result<OwnedFd, Errno> {
     // SAFETY: F_DUPFD_CLOEXEC takes any number and changes nothing about the descriptor that has
     // it. Proved by
@@ -58,10 +57,10 @@ pub fn duplicate(number: c_int) -> Result<OwnedFd, Errno> {
     Ok(unsafe { OwnedFd::from_raw_fd(new) })
 }
 
-/// Whether a signal has asked the program to end.
+/// Whether a signal has requested the program to end.
 static CANCELLED: AtomicBool = AtomicBool::new(false);
 
-/// When the first such signal came, in milliseconds since the start of the system; 0 before it.
+/// When the first such signal arrived, in milliseconds since the system was started; 0 before it.
 static CANCELLED_AT: AtomicI64 = AtomicI64::new(0);
 
 /// Returns whether a signal is ignored (sigaction(2)).
@@ -75,11 +74,11 @@ pub fn is_ignored(signal: c_int) -> bool {
     asked == 0 && action.sa_sigaction == libc::SIG_IGN
 }
 
-/// Has the first of these signals set the flag that is returned, and a later one end the process at
-/// once with exit code 1. What comes within [`SAME_REQUEST`] of the first belongs to it. Signals that
-/// are ignored, and those that cannot be caught, stay as they are.
+/// Makes the first of these signals set the returned flag, and a later one end the process at once
+/// with exit code 1. Signals within [`SAME_REQUEST`] of the first are ignored. Those that are
+/// ignored already or cannot be caught stay as they are.
 pub fn cancel_on(signals: &[c_int]) -> &'static AtomicBool {
-    // The first call looks for the vDSO, which a handler must not do.
+    // The first call looks up the vDSO, which a handler must not do.
     let _ = clock_gettime(ClockId::Boottime);
     for &signal in signals.iter().filter(|signal| !is_ignored(**signal)) {
         // SAFETY: zeroes are valid in all fields: no flags, and an empty mask. Proved as the call
@@ -94,7 +93,7 @@ pub fn cancel_on(signals: &[c_int]) -> &'static AtomicBool {
     &CANCELLED
 }
 
-/// The handler: it loads and stores atomics, and calls clock_gettime(2) and _exit(2), which
+/// Handles a signal: it loads and stores atomics, and calls clock_gettime(2) and _exit(2), which
 /// signal-safety(7) allows.
 extern "C" fn cancel(_signal: c_int) {
     let now = clock_gettime(ClockId::Boottime);
@@ -108,6 +107,7 @@ extern "C" fn cancel(_signal: c_int) {
     }
 }
 
-/// The time within which several signals are one request: timeout(1) and others signal a process and
-/// then its group, a terminal signals a program and the one that passes signals on to it.
+/// The time within which several signals count as one request: timeout(1) and others signal a
+/// process and then its group, and a terminal signals both a program and a parent that forwards
+/// signals to it.
 pub const SAME_REQUEST: Duration = Duration::from_millis(250);

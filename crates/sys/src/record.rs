@@ -1,4 +1,4 @@
-//! TLS records with their type, which only a control message carries.
+//! TLS records with their type, which is available only in a control message.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -6,8 +6,9 @@ use rustix::io::Errno;
 
 use crate::last_errno;
 
-/// Receives one record that holds no data, or data of any number of records, from a socket whose
-/// records the kernel decrypts: the type, if the kernel tells one, and how many bytes.
+/// Receives one record that holds no data, or data from any number of records, from a socket whose
+/// records the kernel decrypts. Returns the type, if the kernel reports one, and the number of
+/// bytes.
 ///
 /// # Errors
 ///
@@ -29,7 +30,7 @@ pub fn send_record(socket: BorrowedFd<'_>, kind: u8, bytes: &[u8]) -> Result<usi
     exchange(socket, RecordBuffer::Send { bytes, kind }).map(|(_, len)| len)
 }
 
-/// No signal if the peer is gone, and no waiting, as nothing here waits.
+/// No signal if the peer is gone, and no blocking.
 const SEND: i32 = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
 
 /// The buffer that the kernel reads or writes.
@@ -38,12 +39,12 @@ enum RecordBuffer<'a> {
     Send { bytes: &'a [u8], kind: u8 },
 }
 
-/// Room for one control message of one byte, aligned as its header has to be.
+/// Room for one control message of one byte, aligned as its header requires.
 #[derive(Default)]
 #[repr(C, align(8))]
 struct ControlMessage([u8; 32]);
 
-/// Sends or receives one record by one call, and returns its type.
+/// Sends or receives one record by one call, and returns its type and length.
 fn exchange(
     socket: BorrowedFd<'_>,
     mut bytes: RecordBuffer<'_>,
@@ -58,7 +59,7 @@ fn exchange(
     // SAFETY: zeros are valid for each field of a message. It points to `part`, which describes a
     // slice that `bytes` borrows until the end of this function, exclusively if the kernel writes
     // to it, and to `control`, which is aligned and has room for the one header with its byte. They
-    // are written here, or read only once the kernel says that it has filled them in. Proved by
+    // are written here, or read only once the kernel reports that it has filled them in. Proved by
     // `engine/tests/ktls.rs::an_alert_is_distinguished_from_data`.
     let (kind, result) = unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();

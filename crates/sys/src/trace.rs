@@ -1,5 +1,5 @@
-//! Starting a program, stopping it at its system calls, and waiting for its end: ptrace(2),
-//! wait4(2), fork(2), and waiting for signals.
+//! Starts a program, stops it at its system calls, and waits for its end: ptrace(2), wait4(2),
+//! fork(2), and waiting for signals.
 
 use std::ffi::{CString, c_char, c_int, c_long, c_uint, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -19,7 +19,7 @@ pub enum TraceRequest<'a> {
     CallInfo(&'a mut CallInfo),
 }
 
-/// The way in which a thread continues.
+/// How a thread continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resume {
     /// Until the filter stops it (`PTRACE_CONT`).
@@ -41,19 +41,20 @@ impl Resume {
     }
 }
 
-/// `ptrace_syscall_info` of linux/ptrace.h, its union as numbers.
+/// `ptrace_syscall_info` of linux/ptrace.h, with its union as plain numbers.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct CallInfo {
-    /// `op`: whether the call begins (1), ends (2), or a filter has stopped it before (3).
+    /// `op`: whether the call begins (1), ends (2), or a filter has stopped it before it begins
+    /// (3).
     pub stage: u8,
     padding: [u8; 3],
     /// The architecture whose numbering of calls applies, an `AUDIT_ARCH_` of linux/audit.h.
     pub architecture: u32,
     instruction_pointer: u64,
     stack_pointer: u64,
-    /// The union: number and arguments at the beginning; result and whether it is an error at the
-    /// end.
+    /// The union: number and arguments at the beginning; the result and whether it is an error at
+    /// the end.
     pub words: [u64; 8],
 }
 
@@ -61,13 +62,13 @@ pub struct CallInfo {
 ///
 /// # Errors
 ///
-/// As ptrace(2): `ESRCH` if there is no such thread, or it is not stopped; `EPERM` if it may not
-/// be traced.
+/// As ptrace(2): `ESRCH` if there is no such thread, or it is not stopped; `EPERM` if it may not be
+/// traced.
 pub fn trace(tid: u32, request: TraceRequest<'_>) -> Result<(), Errno> {
     let tid = libc::pid_t::try_from(tid).map_err(|_| Errno::SRCH)?;
     let nothing = std::ptr::null_mut::<c_void>();
     // SAFETY: the requests that carry numbers take no address, and the one that fills a structure
-    // is given its size and has it to itself for the call. What happens to another process touches
+    // is given its size and borrows it exclusively for the call. Changes to another process touch
     // no memory of this one. Proved by `diagnose/tests/trace.rs`.
     let result = unsafe {
         match request {
@@ -109,20 +110,20 @@ pub fn wait_for_any() -> Result<(u32, c_int), Errno> {
     }
 }
 
-/// The inputs that a child needs to become a program.
+/// What a child needs to execute a program.
 #[derive(Debug)]
 pub struct TracedProgram<'a> {
     /// The program, as execvp(3) finds it, and its arguments.
     pub words: &'a [CString],
-    /// The filter of the calls that stop it.
+    /// The seccomp filter of the calls that stop it.
     pub filter: &'a [libc::sock_filter],
-    /// The reading end of a pipe: the child starts once it has read a byte from it, and ends when
-    /// every writing end is closed.
+    /// The reading end of a pipe: the child executes the program once it has read a byte from it,
+    /// and exits if every writing end is closed.
     pub go: BorrowedFd<'a>,
     /// The writing end of that pipe, which the child closes.
     pub go_parent: BorrowedFd<'a>,
-    /// Where the child reports what went wrong: a byte, a [`StartFailure`], and an errno as an
-    /// `i32` in the machine's byte order.
+    /// Where the child reports a failure: a byte, a [`StartFailure`], and an errno as an `i32` in
+    /// the machine's byte order.
     pub report: BorrowedFd<'a>,
 }
 
@@ -136,8 +137,8 @@ pub enum StartFailure {
     Program = 2,
 }
 
-/// Forks a child that becomes the program once a byte comes through its pipe, and returns the
-/// child's process number.
+/// Forks a child that executes the program once a byte arrives through its pipe, and returns the
+/// child's process ID.
 ///
 /// # Errors
 ///
@@ -158,23 +159,22 @@ pub fn spawn_traced(program: &TracedProgram<'_>) -> Result<u32, Errno> {
     }
 }
 
-/// Does the remaining work in the child until it becomes another program.
+/// Completes the start in the child, up to executing the program.
 fn become_program(program: &TracedProgram<'_>, words: &[*const c_char]) -> ! {
     let report = |what: StartFailure, errno: Errno| {
         let number = errno.raw_os_error().to_ne_bytes();
         let message = [what as u8, number[0], number[1], number[2], number[3]];
         let fd = program.report.as_raw_fd();
-        // SAFETY: the message is its own; there is no way to report a failure of it. Proved by
+        // SAFETY: the message is a local array; a failure to write it cannot be reported. Proved by
         // `diagnose/tests/trace.rs::a_program_that_cannot_be_started_reports_the_errno`.
         unsafe { libc::write(fd, message.as_ptr().cast(), message.len()) };
     };
     let mut byte = 0_u8;
-    // SAFETY: only calls that are safe in a child of fork(2), with addresses of what the parent has
-    // made ready before: `words` ends with a null pointer and its strings outlive this child's
-    // borrow of them, the filter is copied by the kernel. Proved by `diagnose/tests/trace.rs`.
+    // SAFETY: only calls that are safe in a child of fork(2), with addresses that the parent has
+    // prepared: `words` ends with a null pointer and its strings outlive this child's borrow of
+    // them, the filter is copied by the kernel. Proved by `diagnose/tests/trace.rs`.
     unsafe {
-        // Rust ignores SIGPIPE for itself, and an ignored signal stays ignored in the next
-        // program.
+        // Rust ignores SIGPIPE, and an ignored signal stays ignored in an executed program.
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         libc::close(program.go_parent.as_raw_fd());
         if libc::read(program.go.as_raw_fd(), (&raw mut byte).cast(), 1) != 1 {
@@ -191,7 +191,7 @@ fn become_program(program: &TracedProgram<'_>, words: &[*const c_char]) -> ! {
     }
 }
 
-/// Installs a filter of system calls for the calling thread.
+/// Installs a seccomp filter for the calling thread.
 fn install(filter: &[libc::sock_filter]) -> Result<(), Errno> {
     let program = libc::sock_fprog {
         len: u16::try_from(filter.len()).map_err(|_| Errno::INVAL)?,
@@ -206,11 +206,11 @@ fn install(filter: &[libc::sock_filter]) -> Result<(), Errno> {
         if result < 0 { Err(last_errno()) } else { Ok(()) }
     };
     match seccomp() {
-        // Without the privilege it takes a promise, which costs nothing: a process traced without
-        // it gets no privileges from set-user-id programs anyway.
+        // Without the privilege, the kernel requires no_new_privs. That costs nothing: a traced
+        // process without privileges gets none from set-user-ID programs anyway.
         Err(Errno::ACCESS) => {
-            // SAFETY: this command takes numbers alone. Proved by `diagnose/tests/trace.rs`,
-            // where the tests run without privileges.
+            // SAFETY: this command takes only numbers. Proved by `diagnose/tests/trace.rs`, where
+            // the tests run without privileges.
             unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
             seccomp()
         }
@@ -223,7 +223,7 @@ fn install(filter: &[libc::sock_filter]) -> Result<(), Errno> {
 pub struct ReceivedSignal {
     /// Its number.
     pub number: c_int,
-    /// Whether the kernel sent it, as for the keys of a terminal, which signal a process group.
+    /// Whether the kernel sent it, as for terminal keys, which signal a process group.
     pub is_from_kernel: bool,
 }
 
@@ -236,7 +236,7 @@ impl SignalSet {
     #[must_use]
     pub fn new(signals: &[c_int]) -> Self {
         let mut set = std::mem::MaybeUninit::uninit();
-        // SAFETY: sigemptyset(3) makes it a set, and sigaddset(3) refuses numbers that are none.
+        // SAFETY: sigemptyset(3) initializes the set, and sigaddset(3) refuses invalid numbers.
         // Proved by `cli/tests/diagnose/explain/ends.rs`.
         unsafe {
             libc::sigemptyset(set.as_mut_ptr());
@@ -247,9 +247,9 @@ impl SignalSet {
         }
     }
 
-    /// Blocks the signals of the set for the calling thread, and for those that it will start.
+    /// Blocks the signals of the set for the calling thread and those that it starts later.
     pub fn block(&self) {
-        // SAFETY: it is a set. Proved by `cli/tests/diagnose/explain/ends.rs`.
+        // SAFETY: the set is initialized. Proved by `cli/tests/diagnose/explain/ends.rs`.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const self.0, std::ptr::null_mut()) };
     }
 
@@ -257,8 +257,8 @@ impl SignalSet {
     ///
     /// # Errors
     ///
-    /// As sigwaitinfo(2), but never `EINTR`, which comes whenever this process was stopped and goes
-    /// on.
+    /// As sigwaitinfo(2), except `EINTR`, which occurs whenever this process was stopped and
+    /// continued.
     pub fn wait(&self) -> Result<ReceivedSignal, Errno> {
         loop {
             let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
@@ -279,5 +279,5 @@ impl SignalSet {
     }
 }
 
-/// `PTRACE_GET_SYSCALL_INFO` of linux/ptrace.h, which not every libc names.
+/// `PTRACE_GET_SYSCALL_INFO` of linux/ptrace.h, which is not in every libc.
 const GET_SYSCALL_INFO: c_uint = 0x420e;

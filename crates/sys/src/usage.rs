@@ -1,5 +1,5 @@
-//! Resource usage of a thread, from getrusage(2), and of a process, by its clock, what its
-//! allocator keeps, and the priority of a thread, by sched_setattr(2).
+//! Resource usage of a thread (getrusage(2)) and of a process (its CPU clock), the memory that the
+//! allocator keeps, and the priority of a thread (sched_setattr(2)).
 
 use std::ffi::c_int;
 use std::ops::{Add, Sub};
@@ -12,8 +12,8 @@ use crate::last_errno;
 
 /// Processor time, context switches and page faults of the calling thread, or of children.
 ///
-/// Work that the kernel does elsewhere on the thread's behalf, in soft interrupts and at the
-/// peer, is not in it.
+/// It excludes work that the kernel does elsewhere on the thread's behalf, in soft interrupts and
+/// at the peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Processor time in user space (`ru_utime`).
@@ -31,26 +31,25 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Returns what the calling thread has used since it began.
+    /// Returns what the calling thread has used since it started.
     #[must_use]
     pub fn of_this_thread() -> Self {
-        // getrusage(2) knows nothing of the time since the last tick of the scheduler, some 4 ms.
-        // Asking for the thread's clock brings the same account up to date.
+        // getrusage(2) lags by up to one scheduler tick, some 4 ms. Reading the thread's clock
+        // brings the same account up to date.
         let _ = clock_gettime(ClockId::ThreadCPUTime);
         usage(libc::RUSAGE_THREAD)
     }
 
-    /// Returns what the children of this process that were waited for have used, with all that
-    /// they have waited for themselves.
+    /// Returns what the children of this process that were waited for have used, including their
+    /// own children that they waited for.
     #[must_use]
     pub fn of_ended_children() -> Self {
         usage(libc::RUSAGE_CHILDREN)
     }
 }
 
-/// Returns the processor time, user and system together, that all threads of a process have spent,
-/// those that have ended included. A process that has ended still has it until its parent has
-/// waited for it.
+/// Returns the processor time, user and system together, of all threads of a process, including
+/// those that have ended. It is available until the parent of an ended process has waited for it.
 ///
 /// # Errors
 ///
@@ -70,7 +69,7 @@ pub fn processor_time(pid: u32) -> Result<Duration, Errno> {
             u64::try_from(spent.tv_sec).unwrap_or(0),
             u32::try_from(spent.tv_nsec).unwrap_or(0),
         )),
-        // It returns its error instead of leaving it in errno.
+        // These functions return the error instead of setting errno.
         (0, _) => Err(last_errno()),
         (error, _) => Err(Errno::from_raw_os_error(error)),
     }
@@ -106,11 +105,11 @@ impl Sub for Usage {
     }
 }
 
-/// Calls getrusage(2) for one of its `RUSAGE_` numbers.
+/// Calls getrusage(2) for one of the `RUSAGE_` numbers.
 fn usage(whose: c_int) -> Usage {
     let mut raw = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel fills the structure; a zeroed one is valid too, so that a failure, which
-    // getrusage(2) has none of for these arguments, would read as no usage. Proved by
+    // getrusage(2) cannot have for these arguments, would read as no usage. Proved by
     // `engine/tests/engine/library.rs::usage_grows_with_work`.
     let raw = unsafe {
         libc::getrusage(whose, raw.as_mut_ptr());
@@ -130,12 +129,12 @@ fn usage(whose: c_int) -> Usage {
     }
 }
 
-/// Prepares the allocator of glibc for a long life with many small pieces.
+/// Prepares glibc's allocator for a long-running process with many small allocations.
 ///
-/// It gives back what starting has freed (malloc_trim(3)), and from then on joins each freed piece
-/// with its free neighbours, those below 128 bytes too (`M_MXFAST` of mallopt(3)). Such pieces lie
-/// between the tasks of a runtime, whose memory is aligned to 128 bytes. Other allocators need no
-/// preparation.
+/// It returns memory that was freed during startup (malloc_trim(3)), and from then on merges each
+/// freed chunk with its free neighbours, even below 128 bytes (`M_MXFAST` of mallopt(3)). Such
+/// chunks lie between the tasks of a runtime, whose memory is aligned to 128 bytes. Other
+/// allocators need no preparation.
 pub fn prepare_allocator() {
     #[cfg(target_env = "gnu")]
     // SAFETY: mallopt(3) sets a number, and malloc_trim(3) releases pages that are free, both under
@@ -148,12 +147,12 @@ pub fn prepare_allocator() {
 }
 
 /// Sets the niceness of the calling thread and, from Linux 6.12 on, its time slice. A thread that
-/// wakes up takes the processor from one with a longer slice than its own; otherwise it may wait for
-/// the end of the other's slice. The scheduling policy stays as it is.
+/// wakes up preempts one with a longer slice than its own; otherwise it may wait for the end of the
+/// other's slice. The scheduling policy is unchanged.
 ///
 /// # Errors
 ///
-/// As sched_setattr(2): `EINVAL` before Linux 5.3 and under a policy that has no niceness, `EPERM` if
+/// As sched_setattr(2): `EINVAL` before Linux 5.3 and under a policy without niceness, `EPERM` if
 /// the niceness is lower than before.
 pub fn set_thread_priority(niceness: i32, slice: Duration) -> Result<(), Errno> {
     let attributes = Attributes {
@@ -169,7 +168,7 @@ pub fn set_thread_priority(niceness: i32, slice: Duration) -> Result<(), Errno> 
     if result == 0 { Ok(()) } else { Err(last_errno()) }
 }
 
-/// `struct sched_attr` in its first version, which every kernel takes.
+/// `struct sched_attr` in its first version, which every kernel accepts.
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -197,7 +196,7 @@ mod tests {
         prepare_allocator();
         let mut pieces = before;
         for number in 0..3000 {
-            // Pieces of other lengths come where these were.
+            // Chunks of other lengths take the place of these.
             pieces.swap_remove(number * 7 % pieces.len());
             pieces.push(piece(number));
         }
