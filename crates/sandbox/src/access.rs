@@ -34,11 +34,11 @@ pub(crate) fn check_writable(folder: &Path) -> Result<(), Errno> {
 /// 5.8).
 fn check(path: &Path, access: Access) -> Result<(), Errno> {
     match accessat(CWD, path, access, AtFlags::EACCESS) {
-        // An older kernel, or a filter: later requests will show it.
+        // An older kernel, or a seccomp filter: requests will reveal a lack of access later.
         Err(Errno::NOSYS | Errno::PERM | Errno::NOTSUP) => Ok(()),
         answer => answer,
     }
 }
 
-/// The rights for listing a folder and opening its entries.
+/// The permissions needed to list a folder and open its entries.
 const FOLDER: Access = Access::READ_OK.union(Access::EXEC_OK);

@@ -17,7 +17,7 @@ pub enum SandboxError {
         /// The error of the system.
         source: Errno,
     },
-    /// The process does not run as root, which alone can become another user.
+    /// The process does not run as root, and only root can switch users.
     #[error("{user}: only root can switch to another user")]
     NotRoot {
         /// The user, as typed.
@@ -33,11 +33,11 @@ pub enum SandboxError {
     },
 }
 
-/// The reason why a text names no user.
+/// The reason why a text does not name a user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UserError {
-    /// The number is the reserved one (-1), which means no user.
+    /// The number is the reserved one (-1), which names no user.
     #[error("this is not a valid user ID")]
     Invalid,
     /// The name contains a NUL byte.

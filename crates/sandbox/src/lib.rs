@@ -2,8 +2,8 @@
 //! files and ports (Landlock), its system calls (seccomp), and memory dumps.
 //!
 //! The restrictions apply to the calling thread and those that it starts, so they must be applied
-//! before there is a second thread. An older kernel enforces fewer of them; [`Confinement`] says
-//! which are in effect.
+//! while there is only one. An older kernel enforces fewer of them; [`Confinement`] tells which are
+//! in effect.
 //!
 //! ```
 //! use underpass_sandbox::{AllowedAccess, AllowedRoot, Sandbox};

@@ -1,9 +1,9 @@
 //! Capabilities, of which a server needs none once its sockets are open.
 //!
-//! Two kinds are kept, because requested features need them. `CAP_LEASE`, if present, lets
-//! integrity levels take leases on files of other users (fcntl(2), `F_SETLEASE`) and nothing
-//! else. A server that was started as root without `--user` keeps those that let root read and
-//! write the files of all users: that is the reason to start it as root.
+//! Two kinds are kept, because requested features need them. `CAP_LEASE`, if present, only lets
+//! integrity levels take leases on files of other users (fcntl(2), `F_SETLEASE`). A server started
+//! as root without `--user` keeps those that let root read and write the files of all users: that
+//! is the reason to start it as root.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ use crate::user::User;
 /// The user of the process, and the capabilities that it keeps.
 #[derive(Debug)]
 pub(crate) struct Privileges {
-    /// The user that it became, as typed.
+    /// The user that the process switched to, as typed.
     user: Option<String>,
     /// Whether it runs as root.
     is_root: bool,
@@ -26,9 +26,9 @@ pub(crate) struct Privileges {
     capabilities: CapabilitySet,
 }
 
-/// Removes the capabilities that are not kept from those that an executed program could gain.
-/// This needs `CAP_SETPCAP`, so it is done before changing the user; without it the set is
-/// unchanged.
+/// Removes the capabilities that are not kept from the bounding set, so that no executed program
+/// can gain them. This needs `CAP_SETPCAP`, so it is done before changing the user; without it the
+/// set is unchanged.
 pub(crate) fn limit_bounding_set(user: Option<&User>) {
     for capability in (CapabilitySet::all() - kept(user)).iter() {
         let _ = remove_capability_from_bounding_set(capability);
@@ -48,14 +48,14 @@ pub(crate) fn drop_capabilities(user: Option<&User>) -> Privileges {
     Privileges::current(user)
 }
 
-/// Returns the capabilities of a server that becomes this user, or keeps its own.
+/// Returns the capabilities of a server that switches to this user, or keeps its own.
 fn kept(user: Option<&User>) -> CapabilitySet {
     let is_root = user.map_or_else(|| geteuid().is_root(), User::is_root);
     if is_root { CapabilitySet::LEASE | ROOT } else { CapabilitySet::LEASE }
 }
 
 impl Privileges {
-    /// Returns the present capabilities, as the kernel reports them.
+    /// Returns the current capabilities, as the kernel reports them.
     pub(crate) fn current(user: Option<&User>) -> Self {
         Self {
             user: user.map(|user| user.name().to_owned()),
@@ -65,7 +65,7 @@ impl Privileges {
         }
     }
 
-    /// Returns the warning about them, if there is one.
+    /// Returns a warning about the capabilities, if there is one.
     pub(crate) fn warning(&self) -> Option<String> {
         let reads_everything = self.capabilities.intersects(ROOT);
         (self.is_root && reads_everything).then(|| {
@@ -90,9 +90,9 @@ impl fmt::Display for Privileges {
     }
 }
 
-/// The capabilities by which root reads and writes files of other users, and changes their modes.
+/// The capabilities that let root read and write files of other users, and change their modes.
 const ROOT: CapabilitySet =
     CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH).union(CapabilitySet::FOWNER);
 
-/// The most capabilities that are listed one by one.
+/// The most capabilities that are listed individually.
 const MAX_LISTED: u32 = 8;

@@ -1,4 +1,4 @@
-//! Applies the restrictions in their order, and reports which are in effect.
+//! Applies the restrictions in order, and reports which are in effect.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -18,13 +18,13 @@ use crate::user::User;
 pub struct Sandbox<'a> {
     /// The access to files and ports that the process keeps.
     pub access: &'a AllowedAccess,
-    /// The user to become.
+    /// The user to switch to.
     pub user: Option<&'a User>,
-    /// Whether capabilities, files and system calls are restricted, and not only the user changes.
+    /// Whether capabilities, files and system calls are restricted, not only the user changed.
     pub is_enabled: bool,
-    /// Files that are read again on SIGHUP.
+    /// Files that are reloaded on SIGHUP.
     pub reopened: &'a [PathBuf],
-    /// Whether the memory of the process holds keys or passwords, or may do so later.
+    /// Whether the memory of the process holds keys or passwords, now or later.
     pub has_secrets: bool,
 }
 
@@ -49,8 +49,8 @@ impl<'a> Sandbox<'a> {
     ///
     /// # Errors
     ///
-    /// If the process cannot become the user, or the user cannot read the served files. A feature
-    /// that this kernel lacks is not an error: the returned value says what is in effect.
+    /// If the process cannot switch to the user, or the user cannot read the served files. A
+    /// feature that this kernel lacks is not an error: the returned value tells what is in effect.
     pub fn apply(&self) -> Result<Confinement, SandboxError> {
         if self.is_enabled {
             privileges::limit_bounding_set(self.user);
@@ -71,8 +71,8 @@ impl<'a> Sandbox<'a> {
             return Ok(Confinement { privileges, sandbox: None, warnings });
         }
         if self.has_secrets {
-            // Neither a core file nor another process of this user may show them. A failure
-            // leaves the process as it was.
+            // Neither a core file nor another process of this user may reveal the secrets. A
+            // failure leaves the process as it was.
             let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
         }
         let landlock = self.access.confine();
@@ -80,7 +80,7 @@ impl<'a> Sandbox<'a> {
         Ok(Confinement { privileges, sandbox, warnings })
     }
 
-    /// Returns what the serving user lacks, or has too much of.
+    /// Returns warnings about access that the serving user lacks, or has too much of.
     fn warnings(&self, privileges: &Privileges) -> Vec<String> {
         let allowed = self.access;
         let mut warnings: Vec<String> = privileges.warning().into_iter().collect();

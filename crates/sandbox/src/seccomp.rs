@@ -1,10 +1,9 @@
-//! A list of the system calls that the server makes; all others are refused (seccomp(2)).
+//! Allows only the system calls that the server makes; all others are refused (seccomp(2)).
 //!
-//! A refused call fails with `EPERM`, so that a call missing in this list costs one response and
+//! A refused call fails with `EPERM`, so that a call missing from this list costs one response and
 //! not the server. `clone3` fails with `ENOSYS`, because its flags are in memory, which a filter
-//! cannot read: glibc then uses clone(2), which may create threads only. Calls that are allowed
-//! whatever their arguments cost next to nothing: the kernel keeps a bitmap of them (since Linux
-//! 5.11).
+//! cannot read: glibc then uses clone(2), which may create only threads. Calls allowed with any
+//! arguments cost next to nothing: the kernel keeps a bitmap of them (since Linux 5.11).
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -22,12 +21,12 @@ use crate::landlock::AllowedAccess;
 pub(crate) enum Seccomp {
     /// The filter allows this number of system calls.
     Filtered(usize),
-    /// The kernel, or an existing filter, allows no filter.
+    /// The kernel, or an existing filter, refuses to install one.
     Refused(String),
 }
 
-/// Restricts this thread, and those that it starts from now on, to the calls of a server that has
-/// this access.
+/// Restricts this thread, and those that it starts from now on, to the calls of a server with this
+/// access.
 pub(crate) fn restrict(access: &AllowedAccess) -> Seccomp {
     match install(access) {
         Ok(count) => Seccomp::Filtered(count),
@@ -61,7 +60,7 @@ fn errno(number: i32) -> SeccompAction {
 /// Returns the calls that are allowed. A call with rules is allowed if one of them matches.
 fn rules(access: &AllowedAccess) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     let mut rules: BTreeMap<_, _> = ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
-    // Already allowed by its own filter, and by this one, as its refusal is that of the other.
+    // Allowed here, because a separate filter refuses it with `ENOSYS`.
     rules.insert(libc::SYS_clone3, Vec::new());
     let thread = libc::CLONE_THREAD as u64;
     rules.insert(libc::SYS_clone, vec![masked(0, thread, thread)?]);
@@ -69,11 +68,11 @@ fn rules(access: &AllowedAccess) -> Result<BTreeMap<i64, Vec<SeccompRule>>, Back
         rules.insert(call, vec![masked(2, libc::PROT_EXEC as u64, 0)?]);
     }
     rules.insert(libc::SYS_socket, sockets(access.connects())?);
-    // TCP connects by the first message, too, for which Landlock does not ask.
+    // TCP also connects by a first message (Fast Open), which Landlock does not check.
     let fast_open = libc::MSG_FASTOPEN as u64;
     let mut sending = vec![(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2)];
     if access.connects() {
-        // The resolver asks for both kinds of addresses at once.
+        // The resolver queries both address families at once.
         sending.push((libc::SYS_sendmmsg, 3));
     }
     for (call, flags) in sending {
@@ -81,15 +80,15 @@ fn rules(access: &AllowedAccess) -> Result<BTreeMap<i64, Vec<SeccompRule>>, Back
     }
     rules.insert(libc::SYS_fcntl, controls()?);
     if access.changes() {
-        // Landlock restricts which files are opened, and not what is set by their paths.
+        // Landlock restricts opening files, but not setting attributes by path.
         rules.insert(libc::SYS_fchmod, vec![masked(1, libc::S_ISUID.into(), 0)?]);
-        // A folder that is removed is opened to its owner alone.
+        // A folder that is being removed is opened to its owner alone.
         rules.insert(libc::SYS_fchmodat, one_of(2, &[libc::S_IRWXU.into()])?);
-        // The group of a file, but not its owner.
+        // Allows changing the group of a file, but not its owner.
         rules.insert(libc::SYS_fchown, one_of(1, &[u32::MAX.into()])?);
         rules.insert(libc::SYS_utimensat, Vec::new());
     }
-    // Not for other processes; abort(3) sends a signal to its own.
+    // No signals to other processes; abort(3) signals its own.
     rules.insert(libc::SYS_tgkill, one_of(0, &[std::process::id().into()])?);
     rules.insert(libc::SYS_prlimit64, one_of(0, &[0])?);
     rules.insert(libc::SYS_prctl, one_of(0, &[libc::PR_SET_NAME as u64, PR_GET_AUXV])?);
@@ -99,7 +98,7 @@ fn rules(access: &AllowedAccess) -> Result<BTreeMap<i64, Vec<SeccompRule>>, Back
 
 /// Returns the rules for socket(2).
 fn sockets(connects: bool) -> Result<Vec<SeccompRule>, BackendError> {
-    // Netlink shows what a peer has received.
+    // Netlink reports what a peer has received.
     let mut rules = one_of(0, &[libc::AF_NETLINK as u64])?;
     let mut allow = |family: i32, kind: i32, protocol: Option<i32>| {
         let kind = condition(1, SeccompCmpOp::MaskedEq(SOCKET_TYPE), kind as u64)?;
@@ -109,11 +108,11 @@ fn sockets(connects: bool) -> Result<Vec<SeccompRule>, BackendError> {
         rules.push(SeccompRule::new(all.collect::<Result<_, _>>()?)?);
         Ok::<_, BackendError>(())
     };
-    // Messages go to systemd. Landlock does not restrict connections to Unix sockets, so there are
-    // no streams, as services with more rights have them.
+    // Messages to systemd. Streams are not allowed: Landlock does not restrict connections to Unix
+    // sockets, and services with more rights listen on them.
     allow(libc::AF_UNIX, libc::SOCK_DGRAM, None)?;
     if connects {
-        // Names are looked up over the network and at services of this machine.
+        // Names are resolved over the network and by services of this machine.
         allow(libc::AF_UNIX, libc::SOCK_STREAM, None)?;
         for family in [libc::AF_INET, libc::AF_INET6] {
             // Landlock does not restrict other protocols, such as MPTCP, which reaches every TCP
@@ -129,8 +128,8 @@ fn sockets(connects: bool) -> Result<Vec<SeccompRule>, BackendError> {
     Ok(rules)
 }
 
-/// Returns the rules for fcntl(2): a descriptor may send no signal to another process, and no other
-/// signal than that of a lease.
+/// Returns the rules for fcntl(2): a descriptor may send no signal to another process, and no
+/// signal other than that of a lease.
 fn controls() -> Result<Vec<SeccompRule>, BackendError> {
     let is = |command: i32| condition(1, SeccompCmpOp::Eq, command as u64);
     let others = [libc::F_SETOWN, F_SETOWN_EX, F_SETSIG].map(|command| command as u64);
@@ -144,7 +143,7 @@ fn controls() -> Result<Vec<SeccompRule>, BackendError> {
     ])
 }
 
-/// Returns a rule that matches if the bits of `mask` in an argument are those of `value`.
+/// Returns a rule that matches if the bits of `mask` in an argument equal those of `value`.
 fn masked(argument: u8, mask: u64, value: u64) -> Result<SeccompRule, BackendError> {
     let masked = SeccompCmpOp::MaskedEq(mask);
     SeccompRule::new(vec![SeccompCondition::new(argument, SeccompCmpArgLen::Qword, masked, value)?])
@@ -174,18 +173,18 @@ impl fmt::Display for Seccomp {
     }
 }
 
-/// Commands of fcntl(2) that the libc crate leaves out.
+/// Commands of fcntl(2) that the libc crate lacks.
 const F_SETSIG: i32 = 10;
 const F_SETOWN_EX: i32 = 15;
 
 /// The bits of a socket's type without its flags (`SOCK_TYPE_MASK` of linux/net.h).
 const SOCKET_TYPE: u64 = 0xf;
 
-/// The prctl(2) command for the page size and the like, since Linux 6.4; libc does not name it.
+/// The prctl(2) command for the auxiliary vector, since Linux 6.4; libc does not name it.
 const PR_GET_AUXV: u64 = 0x4155_5856;
 
-/// The ioctl(2) requests of the server: clones, whether folders ignore case, and the queues and
-/// urgent bytes of sockets.
+/// The ioctl(2) requests of the server: clones, flags of case-insensitive folders, and the queues
+/// and urgent bytes of sockets.
 const REQUESTS: [u64; 8] = [
     0x4004_9409, // FICLONE
     0x4020_940D, // FICLONERANGE
@@ -279,7 +278,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_restart_syscall,
     libc::SYS_timerfd_create,
     libc::SYS_timerfd_settime,
-    // Threads, memory and signals of its own.
+    // Its own threads, memory and signals.
     libc::SYS_brk,
     libc::SYS_exit,
     libc::SYS_exit_group,
@@ -321,7 +320,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_sysinfo,
     libc::SYS_umask,
     libc::SYS_uname,
-    // Calls that glibc uses where newer ones do not exist.
+    // Older calls that glibc uses on these architectures.
     #[cfg(target_arch = "x86_64")]
     libc::SYS_epoll_wait,
     #[cfg(target_arch = "x86_64")]

@@ -10,15 +10,15 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fcntl_getfl, fcntl_setfl, open
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// Opens a log for appending; a new one can be read by the group.
+/// Opens a log for appending; a new log is readable by its group.
 ///
-/// Root follows no links from the first folder on in which another user can put them: such a user,
-/// as the one that the server becomes, would choose the file that root writes.
+/// Root follows no links from the first folder on in which another user can create them: such a
+/// user, even the one that the server switches to, could choose the file that root writes.
 ///
 /// # Errors
 ///
-/// As open(2), where such a link is met, and for a pipe that no program reads: opening it would
-/// wait, and no line would be written.
+/// As open(2), if such a link is found, and for a pipe that no program reads: opening it would
+/// block, and no line would be written.
 pub fn open_log(path: &Path) -> io::Result<File> {
     let file = open_log_now(path).map_err(|error| {
         let is_pipe = path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo());
@@ -51,7 +51,7 @@ fn open_log_now(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Opens an absolute path for root, without following links that another user may have put in it.
+/// Opens an absolute path as root, without following links that another user may have created.
 pub(crate) fn open_trusted(path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
     let shared = first_shared(path).unwrap_or(path);
     let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -60,7 +60,7 @@ pub(crate) fn open_trusted(path: &Path, flags: OFlags, mode: Mode) -> Result<Own
     openat2(above, below, flags, mode, ResolveFlags::NO_SYMLINKS)
 }
 
-/// Returns the first folder of an absolute path into which other users than root can put entries.
+/// Returns the first folder of an absolute path in which users other than root can create entries.
 fn first_shared(path: &Path) -> Option<&Path> {
     let folders: Vec<_> = path.ancestors().collect();
     folders.into_iter().rev().find(|folder| {

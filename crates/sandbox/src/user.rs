@@ -1,4 +1,4 @@
-//! The user that the server becomes once its sockets are open.
+//! The user that the server switches to once its sockets are open.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -15,7 +15,7 @@ use rustix::thread::{
 use crate::error::{SandboxError, UserError};
 use crate::trusted::open_trusted;
 
-/// A user, its group and its further groups, according to the system's databases.
+/// A user, its group and its supplementary groups, according to the system's databases.
 #[derive(Clone, Debug)]
 pub struct User {
     /// The name as it was typed.
@@ -34,17 +34,17 @@ impl User {
         self.uid.is_root()
     }
 
-    /// Creates a folder that only this user can use, and those above it that are missing. Root
-    /// creates those that the user may not create, and gives them away.
+    /// Creates a folder that only this user can use, and its missing parents. Root creates those
+    /// that the user may not create, and gives them to the user.
     ///
     /// # Errors
     ///
-    /// The error of the system if what root has created cannot be given away.
+    /// As chown(2), if a folder created by root cannot be given to the user.
     pub fn create_folder(&self, path: &Path) -> io::Result<()> {
         let ancestors: Vec<_> = path.ancestors().collect();
         for folder in ancestors.into_iter().rev() {
             let created = self.run_as(|| DirBuilder::new().mode(0o700).create(folder))?;
-            // Where the user may create nothing, it cannot exchange what root has created either.
+            // Where the user may create nothing, it cannot replace what root has created either.
             if created.is_err_and(|it| it.kind() == io::ErrorKind::PermissionDenied) {
                 self.create_as_root(folder)?;
             }
@@ -52,11 +52,11 @@ impl User {
         Ok(())
     }
 
-    /// Creates a folder as root, if nothing is there, and gives it to this user.
+    /// Creates a folder as root, if the name is free, and gives it to this user.
     fn create_as_root(&self, folder: &Path) -> io::Result<()> {
         let path = absolute(folder)?;
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
-        // Otherwise the user's own attempt says what is wrong.
+        // Otherwise the user's own attempt reports what is wrong.
         if let Ok(above) = open_trusted(above, FOLDER, Mode::empty())
             && mkdirat(&above, name, Mode::RWXU).is_ok()
         {
@@ -67,8 +67,8 @@ impl User {
     }
 
     /// Runs `act` with the rights of this user on this thread, so that what it creates belongs to
-    /// the user, and nothing that the user has put in its way is used with those of root. Without
-    /// root it just runs.
+    /// the user, and root's rights cannot be misused through files that the user has placed.
+    /// Without root it just runs.
     ///
     /// # Errors
     ///
@@ -89,8 +89,8 @@ impl User {
         Ok(done)
     }
 
-    /// Becomes this user permanently. The capabilities stay permitted if `keeps_capabilities`, so
-    /// that the caller can select from them.
+    /// Switches to this user permanently. With `keeps_capabilities` the capabilities stay
+    /// permitted, so that the caller can select from them.
     pub(crate) fn become_user(&self, keeps_capabilities: bool) -> Result<(), SandboxError> {
         if !geteuid().is_root() {
             return Err(SandboxError::NotRoot { user: self.name.clone() });
@@ -108,7 +108,7 @@ impl User {
 impl FromStr for User {
     type Err = UserError;
 
-    /// Reads `NAME`, `NAME:GROUP`, or either as a number.
+    /// Parses `NAME`, `NAME:GROUP`, or either as a number.
     fn from_str(text: &str) -> Result<Self, UserError> {
         let (user, group) = match text.split_once(':') {
             Some((user, group)) => (user, Some(group)),
@@ -142,7 +142,7 @@ impl FromStr for User {
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// Returns the number of a group given by name or number.
+/// Returns the ID of a group given by name or number.
 fn group_id(group: &str) -> Result<u32, UserError> {
     if let Ok(gid) = group.parse() {
         return Ok(gid);
@@ -152,7 +152,7 @@ fn group_id(group: &str) -> Result<u32, UserError> {
     known.map(|known| known.gid.as_raw()).ok_or_else(|| UserError::UnknownGroup(group.to_owned()))
 }
 
-/// Returns the groups that the system's databases give to a user.
+/// Returns the groups of a user in the system's databases.
 fn groups_of(name: &str, gid: u32) -> Result<Vec<Gid>, UserError> {
     let name = std::ffi::CString::new(name).map_err(|_| UserError::Nul)?;
     let groups = nix::unistd::getgrouplist(&name, gid.into());
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_acts_with_the_groups_of_the_user_and_creates_nothing_behind_its_links() {
+    fn root_acts_with_the_groups_of_the_user_and_does_not_follow_its_links() {
         if !geteuid().is_root() {
             return eprintln!("skipped: only root can become another user");
         }

@@ -1,6 +1,6 @@
-//! Restricts with Landlock which files and connections the server can reach.
+//! Restricts which files and connections the server can reach, with Landlock.
 //!
-//! An old kernel confines less, or not at all; the returned value says what is in effect.
+//! An old kernel restricts less, or nothing; the returned value tells what is in effect.
 
 #[cfg(test)]
 mod tests;
@@ -25,25 +25,25 @@ use crate::access;
 pub struct AllowedAccess {
     /// The folders and files that are served.
     pub roots: Vec<AllowedRoot>,
-    /// Whether links may lead out of them.
+    /// Whether links may lead out of the roots.
     pub reads_everywhere: bool,
     /// The ports of the origins.
     pub ports: Vec<u16>,
-    /// The folder in which the log is created again. No rule can name a file that is not there: other
-    /// files, and those in folders below, can be written, too.
+    /// The folder in which the log is recreated. A rule cannot name a file that does not exist, so
+    /// this one also allows writing other files there and in subfolders.
     pub log: Option<PathBuf>,
-    /// The folders from which certificates and the configuration are read again.
+    /// The folders from which certificates and the configuration are reloaded.
     pub reread: Vec<PathBuf>,
-    /// The folder in which keys and certificates are kept that an authority issues.
+    /// The folder that holds keys, and certificates issued by a certificate authority.
     pub keys: Option<PathBuf>,
-    /// The folders in which sockets are removed at the end, as other files and those in folders
-    /// below can be.
+    /// The folders in which sockets are removed at the end; the rule also allows removing other
+    /// files there and in subfolders.
     pub sockets: Vec<PathBuf>,
 }
 
 /// A folder or file that is served.
 #[derive(Clone, Debug, Default)]
-#[allow(clippy::struct_excessive_bools)] // each is a right of its own
+#[allow(clippy::struct_excessive_bools)] // each is a separate right
 pub struct AllowedRoot {
     /// Its path.
     pub path: PathBuf,
@@ -51,14 +51,14 @@ pub struct AllowedRoot {
     pub clones: bool,
     /// Whether files are uploaded, and folders created.
     pub uploads: bool,
-    /// Whether it is a cache, which is filled from origins.
+    /// Whether it is a cache filled from origins.
     pub caches: bool,
-    /// Whether files and folders are removed, or with uploads moved.
+    /// Whether files and folders are removed or, with uploads, moved.
     pub deletes: bool,
 }
 
 impl AllowedRoot {
-    /// Returns the rights besides reading.
+    /// Returns the access rights other than reading.
     fn changes(&self) -> BitFlags<AccessFs> {
         let mut access = BitFlags::empty();
         if self.clones {
@@ -68,7 +68,7 @@ impl AllowedRoot {
             // An unnamed file is linked next to the one it replaces, which is then removed.
             access |= AccessFs::WriteFile | AccessFs::Truncate | AccessFs::MakeReg;
             access |= AccessFs::MakeDir | AccessFs::RemoveFile;
-            // Copies of folders contain links, and have other names until they are complete.
+            // Copies of folders contain links, and have temporary names until they are complete.
             access |= AccessFs::MakeSym | AccessFs::RemoveDir;
         }
         if self.caches {
@@ -77,7 +77,7 @@ impl AllowedRoot {
         }
         if self.deletes {
             access |= AccessFs::RemoveFile | AccessFs::RemoveDir;
-            // A folder gets another name before what is in it is removed.
+            // A folder is renamed before its contents are removed.
             access |= AccessFs::MakeDir;
         }
         if self.uploads && self.deletes {
@@ -88,7 +88,7 @@ impl AllowedRoot {
     }
 }
 
-/// Returns whether no confinement keeps the process from opening this file or folder.
+/// Returns whether no restriction keeps this process from opening a file or folder.
 fn may_open(path: &Path) -> bool {
     let is_denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
     !File::open(path).is_err_and(|error| is_denied(&error) && access::is_readable(path))
@@ -97,19 +97,19 @@ fn may_open(path: &Path) -> bool {
 /// The result of applying the rules.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Landlock {
-    /// This kernel, or an outer confinement, does not offer it.
+    /// This kernel, or an outer restriction, does not offer it.
     Refused(String),
-    /// Confined as far as this kernel can; the name of its version says how far.
+    /// Restricted as far as this kernel can; the name of its version tells how far.
     Confined {
-        /// The access that is left to the process.
+        /// The access that the process keeps.
         to: String,
-        /// The restrictions that the kernel does not support, if any.
+        /// What the kernel cannot restrict, if anything.
         without: Option<String>,
     },
 }
 
 impl AllowedAccess {
-    /// Confines this thread, and those that it starts from now on.
+    /// Restricts this thread, and those that it starts from now on.
     pub(crate) fn confine(&self) -> Landlock {
         match self.restrict() {
             Ok(status) => self.outcome(&status),
@@ -159,12 +159,12 @@ impl AllowedAccess {
         ruleset.restrict_self()
     }
 
-    /// Returns whether this process makes connections of its own.
+    /// Returns whether this process makes outgoing connections.
     pub(crate) fn connects(&self) -> bool {
         self.has_caches() || self.keys.is_some()
     }
 
-    /// Returns whether this process changes files, besides its log and its sockets.
+    /// Returns whether this process changes files other than its log and its sockets.
     pub(crate) fn changes(&self) -> bool {
         self.keys.is_some() || self.roots.iter().any(|root| !root.changes().is_empty())
     }
@@ -174,7 +174,7 @@ impl AllowedAccess {
         self.roots.iter().any(|root| root.caches)
     }
 
-    /// Returns the part of the `wanted` access that a process confined to this one is denied.
+    /// Returns the part of the `wanted` access that a process restricted to this one is denied.
     #[must_use]
     pub fn lacks(&self, wanted: &Self) -> Option<String> {
         let is_allowed = |root: &AllowedRoot| {
@@ -193,7 +193,7 @@ impl AllowedAccess {
                 format!("changes of {path}")
             });
         }
-        // The rules are about the folders that were there, whatever has their paths now.
+        // The rules apply to the folders at the start, not to those that have their paths now.
         let is_other = |root: &&AllowedRoot| !may_open(&root.path);
         if let Some(root) = wanted.roots.iter().find(is_other) {
             return Some(format!("reading what is now {}", root.path.display()));
@@ -265,16 +265,16 @@ impl fmt::Display for AllowedAccess {
             write!(f, ", reloads from {}", folder.display())?;
         }
         if let Some(folder) = &self.keys {
-            write!(f, ", keys and certificates of an authority in {}", folder.display())?;
+            write!(f, ", ACME keys and certificates in {}", folder.display())?;
         }
         Ok(())
     }
 }
 
-/// Whether there is a rule about a root.
+/// Whether a description applies to a root.
 type IsMeant = fn(&AllowedRoot) -> bool;
 
-/// Some paths, and how many more there are.
+/// Some paths, and the number of further ones.
 struct PathSample<'a>(&'a [&'a PathBuf]);
 
 impl fmt::Display for PathSample<'_> {
@@ -288,7 +288,7 @@ impl fmt::Display for PathSample<'_> {
     }
 }
 
-/// The number of paths that are written out.
+/// The number of paths that are listed.
 const MAX_LISTED: usize = 3;
 
 impl fmt::Display for Landlock {
@@ -304,7 +304,7 @@ impl fmt::Display for Landlock {
 }
 
 /// Returns the scopes: no signals to other processes, and no abstract sockets, unless systemd
-/// listens at one.
+/// listens on one.
 fn scopes() -> BitFlags<Scope> {
     let mut scopes = Scope::from_all(NEWEST);
     if env::var_os("NOTIFY_SOCKET").is_some_and(|name| name.as_bytes().starts_with(b"@")) {
@@ -313,21 +313,21 @@ fn scopes() -> BitFlags<Scope> {
     scopes
 }
 
-/// The newest version whose restrictions were tested with this program.
+/// The newest version whose restrictions were tested with underpass.
 const NEWEST: ABI = ABI::V6;
 
-/// Files outside the root that are read after the start: the time zone, which may change
-/// meanwhile, and how long a lease may be held.
+/// Files outside the roots that are read after the start: the time zone, which may change
+/// meanwhile, and the longest time a lease may be held.
 const ALSO_READ: [&str; 3] =
     ["/etc/localtime", "/usr/share/zoneinfo", "/proc/sys/fs/lease-break-time"];
 
-/// Files that are read to connect, to an origin or an authority, besides those by which names are
-/// looked up; for a cache what discards bytes, and what tells a restart of the process from one of
-/// the machine.
+/// Files that are read to connect to an origin or a certificate authority, besides those for name
+/// resolution; a cache also needs a sink that discards bytes, and the boot ID, by which it
+/// distinguishes a restart of the process from one of the machine.
 const TO_CONNECT: [&str; 2] = ["/dev/null", "/proc/sys/kernel/random/boot_id"];
 
-/// Returns the folders of the files by which names are looked up. Other programs replace these files
-/// at any time, and a rule about a file would hold for the one that was there at the start.
+/// Returns the folders of the files for name resolution. Other programs replace these files at any
+/// time, and a rule for a file would apply only to the one that existed at the start.
 fn folders_of_names() -> Vec<PathBuf> {
     let linked = ["hosts", "nsswitch.conf", "resolv.conf"].iter().filter_map(|name| {
         let target = Path::new("/etc").join(fs::read_link(Path::new("/etc").join(name)).ok()?);
@@ -337,5 +337,5 @@ fn folders_of_names() -> Vec<PathBuf> {
     ["/etc", "/run/systemd/resolve"].map(PathBuf::from).into_iter().chain(linked).collect()
 }
 
-/// The port at which names are looked up if an answer is too long for UDP.
+/// The port for DNS queries over TCP, used if an answer is too long for UDP.
 const DNS_PORT: u16 = 53;

@@ -1,4 +1,4 @@
-//! Confines threads of the tests themselves.
+//! Restricts threads of the tests themselves.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -9,7 +9,7 @@ use underpass_engine::atomic_file::{AtomicFile, Existing};
 
 use super::*;
 
-/// Runs a test in a thread of its own, to which the rules are limited.
+/// Runs a test in a separate thread, to which the rules are limited.
 fn confined(bounds: AllowedAccess, test: impl FnOnce() + Send + 'static) {
     let thread = thread::spawn(move || match bounds.confine() {
         Landlock::Confined { .. } => test(),
@@ -120,14 +120,14 @@ fn allowed_access_is_described_and_only_missing_rights_are_reported() {
 }
 
 #[test]
-fn certificates_can_be_renewed_where_they_are_and_not_written() {
+fn renewed_certificates_can_be_read_but_not_written() {
     let folder = tempfile::tempdir().unwrap();
     let (root, keys) = (folder.path().join("root"), folder.path().join("keys"));
     fs::create_dir(&root).unwrap();
     fs::create_dir(&keys).unwrap();
     fs::write(keys.join("old"), "old").unwrap();
     fs::write(folder.path().join("outside"), "x").unwrap();
-    // As a program that renews certificates does, from outside.
+    // As an external program that renews certificates does.
     let (ready, renewed) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
     let thread = thread::spawn({
         let keys = keys.clone();
@@ -151,7 +151,7 @@ fn certificates_can_be_renewed_where_they_are_and_not_written() {
 }
 
 #[test]
-fn clones_without_a_name_can_be_made_where_snapshots_need_them() {
+fn unnamed_clones_can_be_created_where_snapshots_need_them() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().to_owned();
     confined(bounds_with(&root, |root| root.clones = true), move || {
@@ -175,7 +175,7 @@ fn land(folder: &Path, name: &str) -> io::Result<()> {
 }
 
 #[test]
-fn uploads_can_be_named_and_replace_and_folders_be_copied_beneath_the_root_alone() {
+fn uploads_and_copies_of_folders_are_allowed_only_beneath_the_root() {
     let folder = tempfile::tempdir().unwrap();
     let (root, outside) = (folder.path().join("root"), folder.path().join("outside"));
     fs::create_dir(&root).unwrap();
@@ -188,7 +188,7 @@ fn uploads_can_be_named_and_replace_and_folders_be_copied_beneath_the_root_alone
         fs::create_dir(root.join("made")).unwrap();
         let partial = File::options().write(true).open(root.join("file")).unwrap();
         partial.set_len(1).unwrap();
-        // As a copy of a folder gets its name once it is complete.
+        // A copied folder gets its name once it is complete.
         fs::rename(root.join("made"), root.join("copy")).unwrap();
         assert!(fs::rename(root.join("copy"), root.join("empty/copy")).is_err(), "EXDEV");
         assert!(is_denied(fs::remove_dir(outside.join("empty"))));
@@ -212,7 +212,7 @@ fn writable_trees_allow_moving_and_removing() {
 }
 
 #[test]
-fn where_only_removing_is_allowed_nothing_is_written() {
+fn where_only_removing_is_allowed_nothing_can_be_written() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().to_owned();
     fs::write(root.join("file"), "x").unwrap();
@@ -241,9 +241,9 @@ fn a_confined_process_accepts_but_does_not_connect() {
 }
 
 #[test]
-fn names_can_be_looked_up_by_files_that_replace_others_and_over_tcp() {
+fn names_can_be_resolved_by_replaced_files_and_over_tcp() {
     let folder = tempfile::tempdir().unwrap();
-    // Any file there may be the next one by which names are looked up.
+    // Any file there may become one for name resolution.
     let any = "/etc/passwd";
     confined(bounds(folder.path()), move || assert!(is_denied(File::open(any))));
     confined(bounds_with(folder.path(), |root| root.caches = true), move || {
