@@ -1,7 +1,7 @@
-//! Reports of a server about its work: the access log, metrics, and current transfers.
+//! What a server reports about its work: the access log, metrics, and current transfers.
 //!
-//! Nothing here knows a connection or a request: the server fills in values, and lines, figures and
-//! pages come out.
+//! Nothing here knows a connection or a request: the server fills in values, and this crate renders
+//! lines, figures and pages.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]

@@ -1,9 +1,8 @@
 //! Writes logs: the access log, and messages on standard error.
 //!
-//! A system call for each line would cost more than most responses, and a disk that is slow for a
-//! moment, or a reader that takes nothing, must not stop the workers. So a line is only copied into
-//! a buffer, which a separate thread writes a few times a second. The buffer is bounded; lines that
-//! do not fit are counted.
+//! A system call for each line would cost more than most responses, and a slow disk, or a reader
+//! that stops reading, must not block the workers. So a line is only copied into a buffer, which a
+//! separate thread writes a few times a second. Lines that do not fit into the buffer are counted.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -18,14 +17,14 @@ use underpass_engine::Grouped;
 use underpass_engine::hint::in_words;
 use underpass_engine::wait::{lock, unpoison};
 
-/// The target of lines: a file that is appended to, or an open stream.
+/// Where lines are written: a file opened for appending, or an open stream.
 #[derive(Debug)]
 pub struct LogFile {
     name: String,
     file: File,
-    /// `None` for a stream, which cannot be opened again.
+    /// `None` for a stream, which cannot be reopened.
     path: Option<(PathBuf, OpenLog)>,
-    /// The device and inode of the folder of the file when it was first opened.
+    /// The device and inode of the file's folder when the file was first opened.
     folder_id: Option<(u64, u64)>,
 }
 
@@ -33,26 +32,26 @@ pub struct LogFile {
 pub type OpenLog = fn(&Path) -> io::Result<File>;
 
 impl LogFile {
-    /// Opens a file, which is also done when its log is reopened.
+    /// Opens a file with `open`, which is also used to reopen it.
     ///
     /// # Errors
     ///
     /// As `open`.
     pub fn open(path: &Path, open: OpenLog) -> io::Result<Self> {
         let file = open(path)?;
-        // An absolute path names the same file after a change of folders.
+        // An absolute path still names the same file after a change of the working directory.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let folder_id = path.parent().and_then(file_id);
         Ok(Self { name: path.display().to_string(), file, path: Some((path, open)), folder_id })
     }
 
-    /// Takes an open stream; the name is for messages.
+    /// Uses an open stream; the name is for messages.
     #[must_use]
     pub fn stream(stream: impl Into<File>, name: &str) -> Self {
         Self { name: name.to_owned(), file: stream.into(), path: None, folder_id: None }
     }
 
-    /// Returns the folder in which the file is created again after it was moved away.
+    /// Returns the folder in which the file is recreated after it was moved away.
     #[must_use]
     pub fn folder(&self) -> Option<&Path> {
         self.path.as_ref().and_then(|(path, _)| path.parent())
@@ -65,7 +64,7 @@ impl LogFile {
             if error.kind() != io::ErrorKind::PermissionDenied || !is_replaced {
                 return error;
             }
-            // The sandbox allows the folder of the start, whatever has its name now.
+            // The sandbox allows the folder that existed at the start, not one of that name.
             io::Error::other("no access to its new folder (restart the server)")
         })?;
         Ok(())
@@ -86,28 +85,28 @@ struct SharedLog {
     state: Mutex<LogState>,
     /// The maximum number of bytes that wait to be written.
     capacity: usize,
-    /// Notified when there is something to write, much to write, or something else to do.
+    /// Notified when there is something to write, or the log is to be reopened or ended.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct LogState {
     pending: Vec<u8>,
-    /// Lines for which there was no room.
+    /// The number of lines that did not fit.
     lost: u64,
     reopens: bool,
     ends: bool,
-    /// Whether everything is written, and nothing more will be.
+    /// Whether everything is written and nothing more will be.
     has_ended: bool,
 }
 
 impl LogBuffer {
-    /// Starts the writing thread of a buffer of `capacity` bytes. `report` takes a line
-    /// about each loss of lines.
+    /// Starts the thread that writes a buffer of `capacity` bytes. `report` gets a line about each
+    /// loss of lines.
     ///
     /// # Errors
     ///
-    /// The error of the system if there can be no thread.
+    /// The system error if no thread can be started.
     pub fn start(file: LogFile, capacity: usize, report: fn(&str)) -> io::Result<Self> {
         let shared = SharedLog { state: Mutex::default(), capacity, changed: Condvar::new() };
         let shared = Arc::new(shared);
@@ -119,7 +118,7 @@ impl LogBuffer {
         Ok(Self(shared))
     }
 
-    /// Adds a line, which ends with a line feed. This costs a lock and a copy.
+    /// Adds a line, which must end with a newline. This costs a lock and a copy.
     pub fn line(&self, line: &[u8]) {
         let mut state = lock(&self.0.state);
         let before = state.pending.len();
@@ -135,13 +134,13 @@ impl LogBuffer {
         }
     }
 
-    /// Opens the file again, after it was moved away.
+    /// Reopens the file, after it was moved away.
     pub fn reopen(&self) {
         lock(&self.0.state).reopens = true;
         self.0.changed.notify_all();
     }
 
-    /// Ends the log; no lines may follow. Returns once everything is written, or false if that
+    /// Ends the log; no lines may follow. Returns true once everything is written, or false if that
     /// takes too long.
     #[must_use]
     pub fn end(&self) -> bool {
@@ -154,8 +153,8 @@ impl LogBuffer {
 }
 
 impl SharedLog {
-    /// Waits until there are lines, then a moment longer for more of them; returns them, and
-    /// leaves the empty `spare` for the next ones.
+    /// Waits until there are lines, then a moment longer for more; returns them and leaves the
+    /// empty `spare` for the next ones.
     fn next(&self, spare: Vec<u8>) -> LogState {
         let is_urgent =
             |state: &mut LogState| state.ends || state.reopens || state.pending.len() >= FULL;
@@ -167,15 +166,15 @@ impl SharedLog {
     }
 }
 
-/// The state of the thread.
+/// The state of the writing thread.
 struct Writer {
     file: LogFile,
     report: fn(&str),
-    /// Whether a failure to write was reported, which is done once.
+    /// Whether a failure to write was reported, which happens once until a success.
     complained: bool,
-    /// Whether only a part of the last line was written.
+    /// Whether the last line was written only in part.
     is_torn: bool,
-    /// The lines that could not be written since that was last reported.
+    /// The number of unwritten lines since the last report of them.
     unwritten: u64,
 }
 
@@ -212,7 +211,7 @@ impl Writer {
         self.complain(outcome, "writing", "log lines are lost");
     }
 
-    /// Reports how many lines are missing in the file.
+    /// Reports how many lines are missing from the file.
     fn report_unwritten(&mut self) {
         let lost = mem::take(&mut self.unwritten);
         if lost > 0 {
@@ -221,8 +220,8 @@ impl Writer {
         }
     }
 
-    /// Writes lines, after the end of one that a full disk has cut; leaves those that it cannot
-    /// write.
+    /// Writes lines, after ending one that a full disk has truncated; on an error, `lines` keeps
+    /// those that were not written.
     fn write_whole_lines(&mut self, lines: &mut &[u8]) -> io::Result<()> {
         if self.is_torn && !lines.is_empty() {
             self.file.file.write_all(b"\n")?;
@@ -245,7 +244,7 @@ impl Writer {
     fn reopen(&mut self) {
         self.complained = false;
         let outcome = self.file.reopen();
-        // Not in a new file.
+        // A new, empty file has no torn line.
         self.is_torn &= self.file.file.metadata().is_ok_and(|it| it.len() > 0);
         self.complain(outcome, "re-opening", "lines still go to the previous file");
     }
@@ -259,17 +258,17 @@ impl Writer {
     }
 }
 
-/// Bytes written at once: a larger write costs the same per byte.
+/// The bytes that trigger a write at once: a larger write costs the same per byte.
 const FULL: usize = 64 << 10;
 
-/// The bytes that wait to be written to an access log at most: some seconds of the busiest server,
-/// while a disk is stuck.
+/// The most bytes buffered for an access log: some seconds of the busiest server, while a disk is
+/// stuck.
 pub const MAX_ENTRIES: usize = 8 << 20;
 
-/// The same of messages: thousands of lines.
+/// The most bytes buffered for messages: thousands of lines.
 pub const MAX_MESSAGES: usize = 256 << 10;
 
-/// The longest wait at the end for lines that are not written yet.
+/// The longest wait at the end for unwritten lines.
 const END_WAIT: Duration = Duration::from_secs(3);
 
 /// The longest delay of a line; short enough for an operator who watches the file.
@@ -331,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_was_cut_is_not_joined_to_the_next() {
+    fn a_truncated_line_is_not_joined_to_the_next() {
         let (here, mut there) = UnixStream::pair().unwrap();
         here.set_nonblocking(true).unwrap();
         let file = LogFile::stream(OwnedFd::from(here), "a socket");
@@ -339,7 +338,7 @@ mod tests {
             Writer { file, report: |_| (), complained: false, is_torn: false, unwritten: 0 };
         writer.write(b"first\n");
         writer.write(&vec![b'x'; MAX_ENTRIES]);
-        // There is room again.
+        // Reading makes room again.
         let mut text = vec![0; MAX_ENTRIES];
         let mut len = there.read(&mut text).unwrap();
         there.set_nonblocking(true).unwrap();
@@ -355,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_cannot_be_written_are_counted_until_that_is_reported() {
+    fn unwritten_lines_are_counted_until_they_are_reported() {
         let full = File::options().append(true).open("/dev/full").unwrap();
         let file = LogFile::stream(full, "a full disk");
         let mut writer =
@@ -369,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_finds_no_room_is_counted_and_not_waited_for() {
+    fn a_line_that_does_not_fit_is_counted_without_waiting() {
         let (state, changed) = (Mutex::default(), Condvar::new());
         let shared = Arc::new(SharedLog { state, capacity: MAX_ENTRIES, changed });
         let log = LogBuffer(Arc::clone(&shared));

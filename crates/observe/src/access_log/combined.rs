@@ -4,7 +4,7 @@ use crate::access_log::escape;
 use crate::access_log::escape::Quoting;
 use crate::access_log::{AccessEntry, TimeText};
 
-/// Appends one line, without its end.
+/// Appends one line, without a newline.
 pub(super) fn write(entry: &AccessEntry, time: &TimeText, out: &mut Vec<u8>) {
     escape::push_or_dash(out, entry.peer.as_bytes(), Quoting::Bare);
     out.extend_from_slice(b" - ");
@@ -41,7 +41,7 @@ pub(super) fn milliseconds(entry: &AccessEntry) -> u64 {
     u64::try_from(entry.duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Appends the request line; that of a request that could not be read is kept as its target.
+/// Appends the request line; that of an unparsable request is logged as its target.
 pub(super) fn push_request(out: &mut Vec<u8>, entry: &AccessEntry) {
     if entry.verb.is_empty() {
         return escape::push_or_dash(out, &entry.target, Quoting::Quoted);

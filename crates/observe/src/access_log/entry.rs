@@ -9,7 +9,7 @@ use underpass_engine::{Mechanism, Report, Tally, Usage};
 /// The log entry of one request, from its first byte to the last of the response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessEntry {
-    /// The time at which the request was read.
+    /// When the request was read.
     pub started: SystemTime,
     /// The time from then until the kernel had the last byte, or the response was aborted.
     pub duration: Duration,
@@ -25,28 +25,28 @@ pub struct AccessEntry {
     pub target: Vec<u8>,
     /// The version of the request: HTTP/1.0 or 1.1.
     pub minor_version: u8,
-    /// Whether the client used TLS, to this server or, as far as that is known, to a proxy.
+    /// Whether the client used TLS, to this server or, as far as known, to a proxy.
     pub is_secure: bool,
     /// The TLS properties of the connection, if it used TLS.
     pub tls: Option<Secured>,
     /// The status that was sent.
     pub status: u16,
-    /// The bytes of the request's body that were received and kept, or would have been.
+    /// The bytes of the request body that were received and kept, or would have been.
     pub received: u64,
     /// The length of the response body in bytes.
     pub body_len: u64,
     /// Which part of a file, or of the archive of the whole root, the body is; `None` for anything
     /// else, and for several parts.
     pub part: Option<BodyPart>,
-    /// Whether the request gave a whole file its name.
+    /// Whether the request stored a whole file under its name.
     pub has_stored: bool,
-    /// The bytes of the body that were given to the kernel.
+    /// The bytes of the body that were handed to the kernel.
     pub sent: u64,
     /// The bytes of the body that the peer's kernel has acknowledged.
     pub acknowledged: u64,
-    /// Whether the whole response was sent, and acknowledged as far as that is known.
+    /// Whether the whole response was sent and, as far as known, acknowledged.
     pub is_complete: bool,
-    /// The bytes and calls of each mechanism that moved a part of the body, in the order of their
+    /// The bytes and calls of each mechanism that moved part of the body, in the order of their
     /// first use.
     pub mechanisms: Vec<(Mechanism, Tally)>,
     /// The number of system calls that moved bytes or tried to, including those for the head.
@@ -64,16 +64,16 @@ pub struct AccessEntry {
     pub cache: Option<&'static str>,
     /// The bytes of the body that were not in the cache when the response began.
     pub origin_bytes: u64,
-    /// The time that the response waited for the origin.
+    /// How long the response waited for the origin.
     pub waited: Duration,
-    /// The failure, if there was one, in one word: `changed`, `reset`, `shrank`, `timeout`, `failed`
-    /// or that of an error of the cache.
+    /// The failure, if there was one, as one word: `changed`, `reset`, `shrank`, `timeout`,
+    /// `failed` or that of a cache error.
     pub failure: Option<&'static str>,
     /// The `Referer` field; empty if there was none.
     pub referer: Vec<u8>,
     /// The `User-Agent` field; empty if there was none.
     pub user_agent: Vec<u8>,
-    /// The further request fields that the format [`needs`], by their names in lower case.
+    /// The additional request fields that the format [`needs`], by their names in lower case.
     ///
     /// [`needs`]: crate::access_log::LogFormat::needs
     pub fields: Vec<(String, Vec<u8>)>,
@@ -86,7 +86,7 @@ pub struct BodyPart {
     pub start: u64,
     /// The length of the whole in bytes.
     pub whole: u64,
-    /// A number for the version of the whole, made of its entity tag.
+    /// A number for the version of the whole, derived from its entity tag.
     pub version: u64,
     /// Whether it is a part of the archive of the root.
     pub is_archive: bool,
@@ -106,7 +106,7 @@ pub struct Secured {
 }
 
 impl Secured {
-    /// Returns the place of encryption: `kernel` or `user_space`.
+    /// Returns where records are encrypted: `kernel` or `user_space`.
     #[must_use]
     pub fn place(&self) -> &'static str {
         if self.why.is_some() { "user_space" } else { "kernel" }
@@ -114,7 +114,7 @@ impl Secured {
 }
 
 impl Default for AccessEntry {
-    /// Returns an empty entry, at the beginning of time.
+    /// Returns an empty entry, started at the Unix epoch.
     fn default() -> Self {
         Self {
             started: SystemTime::UNIX_EPOCH,
@@ -152,8 +152,8 @@ impl Default for AccessEntry {
 }
 
 impl AccessEntry {
-    /// Clears everything and keeps the memory for another request. Each field is set by itself,
-    /// because an empty entry in its place would be copied several times.
+    /// Clears everything and keeps the memory for another request. The fields are set one by one,
+    /// because assigning an empty entry would copy it several times.
     pub fn clear(&mut self) {
         let Self {
             started,
@@ -204,7 +204,7 @@ impl AccessEntry {
         fields.clear();
     }
 
-    /// Returns the bytes of memory that the entry takes.
+    /// Returns the bytes of memory that the entry uses.
     #[must_use]
     pub fn memory(&self) -> usize {
         let texts = [&self.target, &self.referer, &self.user_agent];
@@ -246,8 +246,8 @@ impl AccessEntry {
         if self.is_secure || self.tls.is_some() { "https" } else { "http" }
     }
 
-    /// Returns the end of the request: the time of its line, so that the lines of a log are in
-    /// order.
+    /// Returns when the request ended. This is the time of its line, so that the lines of a log are
+    /// in order.
     #[must_use]
     pub fn ended(&self) -> SystemTime {
         self.started.checked_add(self.duration).unwrap_or(self.started)

@@ -2,12 +2,12 @@
 
 use underpass_engine::printable::changes_display;
 
-/// The surroundings of a text, which decide about the bytes that would end it.
+/// What surrounds a text, which decides which bytes would end it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Quoting {
-    /// The text stands between spaces.
+    /// The text is between spaces.
     Bare,
-    /// The text stands in double quotes.
+    /// The text is in double quotes.
     Quoted,
 }
 
@@ -124,7 +124,7 @@ pub(super) fn push_millionths(out: &mut Vec<u8>, number: u128) {
     push_three(out, number % 1000);
 }
 
-/// Appends the last three digits of a number, with the zeros before it.
+/// Appends the last three digits of a number, with leading zeros.
 pub(super) fn push_three(out: &mut Vec<u8>, number: u64) {
     out.extend([100, 10, 1].map(|place| b'0' + (number / place % 10) as u8));
 }

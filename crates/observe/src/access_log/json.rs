@@ -6,9 +6,9 @@ use crate::access_log::combined::{milliseconds, push_protocol, user};
 use crate::access_log::escape;
 use crate::access_log::{AccessEntry, TimeText};
 
-/// Appends one object, without the end of the line.
+/// Appends one object, without a newline.
 ///
-/// It does not use serde, because it runs for every request, on bytes that need not be UTF-8.
+/// It does not use serde, because it runs for every request, on bytes that may not be UTF-8.
 pub(super) fn write(entry: &AccessEntry, time: &TimeText, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"time\":\"");
     time.push_rfc3339_with_thousandths(out);

@@ -1,9 +1,9 @@
-//! The access log: one line for each request, written after its end.
+//! The access log: one line per request, written when it ends.
 //!
 //! A status of 200 does not prove that the client got the file: the status is sent before the first
 //! byte. So each line also has the number of bytes that the peer's kernel has acknowledged, whether
-//! that was all, and the mechanism that moved them. Every line is made of one [`AccessEntry`], and
-//! no byte that a client sends can end it or forge another.
+//! those were all, and the mechanism that moved them. Every line is made from one [`AccessEntry`],
+//! and no byte that a client sends can end it or forge another.
 
 mod combined;
 mod entry;
@@ -18,14 +18,14 @@ pub use entry::{AccessEntry, BodyPart, Secured};
 pub use template::{Template, TemplateError};
 pub use time::TimeText;
 
-/// The format of the access log's lines.
+/// The line format of the access log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// The combined format of nginx and Apache, followed by our additions: seconds, bytes
     /// acknowledged, `complete` or the failure, and mechanism.
     #[default]
     Combined,
-    /// The combined format after the name of the site.
+    /// The combined format, preceded by the name of the site.
     VhostCombined,
     /// One JSON object.
     Json,
@@ -60,7 +60,7 @@ impl LogFormat {
     }
 
     /// Returns the request fields that a line needs besides `Referer` and `User-Agent`, in lower
-    /// case: those to be put into [`AccessEntry::fields`].
+    /// case: those that [`AccessEntry::fields`] must hold.
     #[must_use]
     pub fn needs(&self) -> &[String] {
         match self {
@@ -69,7 +69,7 @@ impl LogFormat {
         }
     }
 
-    /// Returns whether a line has processor time or context switches, which then have to be
+    /// Returns whether a line includes processor time or context switches, which then have to be
     /// measured.
     #[must_use]
     pub fn logs_cost(&self) -> bool {
@@ -96,7 +96,7 @@ impl LogFormat {
         out.push(b'\n');
     }
 
-    /// Returns one line; it is a convenience for callers that write few.
+    /// Returns one line, for callers that write few.
     #[must_use]
     pub fn line(&self, entry: &AccessEntry) -> Vec<u8> {
         let mut out = Vec::with_capacity(256);

@@ -1,5 +1,5 @@
-//! Log formats with `$variables`, which have the names and meanings of nginx's variables if those
-//! exist.
+//! Log formats with `$variables`, which have the names and meanings of nginx's variables where
+//! those exist.
 
 use crate::access_log::combined::{
     milliseconds, push_mechanisms, push_protocol, push_request, user,
@@ -17,22 +17,22 @@ pub struct Template {
     needs: Vec<String>,
 }
 
-/// A piece of a template.
+/// A part of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum TemplatePart {
     /// A request field, `$http_name`.
     Field(String),
     /// The text between variables.
     Literal(String),
-    /// A variable, by its place in [`VARIABLES`].
+    /// A variable, by its index in [`VARIABLES`].
     Variable(usize),
 }
 
 /// Appends the value of a variable.
 type WriteVariable = fn(&AccessEntry, &TimeText, &mut Vec<u8>);
 
-/// The variables by name; in addition there is `$http_NAME` for every request field.
-/// docs/operating.md says what each of them means.
+/// The variables by name; in addition there is `$http_NAME` for every request field. Their meanings
+/// are in docs/operating.md.
 const VARIABLES: [(&str, WriteVariable); 34] = [
     ("body_bytes_sent", |entry, _, out| escape::push_number(out, entry.sent)),
     ("bytes_acknowledged", |entry, _, out| escape::push_number(out, entry.acknowledged)),
@@ -71,7 +71,7 @@ const VARIABLES: [(&str, WriteVariable); 34] = [
     ("scheme", |entry, _, out| out.extend_from_slice(entry.scheme().as_bytes())),
     ("server_name", |entry, _, out| push_site(out, entry)),
     ("server_protocol", |entry, _, out| match &*entry.verb {
-        // The request could not be read.
+        // The request could not be parsed.
         "" => out.push(b'-'),
         _ => push_protocol(out, entry),
     }),
@@ -128,7 +128,7 @@ impl Template {
         self.pieces.iter().any(is_measured)
     }
 
-    /// Appends one line, without its end.
+    /// Appends one line, without a newline.
     pub(super) fn write(&self, entry: &AccessEntry, time: &TimeText, out: &mut Vec<u8>) {
         for piece in &self.pieces {
             match piece {
@@ -170,7 +170,7 @@ impl Template {
     }
 }
 
-/// The fields whose value is a password.
+/// The fields whose values contain passwords.
 const SECRET_FIELDS: [&str; 2] = ["authorization", "proxy-authorization"];
 
 /// Splits the text after a `$` into the name of a variable and the rest.
@@ -192,7 +192,7 @@ pub(super) fn push_site(out: &mut Vec<u8>, entry: &AccessEntry) {
     escape::push_or_dash(out, name.as_bytes(), Quoting::Bare);
 }
 
-/// Appends a property of TLS, or `-` if there was none.
+/// Appends a property of TLS, or `-` without TLS.
 fn push_tls(out: &mut Vec<u8>, entry: &AccessEntry, part: fn(&Secured) -> &'static str) {
     out.extend_from_slice(entry.tls.as_ref().map_or("-", part).as_bytes());
 }

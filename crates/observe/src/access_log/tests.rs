@@ -1,4 +1,4 @@
-//! Tests of the access log's lines, and that no request can forge one.
+//! The lines of the access log have their format, and no request can forge one.
 
 use std::fs::File;
 use std::io::{Seek, Write};
@@ -55,7 +55,7 @@ fn line(format: &str, exchange: &AccessEntry) -> String {
 }
 
 #[test]
-fn combined_line_begins_as_everywhere_and_ends_with_the_truth() {
+fn combined_line_begins_as_in_nginx_and_ends_with_our_additions() {
     assert_eq!(
         line("combined", &exchange()),
         "192.0.2.7 - alice [10/Oct/2000:13:55:36 -0700] \"GET /x?y=%20 HTTP/1.1\" 200 1048576 \
@@ -77,7 +77,7 @@ fn missing_fields_are_logged_as_a_dash() {
 }
 
 #[test]
-fn a_line_that_is_no_request_is_logged_as_it_came() {
+fn an_invalid_request_line_is_logged_as_received() {
     for (target, logged) in [("GET /a b HTTP/1.1", "GET /a b HTTP/1.1"), ("", "-")] {
         let exchange = AccessEntry { target: target.into(), ..AccessEntry::default() };
         assert_eq!(line("$request", &exchange), logged);
@@ -86,7 +86,7 @@ fn a_line_that_is_no_request_is_logged_as_it_came() {
 }
 
 #[test]
-fn response_that_was_cut_says_why() {
+fn truncated_response_is_logged_with_its_failure() {
     for failure in ["changed", "reset", "shrank", "timeout"] {
         let exchange = AccessEntry { failure: Some(failure), acknowledged: 7, ..exchange() };
         assert!(line("combined", &exchange).contains(&format!(" 7 {failure} ")), "{failure}");
@@ -149,7 +149,7 @@ fn a_request_that_could_not_be_read_has_a_dash_for_each_part_that_is_unknown() {
 }
 
 #[test]
-fn only_lines_that_tell_what_it_cost_have_it_measured() {
+fn cost_is_measured_only_for_lines_that_include_it() {
     let tells = |format: &str| LogFormat::parse(format).unwrap().logs_cost();
     assert!(tells("json") && tells("$cpu_time") && tells("$status ${context_switches}"));
     assert!(!tells("combined") && !tells("$status $moved $calls $user_space_bytes"));
@@ -184,7 +184,7 @@ fn tls_is_shown_with_version_suite_and_encrypting_side() {
 }
 
 #[test]
-fn a_line_tells_what_the_cache_did() {
+fn a_line_shows_what_the_cache_did() {
     let waited = Duration::from_millis(1250);
     let miss = AccessEntry { cache: Some("miss"), origin_bytes: 1000, waited, ..exchange() };
     assert_eq!(line("$cache $origin_bytes $waited", &miss), "miss 1000 1.250");
@@ -256,7 +256,7 @@ fn time_is_formatted_again_when_the_second_changes() {
 }
 
 #[test]
-fn times_beyond_the_calendar_do_no_harm() {
+fn times_beyond_the_calendar_are_harmless() {
     let exchange = AccessEntry {
         started: SystemTime::UNIX_EPOCH - Duration::from_secs(5),
         duration: Duration::MAX,

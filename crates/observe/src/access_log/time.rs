@@ -9,10 +9,10 @@ use crate::access_log::escape;
 
 /// A time in the formats of the log.
 ///
-/// Each writer of lines has one, so calendar and time zone arithmetic is done once a second.
+/// Each writer has one, so that calendar and time zone arithmetic is done once a second.
 #[derive(Clone, Debug)]
 pub struct TimeText {
-    /// The time zone of this machine at the creation of this value.
+    /// The time zone of this machine when this value was created.
     zone: TimeZone,
     /// The second of the texts; `None` if there are none yet.
     second: Option<i64>,
@@ -25,19 +25,19 @@ pub struct TimeText {
 }
 
 impl TimeText {
-    /// Creates one in the time zone of this machine, or in UTC if it has none.
+    /// Creates a time in the time zone of this machine, or in UTC if it has none.
     #[must_use]
     pub fn local() -> Self {
         Self::new(TimeZone::system())
     }
 
-    /// Creates one in UTC.
+    /// Creates a time in UTC.
     #[must_use]
     pub fn utc() -> Self {
         Self::new(TimeZone::UTC)
     }
 
-    /// Creates one in a time zone.
+    /// Creates a time in a time zone.
     pub(super) fn new(zone: TimeZone) -> Self {
         let (common, rfc3339) = (String::new(), String::new());
         Self { zone, second: None, millisecond: 0, common, rfc3339 }
@@ -63,7 +63,7 @@ impl TimeText {
         &self.common
     }
 
-    /// Returns the time in the format of RFC 3339, which is also that of ISO 8601.
+    /// Returns the time in the format of RFC 3339, which is also valid ISO 8601.
     pub(super) fn rfc3339(&self) -> &str {
         &self.rfc3339
     }
@@ -85,5 +85,5 @@ impl TimeText {
     }
 }
 
-/// The length of `2000-10-10T13:55:36`, after which the zone begins.
+/// The length of `2000-10-10T13:55:36`, which the time zone follows.
 const SECONDS_LEN: usize = 19;

@@ -7,13 +7,14 @@ use std::time::Duration;
 /// The counts of durations.
 #[derive(Debug, Default)]
 pub(super) struct Histogram {
-    /// The durations up to each of [`BOUNDS`] and above the one before it; the last is above all.
+    /// The number of durations up to each of [`BOUNDS`] and above the one before it; the last count
+    /// is for those above all bounds.
     counts: [AtomicU64; BOUNDS.len() + 1],
     /// The sum in nanoseconds.
     sum: AtomicU64,
 }
 
-/// The upper bounds in milliseconds, and in seconds as Prometheus has them.
+/// The upper bounds in milliseconds, and in seconds as Prometheus writes them.
 pub(super) const BOUNDS: [(u64, &str); 15] = [
     (1, "0.001"),
     (2, "0.002"),
@@ -35,7 +36,7 @@ pub(super) const BOUNDS: [(u64, &str); 15] = [
 impl Histogram {
     /// Counts one duration.
     pub(super) fn observe(&self, duration: Duration) {
-        // Nearly all are below the first bounds.
+        // Nearly all durations are within the first bounds.
         let within = |&(bound, _): &(u64, &str)| duration <= Duration::from_millis(bound);
         let place = BOUNDS.iter().position(within).unwrap_or(BOUNDS.len());
         self.counts[place].fetch_add(1, Relaxed);
@@ -53,7 +54,7 @@ impl Histogram {
     }
 }
 
-/// Returns a duration as a counter holds it: 584 years fit.
+/// Returns the nanoseconds of a duration, saturating after 584 years.
 pub(super) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,6 +1,6 @@
 //! Counters of the whole server, in the text format of Prometheus.
 //!
-//! Each worker counts in a block of its own, so that counting does not take a cache line from
+//! Each worker has its own block of counters, so that counting does not take a cache line from
 //! another processor; the blocks are summed when the metrics are requested.
 
 mod histogram;
@@ -54,15 +54,15 @@ impl Metrics {
         }
     }
 
-    /// Returns the block of one worker. Numbers beyond the last worker start again at the first:
-    /// two threads that share a block count correctly, only slower.
+    /// Returns the block of one worker. Numbers beyond the last worker wrap around: two threads
+    /// that share a block count correctly, only more slowly.
     #[must_use]
     pub fn worker(&self, index: usize) -> &WorkerMetrics {
         &self.workers[index % self.workers.len()]
     }
 
     /// Counts the bytes of a file that were read into user space for a digest, and the digest if it
-    /// was made and not given up.
+    /// was completed.
     pub fn digest(&self, read_bytes: u64, is_made: bool) {
         self.digests.fetch_add(is_made.into(), Relaxed);
         self.digest_bytes.fetch_add(read_bytes, Relaxed);
@@ -84,7 +84,7 @@ impl Metrics {
         self.workers.iter().map(|worker| worker.requests.total()).sum()
     }
 
-    /// Returns how many bytes were sent, heads included.
+    /// Returns how many bytes were sent, including heads.
     #[must_use]
     pub fn sent_bytes(&self) -> u64 {
         let bytes = self.workers.iter().map(|worker| {
@@ -125,9 +125,9 @@ pub struct WorkerMetrics {
     memory: AtomicU64,
     /// Bytes of request bodies by mechanism.
     received: [AtomicU64; Mechanism::ALL.len()],
-    /// The number of waits for a file.
+    /// The number of waits for a file that was not in the page cache.
     cold_waits: AtomicU64,
-    /// The duration of these waits in nanoseconds.
+    /// The total duration of these waits, in nanoseconds.
     cold_nanoseconds: AtomicU64,
     /// The durations of requests.
     durations: Histogram,
@@ -154,12 +154,12 @@ impl WorkerMetrics {
         self.closed.fetch_add(1, Relaxed);
     }
 
-    /// Counts a refused connection, because there are too many or none could be accepted.
+    /// Counts a connection that was refused as one too many, or could not be accepted.
     pub fn connection_refused(&self) {
         self.refused.fetch_add(1, Relaxed);
     }
 
-    /// Counts an idle connection that was closed to make room for another one.
+    /// Counts an idle connection that was closed to make room for another.
     pub fn connection_evicted(&self) {
         self.evicted.fetch_add(1, Relaxed);
     }
@@ -195,8 +195,7 @@ impl WorkerMetrics {
 
     /// Counts bytes that were sent by a mechanism or, if it is `None`, from memory.
     ///
-    /// It is meant for bytes that are in no report; reports are counted by
-    /// [`record`](Self::record).
+    /// It is for bytes that are in no report; [`record`](Self::record) counts reports.
     pub fn moved(&self, mechanism: Option<Mechanism>, bytes: u64) {
         let counter = mechanism.map_or(&self.memory, |mechanism| &self.moved[mechanism as usize]);
         counter.fetch_add(bytes, Relaxed);
@@ -217,7 +216,7 @@ impl WorkerMetrics {
     }
 
     /// Counts the progress of a transfer since it was last counted, so that a transfer of ten hours
-    /// shows while it runs. `recorded` remembers the counted part; each transfer has its own.
+    /// is visible while it runs. `recorded` holds the counted part; each transfer has its own.
     pub fn record_more(&self, report: &Report, recorded: &mut Recorded) {
         for mechanism in Mechanism::ALL {
             let (now, before) =
@@ -256,7 +255,7 @@ impl fmt::Debug for WorkerMetrics {
     }
 }
 
-/// The part of a transfer's report that has been counted, for [`WorkerMetrics::record_more`].
+/// The part of a transfer's report that was already counted, for [`WorkerMetrics::record_more`].
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
     /// Bytes by mechanism.
@@ -276,7 +275,7 @@ impl Codes {
         self.0.iter().map(|counter| counter.load(Relaxed)).sum()
     }
 
-    /// Counts one response. No other status is ever sent.
+    /// Counts one response. Statuses outside this range are never sent.
     fn count(&self, status: u16) {
         if let Some(counter) = status.checked_sub(100).and_then(|at| self.0.get(usize::from(at))) {
             counter.fetch_add(1, Relaxed);
@@ -294,7 +293,7 @@ impl Default for Codes {
 #[derive(Default)]
 struct RareCounts(Mutex<BTreeMap<(&'static str, String), u64>>);
 
-/// The maximum number of distinct label combinations; all further ones count as `other`.
+/// The maximum number of distinct label combinations; all others count as `other`.
 const MAX_LABELS: usize = 64;
 
 impl RareCounts {

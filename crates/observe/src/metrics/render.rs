@@ -10,7 +10,7 @@ use underpass_engine::Mechanism;
 use crate::metrics::histogram::BOUNDS;
 use crate::metrics::{Metrics, RareCounts, SiteCounts, WorkerMetrics};
 
-/// Renders the counts of all workers.
+/// Renders the counters of all workers.
 pub(super) fn render(
     metrics: &Metrics,
     open_transfers: usize,
@@ -38,7 +38,7 @@ pub(super) fn render(
     page.text
 }
 
-/// A number of a site.
+/// Returns one counter of a site.
 type SiteCount = fn(&SiteCounts) -> u64;
 
 /// The text under construction, and the counters.
@@ -52,8 +52,8 @@ struct MetricsPage<'m> {
 impl MetricsPage<'_> {
     /// Writes the number of connections, open and in total.
     fn connections(&mut self) {
-        // The closed ones are read first: a connection that ends in between must not count as minus
-        // one.
+        // The closed ones are read first, so that a connection that ends in between does not make
+        // the difference negative.
         let closed = self.sum(|worker| &worker.closed);
         let accepted = self.sum(|worker| &worker.accepted);
         let refused = self.sum(|worker| &worker.refused);
@@ -66,7 +66,7 @@ impl MetricsPage<'_> {
         self.gauge("connections_open", "Connections that are open.", open);
     }
 
-    /// Writes where TLS was encrypted, and the results of handshakes.
+    /// Writes where TLS records are encrypted, and the results of handshakes.
     fn tls(&mut self) {
         let name = "tls_connections_total";
         let help = "TLS connections, by where they are encrypted and why not in the kernel.";
@@ -84,7 +84,7 @@ impl MetricsPage<'_> {
         self.counter("tls_resumed_total", help, resumed);
     }
 
-    /// Writes the counts of each site, if there are several.
+    /// Writes the counters of each site, if there are several.
     fn sites(&mut self, sites: &[Arc<SiteCounts>]) {
         let families: [(&str, &str, SiteCount); 2] = [
             ("site_requests_total", "Requests answered, by site.", SiteCounts::requests),
@@ -198,7 +198,7 @@ impl MetricsPage<'_> {
         self.line(format_args!("# TYPE underpass_{name} {kind}"));
     }
 
-    /// Writes one sample. No label has a character that would have to be escaped.
+    /// Writes one sample. No label contains a character that would need escaping.
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         let mut set = String::new();
         for (index, (label, text)) in labels.iter().enumerate() {

@@ -1,8 +1,8 @@
-//! The counts of one site.
+//! The counters of one site.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The name of a site, and how much it has answered. There are as many as the configuration has.
+/// The name of a site, and its counters. There are as many as sites in the configuration.
 #[derive(Debug, Default)]
 pub struct SiteCounts {
     name: Box<str>,
@@ -11,7 +11,7 @@ pub struct SiteCounts {
 }
 
 impl SiteCounts {
-    /// Creates the counts of a site that has answered nothing.
+    /// Creates the counters of a site without requests.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self { name: name.into(), ..Self::default() }
@@ -41,7 +41,7 @@ impl SiteCounts {
 }
 
 impl PartialEq for SiteCounts {
-    /// Compares the names: two counts with the same name are of one site.
+    /// Compares the names: two values with the same name belong to one site.
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
     }

@@ -1,4 +1,4 @@
-//! Tests of the metrics page, and that Prometheus can parse it.
+//! The metrics page has the right counts, and Prometheus can parse it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -51,7 +51,7 @@ fn check_sample(key: &str, family: &str, kind: &str) {
     }
 }
 
-/// Copies 100 bytes to the end of a file opened for appending, where copy_file_range is declined.
+/// Copies 100 bytes to a file opened for appending, where copy_file_range is declined.
 fn report(policy: Policy) -> Result<Report, Error> {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(&[7; 100]).unwrap();
@@ -141,7 +141,7 @@ fn worker_beyond_the_last_counts_at_the_first() {
 }
 
 #[test]
-fn bounds_of_the_histogram_ascend_and_mean_what_they_say() {
+fn bounds_of_the_histogram_ascend_and_match_their_labels() {
     assert!(histogram::BOUNDS.is_sorted_by(|a, b| a.0 < b.0));
     for (milliseconds, seconds) in histogram::BOUNDS {
         assert_eq!(seconds.parse::<f64>().unwrap(), milliseconds as f64 / 1000.0);

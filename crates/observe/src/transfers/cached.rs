@@ -1,4 +1,4 @@
-//! The page about a cache, in the style of that about transfers.
+//! The page about a cache, in the style of the page about transfers.
 
 use maud::{Markup, html};
 use serde::Serialize;
@@ -13,11 +13,11 @@ pub struct CacheRow {
     pub path: String,
     /// Its length in bytes; null until it is known.
     pub length: Option<u64>,
-    /// The bytes that are here.
+    /// The bytes in the cache.
     pub present: u64,
     /// The number of clients that read it.
     pub readers: usize,
-    /// Whether more of it is being fetched.
+    /// Whether more of it is being fetched from the origin.
     pub is_filling: bool,
 }
 
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_objects_are_only_text() {
+    fn names_of_objects_are_escaped() {
         let row = CacheRow {
             path: "/<b>?x=%3Ci%3E".to_owned(),
             length: None,

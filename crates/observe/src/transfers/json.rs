@@ -28,7 +28,7 @@ struct TransferRow<'v> {
     rate_bytes_per_s: u64,
     /// The seconds since the request was read.
     elapsed_s: f64,
-    /// The seconds to the end at this rate; null if the transfer stands still.
+    /// The seconds to the end at this rate; null if the transfer is stalled.
     remaining_s: Option<u64>,
     /// The mechanism that moved the last bytes.
     mechanism: &'v str,

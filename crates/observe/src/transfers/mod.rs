@@ -1,4 +1,4 @@
-//! The transfers under way, for the operator.
+//! The transfers in progress, for the operator.
 //!
 //! A transfer reports its progress by a few atomic numbers and never waits for readers.
 
@@ -21,7 +21,7 @@ pub use page::CONTENT_SECURITY_POLICY;
 use progress::TransferState;
 use underpass_engine::wait::lock;
 
-/// The facts about a transfer that are known when it begins.
+/// What is known about a transfer when it begins.
 #[derive(Clone, Debug)]
 pub struct TransferFacts {
     /// The address of the client.
@@ -32,47 +32,47 @@ pub struct TransferFacts {
     pub user: Option<Arc<str>>,
     /// The method.
     pub verb: String,
-    /// The request target as the client sent it, but without the tokens of uploads: a token would
-    /// let another client act as this one.
+    /// The request target as the client sent it, but without upload tokens: a token would let
+    /// another client impersonate this one.
     pub target: Vec<u8>,
     /// The status that was sent.
     pub status: u16,
     /// The length of the body in bytes.
     pub expected: u64,
-    /// The time at which the request was read.
+    /// When the request was read.
     pub started: Instant,
 }
 
-/// The register of transfers under way.
+/// The registry of transfers in progress.
 ///
-/// It is cheap to clone: all clones are the same registry.
+/// It is cheap to clone: all clones share one registry.
 #[derive(Clone, Debug, Default)]
 pub struct Transfers {
-    /// The registry, by number, in the order of registration.
+    /// The transfers by number, in the order of registration.
     registry: Arc<Mutex<Registry>>,
 }
 
-/// The data under the lock.
+/// The state behind the lock.
 #[derive(Debug, Default)]
 struct Registry {
     /// The number of the next transfer.
     next: u64,
-    /// The transfers under way.
+    /// The transfers in progress.
     live: BTreeMap<u64, Arc<LiveTransfer>>,
 }
 
-/// One transfer under way.
+/// One transfer in progress.
 #[derive(Debug)]
 struct LiveTransfer {
-    /// The facts, which do not change.
+    /// The constant facts.
     facts: TransferFacts,
-    /// The progress, which does.
+    /// The changing progress.
     progress: TransferState,
 }
 
 impl Transfers {
-    /// Adds a transfer until the handle is dropped. It takes a lock for a moment, so it is meant
-    /// for transfers that last.
+    /// Adds a transfer until the handle is dropped. It takes a lock briefly, so it is meant for
+    /// transfers that last.
     #[must_use]
     pub fn register(&self, facts: TransferFacts) -> Handle {
         let progress = TransferState::default();
@@ -102,7 +102,7 @@ impl Transfers {
         json::render(&self.views(Instant::now(), may_see))
     }
 
-    /// Returns the newest of these as a page that reloads itself, in less than 20 KiB.
+    /// Returns the newest of these transfers as a page that reloads itself, in less than 20 KiB.
     ///
     /// It has a link to `?json`, to which the server must answer with [`json`](Self::json).
     #[must_use]
@@ -110,7 +110,7 @@ impl Transfers {
         page::render(&self.views(Instant::now(), may_see))
     }
 
-    /// Returns the present state of the transfers that pass `may_see`, the oldest first.
+    /// Returns the current state of the transfers that pass `may_see`, the oldest first.
     fn views(&self, now: Instant, may_see: impl Fn(&TransferFacts) -> bool) -> Vec<View> {
         let live: Vec<_> =
             lock(&self.registry).live.iter().map(|(id, live)| (*id, Arc::clone(live))).collect();
@@ -119,14 +119,14 @@ impl Transfers {
     }
 }
 
-/// A registered transfer. It leaves the registry when this is dropped.
+/// A registered transfer, removed from the registry when this is dropped.
 #[derive(Debug)]
 pub struct Handle {
     /// The registry.
     transfers: Transfers,
-    /// The number in it.
+    /// The transfer's number in it.
     id: u64,
-    /// The entry in it.
+    /// The transfer's entry in it.
     live: Arc<LiveTransfer>,
 }
 
@@ -176,7 +176,7 @@ impl View {
         &self.live.facts
     }
 
-    /// Returns the seconds to the end at the present rate; `None` if the transfer stands still.
+    /// Returns the seconds to the end at the current rate; `None` if the transfer is stalled.
     fn remaining(&self) -> Option<u64> {
         let left = self.facts().expected.saturating_sub(self.bytes);
         (self.rate > 0).then(|| left.div_ceil(self.rate))

@@ -6,7 +6,7 @@ use underpass_engine::printable::changes_display;
 
 use crate::transfers::View;
 
-/// The maximum number of transfers shown: they fit into 20 KiB even if each name has to be escaped.
+/// The maximum number of transfers shown: they fit into 20 KiB even if all names are escaped.
 const MAX_SHOWN: usize = 16;
 
 /// The maximum number of characters of a path shown; the rest is left out in its middle.
@@ -99,7 +99,7 @@ fn entry(view: &View) -> Markup {
     }
 }
 
-/// Returns the time left, if it is known.
+/// Returns the time left, if known.
 fn left(view: &View) -> String {
     match view.remaining() {
         Some(seconds) if view.bytes < view.facts().expected => {
@@ -123,7 +123,7 @@ pub(super) fn path(target: &[u8]) -> String {
     middle_cut(&path.replace(changes_display, "\u{fffd}"), MAX_PATH)
 }
 
-/// Leaves out the middle of a long text: both ends of a path say more than its middle.
+/// Cuts the middle out of a long text: both ends of a path are more telling.
 fn middle_cut(text: &str, max: usize) -> String {
     let len = text.chars().count();
     if len <= max {
@@ -148,7 +148,7 @@ pub(super) fn size(bytes: u64) -> String {
     if unit == "B" { format!("{bytes} B") } else { format!("{size:.1} {unit}") }
 }
 
-/// Formats seconds with two units at most.
+/// Formats seconds with at most two units.
 fn duration(seconds: u64) -> String {
     const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
     let at = UNITS.iter().position(|(unit, _)| seconds >= *unit).unwrap_or(UNITS.len() - 1);
@@ -162,7 +162,8 @@ fn duration(seconds: u64) -> String {
     }
 }
 
-/// The policy of the page: a browser may only show it. The digest is that of its style.
+/// The Content-Security-Policy of the page: browsers may only display it. The digest is of its
+/// style.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      style-src 'sha256-nreT0+uV4nZ6vVn7MfVtY9DvPv7ruAVNdEzic21QvUI='; form-action 'none'; base-uri 'none'; \
      frame-ancestors 'none'";

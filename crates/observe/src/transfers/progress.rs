@@ -7,12 +7,12 @@ use underpass_engine::Mechanism;
 
 /// The progress and rate of a transfer.
 ///
-/// The numbers are not consistent with each other to the byte, which no reader can notice.
+/// The numbers may be slightly inconsistent with each other, which no reader can notice.
 #[derive(Debug, Default)]
 pub(super) struct TransferState {
     /// The bytes sent.
     bytes: AtomicU64,
-    /// The mechanism that moved the last of them: 0 for memory, or its position in the list plus 1.
+    /// The mechanism that moved the last bytes: 0 for memory, or its position in the list plus 1.
     mechanism: AtomicU8,
     /// The time of the last measurement of the rate, in milliseconds since the start.
     measured_at: AtomicU64,
@@ -22,7 +22,7 @@ pub(super) struct TransferState {
     rate: AtomicU64,
 }
 
-/// The time over which a rate is measured: a shorter one jumps, a longer one hides a stall.
+/// The time to measure a rate, in ms: a shorter one fluctuates, a longer one hides a stall.
 const WINDOW: u64 = 1_000;
 
 impl TransferState {
@@ -53,7 +53,7 @@ impl TransferState {
         self.bytes.load(Relaxed)
     }
 
-    /// Returns the name of the mechanism that moved the last of them.
+    /// Returns the name of the mechanism that moved the last bytes.
     pub(super) fn mechanism(&self) -> &'static str {
         let place = usize::from(self.mechanism.load(Relaxed));
         place
@@ -75,7 +75,7 @@ impl TransferState {
     }
 }
 
-/// Returns a duration in the unit of these numbers.
+/// Returns a duration in milliseconds.
 fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Tests of the reports about transfers.
+//! The lists of transfers are correct and safe to show.
 
 use serde_json::Value;
 
@@ -103,7 +103,7 @@ fn rate_follows_the_last_seconds() {
 }
 
 #[test]
-fn transfer_that_has_stalled_comes_to_a_rate_of_nothing() {
+fn rate_of_a_stalled_transfer_falls_to_zero() {
     let progress = TransferState::default();
     progress.set(1_000_000, None, Duration::from_secs(1));
     assert_eq!(progress.rate(Duration::from_secs(1)), 1_000_000);
@@ -113,7 +113,7 @@ fn transfer_that_has_stalled_comes_to_a_rate_of_nothing() {
 }
 
 #[test]
-fn progress_that_goes_backwards_does_no_harm() {
+fn progress_that_goes_backwards_is_harmless() {
     let transfers = Transfers::default();
     let handle = transfers.register(facts("/", 10, ago(5)));
     handle.progress(u64::MAX, None);
@@ -146,7 +146,7 @@ fn names_cannot_break_out_of_the_page() {
 }
 
 #[test]
-fn page_is_small_asks_for_nothing_and_renews_itself() {
+fn page_is_small_loads_nothing_and_reloads_itself() {
     let transfers = Transfers::default();
     let worst = "\"".repeat(8000);
     let handles: Vec<_> = (0..2000)
