@@ -1,11 +1,11 @@
-//! Lists a folder to the output, as a server would to a client.
+//! Lists a folder to standard output, as a server would for a client.
 //!
 //! ```sh
 //! cargo run -p underpass-listing --example list_folder -- ROOT [PATH [QUERY]]
 //! ```
 //!
-//! PATH is that of the folder below ROOT, QUERY for example `sort=size&order=desc` or
-//! `json&limit=100`. The link to the next page, if there is one, goes to the error output.
+//! PATH is the path of the folder below ROOT, QUERY for example `sort=size&order=desc` or
+//! `json&limit=100`. The link to the next page, if there is one, is written to standard error.
 
 use std::borrow::Cow;
 use std::env;
@@ -21,11 +21,11 @@ use underpass_listing::{
     Attributes, ChangeRights, Entries, Format, Listing, ListingQuery, Resolve,
 };
 
-/// A folder that nothing leads out of.
+/// A folder that no path leads out of.
 struct Root(File);
 
 impl Root {
-    /// Opens what is below the folder, or the folder itself.
+    /// Opens a path below the folder, or the folder itself.
     fn open(&self, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
         let path = if path.is_empty() { b"." } else { path };
         let flags = flags | OFlags::CLOEXEC;
@@ -70,7 +70,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The decoded value of a key of the query.
+/// Returns the decoded value of a key in the query.
 fn value<'q>(query: &'q str, key: &str) -> Option<Cow<'q, [u8]>> {
     let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let (_, value) = pairs.into_iter().find(|(name, _)| *name == key)?;

@@ -1,7 +1,7 @@
-//! Walks through all folders below one, for a search or for its size.
+//! Walks a folder and all folders below it, for a search or to measure them.
 //!
-//! A tree may be of any size, and any client may ask for it. So a walk has a bound on its entries,
-//! its time and its depth, holds the names of one read for each level, and tells if it was cut.
+//! A tree may be of any size, and any client may request this. So a walk has limits on its entries,
+//! its time and its depth, holds the names of one read per level, and reports whether it was cut.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -31,7 +31,7 @@ pub(super) struct Hits {
     pub(super) incomplete: Option<Incomplete>,
 }
 
-/// Finds the entries of a folder and of all below it whose names have the searched word.
+/// Finds the entries of a folder and all below it whose names contain the searched word.
 pub(super) fn search(listing: &Listing<'_>) -> io::Result<Hits> {
     let word = search_key(listing.query.search.as_deref().unwrap_or_default());
     let limit = listing.query.limit.map_or(MAX_FOUND, |limit| limit.min(MAX_FOUND));
@@ -68,7 +68,7 @@ pub(super) fn search(listing: &Listing<'_>) -> io::Result<Hits> {
     Ok(Hits { found, incomplete })
 }
 
-/// Counts what is in a folder and in all below it. Links are not followed and have no size.
+/// Counts the entries of a folder and all below it. Links are not followed and have no size.
 pub(super) fn measure(listing: &Listing<'_>) -> io::Result<(PageCounts, Option<Incomplete>)> {
     let mut tally = PageCounts::default();
     let mut is_unread = false;
@@ -88,7 +88,7 @@ struct FolderLevel {
     /// The path of the folder below the root.
     path: Vec<u8>,
     scan: Scan,
-    /// The folders in it that were found by the last read and not entered yet.
+    /// The subfolders that were found by the last read and not entered yet.
     pending: Vec<Vec<u8>>,
     is_read: bool,
 }
@@ -142,14 +142,14 @@ fn walk(
                 Ok(_) if has_ended => return Ok(false),
                 Ok(step) => *is_read = step.is_break(),
                 Err(error) => {
-                    // Otherwise it was removed while it was read.
+                    // `ENOENT` means that the folder was removed while it was read.
                     is_whole &= Errno::from_io_error(&error) == Some(Errno::NOENT);
                     *is_read = true;
                 }
             }
         }
     }
-    // Of a folder that was removed, an empty rest would look like all of it.
+    // If the top folder was removed, an empty rest would look complete.
     check_exists(top)?;
     Ok(is_whole)
 }
@@ -164,11 +164,11 @@ fn level(folder: OwnedFd, path: Vec<u8>) -> FolderLevel {
 const FOLDER: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// The maximum number of entries that one walk reads, as many as an archive may have.
+/// The maximum number of entries that one walk reads: as many as an archive may have.
 const MAX_VISITED: usize = 1_000_000;
 
 /// The maximum duration of a walk.
 const MAX_TIME: Duration = Duration::from_secs(5);
 
-/// The maximum number of nested folders, each of which is open while those below it are read.
+/// The maximum nesting of folders, each of which stays open while those below it are read.
 const MAX_DEPTH: usize = 100;

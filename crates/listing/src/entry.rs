@@ -13,12 +13,12 @@ use crate::Readme;
 pub struct Attributes {
     /// The type: a folder, a regular file, a link or something else.
     pub file_type: FileType,
-    /// The permission bits, with set-user-id, set-group-id and sticky: at most `0o7777`; `None` if
-    /// there are none.
+    /// The permission bits with set-user-ID, set-group-ID and sticky: at most `0o7777`; `None` for
+    /// an entry that is not on disk.
     pub permissions: Option<u32>,
     /// The size of a file in bytes; for a folder, the value depends on its file system.
     pub len: u64,
-    /// The time of the last change of the content.
+    /// When the content was last changed.
     pub modified: Timespec,
 }
 
@@ -29,7 +29,8 @@ impl Attributes {
         self.file_type == FileType::Directory
     }
 
-    /// Creates attributes that hold only the type; it saves one call for each of a million names.
+    /// Creates attributes that hold only the type, which saves one call for each of a million
+    /// names.
     pub(super) fn of_kind(is_folder: bool) -> Self {
         let file_type = if is_folder { FileType::Directory } else { FileType::RegularFile };
         Self { file_type, permissions: None, len: 0, modified: Timespec::default() }
@@ -44,12 +45,12 @@ impl Attributes {
         }
     }
 
-    /// Replaces the time of the last change by one that no format can show.
+    /// Replaces the modification time by one that no format can show.
     pub(super) fn timeless(self) -> Self {
         Self { modified: Timespec { tv_sec: i64::MAX, tv_nsec: 0 }, ..self }
     }
 
-    /// Returns whether a request for it can be answered: it is a folder or a regular file.
+    /// Returns whether it can be requested: it is a folder or a regular file.
     #[must_use]
     pub fn is_served(&self) -> bool {
         matches!(self.file_type, FileType::Directory | FileType::RegularFile)
@@ -79,7 +80,7 @@ pub enum Entries<'a> {
         /// Follows symbolic links.
         root: &'a dyn Resolve,
     },
-    /// Entries that are known already.
+    /// Entries that are already known.
     Named(&'a dyn NamedEntries),
 }
 
@@ -112,20 +113,20 @@ pub struct NamedEntry<'a> {
     pub is_folder: bool,
     /// The size of a file in bytes.
     pub len: u64,
-    /// The time of the last change, if it is known.
+    /// When it was last changed, if known.
     pub modified: Option<Timespec>,
 }
 
 /// Follows symbolic links by the rules of the server.
 ///
-/// The listing itself never follows one: it has the descriptor of one folder, and a link may lead
-/// anywhere. The implementation knows the root and which paths may leave it.
+/// The listing itself never follows one: it has only the descriptor of one folder, and a link may
+/// lead anywhere. The implementation knows the root and which paths may leave it.
 pub trait Resolve {
     /// Returns the attributes of the target of this path, with all links followed.
     ///
     /// # Errors
     ///
-    /// Any error, if the path leads nowhere or out of the served root. The entry is then left out.
+    /// Any error, if the path has no target or leads out of the root. The entry is then left out.
     fn resolve(&self, path_below_root: &[u8]) -> io::Result<Attributes>;
 }
 

@@ -1,17 +1,16 @@
 //! The listing of a folder: a page for people, one for programs that follow links, JSON, plain
-//! names for scripts. Its entries are those of a folder on disk, or those that an object store has
-//! sent.
+//! names for scripts. Its entries come from a folder on disk or from an object store.
 //!
 //! A folder may have a million entries, and many clients may request it at once. So a listing holds
-//! a bounded number of entries, [`MAX_ENTRIES`] on a page and as many again while they are picked,
-//! in one pass that drops entries which cannot be on the page. A larger listing that is requested
-//! as a whole is sent in the kernel's order. The attributes of an entry are read only if they are
-//! shown, or if the order depends on them.
+//! a limited number of entries, [`MAX_ENTRIES`] for a page and as many again while they are
+//! selected, in one pass that drops entries which cannot be on the page. A larger listing that is
+//! requested as a whole is sent in the kernel's order. The attributes of an entry are read only if
+//! they are shown, or if the order depends on them.
 //!
-//! Every listed entry can be fetched: a link that leads nowhere or out of the served root, a pipe,
-//! a socket and a device are left out. The page reports how many links were left out.
+//! Every listed entry can be fetched: broken links and those out of the served root, pipes, sockets
+//! and devices are left out. The page reports how many links were left out.
 //!
-//! All of it blocks, so it must run on a helper thread.
+//! All functions block, so they must run on a helper thread.
 //!
 //! A folder that is not on disk, as names on lines:
 //!
@@ -80,7 +79,7 @@ pub use underpass_protocol::listing::{
     BadQuery, Format, ListingQuery, MAX_ENTRIES, Order, SortDirection, SortKey,
 };
 
-/// The page size for a browser that sets no limit: the largest that it shows without a pause.
+/// The page size for a browser that sets no limit: the largest that it shows without a delay.
 pub const BROWSER_LIMIT: usize = 2_000;
 
 /// A folder, and the options of its listing.
@@ -115,7 +114,7 @@ pub struct Listing<'a> {
     /// Returns whether a client still waits for the listing; a walk through all folders below ends
     /// soon after none does.
     pub is_wanted: &'a dyn Fn() -> bool,
-    /// Writes the properties of entries, for [`Format::Multistatus`]; that is empty without it.
+    /// Writes the properties of entries, for [`Format::Multistatus`]; that is empty without this.
     pub describe: Option<&'a dyn Describe>,
 }
 
@@ -140,7 +139,7 @@ impl<'a> Listing<'a> {
     }
 
     /// Returns the position after which the listing starts. Programs that page by the names in JSON
-    /// leave out the slash of a folder's cursor, so the entry of this name says what it is.
+    /// omit the slash of a folder's cursor, so the type of the entry with this name is looked up.
     fn start(&self) -> Option<PageCursor<'_>> {
         let start = self.query.start()?;
         let is_by_name = self.query.order.key == SortKey::Name;

@@ -24,14 +24,14 @@ use super::scan::{Scan, ScannedEntry, add_up, complete, scan};
 pub struct Prepared<'a> {
     /// The requested listing.
     listing: Listing<'a>,
-    /// The sorted entries; `None` if there are too many, and they are read while they are written.
+    /// The sorted entries; `None` if they are too many, and are read while they are written.
     held: Option<Vec<Entry>>,
     /// The counts and links of the page.
     outline: Outline,
 }
 
 impl<'a> Prepared<'a> {
-    /// Picks the entries of the page in one pass, unless they are too many to hold.
+    /// Selects the entries of the page in one pass, unless they are too many to hold.
     pub(super) fn new(listing: Listing<'a>) -> io::Result<Self> {
         if listing.query.is_walk() {
             return Self::walked(listing);
@@ -89,16 +89,16 @@ impl<'a> Prepared<'a> {
         Ok(Self { listing, held: Some(held), outline })
     }
 
-    /// Returns whether entries may be missing, because a walk ended at one of its bounds.
+    /// Returns whether entries may be missing because a walk reached one of its limits.
     #[must_use]
     pub fn is_incomplete(&self) -> bool {
         self.outline.incomplete.is_some()
     }
 
-    /// Returns the next page, relative to the address of this one, or `None` if this is the last.
+    /// Returns the link to the next page, relative to the address of this one; `None` if this is
+    /// the last.
     ///
-    /// It is meant for `Link: <...>; rel="next"`, by which a program follows the pages of any
-    /// format.
+    /// It is meant for `Link: <...>; rel="next"`, by which programs follow the pages of any format.
     #[must_use]
     pub fn next_page(&self) -> Option<&str> {
         self.outline.next_page.as_deref()
@@ -116,8 +116,8 @@ impl<'a> Prepared<'a> {
         self.held.is_some()
     }
 
-    /// Returns the maximum number of bytes that [`write`](Self::write) gives for a listing that is
-    /// not held, as long as no entries are added to the folder. That of properties is not known.
+    /// Returns the maximum number of bytes that [`write`](Self::write) produces for a listing that
+    /// is not held, as long as no entries are added to the folder. For properties it is unknown.
     ///
     /// # Errors
     ///
@@ -138,7 +138,7 @@ impl<'a> Prepared<'a> {
     /// # Errors
     ///
     /// The errors of the sink, and of reading the folder if it is too large to hold. The written
-    /// part is then not a whole listing.
+    /// part is then incomplete.
     pub fn write(self, sink: &mut dyn FnMut(Vec<u8>) -> io::Result<()>) -> io::Result<()> {
         let Self { listing, held, mut outline } = self;
         let Some(entries) = held else {
@@ -170,7 +170,7 @@ impl<'a> Prepared<'a> {
 pub struct Unsorted {
     scan: Scan,
     tally: PageCounts,
-    /// Whether the entry before the first one is a folder: looked up once, and not for each piece.
+    /// Whether the entry before the first one is a folder; looked up only once.
     starts_after_folder: bool,
     next_part: NextPart,
 }
@@ -203,13 +203,13 @@ impl Unsorted {
     ///
     /// # Errors
     ///
-    /// The errors of reading the folder. The pieces so far are then not a whole listing.
+    /// The errors of reading the folder. The pieces so far are then incomplete.
     pub fn next(&mut self, listing: &Listing<'_>) -> io::Result<Option<Vec<u8>>> {
         let mut out = Vec::new();
         let outline = Outline::default();
         let start = PageStart::with_kind(listing, self.starts_after_folder);
         let (step_len, enough) = match listing.query.format {
-            // What is written about an entry can be a thousand times as long as its name.
+            // The properties of an entry can be a thousand times as long as its name.
             Format::Multistatus => (LEAST_STEP_LEN, PIECE_LEN),
             _ => (STEP_LEN, 1),
         };
@@ -250,7 +250,7 @@ impl Unsorted {
     }
 }
 
-/// Returns the requested format; `is_first` is true until it has written an entry.
+/// Creates the requested format; `is_first` is true until it has written an entry.
 fn form<'l>(listing: &'l Listing<'_>, outline: &'l Outline, is_first: bool) -> Box<dyn Form + 'l> {
     match listing.query.format {
         Format::Html => Box::new(HtmlForm::new(listing, outline)),
@@ -263,21 +263,21 @@ fn form<'l>(listing: &'l Listing<'_>, outline: &'l Outline, is_first: bool) -> B
     }
 }
 
-/// Passes a listing on piece by piece.
+/// Hands a listing over piece by piece.
 struct PageWriter<'s> {
-    /// The bytes that are not passed on yet.
+    /// The bytes that were not handed over yet.
     buf: Vec<u8>,
-    /// Takes the pieces, and fails once the client has left.
+    /// Accepts the pieces, and fails once the client has disconnected.
     sink: &'s mut dyn FnMut(Vec<u8>) -> io::Result<()>,
 }
 
 impl PageWriter<'_> {
-    /// Passes the buffer on if it is full.
+    /// Hands the buffer over if it is full.
     fn pass_on(&mut self) -> io::Result<()> {
         if self.buf.len() < PIECE_LEN {
             return Ok(());
         }
-        // Leaves room for the entry that exceeds the piece length.
+        // Leave room for the entry that exceeds the length of a piece.
         let next = Vec::with_capacity(PIECE_LEN + PIECE_LEN / 16);
         (self.sink)(std::mem::replace(&mut self.buf, next))
     }
@@ -287,25 +287,25 @@ impl PageWriter<'_> {
 /// thread costs little compared with writing it.
 const PIECE_LEN: usize = 32 << 10;
 
-/// The number of bytes of names, some 200 entries, read at once for a piece of an unsorted listing.
+/// The bytes of names, some 200 entries, read at once for a piece of an unsorted listing.
 const STEP_LEN: usize = 8 << 10;
 
-/// The number of bytes that hold the longest name, or some ten short ones.
+/// The number of bytes that hold one longest name, or some ten short ones.
 const LEAST_STEP_LEN: usize = 512;
 
-/// The maximum length of a row of the page, and of each byte of a name in it: twice
-/// percent-encoded, and once as text in which a quotation mark takes six bytes.
+/// The maximum length of a row of the page, and per byte of a name in it: twice percent-encoded,
+/// and once as text in which a quotation mark takes six bytes.
 const HTML_ROW: u64 = 800;
 const HTML_BYTE: u64 = 12;
 
-/// The maximum length of a JSON object, and of each byte of a name in it: a control character takes
-/// six bytes, and a byte that is not UTF-8 takes three in each of three fields.
+/// The maximum length of a JSON object, and per byte of a name in it: a control character takes six
+/// bytes, and a byte that is not UTF-8 takes three in each of three fields.
 const JSON_OBJECT: u64 = 256;
 const JSON_BYTE: u64 = 9;
 
-/// The maximum length of a line of plain names, and of each byte of a name in it.
+/// The maximum length of a line of plain names, and per byte of a name in it.
 const SIMPLE_LINE: u64 = 3;
 const SIMPLE_BYTE: u64 = 2;
 
-/// The maximum length around the entries: style, scripts, a path of 4 KiB with links.
+/// The maximum length of everything around the entries: style, scripts, a path of 4 KiB with links.
 const FRAME: u64 = 256 << 10;

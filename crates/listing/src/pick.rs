@@ -1,4 +1,4 @@
-//! Picks the entries of a page in one pass over a folder of any size.
+//! Selects the entries of a page in one pass over a folder of any size.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -22,7 +22,7 @@ impl<'l> PageStart<'l> {
         Self { order: listing.query.order, place: listing.start() }
     }
 
-    /// Returns the start of this listing, whose entry before it is known to be a folder or not.
+    /// Returns the start of this listing, given whether the entry before it is a folder.
     pub(super) fn with_kind(listing: &'l Listing<'_>, is_folder: bool) -> Self {
         let place = listing.query.start().map(|start| PageCursor { is_folder, ..start });
         Self { order: listing.query.order, place }
@@ -36,18 +36,18 @@ impl<'l> PageStart<'l> {
     }
 }
 
-/// The first entries of any number of entries that come in any order.
+/// Keeps the first of any number of entries in any order.
 ///
-/// It holds at most twice the limit: at that number it drops the later half, which costs each entry
-/// a constant number of comparisons on average. A heap would compare more.
+/// It holds at most twice the limit: at that number it drops the later half, which costs a constant
+/// number of comparisons per entry on average. A heap would need more.
 struct FirstFound {
     order: Order,
-    /// Whether the last entries of the order count as the first.
+    /// Whether the order is reversed, so that its last entries count as the first.
     is_reversed: bool,
     limit: usize,
     found: Vec<ScannedEntry<'static>>,
-    /// Whether the first `limit` entries of `found` were the first of all entries seen at the last
-    /// cut, with the last of them last in order.
+    /// Whether the first `limit` entries of `found` were the first of all at the last cut, ending
+    /// with the last of them in order.
     is_cut: bool,
 }
 
@@ -86,7 +86,7 @@ impl FirstFound {
     }
 }
 
-/// Compares two entries in an order, or in the opposite one.
+/// Compares two entries in an order or its reverse.
 fn compare(
     order: Order,
     is_reversed: bool,
@@ -97,17 +97,17 @@ fn compare(
     if is_reversed { ordering.reverse() } else { ordering }
 }
 
-/// Picks the entries of a page: the first ones after its start.
+/// Selects the entries of a page: the first ones after its start.
 pub(super) struct Picked<'l> {
     /// The position at which the page starts.
     start: PageStart<'l>,
     /// The maximum number of entries.
     limit: usize,
-    /// Whether all entries were requested, so that more than the limit are too many.
+    /// Whether all entries were requested, so that there are too many if they exceed the limit.
     is_whole: bool,
     /// The entries that may be on the page.
     first: FirstFound,
-    /// The entries closest before the start: those of the previous page, and one more.
+    /// The closest entries before the start: those of the previous page, and one more.
     above: FirstFound,
     /// The number of entries up to the start.
     pub(super) before: u64,
@@ -134,7 +134,7 @@ impl<'l> Picked<'l> {
         }
     }
 
-    /// Keeps the entry if it may be on the page; breaks if there can be no page.
+    /// Keeps the entry if it may be on the page; breaks if there are too many for a page.
     pub(super) fn offer(&mut self, found: ScannedEntry<'_>) -> ControlFlow<()> {
         if self.start.is_before(&found) {
             self.before += 1;
@@ -166,10 +166,10 @@ impl<'l> Picked<'l> {
         self.first.into_sorted()
     }
 }
-/// Where the page before another one starts.
+/// Where the previous page starts.
 #[derive(Debug)]
 pub(super) enum PreviousPage {
-    /// There is none: that one is the first.
+    /// There is no previous page.
     None,
     /// At the first entry.
     First,

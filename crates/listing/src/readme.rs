@@ -22,20 +22,20 @@ impl Readme {
     /// The maximum length in bytes. A longer file is only listed.
     pub const MAX_LEN: u64 = 128 << 10;
 
-    /// Creates the README of a folder that is not on disk from the contents of this file.
+    /// Creates a README from these contents, for a folder that is not on disk.
     #[must_use]
     pub fn new(name: &'static str, bytes: &[u8]) -> Self {
         Self { name, text: String::from_utf8_lossy(bytes).into_owned() }
     }
 
-    /// Returns whether it belongs on the page that a query asks for: on the first one for people,
-    /// and not among the results of a search.
+    /// Returns whether the requested page shows a README: the first one for people, unless it shows
+    /// the results of a search.
     #[must_use]
     pub fn is_shown(query: &ListingQuery) -> bool {
         query.format == Format::Html && query.after.is_none() && query.search.is_none()
     }
 
-    /// Picks the README among the files of a folder, which are given by their names and lengths.
+    /// Selects the README among the files of a folder, given by name and length.
     pub fn pick<'n>(files: impl Iterator<Item = (&'n [u8], u64)>) -> Option<&'static str> {
         let place = |(name, len): (&[u8], u64)| {
             let place = NAMES.iter().position(|known| known.as_bytes() == name);
@@ -45,8 +45,8 @@ impl Readme {
     }
 }
 
-/// Returns the README that belongs on a page. On disk it has to be a file in the folder itself and
-/// not a link.
+/// Returns the README for a page. On disk it has to be a regular file directly in the folder, not a
+/// link.
 pub(crate) fn find(listing: &Listing<'_>) -> Option<Readme> {
     if !Readme::is_shown(&listing.query) {
         return None;
@@ -59,14 +59,14 @@ pub(crate) fn find(listing: &Listing<'_>) -> Option<Readme> {
     }
 }
 
-/// Reads a file whole and in one version; `None` if that is not possible.
+/// Reads a whole file in one version; `None` if that fails.
 fn read(listing: &Listing<'_>, folder: BorrowedFd<'_>, name: &'static str) -> Option<Readme> {
     let slash = if listing.path.is_empty() { "" } else { "/" };
     let path = [listing.path, slash.as_bytes(), name.as_bytes()].concat();
     if (listing.hides)(&path, false) || !(listing.may_read)(&path) {
         return None;
     }
-    // A pipe must not block, nor a terminal take over the process.
+    // A pipe must not block, and a terminal must not become the controlling one.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = openat(folder, name, flags | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let file = File::from(file);
@@ -85,6 +85,6 @@ fn read(listing: &Listing<'_>, folder: BorrowedFd<'_>, name: &'static str) -> Op
     Some(Readme::new(name, &bytes))
 }
 
-/// The names that are looked for, in this order.
+/// The names that count as a README, in order of preference.
 const NAMES: [&str; 6] =
     ["README.md", "readme.md", "Readme.md", "README.txt", "README", "readme.txt"];

@@ -1,7 +1,7 @@
 //! Makes one pass over the entries of a folder, in the kernel's order, or over those of a store.
 //!
 //! A folder may have a million entries, so a pass keeps none of them. It reads the attributes of an
-//! entry only if the type or the order cannot be known without them.
+//! entry only if its type or position cannot be known without them.
 
 use std::borrow::Cow;
 use std::io;
@@ -59,8 +59,8 @@ impl ScannedEntry<'_> {
 ///
 /// # Errors
 ///
-/// The errors of reading the folder and the attributes of its entries, and of `visit`. An entry that
-/// has just been removed is left out, and one whose attributes this user may not read.
+/// The errors of reading the folder and the attributes of its entries, and of `visit`. An entry
+/// that has just been removed, or whose attributes this user may not read, is left out.
 pub(super) fn scan(
     listing: &Listing<'_>,
     mut visit: impl FnMut(ScannedEntry<'_>) -> io::Result<ControlFlow<()>>,
@@ -81,7 +81,7 @@ pub(super) struct Scan {
 /// The position at which a pass continues.
 #[derive(Debug)]
 enum PassPosition {
-    /// The folder, with a cursor of its own.
+    /// The folder, opened with a separate cursor.
     Folder(Arc<OwnedFd>),
     /// The index of the next entry.
     Named(usize),
@@ -146,7 +146,7 @@ impl Scan {
     }
 }
 
-/// Visits the entries whose names have about `len` bytes, from `next` on; breaks as [`Scan::step`].
+/// Visits entries from `next` on whose names have about `len` bytes; breaks as [`Scan::step`].
 fn step_named<'l>(
     wanted: &EntrySelection<'l>,
     next: &mut usize,
@@ -176,7 +176,7 @@ fn step_named<'l>(
     Ok(ControlFlow::Break(()))
 }
 
-/// Adds up `len` of each name in the folder, shown or not.
+/// Sums `len` over every name in the folder, shown or not.
 pub(super) fn add_up(listing: &Listing<'_>, len: impl Fn(&[u8]) -> u64) -> io::Result<u64> {
     let folder = match listing.entries {
         Entries::Folder { folder, .. } => reopen(folder)?,
@@ -260,7 +260,7 @@ impl<'l> EntrySelection<'l> {
             FileType::Directory | FileType::RegularFile | FileType::Symlink | FileType::Unknown => {
                 let is_page = self.listing.query.format == Format::Html;
                 let read = match read_attributes(self.listing, name) {
-                    // The page tells how many links it leaves out.
+                    // The page reports how many links it leaves out.
                     Err(_) if is_page && file_type == FileType::Symlink => None,
                     Err(_) if is_shown_unread(self.listing, file_type) => {
                         return Ok(Some(unread(name, file_type)));
@@ -274,7 +274,7 @@ impl<'l> EntrySelection<'l> {
                     attributes: Some(attributes),
                 })
             }
-            // A request for one of these would be refused.
+            // Requests for these would be refused.
             FileType::Fifo
             | FileType::Socket
             | FileType::CharacterDevice
@@ -293,17 +293,17 @@ impl<'l> EntrySelection<'l> {
 }
 
 /// Reads the attributes of an entry on disk, through a link if it is one; the flag tells whether it
-/// was. `None` for an entry that is gone, may not be looked at or cannot be served.
+/// is. `None` for an entry that is gone, inaccessible or cannot be served.
 ///
 /// # Errors
 ///
-/// As fstatat(2): a program that mirrors the folder must not take an entry that cannot be read for
-/// one that was removed. A link is left out if its target does not exist or may not be served.
+/// As fstatat(2): a program that mirrors the folder must not treat an unreadable entry as removed.
+/// A link is left out if its target does not exist or may not be served.
 fn read_attributes(listing: &Listing<'_>, name: &[u8]) -> io::Result<Option<(bool, Attributes)>> {
     let Entries::Folder { folder, root } = listing.entries else { return Ok(None) };
     let stat = match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => return Ok(None),
-        // The entry is out of reach, and not all of the folder.
+        // Only this entry is inaccessible, not the whole folder.
         Err(Errno::ACCESS | Errno::PERM) if may_search(folder) => return Ok(None),
         stat => stat?,
     };
@@ -324,7 +324,7 @@ fn read_attributes(listing: &Listing<'_>, name: &[u8]) -> io::Result<Option<(boo
     Ok(attributes.is_served().then_some((is_symlink, attributes)))
 }
 
-/// Returns an entry of which only the name and the kind are known.
+/// Returns an entry with only its name and type.
 fn unread(name: &[u8], file_type: FileType) -> ScannedEntry<'_> {
     ScannedEntry {
         name: Cow::Borrowed(name),
@@ -334,26 +334,26 @@ fn unread(name: &[u8], file_type: FileType) -> ScannedEntry<'_> {
     }
 }
 
-/// Returns whether an entry is listed though its attributes cannot be read: a folder on the page for
-/// people, who would find none of the others beside a mount whose server is gone; any entry where
-/// only names are listed, and in a walk, which tells that something could not be read.
+/// Returns whether an entry is listed although its attributes cannot be read: a folder on the page
+/// for people, so that a mount whose server is gone does not hide all others; any entry where only
+/// names are listed, and in a walk, which reports that something could not be read.
 fn is_shown_unread(listing: &Listing<'_>, file_type: FileType) -> bool {
     match listing.query.format {
         Format::Html => file_type == FileType::Directory,
         Format::Simple => true,
-        // It may be a folder that is to be entered.
+        // It may be a folder to enter.
         Format::Size => file_type != FileType::Unknown,
         _ => false,
     }
 }
 
-/// Returns whether names in a folder can be looked up.
+/// Returns whether the entries of a folder can be looked up by name.
 fn may_search(folder: BorrowedFd<'_>) -> bool {
     accessat(folder, c".", Access::EXEC_OK, AtFlags::EACCESS).is_ok()
 }
 
-/// Returns whether an error means that the target of a link does not exist or may not be served, and
-/// not that it cannot be looked at now.
+/// Returns whether an error means that the target of a link does not exist or may not be served,
+/// rather than that it cannot be read now.
 #[must_use]
 pub fn leads_nowhere(errno: Errno) -> bool {
     matches!(
@@ -368,7 +368,7 @@ pub fn leads_nowhere(errno: Errno) -> bool {
     )
 }
 
-/// Returns whether the listing shows a folder of this name, or a link to one.
+/// Returns whether the listing shows a folder, or a link to one, with this name.
 pub(super) fn is_folder(listing: &Listing<'_>, name: &[u8]) -> bool {
     let wanted = EntrySelection::new(listing);
     if !wanted.has_name(name) || wanted.hides_name(name, true) {
@@ -386,13 +386,13 @@ pub(super) fn is_folder(listing: &Listing<'_>, name: &[u8]) -> bool {
     }
 }
 
-/// Opens the folder again for a cursor of its own, because the descriptor may be in use elsewhere.
+/// Reopens the folder for a separate cursor, because the descriptor may be in use elsewhere.
 pub(super) fn reopen(folder: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(openat(folder, c".", flags, Mode::empty())?)
 }
 
-/// Checks that an open folder was not removed: nothing is found in one that was, as in an empty one.
+/// Checks that an open folder was not removed: a removed one looks empty.
 ///
 /// # Errors
 ///
@@ -407,8 +407,8 @@ pub fn check_exists(folder: impl AsFd) -> io::Result<()> {
 /// A buffer of this size has room for an entry with the longest name.
 const MAX_ENTRY_LEN: usize = 512;
 
-/// The bytes that getdents64(2) returns besides the name of an entry.
+/// The bytes of a getdents64(2) entry besides its name.
 const ENTRY_LEN: usize = 24;
 
-/// The buffer size of the C library, 32 KiB: about 800 entries a call.
+/// The buffer size of the C library, 32 KiB: about 800 entries per call.
 pub(super) const BUF_LEN: usize = 32 << 10;

@@ -6,16 +6,16 @@ use icu_normalizer::ComposingNormalizerBorrowed;
 use jiff::Timestamp;
 use rustix::fs::Timespec;
 
-/// Returns a style or script without indentation, empty lines and lines that are comments: it is
-/// sent with every page.
+/// Returns a style or script without indentation, empty lines and comment lines, because it is sent
+/// with every page.
 pub(crate) fn compact(source: &str) -> String {
     let lines = source.lines().map(str::trim_start);
     let kept = lines.filter(|line| !line.is_empty() && !line.starts_with("//"));
     kept.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// Returns a style sheet as [`compact`] does, and without the spaces and semicolons that only people
-/// need.
+/// Returns a style sheet as [`compact`] does, also without the spaces and semicolons that only
+/// people need.
 pub(crate) fn compact_style(source: &str) -> String {
     const SHORTER: [(&str, &str); 7] =
         [(": ", ":"), ("; ", ";"), (", ", ","), (" {", "{"), ("{ ", "{"), (" }", "}"), (";}", "}")];
@@ -23,8 +23,8 @@ pub(crate) fn compact_style(source: &str) -> String {
     SHORTER.iter().fold(style, |style, (long, short)| style.replace(long, short))
 }
 
-/// Returns text as a search compares it: without differences of case, and with an accent in one
-/// character with its letter. Names that come from a Mac have it in one of its own.
+/// Returns text in the form in which a search compares it: in lower case, with letter and accent
+/// composed into one character. In names that come from a Mac they are two.
 pub(crate) fn search_key(text: &str) -> String {
     let text = text.to_lowercase();
     if text.is_ascii() {
@@ -34,8 +34,8 @@ pub(crate) fn search_key(text: &str) -> String {
 }
 
 /// Returns a name as text in which every character is visible: control characters, which a page
-/// would swallow, become their pictures (a line feed becomes ␊). Bytes that are not UTF-8 become �,
-/// and so do characters that change how others are shown: they could turn `gpj.exe` into `exe.jpg`.
+/// would swallow, become their symbols (a line feed becomes ␊). Bytes that are not UTF-8 become �,
+/// and so do characters that change the display of others, as of `gpj.exe` to `exe.jpg`.
 ///
 /// `visible` of `page.js` does the same.
 pub(super) fn visible(name: &[u8]) -> Cow<'_, str> {
@@ -88,21 +88,20 @@ pub(super) fn rfc3339(modified: Timespec) -> Option<String> {
     Some(Timestamp::new(modified.tv_sec, nanoseconds).ok()?.to_string())
 }
 
-/// Formats a time in UTC to the minute, and to the second for the markup that scripts read.
+/// Formats a time in UTC to the minute, and to the second for the markup that scripts parse.
 pub(super) fn utc(modified: Timespec) -> Option<(String, String)> {
     let time = Timestamp::from_second(modified.tv_sec).ok()?;
     let text = time.strftime("%Y-%m-%d %H:%M").to_string();
     Some((text, time.to_string()))
 }
 
-/// Formats a time in UTC as nginx does in its listings: `21-Nov-2026 06:59`.
+/// Formats a time in UTC as in nginx's listings: `21-Nov-2026 06:59`.
 pub(super) fn autoindex_time(modified: Timespec) -> Option<String> {
     let time = Timestamp::from_second(modified.tv_sec).ok()?;
     Some(time.strftime("%d-%b-%Y %H:%M").to_string())
 }
 
-/// Returns what is shown for a character that controls something, and any other character
-/// unchanged.
+/// Returns the visible replacement of a control character, and any other character unchanged.
 fn picture(character: char) -> char {
     match character {
         '\0'..'\x20' => {
@@ -125,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn styles_are_written_without_spaces_that_mean_nothing() {
+    fn styles_are_written_without_redundant_spaces() {
         let source = "\na b, i::before {\n  width: calc(1% - 2px);\n  color: red;\n}\n";
         let expected = "a b,i::before{width:calc(1% - 2px);color:red}";
         assert_eq!(compact_style(source), expected);
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn times_before_1970_and_beyond_all_calendars_are_no_trouble() {
+    fn times_before_1970_and_beyond_all_calendars_are_formatted() {
         let time = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
         assert_eq!(rfc3339(time(0, 5)).as_deref(), Some("1970-01-01T00:00:00.000000005Z"));
         assert_eq!(rfc3339(time(-1, 500_000_000)).as_deref(), Some("1969-12-31T23:59:59.5Z"));
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_are_seen() {
+    fn control_characters_are_made_visible() {
         assert_eq!(visible(b"a\nb\x7f\xff"), "a␊b␡\u{fffd}");
     }
 
@@ -185,7 +184,7 @@ mod tests {
         assert_eq!(visible("\u{202e}gpj.exe".as_bytes()), "\u{fffd}gpj.exe");
         let controls = "\u{61c}\u{200e}\u{200f}\u{202a}\u{202e}\u{2066}\u{2069}";
         assert_eq!(visible(controls.as_bytes()), "\u{fffd}".repeat(7));
-        // Joiners are a part of words and of emoji.
+        // Joiners are part of words and of emoji.
         let plain = "\u{5e9}\u{5dc}\u{5d5}\u{5dd}.txt \u{1f469}\u{200d}\u{1f52c}";
         assert!(matches!(visible(plain.as_bytes()), Cow::Borrowed(same) if same == plain));
     }

@@ -62,7 +62,7 @@ struct Root {
 }
 
 impl Root {
-    /// An empty folder.
+    /// Creates an empty folder.
     fn new() -> io::Result<Self> {
         let folder = TempDir::new()?;
         let opened = File::open(folder.path())?;
@@ -77,7 +77,7 @@ impl Root {
         })
     }
 
-    /// A folder with empty files.
+    /// Creates a folder with empty files.
     fn with_files<N: AsRef<[u8]>>(names: impl IntoIterator<Item = N>) -> io::Result<Self> {
         let root = Self::new()?;
         for name in names {
@@ -86,24 +86,24 @@ impl Root {
         Ok(root)
     }
 
-    /// The path of an entry.
+    /// Returns the path of an entry.
     fn path(&self, name: &[u8]) -> PathBuf {
         self.folder.path().join(OsStr::from_bytes(name))
     }
 
-    /// Creates a file of some size.
+    /// Creates a file of this size.
     fn file(&self, name: &[u8], len: u64) -> io::Result<()> {
         File::create(self.path(name))?.set_len(len)
     }
 
-    /// Opens something below the root.
+    /// Opens a path below the root.
     fn open(&self, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
         let path = if path.is_empty() { b"." } else { path };
         let flags = flags | OFlags::CLOEXEC;
         Ok(openat2(&self.opened, path, flags, Mode::empty(), ResolveFlags::BENEATH)?)
     }
 
-    /// Lists a folder, and gives what is prepared to `read`.
+    /// Prepares the listing of a folder, and passes it to `read`.
     fn prepared<T>(
         &self,
         path: &str,
@@ -129,7 +129,7 @@ impl Root {
         read(listing.prepare()?)
     }
 
-    /// The listing of these entries instead of those on disk.
+    /// Returns the listing of these entries instead of those on disk.
     fn named(&self, entries: &[NamedEntry<'_>], query: &str) -> Result<String> {
         let listing = Listing {
             entries: Entries::Named(&Names(entries)),
@@ -156,7 +156,7 @@ impl Root {
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
-    /// The listing, and the link to the next page.
+    /// Returns the listing, and the link to the next page.
     fn list(&self, path: &str, query: &str) -> Result<(Vec<u8>, Option<String>)> {
         self.prepared(path, query, |prepared| {
             let next = prepared.next_page().map(str::to_owned);
@@ -169,17 +169,17 @@ impl Root {
         })
     }
 
-    /// The listing as text.
+    /// Returns the listing as text.
     fn text(&self, path: &str, query: &str) -> Result<String> {
         Ok(String::from_utf8(self.list(path, query)?.0)?)
     }
 
-    /// The objects of a JSON listing.
+    /// Returns the objects of a JSON listing.
     fn json(&self, query: &str) -> Result<Vec<Value>> {
         Ok(serde_json::from_slice(&self.list("", &format!("json&{query}"))?.0)?)
     }
 
-    /// The names, in their order.
+    /// Returns the names in their order.
     fn names(&self, query: &str) -> Result<Vec<String>> {
         Ok(self.text("", &format!("simple&{query}"))?.lines().map(str::to_owned).collect())
     }
@@ -194,7 +194,7 @@ impl Resolve for Root {
     }
 }
 
-/// Reads a query as a server would.
+/// Parses a query as a server would.
 fn parse(query: &str) -> std::result::Result<ListingQuery, BadQuery> {
     let value = |key: &str| {
         let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
@@ -204,7 +204,7 @@ fn parse(query: &str) -> std::result::Result<ListingQuery, BadQuery> {
     ListingQuery::read(value, if query.contains("index") { Format::Index } else { Format::Html })
 }
 
-/// The names that the links of a page lead to, as a crawler understands them.
+/// Returns the names that the links of a page lead to, as a crawler understands them.
 fn linked(page: &str) -> BTreeSet<Vec<u8>> {
     let rows = page.split_once("<tbody>").map_or("", |(_, rows)| rows);
     let hrefs = rows.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
@@ -224,14 +224,14 @@ fn awkward_names_are_linked_exactly_in_every_format() -> Result<()> {
     Ok(())
 }
 
-/// The name that the address of an object leads to.
+/// Returns the name that the URL of an object leads to.
 fn url_of(object: &Value) -> Vec<u8> {
     let url = object["url"].as_str().unwrap_or_default();
     percent_decode_str(url.trim_start_matches("./")).collect()
 }
 
 #[test]
-fn names_are_text_on_the_page_and_never_markup() -> Result<()> {
+fn names_are_escaped_on_the_page() -> Result<()> {
     let root = Root::with_files([b"<img onerror=x>\"'&".as_slice()])?;
     let page = root.text("", "q=<img onerror=x>\"'%26")?;
     assert!(!page.contains("<img"), "{page}");
@@ -240,7 +240,7 @@ fn names_are_text_on_the_page_and_never_markup() -> Result<()> {
 }
 
 #[test]
-fn a_name_that_is_not_utf_8_is_exact_in_a_field_of_its_own() -> Result<()> {
+fn a_name_that_is_not_utf_8_is_exact_in_a_separate_field() -> Result<()> {
     let root = Root::with_files([b"caf\xe9".as_slice(), b"tea"])?;
     let objects = root.json("")?;
     assert_eq!(objects[0]["name"], "caf\u{fffd}");
@@ -250,7 +250,7 @@ fn a_name_that_is_not_utf_8_is_exact_in_a_field_of_its_own() -> Result<()> {
 }
 
 #[test]
-fn an_object_tells_what_the_entry_is() -> Result<()> {
+fn an_object_describes_its_entry() -> Result<()> {
     let root = Root::new()?;
     fs::create_dir(root.path(b"folder"))?;
     root.file(b"file", 5_000_000_000)?;
@@ -272,7 +272,7 @@ fn an_object_tells_what_the_entry_is() -> Result<()> {
 }
 
 #[test]
-fn an_array_of_nothing_is_still_an_array() -> Result<()> {
+fn an_empty_listing_is_an_empty_array() -> Result<()> {
     let root = Root::new()?;
     assert_eq!(root.json("")?, Vec::<Value>::new());
     assert_eq!(root.text("", "ndjson")?, "");
@@ -358,7 +358,7 @@ fn each_order_has_folders_first_and_both_directions() -> Result<()> {
 }
 
 #[test]
-fn pages_that_begin_after_a_name_in_json_are_together_the_whole() -> Result<()> {
+fn pages_after_names_in_json_add_up_to_the_whole_listing() -> Result<()> {
     let mut root = Root::with_files(["p", "q", "r"])?;
     for name in ["a", "b", "c", "d", ".e"] {
         fs::create_dir(root.path(name.as_bytes()))?;
@@ -378,14 +378,14 @@ fn pages_that_begin_after_a_name_in_json_are_together_the_whole() -> Result<()> 
         }
         assert_eq!(pages, whole, "{order}");
     }
-    // What is not shown is not told either.
+    // What is not shown is not revealed by a cursor either.
     assert_eq!(root.json("after=.e")?, root.json("after=.f")?);
     assert_eq!(root.json("after=b")?, root.json("after=b/")?);
     Ok(())
 }
 
 #[test]
-fn pages_together_are_the_whole_in_every_order() -> Result<()> {
+fn pages_add_up_to_the_whole_listing_in_every_order() -> Result<()> {
     let root = Root::new()?;
     for number in 0..57_u64 {
         root.file(format!("file {number}").as_bytes(), number % 5)?;
@@ -414,7 +414,7 @@ fn pages_together_are_the_whole_in_every_order() -> Result<()> {
 }
 
 #[test]
-fn a_page_goes_on_after_an_entry_that_is_gone() -> Result<()> {
+fn a_page_continues_after_a_removed_entry() -> Result<()> {
     let root = Root::with_files(["a", "b", "c", "d"])?;
     let (_, next) = root.list("", "simple&limit=2")?;
     fs::remove_file(root.path(b"b"))?;
@@ -514,7 +514,7 @@ fn only_entries_parents_and_pages_are_links() -> Result<()> {
 }
 
 #[test]
-fn screen_readers_know_each_button_without_its_row_and_each_part_of_a_page() -> Result<()> {
+fn buttons_and_parts_of_a_page_have_labels_for_screen_readers() -> Result<()> {
     let mut root = Root::new()?;
     fs::create_dir_all(root.path(b"a<b"))?;
     root.may = ChangeRights { upload: true, ..ChangeRights::default() };
@@ -528,7 +528,7 @@ fn screen_readers_know_each_button_without_its_row_and_each_part_of_a_page() -> 
 }
 
 #[test]
-fn programs_get_the_lines_of_nginx() -> Result<()> {
+fn programs_get_the_format_of_nginx() -> Result<()> {
     let root = Root::new()?;
     fs::create_dir(root.path(b"a folder"))?;
     let long = "x".repeat(60);
@@ -571,7 +571,7 @@ fn programs_get_the_lines_of_nginx() -> Result<()> {
 }
 
 #[test]
-fn awkward_names_are_linked_exactly_in_the_lines_of_nginx() -> Result<()> {
+fn awkward_names_are_linked_exactly_in_the_format_of_nginx() -> Result<()> {
     let root = Root::with_files(AWKWARD)?;
     let expected: BTreeSet<_> = AWKWARD.iter().map(|name| name.to_vec()).collect();
     let page = root.text("", "index")?;
@@ -581,7 +581,7 @@ fn awkward_names_are_linked_exactly_in_the_lines_of_nginx() -> Result<()> {
 }
 
 #[test]
-fn an_order_stays_while_a_reader_looks_around() -> Result<()> {
+fn an_order_is_kept_from_folder_to_folder() -> Result<()> {
     let root = Root::new()?;
     fs::create_dir_all(root.path(b"a/b"))?;
     root.file(b"a/file", 0)?;
@@ -593,7 +593,7 @@ fn an_order_stays_while_a_reader_looks_around() -> Result<()> {
 }
 
 #[test]
-fn a_page_without_rows_is_small_and_asks_for_nothing_else() -> Result<()> {
+fn a_page_without_rows_is_small_and_loads_nothing_else() -> Result<()> {
     let page = Root::new()?.text("", "")?;
     assert!(page.len() < 64 << 10, "{}", page.len());
     assert_eq!(page.matches("<link").count(), 1);
@@ -604,7 +604,7 @@ fn a_page_without_rows_is_small_and_asks_for_nothing_else() -> Result<()> {
     Ok(())
 }
 
-/// The contents of the elements of a page that have this name.
+/// Returns the contents of the elements of a page with this name.
 fn elements<'p>(page: &'p str, name: &str) -> Vec<&'p str> {
     let (open, close) = (format!("<{name}>"), format!("</{name}>"));
     page.split(&open).skip(1).filter_map(|rest| rest.split(&close).next()).collect()
@@ -646,7 +646,7 @@ fn a_page_offers_only_what_its_reader_may_do() -> Result<()> {
     root.may = ChangeRights { upload: true, ..ChangeRights::default() };
     let page = root.text("", "")?;
     assert!(page.contains("data-may=\"upload\"") && page.contains("type=\"file\""));
-    // Programs get the same either way.
+    // Programs get the same in both cases.
     let json = root.text("", "json")?;
     root.may = ChangeRights::default();
     assert_eq!(json, root.text("", "json")?);
@@ -675,7 +675,7 @@ fn a_readme_is_below_the_rows_of_the_first_page() -> Result<()> {
 }
 
 #[test]
-fn a_readme_that_may_not_be_read_or_is_no_small_file_is_not_shown() -> Result<()> {
+fn only_a_small_readable_readme_is_shown() -> Result<()> {
     let mut root = Root::new()?;
     for folder in ["hidden", "secret", "link", "pipe", "folder", "large"] {
         fs::create_dir(root.path(folder.as_bytes()))?;
@@ -696,7 +696,7 @@ fn a_readme_that_may_not_be_read_or_is_no_small_file_is_not_shown() -> Result<()
 }
 
 #[test]
-fn names_that_are_known_are_listed_like_a_folder() -> Result<()> {
+fn given_names_are_listed_like_a_folder() -> Result<()> {
     let mut root = Root::new()?;
     let mut entries = Vec::new();
     for (at, name) in AWKWARD.into_iter().chain([b".dot".as_slice(), b"hidden"]).enumerate() {
@@ -732,7 +732,7 @@ fn names_that_are_known_are_listed_like_a_folder() -> Result<()> {
 }
 
 #[test]
-fn more_names_than_can_be_sorted_are_listed_as_they_come() -> Result<()> {
+fn too_many_names_to_sort_are_listed_unsorted() -> Result<()> {
     let root = Root::new()?;
     let name = |at: usize| format!("{}", at * 7919 % (MAX_ENTRIES + 1));
     let names: Vec<_> = (0..=MAX_ENTRIES).map(name).collect();
@@ -743,9 +743,9 @@ fn more_names_than_can_be_sorted_are_listed_as_they_come() -> Result<()> {
     Ok(())
 }
 
-/// Writes much about each entry.
+/// Writes long properties for each entry.
 struct Verbose {
-    /// An entry that cannot be looked at.
+    /// An entry that cannot be read.
     unknown: Option<&'static [u8]>,
 }
 
@@ -770,7 +770,7 @@ impl Describe for Verbose {
 }
 
 #[test]
-fn pieces_of_long_properties_are_not_much_longer_than_others() -> Result<()> {
+fn pieces_with_long_properties_are_limited_too() -> Result<()> {
     let root = Root::with_files((0..400).map(|number| format!("{number:03}")))?;
     let mut query = parse("")?;
     query.format = Format::Multistatus;

@@ -1,7 +1,7 @@
 //! The controls on a folder's page for clients that may change the folder.
 //!
 //! All of them need the scripts, so they are hidden until the scripts run: without scripts the page
-//! is the same as for clients that only read.
+//! is the same as for clients that can only read.
 
 use std::sync::LazyLock;
 
@@ -12,9 +12,9 @@ use crate::text::{compact, compact_style};
 /// The changes that the reader of a page may make to the folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ChangeRights {
-    /// Whether files may be uploaded and folders be made.
+    /// Whether files may be uploaded and folders created.
     pub upload: bool,
-    /// Whether entries may be removed; together with `upload`, renamed.
+    /// Whether entries may be removed or, together with `upload`, renamed.
     pub delete: bool,
     /// Whether logging in may give more rights.
     pub log_in: bool,
@@ -28,7 +28,7 @@ impl ChangeRights {
         !self.upload && !self.delete
     }
 
-    /// Returns the words by which the scripts know the rights.
+    /// Returns the names of the rights in the scripts.
     pub(crate) fn words(self) -> &'static str {
         match (self.upload, self.delete) {
             (true, true) => "upload delete",
@@ -39,7 +39,7 @@ impl ChangeRights {
     }
 }
 
-/// Returns the bar above the table: buttons, and the uploads once there are any.
+/// Returns the bar above the table: buttons, and the list of uploads once there are any.
 pub(crate) fn bar(may: ChangeRights) -> Markup {
     html! {
         @if may.upload {
@@ -64,7 +64,7 @@ pub(crate) fn bar(may: ChangeRights) -> Markup {
     }
 }
 
-/// Returns the scripts, which stand after the rest of the page.
+/// Returns the scripts, which follow the rest of the page.
 pub(crate) fn scripts(may: ChangeRights) -> Markup {
     html! {
         @if !may.nothing() { script { (PreEscaped(CHANGE_SCRIPT.as_str())) } }
@@ -76,7 +76,7 @@ pub(crate) fn scripts(may: ChangeRights) -> Markup {
 pub(crate) static CHANGE_STYLE: LazyLock<String> =
     LazyLock::new(|| compact_style(include_str!("change.css")));
 
-/// The script for removing, renaming and making folders, with what the upload script shares.
+/// The script for removing, renaming and creating folders, partly shared by the upload script.
 static CHANGE_SCRIPT: LazyLock<String> = LazyLock::new(|| compact(include_str!("change.js")));
 
 /// The script for uploads.

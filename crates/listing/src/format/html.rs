@@ -43,7 +43,7 @@ pub(crate) struct HtmlForm<'l> {
     listing: &'l Listing<'l>,
     /// The counts and links of the page.
     outline: &'l Outline,
-    /// The query that the links of folders carry, so that the order stays from folder to folder.
+    /// The query for the links to folders, which keeps the order from folder to folder.
     sticky: String,
 }
 
@@ -83,8 +83,8 @@ impl<'l> HtmlForm<'l> {
 
     /// Returns the links to the folders above.
     ///
-    /// Case does not matter in HTML. fsspec looks for `href` and `HREF` without resolving what it
-    /// finds, and would take a folder above for one in this folder, and so on without end.
+    /// HTML ignores the case of attribute names. fsspec searches for `href` and `HREF` without
+    /// resolving the link, and would take a folder above for an entry, in an endless loop.
     fn breadcrumbs(&self) -> Markup {
         let names: Vec<_> =
             self.listing.path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).collect();
@@ -101,7 +101,7 @@ impl<'l> HtmlForm<'l> {
         }
     }
 
-    /// Returns the counts, as far as they are known before the rows.
+    /// Returns the counts, as far as known before the rows.
     fn summary(&self) -> Markup {
         let Outline { tally, before, total, .. } = self.outline;
         let Some(tally) = tally else {
@@ -138,12 +138,12 @@ impl<'l> HtmlForm<'l> {
         }
     }
 
-    /// Returns the link back from a search.
+    /// Returns the link from a search back to the whole folder.
     fn all(&self) -> String {
         format!("./{}", self.sticky)
     }
 
-    /// Returns the number of the page, if it is one of several of the same length.
+    /// Returns the page number, if all pages before this one have the same length.
     fn page_number(&self) -> Option<String> {
         let Outline { tally, before, total, .. } = self.outline;
         let limit = self.listing.limit()? as u64;
@@ -195,7 +195,7 @@ impl<'l> HtmlForm<'l> {
         }
     }
 
-    /// Returns the button that shows the pictures, or the names again.
+    /// Returns the button that switches between pictures and names.
     fn view(&self) -> Markup {
         let query = &self.listing.query;
         html! {
@@ -229,7 +229,7 @@ impl<'l> HtmlForm<'l> {
         }
     }
 
-    /// Returns the heads of the columns, each a button that sorts by its column.
+    /// Returns the column headings, each a button that sorts by its column.
     fn columns(&self) -> Markup {
         html! {
             thead {
@@ -242,7 +242,7 @@ impl<'l> HtmlForm<'l> {
         }
     }
 
-    /// Returns the head of one column.
+    /// Returns the heading of one column.
     fn column(&self, key: SortKey, label: Markup) -> Markup {
         let query = &self.listing.query;
         let current = (query.order.key == key).then_some(query.order.direction);
@@ -309,8 +309,8 @@ impl<'l> HtmlForm<'l> {
         }
     }
 
-    /// Returns the buttons that download a folder in this one. Their labels have its name, because
-    /// screen readers list all buttons of a page without their rows.
+    /// Returns the buttons that download a subfolder as an archive. Their labels contain its name,
+    /// because screen readers list all buttons of a page without their rows.
     fn archives(&self, link: &str, name: &str) -> Markup {
         html! {
             @if self.listing.archive {
@@ -400,8 +400,8 @@ impl Form for HtmlForm<'_> {
     }
 }
 
-/// Returns the order that a click on the head of a column requests: the other direction, or at
-/// first the one that people look for, with the largest or the newest first.
+/// Returns the order that a click on a column heading requests: the opposite direction, or at first
+/// the likely one, with the largest or the newest entries first.
 fn next_order(key: SortKey, current: Option<SortDirection>) -> Order {
     let direction = match (current, key) {
         (Some(SortDirection::Descending), _) | (None, SortKey::Name) => SortDirection::Ascending,
@@ -439,7 +439,7 @@ fn push(out: &mut Vec<u8>, markup: &Markup) {
     out.extend_from_slice(markup.0.as_bytes());
 }
 
-/// The displayed name of the root, which has no name of its own that a client should know.
+/// The displayed name of the root, whose real name is no business of a client.
 const ROOT_NAME: &str = "Files";
 
 /// The style of the page.
@@ -459,8 +459,8 @@ static SCRIPT: LazyLock<String> = LazyLock::new(|| {
     ))
 });
 
-/// The icon of the page as an SVG image. It is a part of the page, so that browsers do not request
-/// `/favicon.ico`.
+/// The icon of the page as an SVG image. It is embedded in the page, so that browsers do not
+/// request `/favicon.ico`.
 pub const ICON: &str = concat!(
     "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24' fill='cadetblue'>",
     "<path d='M3 6.5A2.5 2.5 0 0 1 5.5 4h3.6c.7 0 1.3.3 1.8.8L12.2 6.2h6.3A2.5 2.5 0 0 1 21 8.7v8.8",

@@ -1,4 +1,4 @@
-//! Selects the icon before a name. The pictures themselves are in the style sheet.
+//! Selects the icon before a name. The images are in the style sheet.
 
 use crate::entry::Entry;
 
@@ -25,11 +25,11 @@ fn extension(entry: &Entry) -> Option<Vec<u8>> {
     Some(entry.name[dot + 1..].to_ascii_lowercase())
 }
 
-/// The extensions of pictures that browsers show.
+/// The extensions of pictures that browsers can show.
 const PICTURES: [&[u8]; 9] =
     [b"avif", b"bmp", b"gif", b"ico", b"jpeg", b"jpg", b"png", b"svg", b"webp"];
 
-/// The extensions of each icon. Only common ones are here, because an icon is a visual hint.
+/// The extensions of each icon. Only common ones are listed, because an icon is just a visual hint.
 const ICONS: [(&str, &[&[u8]]); 5] = [
     (
         "pack",

@@ -1,5 +1,5 @@
-//! A listing as nginx's `autoindex` writes it, for programs that follow links, such as wget, rclone
-//! and fsspec. Some, such as lftp, also read times and sizes, and know this format.
+//! A listing in the format of nginx's `autoindex`, for programs that follow links, such as wget,
+//! rclone and fsspec. Some, such as lftp, know this format and also read its times and sizes.
 
 use maud::html;
 
@@ -31,7 +31,7 @@ impl Form for IndexForm<'_> {
         let slash = if is_folder { "/" } else { "" };
         let name = format!("{}{slash}", visible(&entry.name));
         let width = name.chars().count();
-        // Columns stay where programs expect them. The link has the whole name.
+        // Columns stay where programs expect them. The link contains the whole name.
         let (shown, mark) = if width > NAME_WIDTH {
             (name.chars().take(NAME_WIDTH - CUT.len()).collect(), CUT)
         } else {
@@ -47,7 +47,7 @@ impl Form for IndexForm<'_> {
 
     fn end(&mut self, _: &PageCounts, out: &mut Vec<u8>) {
         push(out, &["</pre><hr>"]);
-        // Only a client that asks for a limit has further pages.
+        // Only a client that requests a limit gets several pages.
         if let Some(next) = &self.outline.next_page {
             push(out, &[&html! { a rel="next" href=(next) { "Next page" } }.0]);
         }
@@ -63,7 +63,7 @@ fn push(out: &mut Vec<u8>, parts: &[&str]) {
 /// The width of the column of names.
 const NAME_WIDTH: usize = 50;
 
-/// The end of a name that was cut.
+/// The end of a truncated name.
 const CUT: &str = "..>";
 
 /// The width of the column of times.

@@ -1,4 +1,4 @@
-//! A listing as JSON: one object for each entry, in an array or on a line of its own.
+//! A listing as JSON: one object per entry, in an array or one per line.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ struct JsonRow<'e> {
     name_bytes: Option<String>,
     /// The size of the file in bytes; `null` for a folder.
     size: Option<u64>,
-    /// The time of the last change in UTC, as exact as the file system has it; `null` beyond the
+    /// The modification time in UTC, as precise as the file system stores it; `null` beyond the
     /// year 9999.
     mtime: Option<String>,
     /// The permission bits in octal as a string, because JSON has no octal numbers: `"0644"`;
@@ -62,7 +62,7 @@ pub(crate) struct JsonForm {
     between: &'static str,
     /// The text after the last object, if there was one.
     closing: &'static str,
-    /// Whether no object is written yet.
+    /// Whether no object has been written yet.
     is_empty: bool,
 }
 
@@ -72,7 +72,7 @@ impl JsonForm {
         Self { opening: "[\n", between: ",\n", closing: "\n]\n", is_empty }
     }
 
-    /// Writes one object a line; `is_empty` is true until one is written.
+    /// Writes one object per line; `is_empty` is true until one is written.
     pub(crate) fn lines(is_empty: bool) -> Self {
         Self { opening: "", between: "\n", closing: "\n", is_empty }
     }

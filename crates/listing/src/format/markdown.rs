@@ -1,8 +1,8 @@
 //! The README of a folder, below its rows.
 //!
-//! Nothing of its HTML is used: tags are left out, and what is left is written by this program. So
-//! a README cannot run scripts, change the page or load anything from another server, and the
-//! policy of the page would forbid it besides.
+//! Raw HTML in it is dropped: tags are left out, and all markup is generated here. So a README
+//! cannot run scripts, change the page or load anything from another server, and the page's content
+//! security policy would forbid it anyway.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,7 +25,7 @@ pub(crate) fn section(readme: &Readme) -> Markup {
     }
 }
 
-/// Returns Markdown as HTML; `None` if that would be much longer or is deeply nested, which no text
+/// Returns Markdown as HTML; `None` if that would be much longer or is deeply nested, as no text
 /// for people is.
 fn rendered(text: &str) -> Option<String> {
     if text.split(['\n', '\r']).any(nests_too_deeply) {
@@ -42,15 +42,15 @@ fn rendered(text: &str) -> Option<String> {
     let safe = events.into_iter().filter_map(|event| safe(event, &mut kept));
     let mut out = Bounded(String::new());
     write_html_fmt(&mut out, safe).ok()?;
-    // fsspec takes every `href` for an entry of the folder. Text has no `<` any more.
+    // fsspec treats every `href` as an entry of the folder. Text contains no `<` any more.
     let page = out.0.replace("<a href=", "<a Href=");
-    // The policy of the page forbids styles in attributes.
+    // The content security policy forbids styles in attributes.
     let cell = |name: &str| (format!("<{name} style=\"text-align: "), format!("<{name} align=\""));
     Some(["th", "td"].map(cell).iter().fold(page, |page, (from, to)| page.replace(from, to)))
 }
 
-/// Returns whether a line may lie in so many lists and quotations that reading the lines after it,
-/// each of which is compared with all that are open, would take seconds.
+/// Returns whether a line may be nested in so many lists and quotations that parsing the following
+/// lines, each of which is compared with all open ones, would take seconds.
 fn nests_too_deeply(line: &str) -> bool {
     let (mut rest, mut columns) = (line.as_bytes(), 0);
     while columns <= MAX_NESTING * LEAST_INDENT {
@@ -67,7 +67,7 @@ fn nests_too_deeply(line: &str) -> bool {
     true
 }
 
-/// Returns what comes after the mark at the beginning of an entry of a list.
+/// Returns the rest of a line after the marker of a list item.
 fn after_bullet(line: &[u8]) -> Option<&[u8]> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (mark, rest) = line[digits..].split_first()?;
@@ -75,7 +75,7 @@ fn after_bullet(line: &[u8]) -> Option<&[u8]> {
     (is_mark && matches!(rest, [] | [b' ' | b'\t', ..])).then_some(rest)
 }
 
-/// Text that does not become too long.
+/// Text of limited length.
 struct Bounded(String);
 
 impl fmt::Write for Bounded {
@@ -119,7 +119,7 @@ fn name_headings(events: &mut [Event<'_>]) {
     }
 }
 
-/// Returns the identifier of a heading, as GitHub makes it.
+/// Returns the identifier of a heading, as GitHub generates it.
 fn slug(text: &str) -> String {
     let kept =
         text.chars().filter(|char| char.is_alphanumeric() || matches!(char, ' ' | '-' | '_'));
@@ -127,7 +127,7 @@ fn slug(text: &str) -> String {
 }
 
 /// Returns the event without raw HTML, unsafe links and remote images; `None` removes it. `kept`
-/// notes of each open link and image whether it is kept.
+/// records for each open link and image whether it is kept.
 fn safe<'a>(event: Event<'a>, kept: &mut Vec<bool>) -> Option<Event<'a>> {
     match event {
         Event::Html(_) | Event::InlineHtml(_) => None,
@@ -138,8 +138,8 @@ fn safe<'a>(event: Event<'a>, kept: &mut Vec<bool>) -> Option<Event<'a>> {
             Some(Event::Start(Tag::Link { link_type, dest_url, title, id }))
         }
         Event::Start(Tag::Image { link_type, dest_url, title, id }) => {
-            // What follows a question mark can be a command to the server, such as `?logout`, and
-            // a picture is requested without a click.
+            // A query can be a command to the server, such as `?logout`, and a picture is requested
+            // without a click.
             let path = dest_url.split('?').next().unwrap_or_default();
             let is_kept = !path.is_empty() && is_relative(path);
             kept.push(is_kept);
@@ -151,7 +151,7 @@ fn safe<'a>(event: Event<'a>, kept: &mut Vec<bool>) -> Option<Event<'a>> {
     }
 }
 
-/// Returns the target of a link that may be followed.
+/// Returns the target of a link if it may be followed.
 fn link(target: &str) -> Option<String> {
     if let Some(name) = target.strip_prefix('#') {
         return Some(format!("#{PREFIX}{name}"));
@@ -162,7 +162,7 @@ fn link(target: &str) -> Option<String> {
     (is_known || is_relative(target)).then(|| target.to_owned())
 }
 
-/// Returns whether an address is on this server. A scheme ends at a colon, and browsers skip
+/// Returns whether an address is on this server. A scheme ends at a colon, and browsers ignore
 /// control characters in it.
 fn is_relative(target: &str) -> bool {
     let path = target.split(['?', '#']).next().unwrap_or_default();
@@ -176,22 +176,22 @@ fn is_relative(target: &str) -> bool {
 /// The maximum length of the HTML in bytes.
 const MAX_HTML: usize = 1 << 20;
 
-/// The maximum number of parts: begins and ends of paragraphs, words in bold, links.
+/// The maximum number of parser events: starts and ends of paragraphs, bold words, links.
 const MAX_EVENTS: usize = 100_000;
 
-/// The maximum number of lists and quotations in each other.
+/// The maximum nesting of lists and quotations.
 const MAX_NESTING: usize = 100;
 
-/// The number of columns by which what is in a list is indented at least.
+/// The minimum indentation of the content of a list, in columns.
 const LEAST_INDENT: usize = 2;
 
-/// The maximum number of columns of a tab.
+/// The maximum width of a tab, in columns.
 const TAB: usize = 4;
 
-/// The schemes of links to elsewhere.
+/// The schemes of links to other servers.
 const SCHEMES: [&str; 3] = ["https:", "http:", "mailto:"];
 
-/// The beginning of identifiers in a README, which differ from those of the page.
+/// The prefix of identifiers in a README, which keeps them distinct from those of the page.
 const PREFIX: &str = "readme-";
 
 #[cfg(test)]
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_that_grow_too_long_are_not_rendered() {
+    fn documents_whose_html_is_too_long_are_not_rendered() {
         assert_eq!(rendered(&"*a* ".repeat(30_000)), None);
         let target = "x".repeat(50_000);
         let text = format!("{}\n\n[a]: {target}\n", "[a] ".repeat(15_000));
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn headings_of_the_same_text_have_two_names() {
+    fn headings_with_the_same_text_have_distinct_identifiers() {
         let page = shown("# Use it!\n# Use it\n");
         assert!(page.contains("id=\"readme-use-it\"") && page.contains("id=\"readme-use-it-1\""));
     }

@@ -1,5 +1,5 @@
-//! A listing as the properties of the folder and its entries. What these are, and their XML, is
-//! known to the caller.
+//! A listing as the properties of the folder and its entries. The caller knows what these are and
+//! writes their XML.
 
 use std::io;
 
@@ -9,15 +9,15 @@ use crate::entry::Entry;
 
 /// Writes the properties of files and folders.
 pub trait Describe {
-    /// Writes the part before the first one.
+    /// Writes the part before the first resource.
     fn begin(&self, out: &mut Vec<u8>);
-    /// Writes those of a path below the root, which is a folder or a file; nothing if it is gone.
+    /// Writes the properties of the folder or file at a path below the root; nothing if it is gone.
     ///
     /// # Errors
     ///
-    /// The errors of looking at the entry.
+    /// The errors of reading the entry.
     fn describe(&self, path: &[u8], is_folder: bool, out: &mut Vec<u8>) -> io::Result<()>;
-    /// Writes the part after the last one.
+    /// Writes the part after the last resource.
     fn end(&self, out: &mut Vec<u8>);
 }
 

@@ -1,8 +1,8 @@
-//! A listing as plain text: one name a line, with a slash after the name of a folder.
+//! A listing as plain text: one name per line, with a slash after the name of a folder.
 //!
-//! Names are written byte by byte as they are. The exception is a name that would break the lines:
-//! one with a line feed, a carriage return or a backslash is written as `sha256sum` does, with a
-//! backslash at the start of the line, and `\n`, `\r` and `\\` in the name.
+//! Names are written unchanged, byte by byte, unless they would break the lines: a name with a line
+//! feed, a carriage return or a backslash is written as by `sha256sum`, with a backslash at the
+//! start of the line, and `\n`, `\r` and `\\` in the name.
 
 use super::form::{Form, PageCounts};
 use crate::entry::Entry;
@@ -29,7 +29,7 @@ impl Form for SimpleForm {
     fn end(&mut self, _: &PageCounts, _: &mut Vec<u8>) {}
 }
 
-/// Writes the name without a line break.
+/// Writes the name with line breaks and backslashes escaped.
 fn push_escaped(name: &[u8], out: &mut Vec<u8>) {
     for &byte in name {
         match byte {
