@@ -1,6 +1,6 @@
-//! The `If` field (RFC 4918 10.4): conditions on locks and entity tags, and the tokens of locks.
+//! The `If` field (RFC 4918 10.4): conditions on locks and entity tags, and lock tokens.
 
-/// The lists of an `If` field. One of them has to hold.
+/// The lists of an `If` field. At least one of them has to hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IfField<'h> {
     lists: Vec<List<'h>>,
@@ -9,7 +9,7 @@ pub struct IfField<'h> {
 /// Conditions on one resource. All of them have to hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List<'h> {
-    /// The resource as it is written; `None` for that of the request.
+    /// The resource as written; `None` for the resource of the request.
     pub resource: Option<&'h str>,
     /// The conditions.
     pub conditions: Vec<Condition<'h>>,
@@ -20,21 +20,21 @@ pub struct List<'h> {
 pub struct Condition<'h> {
     /// Whether it must not hold.
     pub is_not: bool,
-    /// The state of the resource that it is about.
+    /// The state of the resource that it requires.
     pub state: State<'h>,
 }
 
 /// A state that a resource may be in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State<'h> {
-    /// A lock of this token holds for it.
+    /// It is covered by the lock with this token.
     Locked(&'h str),
     /// It has this entity tag.
     Etag(&'h str),
 }
 
 impl<'h> IfField<'h> {
-    /// Reads the value of the field; `None` if it is malformed or has more than 64 conditions.
+    /// Parses the value of the field; `None` if it is malformed or has more than 64 conditions.
     #[must_use]
     pub fn parse(value: &'h [u8]) -> Option<Self> {
         let mut rest = str::from_utf8(value).ok()?.trim_start();
@@ -42,7 +42,7 @@ impl<'h> IfField<'h> {
         let (mut is_tagged, mut is_bare) = (None, false);
         while !rest.is_empty() {
             if let Some(tagged) = rest.strip_prefix('<') {
-                // A resource without a list, or after a list without one.
+                // A resource without a list, or one after a list without a resource.
                 if is_bare || is_tagged == Some(lists.len()) {
                     return None;
                 }
@@ -68,7 +68,7 @@ impl<'h> IfField<'h> {
         &self.lists
     }
 
-    /// Returns the tokens in it, which the client so shows to know.
+    /// Returns the lock tokens in the field, which the client thereby submits.
     #[must_use]
     pub fn tokens(&self) -> Vec<&'h str> {
         let states = self.lists.iter().flat_map(|list| &list.conditions);
@@ -79,7 +79,7 @@ impl<'h> IfField<'h> {
         tokens.collect()
     }
 
-    /// Returns whether the resources are in the states that the client expects, as `is_in` says.
+    /// Returns whether the resources are in the expected states, as reported by `is_in`.
     pub fn holds(&self, mut is_in: impl FnMut(Option<&str>, State<'_>) -> bool) -> bool {
         self.lists.iter().any(|list| {
             let mut conditions = list.conditions.iter();
@@ -88,7 +88,7 @@ impl<'h> IfField<'h> {
     }
 }
 
-/// Reads `(Not <token> [etag] ...)`; returns the conditions and what comes after it.
+/// Parses `(Not <token> [etag] ...)`; returns the conditions and the rest of the text.
 fn list(text: &str) -> Option<(Vec<Condition<'_>>, &str)> {
     let mut rest = text.strip_prefix('(')?.trim_start();
     let mut conditions = Vec::new();
@@ -106,7 +106,7 @@ fn list(text: &str) -> Option<(Vec<Condition<'_>>, &str)> {
             }
             None => {
                 let etag = rest.strip_prefix('[')?;
-                // A tag may have brackets between its quotation marks.
+                // A tag may contain brackets between its quotation marks.
                 let begin = etag.find('"')? + 1;
                 let end = begin + etag[begin..].find('"')? + 1;
                 (State::Etag(&etag[..end]), etag[end..].strip_prefix(']')?)

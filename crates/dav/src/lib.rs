@@ -1,9 +1,9 @@
-//! The rules of WebDAV (RFC 4918): the XML of its requests and responses, the `If` field, and the
-//! rules of locks. It opens no file, reads no clock and owns no socket.
+//! The rules of WebDAV (RFC 4918): the XML of its requests and responses, the `If` field, and
+//! locks. This crate opens no file, reads no clock and owns no socket.
 //!
-//! Everything is bounded: the depth, the number and the names of elements, the properties of a
-//! request, and the number of locks. XML has no document types here, so no entities of its own and
-//! nothing external.
+//! Everything is limited: the depth, the number and the names of elements, the properties of a
+//! request, and the number of locks. Document types are refused, so XML can define no entities and
+//! refer to nothing external.
 //!
 //! ```
 //! use underpass_dav::property::Live;
@@ -12,7 +12,7 @@
 //!
 //! let asked = Propfind::parse(br#"<propfind xmlns="DAV:"><prop><getetag/></prop></propfind>"#)?;
 //! assert!(asked.wants(Live::Etag) && !asked.wants(Live::ContentLength));
-//! // No document types, so no entities: nothing can grow.
+//! // Document types are refused, so no entity can expand.
 //! assert_eq!(Propfind::parse(b"<!DOCTYPE x><propfind/>"), Err(BadXml::Entity));
 //! # Ok::<(), BadXml>(())
 //! ```

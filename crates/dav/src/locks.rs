@@ -1,7 +1,7 @@
 //! The write locks of clients (RFC 4918 6 and 7).
 //!
-//! A lock holds for a path, which need not be a file: a client that changes it names the token of a
-//! lock there. Locks are kept in memory and end with the server.
+//! A lock covers a path, at which no file need exist: a client that changes it submits the token of
+//! a lock there. Locks are kept in memory and end with the server.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -13,58 +13,58 @@ use crate::xml::{close, escape, open};
 /// A lock.
 #[derive(Clone, Debug)]
 pub struct Lock {
-    /// The name by which its client uses it, a URN.
+    /// The URN by which its client refers to it.
     pub token: Arc<str>,
     /// The locked path.
     pub root: Arc<[u8]>,
-    /// A second path that is locked by it: of the link by which the client named the first.
+    /// A second locked path: that of the link by which the client named the first.
     pub link: Option<Arc<[u8]>>,
-    /// Whether a folder was there when it was locked.
+    /// Whether the path was a folder when it was locked.
     pub is_folder: bool,
     /// Whether everything below the path is locked, too.
     pub is_deep: bool,
-    /// Whether no other client can have a lock.
+    /// Whether no other client can have a lock there.
     pub is_exclusive: bool,
-    /// The client's words about itself, as XML.
+    /// The client's description of itself, as XML.
     pub owner: Arc<str>,
-    /// The user that holds it; for `None`, everyone who knows the token can use it.
+    /// The user that holds it; `None` if everyone who knows the token can use it.
     pub user: Option<Arc<str>>,
-    /// A number that differs for users of the same name whose passwords differ.
+    /// A number that distinguishes users of the same name with different passwords.
     pub realm: u64,
-    /// Whose share of the table it takes.
+    /// The client whose share of the table it uses.
     pub client: Arc<str>,
-    /// The time at which it ends.
+    /// When it expires.
     pub expires: Instant,
 }
 
-/// The reason why a lock cannot be given.
+/// The reason why a lock cannot be granted.
 #[derive(Clone, Debug)]
 pub enum LockError {
-    /// Another lock is there.
+    /// Another lock is in the way.
     Conflict(Box<Lock>),
-    /// The client has too many locks, or all clients together have, or the path has.
+    /// The client has too many locks, all clients together have, or the path has.
     TooMany,
-    /// A change of what it would hold for has begun and not ended.
+    /// A change of a path that the lock would cover is in progress.
     Changing,
 }
 
-/// The effect of a change on a path.
+/// What a change of a path affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach {
-    /// Whether the name appears in its folder, or leaves it.
+    /// Whether the name is added to its folder or removed from it.
     pub names: bool,
     /// Whether everything below the path changes, too.
     pub is_deep: bool,
 }
 
-/// The tokens that a client has named, and the user it is.
+/// The tokens that a client has submitted, and its user.
 #[derive(Clone, Copy, Debug)]
 pub struct Submitted<'a> {
     /// The tokens.
     pub tokens: &'a [&'a str],
     /// The user.
     pub user: Option<&'a str>,
-    /// The number of the passwords by which it is known.
+    /// The number of the passwords by which the user is known.
     pub realm: u64,
 }
 
@@ -82,7 +82,7 @@ pub struct LockTable {
     /// The locks of each path; none of the lists is empty.
     by_path: BTreeMap<Arc<[u8]>, Vec<Lock>>,
     count: usize,
-    /// The paths of the changes that have begun and not ended.
+    /// The paths of the changes in progress.
     changing: Vec<Arc<[u8]>>,
 }
 
@@ -112,9 +112,9 @@ impl LockTable {
         Ok(())
     }
 
-    /// Checks that nothing at a path or below it stands in the way of a lock.
+    /// Checks that no change or lock at a path or below it conflicts with a new lock.
     fn check_new(&self, lock: &Lock, now: Instant) -> Result<(), LockError> {
-        // It holds for the names in a folder, too (RFC 4918 7.4).
+        // A lock of a folder also covers the names in it (RFC 4918 7.4).
         let meets = |path: &[u8]| {
             is_beneath(&lock.root, path)
                 || parent(path) == Some(&*lock.root)
@@ -134,7 +134,7 @@ impl LockTable {
         Ok(())
     }
 
-    /// Returns the locks that hold for a path, of which some may be at a folder above it.
+    /// Returns the locks that cover a path, some of which may be at a folder above it.
     pub fn covering<'t>(
         &'t self,
         path: &'t [u8],
@@ -147,11 +147,12 @@ impl LockTable {
         locks.flatten().filter(covers)
     }
 
-    /// Checks that the client has named a token for each lock that a change meets.
+    /// Checks that the client has submitted the token of a lock at each locked place that a change
+    /// affects; where several clients share a lock, one token is enough.
     ///
     /// # Errors
     ///
-    /// A lock of which it has not.
+    /// A lock at the first place for which no token was submitted.
     pub fn check(
         &self,
         path: &[u8],
@@ -183,8 +184,8 @@ impl LockTable {
         Ok(())
     }
 
-    /// Begins a change at a path and below: until [`LockTable::end_change`] no lock is given there,
-    /// or above if it would hold for the path.
+    /// Begins a change at a path and below: until [`LockTable::end_change`] no lock is granted
+    /// there, or above if it would cover the path.
     pub fn begin_change(&mut self, path: &[u8]) {
         self.changing.push(path.into());
     }
@@ -196,7 +197,7 @@ impl LockTable {
         }
     }
 
-    /// Extends a lock that holds for a path; returns it, if the client may use it.
+    /// Extends a lock that covers a path; returns it if the client may use it.
     pub fn refresh(
         &mut self,
         path: &[u8],
@@ -214,7 +215,7 @@ impl LockTable {
         Some(Lock { expires, ..found })
     }
 
-    /// Ends a lock that holds for a path; returns whether there was one that the client may use.
+    /// Ends a lock that covers a path; returns whether there was one that the client may use.
     pub fn remove(&mut self, path: &[u8], submitted: Submitted<'_>, now: Instant) -> bool {
         let found = self.covering(path, now).find(|lock| submitted.opens(lock));
         let Some(token) = found.map(|lock| Arc::clone(&lock.token)) else { return false };
@@ -222,7 +223,7 @@ impl LockTable {
         true
     }
 
-    /// Ends the lock of this token.
+    /// Ends the lock with this token.
     pub fn end(&mut self, token: &str) {
         self.retain(|lock| &*lock.token != token);
     }
@@ -233,7 +234,7 @@ impl LockTable {
         self.count == 0
     }
 
-    /// Ends all locks at a path and below it, because nothing is there any more.
+    /// Ends all locks at a path and below it, because nothing exists there any more.
     pub fn forget(&mut self, path: &[u8]) {
         self.retain(|lock| !lock.paths().any(|locked| is_beneath(locked, path)));
     }
@@ -244,7 +245,7 @@ impl LockTable {
         self.retain(|lock| !lock.paths().any(is_below));
     }
 
-    /// Returns the paths at and below this one at which there are locks.
+    /// Returns the locked paths at and below this one.
     #[must_use]
     pub fn locked_within(&self, path: &[u8]) -> Vec<Vec<u8>> {
         let within = self.by_path.keys().filter(|locked| is_beneath(locked, path));
@@ -259,11 +260,11 @@ impl LockTable {
         }
     }
 
-    /// Returns whether more locks of one client can be kept.
+    /// Returns whether this client may have more locks.
     fn has_room(&self, added: &[Lock]) -> bool {
         let is_own = |lock: &&Lock| added.iter().any(|new| new.client == lock.client);
         let own = self.by_path.values().flatten().filter(is_own);
-        // A few clients cannot fill the table: its second half takes a smaller number of each.
+        // A few clients cannot fill the table: once it is half full, each may have only a few.
         let max = if self.count < MAX_LOCKS / 2 { MAX_OWN_LOCKS } else { OWNER_SHARE };
         self.count + added.len() <= MAX_LOCKS && own.count() + added.len() <= max
     }
@@ -279,12 +280,12 @@ impl LockTable {
 }
 
 impl Lock {
-    /// Returns the paths that are locked by it.
+    /// Returns the paths that it locks.
     fn paths(&self) -> impl Iterator<Item = &[u8]> {
         [Some(&*self.root), self.link.as_deref()].into_iter().flatten()
     }
 
-    /// Writes it as an `activelock` (RFC 4918 14.1).
+    /// Writes the lock as an `activelock` (RFC 4918 14.1).
     pub(crate) fn write(&self, root: &str, seconds: u64, out: &mut Vec<u8>) {
         let scope = if self.is_exclusive { "exclusive" } else { "shared" };
         let depth = if self.is_deep { "infinity" } else { "0" };
@@ -305,7 +306,7 @@ impl Lock {
     }
 }
 
-/// Returns a token with these random bytes (RFC 9562 5.4).
+/// Returns a lock token made from these random bytes (RFC 9562 5.4).
 #[must_use]
 pub fn token(mut random: [u8; 16]) -> String {
     random[6] = random[6] & 0x0f | 0x40;
@@ -316,8 +317,8 @@ pub fn token(mut random: [u8; 16]) -> String {
     format!("urn:uuid:{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}")
 }
 
-/// Returns how long a lock lasts for this `Timeout` field (RFC 4918 10.7): the first time that it
-/// names, at most [`MAX_TIMEOUT`].
+/// Returns how long a lock lasts for this `Timeout` field (RFC 4918 10.7): the first time in it, at
+/// most [`MAX_TIMEOUT`].
 #[must_use]
 pub fn timeout(field: Option<&[u8]>) -> Duration {
     let first = field.and_then(|value| str::from_utf8(value).ok()).unwrap_or_default();
@@ -328,7 +329,7 @@ pub fn timeout(field: Option<&[u8]>) -> Duration {
     })
 }
 
-/// Returns the path of the folder of a path; `None` for the root.
+/// Returns the folder of a path; `None` for the root.
 #[must_use]
 pub fn parent(path: &[u8]) -> Option<&[u8]> {
     if path.is_empty() {
@@ -337,7 +338,7 @@ pub fn parent(path: &[u8]) -> Option<&[u8]> {
     Some(path.iter().rposition(|&byte| byte == b'/').map_or(b"", |slash| &path[..slash]))
 }
 
-/// Returns whether a path is this one or lies below it.
+/// Returns whether a path is `above` or below it.
 fn is_beneath(path: &[u8], above: &[u8]) -> bool {
     let rest = path.strip_prefix(above);
     above.is_empty() || rest.is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
@@ -349,14 +350,14 @@ const MAX_LOCKS: usize = 4096;
 /// The maximum number of locks of one client.
 const MAX_OWN_LOCKS: usize = 256;
 
-/// The maximum number of locks of one client once half of all are taken. Those it has stay.
+/// The maximum number of locks of one client while the table is more than half full.
 const OWNER_SHARE: usize = 16;
 
-/// The maximum number of locks that hold for a path when one of it is given, and of those that are
-/// described: a response has them for each entry of a folder.
+/// The maximum number of locks that cover a path when one of it is granted, and of those that are
+/// described: a response repeats them for each entry of a folder.
 pub const MAX_COVERING: usize = 32;
 
-/// The longest time for which a lock lasts without being refreshed.
+/// The longest time that a lock lasts without a refresh.
 pub const MAX_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
 const MIN_TIMEOUT: Duration = Duration::from_secs(1);

@@ -33,7 +33,7 @@ pub fn push_properties(link: &str, resource: &Resource<'_>, request: &Propfind, 
     out.push(b'\n');
 }
 
-/// Writes all properties that are cheap, and those of these names.
+/// Writes all cheap properties, and those with these names.
 fn push_all(others: &[Name], resource: &Resource<'_>, out: &mut Vec<u8>) {
     begin_status(out);
     for live in Live::ALL.into_iter().filter(|live| live.is_of_all()) {
@@ -51,7 +51,7 @@ fn push_all(others: &[Name], resource: &Resource<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes the properties of these names, and then the names of those that are missing.
+/// Writes the properties with these names, and then the names of the missing ones.
 fn push_values(names: &[Name], resource: &Resource<'_>, out: &mut Vec<u8>) {
     let begin = out.len();
     let mut missing = Vec::new();
@@ -91,7 +91,7 @@ fn push_names(resource: &Resource<'_>, out: &mut Vec<u8>) {
     end_status(200, out);
 }
 
-/// Returns the response to a `PROPPATCH`: all properties were changed, or else none, and `faults`
+/// Returns the response to a `PROPPATCH`: either all properties were changed or none, and `faults`
 /// has the statuses of those that could not be, in their order.
 #[must_use]
 pub fn patched(link: &str, patches: &[Patch], faults: &[Option<u16>]) -> Vec<u8> {
@@ -121,7 +121,7 @@ pub fn patched(link: &str, patches: &[Patch], faults: &[Option<u16>]) -> Vec<u8>
     out
 }
 
-/// Writes that something could not be done with a resource, and why.
+/// Writes that an operation on a resource failed, and why.
 pub fn push_failure(link: &str, status: u16, reason: &str, out: &mut Vec<u8>) {
     open(out, "response");
     push_link(link, out);
@@ -133,7 +133,7 @@ pub fn push_failure(link: &str, status: u16, reason: &str, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// Returns the body of an error that names the broken rule (RFC 4918 16), with links to resources.
+/// Returns the body of an error with the violated rule (RFC 4918 16) and links to resources.
 #[must_use]
 pub fn error(rule: &str, links: &[&str]) -> Vec<u8> {
     let mut out = DECLARATION.to_vec();

@@ -42,7 +42,7 @@ impl Live {
         Self::QuotaUsed,
     ];
 
-    /// Returns its name in the namespace of WebDAV.
+    /// Returns its name in the WebDAV namespace.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -60,30 +60,30 @@ impl Live {
         }
     }
 
-    /// Returns the property of this name.
+    /// Returns the property with this name.
     #[must_use]
     pub fn of(name: &Name) -> Option<Self> {
         Self::ALL.into_iter().find(|live| name.is_dav(live.name()))
     }
 
-    /// Returns whether a request for all properties gets it (RFC 4331 2).
+    /// Returns whether a request for all properties includes it (RFC 4331 2).
     pub(crate) fn is_of_all(self) -> bool {
         !matches!(self, Self::QuotaAvailable | Self::QuotaUsed)
     }
 }
 
-/// A file or folder, as far as the properties of a request need it.
+/// A file or folder, with what the requested properties need.
 #[derive(Clone, Debug, Default)]
 pub struct Resource<'a> {
     /// Whether it is a folder.
     pub is_folder: bool,
-    /// The last name of its path.
+    /// The last component of its path.
     pub name: &'a [u8],
     /// The size of a file in bytes.
     pub len: u64,
-    /// The time of the last change of its contents, if the client may know it.
+    /// When its contents were last changed, if the client may know.
     pub modified: Option<SystemTime>,
-    /// The time at which it was created, if the file system keeps it.
+    /// When it was created, if the file system stores that.
     pub created: Option<SystemTime>,
     /// The entity tag of a file.
     pub etag: Option<String>,
@@ -91,7 +91,7 @@ pub struct Resource<'a> {
     pub media_type: Cow<'a, str>,
     /// Whether the client could lock it.
     pub is_lockable: bool,
-    /// The locks that hold for it.
+    /// The locks that cover it.
     pub locks: Vec<HeldLock>,
     /// The space of its file system.
     pub quota: Option<Quota>,
@@ -108,19 +108,19 @@ pub struct Quota {
     pub used: u64,
 }
 
-/// A lock as it is described.
+/// A lock as clients see it.
 #[derive(Clone, Debug)]
 pub struct HeldLock {
     /// The lock.
     pub lock: Lock,
-    /// The link to what is locked.
+    /// The link to the locked resource.
     pub root: String,
-    /// The number of seconds until it ends.
+    /// The number of seconds until it expires.
     pub seconds: u64,
 }
 
 impl Resource<'_> {
-    /// Writes a property; returns false if it has none of this name.
+    /// Writes a property; returns false if the resource does not have it.
     pub(crate) fn write(&self, live: Live, out: &mut Vec<u8>) -> bool {
         let begin = out.len();
         open(out, live.name());
@@ -132,7 +132,7 @@ impl Resource<'_> {
         is_there
     }
 
-    /// Returns whether it has this property.
+    /// Returns whether the resource has this property.
     pub(crate) fn has(&self, live: Live) -> bool {
         self.write_value(live, &mut Vec::new())
     }
@@ -187,7 +187,7 @@ impl Resource<'_> {
     }
 }
 
-/// The media type by which other servers and clients know a folder.
+/// The media type that other servers and clients use for a folder.
 const FOLDER_TYPE: &str = "httpd/unix-directory";
 
 const SUPPORTED_LOCKS: &[u8] = b"<D:lockentry><D:lockscope><D:exclusive/></D:lockscope>\

@@ -6,7 +6,7 @@ use crate::xml::{BadXml, Element, Name};
 /// The properties that a `PROPFIND` requests (RFC 4918 9.1).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Propfind {
-    /// All properties that are cheap, and these.
+    /// All cheap properties, and these.
     All(Vec<Name>),
     /// The names of all properties.
     Names,
@@ -15,7 +15,7 @@ pub enum Propfind {
 }
 
 impl Propfind {
-    /// Reads a body; an empty one requests all properties.
+    /// Parses a body; an empty one requests all properties.
     ///
     /// # Errors
     ///
@@ -39,7 +39,7 @@ impl Propfind {
         }
     }
 
-    /// Returns whether a response has this property or its name.
+    /// Returns whether a response includes this property or its name.
     #[must_use]
     pub fn wants(&self, live: Live) -> bool {
         let is_named = |names: &[Name]| names.iter().any(|name| name.is_dav(live.name()));
@@ -50,7 +50,7 @@ impl Propfind {
         }
     }
 
-    /// Returns whether a response has properties that clients have stored.
+    /// Returns whether a response includes properties that clients have stored.
     #[must_use]
     pub fn wants_stored(&self) -> bool {
         match self {
@@ -60,8 +60,8 @@ impl Propfind {
     }
 }
 
-/// Returns the names of the elements in an element, each once: a response repeats for every entry
-/// of a folder what a request has once.
+/// Returns the names of the elements in an element without duplicates, because a response repeats
+/// each for every entry of a folder.
 fn names_in(element: &Element) -> Result<Vec<Name>, BadXml> {
     if element.elements().count() > MAX_NAMES {
         return Err(BadXml::TooLarge);
@@ -85,7 +85,7 @@ pub enum Patch {
 }
 
 impl Patch {
-    /// Reads a body.
+    /// Parses a body.
     ///
     /// # Errors
     ///
@@ -132,12 +132,12 @@ impl Patch {
 pub struct LockInfo {
     /// Whether no other client may have a lock.
     pub is_exclusive: bool,
-    /// The client's words about itself, as XML; it is returned to others.
+    /// The client's description of itself, as XML; it is returned to others.
     pub owner: String,
 }
 
 impl LockInfo {
-    /// Reads a body.
+    /// Parses a body.
     ///
     /// # Errors
     ///
@@ -164,5 +164,5 @@ impl LockInfo {
 /// The maximum number of properties in one request.
 const MAX_NAMES: usize = 64;
 
-/// The maximum length of the owner of a lock in bytes.
+/// The maximum length of a lock's owner, in bytes.
 const MAX_OWNER: usize = 1024;

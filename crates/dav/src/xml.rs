@@ -13,7 +13,7 @@ pub const DAV: &str = "DAV:";
 /// The namespace of `xml:lang`.
 const XML: &str = "http://www.w3.org/XML/1998/namespace";
 
-/// The namespace of declarations of namespaces, which nothing else may use.
+/// The namespace of namespace declarations, which nothing else may use.
 const XMLNS: &str = "http://www.w3.org/2000/xmlns/";
 
 /// The name of an element or attribute.
@@ -21,11 +21,11 @@ const XMLNS: &str = "http://www.w3.org/2000/xmlns/";
 pub struct Name {
     /// The namespace; empty for none.
     pub space: Box<str>,
-    /// The name in it.
+    /// The name in the namespace.
     pub local: Box<str>,
 }
 
-/// An element with everything in it.
+/// An element with its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Element {
     /// Its name.
@@ -41,14 +41,14 @@ enum Node {
     Text(String),
 }
 
-/// The reason why a document is refused. The answer is 400.
+/// The reason why a document is refused with status 400.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadXml {
     /// It is not well-formed, or neither in UTF-8 nor, with a byte order mark, in UTF-16.
     #[error("the XML of the request is not well-formed UTF-8 or UTF-16")]
     Malformed,
-    /// A namespace prefix is not declared, is declared as nothing, or is reserved.
+    /// A namespace prefix is undeclared, declared as empty, or reserved.
     #[error("the XML of the request has an undeclared or reserved namespace")]
     Namespace,
     /// It has a document type, or an entity that is not predefined.
@@ -57,19 +57,19 @@ pub enum BadXml {
     /// It is too deep, or has too many elements or too long names.
     #[error("the XML of the request is too large")]
     TooLarge,
-    /// Its elements are not those of the request.
+    /// Its elements do not match the request.
     #[error("the XML is not that of this method")]
     Unexpected,
 }
 
 impl Name {
-    /// Creates a name of WebDAV itself.
+    /// Creates a name in the WebDAV namespace.
     #[must_use]
     pub fn dav(local: &str) -> Self {
         Self { space: DAV.into(), local: local.into() }
     }
 
-    /// Returns whether it is this name of WebDAV.
+    /// Returns whether it is this name in the WebDAV namespace.
     #[must_use]
     pub fn is_dav(&self, local: &str) -> bool {
         &*self.space == DAV && &*self.local == local
@@ -90,7 +90,7 @@ impl Name {
         }
         let mut chars = local.chars();
         let is_name = chars.next().is_some_and(begins_name) && chars.all(is_in_name);
-        // The rest is in no URI.
+        // These characters occur in no URI.
         if !is_name || space.contains(|c: char| c.is_control() || "<>\" ".contains(c)) {
             return Err(BadXml::Malformed);
         }
@@ -99,7 +99,7 @@ impl Name {
 }
 
 impl Element {
-    /// Reads a document.
+    /// Parses a document.
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ impl Element {
                         return Err(BadXml::TooLarge);
                     }
                     let name = Name::new(&space, start.local_name().into_inner())?;
-                    // The prefix that is written for it could not be bound to this namespace.
+                    // The prefix that `write` declares could not be bound to this namespace.
                     if &*name.space == XML {
                         return Err(BadXml::Namespace);
                     }
@@ -140,17 +140,17 @@ impl Element {
         }
     }
 
-    /// Creates a document that holds properties and can be read again.
+    /// Creates a document that holds properties and can be parsed again.
     #[must_use]
     pub fn stored(properties: Vec<Self>) -> Self {
         let content = properties.into_iter().map(Node::Element).collect();
         let name = Name { space: "".into(), local: "properties".into() };
-        // The prefix by which elements of WebDAV are written.
+        // The prefix by which WebDAV elements are written.
         let prefix = (Name { space: "".into(), local: "xmlns:D".into() }, DAV.to_owned());
         Self { name, attributes: vec![prefix], content }
     }
 
-    /// Returns the elements directly in it.
+    /// Returns its child elements.
     pub fn elements(&self) -> impl Iterator<Item = &Self> {
         self.content.iter().filter_map(|node| match node {
             Node::Element(element) => Some(element),
@@ -158,8 +158,8 @@ impl Element {
         })
     }
 
-    /// Returns the elements directly in it as owned values. They keep the language that they have
-    /// in it (RFC 4918 4.3).
+    /// Returns its child elements as owned values. They keep the language that they inherit from it
+    /// (RFC 4918 4.3).
     pub fn into_elements(self) -> impl Iterator<Item = Self> {
         let is_language =
             |(name, _): &(Name, String)| &*name.space == XML && &*name.local == "lang";
@@ -175,7 +175,7 @@ impl Element {
         })
     }
 
-    /// Returns the first element of this name of WebDAV directly in it.
+    /// Returns the first child element with this WebDAV name.
     #[must_use]
     pub fn find(&self, local: &str) -> Option<&Self> {
         self.elements().find(|element| element.name.is_dav(local))
@@ -224,7 +224,7 @@ impl Element {
     }
 }
 
-/// Returns the text of a document, without a byte order mark. It has at most three bytes for each
+/// Returns the text of a document, without a byte order mark. It has at most three bytes for every
 /// two of the document.
 fn decode(document: &[u8]) -> Result<Cow<'_, str>, BadXml> {
     let (units, to_unit): (_, fn([u8; 2]) -> u16) = match document {
@@ -243,26 +243,26 @@ fn decode(document: &[u8]) -> Result<Cow<'_, str>, BadXml> {
     text.collect::<Result<String, _>>().map(Cow::Owned).map_err(|_| BadXml::Malformed)
 }
 
-/// Writes an element of this name with nothing in it.
+/// Writes an empty element with this name.
 pub(crate) fn write_empty(out: &mut Vec<u8>, name: &Name) {
     Element { name: name.clone(), attributes: Vec::new(), content: Vec::new() }.write(out);
 }
 
-/// Writes the start of an element of WebDAV.
+/// Writes the start tag of a WebDAV element.
 pub(crate) fn open(out: &mut Vec<u8>, name: &str) {
     for part in ["<D:", name, ">"] {
         out.extend_from_slice(part.as_bytes());
     }
 }
 
-/// Writes the end of an element of WebDAV.
+/// Writes the end tag of a WebDAV element.
 pub(crate) fn close(out: &mut Vec<u8>, name: &str) {
     for part in ["</D:", name, ">"] {
         out.extend_from_slice(part.as_bytes());
     }
 }
 
-/// Writes text so that nothing in it is taken for markup. What XML 1.0 cannot have becomes U+FFFD.
+/// Writes text so that none of it is markup. Characters that XML 1.0 forbids become U+FFFD.
 pub fn escape(out: &mut Vec<u8>, text: &str) {
     let mut utf8 = [0; 4];
     for char in text.chars() {
@@ -271,7 +271,7 @@ pub fn escape(out: &mut Vec<u8>, text: &str) {
             '<' => b"&lt;",
             '>' => b"&gt;",
             '"' => b"&quot;",
-            // A bare one would be read as a line feed.
+            // A bare one would be parsed as a line feed.
             '\r' => b"&#13;",
             char if is_xml(char) => char.encode_utf8(&mut utf8).as_bytes(),
             _ => "\u{fffd}".as_bytes(),
@@ -279,7 +279,7 @@ pub fn escape(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// Returns whether XML 1.0 can have this character (2.2).
+/// Returns whether XML 1.0 allows this character (2.2).
 fn is_xml(char: char) -> bool {
     !matches!(char, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}')
 }
@@ -294,7 +294,7 @@ fn begins_name(char: char) -> bool {
         | '\u{10000}'..='\u{effff}')
 }
 
-/// Returns whether it can have this character after the first.
+/// Returns whether such a name can contain this character after the first.
 fn is_in_name(char: char) -> bool {
     let is_more = matches!(char,
         '-' | '.' | '0'..='9' | '\u{b7}' | '\u{300}'..='\u{36f}' | '\u{203f}' | '\u{2040}');
@@ -314,7 +314,7 @@ fn push_attribute(out: &mut Vec<u8>, name: &str, value: &str) {
     out.extend_from_slice(format!(" {name}=\"").as_bytes());
     for char in value.chars() {
         match char {
-            // A parser takes bare ones for spaces (XML 1.0, 3.3.3).
+            // A parser treats bare ones as spaces (XML 1.0, 3.3.3).
             '\t' => out.extend_from_slice(b"&#9;"),
             '\n' => out.extend_from_slice(b"&#10;"),
             char => escape(out, char.encode_utf8(&mut [0; 4])),
@@ -323,7 +323,7 @@ fn push_attribute(out: &mut Vec<u8>, name: &str, value: &str) {
     out.push(b'"');
 }
 
-/// Reads the attributes of an element, without the declarations of namespaces.
+/// Reads the attributes of an element, without namespace declarations.
 fn read_attributes(
     reader: &NsReader<&[u8]>,
     start: &BytesStart<'_>,
@@ -335,7 +335,7 @@ fn read_attributes(
         }
         let attribute = attribute.map_err(|_| BadXml::Malformed)?;
         match attribute.key.as_namespace_binding() {
-            // Namespaces in XML 1.0, 2.2: only the default namespace can be declared as none.
+            // Namespaces in XML 1.0, 2.2: only the default namespace can be undeclared.
             Some(PrefixDeclaration::Named(_)) if attribute.value.is_empty() => {
                 return Err(BadXml::Namespace);
             }
@@ -361,7 +361,7 @@ fn unescape(value: &str) -> Result<String, BadXml> {
     if value.chars().all(is_xml) { Ok(value.into_owned()) } else { Err(BadXml::Malformed) }
 }
 
-/// Returns what a reference stands for.
+/// Returns the text that a reference stands for.
 fn character(entity: &BytesRef<'_>) -> Result<String, BadXml> {
     match entity.resolve_char_ref() {
         Ok(Some(char)) => return Ok(char.into()),
@@ -371,7 +371,7 @@ fn character(entity: &BytesRef<'_>) -> Result<String, BadXml> {
     resolve_predefined_entity(entity).map(str::to_owned).ok_or(BadXml::Entity)
 }
 
-/// Adds text to the innermost open element; outside of the root, only white space may stand.
+/// Adds text to the innermost open element; outside of the root, only white space is allowed.
 fn push_text(open: &mut [Element], text: &str) -> Result<(), BadXml> {
     if !text.chars().all(is_xml) {
         return Err(BadXml::Malformed);
@@ -393,11 +393,11 @@ const MAX_DEPTH: usize = 32;
 /// The maximum number of elements in a document.
 const MAX_ELEMENTS: usize = 1024;
 
-/// The maximum number of attributes of an element, each of which is compared with those before it.
+/// The maximum number of attributes of an element, each of which is compared with all others.
 const MAX_ATTRIBUTES: usize = 32;
 
-/// The same with the declarations of namespaces. [`Element::write`] makes one for each attribute,
-/// one for the name, and one for `D`.
+/// The same including namespace declarations. [`Element::write`] makes one for each attribute, one
+/// for the name, and one for `D`.
 const MAX_WRITTEN: usize = 2 * MAX_ATTRIBUTES + 2;
 
 /// The maximum length of a namespace, and of a name in it, in bytes.

@@ -1,4 +1,4 @@
-//! Which locks can be had, and which changes they prevent; and what an `If` field says.
+//! Which locks are granted, and which changes they prevent; and the meaning of an `If` field.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs)]
 
@@ -60,7 +60,7 @@ fn exclusive_locks_exclude_and_shared_ones_do_not() {
 }
 
 #[test]
-fn a_path_that_is_changing_gets_no_lock() {
+fn no_lock_is_granted_on_a_changing_path() {
     let now = Instant::now();
     let mut table = LockTable::default();
     let add = |table: &mut LockTable, root: &str, is_deep| {
@@ -72,7 +72,7 @@ fn a_path_that_is_changing_gets_no_lock() {
     }
     assert!(!may(&mut table, "a/b") && !may(&mut table, "a/b/x") && !may(&mut table, "c"));
     assert!(may(&mut table, "a/bb"));
-    // Nor does a folder whose names or contents are changing.
+    // Neither does a folder whose names or contents are changing.
     assert!(!may(&mut table, "a") && !may(&mut table, "") && !add(&mut table, "a", true));
     table.begin_change(b"d/deep/er");
     assert!(may(&mut table, "d") && !add(&mut table, "d", true) && !may(&mut table, "d/deep"));
@@ -83,7 +83,7 @@ fn a_path_that_is_changing_gets_no_lock() {
 }
 
 #[test]
-fn changes_need_the_tokens_of_all_locks_that_they_meet() {
+fn changes_need_a_token_at_each_locked_place() {
     let now = Instant::now();
     let mut table = LockTable::default();
     for one in [
@@ -167,7 +167,7 @@ fn one_client_has_a_bounded_number_of_locks() {
         table.add(one, now).is_ok()
     };
     assert_eq!((0..300).filter(|number| add(*number, "one", now)).count(), 256);
-    // A few clients take one half, and of the other each has a small share.
+    // A few clients may take one half; of the other, each gets a small share.
     let mut fill = |clients: Range<usize>, each: usize| {
         let others = clients.flat_map(|client| (0..each).map(move |number| (client, number)));
         others.filter(|(client, number)| add(*number, &client.to_string(), now)).count()
@@ -254,7 +254,7 @@ fn a_lock_holds_at_its_link_and_ends_at_both_paths() {
         assert!(table.is_empty() && !is_held(&table, "folder") && !is_held(&table, "link"));
     }
     let mut table = LockTable::default();
-    // The link lies in the folder that it leads to.
+    // The link is in the folder that it leads to.
     table.add(through("folder", "folder/link"), now).unwrap();
     assert!(is_held(&table, "folder"));
 }

@@ -1,10 +1,10 @@
-//! How a body is received, and what came of it.
+//! The options and the result of receiving a body.
 
 use underpass_engine::{PipePool, Policy, Report};
 
 use super::ReceiveError;
 
-/// The way by which the end of a body is known (RFC 9112 6.3).
+/// How the end of a body is determined (RFC 9112 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyFraming {
     /// This number of bytes.
@@ -22,22 +22,22 @@ pub struct ReceiveOptions<'a> {
     pub policy: Policy,
     /// Bytes requested in one system call, instead of the mechanism's own default.
     pub step: Option<usize>,
-    /// Where pipes come from; shared by the chunks of a body and by bodies.
+    /// The pool of pipes, shared by the chunks of a body and by bodies.
     pub pipes: Option<&'a PipePool>,
     /// The largest number of bytes between two calls that update the journal.
     pub progress_every: Option<u64>,
-    /// The most bytes accepted of a body whose length is not known beforehand. Of one that ends
-    /// with the connection, one more may be written.
+    /// The most bytes accepted of a body whose length is not known in advance. For one that ends
+    /// with the connection, one byte more may be written.
     pub limit: Option<u64>,
-    /// Whether space is reserved first, where the length is known.
+    /// Whether space is reserved first, if the length is known.
     pub reserve: bool,
 }
 
 /// The result of receiving a body, complete or not.
 #[derive(Debug)]
 pub struct ReceivedBody {
-    /// The bytes that are in the file, whatever the outcome.
+    /// Counts the bytes in the file, whatever the outcome.
     pub report: Report,
-    /// The reason why the body is not complete, if it is not.
+    /// The reason why the body is incomplete, if it is.
     pub outcome: Result<(), ReceiveError>,
 }
