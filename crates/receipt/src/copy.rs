@@ -9,7 +9,7 @@ use crate::transfer::{MechanismReceipt, Receipt};
 /// The receipt of a copy.
 #[derive(Debug, Default, Serialize)]
 pub struct CopyReceipt {
-    /// The receipt that every transfer has.
+    /// The fields of every transfer's receipt.
     #[serde(flatten)]
     pub receipt: Receipt,
     /// The counts.
@@ -17,7 +17,7 @@ pub struct CopyReceipt {
     pub totals: CopyTotals,
     /// The number of threads that copied.
     pub jobs: usize,
-    /// The copied files by file systems.
+    /// The copied files by pairs of file systems.
     pub file_systems: Vec<SystemReceipt>,
     /// The number of entries that could not be copied.
     pub failed: usize,
@@ -27,7 +27,7 @@ pub struct CopyReceipt {
     pub dry_run: bool,
 }
 
-/// The files copied between two types of file systems.
+/// The files copied from one type of file system to another.
 #[derive(Debug, Serialize)]
 pub struct SystemReceipt {
     /// The file system of the sources.
@@ -56,7 +56,7 @@ impl From<&BetweenSystems> for SystemReceipt {
 }
 
 impl CopyReceipt {
-    /// Creates the receipt of a copy that took this time in seconds.
+    /// Creates the receipt of a copy that took this many seconds.
     #[must_use]
     pub fn new(options: &CopyOptions, outcome: &CopyOutcome, elapsed_s: f64) -> Self {
         let totals = &outcome.totals;
@@ -70,7 +70,7 @@ impl CopyReceipt {
         let receipt = Receipt::from(&report).spent(totals.usage);
         let receipt = Receipt { error, from, to, elapsed_s, ..receipt };
         let receipt = match options.integrity {
-            // Small files are not moved by the engine, but they are checked too.
+            // The engine does not move small files, but they are checked too.
             level @ (Integrity::Fast | Integrity::Detect) => {
                 Receipt { integrity: level.to_string(), ..receipt }
             }
@@ -87,7 +87,7 @@ impl CopyReceipt {
         }
     }
 
-    /// Creates the receipt of one stream of bytes, also of one that failed.
+    /// Creates the receipt of one stream of bytes, even of one that failed.
     #[must_use]
     pub fn of_stream(receipt: Receipt) -> Self {
         let errors: Vec<_> = receipt.error.iter().cloned().collect();
@@ -98,9 +98,9 @@ impl CopyReceipt {
     }
 }
 
-/// Returns why a copy failed: the only reason, or how many there are.
+/// Returns why a copy failed: the only reason, or the number of reasons.
 fn error(outcome: &CopyOutcome) -> Option<String> {
-    // That the rest was not begun is no reason.
+    // That the remaining copies were not started is not a reason.
     let has_ended = matches!(outcome.problems.as_slice(), [_, CopyError::Ended]);
     match (outcome.problem_count - usize::from(has_ended), outcome.problems.first()) {
         (0, _) => None,

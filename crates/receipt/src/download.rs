@@ -19,22 +19,22 @@ pub struct GetReceipt {
     /// The local file; empty if the transfer failed before it began.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub file: String,
-    /// Whether the file was complete already, so that nothing was fetched.
+    /// Whether the file was already complete, so that nothing was fetched.
     pub was_here: bool,
-    /// The most simultaneous connections.
+    /// The largest number of simultaneous connections.
     pub connections: u32,
     /// Bytes that were present before.
     pub resumed_at: u64,
-    /// Bytes of an incomplete file, which are kept to be resumed.
+    /// Bytes of an incomplete file, kept for a resumption.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<u64>,
     /// The digest, if one was computed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<DigestReceipt>,
-    /// The digests after the first.
+    /// Further digests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub more_digests: Vec<DigestReceipt>,
-    /// The receipt that every transfer has.
+    /// The fields of every transfer's receipt.
     #[serde(flatten)]
     pub receipt: Receipt,
 }
@@ -105,7 +105,7 @@ impl GetReceipt {
         receipt
     }
 
-    /// Returns the results for all its digests.
+    /// Returns the results of all digests.
     pub fn digests(&self) -> impl Iterator<Item = &DigestReceipt> {
         self.digest.iter().chain(&self.more_digests)
     }
@@ -123,7 +123,7 @@ impl From<&DigestCheck> for DigestReceipt {
     }
 }
 
-/// Returns a URL without its password, which may be shown.
+/// Returns a URL without its password, for display.
 #[must_use]
 pub fn shown(url: &Url) -> String {
     without_credentials(url).to_string()

@@ -1,6 +1,6 @@
 //! Receipts: what a transfer did, as values whose JSON field names are stable.
 //!
-//! The crates that move bytes report what they did as types of their own. This crate turns those
+//! The crates that move bytes report what they did as their own types. This crate turns those
 //! reports into receipts, for all programs that print or return them. It prints nothing.
 //!
 //! ```

@@ -1,4 +1,4 @@
-//! The receipt of one transfer, and what all receipts have in common.
+//! The receipt of one transfer, and the fields that all receipts share.
 
 use serde::{Deserialize, Serialize};
 use underpass_engine::{Declined, EndKind, Mechanism, Report, Tally, Usage};
@@ -26,7 +26,7 @@ pub struct Receipt {
     pub declined: Vec<DeclineReceipt>,
     /// Payload bytes copied between user and kernel space, in either direction.
     pub user_space_bytes: u64,
-    /// System calls that moved bytes or tried to, those of declined mechanisms included.
+    /// System calls that moved bytes or tried to, including those of declined mechanisms.
     pub calls: u64,
     /// The number of waits for an end that was not ready.
     pub waits: u64,
@@ -36,15 +36,15 @@ pub struct Receipt {
     pub context_switches: SwitchesReceipt,
     /// Page faults of the moving thread.
     pub page_faults: FaultsReceipt,
-    /// The integrity level that really held.
+    /// The integrity level that actually held.
     pub integrity: String,
     /// The congestion control of the connection; absent without TCP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
-    /// The TLS that it went over; absent without.
+    /// The TLS properties of the connection; absent without TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsReceipt>,
-    /// The further facts about an upload.
+    /// Additional facts about an upload.
     #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
     pub upload: Option<UploadReceipt>,
 }
@@ -58,7 +58,7 @@ pub struct TlsReceipt {
     pub suite: String,
     /// Whether it resumed an earlier session.
     pub resumed: bool,
-    /// The place where records were encrypted: `kernel` or `user_space`.
+    /// Where records were encrypted: `kernel` or `user_space`.
     #[serde(rename = "where")]
     pub place: String,
     /// The reason why the kernel did not encrypt; absent if it did.
@@ -71,15 +71,15 @@ pub struct TlsReceipt {
 pub struct UploadReceipt {
     /// The file that was sent.
     pub file: String,
-    /// The URL where it is now.
+    /// The resulting URL.
     pub url: String,
-    /// The status that the server answered; absent if it did not.
+    /// The status of the server's response; absent without a response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// Whether nothing was sent because the target exists and was not to be replaced.
+    /// Whether nothing was sent because the target exists and must not be replaced.
     #[serde(default)]
     pub was_there: bool,
-    /// Whether the response shows that the server did not check the condition.
+    /// Whether the response shows that the server did not check this condition.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_have_replaced: bool,
     /// Bytes that the server had before.
@@ -91,12 +91,12 @@ pub struct UploadReceipt {
     pub digest: Option<UploadDigest>,
 }
 
-/// The digest that was sent along with a file.
+/// The digest that was sent with a file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct UploadDigest {
     /// The algorithm.
     pub algorithm: String,
-    /// In hexadecimal.
+    /// The digest, in hexadecimal.
     pub value: String,
     /// Bytes that were read into user space for it.
     pub read_bytes: u64,
@@ -105,7 +105,7 @@ pub struct UploadDigest {
 /// The bytes that one mechanism moved.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct MechanismReceipt {
-    /// The mechanism; `None` for what only other programs do, and in a receipt that was read.
+    /// The mechanism; `None` for one that only other programs use, and in a parsed receipt.
     #[serde(skip)]
     pub mechanism: Option<Mechanism>,
     /// Its name.
@@ -119,20 +119,20 @@ pub struct MechanismReceipt {
 /// One decline of a mechanism or integrity level.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct DeclineReceipt {
-    /// The mechanism or level; `None` for what only other programs do, and in a receipt that was
-    /// read.
+    /// The mechanism or level; `None` for one that only other programs use, and in a parsed
+    /// receipt.
     #[serde(skip)]
     pub what: Option<Declined>,
     /// The mechanism, or integrity level, that was declined.
     pub mechanism: String,
-    /// The kernel's answer by its symbol; `user_space_tls`, `unsuitable_ends` or `excluded` if it
-    /// was not asked.
+    /// The kernel's answer by its symbol; `user_space_tls`, `unsuitable_ends` or `excluded` if no
+    /// call was made.
     pub errno: String,
-    /// Bytes delivered when it was declined first.
+    /// Bytes delivered when it was first declined.
     pub at: u64,
     /// The number of times it was declined with this answer.
     pub times: u64,
-    /// The meaning of the answer, if that is known.
+    /// The meaning of the answer, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -149,18 +149,18 @@ pub struct CpuReceipt {
 /// Context switches.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct SwitchesReceipt {
-    /// The number of those because the thread waited (`ru_nvcsw` of getrusage(2)).
+    /// The number of switches because the thread waited (`ru_nvcsw` of getrusage(2)).
     pub voluntary: u64,
-    /// The number of those because its time was up (`ru_nivcsw`).
+    /// The number of switches because its time slice was used up (`ru_nivcsw`).
     pub involuntary: u64,
 }
 
 /// Page faults.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct FaultsReceipt {
-    /// The number of those served from memory (`ru_minflt` of getrusage(2)).
+    /// The number of faults served from memory (`ru_minflt` of getrusage(2)).
     pub minor: u64,
-    /// The number of those served from a disk (`ru_majflt`).
+    /// The number of faults served from a disk (`ru_majflt`).
     pub major: u64,
 }
 
@@ -207,7 +207,7 @@ impl From<&Report> for Receipt {
 }
 
 impl Receipt {
-    /// Replaces what was spent.
+    /// Replaces the resource usage.
     pub(crate) fn spent(self, usage: Usage) -> Self {
         let (cpu_s, page_faults) = (usage.into(), usage.into());
         Self { cpu_s, context_switches: usage.into(), page_faults, ..self }

@@ -18,10 +18,10 @@ pub struct TreeReceipt {
     pub url: String,
     /// The local folder.
     pub file: String,
-    /// The way by which the folder was fetched, and the counts.
+    /// How the folder was fetched, and the counts.
     #[serde(flatten)]
     pub done: TreeOutcome,
-    /// The receipt that every transfer has.
+    /// The fields of every transfer's receipt.
     #[serde(flatten)]
     pub receipt: Receipt,
 }

@@ -11,8 +11,8 @@ use crate::download::shown;
 use crate::transfer::{Receipt, TlsReceipt, UploadDigest, UploadReceipt};
 
 impl Receipt {
-    /// Creates the receipt of a successful upload of `file`, whose bytes came from an end of this
-    /// kind. `digest` is the digest that was sent along.
+    /// Creates the receipt of a successful upload of `file`, whose bytes came from a source of this
+    /// kind. `digest` is the digest that was sent with it.
     #[must_use]
     pub fn of_upload(
         file: String,
@@ -39,8 +39,8 @@ impl Receipt {
         }
     }
 
-    /// Creates the receipt of a failed upload of `file`, whose bytes come from an end of this kind,
-    /// to `url`. A folder has no bytes.
+    /// Creates the receipt of a failed upload of `file`, whose bytes come from a source of this
+    /// kind, to `url`. A folder has no bytes.
     #[must_use]
     pub fn of_failed_upload(
         file: String,
@@ -83,8 +83,7 @@ impl Receipt {
 }
 
 impl UploadDigest {
-    /// Returns the first of the digests that were computed. `more` bytes were read for the digests
-    /// of the parts.
+    /// Returns the first computed digest. `more` bytes were read for the digests of the parts.
     fn of(computed: &Computed, more: u64) -> Option<Self> {
         let digest = computed.digests.first()?;
         Some(Self {
