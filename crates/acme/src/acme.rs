@@ -17,53 +17,53 @@ use crate::order::{Challenge, order};
 use crate::schedule::{self, FailureKind};
 use crate::state::{StateFolder, folder_name};
 
-/// The certificates to get, and where from.
+/// Which certificates to get, and from where.
 #[derive(Debug)]
 pub struct AcmeOptions {
     /// The names with certificates.
     pub names: Names,
-    /// The address to which the authority may write.
+    /// The address that is given to the certificate authority for messages.
     pub email: Option<String>,
-    /// The URL of the authority's directory.
+    /// The URL of the certificate authority's directory.
     pub directory: Url,
     /// The folder of accounts and certificates.
     pub state: PathBuf,
-    /// The check of the server of the authority.
+    /// How the certificate authority's server is verified.
     pub tls: TlsSetup,
 }
 
-/// Something that people should know.
+/// An event to report to the operator.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum AcmeEvent<'a> {
-    /// An account was made.
+    /// An account was created.
     Registered {
-        /// The URL of the terms of service that were agreed to.
+        /// The URL of the accepted terms of service.
         terms: Option<String>,
     },
-    /// There is a new certificate, and it is used from now on.
+    /// A new certificate was obtained and is used from now on.
     Obtained {
-        /// The name it is for.
+        /// The name that it is for.
         name: &'a str,
-        /// The end of its validity.
+        /// When it expires.
         until: SystemTime,
         /// Whether another process has ordered it.
         is_from_other: bool,
     },
-    /// There is no new certificate, and the attempt is repeated.
+    /// No certificate was obtained; the attempt is repeated.
     Failed {
-        /// The name it is for.
+        /// The name that it is for.
         name: &'a str,
         /// The reason.
         error: &'a AcmeError,
         /// The time until the next attempt.
         wait: Duration,
-        /// The end of the validity of the present certificate, if there is one.
+        /// When the current certificate expires, if there is one.
         until: Option<SystemTime>,
     },
-    /// A certificate is used, but could not be kept for the next start.
+    /// A certificate is used, but could not be stored for the next start.
     NotKept {
-        /// The name it is for.
+        /// The name that it is for.
         name: &'a str,
         /// The reason.
         error: &'a AcmeError,
@@ -76,10 +76,10 @@ pub struct Acme {
     options: AcmeOptions,
     state: StateFolder,
     identities: Identities,
-    /// Where other names come from.
+    /// The source of replaced names.
     control: Arc<NamesControl>,
     domains: Vec<Domain>,
-    /// The account, if it could not be kept in the folder: authorities limit the number of new
+    /// The account, if it could not be stored: certificate authorities limit the number of new
     /// ones.
     unkept_account: Option<Vec<u8>>,
     /// Whether challenges over plain HTTP are answered, besides those over TLS.
@@ -90,23 +90,23 @@ pub struct Acme {
 #[derive(Debug)]
 struct Domain {
     name: String,
-    /// The end of the validity of its certificate, if there is one.
+    /// When its certificate expires, if there is one.
     until: Option<SystemTime>,
-    /// When the certificate is to be renewed; the past if there is none.
+    /// When the certificate has to be renewed; in the past if there is none.
     due: SystemTime,
-    /// The time after an order in which no further order is placed.
+    /// The pause after an order, during which no further order is placed.
     pause: Duration,
     /// The earliest time of the next attempt.
     not_before: Instant,
-    /// The number of times since the last success that the authority has refused.
+    /// The number of refusals by the certificate authority since the last success.
     refusals: u32,
-    /// The number of other failures in a row.
+    /// The number of consecutive other failures.
     uncounted: u32,
 }
 
 impl Acme {
-    /// Returns the folder below `state` in which [`open`](Self::open) keeps the files of the
-    /// authority with this directory.
+    /// Returns the folder below `state` in which [`open`](Self::open) stores the files of the
+    /// certificate authority with this directory.
     #[must_use]
     pub fn folder_of(state: &Path, directory: &Url) -> PathBuf {
         state.join(folder_name(directory))
@@ -143,7 +143,7 @@ impl Acme {
         self.state.top()
     }
 
-    /// Returns the value by which other names are given while certificates are ordered.
+    /// Returns the handle for replacing the names while certificates are ordered.
     #[must_use]
     pub fn control(&self) -> Arc<NamesControl> {
         Arc::clone(&self.control)
@@ -156,8 +156,8 @@ impl Acme {
         missing.map(|domain| domain.name.as_str()).collect()
     }
 
-    /// Checks that the process, as it is now, can write to the folder: an order whose certificate
-    /// is lost by the next restart would soon meet the limits of the authority.
+    /// Checks that the process, with its current rights, can write to the folder: certificates lost
+    /// at each restart would soon exhaust the limits of the certificate authority.
     ///
     /// # Errors
     ///
@@ -167,12 +167,11 @@ impl Acme {
     }
 
     /// Orders and renews the certificates from now on, on a thread that lasts as long as the
-    /// process; `has_http` says whether challenges over plain HTTP are answered, besides those over
-    /// TLS.
+    /// process. If `has_http` is true, challenges are answered over plain HTTP as well as TLS.
     ///
     /// # Errors
     ///
-    /// The error of the system if there can be no thread.
+    /// The system error if no thread can be started.
     pub fn start(
         mut self,
         has_http: bool,
@@ -191,14 +190,14 @@ impl Acme {
                 }
             }
             let wait = self.domains.iter().map(Domain::wait).min().unwrap_or(MAX_SLEEP);
-            // The clock may be changed, or the machine sleep.
+            // The clock may be changed, or the machine suspended.
             if let Some(names) = self.control.wait(wait.min(MAX_SLEEP)) {
                 self.replace(names);
             }
         }
     }
 
-    /// Replaces the names. Certificates of names that stay are kept.
+    /// Replaces the names. The certificates of remaining names are kept.
     fn replace(&mut self, names: Names) {
         let mut before = std::mem::take(&mut self.domains);
         for name in &names.all {
@@ -210,14 +209,14 @@ impl Acme {
         self.options.names = names;
         for index in 0..self.domains.len() {
             if self.domains[index].until.is_none() {
-                // An error is also that of the order which follows.
+                // The order that follows would report the same error.
                 let _ = self.load(index);
             }
             self.show_default(index);
         }
     }
 
-    /// Orders one certificate, unless another process has done so, and notes when to continue.
+    /// Orders one certificate, unless another process has done so, and schedules the next attempt.
     fn attempt(&mut self, index: usize, on_event: &dyn Fn(&AcmeEvent<'_>)) {
         let http = Http::new(self.options.tls.clone());
         let outcome = self.obtain(index, &http, on_event);
@@ -230,8 +229,8 @@ impl Acme {
                 on_event(&AcmeEvent::Obtained { name, until, is_from_other });
             }
             Err(error) => {
-                // Without an account the authority has not looked at the order. That there is none
-                // again says more.
+                // Without an account the certificate authority has not considered the order. If the
+                // account is unknown a second time, that counts as a refusal.
                 let is_first = domain.uncounted == 0;
                 let is_uncounted = error.is_uncounted() || error.is_unknown_account() && is_first;
                 let (kind, count) = if is_uncounted {
@@ -263,7 +262,7 @@ impl Acme {
         let Domain { name, refusals, .. } = &self.domains[index];
         let ordered = self.order(&account, http, name, *refusals);
         if ordered.as_ref().is_err_and(AcmeError::is_unknown_account) {
-            // The next attempt makes another one.
+            // The next attempt creates another account.
             self.unkept_account = None;
             let _ = self.state.remove_account();
         }
@@ -274,14 +273,14 @@ impl Acme {
         }
         drop(lock);
         self.adopt(index, identity)?;
-        // Whatever the clock says: authorities limit how often a certificate may be ordered.
+        // Independent of the clock: certificate authorities limit the orders for a certificate.
         let domain = &mut self.domains[index];
         domain.not_before = Instant::now() + domain.pause;
         Ok(false)
     }
 
-    /// Orders a certificate. The first time, each challenge has its turn; later they alternate,
-    /// because authorities limit how often one may fail.
+    /// Orders a certificate. The first attempt tries both challenges; later attempts alternate,
+    /// because certificate authorities limit how often one may fail.
     fn order(&self, account: &Account, http: &Http, name: &str, refusals: u32) -> Result<String> {
         let run = |challenge| order(account, http, name, challenge, &self.identities);
         if !self.has_http {
@@ -297,10 +296,10 @@ impl Acme {
         }
     }
 
-    /// Returns the account at the authority, which is made if there is none.
+    /// Returns the account at the certificate authority, creating it if there is none.
     fn account(&mut self, http: &Http, on_event: &dyn Fn(&AcmeEvent<'_>)) -> Result<Account> {
         let builder = Account::builder_with_http(Box::new(http.clone()));
-        // One that cannot be read is replaced: an account has nothing that is worth more.
+        // An unreadable account is replaced: an account holds nothing worth keeping.
         let kept = match &self.unkept_account {
             Some(bytes) => Some(bytes.clone()),
             None => self.state.read_account()?,
@@ -327,7 +326,7 @@ impl Acme {
         Ok(account)
     }
 
-    /// Writes the account to the folder, if it is not there; later, if that fails.
+    /// Writes the account to the folder, if it is not stored yet; a failure is repeated later.
     fn keep_account(&mut self) {
         if let Some(bytes) = &self.unkept_account
             && self.state.write_account(bytes).is_ok()
@@ -336,7 +335,7 @@ impl Acme {
         }
     }
 
-    /// Returns where the terms of the authority are.
+    /// Returns the URL of the certificate authority's terms.
     fn terms(&self, http: &Http) -> Option<String> {
         let directory = http.get(&self.options.directory).ok()?;
         let directory: serde_json::Value = serde_json::from_slice(&directory).ok()?;
@@ -344,11 +343,11 @@ impl Acme {
         Some(terms.into())
     }
 
-    /// Uses the certificate in the folder; returns whether there is one that need not be renewed.
+    /// Uses the stored certificate; returns whether there is one that need not be renewed.
     fn load(&mut self, index: usize) -> Result<bool> {
         let name = &self.domains[index].name;
         let Some(pem) = self.state.read_certificate(name)? else { return Ok(false) };
-        // One that cannot be used is ordered anew, as if it were not there.
+        // An unusable certificate is ordered anew, as if it were missing.
         let Ok(identity) = Identity::from_pem(&self.state.certificate(name), &pem) else {
             return Ok(false);
         };
@@ -359,7 +358,7 @@ impl Acme {
         Ok(!is_known && self.domains[index].due > SystemTime::now())
     }
 
-    /// Uses a certificate from now on, and notes when it is to be renewed.
+    /// Uses a certificate from now on, and notes when to renew it.
     fn adopt(&mut self, index: usize, identity: Identity) -> Result<()> {
         let domain = &mut self.domains[index];
         let malformed = || TlsError::Refused("its period of validity cannot be read".to_owned());
@@ -372,7 +371,7 @@ impl Acme {
         Ok(())
     }
 
-    /// Uses the certificate of a name for clients that ask for no name, if it is the one for them.
+    /// Uses the certificate of a name for clients that request no name, if it is the default one.
     fn show_default(&self, index: usize) {
         let name = &self.domains[index].name;
         if self.options.names.default.as_ref() == Some(name)
@@ -405,10 +404,10 @@ impl Domain {
     }
 }
 
-/// The shortest time between two orders for a name, whatever an authority says of certificates.
+/// The shortest time between two orders for a name, whatever the lifetime of its certificate.
 const MIN_PAUSE: Duration = Duration::from_secs(5);
 
-/// The longest time without a look at the clock.
+/// The longest sleep before the clock is checked again.
 const MAX_SLEEP: Duration = Duration::from_secs(600);
 
 #[cfg(test)]
@@ -435,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_certificate_is_one_that_is_missing() {
+    fn a_damaged_certificate_counts_as_missing() {
         let state = tempfile::tempdir().unwrap();
         let mut acme_of_state = acme(state.path()).unwrap();
         let file = acme_of_state.state.certificate("a.example");
@@ -447,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn the_certificate_of_a_removed_name_is_for_no_other_name_either() {
+    fn the_certificate_of_a_removed_name_is_no_longer_used() {
         let state = tempfile::tempdir().unwrap();
         let names = |name: &str, default: &str| Names {
             all: vec![name.to_owned()],
@@ -463,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_that_cannot_be_kept_is_kept_later() {
+    fn an_account_that_cannot_be_stored_is_stored_later() {
         let state = tempfile::tempdir().unwrap();
         let mut acme = acme(state.path()).unwrap();
         let blocked = acme.state.top().join("ca.example-dir/account.json");

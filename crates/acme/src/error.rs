@@ -1,4 +1,4 @@
-//! The reason why there is no certificate.
+//! The reason why no certificate was obtained.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,11 +10,11 @@ use underpass_transport::tls::TlsError;
 
 pub(crate) type Result<T, E = AcmeError> = std::result::Result<T, E>;
 
-/// The reason why there is no certificate.
+/// The reason why no certificate was obtained.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcmeError {
-    /// The folder of the state cannot be used.
+    /// The state folder cannot be used.
     #[error("{action} {}: {}", .path.display(), Plain(.source))]
     Folder {
         /// The failed action, such as `writing to`.
@@ -24,26 +24,26 @@ pub enum AcmeError {
         /// The error of the system.
         source: io::Error,
     },
-    /// The authority could not be asked.
+    /// The certificate authority could not be reached.
     #[error(transparent)]
     Network(Box<ClientError>),
-    /// The authority has refused.
-    #[error("the authority refused {}", refused_text(*.challenge, .detail, .kind))]
+    /// The certificate authority refused the order or the answer to a challenge.
+    #[error("the certificate authority refused {}", refused_text(*.challenge, .detail, .kind))]
     Refused {
-        /// The challenge that it refused, such as `TLS-ALPN-01`; `None` if it was the order itself.
+        /// The refused challenge, such as `TLS-ALPN-01`; `None` if it refused the order itself.
         challenge: Option<&'static str>,
         /// Its explanation.
         detail: String,
-        /// Its word for the reason, such as `rateLimited`; empty if it has none.
+        /// The type of the problem, such as `rateLimited`; empty if it has none.
         kind: String,
-        /// The status of its answer.
+        /// The status of its response.
         status: u16,
     },
-    /// The authority did not decide in time.
-    #[error("the authority did not decide in time")]
+    /// The certificate authority did not decide in time.
+    #[error("the certificate authority did not decide in time")]
     TimedOut,
-    /// The answers of the authority are invalid.
-    #[error("unexpected response from the authority: {0}")]
+    /// The responses of the certificate authority are invalid.
+    #[error("unexpected response from the certificate authority: {0}")]
     Protocol(String),
     /// The certificate cannot be used.
     #[error("the certificate cannot be used: {0}")]
@@ -51,7 +51,7 @@ pub enum AcmeError {
 }
 
 impl AcmeError {
-    /// Creates the error of a problem that the authority reports.
+    /// Creates the error for a problem that the certificate authority reports.
     pub(crate) fn refused(challenge: Option<&'static str>, problem: &Problem) -> Self {
         let kind = problem.r#type.as_deref().unwrap_or_default();
         let mut detail = problem.detail.clone().unwrap_or_default();
@@ -66,8 +66,8 @@ impl AcmeError {
         }
     }
 
-    /// Returns whether the authority was not asked, could not work, or has not looked at the order
-    /// because of a nonce (RFC 8555 6.5): it has not counted that.
+    /// Returns whether the certificate authority has not counted the failure: it was not reached,
+    /// did not work, or has not considered the order because of a nonce (RFC 8555 6.5).
     pub(crate) fn is_uncounted(&self) -> bool {
         match self {
             Self::Folder { .. } | Self::Network(_) => true,
@@ -76,12 +76,12 @@ impl AcmeError {
         }
     }
 
-    /// Returns whether the authority does not know the account.
+    /// Returns whether the certificate authority does not know the account.
     pub(crate) fn is_unknown_account(&self) -> bool {
         matches!(self, Self::Refused { kind, .. } if kind == "accountDoesNotExist")
     }
 
-    /// Returns whether another challenge might be passed.
+    /// Returns whether another challenge might succeed.
     pub(crate) fn is_of_challenge(&self) -> bool {
         matches!(self, Self::Refused { challenge: Some(_), .. })
     }
@@ -95,12 +95,12 @@ fn refused_text(challenge: Option<&str>, detail: &str, kind: &str) -> String {
     }
 }
 
-/// Returns a text of another program without control characters, and not too long.
+/// Returns the text of a response without control characters, truncated to [`MAX_DETAIL`].
 fn one_line(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(MAX_DETAIL).collect()
 }
 
-/// The longest explanation of an authority that is passed on, in characters.
+/// The longest explanation that is passed on, in characters.
 const MAX_DETAIL: usize = 1000;
 
 impl From<instant_acme::Error> for AcmeError {
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_that_do_not_concern_the_order_are_not_counted() {
+    fn errors_unrelated_to_the_order_are_not_counted() {
         for (kind, status, is_uncounted) in [
             ("badNonce", 400, true),
             ("serverInternal", 500, true),

@@ -1,4 +1,4 @@
-//! The requests of instant-acme, made by the client of this program.
+//! The requests of instant-acme, sent by our own HTTP client.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -15,11 +15,11 @@ use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use underpass_client::{ClientError, Request, TlsSetup, Url};
 use underpass_engine::wait::lock;
 
-/// A client for one authority. Clones share the delay that the authority requested.
+/// A client for one certificate authority. Clones share the delay that it requested.
 #[derive(Clone)]
 pub(crate) struct Http {
     client: Arc<underpass_client::HttpClient<'static>>,
-    /// The time that an exchange may take in all.
+    /// The total time that an exchange may take.
     max_time: Duration,
     retry_after: Arc<Mutex<Option<Duration>>>,
 }
@@ -31,8 +31,8 @@ impl Http {
         Self { client: Arc::new(client), max_time: MAX_TIME, retry_after: Arc::default() }
     }
 
-    /// Returns a client whose exchanges end in time: an authority that sends a byte now and then
-    /// would keep the only thread for days.
+    /// Returns a client whose exchanges have a deadline: a certificate authority that sends a byte
+    /// now and then would occupy the only thread for days.
     fn begin(&self) -> underpass_client::HttpClient<'static> {
         let deadline = Instant::now().checked_add(self.max_time);
         underpass_client::HttpClient { deadline, ..(*self.client).clone() }
@@ -100,15 +100,14 @@ impl HttpClient for Http {
         let http = self.clone();
         Box::pin(async move {
             let (parts, body) = request.into_parts();
-            // It is in memory.
+            // The body is in memory, so this is ready at once.
             let Ok(body) = body.collect().await;
             http.exchange(&parts, &body.to_bytes())
         })
     }
 }
 
-/// Runs a future of instant-acme. Its requests wait for the network themselves, so none of them has
-/// to be woken.
+/// Runs a future of instant-acme. Its requests block until they are done and need no waker.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
@@ -120,13 +119,13 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// The fields of an answer that instant-acme reads.
+/// The response fields that instant-acme reads.
 const PASSED_ON: [&str; 3] = ["location", "replay-nonce", "retry-after"];
 
-/// The longest exchange with an authority, from the lookup of its name to the end of its answer.
+/// The longest exchange, from name resolution to the end of the response.
 const MAX_TIME: Duration = Duration::from_secs(120);
 
-/// The longest answer of an authority, in bytes; a chain of certificates has some thousands.
+/// The longest accepted response, in bytes; a certificate chain has some thousands.
 const MAX_BODY: usize = 1 << 20;
 
 #[cfg(test)]
@@ -137,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_that_comes_byte_by_byte_has_an_end() {
+    fn a_response_byte_by_byte_times_out() {
         for head in [
             "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n",
             "HTTP/1.1 200 OK\r\n\r\n",
@@ -149,7 +148,7 @@ mod tests {
                 let (mut stream, _) = listener.accept().unwrap();
                 let _ = stream.read(&mut [0; 1024]).unwrap();
                 stream.write_all(head.as_bytes()).unwrap();
-                // Until the client has left.
+                // Until the client has disconnected.
                 while stream.write_all(b"x").is_ok() {
                     thread::sleep(Duration::from_millis(10));
                 }

@@ -1,9 +1,9 @@
-//! Gets certificates for names from an authority (ACME, RFC 8555), keeps them in a folder and
-//! renews them.
+//! Gets certificates for names from a certificate authority (ACME, RFC 8555), stores them in a
+//! folder and renews them.
 //!
-//! The protocol is that of `instant-acme`; requests are made by the client of this program, so that
-//! nothing here needs a runtime: one thread asks, waits and renews. Challenges are answered by the
-//! server, which shares the [`Identities`](underpass_transport::tls::Identities).
+//! `instant-acme` implements the protocol; our own HTTP client sends its requests, so that nothing
+//! here needs a runtime: one thread sends requests, waits and renews. The server answers the
+//! challenges, sharing the [`Identities`](underpass_transport::tls::Identities).
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]

@@ -5,26 +5,26 @@ use underpass_client::Url;
 /// The reason why no certificate can be ordered for a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidHostname {
-    /// It is an address.
+    /// It is an IP address.
     #[error("certificates are ordered for names, not for addresses")]
     Address,
     /// It is not a host name.
     #[error("this is not a host name such as files.example.org")]
     Malformed,
-    /// It stands for many names, and the owner of these is only found out by DNS records.
+    /// It is a wildcard, whose ownership can be proven only by DNS records.
     #[error(
         "a wildcard certificate needs changes to the DNS, which this program cannot make: order it with another program, and use --tls-cert"
     )]
     Wildcard,
 }
 
-/// Returns a host name in the form in which clients ask for it: in lower case, other scripts than
-/// Latin in Punycode, without a final dot.
+/// Returns a host name in the form that clients request: in lower case, non-ASCII labels in
+/// Punycode, without a final dot.
 ///
 /// # Errors
 ///
-/// [`InvalidHostname`] for an address, a wildcard, and anything else that no authority would accept:
-/// names have at most 253 characters, and 63 between two dots.
+/// [`InvalidHostname`] for an IP address, a wildcard, and anything else that no certificate
+/// authority would accept: names have at most 253 characters, and 63 between two dots.
 ///
 /// # Examples
 ///
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_written_as_clients_ask_for_it() {
+    fn a_name_has_the_form_that_clients_request() {
         for (text, expected) in [
             ("files.example.org", "files.example.org"),
             ("Files.Example.ORG.", "files.example.org"),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn names_without_possible_certificates_are_refused() {
+    fn names_that_cannot_have_certificates_are_refused() {
         for (text, expected) in [
             ("", InvalidHostname::Malformed),
             ("a..b", InvalidHostname::Malformed),

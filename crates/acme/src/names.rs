@@ -1,4 +1,4 @@
-//! The names with certificates, which may change while these are ordered.
+//! The names with certificates, which may change while certificates are ordered.
 
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
@@ -8,9 +8,9 @@ use underpass_engine::wait::{lock, unpoison};
 /// The names with certificates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
-    /// The names, as [`name`](crate::name()) returns them; each has a certificate of its own.
+    /// The names, as [`name`](crate::name()) returns them; each has a separate certificate.
     pub all: Vec<String>,
-    /// The one whose certificate is also for clients that ask for no name, or for an unknown one.
+    /// The name whose certificate is also for clients that request no name or an unknown one.
     pub default: Option<String>,
 }
 
@@ -22,13 +22,13 @@ pub struct NamesControl {
 }
 
 impl NamesControl {
-    /// Replaces the names for which certificates are ordered, and does not wait for them.
+    /// Replaces the names for which certificates are ordered, without waiting for the certificates.
     pub fn replace(&self, names: Names) {
         *lock(&self.next) = Some(names);
         self.changed.notify_all();
     }
 
-    /// Waits for other names, at most this long.
+    /// Waits for replaced names, at most this long.
     pub(crate) fn wait(&self, time: Duration) -> Option<Names> {
         let next = lock(&self.next);
         let waited = self.changed.wait_timeout_while(next, time, |next| next.is_none());

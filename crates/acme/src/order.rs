@@ -11,7 +11,7 @@ use underpass_transport::tls::Identities;
 use crate::error::{AcmeError, Result};
 use crate::http::{Http, block_on};
 
-/// The way in which a server shows an authority that it has a name.
+/// How a server proves to a certificate authority that it has a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Challenge {
     /// By a handshake on port 443 (RFC 8737).
@@ -36,7 +36,7 @@ impl Challenge {
     }
 }
 
-/// Orders a certificate; returns it with its issuers and its key, as PEM.
+/// Orders a certificate; returns its chain and its key as PEM.
 pub(crate) fn order(
     account: &Account,
     http: &Http,
@@ -60,7 +60,7 @@ pub(crate) fn order(
     Ok(format!("{chain}{key}"))
 }
 
-/// Shows the authority that this server has the name.
+/// Proves to the certificate authority that this server has the name.
 fn authorize(
     order: &mut Order,
     http: &Http,
@@ -72,7 +72,7 @@ fn authorize(
     while let Some(authorization) = block_on(authorizations.next()) {
         let mut authorization = authorization?;
         if authorization.status != AuthorizationStatus::Pending {
-            // It is valid from an earlier order, or the order will say why not.
+            // The name is authorized by an earlier order, or else the order will report why not.
             continue;
         }
         let Some(mut handle) = authorization.challenge(challenge.kind()) else {
@@ -100,11 +100,11 @@ fn authorize(
     }
 }
 
-/// Returns why an authority has not accepted the answer to its challenge.
+/// Returns why the certificate authority did not accept the answer to its challenge.
 fn refusal(order: &mut Order, challenge: Challenge) -> AcmeError {
     let mut authorizations = order.authorizations();
     while let Some(Ok(mut authorization)) = block_on(authorizations.next()) {
-        // If this fails too, the order says it in general.
+        // If this fails too, the generic error of the order remains.
         let _ = block_on(authorization.refresh());
         if let Some(problem) = authorization.challenges.iter().find_map(|it| it.error.as_ref()) {
             return AcmeError::refused(Some(challenge.name()), problem);
@@ -121,7 +121,7 @@ fn refusal(order: &mut Order, challenge: Challenge) -> AcmeError {
     }
 }
 
-/// The waits before the authority is polled again.
+/// The waits between polls of the certificate authority.
 struct Poll {
     wait: Duration,
     until: Instant,
@@ -148,5 +148,5 @@ const FIRST_WAIT: Duration = Duration::from_millis(250);
 
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
-/// The time that an authority may take to check a challenge, and to issue a certificate.
+/// The longest time for checking a challenge, and for issuing a certificate.
 const MAX_TIME: Duration = Duration::from_secs(120);

@@ -1,11 +1,11 @@
-//! The times at which certificates are renewed and failed attempts repeated.
+//! When certificates are renewed and failed attempts repeated.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
-/// Returns when a certificate is to be renewed: after two thirds of its lifetime, and up to a
-/// thirtieth of it later, so that servers that began together do not ask together.
+/// Returns when to renew a certificate: after two thirds of its lifetime, plus up to a thirtieth of
+/// it, so that servers that started together do not renew together.
 pub(crate) fn renewal(validity: &Range<SystemTime>) -> SystemTime {
     let lifetime = lifetime(validity);
     validity.start + lifetime * 2 / 3 + lifetime.mul_f64(random() / 30.0)
@@ -16,16 +16,16 @@ pub(crate) fn lifetime(validity: &Range<SystemTime>) -> Duration {
     validity.end.duration_since(validity.start).unwrap_or_default()
 }
 
-/// Why no certificate came.
+/// The kind of failure to obtain a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailureKind {
-    /// The authority has refused. It is asked rarely, because it counts failures.
+    /// The certificate authority refused. Retries are rare, because it counts failures.
     Refused,
-    /// The authority has counted no failure, such as when it could not be reached.
+    /// The certificate authority has counted no failure, for example because it was unreachable.
     Uncounted,
 }
 
-/// Returns how long to wait after this number of failures in a row.
+/// Returns how long to wait after this number of consecutive failures.
 pub(crate) fn wait(failures: u32, kind: FailureKind, retry_after: Option<Duration>) -> Duration {
     let (first, max) = match kind {
         FailureKind::Refused => REFUSED,
@@ -42,14 +42,14 @@ fn random() -> f64 {
     f64::from(bits) / f64::from(u32::MAX)
 }
 
-/// The first and the longest wait after a refusal. With these, the first hour has five failures,
+/// The first and the longest wait after a refusal. They result in five failures in the first hour,
 /// which is what Let's Encrypt allows.
 const REFUSED: (Duration, Duration) = (Duration::from_secs(300), Duration::from_secs(6 * 3600));
 
-/// The first and the longest wait if the authority has counted no failure.
+/// The first and the longest wait if the certificate authority has counted no failure.
 const UNCOUNTED: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(3600));
 
-/// The longest wait that an authority can ask for.
+/// The longest wait that a certificate authority can request.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 #[cfg(test)]
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_grow_up_to_a_bound_and_heed_the_authority() {
+    fn waits_grow_up_to_a_limit_and_respect_retry_after() {
         let seconds = Duration::from_secs;
         for (failures, kind, retry_after, expected) in [
             (1, FailureKind::Refused, None, seconds(300)),

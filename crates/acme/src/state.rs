@@ -1,7 +1,7 @@
 //! The folder with the account and the certificates, which outlive the process.
 //!
-//! Each authority has a folder of its own beneath it. Only the user of the process can read
-//! them, and each file is replaced as a whole and synced.
+//! Each certificate authority has a separate folder beneath it. Only the user of the process can
+//! read the files, and each is replaced atomically and synced.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
@@ -15,17 +15,17 @@ use underpass_engine::atomic_file::{AtomicFile, Existing};
 
 use crate::error::{AcmeError, Result};
 
-/// The folder of one authority.
+/// The folder of one certificate authority.
 #[derive(Debug)]
 pub(crate) struct StateFolder {
-    /// The folder of all authorities.
+    /// The folder of all certificate authorities.
     top: PathBuf,
     /// The folder of this one.
     path: PathBuf,
 }
 
 impl StateFolder {
-    /// Opens or creates the folder of the authority with this directory.
+    /// Opens or creates the folder of the certificate authority with this directory.
     pub(crate) fn open(top: &Path, directory: &Url) -> Result<Self> {
         create_folder(top)?;
         let top = fs::canonicalize(top).map_err(fail("opening", top))?;
@@ -34,7 +34,7 @@ impl StateFolder {
         Ok(Self { top, path })
     }
 
-    /// Returns the absolute path of the folder of all authorities.
+    /// Returns the absolute path of the folder of all certificate authorities.
     pub(crate) fn top(&self) -> &Path {
         &self.top
     }
@@ -54,24 +54,24 @@ impl StateFolder {
         read(&self.path.join(ACCOUNT))
     }
 
-    /// Keeps the certificate of a name and its key.
+    /// Stores the certificate of a name and its key.
     pub(crate) fn write_certificate(&self, name: &str, pem: &[u8]) -> Result<()> {
         write(&self.certificate(name), pem)
     }
 
-    /// Keeps the account.
+    /// Stores the account.
     pub(crate) fn write_account(&self, bytes: &[u8]) -> Result<()> {
         write(&self.path.join(ACCOUNT), bytes)
     }
 
-    /// Forgets the account, which the authority does not know.
+    /// Removes the account, which the certificate authority does not know.
     pub(crate) fn remove_account(&self) -> Result<()> {
         let path = self.path.join(ACCOUNT);
         fs::remove_file(&path).map_err(fail("removing", &path))
     }
 
-    /// Waits until no other process orders a certificate of this authority; the lock is held until
-    /// the file is dropped.
+    /// Waits until no other process orders a certificate from this certificate authority; the lock
+    /// is held until the file is dropped.
     pub(crate) fn lock(&self) -> Result<File> {
         let path = self.path.join(LOCK);
         let mut options = File::options();
@@ -94,7 +94,7 @@ impl StateFolder {
     }
 }
 
-/// Creates a folder that only its owner can use, and those above it that are missing.
+/// Creates a folder that only its owner can use, and its missing parents.
 fn create_folder(path: &Path) -> Result<()> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(fail("creating", path))
@@ -123,7 +123,7 @@ fn fail(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> AcmeErro
     move |source| AcmeError::Folder { action, path, source }
 }
 
-/// Returns the name of the folder of an authority: host, port and path of its directory.
+/// Returns the name of the folder of a certificate authority: host, port and path of its directory.
 pub(crate) fn folder_name(directory: &Url) -> String {
     let port = directory.port().map(|port| format!("-{port}")).unwrap_or_default();
     let path = directory.path().trim_end_matches('/');

@@ -37,7 +37,7 @@ fn a_refused_name_is_reported_and_does_not_disturb_others() {
     let site = Site::new(&authority);
     let server = site.start(&["--acme", "blocked.example", "--acme", "a.example"]);
     server.says(
-        "no new certificate for blocked.example from 127.0.0.1: the authority refused the order: ",
+        "no new certificate for blocked.example from 127.0.0.1: the certificate authority refused the order: ",
     );
     server.says("(rejectedIdentifier); next attempt in ");
     server.says("the certificate of a.example from 127.0.0.1 is valid until ");
@@ -50,7 +50,7 @@ fn an_unanswered_challenge_is_reported() {
     let mut site = Site::new(&authority);
     site.tls = free_port();
     let server = site.start(&["--acme", "a.example"]);
-    server.says("the authority refused TLS-ALPN-01: ");
+    server.says("the certificate authority refused TLS-ALPN-01: ");
     server.says("); next attempt in ");
 }
 
