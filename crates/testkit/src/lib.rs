@@ -1,7 +1,7 @@
-//! Helpers for the tests of several crates: bytes, folders and what is in them, file systems, ports,
+//! Helpers for the tests of several crates: bytes, folders and their contents, file systems, ports,
 //! programs, HTTP, waiting.
 //!
-//! Every function panics on failure: a failure of the kit is a failure of the test.
+//! Every function panics on failure, which fails the test.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
@@ -30,7 +30,7 @@ use underpass_sys::{release_lease, take_read_lease};
 
 pub use tree::{AWKWARD_NAMES, Content, TreeEntry, tree};
 
-/// Returns `len` bytes in which no two offsets share a pattern, always the same ones.
+/// Returns `len` bytes in which no two offsets share a pattern; they are always the same.
 #[must_use]
 pub fn noise(len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -71,7 +71,7 @@ pub fn noise_file(folder: &Path, name: &str, len: usize) -> PathBuf {
     path
 }
 
-/// Returns the first `len` bytes of a sequence that has no zeros and no two equal pages.
+/// Returns the first `len` bytes of a sequence without zeros and without two equal pages.
 #[must_use]
 pub fn pattern(len: usize) -> Vec<u8> {
     static KEPT: OnceLock<Vec<u8>> = OnceLock::new();
@@ -103,7 +103,7 @@ pub fn test_root() -> PathBuf {
     root
 }
 
-/// Creates a folder for one test, which is removed with all it holds when it is dropped.
+/// Creates a folder for one test, which is removed with its contents when it is dropped.
 ///
 /// # Panics
 ///
@@ -133,7 +133,7 @@ pub fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
-/// Returns whether everything is tried, at full size: `UNDERPASS_FULL` is set, and not 0.
+/// Returns whether the tests run in full, at full size: `UNDERPASS_FULL` is set, and not 0.
 #[must_use]
 pub fn is_full() -> bool {
     std::env::var_os("UNDERPASS_FULL").is_some_and(|value| value != "0")
@@ -172,7 +172,7 @@ pub fn has(program: &str) -> bool {
     found
 }
 
-/// A process that is killed where it is dropped, unless it has ended.
+/// A process that is killed when it is dropped, unless it has ended.
 #[derive(Debug)]
 pub struct KilledOnDrop(pub Child);
 
@@ -197,12 +197,12 @@ impl Drop for KilledOnDrop {
     }
 }
 
-/// Returns a port on loopback that is free, and that no other call returns while this process
-/// lasts, on the whole machine: tests run side by side, and a server that finds its port taken by
-/// that of another test would leave both with one server.
+/// Returns a free port on loopback that no other call on this machine returns while this process
+/// runs. Tests run in parallel, and if two were given the same port, both would use the server of
+/// one.
 ///
-/// The port is not one of those that the kernel chooses for connections (`ip(7)`,
-/// `ip_local_port_range`), as long as these have not been changed.
+/// The port is outside the range from which the kernel chooses ports for connections (`ip(7)`,
+/// `ip_local_port_range`), unless that was changed.
 ///
 /// # Panics
 ///
@@ -216,7 +216,7 @@ pub fn free_port() -> u16 {
         let name = format!("underpass-test-port-{port}");
         let address = SocketAddr::from_abstract_name(name).unwrap();
         let Ok(reservation) = UnixListener::bind_addr(&address) else { return false };
-        // It lasts as long as the process.
+        // The reservation lasts as long as the process.
         std::mem::forget(reservation);
         TcpListener::bind(("127.0.0.1", *port)).is_ok()
     });
@@ -240,9 +240,9 @@ pub fn until_listening(port: u16) {
 
 /// Waits until no process has the file open for writing.
 ///
-/// While another test of this process starts a program, the new process has a copy of each
-/// descriptor until it executes the program. A descriptor that this test has closed meanwhile is
-/// still open there, and the kernel refuses leases of its file.
+/// While another test of this process starts a program, the child has a copy of each descriptor
+/// until its exec. A descriptor that this test has closed meanwhile is still open there, and the
+/// kernel refuses leases on its file.
 ///
 /// # Panics
 ///
@@ -253,12 +253,12 @@ pub fn until_closed_by_writers(path: &Path) {
     wait_until("a file that is not open for writing", || {
         let refused = take_read_lease(&file).map_err(io::Error::from).err();
         let _ = release_lease(&file);
-        // A refusal for any other reason than a writer is permanent.
+        // Any refusal for a reason other than a writer is permanent.
         refused.is_none_or(|error| error.kind() != io::ErrorKind::WouldBlock)
     });
 }
 
-/// Checks every few milliseconds until the condition holds.
+/// Checks every few milliseconds whether the condition holds, until it does.
 ///
 /// # Panics
 ///
@@ -272,7 +272,7 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The longest wait, far longer than any operation in a test takes.
+/// The longest wait: far longer than any operation in a test.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

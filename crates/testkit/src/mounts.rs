@@ -1,4 +1,4 @@
-//! File systems in image files, mounted for one test and gone after it, even if it panics.
+//! File systems in image files, mounted for one test and unmounted after it, even if it panics.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -14,11 +14,11 @@ pub enum FileSystem {
     Btrfs,
     /// ext4, which does not.
     Ext4,
-    /// NTFS in user space that ignores the case of names, and lists them in lower case.
+    /// NTFS by FUSE that ignores the case of names, and lists them in lower case.
     NoCase,
     /// overlayfs over a tmpfs.
     Overlay,
-    /// ramfs, which has no attributes, and no limit.
+    /// ramfs, which has no extended attributes and no size limit.
     Ramfs,
     /// tmpfs.
     Tmpfs,
@@ -39,7 +39,7 @@ pub struct Mounted {
 
 impl Mounted {
     /// Mounts a file system of about this size; XFS, which has a minimum, gets at least 300 MiB.
-    /// Returns `None` and prints why where mounting is not allowed or a tool is missing.
+    /// Returns `None` and prints why if mounting is not allowed or a tool is missing.
     ///
     /// # Panics
     ///
@@ -61,7 +61,7 @@ impl Mounted {
         self.folder.join("root")
     }
 
-    /// Returns the lower layer of an overlay. What is put into it must not have been looked for yet.
+    /// Returns the lower layer of an overlay. Add names to it before they are first looked up.
     ///
     /// # Panics
     ///
@@ -126,13 +126,13 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // A thread that has just ended may still be closing its files: then unmount later.
+        // A thread that has just ended may still be closing its files: then unmount lazily.
         let gone = call(Command::new("umount").arg(self.root()))
             .or_else(|_| call(Command::new("umount").arg("-l").arg(self.root())));
         if gone.is_ok() {
             let _ = fs::remove_dir_all(&self.folder);
         } else {
-            // Never mounted: only empty folders and an image may be removed.
+            // It was never mounted: only empty folders and an image may be removed.
             let _ = fs::remove_file(self.folder.join("image"));
             let _ = fs::remove_dir(self.root());
             let _ = fs::remove_dir(&self.folder);

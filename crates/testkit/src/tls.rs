@@ -1,4 +1,4 @@
-//! Certificates, and clients and servers by rustls, used the ordinary way, that have them.
+//! Certificates, and ordinary rustls clients and servers that use them.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
 use tempfile::TempDir;
 
-/// A certificate and its key, which are in the files `cert.pem` and `key.pem`, too.
+/// A certificate and its key, which are also in the files `cert.pem` and `key.pem`.
 #[derive(Debug)]
 pub struct Certificate {
     /// The folder of both files.
@@ -23,20 +23,20 @@ pub struct Certificate {
     pub key: String,
 }
 
-#[allow(clippy::new_without_default)] // it makes files
+#[allow(clippy::new_without_default)] // it creates files
 impl Certificate {
-    /// Makes one for `localhost` and 127.0.0.1, as rcgen does by default.
+    /// Creates a certificate for `localhost` and 127.0.0.1, with rcgen's defaults.
     #[must_use]
     pub fn new() -> Self {
         Self::with(|_| ())
     }
 
-    /// Makes one that differs from that in some way.
+    /// Creates such a certificate with changed parameters.
     pub fn with(change: impl FnOnce(&mut CertificateParams)) -> Self {
         Self::signed(KeyPair::generate().unwrap(), change)
     }
 
-    /// Makes one whose signatures take long.
+    /// Creates a certificate whose signatures take long.
     #[must_use]
     pub fn slow() -> Self {
         let rsa = KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048);
@@ -50,7 +50,7 @@ impl Certificate {
         Self::of(&params.self_signed(&key).unwrap().pem(), &key.serialize_pem())
     }
 
-    /// Returns one of which both parts are given as PEM.
+    /// Returns a certificate given as PEM, with its key.
     #[must_use]
     pub fn of(pem: &str, key: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -61,13 +61,13 @@ impl Certificate {
         Self { folder, pem: pem.to_owned(), key: key.to_owned() }
     }
 
-    /// Returns a client that believes this certificate alone.
+    /// Returns a client that trusts only this certificate.
     #[must_use]
     pub fn client(&self, versions: &[&'static SupportedProtocolVersion]) -> ClientConfig {
         self.client_by(provider(), versions)
     }
 
-    /// Returns such a client with cryptography of its own.
+    /// Returns such a client with a given crypto provider.
     #[must_use]
     pub fn client_by(
         &self,
@@ -83,7 +83,7 @@ impl Certificate {
             .with_no_client_auth()
     }
 
-    /// Returns a server that shows this certificate.
+    /// Returns a server that presents this certificate.
     #[must_use]
     pub fn server(&self, versions: &[&'static SupportedProtocolVersion]) -> ServerConfig {
         let chain = vec![CertificateDer::from_pem_slice(self.pem.as_bytes()).unwrap()];
@@ -97,7 +97,7 @@ impl Certificate {
     }
 }
 
-/// Returns all that rustls can, also what we would not choose.
+/// Returns all algorithms of rustls, including those that we would not choose.
 #[must_use]
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())

@@ -1,11 +1,11 @@
-//! The entries below a folder, to be compared with those of another one.
+//! The entries below a folder, for comparison with those of another one.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 
-/// What a name leads to.
+/// The contents of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Content {
     /// A folder.
@@ -18,16 +18,16 @@ pub enum Content {
     Other,
 }
 
-/// One name in a tree.
+/// One entry of a tree.
 #[derive(Clone, Debug)]
 pub struct TreeEntry {
-    /// What it leads to.
+    /// Its contents.
     pub content: Content,
-    /// Its metadata, of a symbolic link its own.
+    /// Its metadata; for a symbolic link, that of the link.
     pub facts: Metadata,
 }
 
-/// Returns everything below a folder by its path from there, without the folder itself.
+/// Returns every entry below a folder by its relative path, without the folder itself.
 ///
 /// # Panics
 ///

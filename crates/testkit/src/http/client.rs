@@ -1,11 +1,11 @@
-//! A client that reads replies strictly by what their heads say.
+//! A client that reads replies strictly according to their heads.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// One connection, with what was read ahead.
+/// A connection, with the bytes that were read ahead.
 #[derive(Debug)]
 pub struct Client<S = TcpStream> {
     /// The connection.
@@ -88,7 +88,7 @@ impl<S: Read + Write> Client<S> {
         self.ask("GET", path, &[])
     }
 
-    /// Sends a request and reads the reply of a server that may break off.
+    /// Sends a request and reads the reply of a server that may abort.
     ///
     /// # Errors
     ///
@@ -103,7 +103,7 @@ impl<S: Read + Write> Client<S> {
         self.try_reply(true).unwrap()
     }
 
-    /// Reads the reply, if it comes whole; `has_body` is false for replies to HEAD.
+    /// Reads the reply, if it arrives whole; `has_body` is false for replies to HEAD.
     ///
     /// # Errors
     ///
@@ -125,8 +125,8 @@ impl<S: Read + Write> Client<S> {
         Ok(reply)
     }
 
-    /// Reads to the end of the connection, and returns what came of the reply to a request that is
-    /// not HEAD.
+    /// Reads to the end of the connection, and returns the received part of the reply to a request
+    /// that is not HEAD.
     pub fn finish(mut self) -> Reply {
         let head = self.head();
         let mut read = head.as_ref().map(|_| ()).map_err(|error| error.kind());
@@ -153,7 +153,7 @@ impl<S: Read + Write> Client<S> {
         reply
     }
 
-    /// Reads until this many bytes of the body are there, and keeps them for the reply.
+    /// Reads until this many bytes of the body have arrived, and keeps them for the reply.
     pub fn read_body(&mut self, len: usize) {
         while self.head_len().is_none_or(|head| self.bytes.len() - head < len) {
             let read = self.read_more();
@@ -161,7 +161,7 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// Reads until the head is there, and keeps it for the reply.
+    /// Reads until the head has arrived, and keeps it for the reply.
     pub fn read_head(&mut self) {
         self.read_body(0);
     }
@@ -235,7 +235,7 @@ impl<S: Read + Write> Client<S> {
         self.end()
     }
 
-    /// Reads the data of chunks to the last one, or as much as comes of them.
+    /// Reads the data of chunks up to the last one, or as much as arrives.
     fn read_chunks(&mut self, body: &mut Vec<u8>) -> io::Result<()> {
         loop {
             let end = loop {
@@ -269,7 +269,7 @@ impl<S: Read + Write> Client<S> {
                     self.bytes.extend_from_slice(&piece[..read]);
                     return Ok(());
                 }
-                // A signal for another test ends a read that has a timeout.
+                // A signal for another test interrupts a read that has a timeout.
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -278,7 +278,7 @@ impl<S: Read + Write> Client<S> {
 }
 
 impl Reply {
-    /// Returns the value of a field that is there at most once.
+    /// Returns the value of a field that must not occur twice.
     #[track_caller]
     pub fn field(&self, name: &str) -> Option<&str> {
         let mut found = self.fields.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
@@ -287,7 +287,7 @@ impl Reply {
         value
     }
 
-    /// Returns where the upload that began at a path goes on: `Location` is relative to that.
+    /// Returns where the upload begun at a path continues: `Location` is relative to that.
     #[track_caller]
     pub fn upload_of(&self, path: &str) -> String {
         let query = self.field("Location").expect("no Location");

@@ -1,4 +1,4 @@
-//! Both ends of HTTP without the code that is tested: a client that reads replies strictly, and a
+//! Both ends of HTTP without the code under test: a client that reads replies strictly, and a
 //! server that answers as a test decides.
 
 mod client;

@@ -1,4 +1,4 @@
-//! A server that answers as a test decides, also as no server should, and remembers each request.
+//! A server that answers as a test decides, even invalidly, and remembers each request.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -83,11 +83,11 @@ struct Shared {
 }
 
 impl Server {
-    /// Starts a server on a port of loopback. A connection ends where an answer fails.
+    /// Starts a server on a port of loopback. A connection ends when an answer fails.
     ///
     /// # Panics
     ///
-    /// If there is no port.
+    /// If no port is free.
     pub fn start(
         answer: impl Fn(&Request, &mut TcpStream) -> io::Result<()> + Send + Sync + 'static,
     ) -> Self {
@@ -135,7 +135,7 @@ impl Server {
 
     fn stop(&self) {
         self.shared.is_over.store(true, Ordering::Relaxed);
-        // The listener notices it with the next connection, and is closed.
+        // The listener notices the end with the next connection, and is closed.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -188,7 +188,7 @@ pub fn close() -> io::Result<()> {
     Err(io::ErrorKind::ConnectionAborted.into())
 }
 
-/// Writes text with CRLF for each line feed.
+/// Writes text, with CRLF for each line feed.
 ///
 /// # Errors
 ///
@@ -198,7 +198,7 @@ pub fn write_head(stream: &mut impl Write, text: &str) -> io::Result<()> {
 }
 
 /// Writes a whole response: the status line and the fields, separated by line feeds, and the body
-/// with its length, which a response to HEAD leaves out.
+/// with its length; the response to a HEAD has no body.
 ///
 /// # Errors
 ///
@@ -213,8 +213,8 @@ pub fn respond(
     if request.method == "HEAD" { Ok(()) } else { stream.write_all(body) }
 }
 
-/// Returns the head of the right response for a file of these bytes, without line feeds at its end,
-/// and which of them follow. `lines` are further fields, each with a line feed.
+/// Returns the head of a correct response for a file of these bytes, without line feeds at its end,
+/// and the range of bytes to send. `lines` are additional fields, each with a line feed.
 #[must_use]
 pub fn file_head(
     request: &Request,
