@@ -1,5 +1,5 @@
-//! Runs a transfer on a thread of its own, while the thread that called it attends to signals and
-//! reports the progress.
+//! Runs a transfer on a separate thread, while the calling thread handles signals and reports the
+//! progress.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-/// Ends transfers from another thread. One that has been cancelled stays so.
+/// Cancels transfers from another thread. A cancelled token stays cancelled.
 #[pyclass(frozen, module = "underpass")]
 #[derive(Debug, Default)]
 pub(crate) struct Cancel(Arc<AtomicBool>);
@@ -35,28 +35,28 @@ impl Cancel {
     }
 }
 
-/// The position of a transfer, which its thread sets.
+/// The progress of a transfer, set by its thread.
 #[derive(Debug, Default)]
 pub(crate) struct TransferProgress {
     done: AtomicU64,
-    /// One more than the total, in bytes; 0 while that is unknown.
+    /// The total in bytes plus one; 0 while it is unknown.
     total: AtomicU64,
 }
 
 impl TransferProgress {
-    /// Sets the bytes that are done, and the total if it is known.
+    /// Sets the bytes that are done, and the total if known.
     pub(crate) fn set(&self, done: u64, total: Option<u64>) {
         self.total.store(total.map_or(0, |total| total.saturating_add(1)), Ordering::Relaxed);
         self.done.store(done, Ordering::Relaxed);
     }
 
-    /// Returns the bytes that are done, and the total if it is known.
+    /// Returns the bytes that are done, and the total if known.
     pub(crate) fn get(&self) -> (u64, Option<u64>) {
         (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed).checked_sub(1))
     }
 }
 
-/// The callbacks of Python during a transfer.
+/// The Python callbacks during a transfer.
 #[derive(Debug, Default)]
 pub(crate) struct Callbacks<'a> {
     pub(crate) cancel: Option<&'a Cancel>,
@@ -64,12 +64,12 @@ pub(crate) struct Callbacks<'a> {
     pub(crate) progress: Option<&'a Py<PyAny>>,
 }
 
-/// Runs `work` without the interpreter's lock and returns what it returns.
+/// Runs `work` without the interpreter's lock and returns its result.
 ///
-/// Meanwhile Python's handlers of signals run, if this is the thread that they run on. If one of
-/// them raises, as that of Ctrl-C does, `work` is cancelled, and the exception is raised once it
-/// has ended and has removed what it left. The same happens if the callback for progress raises; it
-/// is called with the result of `position`.
+/// Meanwhile Python's signal handlers run, if this is the thread that runs them. If one of them
+/// raises, as the one for Ctrl-C does, `work` is cancelled, and the exception is raised once it has
+/// ended and cleaned up. The same happens if the progress callback raises; it is called with the
+/// result of `position`.
 ///
 /// # Errors
 ///
@@ -121,5 +121,5 @@ pub(crate) fn run_with<T: Send>(
     })
 }
 
-/// The interval at which signals are looked for, and progress is reported.
+/// The interval of checking for signals and reporting progress.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(20);

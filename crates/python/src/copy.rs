@@ -88,8 +88,8 @@ impl CopyArgs {
     }
 }
 
-/// Copies a file, or a folder with everything in it; returns the receipt, and why it failed if it
-/// did.
+/// Copies a file, or a folder with everything in it; returns the receipt, and the failure if there
+/// was one.
 #[pyfunction]
 #[pyo3(signature = (source, target, options, cancel=None, progress=None))]
 pub(crate) fn copy(
@@ -115,7 +115,7 @@ pub(crate) fn copy(
     })
 }
 
-/// Copies what the arguments name.
+/// Performs the copy that the arguments describe.
 fn transfer(
     options: &CopyOptions,
     source: PathBuf,
@@ -148,7 +148,7 @@ fn transfer(
     }
 }
 
-/// Takes how far a copy is.
+/// Receives the progress of a copy.
 #[derive(Debug, Default)]
 struct PythonObserver(TransferProgress);
 
@@ -158,7 +158,7 @@ impl CopyObserver for PythonObserver {
     }
 }
 
-/// Parses when something is done.
+/// Parses a value of [`When`].
 fn when(name: &str, text: &str) -> PyResult<When> {
     match text {
         "auto" => Ok(When::Auto),
@@ -168,7 +168,7 @@ fn when(name: &str, text: &str) -> PyResult<When> {
     }
 }
 
-/// Parses where a copy is read from to be compared.
+/// Parses a value of [`Verify`]: where a copy is read from for comparison.
 fn verify(text: &str) -> PyResult<Verify> {
     match text {
         "cache" => Ok(Verify::Cache),

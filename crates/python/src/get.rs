@@ -68,7 +68,7 @@ impl GetArgs {
     }
 }
 
-/// Fetches the file at a URL; returns the receipt, and why it failed if it did.
+/// Fetches the file at a URL; returns the receipt, and the failure if there was one.
 #[pyfunction]
 #[pyo3(signature = (url_text, path, options, http, cancel=None, progress=None))]
 pub(crate) fn get(
@@ -126,7 +126,7 @@ pub(crate) struct GetTreeArgs {
     mechanism: Option<String>,
 }
 
-/// Fetches the folder at a URL into a folder; returns the receipt, and why it failed if it did.
+/// Fetches the folder at a URL into a folder; returns the receipt, and the failure if any.
 #[pyfunction]
 #[pyo3(signature = (url_text, path, options, http, cancel=None, progress=None))]
 pub(crate) fn get_tree(
@@ -170,7 +170,7 @@ pub(crate) fn get_tree(
                 let line = format!("fetching {} to {}: {failed}", shown(&url), path.display());
                 let status = match &failed.error {
                     TreeError::Client(ClientError::Status { status, .. }) => Some(*status),
-                    // There is no folder of this name.
+                    // There is no folder with this name.
                     TreeError::IsFile | TreeError::NotThere => Some(404),
                     _ => None,
                 };
@@ -190,7 +190,7 @@ fn connections(count: Option<u32>) -> PyResult<Option<u32>> {
     }
 }
 
-/// Returns the status that the server refused the request with, if it did.
+/// Returns the status with which the server refused the request, if it did.
 fn status(error: &DownloadError) -> Option<u16> {
     match error {
         DownloadError::Client(ClientError::Status { status, .. }) => Some(*status),
@@ -204,8 +204,8 @@ fn open_folder(folder: &Path) -> io::Result<OwnedFd> {
     Ok(openat(CWD, folder, flags, Mode::empty())?)
 }
 
-/// Returns the path of the new file: this path, or in it if it is a folder the name that the URL
-/// ends in. A link is followed: the file that it leads to is replaced.
+/// Returns the path of the new file: this path or, if it is a folder, one in it with the last name
+/// of the URL. A link is followed, and the file that it leads to is replaced.
 fn place(path: &Path, url: &Url) -> PyResult<PathBuf> {
     let path = if path.is_symlink() {
         atomic_file::follow(path).unwrap_or(path.to_owned())

@@ -20,7 +20,7 @@ pub(crate) struct HttpOptions {
     bearer: Option<String>,
     headers: Vec<(String, String)>,
     netrc: bool,
-    /// `None` for those of the environment, an empty text for none.
+    /// `None` for the proxies of the environment, an empty text for no proxy.
     proxy: Option<String>,
     timeout: f64,
     connect_timeout: f64,
@@ -35,7 +35,7 @@ pub(crate) struct HttpOptions {
 #[derive(Debug)]
 pub(crate) struct HttpSettings {
     client: HttpClient<'static>,
-    /// The number of attempts in a row that may fail.
+    /// The number of consecutive attempts that may fail.
     pub(crate) retries: u32,
 }
 
@@ -44,7 +44,7 @@ impl HttpOptions {
     ///
     /// # Errors
     ///
-    /// A `ValueError` if an option or a variable of the environment has a wrong value.
+    /// A `ValueError` if an option or an environment variable has an invalid value.
     pub(crate) fn settings(self, url: &Url, policy: Policy) -> PyResult<HttpSettings> {
         let wrong = |error: &dyn std::fmt::Display| PyValueError::new_err(error.to_string());
         let field = |(name, value): &(String, String)| {

@@ -1,4 +1,4 @@
-//! The Python module of underpass: `underpass._native`, on which the package in `python/` is built.
+//! The Python module of underpass: `underpass._native`, the basis of the package in `python/`.
 //!
 //! It parses what Python passes, calls the other crates without holding the interpreter's lock, and
 //! returns receipts as JSON. Names, types and documentation are in `python/src/underpass`.
@@ -30,6 +30,6 @@ mod native {
 
     /// The version of the program and the module.
     #[pymodule_export]
-    #[allow(non_upper_case_globals)] // it is Python's name for it
+    #[allow(non_upper_case_globals)] // the name is Python's
     const __version__: &str = env!("CARGO_PKG_VERSION");
 }

@@ -1,4 +1,4 @@
-//! Values of options, which Python passes as text and numbers.
+//! Parses values of options, which Python passes as text and numbers.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -51,7 +51,7 @@ pub(crate) fn rate(rate: Option<u64>) -> PyResult<Option<u64>> {
     }
 }
 
-/// Creates the exception for an option with a wrong value.
+/// Creates the exception for an option with an invalid value.
 pub(crate) fn invalid(name: &str, reason: impl Display) -> PyErr {
     PyValueError::new_err(format!("{name}: {reason}"))
 }

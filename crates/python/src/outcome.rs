@@ -1,4 +1,4 @@
-//! The result of a transfer as the Python package takes it.
+//! The result of a transfer as the Python package receives it.
 
 use std::io;
 
@@ -8,30 +8,30 @@ use serde::Serialize;
 use underpass_engine::hint::{Action, Hinted, Plain};
 use underpass_receipt::Receipt;
 
-/// The receipt of a transfer, and why it failed if it did.
+/// The receipt of a transfer, and the failure if there was one.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     receipt: String,
     failure: Option<(String, Option<String>)>,
-    /// The status that the server refused the request with.
+    /// The status with which the server refused the request.
     status: Option<u16>,
 }
 
 impl Outcome {
     /// Creates the outcome of a transfer that succeeded.
     pub(crate) fn of(receipt: &impl Serialize) -> Self {
-        // Receipts have no maps whose keys could be anything but text.
+        // Receipts contain no maps with keys other than text.
         let receipt = serde_json::to_string(receipt).unwrap_or_default();
         Self { receipt, failure: None, status: None }
     }
 
-    /// Creates the outcome of a transfer that failed, with a line that says what, where and why.
+    /// Creates the outcome of a failed transfer, with a line that says what failed, where and why.
     pub(crate) fn failed(receipt: &impl Serialize, line: String, error: &impl Hinted) -> Self {
         let hint = error.hint().map(|hint| hint.to_string());
         Self { failure: Some((line, hint)), ..Self::of(receipt) }
     }
 
-    /// Creates the outcome of a transfer that did not begin, because the system refused `action`.
+    /// Creates the outcome of a transfer that did not start because the system refused `action`.
     pub(crate) fn not_begun(what: &str, action: &str, error: &io::Error) -> Self {
         let reason = format!("{action}: {}", Plain(error));
         let hint = Action::Other("opening").hint(error).map(|hint| hint.to_string());
@@ -44,7 +44,7 @@ impl Outcome {
         Self { failure: Some((line, None)), ..Self::of(receipt) }
     }
 
-    /// Adds the status that the server refused the request with, if it did.
+    /// Adds the status with which the server refused the request, if it did.
     pub(crate) fn status(self, status: Option<u16>) -> Self {
         Self { status, ..self }
     }

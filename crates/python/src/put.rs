@@ -37,7 +37,7 @@ pub(crate) struct PutArgs {
     mechanism: Option<String>,
 }
 
-/// Uploads a file; returns the receipt, and why it failed if it did.
+/// Uploads a file; returns the receipt, and the failure if there was one.
 #[pyfunction]
 #[pyo3(signature = (path, url_text, options, http, cancel=None, progress=None))]
 pub(crate) fn put(
@@ -142,7 +142,7 @@ fn digest(
     Ok(compute(source.fd(), at..at + len, &[algorithm], wanted)?)
 }
 
-/// Returns the URL of the file: this URL, or in it the name of the file if it is that of a folder.
+/// Returns the URL of the file: this URL or, if it is that of a folder, the name of the file in it.
 fn beneath(mut url: Url, path: &Path) -> Url {
     if let Some(name) = path.file_name().filter(|_| url.path().ends_with('/')) {
         url.set_path(&format!("{}{}", url.path(), encode_segment(name.as_bytes())));

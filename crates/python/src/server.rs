@@ -44,16 +44,16 @@ pub(crate) struct ServerArgs {
     integrity: String,
 }
 
-/// The counts of a server until it ended.
+/// The counts of a server when it has stopped.
 #[derive(Debug, Serialize)]
 struct ServerReceipt {
     /// Requests that were answered.
     requests: u64,
-    /// Bytes that were sent, with the heads of responses.
+    /// Bytes that were sent, including the heads of responses.
     bytes: u64,
-    /// Transfers that were cut off at the end.
+    /// Transfers that were aborted when it stopped.
     cut_off: usize,
-    /// Seconds that it served.
+    /// How long it served, in seconds.
     elapsed_s: f64,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Server {
     #[pyo3(get)]
     addresses: Vec<String>,
     started: Instant,
-    /// The process in which it serves: its threads do not exist in others that are forked.
+    /// The process in which it serves: its threads do not exist in forked processes.
     process: u32,
     thread: Mutex<Option<JoinHandle<Result<ServerSummary, ServeError>>>>,
 }
@@ -87,7 +87,7 @@ impl Server {
     }
 
     /// Stops the server once running transfers have ended; returns its receipt as JSON, or `None`
-    /// if it was stopped already, or belongs to the process that this one was forked from.
+    /// if it was already stopped or belongs to the parent from which this process was forked.
     fn stop(&self, py: Python<'_>) -> PyResult<Option<String>> {
         if self.process != process::id() {
             return Ok(None);
@@ -122,14 +122,14 @@ impl Drop for Server {
         if self.process == process::id() {
             self.control.stop();
         } else {
-            // There is no thread that could be detached.
+            // In a forked process there is no thread to detach.
             let thread = unpoison(self.thread.get_mut());
             std::mem::forget(thread.take());
         }
     }
 }
 
-/// Returns the address that a host name has, IPv4 before IPv6, as clients of `localhost` expect.
+/// Resolves a host name, preferring IPv4 as clients of `localhost` expect.
 fn resolved(host: &str, port: u16) -> PyResult<SocketAddr> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(SocketAddr::new(address, port));
@@ -151,7 +151,7 @@ fn settings(root: PathBuf, args: ServerArgs) -> PyResult<Settings> {
         None => thread::available_parallelism().map_or(1, usize::from),
     };
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    // The rest of the process needs some, too, and each connection takes two.
+    // The rest of the process needs descriptors too, and each connection uses two.
     let max_connections = usize::try_from(descriptors / 4).unwrap_or(1).clamp(1, MAX_CONNECTIONS);
     let root = fs::canonicalize(&root)
         .map_err(|source| raised(ServeError::Root { path: root, source }))?;
@@ -193,10 +193,10 @@ fn raised(error: ServeError) -> PyErr {
     }
 }
 
-/// The interval at which the end of the server is looked for.
+/// The interval of checking whether the server has ended.
 const END_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The most threads of a server, as of the program.
+/// The most threads of a server, as in the program.
 const MAX_WORKERS: usize = 1024;
 
 /// The most connections of a server within another program.
