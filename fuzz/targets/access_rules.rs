@@ -1,7 +1,7 @@
-//! libFuzzer drives what the test `fuzz` of the crate drives at random.
+//! Runs with libFuzzer the check that the `fuzz` test of its crate runs on random inputs.
 
 #![no_main]
-#![allow(dead_code)] // seeds are for the test
+#![allow(dead_code)] // only the test uses the seeds
 
 #[path = "../../crates/server/tests/fuzz/access_rules.rs"]
 mod access_rules;
